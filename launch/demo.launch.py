@@ -1,4 +1,7 @@
-"""A simulated robot and the mapper, nothing else needed: ros2 launch gp_mapping demo.launch.py speed:=2.0"""
+"""A simulated robot and the mapper, which need nothing else.
+
+ros2 launch gp_mapping demo.launch.py speed:=2.0
+"""
 
 from pathlib import Path
 
@@ -22,6 +25,7 @@ LOSSLESS = {"reliable_inputs": True, "input_queue_depth": 20000}  # also faster 
 
 
 def _setup(context):
+    """Simulator and mapper from the launch arguments."""
     speed = number(context, "speed", 1e-3, 1000.0)
     simulator = our_node(
         "simulator_node",
@@ -39,6 +43,7 @@ def _setup(context):
             }
         ],
     )
+
     extra = LOSSLESS | patience(context, SHARE, speed)
     return [
         *ends_the_launch(simulator, "the simulator"),

@@ -1,6 +1,9 @@
-"""A survey: the mapper plans, the explorer drives: ros2 launch gp_mapping explore.launch.py drive:=nav2 budget:=60.0
+"""A survey: the mapper plans, the explorer drives.
 
-It ends when the survey does, and the map is saved then. simulate:=true shows it with a simulated robot among walls.
+ros2 launch gp_mapping explore.launch.py drive:=nav2 budget:=60.0
+
+The launch ends when the survey does, and the map is saved then. simulate:=true shows it with a
+simulated robot among walls.
 """
 
 from pathlib import Path
@@ -27,9 +30,11 @@ SHARE = Path(__file__).resolve().parent.parent
 
 
 def _setup(context):
+    """Mapper, explorer and, if asked, simulator from the launch arguments."""
     simulated, namespace = flag(context, "simulate"), value(context, "namespace")
     if simulated and flag(context, "use_sim_time"):
         raise RuntimeError("simulate:=true runs in real time; leave use_sim_time:=false")
+
     drive, speed = value(context, "drive"), number(context, "speed", 0.01, 5.0)
     survey = {
         "plan_budget": number(context, "budget", 0.0, 1e6),
@@ -53,6 +58,7 @@ def _setup(context):
         parameters=[{"drive": "cmd_vel" if simulated else drive, "speed": speed}],
         remappings=[(name, topic) for name, topic in given.items() if topic],
     )
+    # an explorer that is done ends the launch in order; ends_the_launch is for one that fails
     over = RegisterEventHandler(
         OnProcessExit(
             target_action=explorer,
@@ -83,6 +89,7 @@ def _setup(context):
             ),
             "the simulator",
         )
+
     return [
         *simulator,
         *mapping_actions(

@@ -1,4 +1,7 @@
-"""mapping_node on a robot: ros2 launch gp_mapping mapping.launch.py magnetic_field_topic:=/mag odometry_topic:=/odom"""
+"""mapping_node on a robot.
+
+ros2 launch gp_mapping mapping.launch.py magnetic_field_topic:=/mag odometry_topic:=/odom
+"""
 
 from pathlib import Path
 
@@ -11,6 +14,7 @@ SHARE = Path(__file__).resolve().parent.parent
 
 
 def _setup(context):
+    """The mapper from the launch arguments."""
     return mapping_actions(context, SHARE, use_sim_time=flag(context, "use_sim_time"))
 
 

@@ -1,7 +1,9 @@
-"""A recording into the live node: ros2 launch gp_mapping replay.launch.py bag:=/data/drive odometry_topic:=/odom
+"""A recording played into the live node.
 
-The player waits until the mapper listens to the sensor and the poses that were chosen; whatever else is in the bag is
-played beside them.
+ros2 launch gp_mapping replay.launch.py bag:=/data/drive odometry_topic:=/odom
+
+The player waits until the mapper listens to the sensor and the poses that were chosen; all else in
+the bag is played, too.
 """
 
 from pathlib import Path
@@ -28,6 +30,7 @@ LOSSLESS = {"reliable_inputs": True, "input_queue_depth": 20000}  # also faster 
 
 
 def _setup(context):
+    """Player and mapper from the launch arguments."""
     rate = number(context, "rate", 1e-3, 1000.0)
     player = our_node(
         "bag_player_node",
@@ -43,6 +46,7 @@ def _setup(context):
             }
         ],
     )
+
     return [
         *ends_the_launch(player, "the player of the bag"),
         *mapping_actions(

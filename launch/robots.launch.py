@@ -1,11 +1,15 @@
-"""Several robots, a mapper in the namespace of each: ros2 launch gp_mapping robots.launch.py robots:=robot1,robot2
+"""Several robots, with a mapper in the namespace of each.
 
-Topics are relative: robot1 is mapped from /robot1/magnetic_field and /robot1/odometry into /robot1/mapping/mean, and
-magnetic_field_topic:=imu/mag means /robot1/imu/mag. Every robot saves into a folder of its own. The frames of simulated
-robots carry their names, robot1/odom and robot1/base_link, unless each has a TF of its own (namespaced_tf).
+ros2 launch gp_mapping robots.launch.py robots:=robot1,robot2
 
-team:=true: every robot sends its map's totals and shows the map of all (/robot1/mapping/mean), and so does a base
-station, /fusion/mean. Where their frames differ, merge_transforms:='robot2=x y yaw' says where robot2's origin lies.
+Topics are relative: robot1 is mapped from /robot1/magnetic_field and /robot1/odometry into
+/robot1/mapping/mean, and magnetic_field_topic:=imu/mag means /robot1/imu/mag. Every robot saves
+into a folder of its own. The frames of simulated robots carry their names, robot1/odom and
+robot1/base_link, unless each has a TF of its own (namespaced_tf).
+
+team:=true: every robot sends its map's totals and shows the map of all (/robot1/mapping/mean), and
+so does a base station, /fusion/mean. Where their frames differ, merge_transforms:='robot2=x y yaw'
+gives the place of robot2's origin.
 """
 
 from pathlib import Path
@@ -30,12 +34,13 @@ SHARE = Path(__file__).resolve().parent.parent
 
 
 def _lanes(number, robots):
-    """The part of the simulated room, 6 × 5 m, that one of a team drives: lanes along x, a strip of its own."""
+    """Waypoints of one robot of a team: lanes along x in its strip of the 6 × 5 m room."""
     low, high = 0.5 + 4.0 * number / robots, 0.5 + 4.0 * (number + 1) / robots
     return ", ".join(f"{x:.3f} {y:.3f}" for x, y in lawnmower(0.5, low, 5.5, high, 0.4).tolist())
 
 
 def _setup(context):
+    """Mappers and, if asked, simulators and a base station from the launch arguments."""
     actions, use_sim_time, simulated = [], flag(context, "use_sim_time"), flag(context, "simulate")
     robots, team = names(context, "robots"), flag(context, "team")
     moved = value(context, "merge_transforms")
@@ -44,9 +49,11 @@ def _setup(context):
     merging = {"merge_from": ",".join(robots), "merge_transforms": moved}
     if simulated and use_sim_time:
         raise RuntimeError("simulate:=true runs in real time; leave use_sim_time:=false")
+
     for seed, robot in enumerate(robots):
         prefix = "" if flag(context, "namespaced_tf") else f"{robot}/"
-        if simulated:  # one world, each drive with its own noise; in real time, since two clocks would not agree
+        # one world, each drive with its own noise; in real time, since two clocks would not agree
+        if simulated:
             simulator = our_node(
                 "simulator_node",
                 name="simulator",
@@ -62,6 +69,7 @@ def _setup(context):
                 ],
             )
             actions += ends_the_launch(simulator, f"the simulator of {robot}")
+
         folder = str(Path(value(context, "save_directory")) / robot)
         actions += mapping_actions(
             context,
@@ -71,7 +79,8 @@ def _setup(context):
             extra={"save_directory": folder, **({"publish_tiles": True} | merging if team else {})},
             frame=f"{prefix}odom" if simulated else "",
         )
-    if team:  # in the frame of the first robot, unless map_frame says another
+    # the base station's map is in the frame of the first robot, unless map_frame gives another
+    if team:
         folder = str(Path(value(context, "save_directory")) / "fusion")
         first = (
             f"{'' if flag(context, 'namespaced_tf') else f'{robots[0]}/'}odom" if simulated else ""
@@ -86,6 +95,7 @@ def _setup(context):
             extra={"save_directory": folder, "resume": False} | merging | frame,
             frame=first,
         )
+
     return actions
 
 

@@ -1,6 +1,7 @@
-"""Plays a rosbag2 where `ros2 bag` is absent: stored CDR bytes to the recorded topics, with /clock, rate and loop.
+"""Plays a rosbag2 where `ros2 bag` is absent: stored messages with /clock, rate and loop.
 
-Topics are renamed as everywhere in ROS: `--ros-args -r /old:=/new`.
+The CDR bytes are published on the recorded topics as they are. Topics are renamed as everywhere in
+ROS: `--ros-args -r /old:=/new`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from gp_mapping.settings.fields import check_settings, setting
 __all__ = ["BagPlayerNode", "PlayerSettings", "main"]
 
 CLOCK = "/clock"
-STATIC = 1000  # messages of static transforms, which late joiners get all of
+STATIC = 1000  # messages of static transforms kept for late joiners, who need all of them
 
 
 @dataclass(frozen=True)
@@ -79,12 +80,12 @@ class PlayerSettings:
 
 
 def _names(text: str) -> list[str]:
-    """Topics as a bag names them, from a list with commas."""
+    """Topic names as a bag has them, from a comma-separated list."""
     return ["/" + t.strip().lstrip("/") for t in text.split(",") if t.strip()]
 
 
 def latched_topics(path: str) -> set[str]:
-    """Topics that were offered transient local, as maps are; a late joiner expects the last message of those."""
+    """Topics recorded as transient local, as maps are: late joiners expect their last message."""
     with Reader(Path(path)) as reader:
         return {
             c.topic
@@ -96,10 +97,10 @@ def latched_topics(path: str) -> set[str]:
 
 
 def quality_of(kind: str, latched: bool) -> QoSProfile:
-    """How messages of that ROS type are published.
+    """Quality of service with which messages of a ROS type are published.
 
-    Of a latched topic the last one counts, but of static transforms each: every node that knows some has latched its
-    own, and here all of them come from one publisher.
+    Of a latched topic the last message counts. Of static transforms all do: when recorded, each
+    node latched its own, and here all of them come from one publisher.
     """
     qos = lossless()
     if latched:
@@ -109,7 +110,7 @@ def quality_of(kind: str, latched: bool) -> QoSProfile:
 
 
 class BagPlayerNode(Node):
-    """Plays once (or for ever) and returns."""
+    """Plays a bag once, or for ever with loop, in `run`."""
 
     def __init__(self):
         super().__init__("bag_player", automatically_declare_parameters_from_overrides=True)
@@ -118,6 +119,7 @@ class BagPlayerNode(Node):
             raise ParameterError(
                 "parameter path is empty; expected the bag to play, for example path:=/data/run1"
             )
+
         # not `_publishers`: that name is rclpy's own
         self._outputs = self._create_publishers(self._chosen_topics())
         self._clock_publisher = (
@@ -126,49 +128,64 @@ class BagPlayerNode(Node):
         self.sent = Counter()
 
     def _chosen_topics(self) -> dict[str, str]:
-        """Topic -> type of what is to be played."""
-        path, there = self.settings.path, bag_topics(self.settings.path)
+        """Topics to play, with their types; BagError where a topic asked for is not in the bag."""
+        path, recorded = self.settings.path, bag_topics(self.settings.path)
         wanted, waited = _names(self.settings.topics), _names(self.settings.wait_for)
-        missing = [t for t in (*wanted, *waited) if t not in there]
+
+        missing = [t for t in (*wanted, *waited) if t not in recorded]
         if missing:
             raise BagError(
                 f"{path}: there is no topic {', '.join(missing)}; the bag has "
-                + ", ".join(f"{t} ({kind}, {n} messages)" for t, (kind, n) in there.items())
+                + ", ".join(f"{t} ({kind}, {n} messages)" for t, (kind, n) in recorded.items())
             )
-        chosen = {t: kind for t, (kind, n) in there.items() if n and (t in wanted or not wanted)}
-        if self.settings.publish_clock and chosen.pop(
-            CLOCK, None
-        ):  # two clocks on one topic: time would jump
+
+        chosen = {t: kind for t, (kind, n) in recorded.items() if n and (t in wanted or not wanted)}
+        # two clocks on one topic would make time jump
+        if self.settings.publish_clock and chosen.pop(CLOCK, None):
             self.get_logger().info(
                 f"the recorded {CLOCK} is not played: this player's own gives the time at which the "
                 "messages were recorded; publish_clock:=false plays the recorded one in its place"
             )
-        unheard = [t for t in waited if t not in chosen]
-        if unheard:
+
+        unplayed = [t for t in waited if t not in chosen]
+        if unplayed:
             raise BagError(
-                f"{path}: wait_for names {', '.join(unheard)}, which is not played (no messages, or not "
+                f"{path}: wait_for names {', '.join(unplayed)}, which is not played (no messages, or not "
                 "among topics)"
             )
+
         return chosen
 
     def _create_publishers(self, chosen: dict[str, str]) -> dict[str, object]:
-        out, latched, absent = {}, latched_topics(self.settings.path), []
+        """A publisher for each topic whose type is installed; BagError where there is none."""
+        publishers, latched, absent = {}, latched_topics(self.settings.path), []
+
         for topic, kind in chosen.items():
-            cls = message_class(kind)
-            if cls is None:
+            message_type = message_class(kind)
+            if message_type is None:
                 absent.append(f"{topic} ({kind})")
                 self.get_logger().warning(f"skipping {topic}: {kind} is not installed here")
                 continue
-            out[topic] = self.create_publisher(cls, topic, quality_of(kind, topic in latched))
-        if not out:
+            publishers[topic] = self.create_publisher(
+                message_type, topic, quality_of(kind, topic in latched)
+            )
+
+        if not publishers:
             raise BagError(
                 f"{self.settings.path}: nothing can be played; these types are not installed: "
                 f"{', '.join(absent) or 'none is left'}"
             )
-        return out
+        return publishers
 
     def run(self, executor: SingleThreadedExecutor, stop: threading.Event) -> int:
-        """Play; 0 at the end, BagError where the bag turns out to be cut off on the way."""
+        """Play the bag.
+
+        Returns:
+            Exit code: 0 at the end or when asked to stop, 1 where a reader did not acknowledge all.
+
+        Raises:
+            BagError: The bag turns out to be cut off.
+        """
         s, log = self.settings, self.get_logger()
         if s.wait_for_subscribers and not self._wait(executor, stop):
             return 0  # asked to stop
@@ -176,12 +193,14 @@ class BagPlayerNode(Node):
             f"playing {s.path} at {s.rate:g} times its speed: {', '.join(sorted(self._outputs))}"
         )
         pacer, started = Pacer(s.rate, executor, stop), time.monotonic()
+
         while True:
             stamp = self._play_once(pacer)
             if not s.loop or stop.is_set():
                 break
             pacer.restart()
             log.info(f"{sum(self.sent.values())} messages so far; beginning again")
+
         self._finish(pacer, stamp)
         wall = time.monotonic() - started
         counts = ", ".join(f"{self.sent[t]} on {t}" for t in sorted(self._outputs))
@@ -195,50 +214,55 @@ class BagPlayerNode(Node):
         return 0 if stop.is_set() or self._delivered() else 1
 
     def _wait(self, executor: SingleThreadedExecutor, stop: threading.Event) -> bool:
-        """Wait for who shall listen, and say who does not; False when asked to stop."""
-        needed = [self._outputs[t] for t in _names(self.settings.wait_for) if t in self._outputs]
-        wait = wait_for_subscribers if needed else wait_for_any_subscriber
+        """Wait for subscribers, and log which topics have none; False when asked to stop."""
+        required = [self._outputs[t] for t in _names(self.settings.wait_for) if t in self._outputs]
+        wait = wait_for_subscribers if required else wait_for_any_subscriber
         if not wait(
-            needed or list(self._outputs.values()),
+            required or list(self._outputs.values()),
             self.settings.wait_for_subscribers,
             executor,
             stop,
         ):
             return False
-        alone = [t for t, p in self._outputs.items() if not p.get_subscription_count()]
-        if alone:
+
+        unheard = [t for t, p in self._outputs.items() if not p.get_subscription_count()]
+        if unheard:
             self.get_logger().info(
-                f"nobody listens to {', '.join(sorted(alone))}; played all the same"
+                f"nobody listens to {', '.join(sorted(unheard))}; played all the same"
             )
         return True
 
     def _play_once(self, pacer: Pacer) -> int:
-        """All messages in record order; the last stamp."""
+        """Publish all messages in record order; returns the last stamp (ns)."""
         stamp_ns, clock = 0, self._clock_publisher
         for message in read_raw(self.settings.path, list(self._outputs)):
             stamp_ns = message.stamp_ns
+            # /clock ticks on its own schedule up to the message, then the message's time is due
             if (clock and not clock.until(stamp_ns, pacer)) or not pacer.wait(stamp_ns):
                 break
             if clock:
                 clock.tick(stamp_ns)
+            # rclpy publishes bytes as they are, without serializing them
             self._outputs[message.topic].publish(bytes(message.data))
             self.sent[message.topic] += 1
         return stamp_ns
 
     def _finish(self, pacer: Pacer, stamp_ns: int) -> None:
-        """Let time go on a little, so that timers of nodes with use_sim_time fire on the last data."""
+        """Let time go on for `linger`, so that timers on simulated time fire on the last data."""
         end = stamp_ns + round(1e9 * self.settings.rate * self.settings.linger)
         if self._clock_publisher is None or self._clock_publisher.until(end, pacer):
             pacer.wait(end)
 
     def _delivered(self) -> bool:
-        """False, with an error in the log, when a reliable reader did not acknowledge everything."""
-        late = [
+        """Whether reliable readers acknowledged everything; logs an error where they did not."""
+        unacknowledged = [
             t for t, p in self._outputs.items() if not p.wait_for_all_acked(Duration(seconds=30.0))
         ]
-        if late:
-            self.get_logger().error(f"not everything was acknowledged on {', '.join(late)}")
-        return not late
+        if unacknowledged:
+            self.get_logger().error(
+                f"not everything was acknowledged on {', '.join(unacknowledged)}"
+            )
+        return not unacknowledged
 
 
 def main(args=None) -> int:

@@ -1,7 +1,7 @@
-"""explorer_node: drives what mapping_node plans, through Nav2 or by itself, and says what could not be reached.
+"""explorer_node: drives what mapping_node plans, through Nav2 or by itself.
 
-It stands still where the pose, the mapper or the free space ahead can no longer be trusted. Nothing is driven unless
-`drive` says so.
+It reports goals that were not reached, and stands still where the pose, the mapper or the free
+space ahead can no longer be trusted. Nothing is driven unless `drive` says so.
 """
 
 from __future__ import annotations
@@ -31,53 +31,58 @@ from gp_mapping.settings.explorer import ExplorerSettings
 __all__ = ["ExplorerNode", "main"]
 
 _RATE = 20.0  # Hz of commands
-_LAST = 2.0  # s at the end for the answer of whoever drives
-_UNDERWAY = (
-    2.5  # s after the start in which diagnostics may still tell of before; they come once a second
-)
+_LAST_WAIT = 2.0  # s at the end for Nav2 to take back its goal
+# s after the start in which diagnostics, sent once a second, may still describe the time before
+_STALE_DIAGNOSTICS = 2.5
 
 
 class ExplorerNode(Node):
-    """Follows ~/plan of the mapping node. `state` says in words what it does."""
+    """Drives along ~/plan of the mapping node; `state` describes in words what it is doing."""
 
     def __init__(self):
         super().__init__("explorer", automatically_declare_parameters_from_overrides=True)
         self.settings: ExplorerSettings = declare_groups(self, {"": ExplorerSettings})[""]
         s = self.settings
         self.pursuit = Pursuit(s.speed, s.turn_rate, s.acceleration, s.tolerance)
-        self.state, self._said = "waiting for a plan", ""
-        self._pose: tuple[float, float, float] | None = None
+        self.state, self._logged = "waiting for a plan", ""
+        self._pose: tuple[float, float, float] | None = None  # x, y (m), yaw (rad)
+        # monotonic s of the newest pose, of the mapper's newest diagnostics, of the survey's start
         self._pose_at = self._mapper_at = self._began_at = -math.inf
         self._phase, self._free = "", None
         self._moved_at, self._moved_from, self._moving = -math.inf, None, False
         self._frame, self._pose_frame, self._plan_frame = "", "", ""
+
         self._commands = (
             self.create_publisher(Twist, "cmd_vel", 10) if s.drive == "cmd_vel" else None
         )
         self._nav2 = Nav2Driver(self, self._on_failed) if s.drive == "nav2" else None
+
         self._unreachable = self.create_publisher(PoseStamped, f"{s.mapping}/unreachable", 10)
         self.create_subscription(Path, f"{s.mapping}/plan", self._take_plan, LATCHED)
         self.create_subscription(Odometry, "odometry", self._take_odometry, qos_profile_sensor_data)
         self.create_subscription(OccupancyGrid, "map", self._take_map, LATCHED)
         self.create_subscription(DiagnosticArray, "/diagnostics", self._take_diagnostics, 10)
+
         self._start = self.create_client(Trigger, f"{s.mapping}/survey/start")
-        self._told, self._path = {}, Path()
+        self._survey_values, self._path = {}, Path()
         self._action = SurveyAction(self, s.mapping) if s.serve_action else None
 
-    # ---- in ------------------------------------------------------------------------------------------------------
+    # ---- incoming --------------------------------------------------------------------------------
 
     def _take_plan(self, message: Path) -> None:
-        line = np.array([(p.pose.position.x, p.pose.position.y) for p in message.poses]).reshape(
+        xy = np.array([(p.pose.position.x, p.pose.position.y) for p in message.poses]).reshape(
             -1, 2
         )
         self._plan_frame, self._path = message.header.frame_id, message
         self._moved_at, self._moved_from = time.monotonic(), None
-        if not np.isfinite(line).all():
+
+        if not np.isfinite(xy).all():
             self.get_logger().warning("the plan has poses that are not finite: it is not driven")
-            line = np.empty((0, 2))
+            xy = np.empty((0, 2))
+
         if self._nav2 is not None:
-            self._nav2.follow(message if len(line) else None)
-        self.pursuit.follow(line)
+            self._nav2.follow(message if len(xy) else None)
+        self.pursuit.follow(xy)
 
     def _take_odometry(self, message: Odometry) -> None:
         p, q = message.pose.pose.position, message.pose.pose.orientation
@@ -99,56 +104,61 @@ class ExplorerNode(Node):
     def _take_diagnostics(self, message: DiagnosticArray) -> None:
         name = self.resolve_topic_name(self.settings.mapping).lstrip("/")
         for status in message.status:
+            # the name that the mapper's diagnostics give to its survey
             if status.name == f"{name}: survey":
                 self._mapper_at = time.monotonic()
-                if self._mapper_at - self._began_at < _UNDERWAY:
-                    continue  # it may be older than the start
-                self._told = {v.key: v.value for v in status.values}
-                self._phase = self._told.get("phase", "")
+                if self._mapper_at - self._began_at < _STALE_DIAGNOSTICS:
+                    continue  # it may be older than the start of the survey
+                self._survey_values = {v.key: v.value for v in status.values}
+                self._phase = self._survey_values.get("phase", "")
 
     def _on_failed(self, x: float, y: float, why: str) -> None:
-        """A goal that whoever drives gave up."""
+        """Log a goal that the driver gave up, and report it on ~/unreachable; x, y in m."""
         self.get_logger().warning(f"({x:.2f}, {y:.2f}) m was not reached: {why}")
         out = PoseStamped()
         out.header.frame_id, out.header.stamp = self._plan_frame, self.get_clock().now().to_msg()
         out.pose.position.x, out.pose.position.y, out.pose.orientation.w = x, y, 1.0
         self._unreachable.publish(out)
 
-    # ---- out -----------------------------------------------------------------------------------------------------
+    # ---- outgoing --------------------------------------------------------------------------------
 
     def run(self, executor: SingleThreadedExecutor, stop: threading.Event) -> int:
-        """Until the survey is done, or a signal comes; 0. The robot stands still at the end, whatever comes."""
+        """Drive until the survey is done or a signal comes, then stop the robot; returns 0."""
         if self.settings.start_survey and self._action is None and not self._begin(executor, stop):
             return 0
+
         try:
             while not stop.is_set() and (self._action is not None or not self._over()):
                 end = time.monotonic() + 1.0 / _RATE
-                while (left := end - time.monotonic()) > 0.0:
-                    executor.spin_once(timeout_sec=left)
+                # callbacks are served until the next command is due
+                while (remaining := end - time.monotonic()) > 0.0:
+                    executor.spin_once(timeout_sec=remaining)
+
                 self.step(time.monotonic())
                 if self._action is not None:
                     self._action.tell(
-                        self._phase, self._told, self._path, self.state, self._given_up()
+                        self._phase, self._survey_values, self._path, self.state, self._given_up()
                     )
-        finally:
-            self._stand()
+        finally:  # the robot must stand, whatever ended the loop
+            self._stop_robot()
             if self._nav2 is not None:
                 self._nav2.follow(None)
             if self._action is not None:
                 self._action.destroy()
             executor.spin_once(timeout_sec=0.1)
-            end = time.monotonic() + _LAST
+            end = time.monotonic() + _LAST_WAIT
             while self._nav2 is not None and not self._nav2.idle and time.monotonic() < end:
-                executor.spin_once(timeout_sec=0.1)  # a goal that Nav2 takes only now is taken back
+                executor.spin_once(timeout_sec=0.1)  # a goal accepted only now is cancelled
         return 0
 
     def _begin(self, executor: SingleThreadedExecutor, stop: threading.Event) -> bool:
-        """Call ~/survey/start, as soon as the mapper is there."""
+        """Call ~/survey/start once the mapper is there; False when asked to stop."""
         while not self._start.service_is_ready():
-            self._say(f"waiting for {self._start.srv_name}")
+            self._report(f"waiting for {self._start.srv_name}")
             executor.spin_once(timeout_sec=0.1)
             if stop.is_set():
                 return False
+
         future = self._start.call_async(Trigger.Request())
         while not future.done() and not stop.is_set():
             executor.spin_once(timeout_sec=0.1)
@@ -156,7 +166,7 @@ class ExplorerNode(Node):
         return not stop.is_set()
 
     def _given_up(self) -> str:
-        """Why a goal is given up: nothing has come from the mapper since it was begun, or for too long; else ''."""
+        """Why the action's goal is given up: the mapper has been silent for too long; '' if not."""
         silent = time.monotonic() - max(self._mapper_at, self._began_at)
         return (
             ""
@@ -166,35 +176,40 @@ class ExplorerNode(Node):
 
     @property
     def frame(self) -> str:
-        """Of the poses; "" before the first."""
+        """Frame of the poses; '' before the first."""
         return self._pose_frame
 
     def begun(self) -> None:
-        """A survey has just been started: what is on its way still tells of before."""
-        self._phase, self._began_at, self._told = "running", time.monotonic(), {}
+        """Note that a survey has just started; messages on their way are older than that."""
+        self._phase, self._began_at, self._survey_values = "running", time.monotonic(), {}
 
     def _over(self) -> bool:
+        """Whether the survey has ended and its last plan is driven."""
         over = self._phase in ("done", "idle") and self.pursuit.done
         if over:
-            self._say(f"the survey is {self._phase}")
+            self._report(f"the survey is {self._phase}")
         return over
 
     def step(self, now: float) -> None:
-        """One command, or none where there is a reason to stand still."""
-        reason = self._why_not(now)
+        """Give one command, or stop the robot where there is a reason to; now: monotonic s."""
+        reason = self._reason_to_stop(now)
         if reason:
-            self._say(reason)
+            self._report(reason)
             self._moved_at = now
-            self._stand()
+            self._stop_robot()
             if self._nav2 is not None:
                 self._nav2.hold(True)
             return
+
         if self._nav2 is not None:
             self._nav2.hold(False)
             self._nav2.step()
+
         x, y, _ = self._pose
+        # 0.1 m from the last place counts as progress
         if self._moved_from is None or math.dist(self._moved_from, (x, y)) > 0.1:
             self._moved_at, self._moved_from = now, (x, y)
+
         if self.settings.drive == "cmd_vel":
             speed, turn = self.pursuit.command(*self._pose)
             if now - self._moved_at > self.settings.stuck_after and not self.pursuit.done:
@@ -206,14 +221,17 @@ class ExplorerNode(Node):
             self._commands.publish(twist)
             self._moving = bool(speed or turn)
         else:
+            # without commands of its own, the pursuit still keeps track of what is driven
             self.pursuit.command(*self._pose)
-        self._say(
+
+        self._report(
             "driving"
             if self.settings.drive != "none"
             else "watching: drive is none, nothing is driven"
         )
 
-    def _why_not(self, now: float) -> str:
+    def _reason_to_stop(self, now: float) -> str:
+        """Why the robot must stand still, in words; '' where it may drive."""
         s = self.settings
         if now - self._pose_at > s.stale_after:
             return f"standing still: no pose for {min(now - self._pose_at, 1e6):.1f} s"
@@ -223,31 +241,35 @@ class ExplorerNode(Node):
             return f"standing still: nothing from the mapper for {min(now - self._mapper_at, 1e6):.0f} s"
         if self._plan_frame.lstrip("/") != self._pose_frame.lstrip("/"):
             return f"standing still: the plan is in frame {self._plan_frame!r} and the pose in {self._pose_frame!r}"
-        if self._free is not None and not self._clear():
+        if self._free is not None and not self._path_is_free():
             return f"standing still: the free-space map leaves no room within {s.stop_distance:g} m ahead"
         return ""
 
-    def _clear(self) -> bool:
-        """Whether the next metres of the plan are free in the newest map; a robot that stands too near may leave."""
-        line = np.vstack([self.pursuit.left[:1], self.pursuit.left])
-        ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(line, axis=0).T))])
-        near = line[ends <= self.settings.stop_distance]
-        return bool(self._free.allows_near(near, 0.05).all())
+    def _path_is_free(self) -> bool:
+        """Whether the next metres of the plan are free in the newest free-space map.
 
-    def _stand(self) -> None:
+        A robot that stands too near to an obstacle may leave it.
+        """
+        xy = np.vstack([self.pursuit.left[:1], self.pursuit.left])
+        distances = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(xy, axis=0).T))])
+        next_xy = xy[distances <= self.settings.stop_distance]
+        return bool(self._free.allows_near(next_xy, 0.05).all())
+
+    def _stop_robot(self) -> None:
         if self._commands is not None:
             self._commands.publish(Twist())
         self._moving = False
 
-    def _say(self, text: str) -> None:
-        words = text.split(" for ")[0]
-        if words != self._said:
+    def _report(self, text: str) -> None:
+        """Set `state`, and log it where it is more than another number of seconds."""
+        summary = text.split(" for ")[0]
+        if summary != self._logged:
             self.get_logger().info(text)
-        self.state, self._said = text, words
+        self.state, self._logged = text, summary
 
 
 def main(args=None) -> int:
-    """Console script."""
+    """Console script; exit codes as those of run_node."""
     return run_node(ExplorerNode, args)
 
 

@@ -1,6 +1,6 @@
-"""fusion_node: the map of several robots on a base station, from their ~/tiles; no sensor of its own.
+"""fusion_node: the map of several robots on a base station, from their ~/tiles.
 
-It is a mapper that listens to no measurements: the same outputs, queries, services and parameters.
+A mapper without sensors of its own: it has the same outputs, queries, services and parameters.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["FusionNode", "main"]
 
 
 class FusionNode(MappingNode):
-    """merge_from says whose maps; ~/save writes their sum."""
+    """Merges the maps of the robots in merge_from; ~/save writes their sum."""
 
     default_name, listens = "fusion", False
 

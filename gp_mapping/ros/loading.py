@@ -1,7 +1,8 @@
-"""The seconds in which a node's process loads torch and ROS: a signal ends it, and no library speaks to the user.
+"""What happens while a node's process loads torch and ROS: signals end it quietly.
 
-A node handles signals from its main() on. Before that Ctrl-C would raise KeyboardInterrupt somewhere inside a library
-that is being loaded, and Python would print where. Nothing has begun then, and nothing is lost.
+A node handles signals from its main() on. Before that, Ctrl-C would raise KeyboardInterrupt
+somewhere inside a library that is being loaded, and Python would print a traceback. Nothing has
+begun by then, so nothing is lost.
 """
 
 from __future__ import annotations
@@ -24,29 +25,33 @@ NODES = ("mapping_node", "fusion_node", "simulator_node", "explorer_node", "bag_
 
 
 def node_of(arguments: list[str]) -> str:
-    """The node that a process is to be, by its command line: its executable, or `python -m` its module; else ""."""
+    """The node that a process is to be, by its command line: executable or module of `python -m`.
+
+    '' for other processes.
+    """
     for word, following in zip(arguments, [*arguments[1:], ""]):
         if Path(word).name in NODES:
             return Path(word).name
         if word == "-m":
             home, _, name = following.rpartition(".")
             return name if home == "gp_mapping.ros" and name in NODES else ""
-        if word == "-c":
+        if word == "-c":  # a program given as text
             return ""
     return ""
 
 
 def quiet_while_loading() -> None:
-    """In the process of a node: SIGINT and SIGTERM end it at once with exit code 0, warnings are not shown, and numpy
-    computes in one thread.
+    """Prepare the process of a node for loading; other processes are left alone.
 
-    Where Python was told what to do with warnings (-W, PYTHONWARNINGS), that is done. Other processes are left alone.
+    SIGINT and SIGTERM end it at once with exit code 0, and numpy computes in one thread. Warnings
+    are not shown; where Python was told what to do with them (-W, PYTHONWARNINGS), that is done.
     """
     name = node_of(sys.orig_argv)
     if not name or threading.current_thread() is not threading.main_thread():
         return
+
     one_thread_each()
-    atexit.register(gc.freeze)  # to take a loaded torch apart at the end would take half a second
+    atexit.register(gc.freeze)  # taking a loaded torch apart at the end would take half a second
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
 

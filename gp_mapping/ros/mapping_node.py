@@ -62,19 +62,21 @@ __all__ = ["MappingNode", "main"]
 
 
 class MappingNode(ManagedNode):
-    """Subscribes, enqueues, asks the worker for what somebody waits for, and publishes it.
+    """Feeds messages to the map's worker, and publishes the results that subscribers wait for.
 
-    configure raises ParameterError for wrong parameters, ValueError for a checkpoint that cannot be used.
-    find_message: ROS type name -> its class, or None where it is not installed.
+    configure raises ParameterError for wrong parameters, ValueError for an unusable checkpoint.
+
+    Args:
+        find_message: ROS type name -> its class, or None where it is not installed.
     """
 
-    default_name, listens = "mapping", True  # whether it has sensors of its own
+    default_name, listens = "mapping", True  # listens: the node has sensors of its own
 
     def __init__(self, find_message: Callable[[str], type | None] = message_class, **options):
         super().__init__(
             self.default_name, automatically_declare_parameters_from_overrides=True, **options
         )
-        self._started_at = time.time()  # not a ROS clock: it tells this process from the one before
+        self._started_at = time.time()  # wall clock: tells this process from one before it
         self.parameters = params.NodeParameters(self, self._apply_change)
         self.map_settings, self.intake_settings, self.wanted = (
             MapSettings(),
@@ -84,34 +86,30 @@ class MappingNode(ManagedNode):
         self.parameter_warnings: list[str] = []
         self.paused, self._find_message = False, find_message
         self.active, self._finished, self.exit_code = False, True, 0
-        self.hurry: Callable[[], bool] = lambda: (
-            False
-        )  # whether somebody has asked a second time for the end
+        self.hurry: Callable[[], bool] = lambda: False  # whether a second signal has come
         self.inputs: Inputs | None = None
-        self._made, self._running = (
-            ExitStack(),
-            ExitStack(),
-        )  # what cleanup and deactivate take away
+        # what clean-up and deactivation remove, each in reverse order of creation
+        self._undo_configure, self._undo_activate = ExitStack(), ExitStack()
 
     @property
     def settings(self) -> NodeSettings:
-        """Those of the node, live ones as they are now."""
+        """The node's settings; live parameters as they are now."""
         return self.parameters.live
 
-    # ---- steps of life -------------------------------------------------------------------------------------------
+    # ---- lifecycle -------------------------------------------------------------------------------
 
     def configuring(self) -> Steps:
-        """Check the parameters; make the map, its worker, publishers and services; nothing flows yet."""
+        """Check the parameters; make map, worker, publishers and services, without any input."""
         try:
             yield from self._configuring()
         except BaseException:
-            self._made.close()
+            self._undo_configure.close()
             self.parameters.reopen()
             raise
         self._finished, self.exit_code = False, 0
 
     def moment(self) -> float:
-        """s in which more may come before looking again pays; 0 where none of the inputs has brought anything."""
+        """Time (s) to sleep so that inputs are taken in groups; 0 while they bring nothing."""
         return 0.0 if self.inputs is None else self.inputs.moment()
 
     def _read_parameters(self) -> None:
@@ -121,9 +119,11 @@ class MappingNode(ManagedNode):
         for text in warnings:
             self.get_logger().warning(text)
         self.parameter_warnings = warnings
+
         settings = self.parameters.configure()
         self.map_settings = settings[MapSettings]
         self.intake_settings = settings[IntakeSettings]
+
         self.wanted = Wanted(
             self.map_settings,
             frozenset(self.parameters.given),
@@ -135,6 +135,7 @@ class MappingNode(ManagedNode):
 
     def _configuring(self) -> Steps:
         self._read_parameters()
+
         torch.set_num_threads(self.settings.torch_threads)
         self.inputs = Inputs(
             self,
@@ -145,6 +146,7 @@ class MappingNode(ManagedNode):
             find=self._find_message,
             listens=self.listens,
         )
+
         session, path = yield from aside(self._first_session)
         if path is not None:
             self.tell_strangers(path)
@@ -157,12 +159,14 @@ class MappingNode(ManagedNode):
             )
             self.get_logger().warning(text)
             self.place_warning = text
+
         self.map_settings = session.settings
         maps = FreeMaps(aside=True)
-        self.suggester, self._told_obstacles = Suggester(self.settings, maps), ""
+        self.suggester, self._logged_obstacles = Suggester(self.settings, maps), ""
         self.survey = Survey(self.settings, self.map_settings.seed, maps=maps)
+        # results come in the worker's thread and are published in the executor's
         self._done = self.create_guard_condition(self._publish_results)
-        self._made.callback(self.destroy_guard_condition, self._done)
+        self._undo_configure.callback(self.destroy_guard_condition, self._done)
         self.worker = MapWorker(
             session,
             Intake(self.intake_settings, judge=judge_of(self.map_settings)),
@@ -173,8 +177,9 @@ class MappingNode(ManagedNode):
             on_result=self._done.trigger,
             on_error=self.get_logger().error,
         )
-        self._made.callback(self.worker.stop, abandon=True)
+        self._undo_configure.callback(self.worker.stop, abandon=True)
         self.worker.start()
+
         log = self.get_logger()
         self.team = Team(
             self.worker,
@@ -186,8 +191,9 @@ class MappingNode(ManagedNode):
             self.intake_settings.quantity if self.listens else "",
             on_error=log.warning,
         )
+
         self.files = FileThread(self.settings.service_queue_size)
-        self._made.callback(self.files.close, 1.0)
+        self._undo_configure.callback(self.files.close, 1.0)
         self.saver = Saver(
             self.worker,
             self.files,
@@ -199,38 +205,44 @@ class MappingNode(ManagedNode):
         )
         if path:
             self.saver.mark_saved(self.worker.key, path)
+
         self.publishers_ = MapPublishers(self, self.map_settings, self._find_message)
-        self._made.callback(self.publishers_.destroy)
+        self._undo_configure.callback(self.publishers_.destroy)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
-        self._made.callback(self.destroy_publisher, self._diagnostics)
+        self._undo_configure.callback(self.destroy_publisher, self._diagnostics)
+
         self._health = Health(self.settings.silence_warning)
         self._requested = self._published = None
         self.map_services = MapServices(self, self.files, self.saver, self._find_message)
-        self._made.callback(
+        self._undo_configure.callback(
             self.map_services.refuse, Ending("the node is not configured; configure it first")
         )
+
         jump = JumpThreshold(
             min_forward=None, min_backward=Duration(nanoseconds=-1), on_clock_change=False
         )
-        self._made.callback(
+        self._undo_configure.callback(
             self.get_clock()
             .create_jump_callback(jump, post_callback=self._on_clock_jump)
             .unregister
         )
-        self._made.callback(
+        self._undo_configure.callback(
             self.destroy_timer, self.create_timer(1.0, self.publish_health, clock=self._steady)
         )
-        self._made.callback(
+        self._undo_configure.callback(
             self.destroy_timer, self.create_timer(0.2, self._on_autosave, clock=self._steady)
         )
 
     def _first_session(self) -> tuple[MapSession, Path | None]:
-        """The map to go on with and the file that it is in; what was left by runs before is looked at and said."""
+        """The map to go on with and its file, or an empty map and None.
+
+        Files of runs before are tidied up, and what is found is logged.
+        """
         s, log = self.settings, self.get_logger()
         files = MapFiles(map_folder(s.save_directory, s.map_name), self.get_fully_qualified_name())
-        if left := files.remove_partials():
+        if removed := files.remove_partials():
             log.info(
-                f"removed {len(left)} files that a run before had left half written in {files.folder}"
+                f"removed {len(removed)} files that a run before had left half written in {files.folder}"
             )
 
         if s.resume:
@@ -257,65 +269,70 @@ class MappingNode(ManagedNode):
         return open_session(self.wanted, path, files.folder), path
 
     def activating(self) -> Steps:
-        """Subscribe and publish."""
+        """Subscribe to inputs and begin to publish."""
         try:
             self._activate()
         except BaseException:
-            self._running.close()
+            self._undo_activate.close()
             raise
-        self._requested, self._other_free, self.active = None, False, True
+        self._requested, self._free_space_changed, self.active = None, False, True
         yield from ()
 
     def _activate(self) -> None:
-        self._running.callback(self.inputs.close)
+        self._undo_activate.callback(self.inputs.close)
         self.inputs.open()
-        free = self.create_subscription(OccupancyGrid, "map", self._take_free, qos.LATCHED)
-        self._running.callback(self.destroy_subscription, free)
+
+        free = self.create_subscription(OccupancyGrid, "map", self._on_free_space, qos.LATCHED)
+        self._undo_activate.callback(self.destroy_subscription, free)
+
         self.queries = PointQueries(
             self, self.worker, lambda: self.frame, self.settings.max_query_points
         )
-        self._running.callback(self.queries.destroy)
+        self._undo_activate.callback(self.queries.destroy)
         self.survey_port = SurveyPort(self, self.survey)
-        self._running.callback(self.survey_port.destroy)
-        self._running.callback(
+        self._undo_activate.callback(self.survey_port.destroy)
+        self._undo_activate.callback(
             self.destroy_timer, self.create_timer(0.5, self.survey_port.tick, clock=self._steady)
         )
+
         if self.team.sending or self.team.merging:
             port = TeamPort(self, self.team)
-            self._running.callback(port.destroy)
-            self._running.callback(
+            self._undo_activate.callback(port.destroy)
+            self._undo_activate.callback(
                 self.destroy_timer, self.create_timer(0.1, port.tick, clock=self._steady)
             )
+
         self._tick_timer = self.create_timer(
             1.0 / self.settings.publish_rate, self._on_tick, clock=self._steady
         )
-        self._running.callback(self.destroy_timer, self._tick_timer)
+        self._undo_activate.callback(self.destroy_timer, self._tick_timer)
+
         self.get_logger().info(
             f"mapping with model {self.map_settings.model!r}; waiting for "
             + (self.inputs.describe() or f"the maps of {', '.join(self.team.sources) or 'nobody'}")
         )
 
     def deactivating(self) -> Steps:
-        """Listen and publish no more; the map stays, and what was delivered and queued goes into it."""
+        """Stop listening and publishing; delivered and queued messages still go into the map."""
         yield from MapEnding(self, self.hurry).take_in()
         self.active = False
-        self._running.close()
+        self._undo_activate.close()
         self.worker.end_pass()
 
     def cleaning_up(self) -> Steps:
-        """Save the map, if asked, and drop it and everything that configuring has made."""
+        """Save the map, if asked, and remove it and all that configuring has made."""
         yield from self._finishing()
         self.active, self.paused = False, False
-        self._running.close()
-        self._made.close()
+        self._undo_activate.close()
+        self._undo_configure.close()
         self.parameters.reopen()
 
     def shutting_down(self) -> Steps:
-        """The last transition: all is dropped, from whatever state."""
+        """Clean up from any state; the last transition."""
         yield from self.cleaning_up()
 
     def _finishing(self) -> Steps:
-        """Once: take in what was delivered, save if asked, publish the last map. exit_code is 1 where saving failed."""
+        """End the map, once: take in messages, save if asked, publish; exit_code 1: not saved."""
         if self._finished:
             return
         self._finished = True
@@ -326,82 +343,91 @@ class MappingNode(ManagedNode):
         self.exit_code = yield from ending.finish()
 
     def finish(self) -> int:
-        """The end of the map, here and now; the exit code."""
+        """End the map at once, without an executor; returns the exit code."""
         at_once(self._finishing())
         return self.exit_code
 
     def end(self) -> Future:
-        """Begin the end of the process, after the transition that goes on, if any."""
+        """Begin to clean up for the end of the process, after a transition that is going on."""
         return self._steps.begin(self.cleaning_up())
 
-    # ---- inputs: callbacks only enqueue --------------------------------------------------------------------------
+    # ---- inputs: callbacks only enqueue ----------------------------------------------------------
 
     def _on_input(self, port: InputPort, message, age: int = 0) -> None:
-        """age: ns of the wall's clock since it came, of a message without a header."""
+        """Enqueue a message; age: ns since it arrived, of a message without a header."""
         port.watch.arrived(time.monotonic())
         if self.paused and port.role in ("measurement", "pose", "fix"):
-            self.worker.count("paused", role=port.role)  # TF goes on: a static link is said once
+            # TF is used all the same: a static link is sent only once
+            self.worker.count("paused", role=port.role)
         else:
             unstamped = port.role == "measurement" and not has_header(message)
-            self.worker.put(port.role, message, self._came(age) if unstamped else None)
+            self.worker.put(port.role, message, self._arrival_time(age) if unstamped else None)
 
-    def _came(self, age: int) -> int:
-        """The node's time that many ns of the wall's clock ago; a simulated clock goes at a speed that nobody knows."""
+    def _arrival_time(self, age: int) -> int:
+        """The node's time (ns) at which a message of that age (ns of wall time) arrived.
+
+        Simulated time runs at an unknown rate, so there the age is left out.
+        """
         clock = self.get_clock()
         return clock.now().nanoseconds - (0 if clock.ros_time_is_active else age)
 
     def _on_clock_jump(self, jump) -> None:
-        """Only said: the stamps of each topic jump too, and the intake clears its queues by them, whatever comes first.
+        """Log that time went back; the intake clears its queues by each topic's own stamps.
 
-        Clearing here, at some moment between the two topics, would throw away the first messages of the new time.
+        Clearing here, at some moment between two topics, would drop the first messages after it.
         """
         self.get_logger().warning(
             f"time went back by {-jump.delta.nanoseconds / 1e9:.2f} s: the map stays, and stamps "
             "that go back with it begin a new pass"
         )
 
-    # ---- outputs -------------------------------------------------------------------------------------------------
+    # ---- outputs ---------------------------------------------------------------------------------
 
     def _periods(self) -> dict[str, float]:
+        """Seconds between two messages, by part of Results; 0: never. Slow work lengthens them."""
         s, drawing = self.settings, self.worker.drawing_time
         choosing = (
             max(1.0 / s.suggestion_rate, 4.0 * self.worker.suggesting_time)
             if s.suggestion_rate
             else 0.0
         )
+
         return {
             "grid": max(1.0 / s.publish_rate, 2.0 * drawing),
             "markers": 1.0 / s.marker_rate,
             "suggestions": choosing,
         }
 
-    def _take_free(self, message: OccupancyGrid) -> None:
-        """The newest free-space map: what was suggested without it is chosen anew, though the robot may stand."""
-        self._other_free |= self.worker.set_free(message)
+    def _on_free_space(self, message: OccupancyGrid) -> None:
+        """Note the newest free-space map: suggestions are due again, even if the robot stands."""
+        self._free_space_changed |= self.worker.set_free(message)
 
     def _on_tick(self) -> None:
-        """Ask the worker for what somebody waits for, unless it is still at it."""
+        """Request from the worker what subscribers wait for, unless a request is unanswered."""
         if self._finished:
             return
         self.inputs.look()
+        # after 10 s without an answer, ask again
         if self._requested is not None and time.monotonic() - self._requested < 10.0:
             return
+
         if self.suggester.news:
             self.publishers_.renew_part("suggestions")
-        elif self._other_free:
+        elif self._free_space_changed:
             self.publishers_.renew_part("suggestions", at_once=False)
-        self._other_free = False
+        self._free_space_changed = False
         if wanted := self._due(self._periods()):
             self._requested = time.monotonic()
             self.worker.request(wanted)
 
     def _due(self, periods: dict[str, float]) -> set[str]:
+        """Parts of Results that are due."""
         if not self.frame:
             return set()  # a loaded map whose frame is not known yet; health says so
         return self.publishers_.due(self.worker.revision, time.monotonic(), periods)
 
     def publish_last(self) -> Steps:
-        """After worker.stop(): the finished map."""
+        """Draw and publish the finished map, after worker.stop(); the periods are over at once."""
         wanted = self._due({part: min(period, 1e-9) for part, period in self._periods().items()})
         if wanted:
             yield from aside(self.worker.draw_last, wanted)
@@ -411,22 +437,22 @@ class MappingNode(ManagedNode):
         results, self._requested = self.worker.results, None
         if self.active and results is not None and results is not self._published:
             self._published = results
-            driven = self.survey_port.next_pose() if self.survey.plan else None
-            self.publishers_.publish(results, self.frame, driven)
+            next_pose = self.survey_port.next_pose() if self.survey.plan else None
+            self.publishers_.publish(results, self.frame, next_pose)
 
     @property
     def frame(self) -> str:
-        """Frame of the map: map_frame, or that of the odometry, or, without one, of the other robots."""
+        """The map's frame: map_frame, else the odometry's, else other robots'; '' if unknown."""
         return self._frame_of_own() or self.team.frame
 
     def _frame_of_own(self) -> str:
         return self.settings.map_frame or self.worker.frame
 
     def tell_strangers(self, path: Path) -> None:
-        """Log which exports beside a checkpoint that was loaded are not of it."""
-        if others := strangers(path):
+        """Log which exports beside a loaded checkpoint belong to another map."""
+        if foreign := strangers(path):
             self.get_logger().warning(
-                f"beside {path}, {', '.join(others)} are of another map; ~/save writes them anew"
+                f"beside {path}, {', '.join(foreign)} are of another map; ~/save writes them anew"
             )
 
     def _on_autosave(self) -> None:
@@ -435,7 +461,7 @@ class MappingNode(ManagedNode):
             self.saver.autosave(time.monotonic())
 
     def publish_health(self) -> None:
-        """What /diagnostics says now."""
+        """Publish /diagnostics as they are now."""
         now, status = time.monotonic(), self.worker.status
         clock = self.get_clock().now().nanoseconds / 1e9
         self.inputs.check_types()
@@ -452,6 +478,7 @@ class MappingNode(ManagedNode):
             )
             if text
         ]
+
         if self.worker.revision and not self.frame:
             notes.append(
                 (
@@ -464,6 +491,7 @@ class MappingNode(ManagedNode):
             notes.append((WARN, "inactive: nothing is listened to; activate the node"))
         if clock == 0.0:
             notes.append((ERROR, "use_sim_time is true and no /clock has come yet"))
+
         age = clock - status.last_stamp if status.last_stamp is not None and clock > 0.0 else None
         areas = self._health.areas(
             now=now,
@@ -479,13 +507,14 @@ class MappingNode(ManagedNode):
             survey=self.survey.current_state(),
             team=self.team.status(now) if self.team.sending or self.team.merging else None,
         )
-        self._tell_obstacles()
+
+        self._log_obstacles()
         self._diagnostics.publish(
             to_array(areas, self.get_fully_qualified_name(), self.get_clock().now().to_msg())
         )
 
     def _facts(self) -> dict:
-        """What a viewer must know of the map: its unit, and since when this node runs (s of the machine's clock)."""
+        """For viewers: the map's unit and scale, and since when the node runs (wall time, s)."""
         facts = {
             "field_unit": self.map_settings.field_unit,
             "field_scale": repr(self.map_settings.field_scale),
@@ -493,21 +522,22 @@ class MappingNode(ManagedNode):
         }
         return facts | ({"obstacles": self.suggester.obstacles} if self.suggester.obstacles else {})
 
-    def _tell_obstacles(self) -> None:
-        """Log what suggestions know of obstacles, when that changes: a goal that nobody checked must not surprise."""
-        if self.suggester.obstacles != self._told_obstacles:
-            self._told_obstacles = self.suggester.obstacles
-            self.get_logger().info(f"suggestions: {self._told_obstacles}")
+    def _log_obstacles(self) -> None:
+        """Log what suggestions know of obstacles, when that changes: goals may be unchecked."""
+        if self.suggester.obstacles != self._logged_obstacles:
+            self._logged_obstacles = self.suggester.obstacles
+            self.get_logger().info(f"suggestions: {self._logged_obstacles}")
 
-    # ---- for services and parameters -----------------------------------------------------------------------------
+    # ---- for services and parameters -------------------------------------------------------------
 
     def use_settings(self, map_settings: MapSettings) -> None:
-        """Another map has been loaded, with settings of its own."""
+        """Use the settings of another map, which has been loaded."""
         self.map_settings = map_settings
         self.survey.forget()
         self.publishers_.renew(map_settings)
 
     def _apply_change(self, before: NodeSettings) -> None:
+        """Pass on live settings that have changed."""
         if not self._finished:
             self.suggester.settings, self._health.silence_warning = (
                 self.settings,
@@ -519,12 +549,16 @@ class MappingNode(ManagedNode):
 
 
 def _named_frame(intake: IntakeSettings) -> str:
-    """The frame that a parameter says poses are in; '' where the first ones say it."""
+    """Frame of the poses where a parameter gives it; '' where the first pose does."""
     return intake.odometry_frame.lstrip("/") or ("map" if intake.pose_source == "tf" else "")
 
 
 def main(arguments: list[str] | None = None, kind: type[MappingNode] = MappingNode) -> int:
-    """Console script: 0 after SIGINT or SIGTERM, 1 where the map was not saved, 2 for wrong parameters or files."""
+    """Console script.
+
+    Returns:
+        0 after SIGINT or SIGTERM, 1 where the map was not saved, 2 for wrong parameters or files.
+    """
     stopper = Stopper()
     try:
         rclpy.init(args=arguments, signal_handler_options=rclpy.signals.SignalHandlerOptions.NO)
@@ -541,7 +575,7 @@ def main(arguments: list[str] | None = None, kind: type[MappingNode] = MappingNo
 
 
 def _live(node: MappingNode, stopper: Stopper) -> int:
-    """From the start to the end that a signal asks for; the exit code."""
+    """Run a node from its start to the end that a signal asks for; returns the exit code."""
     # a wrong value of autostart, too, fails in configure
     started = None if node.parameters.peek("autostart") is False else node.start()
     ending: Future | None = None
@@ -556,7 +590,7 @@ def _live(node: MappingNode, stopper: Stopper) -> int:
         return ending is not None and ending.done()
 
     spin(node, over, node.moment)
-    if ending is None:  # ROS was shut down under it: there is nobody to answer, but a map to save
+    if ending is None:  # ROS was shut down: no caller is left to answer, but a map to save
         node.finish()
     return 2 if failed() else node.exit_code
 

@@ -1,4 +1,7 @@
-"""The simulated robot as a ROS node: magnetic_field, odometry and, if asked, a /clock faster than real time."""
+"""The simulated robot as a ROS node: magnetic_field, odometry and, if asked, /clock.
+
+With /clock, simulated time may run faster than real time.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +44,8 @@ from gp_mapping.sim.world import WorldSettings
 
 __all__ = ["SimulatorNode", "SimulatorSettings", "floor_plan", "main"]
 
-_HOLD = 15.0  # s of wall time without a word of a planner after which a simulated robot waits no longer for its plan,
-_LONGEST_HOLD = 120.0  # and s for one plan, whatever the planner says
+_HOLD = 15.0  # s of wall time for which time stands still while the planner says nothing
+_LONGEST_HOLD = 120.0  # s for which it stands still for one plan, whatever the planner says
 
 
 @dataclass(frozen=True)
@@ -138,8 +141,12 @@ class SimulatorSettings:
 
 
 def parse_waypoints(text: str) -> list[list[float]]:
-    """'0 0, 1 0.5' -> [[0.0, 0.0], [1.0, 0.5]]; ValueError says which pair is wrong."""
-    out = []
+    """Waypoints (m) from text: '0 0, 1 0.5' -> [[0.0, 0.0], [1.0, 0.5]].
+
+    Raises:
+        ValueError: Says which pair is wrong.
+    """
+    waypoints = []
     for pair in filter(None, (part.strip() for part in text.split(","))):
         try:
             x, y = map(float, pair.split())
@@ -147,16 +154,22 @@ def parse_waypoints(text: str) -> list[list[float]]:
             raise ValueError(
                 f"waypoints: {pair!r} is not 'x y'; expected for example '0.5 0.5, 3 0.5, 3 2'"
             ) from None
-        out.append([x, y])
-    return out
+        waypoints.append([x, y])
+
+    return waypoints
 
 
 def floor_plan(
     width: float, depth: float, frame: str, resolution: float = 0.05, walls=()
 ) -> OccupancyGrid:
-    """The room as a robot's own map would show it: 0 inside, walls of one cell (100) around it. Sizes in metres.
+    """The room as a robot's own map shows it: 0 inside, walls of one grid cell (100) around it.
 
-    walls: boxes x0, y0, x1, y1 (m) that are occupied, too.
+    Args:
+        width: Of the room along x, m.
+        depth: Of the room along y, m.
+        frame: Of the map.
+        resolution: Side of a grid cell, m.
+        walls: Boxes x0, y0, x1, y1 (m) that are occupied, too.
     """
     columns, rows = (
         math.ceil(width / resolution - 1e-9) + 2,
@@ -164,21 +177,28 @@ def floor_plan(
     )
     cells = np.full((rows, columns), 100, np.int8)
     cells[1:-1, 1:-1] = 0
+    # the first grid cell is the outer wall, which shifts all others by one
     for x0, y0, x1, y1 in walls:
         left, bottom = (max(0, math.floor(v / resolution + 1e-9) + 1) for v in (x0, y0))
         right, top = (math.ceil(v / resolution - 1e-9) + 1 for v in (x1, y1))
         cells[bottom:top, left:right] = 100
-    out = OccupancyGrid()
-    out.header.frame_id = frame
-    out.info.resolution, out.info.width, out.info.height = float(resolution), columns, rows
-    out.info.origin.position.x = out.info.origin.position.y = -float(resolution)
-    out.info.origin.orientation.w = 1.0
-    out.data = array("b", cells.tobytes())
-    return out
+
+    message = OccupancyGrid()
+    message.header.frame_id = frame
+    message.info.resolution, message.info.width, message.info.height = (
+        float(resolution),
+        columns,
+        rows,
+    )
+
+    message.info.origin.position.x = message.info.origin.position.y = -float(resolution)
+    message.info.origin.orientation.w = 1.0
+    message.data = array("b", cells.tobytes())
+    return message
 
 
 class SimulatorNode(Node):
-    """Publishes a drive once, then returns; progress and counts go to /diagnostics."""
+    """Publishes one simulated drive in `run`; progress and counts go to /diagnostics."""
 
     def __init__(self):
         super().__init__("simulator", automatically_declare_parameters_from_overrides=True)
@@ -195,11 +215,13 @@ class SimulatorNode(Node):
         )
         self.settings: SimulatorSettings = groups[""]
         s = self.settings
-        self._follower, self._driven_at, self._held_since = None, 0.0, None
+        self._follower, self._last_driving_at, self._held_since = None, 0.0, None
+
         if s.follow_plan:
             self._follower = PlanFollower(
                 self, s.follow_plan, self._framed(s.odometry_frame), groups["robot."]
             )
+
         self.simulation = Simulation(
             groups["sim."],
             groups["world."],
@@ -211,11 +233,13 @@ class SimulatorNode(Node):
             parse_walls(s.walls),
             self._follower,
         )
+
         if s.commanded:
             self.create_subscription(Twist, "cmd_vel", self._steer, 10)
         qos = lossless() if self.settings.reliable else qos_profile_sensor_data
         self._field_publisher = self.create_publisher(MagneticField, "magnetic_field", qos)
         self._odometry_publisher = self.create_publisher(Odometry, "odometry", qos)
+
         if self.settings.publish_map:
             room = self.simulation.world.settings
             self._map_publisher = self.create_publisher(OccupancyGrid, "map", LATCHED)
@@ -227,10 +251,12 @@ class SimulatorNode(Node):
                     walls=parse_walls(self.settings.walls),
                 )
             )
+
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
         self._clock_publisher = (
             ClockPublisher(self, self.settings.clock_rate) if self.settings.publish_clock else None
         )
+
         self.paused = False
         self.create_service(SetBool, "~/pause", self._on_pause)
         self.sent = {"magnetic_field": 0, "odometry": 0}
@@ -238,20 +264,22 @@ class SimulatorNode(Node):
         self._transforms = self._transform_publisher()
 
     def _framed(self, name: str) -> str:
+        """The name of a frame with frame_prefix."""
         return self.settings.frame_prefix + name
 
     def _transform_publisher(self) -> RobotTransforms | None:
+        """Publisher of TF; None where it is not asked for."""
         if not self.settings.publish_tf:
             return None
-        made = RobotTransforms(
+        transforms = RobotTransforms(
             self, self._framed(self.settings.sensor_frame), self.settings.reliable
         )
-        if not made.available:
+        if not transforms.available:
             self.get_logger().info("tf2_msgs is not installed: no TF is published")
-        return made
+        return transforms
 
     def _on_pause(self, request, response):
-        """Hold time and robot, or let them go on."""
+        """Stop time and robot, or let them go on (std_srvs/SetBool)."""
         self.paused = request.data
         response.success, response.message = (
             True,
@@ -260,20 +288,22 @@ class SimulatorNode(Node):
         return response
 
     def _steer(self, message: Twist) -> None:
+        """Drive as a Twist on cmd_vel commands: m/s and rad/s."""
         self.simulation.robot.command(message.linear.x, message.angular.z)
 
     def _empty_messages(self, sensor: MagnetometerSettings) -> tuple[MagneticField, Odometry]:
-        """Messages with everything that stays the same; filled again for each reading."""
+        """Messages with all that stays the same; their readings are filled in again and again."""
         field, odometry = MagneticField(), Odometry()
         field.header.frame_id = self._framed(self.settings.sensor_frame)
-        # only the white part is stated, as by real drivers; zero means unknown
+
+        # only the white noise is stated, as by real drivers; a covariance of zero means unknown
         field.magnetic_field_covariance = (np.eye(3) * sensor.noise_stddev**2).ravel()
         odometry.header.frame_id = self._framed(self.settings.odometry_frame)
         odometry.child_frame_id = self._framed(self.settings.base_frame)
         return field, odometry
 
     def run(self, executor: SingleThreadedExecutor, stop: threading.Event) -> int:
-        """Drive the route; 0 at its end."""
+        """Drive the route; exit code 0 at its end, 1 where not all messages were acknowledged."""
         s, log = self.settings, self.get_logger()
         if s.wait_for_subscribers and not wait_for_subscribers(
             [self._field_publisher, self._odometry_publisher],
@@ -282,35 +312,41 @@ class SimulatorNode(Node):
             stop,
         ):
             return 0  # asked to stop
+
         pacer, started = Pacer(s.real_time_factor, executor, stop), time.monotonic()
         offset = 0  # without /clock the drive takes place now
         if not s.publish_clock:
             offset = self.get_clock().now().nanoseconds - self.simulation.stamp_ns
-        way = f"{self.simulation.robot.length:.1f} m"
+        route = f"{self.simulation.robot.length:.1f} m"
         if s.commanded or s.follow_plan:
-            way = "as cmd_vel says" if s.commanded else f"the plans on {s.follow_plan}"
-        log.info(f"driving {way} at {s.real_time_factor:g} times real time")
+            route = "as cmd_vel says" if s.commanded else f"the plans on {s.follow_plan}"
+        log.info(f"driving {route} at {s.real_time_factor:g} times real time")
+
         reported = 0.0
         for reading in self.simulation:
             stamp_ns = reading.stamp_ns + offset
-            while (self.paused or self._awaits_a_plan()) and not stop.is_set():
+            while (self.paused or self._waits_for_plan()) and not stop.is_set():
+                # callbacks are served, and the schedule begins anew when time goes on
                 executor.spin_once(timeout_sec=0.05)
                 pacer.restart()
+
             if not pacer.wait(stamp_ns):
                 break
             if self._clock_publisher:
                 self._clock_publisher.tick(stamp_ns)
             self._publish(reading, stamp_ns)
-            self._look_for_the_end()
+            self._end_if_idle()
             if time.monotonic() - reported > 0.5:
                 self._report("driving")
                 reported = time.monotonic()
+
         wall = time.monotonic() - started
         self._linger(pacer, stop, offset)
         delivered = self._delivered()
         self._report("stopped" if stop.is_set() else "done")
         if stop.is_set():
             log.warning(f"stopped at {self.simulation.progress:.0%} of the drive")
+
         log.info(
             f"sent {self.sent['magnetic_field']} magnetic_field and {self.sent['odometry']} odometry messages: "
             f"{self.simulation.elapsed:.1f} s in {wall:.1f} s"
@@ -323,41 +359,49 @@ class SimulatorNode(Node):
         time.sleep(0.1)  # the last /diagnostics message leaves before the node goes
         return 0 if delivered else 1
 
-    def _awaits_a_plan(self) -> bool:
-        """Whether time stands still: planning takes as long as it takes, and the robot would have driven far by then.
+    def _waits_for_plan(self) -> bool:
+        """Whether time stands still because the next plan is not there yet.
 
-        As long as whoever plans says so, however busy the machine is; where nothing is heard any more, _HOLD seconds.
+        Planning takes wall time, in which a robot much faster than real time would drive far. Time
+        stands still as long as the planner reports a running survey, however busy the machine is,
+        and _HOLD seconds without such a report.
         """
         f, most = self._follower, self.settings.follow_hold
         if f is None or not most or not f.plans or f.withdrawn or (f.driven < most and not f.done):
             self._held_since = None
             return False
+
         now = time.monotonic()
         if self._held_since is None:
             self._held_since = now
+
         held = (
             now - max(self._held_since, f.planner_at) < _HOLD
             and now - self._held_since < _LONGEST_HOLD
         )
+
         if not held:
             self.get_logger().warning(
                 "no newer plan comes: the old one is driven on", throttle_duration_sec=10.0
             )
         return held
 
-    def _look_for_the_end(self) -> None:
-        """A robot that follows plans has come to the end of the last one."""
+    def _end_if_idle(self) -> None:
+        """End the drive of a robot that has had no plan to drive for follow_patience seconds."""
         if self._follower is None:
             return
+
         now = self.simulation.elapsed
         if not self._follower.done or not self._follower.plans:
-            self._driven_at = now
+            self._last_driving_at = now
         elif (
-            self.settings.follow_patience and now - self._driven_at > self.settings.follow_patience
+            self.settings.follow_patience
+            and now - self._last_driving_at > self.settings.follow_patience
         ):
             self.simulation.end()
 
     def _publish(self, reading: FieldReading | OdometryReading, stamp_ns: int) -> None:
+        """Publish one reading of the sensor, or of the odometry with its TF."""
         if isinstance(reading, FieldReading):
             m = self._field
             m.header.stamp = time_message(stamp_ns)
@@ -365,6 +409,7 @@ class SimulatorNode(Node):
             self._field_publisher.publish(m)
             self.sent["magnetic_field"] += 1
             return
+
         m, r = self._odometry, reading
         m.header.stamp = time_message(stamp_ns)
         pose, twist = m.pose.pose, m.twist.twist
@@ -380,14 +425,14 @@ class SimulatorNode(Node):
         self.sent["odometry"] += 1
 
     def _linger(self, pacer: Pacer, stop: threading.Event, offset: int) -> None:
-        """Let time go on a little, so that timers of nodes with use_sim_time fire on the last data."""
+        """Let time go on for `linger`, so that timers on simulated time fire on the last data."""
         end = self.simulation.stamp_ns + offset
         end += round(1e9 * self.settings.real_time_factor * self.settings.linger)
         if self._clock_publisher is None or self._clock_publisher.until(end, pacer):
             pacer.wait(end)
 
     def _delivered(self) -> bool:
-        """True when reliable readers acknowledged everything; best effort promises nothing: always True."""
+        """Whether reliable readers acknowledged everything; always True with best effort."""
         if not self.settings.reliable:
             return True
         wait = Duration(seconds=120.0)  # a loaded machine takes its time
@@ -396,6 +441,7 @@ class SimulatorNode(Node):
         )
 
     def _report(self, state: str) -> None:
+        """Publish progress and counts to /diagnostics; state: driving, stopped or done."""
         status = DiagnosticStatus(level=DiagnosticStatus.OK, name="simulator: drive", message=state)
         faults = self.simulation.magnetometer.faults
         values = {
@@ -410,6 +456,7 @@ class SimulatorNode(Node):
         }
         if self.settings.commanded or self.settings.follow_plan:
             values["bumps"] = self.simulation.robot.bumps
+
         status.values = [KeyValue(key=key, value=str(value)) for key, value in values.items()]
         message = DiagnosticArray(status=[status])
         message.header.stamp = self.get_clock().now().to_msg()

@@ -1,4 +1,4 @@
-"""What a user's own node would do: listens to the mapper's map, path and suggestions."""
+"""A listener, as a user's own node would be, to the mapper's map, path and suggestions."""
 
 from __future__ import annotations
 
@@ -28,60 +28,88 @@ def cloud_columns(message: PointCloud2) -> dict[str, np.ndarray]:
             "itemsize": message.point_step,
         }
     )
+
     rows = np.frombuffer(message.data, dtype=kind, count=message.width * message.height)
     return {name: rows[name].astype(np.float64) for name in kind.names}
 
 
 class MapWatcher(SurveyWatcher):
-    """Newest map, path, suggestions, inducing inputs and diagnostics, as they arrive over DDS in this process.
+    """Newest map, path, suggestions, inducing inputs and diagnostics, as they arrive over DDS.
 
-    `spin(seconds)` serves the callbacks; nothing happens between calls. domain: ROS_DOMAIN_ID of the session.
+    `spin(seconds)` serves the callbacks; nothing happens between calls.
+
+    Args:
+        domain: ROS_DOMAIN_ID of the session.
+
+    Attributes:
+        clouds: Number of maps received.
+        pictures: Number of sets of markers received.
+        answers: Of each answered question, when it was asked (monotonic s) and its columns.
     """
 
     def __init__(self, domain: int):
         super().__init__(domain, "map_watcher")
-        self.clouds = 0  # maps received
-        self.pictures = 0  # sets of markers received
+        self.clouds = 0
+        self.pictures = 0
         self._cloud = self._markers = self._suggestions = None
         subscribe = self.node.create_subscription
         subscribe(PointCloud2, "mapping/field", self._on_cloud, LATCHED)
         subscribe(MarkerArray, "mapping/markers", self._on_markers, LATCHED)
         subscribe(PoseArray, "mapping/suggestions", self._on_suggestions, LATCHED)
-        self.answers: list[
-            tuple[float, dict[str, np.ndarray]]
-        ] = []  # when it was asked (monotonic s), and columns
-        self._asked: list[float] = []  # of the questions that wait for an answer
+
+        self.answers: list[tuple[float, dict[str, np.ndarray]]] = []
+        self._question_times: list[float] = []  # monotonic s, of questions that wait for an answer
         self._pause = self.node.create_client(SetBool, "simulator/pause")
         self._query = self.node.create_publisher(PointCloud2, "mapping/query", 10)
         subscribe(PointCloud2, "mapping/query_result", self._on_answer, 10)
 
     def ask(self, xy, frame: str) -> bool:
-        """Ask what the map says at xy (N, 2) m; the answer joins `answers`. False: the one before is not answered yet."""
-        if self._asked:
+        """Ask for the map at positions; the answer is appended to `answers`.
+
+        Args:
+            xy: (N, 2), m.
+            frame: The map's frame.
+
+        Returns:
+            False, and nothing is asked, while the question before has no answer.
+        """
+
+        if self._question_times:
             return False
         points = np.column_stack([xy, np.zeros(len(xy))]).astype(np.float32)
-        self._asked.append(time.monotonic())
+        self._question_times.append(time.monotonic())
         self._query.publish(cloud(points, ("x", "y", "z"), Header(frame_id=frame)))
         return True
 
     def hold(self, still: bool) -> None:
-        """Have a simulator hold its time, or go on; nobody waits for it."""
+        """Have a simulator hold its time (True) or go on, without waiting for its answer."""
         if self._pause.service_is_ready():
             self._pause.call_async(SetBool.Request(data=still))
 
     def refresh(self, timeout: float, check=lambda: None) -> None:
-        """Wait for a map that was drawn after this call. RuntimeError where none comes.
+        """Wait for a map that is drawn after this call.
 
-        A new subscriber is served with a fresh drawing, whether or not the map has changed, and all others with it.
+        A new subscriber is served with a new drawing, whether or not the map has changed, and all
+        other subscribers with it.
+
+        Args:
+            timeout: s.
+            check: Called several times a second; it may raise.
+
+        Raises:
+            RuntimeError: No newer map came.
         """
         before, deadline = (self.clouds, self.pictures), time.monotonic() + timeout
-        # they stay: the mapper counts subscribers at its ticks, and would not see one go and another come between two
+        # These subscriptions stay: the mapper counts subscribers at its ticks, and would not notice
+        # that one goes and another comes between two of them.
+
         for topic, kind in (("field", PointCloud2), ("markers", MarkerArray)):
             self.node.create_subscription(kind, f"mapping/{topic}", lambda _: None, LATCHED)
+
         while self.clouds == before[0] or self.pictures == before[1]:
             self.wait(check, deadline, "~/save was called, but no newer map came")
 
-    # ---- what has arrived ----------------------------------------------------------------------------------------
+    # ---- what has arrived ------------------------------------------------------------------------
 
     @property
     def cloud(self) -> dict[str, np.ndarray] | None:
@@ -90,21 +118,22 @@ class MapWatcher(SurveyWatcher):
 
     @property
     def path(self) -> np.ndarray:
-        """(K, 2) m: where the measurements in the map were made, thinned by the mapper."""
+        """Where the measurements in the map were made (K, 2), m, thinned by the mapper."""
         return self._points("path")
 
     @property
     def suggestions(self) -> np.ndarray:
-        """(k, 2) m, in the order of choice."""
+        """Suggested places (k, 2), m, in the order of choice."""
         poses = self._suggestions.poses if self._suggestions else []
         return np.array([(p.position.x, p.position.y) for p in poses]).reshape(-1, 2)
 
     @property
     def inducing(self) -> np.ndarray:
-        """(M, 2) m."""
+        """Inducing inputs (M, 2), m."""
         return self._points("inducing")
 
     def _points(self, namespace: str) -> np.ndarray:
+        """Points (K, 2), m, of the newest markers in a namespace."""
         markers = self._markers.markers if self._markers else []
         points = [p for m in markers if m.ns == namespace for p in m.points]
         return np.array([(p.x, p.y) for p in points]).reshape(-1, 2)
@@ -114,8 +143,8 @@ class MapWatcher(SurveyWatcher):
         self.clouds += 1
 
     def _on_answer(self, message: PointCloud2) -> None:
-        if self._asked:
-            self.answers.append((self._asked.pop(0), cloud_columns(message)))
+        if self._question_times:
+            self.answers.append((self._question_times.pop(0), cloud_columns(message)))
 
     def _on_markers(self, message: MarkerArray) -> None:
         self._markers = message

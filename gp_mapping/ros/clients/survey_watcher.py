@@ -1,4 +1,4 @@
-"""What a user's own node would do beside a mapper: hears its diagnostics, calls its services, says the region."""
+"""A client, as a user's own node would be, of a mapper's diagnostics, services and region."""
 
 from __future__ import annotations
 
@@ -16,9 +16,16 @@ __all__ = ["SurveyWatcher"]
 
 
 class SurveyWatcher:
-    """Diagnostics of everybody, ~/save and ~/survey/start of the node `mapping`, and its ~/region.
+    """Diagnostics of all nodes; ~/save, ~/survey/start and ~/region of the node `mapping`.
 
-    `spin(seconds)` serves the callbacks; nothing happens between calls. domain: ROS_DOMAIN_ID of the session.
+    `spin(seconds)` serves the callbacks; nothing happens between calls.
+
+    Args:
+        domain: ROS_DOMAIN_ID of the session.
+        name: Of this node.
+
+    Attributes:
+        diagnostics: Name of a status -> its newest values.
     """
 
     def __init__(self, domain: int, name: str = "survey_watcher"):
@@ -26,7 +33,8 @@ class SurveyWatcher:
         self.node = Node(name)
         self._executor = SingleThreadedExecutor()
         self._executor.add_node(self.node)
-        self.diagnostics: dict[str, dict[str, str]] = {}  # status name -> values
+
+        self.diagnostics: dict[str, dict[str, str]] = {}
         self.node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, 100)
         self._clients = {
             name: self.node.create_client(Trigger, f"mapping/{name}")
@@ -41,48 +49,72 @@ class SurveyWatcher:
         rclpy.try_shutdown()
 
     def spin(self, seconds: float) -> None:
-        """Serve callbacks for so long."""
+        """Serve callbacks for that many seconds."""
         deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
-            self._executor.spin_once(timeout_sec=left)
+        while (remaining := deadline - time.monotonic()) > 0:
+            self._executor.spin_once(timeout_sec=remaining)
 
     def wait(self, check, deadline: float, failure: str) -> None:
-        """Serve callbacks for a moment; RuntimeError with that text after the deadline (monotonic s)."""
+        """Serve callbacks for a moment, once, as the body of a loop that waits.
+
+        Args:
+            check: Called first; it may raise.
+            deadline: Monotonic s.
+            failure: Text of the error.
+
+        Raises:
+            RuntimeError: The deadline is over.
+        """
         check()
         if time.monotonic() > deadline:
             raise RuntimeError(failure)
         self._executor.spin_once(timeout_sec=0.1)
 
     def save(self, timeout: float, check=lambda: None) -> str:
-        """Have the mapper save its map; the text of its answer.
+        """Have the mapper save its map; returns the text of its answer.
 
-        check: called several times a second while waiting; it may raise.
+        Args:
+            timeout: s.
+            check: Called several times a second while waiting; it may raise.
 
         Raises:
-            RuntimeError: it fails or does not answer.
+            RuntimeError: The mapper fails or does not answer.
         """
         return self._call("save", timeout, check)
 
     def start_survey(self, timeout: float, check=lambda: None) -> str:
-        """Have the mapper begin its survey; as save."""
+        """Have the mapper begin its survey; arguments and result as of save."""
         return self._call("survey/start", timeout, check)
 
     def _call(self, name: str, timeout: float, check) -> str:
+        """Call a std_srvs/Trigger service of the mapper; returns the text of its answer."""
         client, deadline = self._clients[name], time.monotonic() + timeout
         while not client.service_is_ready():
             self.wait(check, deadline, f"the service {client.srv_name} did not appear")
+
         future = client.call_async(Trigger.Request())
         while not future.done():
             self.wait(check, deadline, f"the service {client.srv_name} did not answer in time")
+
         if not future.result().success:
             raise RuntimeError(f"{client.srv_name}: {future.result().message}")
         return future.result().message
 
     def say_region(self, corners, timeout: float, check=lambda: None) -> None:
-        """Publish the corners (x, y) m of the area to survey, once the mapper listens. RuntimeError where it does not."""
+        """Publish the area to survey, once the mapper listens.
+
+        Args:
+            corners: (x, y), m, in the map's frame.
+            timeout: s.
+            check: As in save.
+
+        Raises:
+            RuntimeError: The mapper does not listen in time.
+        """
         deadline = time.monotonic() + timeout
         while self._region.get_subscription_count() == 0:
             self.wait(check, deadline, f"nobody listens to {self._region.topic_name}")
+
         message = PolygonStamped()
         message.polygon.points = [Point32(x=float(x), y=float(y)) for x, y in corners]
         self._region.publish(message)

@@ -1,4 +1,7 @@
-"""What `gp-mapping view` shows, as it arrives over DDS: map, path, suggestions, robot, diagnostics of one mapper."""
+"""What `gp-mapping view` shows of one mapper, as it arrives over DDS.
+
+Map, path, suggestions, robot and diagnostics.
+"""
 
 from __future__ import annotations
 
@@ -29,26 +32,33 @@ _IDLE = 15.0  # s without a reader, after which the mapper need not draw for us
 _SILENT = 5.0  # s without diagnostics, after which the mapper counts as gone
 
 
-_AREAS = (
-    "input",
-    "map",
-    "timing",
-    "survey",
-)  # of the mapper's diagnostics; others under its name are not kept
-_LONGEST, _MOST = 2000, 300  # characters of a text, values of an area: both come from the network
-_POSES = 1000  # of a plan
+# areas of the mapper's diagnostics that are kept; others under its name are not
+_AREAS = ("input", "map", "timing", "survey")
+# characters of a text, values of an area: both come from the network
+_MAX_CHARACTERS, _MAX_VALUES = (2000, 300)
+_MAX_POSES = 1000  # of a plan
 
 
 def _problems(message: str, values: dict[str, str]) -> list[str]:
-    """The warnings of an area one by one, taken out of its values; a mapper that does not list them has one text."""
+    """Take the warnings of an area out of its values, one by one.
+
+    A mapper that does not list them has one text for all of them.
+    """
     listed = [name for name in values if name.startswith("warning ")]
     texts = [values.pop(name) for name in sorted(listed, key=lambda name: (len(name), name))]
-    return texts or ([message[:_LONGEST]] if message and message != "ok" else [])
+    return texts or ([message[:_MAX_CHARACTERS]] if message and message != "ok" else [])
 
 
 @dataclass(frozen=True)
 class LiveMap:
-    """A field cloud: x, y (m), mean, stddev (SI) of the known cells; limits as the mapper rounds them for RViz."""
+    """A field cloud.
+
+    Attributes:
+        number: Of the cloud, counted from 1.
+        frame: Of the map.
+        columns: x, y (m), mean, stddev (SI) of the known grid cells.
+        limits: mean low and high, stddev low and high, as the mapper rounds them for RViz.
+    """
 
     number: int
     frame: str
@@ -57,9 +67,14 @@ class LiveMap:
 
 
 class LiveFeed:
-    """Subscribes while somebody looks. `spin` belongs to one thread; the rest may be called from any other.
+    """The newest messages of a mapper; subscribes while a reader calls `touch`.
 
-    node: fully qualified name of the mapper.  domain: ROS_DOMAIN_ID, None for the environment's.
+    `spin` belongs to one thread; all else may be called from any other.
+
+    Args:
+        node: Fully qualified name of the mapper.
+        odometry: Topic of the robot's poses; '' for none.
+        domain: ROS_DOMAIN_ID; None for the environment's.
     """
 
     def __init__(
@@ -73,22 +88,25 @@ class LiveFeed:
             domain_id=domain,
             signal_handler_options=SignalHandlerOptions.NO,
         )
+
         self._node = Node(
             "gp_mapping_view", namespace=node.rpartition("/")[0] or "/", context=self._context
         )
         self._executor = SingleThreadedExecutor(context=self._context)
         self._executor.add_node(self._node)
+
         self._windows = WindowAsker(self._node, node)
         self._odometry, self._subscriptions = odometry, []
-        self._asked = self._heard = self._looked = float("-inf")
-        self._cloud: tuple[int, float, PointCloud2, float] | None = (
-            None  # number, when it came, when it was sent
-        )
+        self._last_touch = self._last_heard = self._last_search = float("-inf")
+        # number, monotonic s when it came, message, wall time (s) when it was sent
+        self._cloud: tuple[int, float, PointCloud2, float] | None = None
         self._map: LiveMap | None = None
-        self._robot: tuple[float, float, float, float] | None = None  # x, y, heading, when
+        self._robot: tuple[float, float, float, float] | None = None  # x, y, heading, monotonic s
+
         self._points: dict[str, list] = {}
         self._plan: list[tuple[float, float]] = []
-        self._overlays, self._suggestions, self._statuses, self._elsewhere = 0, [], {}, []
+        self._overlays, self._suggestions, self._statuses, self._other_mappers = 0, [], {}, []
+
         self._node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
 
     def close(self) -> None:
@@ -98,43 +116,44 @@ class LiveFeed:
         rclpy.try_shutdown(context=self._context)
 
     def touch(self) -> None:
-        """Somebody looks: subscribe, and stay subscribed for a while."""
-        self._asked = time.monotonic()
+        """Subscribe, and stay subscribed for _IDLE seconds, because a reader wants to look."""
+        self._last_touch = time.monotonic()
 
     def spin(self, seconds: float) -> None:
-        """Serve what arrives for so long."""
+        """Serve what arrives for that many seconds."""
         end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            self._attend()
-            self._executor.spin_once(timeout_sec=min(left, 0.1))
+        while (remaining := end - time.monotonic()) > 0:
+            self._update_subscriptions()
+            self._executor.spin_once(timeout_sec=min(remaining, 0.1))
 
-    def _attend(self) -> None:
-        """Subscriptions as somebody looks or not; the unit, once; other mappers while this one is silent."""
+    def _update_subscriptions(self) -> None:
+        """Subscribe while in use; ask for windows; look for other mappers while this is silent."""
         now = time.monotonic()
-        looked_at = now - self._asked < _IDLE
-        if looked_at and not self._subscriptions:
-            make, name = self._node.create_subscription, self.name
+        in_use = now - self._last_touch < _IDLE
+        if in_use and not self._subscriptions:
+            subscribe, name = self._node.create_subscription, self.name
             self._subscriptions = [
-                make(PointCloud2, f"{name}/field", self._on_cloud, LATCHED),
-                make(MarkerArray, f"{name}/markers", self._on_markers, LATCHED),
-                make(PoseArray, f"{name}/suggestions", self._on_suggestions, LATCHED),
-                make(Path, f"{name}/plan", self._on_plan, LATCHED),
+                subscribe(PointCloud2, f"{name}/field", self._on_cloud, LATCHED),
+                subscribe(MarkerArray, f"{name}/markers", self._on_markers, LATCHED),
+                subscribe(PoseArray, f"{name}/suggestions", self._on_suggestions, LATCHED),
+                subscribe(Path, f"{name}/plan", self._on_plan, LATCHED),
             ]
             if self._odometry:
                 self._subscriptions.append(
-                    make(Odometry, self._odometry, self._on_odometry, sensor_data(1))
+                    subscribe(Odometry, self._odometry, self._on_odometry, sensor_data(1))
                 )
-        elif not looked_at and self._subscriptions:
+        elif not in_use and self._subscriptions:
             for subscription in self._subscriptions:
                 self._node.destroy_subscription(subscription)
             self._subscriptions = []
+
         self._windows.attend()
-        if now - self._looked > 2.0:
-            self._looked = now
-            self._elsewhere = [] if now - self._heard < _SILENT else self._mappers()
+        if now - self._last_search > 2.0:
+            self._last_search = now
+            self._other_mappers = [] if now - self._last_heard < _SILENT else self._mappers()
 
     def _mappers(self) -> list[str]:
-        """Nodes other than ours that publish a field: the likely ones to have been meant."""
+        """Up to 20 other nodes that publish a field: one of them may have been meant."""
         topics = self._node.get_topic_names_and_types()
         return sorted(
             name.removesuffix("/field")
@@ -144,30 +163,31 @@ class LiveFeed:
             and name != f"{self.name}/field"
         )[:20]
 
-    # ---- what arrives --------------------------------------------------------------------------------------------
+    # ---- what arrives ----------------------------------------------------------------------------
 
     def _on_cloud(self, message: PointCloud2, info: dict) -> None:
         sent = 1e-9 * info["source_timestamp"]
         self._cloud = ((self._cloud[0] if self._cloud else 0) + 1, time.monotonic(), message, sent)
 
     def _on_markers(self, message: MarkerArray) -> None:
-        kept = {
+
+        points = {
             m.ns: [(p.x, p.y) for p in m.points]
             for m in message.markers
             if m.ns in ("path", "inducing")
         }
-        ends = kept.get(
-            "path", []
-        )  # of its pieces: where one begins at the last one's end, that point is there twice
-        kept["path"] = [p for i, p in enumerate(ends) if i % 2 or not i or p != ends[i - 1]]
-        self._points, self._overlays = kept, self._overlays + 1
+        # two points for each piece of the path: where a piece begins at the end of the one before,
+        # that point is there twice
+        pieces = points.get("path", [])
+        points["path"] = [p for i, p in enumerate(pieces) if i % 2 or not i or p != pieces[i - 1]]
+        self._points, self._overlays = points, self._overlays + 1
 
     def _on_suggestions(self, message: PoseArray) -> None:
         self._suggestions = [(p.position.x, p.position.y) for p in message.poses]
 
     def _on_plan(self, message: Path) -> None:
-        """The way that is to be driven; of a very long one every so many poses, and its end."""
-        poses = message.poses[:: 1 + len(message.poses) // _POSES]
+        """Keep the plan: of a very long one every n-th pose, and its end."""
+        poses = message.poses[:: 1 + len(message.poses) // _MAX_POSES]
         xy = [(p.pose.position.x, p.pose.position.y) for p in (*poses, *message.poses[-1:])]
         self._plan = [at for at in xy if all(map(math.isfinite, at))]
 
@@ -179,24 +199,29 @@ class LiveFeed:
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
         for status in message.status:
             node, _, area = status.name.rpartition(": ")
+            # other nodes report diagnostics on the same topic
             if "/" + node.lstrip("/") == self.name and area in _AREAS:
                 level = status.level[0] if isinstance(status.level, bytes) else int(status.level)
-                values = {v.key[:_LONGEST]: v.value[:_LONGEST] for v in status.values[:_MOST]}
+                values = {
+                    v.key[:_MAX_CHARACTERS]: v.value[:_MAX_CHARACTERS]
+                    for v in status.values[:_MAX_VALUES]
+                }
                 self._statuses[area] = {
                     "area": area,
                     "level": level,
                     "problems": _problems(status.message, values),
                     "values": values,
                 }
-                self._heard = time.monotonic()
+                self._last_heard = time.monotonic()
 
-    # ---- for the page --------------------------------------------------------------------------------------------
+    # ---- for the page ----------------------------------------------------------------------------
 
     def map(self) -> LiveMap | None:
         """The newest map; None before the first."""
-        cloud, made = self._cloud, self._map
-        if cloud is None or (made is not None and made.number == cloud[0]):
-            return made
+        cloud, cached = self._cloud, self._map
+        if cloud is None or (cached is not None and cached.number == cloud[0]):
+            return cached
+
         columns = {
             name: column
             for name, column in cloud_columns(cloud[2]).items()
@@ -204,25 +229,36 @@ class LiveFeed:
         }
         finite = np.isfinite(np.array(list(columns.values()))).all(0)
         columns = {name: column[finite] for name, column in columns.items()}
+
         limits = (0.0, 1.0, 0.0, 1.0)
         if len(columns["x"]):
             mean, stddev = columns["mean"], columns["stddev"]
+
             limits = (*nice_limits(mean.min(), mean.max()), *nice_limits(0.0, stddev.max()))
         self._map = LiveMap(cloud[0], cloud[2].header.frame_id, columns, tuple(map(float, limits)))
         return self._map
 
     def window(self, low: tuple[float, float], high: tuple[float, float]) -> LiveMap | None:
-        """What the mapper knows between two corners (m), wherever it draws now; None: not answered yet, ask again."""
+        """What the mapper knows between two corners (m), also where it draws nothing now.
+
+        Returns:
+            None while the mapper has not answered; ask again.
+        """
         drawn, path = self.map(), self._points.get("path", [])
         if drawn is None or not path:
             return None
-        told = self._windows.window(low, high, np.array(path), self._reach(), drawn.frame)
+        answer = self._windows.window(low, high, np.array(path), self._reach(), drawn.frame)
         return (
-            None if told is None else LiveMap(told.number, drawn.frame, told.columns, drawn.limits)
+            None
+            if answer is None
+            else LiveMap(answer.number, drawn.frame, answer.columns, drawn.limits)
         )
 
     def _reach(self) -> float:
-        """How far from its path the mapper knows anything, m: a lengthscale, as its diagnostics say it."""
+        """Distance (m) from its path within which the mapper knows something.
+
+        A lengthscale, from its diagnostics, between 0.1 and 10 m; 0.5 m while it is not known.
+        """
         try:
             reach = float(
                 self._statuses.get("map", {})
@@ -234,12 +270,12 @@ class LiveFeed:
         return min(max(reach, 0.1), 10.0) if math.isfinite(reach) else 0.5
 
     def overlay(self) -> dict:
-        """Path and inducing inputs, (x, y) in metres."""
+        """Path and inducing inputs, (x, y) in m, with a number that grows with each new set."""
         number, points = self._overlays, self._points
         return {"number": number, **{name: points.get(name, []) for name in ("path", "inducing")}}
 
     def _facts(self) -> tuple[str, float, float]:
-        """Unit, scale, and since when the node runs, as its newest diagnostics say them."""
+        """Unit, scale (SI) and start of the node (wall time, s), as its newest diagnostics say."""
         values = self._statuses.get("map", {}).get("values", {})
         try:
             scale, started = (
@@ -252,27 +288,29 @@ class LiveFeed:
         return (values.get("field_unit", ""), scale, started) if usable else ("", 1.0, 0.0)
 
     def status(self) -> dict:
-        """All that is small, in plain numbers; ages in seconds, None for what has not come."""
+        """Everything small, in plain numbers; ages in seconds, None for what has not come."""
         now, cloud, robot = time.monotonic(), self._cloud, self._robot
+
         unit, scale, started = self._facts()
         finite = robot is not None and all(map(math.isfinite, robot))
         newest = (
             {
                 "number": cloud[0],
                 "age": now - cloud[1],
-                "frame": cloud[2].header.frame_id[:_LONGEST],
+                "frame": cloud[2].header.frame_id[:_MAX_CHARACTERS],
                 "old": cloud[3] < started,
             }
             if cloud
             else None
         )
+
         return {
             "node": self.name,
             "unit": unit,
             "scale": scale,
-            "heard": now - self._heard if self._statuses else None,
-            "silent": now - self._heard > _SILENT,
-            "elsewhere": self._elsewhere,
+            "heard": now - self._last_heard if self._statuses else None,
+            "silent": now - self._last_heard > _SILENT,
+            "elsewhere": self._other_mappers,
             "map": newest,
             "overlay": self._overlays,
             "suggestions": self._suggestions,

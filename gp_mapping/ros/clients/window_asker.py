@@ -1,4 +1,4 @@
-"""Parts of a map that its mapper does not draw now, asked for by points: a bounded question at a time."""
+"""Parts of a map that its mapper does not draw now, asked for as points, in bounded questions."""
 
 from __future__ import annotations
 
@@ -18,34 +18,45 @@ from gp_mapping.ros.wire.outbound import cloud
 
 __all__ = ["MOST_POINTS", "Window", "WindowAsker"]
 
-MOST_POINTS = 4000  # of a question: while it is answered the mapper takes in nothing
-_LEAST_CELL = 0.05  # m
-_KEPT, _FRESH, _PATIENCE = (
-    12,
-    10.0,
-    5.0,
-)  # answers; s for which one is shown; s that a question waits
-_MOST_PATH = 20_000  # points of the path that are looked at
+MOST_POINTS = 4000  # of a question: the mapper takes in no messages while it answers
+_LEAST_CELL = 0.05  # m, side of a grid cell
+# answers that are kept; s for which one is shown without asking again; s for which one is awaited
+_MAX_ANSWERS, _FRESH_FOR, _TIMEOUT = (12, 10.0, 5.0)
+_MAX_PATH = 20_000  # points of the path that are used
 
 
 @dataclass(frozen=True)
 class Window:
-    """An answer. columns: x, y (m), mean, stddev (SI) of the cells that are known."""
+    """An answer.
+
+    Attributes:
+        number: Of the question.
+        columns: x, y (m), mean, stddev (SI) of the known grid cells.
+    """
 
     number: int
     columns: dict[str, np.ndarray]
 
 
 class WindowAsker:
-    """Asks on ~/query, one question at a time. `attend` belongs to the thread that spins; `window` to any."""
+    """Asks a mapper on ~/query, one question at a time.
+
+    `attend` belongs to the thread that spins; `window` may be called from any.
+
+    Args:
+        node: The node that asks.
+        mapper: Name of the mapper.
+    """
 
     def __init__(self, node: Node, mapper: str):
         self._node, self._lock, self._number = node, threading.Lock(), 0
-        self._kept: dict[tuple, tuple[float, Window]] = {}  # by its corners, when it was answered
-        self._wanted: tuple[tuple, np.ndarray, str] | None = (
-            None  # the newest that nobody has asked for yet
-        )
-        self._asked: tuple[int, tuple, float] | None = None  # number, corners, when
+        # by the corners of the window: when it was answered (monotonic s), and the answer
+        self._answers: dict[tuple, tuple[float, Window]] = {}
+        # corners, positions (N, 2) and frame of the newest question, not sent yet
+        self._next_question: tuple[tuple, np.ndarray, str] | None = None
+        # number, corners and time (monotonic s) of the question that was sent last
+        self._open_question: tuple[int, tuple, float] | None = None
+
         self._publisher = node.create_publisher(PointCloud2, f"{mapper}/query", 10)
         node.create_subscription(PointCloud2, f"{mapper}/query_result", self._on_answer, 10)
 
@@ -57,94 +68,128 @@ class WindowAsker:
         reach: float,
         frame: str,
     ) -> Window | None:
-        """What is known between the corners (m) within reach of a path (K, 2); None while it is not answered.
+        """What is known in a window, near a path; asks for it where needed.
 
-        Where it is asked for again after _FRESH, the old answer is given until the new one is there.
+        Where the answer is older than _FRESH_FOR, it is returned until a new one has come.
+
+        Args:
+            low: Lower corner of the window, m.
+            high: Upper corner of the window, m.
+            path: (K, 2), m.
+            reach: Distance from the path within which something is known, m.
+            frame: The map's frame.
+
+        Returns:
+            None while it is not answered.
         """
         corners = tuple(round(v, 3) for v in (*low, *high))
         now = time.monotonic()
+
         with self._lock:
-            when, kept = self._kept.get(corners, (-math.inf, None))
-            if now - when > _FRESH and (self._asked is None or self._asked[1] != corners):
-                self._wanted = corners, places(low, high, path, reach), frame
-            return kept
+            when, answer = self._answers.get(corners, (-math.inf, None))
+            if now - when > _FRESH_FOR and (
+                self._open_question is None or self._open_question[1] != corners
+            ):
+                self._next_question = corners, places(low, high, path, reach), frame
+            return answer
 
     def attend(self) -> None:
-        """Ask what is wanted, when the question before is answered or given up."""
+        """Send the next question, once the question before is answered or has timed out."""
         now = time.monotonic()
         with self._lock:
-            if self._wanted is None or (
-                self._asked is not None and now - self._asked[2] < _PATIENCE
+            if self._next_question is None or (
+                self._open_question is not None and now - self._open_question[2] < _TIMEOUT
             ):
                 return
-            (corners, xy, frame), self._wanted = self._wanted, None
+            (corners, xy, frame), self._next_question = self._next_question, None
             self._number += 1
-            if not len(xy):  # nothing is known there: nobody need be asked
+            if not len(xy):  # nothing is known there: the answer is empty
                 self._keep(corners, {name: np.empty(0) for name in ("x", "y", "mean", "stddev")})
                 return
-            self._asked = self._number, corners, now
+            self._open_question = self._number, corners, now
+
         points = np.column_stack([xy, np.zeros(len(xy))])
         header = Header(frame_id=frame, stamp=self._stamp(self._number))
         self._publisher.publish(cloud(points.astype(np.float32), ("x", "y", "z"), header))
 
     @staticmethod
     def _stamp(number: int) -> Time:
-        return Time(
-            sec=number // 1_000_000, nanosec=number % 1_000_000
-        )  # no time: which question it is
+        """The stamp that tells an answer's question: no time, but its number."""
+        return Time(sec=number // 1_000_000, nanosec=number % 1_000_000)
 
     def _on_answer(self, message: PointCloud2) -> None:
         with self._lock:
-            if self._asked is None or message.header.stamp != self._stamp(self._asked[0]):
+            if self._open_question is None or message.header.stamp != self._stamp(
+                self._open_question[0]
+            ):
                 return
-            corners, self._asked = self._asked[1], None
+            corners, self._open_question = self._open_question[1], None
             if not message.width * message.height:
-                return  # refused: its diagnostics say why
+                return  # refused: the mapper's diagnostics say why
+
             columns = cloud_columns(message)
             columns = {name: columns[name] for name in ("x", "y", "mean", "stddev")}
-            good = np.isfinite(np.array(list(columns.values()))).all(0)
-            self._keep(corners, {name: column[good] for name, column in columns.items()})
+            finite = np.isfinite(np.array(list(columns.values()))).all(0)
+            self._keep(corners, {name: column[finite] for name, column in columns.items()})
 
     def _keep(self, corners: tuple, columns: dict[str, np.ndarray]) -> None:
-        self._kept.pop(corners, None)
-        while len(self._kept) >= _KEPT:
-            self._kept.pop(next(iter(self._kept)))
-        self._kept[corners] = time.monotonic(), Window(self._number, columns)
+        """Keep an answer as the newest, and at most _MAX_ANSWERS of them."""
+        self._answers.pop(corners, None)
+        while len(self._answers) >= _MAX_ANSWERS:
+            self._answers.pop(next(iter(self._answers)))
+        self._answers[corners] = time.monotonic(), Window(self._number, columns)
 
 
 def places(
     low: tuple[float, float], high: tuple[float, float], path: np.ndarray, reach: float
 ) -> np.ndarray:
-    """Centres (N, 2) m of cells between the corners that lie within reach of the path, row by row, MOST_POINTS at most.
+    """Centres of grid cells between two corners and near a path, row by row, MOST_POINTS at most.
 
-    The side of a cell is 0.05 m, doubled until they are few enough; cells lie on multiples of it.
+    The side of a grid cell is 0.05 m, doubled until they are few enough; cells lie on multiples of
+    it.
+
+    Args:
+        low: Lower corner, m.
+        high: Upper corner, m.
+        path: (K, 2), m.
+        reach: Largest distance from the path, m.
+
+    Returns:
+        (N, 2), m.
     """
     low, high = np.asarray(low, float), np.asarray(high, float)
-    near = path[((path > low - reach) & (path < high + reach)).all(1)]
-    near = near[:: 1 + len(near) // _MOST_PATH]
+    near_path = path[((path > low - reach) & (path < high + reach)).all(1)]
+    near_path = near_path[:: 1 + len(near_path) // _MAX_PATH]
+
     side = _LEAST_CELL
     while True:
-        found = _near_cells(low, high, near, reach, side)
-        if len(found) <= MOST_POINTS:
-            return (found + 0.5) * side
+        cells = _near_cells(low, high, near_path, reach, side)
+        if len(cells) <= MOST_POINTS:
+            return (cells + 0.5) * side
         side *= 2.0
 
 
 def _near_cells(
     low: np.ndarray, high: np.ndarray, path: np.ndarray, reach: float, side: float
 ) -> np.ndarray:
-    """Columns and rows (N, 2) of such cells, in row order; where there would be far too many, only their number."""
+    """Columns and rows (N, 2) of grid cells as in `places`, of that side, in row order.
+
+    Where there would be far too many, an array of MOST_POINTS + 1 rows without content.
+    """
     steps = math.ceil(reach / side)
     first, last = np.floor(low / side), np.floor(high / side)
     if not len(path):
         return np.empty((0, 2))
-    own = np.unique(np.floor(path / side), axis=0)
-    if len(own) > MOST_POINTS + steps * 1000 or (2 * steps + 1) ** 2 > 100 * MOST_POINTS:
+    path_cells = np.unique(np.floor(path / side), axis=0)
+    # counting alone would take too long where the path or its surroundings have so many grid cells
+    if len(path_cells) > MOST_POINTS + steps * 1000 or (2 * steps + 1) ** 2 > 100 * MOST_POINTS:
         return np.empty((MOST_POINTS + 1, 2))
+
     offsets = np.arange(-steps, steps + 1)
     around = np.stack(np.meshgrid(offsets, offsets), -1).reshape(-1, 2)
     around = around[(around**2).sum(1) <= (reach / side) ** 2 + 1.0]
-    if len(own) * len(around) > 5_000_000:
-        own = own[:: 1 + len(own) * len(around) // 5_000_000]
-    cells = np.unique((own[:, None] + around).reshape(-1, 2)[:, ::-1], axis=0)[:, ::-1]
+    if len(path_cells) * len(around) > 5_000_000:
+        path_cells = path_cells[:: 1 + len(path_cells) * len(around) // 5_000_000]
+
+    cells = np.unique((path_cells[:, None] + around).reshape(-1, 2)[:, ::-1], axis=0)[:, ::-1]
     return cells[((cells >= first) & (cells <= last)).all(1)]

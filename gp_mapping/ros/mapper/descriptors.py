@@ -1,4 +1,7 @@
-"""One field of a settings class as a ROS parameter. Light: simulator and player start without torch."""
+"""ROS parameter descriptors from fields of settings classes.
+
+Light on purpose: simulator and player import it and start without torch.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,17 @@ __all__ = ["ParameterError", "describe", "describe_openly"]
 
 
 class ParameterError(UserError):
-    """One or more parameters are wrong; the text has a line for each."""
+    """One or more parameters are wrong; the text has one line for each."""
 
 
 def _meaning(f) -> str:
+    """Description of a field with its unit: 'text [unit]'."""
     unit = f" [{f.metadata['unit']}]" if f.metadata.get("unit") else ""
     return f"{f.metadata.get('doc', '')}{unit}"
 
 
 def describe_openly(f) -> ParameterDescriptor:
-    """The descriptor of a parameter that takes any value, since it is checked when the node is configured."""
+    """Descriptor of a parameter that takes any value, to be checked at configure."""
     return ParameterDescriptor(
         name=f.name,
         description=_meaning(f),
@@ -32,14 +36,18 @@ def describe_openly(f) -> ParameterDescriptor:
 
 
 def describe(f, managed: bool = False) -> ParameterDescriptor:
-    """The descriptor of one dataclass field: meaning, unit, range, choices, and whether it can be set live.
+    """Descriptor of one settings field: meaning, unit, range, choices, and whether it is read-only.
 
-    managed: of a lifecycle node; what is not live may be set there after clean-up, so it is not read-only for ever.
+    Args:
+        f: A dataclass field made by `setting`.
+        managed: Of a lifecycle node. What is not live may be set there after clean-up, so it is
+            not declared read-only.
     """
     meta, live = f.metadata, f.name in LIVE_PARAMETERS
     out = ParameterDescriptor(
         name=f.name, description=_meaning(f), read_only=not live and not managed
     )
+
     constraints = ["one of: " + ", ".join(map(str, meta["choices"]))] if meta.get("choices") else []
     constraints += (
         ["read when the node is configured: clean up before setting it"]
@@ -47,6 +55,8 @@ def describe(f, managed: bool = False) -> ParameterDescriptor:
         else []
     )
     out.additional_constraints = "; ".join(constraints)
+
+    # a bool is no int here: type() is asked, not isinstance
     low, high = meta.get("low"), meta.get("high")
     if type(f.default) is float and (low is not None or high is not None):
         out.floating_point_range = [
@@ -64,4 +74,5 @@ def describe(f, managed: bool = False) -> ParameterDescriptor:
                 step=1,
             )
         ]
+
     return out

@@ -1,4 +1,4 @@
-"""How a live map ends: what was delivered goes in, then it is saved, or said to be lost; then the last map goes out."""
+"""How a live map ends: delivered messages go in, the map is saved, the last map is published."""
 
 from __future__ import annotations
 
@@ -13,16 +13,20 @@ from gp_mapping.store.sessions import map_folder
 
 __all__ = ["MapEnding"]
 
-SLICE = 0.05  # s of taking in what was delivered, between two looks at what else there is to do
-LEAST = 2.0  # s for a save that has begun, and for the last map to arrive
+SLICE = 0.05  # s for which delivered messages are taken in before the executor gets its turn
+GRACE = 2.0  # s granted to a save that has begun, and to the last map to reach its subscribers
 
 
 class MapEnding:
-    """Ends the map of a MappingNode; node.settings.exit_timeout bounds how long it goes on taking in.
+    """Ends the map of a MappingNode within node.settings.exit_timeout (s).
 
-    Its work is done in steps (steps.py), so that calls are answered and diagnostics go out meanwhile.
+    The work is done in steps (steps.py), so that calls are answered and diagnostics are published
+    meanwhile.
 
-    hurry: callable; True where somebody has asked a second time: what still waits is then counted and left.
+    Args:
+        node: The MappingNode.
+        hurry: Returns True once a second signal has asked for a quick end: what still waits is then
+            counted and dropped.
     """
 
     def __init__(self, node, hurry: Callable[[], bool] = lambda: False):
@@ -33,31 +37,37 @@ class MapEnding:
         return self._hurry() or time.monotonic() > self._deadline
 
     def _room_for(self, seconds: float) -> Callable[[], bool]:
-        """Says whether the map's queue has room, for so long."""
+        """A function that returns True while the map's queue has room, for `seconds` at most."""
         end = time.monotonic() + seconds
         return lambda: not self._node.worker.full and time.monotonic() < end
 
     def take_in(self) -> Steps:
-        """Hand on what the middleware has delivered and nobody has taken yet; count and say what is left."""
+        """Hand on the messages that the middleware has delivered; count and log what is dropped."""
         node = self._node
         node.inputs.hold()
-        found = True
-        while found and not self._late():
-            found = node.inputs.drain(self._room_for(SLICE))
-            if found:  # else what comes from now on was delivered after the end began
+
+        may_have_more = True
+        while may_have_more and not self._late():
+            may_have_more = node.inputs.drain(self._room_for(SLICE))
+            if may_have_more:  # else: what comes from now on was delivered after the end began
                 yield
 
+        # what has not been taken in by the deadline
         left = node.inputs.discard()
         if left:
             for role, count in left.items():
                 node.worker.count("abandoned", count, role)
             node.get_logger().warning(
                 f"{left.total()} messages that had been delivered were not taken in any more: "
-                f"{self._why()}"
+                f"{self._why_unfinished()}"
             )
 
     def finish(self) -> Steps:
-        """Take in what is queued, save if asked, answer all calls, publish the last map. 1 where saving failed."""
+        """Take in the queue, save if asked, answer all calls and publish the last map.
+
+        Returns:
+            The exit code: 1 where saving failed, else 0.
+        """
         node, reason = (
             self._node,
             Ending("the node is being stopped or cleaned up; ask again when it is configured"),
@@ -65,41 +75,50 @@ class MapEnding:
         node.map_services.refuse(reason)
         while not node.worker.stop(abandon=self._late(), timeout=0.0):
             yield
+
         counts = node.worker.status.counts
         left = sum(counts.get(name, 0) for name in ("abandoned", "pose_abandoned", "fix_abandoned"))
         if left:
-            node.get_logger().warning(f"{left} messages are not in the map: {self._why()}")
+            node.get_logger().warning(
+                f"{left} messages are not in the map: {self._why_unfinished()}"
+            )
         node.publish_health()
 
-        least = time.monotonic() + LEAST
-        while not node.files.close(0.0) and not (self._late() and time.monotonic() > least):
-            yield  # a save that has begun is waited for
+        grace_end = time.monotonic() + GRACE
+        while not node.files.close(0.0) and not (self._late() and time.monotonic() > grace_end):
+            yield  # a save that has begun is granted GRACE even where there is no time left
         node.map_services.refuse_waiting(reason)
-        code = yield from aside(self._keep)
+
+        code = yield from aside(self._save_or_report)
         if node.active:
             yield from node.publish_last()
 
-        end = time.monotonic() + LEAST
+        end = time.monotonic() + GRACE
         while not node.publishers_.received() and time.monotonic() < end:
             yield
         return code
 
-    def _why(self) -> str:
+    def _why_unfinished(self) -> str:
         return (
             "a second signal asked for a quick end"
             if self._hurry()
             else f"exit_timeout is {self._node.settings.exit_timeout:g} s"
         )
 
-    def _keep(self) -> int:
-        """Save the map if asked, once; say what is lost where it is not on any disk."""
+    def _save_or_report(self) -> int:
+        """Save the map if asked, once; log what is lost where no file holds the map.
+
+        Returns:
+            The exit code: 1 where saving failed, else 0.
+        """
         node, log = self._node, self._node.get_logger()
-        # a base station has no map of its own: what it shows is all there is
+        # a base station has no map of its own: its map is the sum that it shows
         report = (
             node.worker.status.report
             if node.listens
             else node.worker.ask(lambda shown: shown.report()).result()
         )
+
         if not report["cells"]:
             if node.settings.save_on_exit:
                 log.info("nothing was measured, so nothing is saved")
@@ -107,10 +126,11 @@ class MapEnding:
         if node.listens and node.saver.is_saved():
             log.info(f"the map is saved already: {node.saver.newest_path}")
             return 0
+
         size = f"{report['samples']} measurements, {report['cells']} cells, {report['path_length']:.1f} m of path"
         if not node.settings.save_on_exit:
             if node.saver.autosaves and not node.saver.is_autosaved():
-                node.saver.autosave_now()  # the one that is there becomes this one
+                node.saver.autosave_now()  # replaces an autosave of an earlier state of this map
             if node.saver.is_autosaved():
                 log.warning(
                     f"a map that was not saved is dropped: {size}; resume: true goes on from "
@@ -122,19 +142,24 @@ class MapEnding:
                     "save_on_exit: true"
                 )
             return 0
+
         return self._save(size)
 
     def _save(self, size: str) -> int:
-        node, log, where = self._node, self._node.get_logger(), self._node.settings.save_directory
+        """Save into save_directory, else into a temporary folder; the exit code."""
+        node, log, directory = (
+            self._node,
+            self._node.get_logger(),
+            self._node.settings.save_directory,
+        )
         try:
-            node.saver.save_now(map_folder(where, node.settings.map_name))
+            node.saver.save_now(map_folder(directory, node.settings.map_name))
             return 0
-        except (
-            Exception
-        ) as error:  # every reason why a map is not on disk ends in the log and in the exit code
+        except Exception as error:  # whatever the reason: it goes into the log and the exit code
             log.error(
-                f"the map was not saved into {Path(where).expanduser().absolute()}: {_reason(error)}"
+                f"the map was not saved into {Path(directory).expanduser().absolute()}: {_reason(error)}"
             )
+
         try:
             folder = Path(tempfile.mkdtemp(prefix="gp_mapping_"))
             node.saver.save_now(folder, exports=False)
@@ -149,4 +174,5 @@ class MapEnding:
 
 
 def _reason(error: Exception) -> str:
+    """The text of an expected error; of others also the type."""
     return str(error) if isinstance(error, ValueError | OSError) else repr(error)

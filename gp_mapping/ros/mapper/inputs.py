@@ -1,4 +1,4 @@
-"""What the node listens to: subscriptions for the inputs of an intake, and what is wrong with those who publish."""
+"""What the node listens to: subscriptions for the inputs of an intake, and faults of publishers."""
 
 from __future__ import annotations
 
@@ -22,30 +22,42 @@ from gp_mapping.settings.intake import IntakeSettings
 
 __all__ = ["InputPort", "Inputs"]
 
-TF_DEPTH = 100  # as tf2_ros listens
-STALL = 0.5  # s without a look at any input: what is missing afterwards was overwritten, nobody was silent
-MOMENT = 0.02  # s between two looks at inputs that bring something: one costs a millisecond of the executor's Python
-FILLED = 0.25  # share of what the middleware keeps of an input that may come in between
-WAITED = 5.0  # s; no message has waited longer for the executor: an older time of arrival is of another clock
-BATCH = 64  # messages of one topic taken in one callback: one at a time, a busy interpreter would fall behind
+TF_DEPTH = 100  # queue depth of TF, as tf2_ros has it
+# s without any input served: what is missing then was overwritten in the queue; the publisher was
+# not silent
+STALL = 0.5
+# s between two turns of the executor while messages come: a turn costs a millisecond of Python
+MOMENT = 0.02
+FILL_FRACTION = 0.25  # of an input's queue in the middleware, which may fill between two turns
+# s; no message has waited longer for the executor: an older time of arrival is of another clock
+MAX_AGE = 5.0
+# messages of one topic taken in one callback: one at a time, a busy interpreter would fall behind
+BATCH = 64
 
 
 class InputPort:
-    """One input: its subscription, or, where its topic may have several types, the wait for the first publisher."""
+    """One input: its subscription, or the wait for the type that the first publisher shows.
 
-    def __init__(self, wanted: Input, classes: dict[str, type], qos: QoSProfile, steady: bool):
-        self.role, self.topic, self.qos = wanted.role, wanted.topic, qos
+    Args:
+        spec: Role, topic and possible message types of the input.
+        classes: Those of the message types that are installed, by their ROS names.
+        qos: Quality of service of the subscription.
+        steady: Whether messages come regularly, so that silence is worth a warning.
+    """
+
+    def __init__(self, spec: Input, classes: dict[str, type], qos: QoSProfile, steady: bool):
+        self.role, self.topic, self.qos = spec.role, spec.topic, qos
         self.classes = classes
-        self.any_scalar = len(wanted.messages) > 1
-        self.watch = InputWatch(wanted.topic.lstrip("/"), steady)
+        self.any_scalar = len(spec.messages) > 1
+        self.watch = InputWatch(spec.topic.lstrip("/"), steady)
         self.subscription, self.type = None, ""
         self.newest: int | None = None  # stamp of the newest message, ns
-        self.taken = 0  # messages since the last look
+        self.taken = 0  # messages taken since moment() was last called
         self.wrong_type = self.wrong_qos = ""
 
 
 class _Gate(MutuallyExclusiveCallbackGroup):
-    """Callbacks that the executor leaves alone while they are held."""
+    """A callback group whose callbacks the executor leaves alone while it is held."""
 
     def __init__(self):
         super().__init__()
@@ -56,11 +68,20 @@ class _Gate(MutuallyExclusiveCallbackGroup):
 
 
 class Inputs:
-    """All inputs of an intake with these settings.
+    """All inputs that an intake with these settings needs.
 
-    on_message: callable(port, message, age), age in ns since the middleware had it, for messages without a header, else
-    0.  find: type name -> class or None.  listens: False: there are none.
-    Raises ParameterError where the messages of an input are not installed.
+    Args:
+        node: The node that subscribes.
+        settings: Says which inputs there are.
+        on_message: Called with (port, message, age): age is the time in ns since the middleware
+            received a message without a header, and 0 for a message with one.
+        depth: Messages of a sensor or pose topic that the middleware keeps.
+        reliable: Subscribe to sensors and poses with reliable quality of service.
+        find: ROS type name -> its class, or None where it is not installed.
+        listens: False for a node without inputs.
+
+    Raises:
+        ParameterError: The messages of an input are not installed.
     """
 
     def __init__(
@@ -76,49 +97,50 @@ class Inputs:
     ):
         self._node, self._on_message, self._find = node, on_message, find
         self._group = _Gate()
-        self._came = self._more = False  # since the last look: anything, more than was taken
-        self._looked = self._asked = (
-            time.monotonic()
-        )  # when the executor has last come by here, and asked for a moment
+        # since moment() was last called: whether a message came; whether more wait than were taken
+        self._received = self._more_waiting = False
+        # monotonic s of the executor's last turn here, and of the last call of moment()
+        self._last_turn = self._last_moment = time.monotonic()
+
         self.ports: list[InputPort] = []
-        for wanted in inputs_of(settings) if listens else ():
-            classes = {name: found for name in wanted.messages if (found := find(name)) is not None}
+        for spec in inputs_of(settings) if listens else ():
+            classes = {name: found for name in spec.messages if (found := find(name)) is not None}
             if not classes:
-                raise ParameterError(_absent(wanted, settings))
-            # links that never move are not silent, and beside other poses TF may be all static
-            steady = wanted.role in ("measurement", "pose", FIX) or (
-                wanted.role,
+                raise ParameterError(_absent(spec, settings))
+
+            # TF is not steady with other pose sources: it may then hold static links only
+            steady = spec.role in ("measurement", "pose", FIX) or (
+                spec.role,
                 settings.pose_source,
             ) == ("tf", "tf")
-            self.ports.append(
-                InputPort(wanted, classes, _qos(wanted.role, depth, reliable), steady)
-            )
-            resolved, known = node.resolve_topic_name(wanted.topic), wanted.topic.lstrip("/")
+            self.ports.append(InputPort(spec, classes, _qos(spec.role, depth, reliable), steady))
+
+            resolved, known = node.resolve_topic_name(spec.topic), spec.topic.lstrip("/")
             if resolved != f"/{known}":
                 self.ports[-1].watch.label = f"{resolved} ({known})"
 
     @property
     def watches(self) -> list[InputWatch]:
-        """For diagnostics, the measurement first."""
+        """What diagnostics need to know of each input, the measurement first."""
         return [port.watch for port in self.ports]
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong with those who publish, in words."""
+        """What is wrong with the publishers of the inputs, in words."""
         return [text for port in self.ports for text in (port.wrong_type, port.wrong_qos) if text]
 
     def describe(self) -> str:
-        """The topics, resolved, for the log."""
+        """The resolved topics, for the log."""
         return " and ".join(self._node.resolve_topic_name(port.topic) for port in self.ports)
 
     def open(self) -> None:
-        """Subscribe to everything whose type is known."""
+        """Subscribe to all inputs whose message type is known; look() adds the others."""
         for port in self.ports:
             if not port.any_scalar:
                 self._subscribe(port, *next(iter(port.classes.items())))
 
     def close(self) -> None:
-        """Listen to nothing."""
+        """Unsubscribe from all inputs."""
         for port in self.ports:
             if port.subscription is not None:
                 self._node.destroy_subscription(port.subscription)
@@ -126,22 +148,28 @@ class Inputs:
         self._group.held = False
 
     def hold(self) -> None:
-        """The executor takes nothing more: what comes waits in the middleware for drain(), until close()."""
+        """Keep the executor from taking messages: they wait for drain(), until close()."""
         self._group.held = True
 
     def drain(self, go_on: Callable[[], bool] = lambda: True) -> bool:
-        """Hand on what the middleware holds, while go_on(), asked between batches; whether there may be more."""
+        """Hand on the messages that the middleware holds.
+
+        Args:
+            go_on: Asked between batches; False stops.
+
+        Returns:
+            Whether there may be more.
+        """
         found = True
         while found and go_on():
             found = False
-            for port in (
-                self.ports
-            ):  # the measurement first, and with each of them the poses up to its stamp
+            # the measurement is first, and brings with each message the poses up to its stamp
+            for port in self.ports:
                 found = self._take_in(port, BATCH) > 0 or found
         return found
 
     def discard(self) -> Counter[str]:
-        """Take what the middleware holds and use nothing of it; how many there were, by the role of their input."""
+        """Take and drop the messages that the middleware holds; their numbers by input role."""
         found: Counter[str] = Counter()
         for port in self.ports:
             for _ in range(port.qos.depth):
@@ -152,13 +180,17 @@ class Inputs:
         return found
 
     def alive(self) -> None:
-        """The executor comes by here several times a second: where it did not, it was the node that was silent."""
-        self._looked = time.monotonic()
+        """Note that the executor runs; called several times a second.
+
+        Where it is not called for longer, the node has stalled, and no publisher was silent.
+        """
+        self._last_turn = time.monotonic()
 
     def look(self) -> None:
-        """Subscribe where a publisher has shown the type by now. Cheap where nothing waits for one.
+        """Subscribe to inputs of several possible types once a publisher shows the type.
 
-        Fast DDS lets a process have one type on a topic, so that it is no way to subscribe to all of them.
+        Cheap where no input waits for its type. Fast DDS allows a process only one type on a topic,
+        so subscribing to all of the types is no way out.
         """
         for port in self.ports:
             if port.subscription is None:
@@ -169,28 +201,31 @@ class Inputs:
                         break
 
     def check_types(self) -> None:
-        """Note where a topic is published with another type only: DDS connects nothing and says nothing."""
+        """Note inputs whose topic is published with another type only, which DDS never reports."""
         for port in self.ports:
-            there, port.wrong_type = self._published_types(port), ""
+            published, port.wrong_type = self._published_types(port), ""
             port.watch.publishers = self._node.count_publishers(port.topic)
             port.watch.listening = port.subscription is not None
-            if there and port.type not in there:
+            if published and port.type not in published:
                 expected = port.type or " or ".join(port.classes)
                 port.wrong_type = (
-                    f"{self._node.resolve_topic_name(port.topic)} is published as {', '.join(there)}, "
+                    f"{self._node.resolve_topic_name(port.topic)} is published as {', '.join(published)}, "
                     f"expected {expected}: remap the topic, or set sensor or pose_source"
                 )
 
     def _published_types(self, port: InputPort) -> list[str]:
+        """ROS names of the types with which the input's topic is published now."""
         return sorted(
             {each.topic_type for each in self._node.get_publishers_info_by_topic(port.topic)}
         )
 
     def _scalar(self, kind: str) -> type | None:
-        """A stamped scalar of some other package: any message with a number `data` or `value`."""
+        """The class of a stamped scalar of another package: any with a number `data` or `value`."""
         found = self._find(kind)
-        named = found.get_fields_and_field_types() if found is not None else {}
-        numeric = any(named.get(name, "") in ("double", "float") for name in ("data", "value"))
+        field_types = found.get_fields_and_field_types() if found is not None else {}
+        numeric = any(
+            field_types.get(name, "") in ("double", "float") for name in ("data", "value")
+        )
         return found if numeric else None
 
     def _subscribe(self, port: InputPort, kind: str, found: type) -> None:
@@ -198,6 +233,7 @@ class Inputs:
             message_lost=partial(_on_lost, port.watch),
             incompatible_qos=partial(self._on_incompatible, port),
         )
+
         port.type = kind
         port.subscription = self._node.create_subscription(
             found,
@@ -209,24 +245,30 @@ class Inputs:
         )
 
     def _on_arrival(self, port: InputPort, message, info) -> None:
-        """rclpy has taken one message; the rest of what waits comes with it, on whatever input."""
+        """Take all other waiting messages, of every input, after the one that rclpy has taken."""
         self._hand_on(port, message, info)
-        self._more = max(self._take_in(each, BATCH) for each in self.ports) == BATCH
-        self._came = True
+        self._more_waiting = max(self._take_in(each, BATCH) for each in self.ports) == BATCH
+        self._received = True
 
     def moment(self) -> float:
-        """s in which more may come, asked after each look; 0 where nothing came since the last, or more waits already.
+        """Time (s) to sleep before the next turn, so that messages are taken in groups.
 
-        No longer than it takes until FILLED of an input's queue in the middleware has come, at the rate of late.
+        0 where no message came since the last call, or more wait already. At the present rates the
+        sleep ends before FILL_FRACTION of any input's queue in the middleware has filled.
         """
-        came, self._came = self._came, False
-        since, self._asked = time.monotonic() - self._asked, time.monotonic()
-        fills = [FILLED * port.qos.depth * since / port.taken for port in self.ports if port.taken]
+        came, self._received = self._received, False
+        since, self._last_moment = time.monotonic() - self._last_moment, time.monotonic()
+        # s until a queue fills to that fraction, at the rate since the last call
+        fills = [
+            FILL_FRACTION * port.qos.depth * since / port.taken for port in self.ports if port.taken
+        ]
         for port in self.ports:
             port.taken = 0
-        return min(MOMENT, *fills) if came and fills and not self._more else 0.0
+
+        return min(MOMENT, *fills) if came and fills and not self._more_waiting else 0.0
 
     def _take_in(self, port: InputPort, most: int) -> int:
+        """Hand on at most so many waiting messages of an input; returns how many there were."""
         for n in range(most):
             taken = self._take(port)
             if taken is None:
@@ -236,37 +278,41 @@ class Inputs:
 
     @staticmethod
     def _take(port: InputPort):
-        """(message, info) from the middleware, as the executor would take it; None: nothing is there."""
+        """(message, info) from the middleware, as the executor takes it; None if there is none."""
         subscription = port.subscription
         if subscription is None:
             return None
-        with subscription.handle:
+        with subscription.handle:  # not destroyed meanwhile
             return subscription.handle.take_message(subscription.msg_type, subscription.raw)
 
     def _hand_on(self, port: InputPort, message, info: dict) -> None:
-        """To the node, a measurement after the poses up to its stamp that are there.
+        """Hand a message to the node; before a measurement, the waiting poses up to its stamp.
 
-        Else, of two queues that are worked off in turn, the slower topic's would get ahead in time, and its
-        measurements would be given up before their poses are looked at.
+        With two queues worked off in turn, that of the slower topic would get ahead in time, and
+        its measurements would be given up before their poses are looked at.
         """
         stamp = stamp_ns(message) if has_header(message) else None
         if port.role == "measurement":
-            for other in self.ports[1:]:
-                for _ in range(other.qos.depth):
-                    behind = stamp is None or other.newest is None or other.newest < stamp
-                    taken = self._take(other) if behind else None
+            # all ports but the first, which is the measurement
+            for pose_port in self.ports[1:]:
+                for _ in range(pose_port.qos.depth):
+                    behind = stamp is None or pose_port.newest is None or pose_port.newest < stamp
+                    taken = self._take(pose_port) if behind else None
                     if taken is None:
                         break
-                    self._hand_on(other, *taken)
+                    self._hand_on(pose_port, *taken)
+
         now = time.monotonic()
         if stamp is not None:
-            number, stalled = info.get("publication_sequence_number"), now - self._looked > STALL
+            number, stalled = info.get("publication_sequence_number"), now - self._last_turn > STALL
             port.watch.stream.add(stamp, now, number, stalled)
-        self._looked, port.newest = now, stamp
+
+        self._last_turn, port.newest = now, stamp
         port.taken += 1
         self._on_message(port, message, 0 if stamp is not None else _age(info))
 
     def _on_incompatible(self, port: InputPort, event) -> None:
+        """Log and keep a QoS mismatch, which DDS reports for a subscription."""
         reliable = port.qos.reliability == ReliabilityPolicy.RELIABLE
         remedy = (
             "set reliable_inputs: false"
@@ -285,9 +331,9 @@ class Inputs:
 
 
 def _age(info: dict) -> int:
-    """ns since the middleware has received a message; 0 where it does not say so."""
+    """Time (ns) since the middleware received a message; 0 where it is not known."""
     age = time.time_ns() - info.get("received_timestamp", 0)
-    return age if 0 < age < 1e9 * WAITED else 0
+    return age if 0 < age < 1e9 * MAX_AGE else 0
 
 
 def _on_lost(watch: InputWatch, event) -> None:
@@ -295,7 +341,11 @@ def _on_lost(watch: InputWatch, event) -> None:
 
 
 def _qos(role: str, depth: int, reliable: bool) -> QoSProfile:
-    """As sensors are published; TF as tf2 publishes it, where late joiners get all of /tf_static."""
+    """Quality of service of an input's subscription, by its role.
+
+    Sensors and poses as in sensor_data; TF as tf2 publishes it: reliable, and /tf_static transient
+    local, so that late joiners receive all of it.
+    """
     if role in ("measurement", "pose", FIX):
         return sensor_data(depth, reliable)
     static = role == "tf_static"
@@ -306,19 +356,20 @@ def _qos(role: str, depth: int, reliable: bool) -> QoSProfile:
     )
 
 
-def _absent(wanted: Input, settings: IntakeSettings) -> str:
-    """Which parameter asks for messages that are not there, and what to do."""
+def _absent(spec: Input, settings: IntakeSettings) -> str:
+    """The error text for messages that are not installed: which parameter asks, what to do."""
     name, value = (
         ("sensor", settings.sensor)
-        if wanted.role == "measurement"
+        if spec.role == "measurement"
         else ("fix_topic", settings.fix_topic)
-        if wanted.role == FIX
+        if spec.role == FIX
         else ("mounting", settings.mounting)
-        if wanted.role.startswith("tf") and settings.pose_source != "tf"
+        if spec.role.startswith("tf") and settings.pose_source != "tf"
         else ("pose_source", settings.pose_source)
     )
-    package = wanted.messages[0].split("/")[0]
+
+    package = spec.messages[0].split("/")[0]
     return (
-        f"parameter {name}: {value!r} needs {' or '.join(wanted.messages)}, and {package} is not installed here; "
+        f"parameter {name}: {value!r} needs {' or '.join(spec.messages)}, and {package} is not installed here; "
         f"install it (apt: ros-$ROS_DISTRO-{package.replace('_', '-')}), or choose another {name}"
     )

@@ -1,12 +1,13 @@
-"""Services whose callbacks never wait: what takes long is a Future, and its answer is sent when it is done.
+"""Services whose callbacks never wait: long work is a Future, answered when it is done.
 
-rclpy answers a request when its callback returns. A coroutine may suspend, but rclpy then holds the callback's group,
-resumes it in each turn of the executor, and cannot answer it once the executor has stopped. So a callback here may
-return a promise in place of a response; the header of the request is kept, and the response goes out from the
-executor's thread, woken by a guard condition, or from rest() and close(), which leave nobody without an answer.
+rclpy answers a request when its callback returns. A coroutine may suspend, but rclpy then holds the
+callback's group, resumes it in each turn of the executor, and cannot answer it once the executor
+has stopped. So a callback here may return a promise in place of a response. The header of the
+request is kept, and the response is sent from the executor's thread, woken by a guard condition, or
+by refuse_waiting() and close(), which leave no call without an answer.
 
-A service that goes takes with it what is on the way to it. So services stay as long as the node: while it is not
-configured, or not active, who calls is told so.
+Destroying a service loses the requests that are on the way to it. So services live as long as the
+node: while it is not configured, or not active, calls are refused with that reason.
 """
 
 from __future__ import annotations
@@ -30,21 +31,35 @@ from gp_mapping.runtime.file_thread import TooBusy
 
 __all__ = ["LateServices", "Later"]
 
-BURST = 8  # answers of one service at once: a client keeps 10 that it has not looked at, and loses the rest
-PAUSE = 0.4  # s in which it looks at them
-LAST_PAUSE = 0.1  # s, at the end, for which somebody waits
-LAST_CALLS = 2.0  # s for which calls that keep coming are answered at the end: nobody may keep the node alive by asking
+# answers of one service sent at once: a client keeps 10 unread ones and loses the rest
+BURST = 8
+PAUSE = 0.4  # s in which a client is expected to read them
+LAST_PAUSE = 0.1  # s, the same at the end, when the node waits for it
+# s for which calls that keep coming are answered at the end: no client may keep the node alive
+LAST_CALLS = 2.0
 
 
 class Later(NamedTuple):
-    """The rest of an answer. finish(response, result) fills the response in; it runs in the executor's thread."""
+    """The rest of an answer that is not known yet.
+
+    Attributes:
+        future: The work.
+        finish: Fills in the response from (response, result), in the executor's thread.
+    """
 
     future: Future
     finish: Callable[[object, object], None]
 
 
 class _Entry(NamedTuple):
-    """One service. start(request, response) fills the response in, or returns a Later. refuse(response, error)."""
+    """One service.
+
+    Attributes:
+        name: Of the service, without ~/.
+        start: Fills in the response to (request, response), or returns a Later.
+        refuse: Fills in a response from (response, error).
+        send: Sends (response, header): the service's own send_response.
+    """
 
     name: str
     start: Callable[[object, object], Later | None]
@@ -54,7 +69,7 @@ class _Entry(NamedTuple):
 
 @dataclass(eq=False)
 class _Promise:
-    """Stands where rclpy expects a response."""
+    """Stands where rclpy expects a response; header is that of the request."""
 
     entry: _Entry
     response: object
@@ -63,22 +78,25 @@ class _Promise:
 
 
 class LateServices:
-    """A node's services in a callback group of their own. At most `size` calls wait; more are refused at once."""
+    """A node's services in a callback group of their own.
+
+    Args:
+        node: The node that offers the services.
+        size: Number of calls that may wait for an answer; more are refused at once.
+    """
 
     def __init__(self, node, size: int):
         self._node, self._size, self._on_refused = node, size, lambda n: None
         self._group = ReentrantCallbackGroup()
-        self._services: dict[
-            str, tuple[_Entry, object, bool]
-        ] = {}  # with whether it is destroyed here
+        # by name: the entry, the ROS service, and whether close() destroys it
+        self._services: dict[str, tuple[_Entry, object, bool]] = {}
         self._waiting: list[_Promise] = []
         self._ending: BaseException | None = None
-        self._sent: dict[
-            str, deque[float]
-        ] = {}  # of each service, when its newest BURST answers went out
-        self._outgoing: deque[tuple[_Entry, object, object]] = (
-            deque()
-        )  # answers that wait for their client
+
+        # by name of the service: monotonic s at which its newest BURST answers were sent
+        self._sent: dict[str, deque[float]] = {}
+        # answers held back until their client has read earlier ones
+        self._outgoing: deque[tuple[_Entry, object, object]] = deque()
         self._pace = node.create_timer(
             PAUSE / BURST,
             self._send_outgoing,
@@ -86,8 +104,9 @@ class LateServices:
             clock=Clock(clock_type=ClockType.STEADY_TIME),
         )
         self._pace.cancel()
+
         self._guard = node.create_guard_condition(self._answer_done, callback_group=self._group)
-        # requests that come while the executor is busy wait in the middleware: rclpy's own 10 are few
+        # requests wait in the middleware while the executor is busy: rclpy's default of 10 is few
         self._qos = QoSProfile(
             history=HistoryPolicy.KEEP_LAST,
             depth=max(10, size),
@@ -96,84 +115,103 @@ class LateServices:
 
     @property
     def size(self) -> int:
-        """Calls that may wait."""
+        """Number of calls that may wait for an answer."""
         return self._size
 
     @property
     def waiting(self) -> int:
-        """Calls that have no answer yet."""
+        """Number of calls that have no answer yet."""
         return len(self._waiting)
 
     def begin(self, on_refused: Callable[[int], None] = lambda n: None) -> None:
-        """Calls are worked on, also after a rest(). on_refused: called with a number when too many wait."""
+        """Accept calls, also after refuse() or refuse_waiting().
+
+        Args:
+            on_refused: Called with a number of calls that were refused because too many wait.
+        """
         self._ending, self._on_refused = None, on_refused
 
     def add(self, kind: type, name: str, start, refuse) -> None:
-        """Offer the service ~/name; one that is there already is served in this way from now on."""
-        known = self._services.get(name)
-        if known is not None:
-            self._serve(known[0]._replace(start=start, refuse=refuse), known[1], own=True)
+        """Offer the service ~/name, or serve an existing one in this way from now on.
+
+        Args:
+            kind: The ROS service type.
+            name: Of the service, without ~/.
+            start: As in _Entry.
+            refuse: As in _Entry.
+        """
+        existing = self._services.get(name)
+        if existing is not None:
+            self._serve(existing[0]._replace(start=start, refuse=refuse), existing[1], own=True)
             return
+
         service = self._node.create_service(
             kind, f"~/{name}", lambda *_: None, qos_profile=self._qos, callback_group=self._group
         )
         self._serve(_Entry(name, start, refuse, service.send_response), service, own=True)
 
     def adopt(self, name: str, service, start, refuse) -> None:
-        """Serve one that is there already in this way; close() leaves it to its owner."""
+        """Serve a service that exists already in this way; close() leaves it to its owner."""
         self._serve(_Entry(name, start, refuse, service.send_response), service, own=False)
 
     def _serve(self, entry: _Entry, service, own: bool) -> None:
+        """Replace the callback of a service and the function by which rclpy sends its answer."""
         service.callback = partial(self._on_request, entry)
         service.send_response = partial(self._send, entry)  # called with what the callback returned
         self._services[entry.name] = entry, service, own
 
     def refuse(self, reason: BaseException) -> None:
-        """From now on calls are answered by the reason; those that wait go on."""
+        """Refuse new calls with this reason; calls that wait go on."""
         self._ending = reason
 
     def refuse_waiting(self, reason: BaseException) -> None:
-        """Answer everybody: what is done by its result, what is not by the reason, and so what comes until begin()."""
+        """Answer all waiting calls: finished ones with their result, others with the reason.
+
+        New calls are refused with the reason until begin().
+        """
         self._ending = reason
         self._answer_done()
         for promise in self._waiting:
             self._refuse(promise.entry, promise.response, promise.header, reason)
         self._waiting = []
-        self._come(reason)
+        self._refuse_untaken(reason)
 
     def close(self, reason: BaseException) -> None:
-        """The end: everybody is answered, here and now, and the services go."""
+        """Answer all calls at once and remove the services."""
         if not self._services:
             return
         self.refuse_waiting(reason)
+
         end = time.monotonic() + LAST_CALLS
         self._send_outgoing(everything=True)
-        while self._come(reason) and time.monotonic() < end:
+        while self._refuse_untaken(reason) and time.monotonic() < end:
             self._send_outgoing(everything=True)
 
         for entry, service, own in self._services.values():
-            self._refuse_come(entry, service, reason)  # what came while others were answered
+            # calls that came while others were answered
+            self._refuse_untaken_of(entry, service, reason)
             self._send_outgoing(everything=True)
             if own:
                 self._node.destroy_service(service)
+
         self._services = {}
         self._node.destroy_timer(self._pace)
         self._node.destroy_guard_condition(self._guard)
 
-    def _come(self, reason: BaseException) -> int:
-        """Refuse what the middleware holds of all services; how many calls that were."""
+    def _refuse_untaken(self, reason: BaseException) -> int:
+        """Refuse the calls that the middleware holds for all services; returns their number."""
         return sum(
-            self._refuse_come(entry, service, reason)
+            self._refuse_untaken_of(entry, service, reason)
             for entry, service, _ in self._services.values()
         )
 
-    def _refuse_come(self, entry: _Entry, service, reason: BaseException) -> int:
-        """Refuse the calls of one service that the executor has not taken yet; how many they were."""
-        for n in range(10 * self._size):
+    def _refuse_untaken_of(self, entry: _Entry, service, reason: BaseException) -> int:
+        """Refuse the calls of one service that the executor has not taken; returns their number."""
+        for n in range(10 * self._size):  # bounded: a client may send faster than this refuses
             try:
                 with service.handle:
                     request, header = service.handle.service_take_request(service.srv_type.Request)
-            except (rclpy_implementation.RCLError, InvalidHandle):  # ROS was shut down under it
+            except (rclpy_implementation.RCLError, InvalidHandle):  # ROS was shut down meanwhile
                 return n
             if header is None:
                 return n
@@ -181,24 +219,27 @@ class LateServices:
         return 10 * self._size
 
     def _on_request(self, entry: _Entry, request, response):
+        """The callback of a service, in the executor: a response, or a promise of one."""
         if self._ending is not None:
             entry.refuse(response, self._ending)
             return response
+
         if len(self._waiting) >= self._size:
             self._on_refused(1)
             entry.refuse(
                 response, TooBusy(f"{self._size} calls wait for an answer already; ask again later")
             )
             return response
+
         try:
             later = entry.start(request, response)
-        except Exception as error:  # the caller gets the reason, whatever it is
+        except Exception as error:  # whatever it is, the caller gets the reason
             entry.refuse(response, error)
             return response
         return response if later is None else _Promise(entry, response, later)
 
     def _send(self, entry: _Entry, answer, header) -> None:
-        """In place of Service.send_response: an answer goes out, a promise is kept with the header of its request."""
+        """In place of Service.send_response: send a response, or note whose promise this is."""
         if not isinstance(answer, _Promise):
             return self._deliver(entry, answer, header)
         answer.header = header
@@ -206,17 +247,19 @@ class LateServices:
         answer.later.future.add_done_callback(self._on_done)
 
     def _on_done(self, _) -> None:
-        """In whatever thread the work was done."""
-        with suppress(InvalidHandle):  # closed at this moment, which answers all
+        """Wake the executor; called in the thread that did the work."""
+        with suppress(InvalidHandle):  # closed at this moment, and close() answers all
             self._guard.trigger()
 
     def _answer_done(self) -> None:
+        """Answer the calls whose work is done."""
         done = [promise for promise in self._waiting if promise.later.future.done()]
         self._waiting = [promise for promise in self._waiting if promise not in done]
+
         for promise in done:
             try:
                 promise.later.finish(promise.response, promise.later.future.result())
-            except Exception as error:  # of the work, or of what was to be said of it
+            except Exception as error:  # of the work, or of filling in its response
                 self._refuse(promise.entry, promise.response, promise.header, error)
             else:
                 self._deliver(promise.entry, promise.response, promise.header)
@@ -226,12 +269,16 @@ class LateServices:
         self._deliver(entry, response, header)
 
     def _deliver(self, entry: _Entry, response, header) -> None:
-        """Send an answer, or keep it while as many as the client holds may wait there."""
+        """Send an answer, or hold it back while its client has BURST unread ones."""
         self._outgoing.append((entry, response, header))
         self._send_outgoing()
 
     def _send_outgoing(self, everything: bool = False) -> None:
-        """BURST answers of each service in PAUSE; everything: all that is left, in somewhat more haste."""
+        """Send answers that were held back, at most BURST of each service in PAUSE.
+
+        Args:
+            everything: Send all of them, with the shorter LAST_PAUSE, sleeping in between.
+        """
         kept: deque[tuple[_Entry, object, object]] = deque()
         while self._outgoing:
             entry, response, header = self._outgoing.popleft()
@@ -245,6 +292,7 @@ class LateServices:
                 time.sleep(pause - (now - sent[0]))
             sent.append(time.monotonic())
             self._put(entry, response, header)
+
         self._outgoing = kept
         if kept and not everything:
             self._pace.reset()
@@ -252,9 +300,10 @@ class LateServices:
             self._pace.cancel()
 
     def _put(self, entry: _Entry, response, header) -> None:
+        """Send one answer; a client that has gone is only worth a warning."""
         try:
             entry.send(response, header)
-        except (rclpy_implementation.RCLError, InvalidHandle) as error:  # whoever asked has gone
+        except (rclpy_implementation.RCLError, InvalidHandle) as error:  # the client has gone
             self._node.get_logger().warning(
                 f"the answer of ~/{entry.name} could not be sent: {str(error).splitlines()[0]}"
             )

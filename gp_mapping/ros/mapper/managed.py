@@ -1,7 +1,7 @@
-"""A lifecycle node whose transitions go on in steps, and that says what went wrong.
+"""A lifecycle node whose transitions run in steps, and that logs why a transition failed.
 
-rclpy's own transitions are one callback each, in which nobody else is served; it swallows their exceptions and dies of
-those that are not possible.
+rclpy runs each transition in one callback, during which no other callback of the node is served;
+it swallows exceptions of that callback, and a transition that is not possible ends the process.
 """
 
 from __future__ import annotations
@@ -21,13 +21,11 @@ from gp_mapping.ros.mapper.steps import StepRunner, Steps, at_once
 
 __all__ = ["ManagedNode"]
 
-EXPECTED = (
-    ValueError,
-    RuntimeError,
-    OSError,
-)  # wrong parameters, files, devices: the text says it all
-WAITING = 100  # calls of change_state that may wait for an answer
-DOING = {
+# wrong parameters, files, devices: the text of the error suffices, without a traceback
+EXPECTED = (ValueError, RuntimeError, OSError)
+MAX_WAITING = 100  # calls of change_state that may wait for an answer
+# name of the transition state in rcl -> name of its work in ManagedNode._doing
+WORK_OF = {
     "configuring": "configure",
     "activating": "activate",
     "deactivating": "deactivate",
@@ -37,73 +35,90 @@ DOING = {
 
 
 class ManagedNode(LifecycleNode):
-    """Subclasses write configuring, activating, deactivating, cleaning_up and shutting_down; each may raise.
+    """A lifecycle node; subclasses write the work of the five transitions as generators of steps.
 
-    Each is a generator of steps (steps.py). Between two of them measurements, services and timers are served, get_state
-    says what is being done, and another change_state is refused. An exception is logged, and the node stays in the
-    state in which it was. There is no bond here: nav2 needs a lifecycle manager of its own for such a node, with
+    configuring, activating, deactivating, cleaning_up and shutting_down may each raise. Between two
+    steps (steps.py) measurements, services and timers are served, get_state reports the transition
+    that is going on, and another change_state is refused. An exception is logged, and the node
+    returns to the state before the transition; after shutting_down it is finalized in any case.
+
+    There is no bond here: nav2 needs a lifecycle manager of its own for such a node, with
     bond_timeout: 0.0.
     """
 
     def __init__(self, name: str, **options):
         super().__init__(name, **options)
-        self._steady = Clock(
-            clock_type=ClockType.STEADY_TIME
-        )  # runs before the first /clock and when it stands
+        # a steady clock runs before the first /clock message and while simulated time stands still
+        self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._steps = StepRunner(self, self._steady)
-        self._changes = LateServices(self, WAITING)
+
+        self._changes = LateServices(self, MAX_WAITING)
         self._offered: dict[str, LateServices] = {}
+        # rclpy has made this service already; only its callback is replaced
         self._changes.adopt(
             "change_state", self._service_change_state, self._on_change_state, self._refuse_change
         )
 
     def configuring(self) -> Steps:
-        """From unconfigured to inactive."""
+        """Work of the transition from unconfigured to inactive."""
         raise NotImplementedError
 
     def activating(self) -> Steps:
-        """From inactive to active."""
+        """Work of the transition from inactive to active."""
         raise NotImplementedError
 
     def deactivating(self) -> Steps:
-        """From active to inactive."""
+        """Work of the transition from active to inactive."""
         raise NotImplementedError
 
     def cleaning_up(self) -> Steps:
-        """From inactive to unconfigured."""
+        """Work of the transition from inactive to unconfigured."""
         raise NotImplementedError
 
     def shutting_down(self) -> Steps:
-        """From any state to finalized."""
+        """Work of the transition from any state to finalized."""
         raise NotImplementedError
 
     @property
     def state(self) -> str:
-        """unconfigured, inactive, active or finalized; in between, configuring, activating, deactivating, …"""
+        """The lifecycle state: unconfigured, inactive, active, finalized, or a transition state.
+
+        Transition states are configuring, activating, deactivating, cleaningup and shuttingdown.
+        """
         return self._state_machine.current_state[1]
 
-    # ---- with an executor that turns -----------------------------------------------------------------------------
+    # ---- transitions in steps, under an executor -------------------------------------------------
 
     def start(self) -> Future:
-        """Configure and activate, for people without a lifecycle manager; False, and logged, where it failed."""
+        """Configure and activate the node, where there is no lifecycle manager.
+
+        Returns:
+            Future of whether both succeeded; a failure is logged.
+        """
         done = TransitionCallbackReturn.SUCCESS
 
-        def both() -> Steps:
+        def configure_and_activate() -> Steps:
             for transition in (Transition.TRANSITION_CONFIGURE, Transition.TRANSITION_ACTIVATE):
                 if (yield from self._changing(transition)) != done:
                     return False
             return True
 
-        return self._steps.begin(both())
+        return self._steps.begin(configure_and_activate())
 
     def _on_change_state(self, request, response) -> Later | None:
-        """lifecycle_msgs/ChangeState, in place of rclpy's callback."""
+        """Begin the transition of a lifecycle_msgs/ChangeState call; replaces rclpy's callback.
+
+        Raises:
+            RuntimeError: The transition is not possible in this state, or another one is going on.
+        """
         transition = request.transition.id
         if self._steps.busy:
             raise RuntimeError(
                 f"transition {request.transition.label or transition} is not possible while the node "
                 f"is in state {self.state!r}"
             )
+
+        # as in rclpy, a label takes precedence over the id
         if request.transition.label:
             try:
                 transition = self._state_machine.get_transition_by_label(request.transition.label)
@@ -122,18 +137,20 @@ class ManagedNode(LifecycleNode):
         self.get_logger().error(str(error))
 
     def _changing(self, transition: int) -> Steps:
-        """A transition from its begin to its end; how it went."""
+        """Run one transition, state machine and work; returns SUCCESS or FAILURE."""
         try:
             self._state_machine.trigger_transition_by_id(transition, True)
         except rclpy_implementation.RCLError as error:
-            self._say_impossible(transition, error)
+            self._log_impossible(transition, error)
             return TransitionCallbackReturn.FAILURE
-        code = yield from self._doing(DOING[self.state])
+        # the state machine is in a transition state now, which get_state reports between the steps
+
+        code = yield from self._doing(WORK_OF[self.state])
         self._state_machine.trigger_transition_by_label(code.to_label(), True)
         return code
 
     def _doing(self, name: str) -> Steps:
-        """The work of a transition; FAILURE, and logged, where it raises."""
+        """Run the work of a transition; FAILURE, with a log entry, where it raises."""
         work: dict[str, Callable[[], Steps]] = {
             "configure": self.configuring,
             "activate": self.activating,
@@ -141,61 +158,71 @@ class ManagedNode(LifecycleNode):
             "cleanup": self.cleaning_up,
             "shutdown": self.shutting_down,
         }
+
         try:
             yield from work[name]()
-        except Exception as error:  # whatever it is, it is said, and the node can be asked again
+        except Exception as error:  # of whatever kind: the transition fails and can be tried again
             text = str(error) if isinstance(error, EXPECTED) else traceback.format_exc()
             self.get_logger().error(f"{name} failed: {text}")
             return TransitionCallbackReturn.FAILURE
         return TransitionCallbackReturn.SUCCESS
 
-    def _say_impossible(self, transition: int, error: Exception) -> None:
+    def _log_impossible(self, transition: int, error: Exception) -> None:
+        # rcl appends the place in its sources in further lines
         self.get_logger().error(
             f"transition {transition} is not possible in state {self.state!r}: "
             f"{str(error).splitlines()[0]}"
         )
 
     def late_services(
-        self, what: str, size: int, on_refused: Callable[[int], None]
+        self, part: str, size: int, on_refused: Callable[[int], None]
     ) -> LateServices:
-        """The services of that part of the node, which stay as long as the node does; at most `size` calls wait."""
-        known = self._offered.get(what)
-        if known is not None and known.size != size:  # it sets how many wait in the middleware, too
-            known.close(
+        """The services of one part of the node, which live as long as the node.
+
+        Args:
+            part: Name of the part; its services are made at the first call and reused afterwards.
+            size: Number of calls that may wait for an answer.
+            on_refused: Called with a number of calls that were refused because too many wait.
+        """
+        services = self._offered.get(part)
+        # the queue in the middleware has that size, too, and cannot be changed: begin anew
+        if services is not None and services.size != size:
+            services.close(
                 RuntimeError("the service begins anew with another service_queue_size; ask again")
             )
-            known = None
-        if known is None:
-            known = self._offered[what] = LateServices(self, size)
-        known.begin(on_refused)
-        return known
+            services = None
+
+        if services is None:
+            services = self._offered[part] = LateServices(self, size)
+        services.begin(on_refused)
+        return services
 
     def destroy_node(self) -> None:
-        """Whoever waits for a transition, or calls a service, is answered before."""
+        """Answer all calls that wait for a transition or a service, then destroy the node."""
         for services in (*self._offered.values(), self._changes):
             services.close(RuntimeError("the node is being destroyed"))
         super().destroy_node()
 
-    # ---- here and now, without one -------------------------------------------------------------------------------
+    # ---- transitions at once, without an executor ------------------------------------------------
 
     def configure(self) -> None:
-        """The work alone; raises what it raises."""
+        """Run the work of configuring at once, without the state machine; raises what it raises."""
         at_once(self.configuring())
 
     def activate(self) -> None:
-        """The work alone."""
+        """Run the work of activating at once, without the state machine."""
         at_once(self.activating())
 
     def deactivate(self) -> None:
-        """The work alone."""
+        """Run the work of deactivating at once, without the state machine."""
         at_once(self.deactivating())
 
     def cleanup(self) -> None:
-        """The work alone."""
+        """Run the work of cleaning up at once, without the state machine."""
         at_once(self.cleaning_up())
 
     def shutdown(self) -> None:
-        """The work alone."""
+        """Run the work of shutting down at once, without the state machine."""
         at_once(self.shutting_down())
 
     def on_configure(self, state) -> TransitionCallbackReturn:
@@ -214,7 +241,7 @@ class ManagedNode(LifecycleNode):
         return at_once(self._doing("shutdown"))
 
     def trigger_shutdown(self) -> TransitionCallbackReturn:
-        """As rclpy's, but an answer, as to any other transition that is not possible, where the node is finalized."""
+        """As rclpy's, but a node that is finalized already logs an error and returns FAILURE."""
         try:
             return super().trigger_shutdown()
         except rclpy_implementation.RCLError as error:
@@ -224,12 +251,12 @@ class ManagedNode(LifecycleNode):
             return TransitionCallbackReturn.FAILURE
 
     def _LifecycleNodeMixin__change_state(self, transition_id: int) -> TransitionCallbackReturn:
-        """rclpy's own, under the name by which it calls it: an invalid transition (rclpy #1209) gets an answer.
+        """As rclpy's method of this (mangled) name, but an invalid transition is answered.
 
-        There it ends in an exception out of spin(), and whoever asked waits for ever.
+        In rclpy it ends in an exception out of spin(), and the client waits for ever (rclpy #1209).
         """
         try:
             return super()._LifecycleNodeMixin__change_state(transition_id)
         except (rclpy_implementation.RCLError, InvalidHandle) as error:
-            self._say_impossible(transition_id, error)
+            self._log_impossible(transition_id, error)
             return TransitionCallbackReturn.FAILURE

@@ -1,8 +1,9 @@
-"""The node's output topics: who listens, what is due, and one set of Results turned into messages.
+"""The node's output topics: which are due, and how Results become their messages.
 
-Nothing is drawn or published for a topic that nobody listens to. A late joiner is served within one tick: where the
-count of subscribers of a topic grows, that topic is due at once, whether or not the map has changed since (so a
-volatile subscriber gets a standing map, too, and a transient-local one gets the newest and not only the last latched).
+Nothing is drawn or published for a topic without subscribers. A late joiner is served within one
+tick: where the number of subscribers of a topic grows, that topic is due at once, whether or not
+the map has changed since. So a volatile subscriber receives an unchanged map, too, and a
+transient-local one the newest map and not only the last one latched.
 """
 
 from __future__ import annotations
@@ -26,16 +27,25 @@ from gp_mapping.runtime.worker_results import Results
 
 __all__ = ["OUTPUTS", "MapPublishers", "Output"]
 
-_OLD = -1  # a revision that no map has
-_NOTHING_KNOWN = outbound.Limits(0.0, 1.0, 0.0, 1.0)  # no value depends on them
+_STALE_REVISION = -1  # a revision that no map has
+_DEFAULT_LIMITS = outbound.Limits(0.0, 1.0, 0.0, 1.0)  # no cell is known, none depends on them
 GRID_MAP = "grid_map_msgs/msg/GridMap"  # published where its messages are installed
 
 
 @dataclass
 class Shown:
-    """What messages are made of. grid: nothing is known in it where the map has been emptied.
+    """What the messages of one set of results are made of.
 
-    grid_map: the class of GridMap, None where it is not installed.  room: bytes that the field cloud may use again.
+    Attributes:
+        header: Of all messages.
+        grid: The drawn map; without known cells where the map has been emptied.
+        limits: Of the colours; None while nothing is known.
+        results: Of the worker; None for a message that shows the grid alone.
+        suggested: (x, y) of the newest suggestions, m.
+        unit: Display unit of the field.
+        scale: One display unit in SI.
+        grid_map: The class of GridMap, None where it is not installed.
+        room: Bytes that the field cloud may overwrite.
     """
 
     header: Header
@@ -49,17 +59,19 @@ class Shown:
     room: array
 
     def layer(self, name: str) -> OccupancyGrid:
-        """'mean' or 'stddev' between its limits."""
+        """The layer 'mean' or 'stddev' as an OccupancyGrid between its limits."""
         low, high = (
-            (self.limits or _NOTHING_KNOWN)[:2]
+            (self.limits or _DEFAULT_LIMITS)[:2]
             if name == "mean"
-            else (self.limits or _NOTHING_KNOWN)[2:]
+            else (self.limits or _DEFAULT_LIMITS)[2:]
         )
+
         return outbound.occupancy_grid(self.grid, getattr(self.grid, name), low, high, self.header)
 
     def markers(self) -> MarkerArray:
-        """The path, inducing inputs, memory, suggestions and the scale of colours."""
+        """Path, inducing inputs, memory, suggestions and the legend with the limits of colours."""
         results = self.results
+
         return markers.map_markers(
             inducing=results.inducing,
             memory=results.memory,
@@ -74,12 +86,12 @@ class Shown:
         )
 
     def suggestion(self) -> PoseStamped | None:
-        """The first of the places to measure at; None where there is none."""
+        """The best place to measure at; None where there is none."""
         places = [(s.x, s.y) for s in self.results.suggestions]
         return outbound.pose_stamped(places, self.results.position, self.header) if places else None
 
     def suggestions(self) -> PoseArray:
-        """All of them, best first."""
+        """All places to measure at, best first."""
         return outbound.pose_array(
             [(s.x, s.y) for s in self.results.suggestions], self.results.position, self.header
         )
@@ -89,8 +101,12 @@ class Shown:
 class Output:
     """One output topic, ~/name.
 
-    kind: of its messages, or the ROS name of a kind that may not be installed.  part: of Results that it shows.
-    make: its message; None where there is nothing to say.  clear: what takes its place when the map was emptied.
+    Attributes:
+        name: Of the topic, without ~/.
+        kind: Message class, or its ROS name where it may not be installed.
+        part: The part of Results that it shows: 'grid', 'markers' or 'suggestions'.
+        make: Makes the message; None where there is nothing to publish.
+        clear: Makes the message that replaces it when the map is emptied; None: nothing is sent.
     """
 
     name: str
@@ -144,108 +160,147 @@ OUTPUTS = (
 
 @dataclass
 class _Topic:
-    """An output with its publisher, and its pace."""
+    """An output with its publisher and its pace.
+
+    Attributes:
+        output: What is published.
+        publisher: The ROS publisher.
+        subscribers: Their number at the last tick.
+        revision: Of the map published last; None makes the topic due whatever the revision.
+        next: Monotonic s at which it may be due again; a late tick does not delay the one after.
+    """
 
     output: Output
     publisher: object
     subscribers: int = 0
-    revision: int | None = (
-        None  # of what was published last; None: this topic has news whatever the revision
-    )
-    next: float = float(
-        "-inf"
-    )  # when it may be due again; a late tick does not delay the one after it
+    revision: int | None = None
+    next: float = float("-inf")
 
 
 class MapPublishers:
-    """Publishers of the private output topics of a node, with demand and pace per topic.
+    """Publishers of the node's output topics, each with its own demand and pace.
 
-    find: ROS type name -> its class, or None where it is not installed.
+    Args:
+        node: The node that publishes.
+        map_settings: Unit and scale of the field.
+        find: ROS type name -> its class, or None where it is not installed.
+
+    Attributes:
+        limits: Limits of the colours published last; None before the first.
+        published: Number of sets of results published.
     """
 
     def __init__(self, node, map_settings, find=message_class):
         self._node = node
         self._unit, self._scale = map_settings.field_unit, map_settings.field_scale
-        kinds = {
-            one.name: find(one.kind) if isinstance(one.kind, str) else one.kind for one in OUTPUTS
+
+        types = {
+            output.name: find(output.kind) if isinstance(output.kind, str) else output.kind
+            for output in OUTPUTS
         }
-        self._grid_map = kinds["grid_map"]
+        self._grid_map = types["grid_map"]
         self._outputs = {
-            one.name: _Topic(one, node.create_publisher(kinds[one.name], f"~/{one.name}", LATCHED))
-            for one in OUTPUTS
-            if kinds[one.name] is not None
+            output.name: _Topic(
+                output, node.create_publisher(types[output.name], f"~/{output.name}", LATCHED)
+            )
+            for output in OUTPUTS
+            if types[output.name] is not None
         }
+
         self._due: set[str] = set()
         self._last_grid = None
-        self._room = array(
-            "B"
-        )  # of the field cloud, again and again: publish has copied it when it returns
+        # data of the field cloud, reused: publish() has copied it when it returns
+        self._room = array("B")
         self._suggested = ()
         self.limits: outbound.Limits | None = None
-        self.published = 0  # sets of results
+        self.published = 0
 
     def renew(self, map_settings) -> None:
-        """Another map has taken the place of this one: every topic has news, whatever its revision."""
+        """Make all topics due, since another map has taken the place of this one."""
         self._unit, self._scale = map_settings.field_unit, map_settings.field_scale
         for topic in self._outputs.values():
             topic.revision = None
 
     def renew_part(self, part: str, at_once: bool = True) -> None:
-        """What a part of Results shows has changed, though the map has not: made at once, or when its period is over."""
+        """Make the topics of a part of Results due although the map has not changed.
+
+        Args:
+            part: 'grid', 'markers' or 'suggestions'.
+            at_once: Due at the next tick; False: when their period is over.
+        """
         for topic in self._outputs.values():
             if topic.output.part == part and (at_once or topic.revision is not None):
-                topic.revision = None if at_once else _OLD
+                topic.revision = None if at_once else _STALE_REVISION
 
     def destroy(self) -> None:
-        """Take the topics away (lifecycle clean-up)."""
+        """Remove the publishers (lifecycle clean-up)."""
         for topic in self._outputs.values():
             self._node.destroy_publisher(topic.publisher)
         self._outputs = {}
 
     def due(self, revision: int, now: float, periods: dict[str, float]) -> set[str]:
-        """The parts of Results that are worth making now: 'grid', 'markers', 'suggestions'; empty where nobody waits.
+        """Choose the topics to publish next, and return the parts of Results that they need.
 
-        revision: of the map now.  now: monotonic seconds.  periods: part -> seconds between two; 0 turns it off.
+        Args:
+            revision: Of the map now; 0 while nothing has been measured.
+            now: Monotonic time, s.
+            periods: Part -> seconds between two messages; 0 turns the part off.
+
+        Returns:
+            Of 'grid', 'markers', 'suggestions' those worth making now; empty where none is.
         """
         self._due = set()
         for name, topic in self._outputs.items():
             count = topic.publisher.get_subscription_count()
-            if count > topic.subscribers:
+            if count > topic.subscribers:  # a late joiner waits for a message
                 topic.revision = None
             topic.subscribers = count
+
             period = periods[topic.output.part]
-            joined = topic.revision is None
+            has_news = topic.revision is None
+            # a tenth of the period is allowed for ticks that come a little early
             if (
                 count
                 and period
                 and revision
-                and (joined or (topic.revision != revision and now >= topic.next - 0.1 * period))
+                and (has_news or (topic.revision != revision and now >= topic.next - 0.1 * period))
             ):
                 self._due.add(name)
+                # after a pause the schedule begins anew: nothing is caught up
                 topic.next = max(topic.next + period, now + 0.5 * period)
         return {self._outputs[name].output.part for name in self._due}
 
-    def publish(self, results, frame: str, driven: PoseStamped | None = None) -> None:
-        """Publish Results on the topics that were due. frame: of the map.
+    def publish(self, results, frame: str, next_pose: PoseStamped | None = None) -> None:
+        """Publish results on the topics that were due.
 
-        driven: the next pose of a plan that is being driven, which goes before suggestions.
+        Args:
+            results: Results of the worker.
+            frame: Frame of the map.
+            next_pose: Next pose of a plan that is being driven, which ~/suggestion shows in place
+                of the best suggestion; None while no plan is driven.
         """
         self._last_grid, self.limits = results.grid, results.limits or self.limits
-        made = {"grid"} | ({"markers"} if results.inducing is not None else set())
+
+        parts_made = {"grid"} | ({"markers"} if results.inducing is not None else set())
         if results.suggestions is not None:
-            made.add("suggestions")
+            parts_made.add("suggestions")
             self._suggested = results.suggestions.positions
+
         shown = self._shown(frame, results.grid, self.limits, results)
+
         for name in self._due:
             topic = self._outputs[name]
-            if topic.output.part not in made:
-                continue
+            if topic.output.part not in parts_made:
+                continue  # its revision stays old, so it is due again
             message = (
-                driven if name == "suggestion" and driven is not None else topic.output.make(shown)
+                next_pose
+                if name == "suggestion" and next_pose is not None
+                else topic.output.make(shown)
             )
             if message is not None:
                 topic.publisher.publish(message)
             topic.revision = results.revision
+
         self._due = set()
         self.published += 1
 
@@ -266,18 +321,25 @@ class MapPublishers:
         )
 
     def answer(self, layer: str, drawn, frame: str) -> OccupancyGrid:
-        """For a service: 'mean' or 'stddev' of (FieldGrid, limits), with the limits on ~/limits; None is an empty map."""
+        """One layer of a whole map as the answer of a service; its limits go out on ~/limits.
+
+        Args:
+            layer: 'mean' or 'stddev'.
+            drawn: (FieldGrid, limits), or None for an empty map, whose answer has no cells.
+            frame: Frame of the map.
+        """
         if drawn is None:
             return OccupancyGrid(
                 header=Header(frame_id=frame, stamp=self._node.get_clock().now().to_msg())
             )
+
         grid, limits = drawn
-        self.limits = limits or self.limits or _NOTHING_KNOWN
+        self.limits = limits or self.limits or _DEFAULT_LIMITS
         self._outputs["limits"].publisher.publish(outbound.limits_message(self.limits))
         return self._shown(frame, grid, self.limits, None).layer(layer)
 
     def received(self) -> bool:
-        """Whether reliable subscribers have what was published."""
+        """Whether all reliable subscribers have acknowledged what was published."""
         now = Duration(seconds=0.0)
         return all(
             topic.publisher.wait_for_all_acked(now)
@@ -286,15 +348,20 @@ class MapPublishers:
         )
 
     def publish_cleared(self, frame: str) -> None:
-        """After the map was cleared: latched topics must not go on showing it. All unknown, no points, no markers."""
+        """Replace the latched messages after the map was cleared.
+
+        Grids become unknown everywhere; clouds and markers become empty.
+        """
         grid = self._last_grid
         if grid is None:
             return
+
         shown = self._shown(frame, replace(grid, known=grid.known & False), None, None)
         for topic in self._outputs.values():
             message = None if topic.output.clear is None else topic.output.clear(shown)
             if message is not None:
                 topic.publisher.publish(message)
             topic.revision = None
+
         self._last_grid = self.limits = None
         self._suggested = ()

@@ -1,4 +1,4 @@
-"""ROS parameters made from the settings dataclasses: declared with descriptors, checked, explained."""
+"""ROS parameters made from the settings classes: declared with descriptors, checked, explained."""
 
 from __future__ import annotations
 
@@ -24,10 +24,17 @@ __all__ = ["SETTINGS", "NodeParameters", "ParameterError", "on_set", "unmatched_
 class NodeParameters:
     """The parameters of a node made with automatically_declare_parameters_from_overrides=True.
 
-    Until `configure` they are open: any value may be set. configure checks them all and declares them with type and
-    range; from then on only those in LIVE_PARAMETERS may be set. `reopen` takes that back (lifecycle clean-up).
-    given: names that somebody has set, in a file, on the command line or by service.  live: NodeSettings now.
-    on_change: called with the settings before, after a live change.
+    Until `configure` they are open: any value may be set. `configure` checks them all and declares
+    them with type and range; from then on only those in LIVE_PARAMETERS may be set. `reopen` takes
+    that back (lifecycle clean-up).
+
+    Args:
+        node: The node, made as said above.
+        on_change: Called after a live change, with the NodeSettings before it.
+
+    Attributes:
+        given: Names of parameters set explicitly, in a file, on the command line or by service.
+        live: The NodeSettings as they are now.
     """
 
     def __init__(self, node, on_change=lambda before: None):
@@ -36,21 +43,31 @@ class NodeParameters:
         self.live, self._changing = NodeSettings(), NodeSettings()
         self._configured, self._declaring = False, False
         self._declare({name: self._value(name) for name in KNOWN}, describe_openly)
+
+        # ROS asks _check before a change and calls _apply after it
         node.add_on_set_parameters_callback(self._check)
         node.add_post_set_parameters_callback(self._apply)
 
     @property
     def unknown(self) -> list[str]:
-        """Warnings about names that nobody knows, with the nearest known one."""
+        """Warnings about parameter names that are not known, each with the nearest known name."""
         names = self._node.get_parameters_by_prefix("")
         return [_unknown(name) for name in names if name not in KNOWN and not is_foreign(name)]
 
     def peek(self, name: str):
-        """A value as it stands now, checked or not."""
+        """The value of a parameter as it is now, whether or not it has been checked."""
         return self._value(name)
 
     def configure(self) -> dict[type, object]:
-        """Settings by class. ParameterError with a line for each wrong value: what came, was expected, to write."""
+        """Check all parameters, declare them with type and range, and build the settings.
+
+        Returns:
+            The settings by their class: MapSettings, IntakeSettings, NodeSettings.
+
+        Raises:
+            ParameterError: With a line for each wrong value: what was given, what is expected, and
+                what to write.
+        """
         values = {name: self._value(name) for name in self.given}
         try:
             built = Parameters.of(values)
@@ -58,17 +75,20 @@ class NodeParameters:
             raise ParameterError(
                 "\n".join(f"parameter {line}" for line in str(error).splitlines())
             ) from error
+
         settings = {MapSettings: built.map, IntakeSettings: built.intake, NodeSettings: built.node}
+
         self._declare(
             {f.name: getattr(settings[kind], f.name) for kind in SETTINGS for f in fields(kind)},
             lambda f: describe(f, managed=True),
         )
+
         self.live = self._changing = settings[NodeSettings]
         self._configured = True
         return settings
 
     def reopen(self) -> None:
-        """Take any value again; what nobody has set goes back to its default."""
+        """Allow any value again; parameters that were never set go back to their defaults."""
         self._configured = False
         self._declare(
             {
@@ -79,7 +99,7 @@ class NodeParameters:
         )
 
     def _value(self, name: str):
-        """As it stands; the default where nobody has set it, or somebody has deleted it."""
+        """The current value; the default where none was set or the parameter was deleted."""
         value = (
             self._node.get_parameter(name).value
             if self._node.has_parameter(name)
@@ -88,9 +108,11 @@ class NodeParameters:
         return value if name in self.given or value is not None else KNOWN[name].default
 
     def _declare(self, values: dict[str, object], descriptor) -> None:
-        self._declaring = True
+        """Declare parameters anew with these values; descriptor: function of a settings field."""
+        self._declaring = True  # the callbacks of a change are passed over meanwhile
         try:
             for name, value in values.items():
+                # a declared parameter keeps its type and descriptor
                 if self._node.has_parameter(name):
                     self._node.undeclare_parameter(name)
                 self._node.declare_parameter(
@@ -100,23 +122,28 @@ class NodeParameters:
             self._declaring = False
 
     def _check(self, parameters) -> SetParametersResult:
+        """Whether ROS may set these parameters; keeps the settings that would result for _apply."""
         if self._declaring or not self._configured:
             return SetParametersResult(successful=True)
+
         fixed = [p.name for p in parameters if p.name in KNOWN and p.name not in LIVE_PARAMETERS]
         if fixed:
             return SetParametersResult(
                 successful=False,
                 reason=(
-                    f"{fixed[0]} belongs to the map that is being built: deactivate and clean up the node (save the map "
-                    "before), set it, and configure again"
+                    f"{fixed[0]} belongs to the map that is being built: deactivate and clean up the node "
+                    "(save the map before), set it, and configure again"
                 ),
             )
+
         result, self._changing = on_set(self.live, parameters)
         return result
 
     def _apply(self, parameters) -> None:
+        """Take over parameters that ROS has set."""
         if self._declaring:
             return
+
         self.given |= {p.name for p in parameters if p.name in KNOWN}
         if self._configured:
             before, self.live = self.live, self._changing
@@ -124,25 +151,30 @@ class NodeParameters:
 
 
 def _unknown(name: str) -> str:
+    """The warning about an unknown name."""
     near = nearest(name, KNOWN)
     hint = f"did you mean {near!r}?" if near else "see config/mapping.yaml for all names"
     return f"parameter {name!r} is not known and has no effect; {hint}"
 
 
 def unmatched_files(arguments: list[str], node_name: str) -> list[str]:
-    """Warnings for parameter files none of whose sections reaches this node, which ROS ignores without a word.
+    """Warnings for parameter files without a section for this node, which ROS ignores silently.
 
-    arguments: the process's ROS arguments.  node_name: fully qualified.
+    Args:
+        arguments: The ROS arguments of the process.
+        node_name: The fully qualified name of the node.
     """
     out = []
     for flag, path in pairwise(arguments):
         if flag != "--params-file":
             continue
+
         try:
             sections = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
         except (OSError, yaml.YAMLError) as error:
             out.append(f"parameter file {path} cannot be read: {error}")
             continue
+
         names = list(_section_names(sections))
         if names and not any(_reaches(name, node_name) for name in names):
             shown = ", ".join(one_line(name, 100) for name in names[:10])
@@ -154,7 +186,12 @@ def unmatched_files(arguments: list[str], node_name: str) -> list[str]:
 
 
 def _section_names(content, prefix: str = ""):
-    """Names of nodes, with wildcards, that a parameter file has parameters for: /**, /mapping, /robot/mapping."""
+    """Node names, with wildcards, of a parameter file's sections: /**, /mapping, /robot/mapping.
+
+    Args:
+        content: The file, or an inner part of it, as YAML gives it.
+        prefix: Names of the outer sections, each after a slash.
+    """
     for name, inner in content.items() if isinstance(content, dict) else ():
         if name == "ros__parameters":
             yield prefix or "/"
@@ -163,7 +200,7 @@ def _section_names(content, prefix: str = ""):
 
 
 def _reaches(section: str, node_name: str) -> bool:
-    """As rcl matches them: * is one part of a name, ** any number of them."""
+    """Whether a section name matches a node, as in rcl: * is one part of a name, ** any number."""
     parts = [
         "(/[^/]+)*" if part == "**" else "/" + re.escape(part).replace("\\*", "[^/]*")
         for part in section.strip("/").split("/")
@@ -172,7 +209,11 @@ def _reaches(section: str, node_name: str) -> bool:
 
 
 def on_set(settings: NodeSettings, parameters) -> tuple[SetParametersResult, NodeSettings]:
-    """Validate a live change: the result for ROS and the settings afterwards (unchanged where it is refused)."""
+    """Validate a live change.
+
+    Returns:
+        The result for ROS, and the settings afterwards (unchanged where the change is refused).
+    """
     changes = {p.name: p.value for p in parameters if p.name in LIVE_PARAMETERS}
     try:
         return SetParametersResult(successful=True), replace(settings, **changes)

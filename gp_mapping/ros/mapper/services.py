@@ -1,7 +1,7 @@
-"""The node's services: save, load, clear, pause, the maps on demand. Names of maps lead into save_directory only.
+"""The node's services: save, load, clear, pause, maps on demand.
 
-No callback waits: the map's thread takes a snapshot or draws, the file thread reads and writes, and the answer goes
-out when that is done (late_services.py).
+Names of maps lead into save_directory only. No callback waits: the map's thread takes a snapshot or
+draws, the file thread reads and writes, and the answer is sent afterwards (late_services.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ SAVE_MAP = "nav2_msgs/srv/SaveMap"
 class MapServices:
     """Services of a MappingNode that is configured.
 
-    files: FileThread.  saver: Saver.  find: ROS type name -> its class, or None where it is not installed.
+    Args:
+        node: The MappingNode.
+        files: FileThread, which loads maps.
+        saver: Saves the map.
+        find: ROS type name -> its class, or None where it is not installed.
     """
 
     def __init__(self, node, files, saver: Saver, find):
@@ -38,9 +42,10 @@ class MapServices:
         self._late = node.late_services(
             "map", node.settings.service_queue_size, lambda n: node.worker.count("service_busy", n)
         )
+
         load = next(found for name in LOAD_MAP if (found := find(name)) is not None)
         save = find(SAVE_MAP)
-        wanted = [
+        services = [
             (Trigger, "save", self._on_save),
             (Trigger, "load", self._on_load),
             (Trigger, "clear", self._on_clear),
@@ -50,32 +55,39 @@ class MapServices:
             (load, "load_map", self._on_load_map),
         ]
         if save is not None:
-            wanted.append((save, "save_map", self._on_save_map))
+            services.append((save, "save_map", self._on_save_map))
+        # the other services have success and message, which _Refusal fills in
         refusals = {
             "load_map": self._refuse_load_map,
             "save_map": self._refuse_save_map,
             "get_mean": self._refuse_map,
             "get_stddev": self._refuse_map,
         }
-        for kind, name, answer in wanted:
+
+        for kind, name, answer in services:
             self._late.add(
                 kind, name, answer, refusals.get(name) or _Refusal(self, WHAT_FAILED[name])
             )
 
     def refuse(self, reason: Ending) -> None:
-        """New calls are answered by the reason; those that wait go on."""
+        """Refuse new calls with this reason; calls that wait go on."""
         self._late.refuse(reason)
 
     def refuse_waiting(self, reason: Ending) -> None:
-        """Answer all calls that wait, with what is done or with the reason, and so those that come from now on."""
+        """Answer all waiting calls, by their result or this reason, and refuse new ones with it."""
         self._late.refuse_waiting(reason)
 
     def say(self, what: str, error: BaseException) -> str:
-        """Log why something was not done, and return it."""
-        plain = isinstance(error, ValueError | OSError | RuntimeError)
+        """Log why something was not done, and return the text.
+
+        Args:
+            what: What was not done.
+            error: Why; of unexpected kinds of errors the text shows the kind, too.
+        """
+        expected = isinstance(error, ValueError | OSError | RuntimeError)
         reason = (
             str(error)
-            if plain and str(error)
+            if expected and str(error)
             else "the node was stopped before its turn came"
             if isinstance(error, CancelledError)
             else repr(error)
@@ -84,57 +96,70 @@ class MapServices:
         self._node.get_logger().error(text)
         return text
 
-    # ---- save and load -------------------------------------------------------------------------------------------
+    # ---- save and load ---------------------------------------------------------------------------
 
     def _on_save(self, request, response) -> Later:
-        return Later(self._saver.save(self._node.settings.map_name), _told)
+        """Save under map_name (std_srvs/Trigger)."""
+        return Later(self._saver.save(self._node.settings.map_name), _fill_saved)
 
     def _on_save_map(self, request, response) -> Later:
-        """nav2_msgs/SaveMap: map_url is the name of the map, as map_name, or its path inside save_directory.
+        """Save under the name that map_url gives (nav2_msgs/SaveMap).
 
-        ValueError for what would be written otherwise than is asked.
+        map_url is the name of a map, as map_name, or its path inside save_directory.
+
+        Raises:
+            ValueError: A field asks for a format in which maps are not written.
         """
-        fits = {
+        writable = {
             "image_format": ("", "pgm"),
             "map_mode": ("", "raw"),
             "free_thresh": (0.0, 0.25),
             "occupied_thresh": (0.0, 0.65),
         }
-        for name, good in fits.items():
+        for name, accepted in writable.items():
             value = getattr(request, name)
             if not any(
-                value == each or (isinstance(each, float) and abs(value - each) < 1e-6)
-                for each in good
+                value == choice or (isinstance(choice, float) and abs(value - choice) < 1e-6)
+                for choice in accepted
             ):
                 raise ValueError(
                     f"{name}: {named(value)} cannot be had: the values of a field are written as pgm of "
-                    f"mode raw, which has no thresholds; write {good[1]!r} or leave it out"
+                    f"mode raw, which has no thresholds; write {accepted[1]!r} or leave it out"
                 )
-        return Later(self._saver.save(self._inside(request.map_url)), _said_true)
+
+        return Later(self._saver.save(self._inside(request.map_url)), _fill_result)
 
     def _inside(self, url: str) -> str:
-        """The name of a map from a map_url that may be a path inside save_directory."""
+        """The map's name from a map_url that is a name or a path inside save_directory."""
         base = Path(self._node.settings.save_directory).expanduser().absolute()
         path = Path(url.removeprefix("file://"))
         inside = path.is_absolute() and path.is_relative_to(base)
-        return _name(str(path.relative_to(base)).removeprefix(".") if inside else url)
+        return _map_name(str(path.relative_to(base)).removeprefix(".") if inside else url)
 
     def _refuse_save_map(self, response, error: BaseException) -> None:
         response.result = False
         self.say("not saved", error)
 
     def _load(self, name: str, drawn: bool) -> Future:
-        """The Future of (path, session, what whole_map() gives or None): the saved map in the place of this one.
+        """Begin to put a saved map in the place of the current one.
 
-        The map stays as it is where that one cannot be used.
+        Args:
+            name: Of the saved map.
+            drawn: Whether to draw it, too.
+
+        Returns:
+            Future of (path, session, what whole_map() returns or None). It fails, and the current
+            map stays, where the saved one cannot be used.
         """
         node = self._node
         path = (map_folder(node.settings.save_directory, name) / CHECKPOINT).absolute()
+        # the saved map must be in the frame of the poses that come now
         wanted = replace(node.wanted, frame=node.worker.frame or node.wanted.frame)
 
         def job():
             session = open_session(wanted, path, path.parent)
-            revision, samples = session.revision, session.raw_count  # as it is in the file
+            # of the map as it is in the file, before new samples change it
+            revision, samples = session.revision, session.raw_count
             number = node.worker.replace_session(session).result()
             self._saver.mark_saved((number, revision, samples), path)
             return path, session, node.worker.whole_map().result() if drawn else None
@@ -142,31 +167,34 @@ class MapServices:
         return self._files.submit(job)
 
     def _loaded(self, result) -> str:
-        """In the executor's thread: the node goes on with that map."""
+        """Go on with a loaded map, in the executor's thread; returns the text for the log."""
         path, session, _ = result
         self._node.use_settings(session.settings)
         if not session.cell_count:
             self._node.publishers_.publish_cleared(self._node.frame)
         self._node.tell_strangers(path)
+
         text = f"loaded {path}: {session.raw_count} measurements"
         self._node.get_logger().info(text)
         return text
 
     def _on_load(self, request, response) -> Later:
+        """Load the map of map_name (std_srvs/Trigger)."""
+
         def finish(response, result) -> None:
             response.message, response.success = self._loaded(result), True
 
         return Later(self._load(self._node.settings.map_name, False), finish)
 
     def _on_load_map(self, request, response) -> Later:
-        """nav_msgs/LoadMap (or nav2_msgs'): map_url is the name of the map, as map_name."""
+        """Load the map that map_url names, as map_name does (LoadMap of nav_msgs or nav2_msgs)."""
 
         def finish(response, result) -> None:
             self._loaded(result)
             response.result = type(response).RESULT_SUCCESS
             response.map = self._node.publishers_.answer("mean", result[2], self._node.frame)
 
-        return Later(self._load(_name(request.map_url), True), finish)
+        return Later(self._load(_map_name(request.map_url), True), finish)
 
     def _refuse_load_map(self, response, error: BaseException) -> None:
         kind, missing = type(response), "no such checkpoint" in str(error)
@@ -179,7 +207,7 @@ class MapServices:
         )
         self.say(WHAT_FAILED["load"], error)
 
-    # ---- the map itself ------------------------------------------------------------------------------------------
+    # ---- the map itself --------------------------------------------------------------------------
 
     def _on_get_mean(self, request, response) -> Later:
         return self._map("mean")
@@ -188,7 +216,10 @@ class MapServices:
         return self._map("stddev")
 
     def _map(self, layer: str) -> Later:
-        """The layer as an OccupancyGrid, all of it drawn, and its limits on ~/limits; 0 × 0 cells for an empty map."""
+        """Draw all of the map; a layer of it as an OccupancyGrid, its limits on ~/limits.
+
+        An empty map has 0 × 0 cells.
+        """
 
         def finish(response, drawn) -> None:
             response.map = self._node.publishers_.answer(layer, drawn, self._node.frame)
@@ -201,6 +232,8 @@ class MapServices:
         self.say("the map was asked for and not drawn", error)
 
     def _on_clear(self, request, response) -> Later:
+        """Empty the map (std_srvs/Trigger)."""
+
         def finish(response, _) -> None:
             self._node.survey.forget()
             self._node.place_warning = ""
@@ -210,6 +243,7 @@ class MapServices:
         return Later(self._node.worker.clear(), finish)
 
     def _on_pause(self, request, response) -> None:
+        """Stop or resume using measurements (std_srvs/SetBool)."""
         node = self._node
         if request.data and not node.paused:
             node.worker.end_pass()
@@ -229,7 +263,7 @@ WHAT_FAILED = {
 
 
 class _Refusal:
-    """Fills in success and message of a service that has them."""
+    """Fills in success and message of a refused call's response."""
 
     def __init__(self, services: MapServices, what: str):
         self._services, self._what = services, what
@@ -238,16 +272,19 @@ class _Refusal:
         response.success, response.message = False, self._services.say(self._what, error)
 
 
-def _told(response, saved: Saved) -> None:
+def _fill_saved(response, saved: Saved) -> None:
     response.success, response.message = True, str(saved)
 
 
-def _said_true(response, saved: Saved) -> None:
+def _fill_result(response, saved: Saved) -> None:
     response.result = True
 
 
-def _name(url: str) -> str:
-    """The name of a map from a map_url: 'hall' and 'hall/map.gpm' are the same one, '' and 'map.gpm' the nameless."""
+def _map_name(url: str) -> str:
+    """The name of a map from a map_url.
+
+    'hall' and 'hall/map.gpm' are the same map; '' and 'map.gpm' are the map without a name.
+    """
     return (
         url[: -len(CHECKPOINT)].removesuffix("/") if f"/{url}".endswith(f"/{CHECKPOINT}") else url
     )

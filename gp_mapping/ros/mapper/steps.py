@@ -1,7 +1,8 @@
-"""Work of a node that takes long, as steps: between two of them its executor serves everybody else.
+"""Long work of a node, cut into steps between which the executor serves its other callbacks.
 
-Such work is a generator. Each `yield` says: call me again a little later; what it waits for (a thread, a file, room in
-a queue) it looks at and never sleeps on. The same work can be done at once, where no executor turns.
+Such work is a generator. Each `yield` means: call me again a little later. What the work waits for
+(a thread, a file, room in a queue) it polls and never sleeps on. Where no executor runs, the same
+generator is run to its end by `at_once`.
 """
 
 from __future__ import annotations
@@ -21,16 +22,21 @@ PERIOD = 0.005  # s between two steps
 
 
 def aside(function: Callable, *arguments) -> Steps:
-    """function(*arguments) in a thread of its own; its result, or what it raises, by `yield from`."""
+    """Run function(*arguments) in a thread of its own, yielding until it ends.
+
+    Returns:
+        What the function returns, by `yield from`; an exception of the function is raised there.
+    """
     job = Aside(getattr(function, "__name__", "aside"))
     job.start(lambda: function(*arguments))
+
     while job.running:
         yield
     return job.fetch()
 
 
 def at_once(steps: Steps) -> Any:
-    """All steps here and now; what the work returns."""
+    """Run all steps in this thread, without an executor, and return what the work returns."""
     while True:
         try:
             next(steps)
@@ -40,44 +46,49 @@ def at_once(steps: Steps) -> Any:
 
 
 class StepRunner:
-    """Works a node's jobs off one after another, a step each PERIOD, in the executor's thread.
+    """Runs a node's jobs one after another, one step each PERIOD, in the executor's thread.
 
-    clock: a steady one, since nobody shall wait for a /clock.
+    Args:
+        node: The node whose executor does the work.
+        clock: A steady one: with a simulated clock, work would wait for the first /clock message.
     """
 
     def __init__(self, node, clock):
         self._jobs: deque[tuple[Steps, Future]] = deque()
         self._timer = node.create_timer(PERIOD, self._turn, clock=clock)
+
         self._timer.cancel()
 
     @property
     def busy(self) -> bool:
-        """Whether a job is being done or waits."""
+        """Whether a job runs or waits."""
         return bool(self._jobs)
 
     def begin(self, steps: Steps) -> Future:
-        """Have it done after those that wait already; the Future of what it returns or raises."""
+        """Append a job; the Future of what it returns or raises."""
         future: Future = Future()
         self._jobs.append((steps, future))
         self._timer.reset()
         return future
 
     def finish(self) -> None:
-        """All that is left, here and now: no executor turns any more."""
+        """Run all remaining jobs in this thread, when no executor runs any more."""
         while self._jobs:
             self._turn()
             time.sleep(PERIOD)
 
     def _turn(self) -> None:
+        """One step of the oldest job; the timer stands still while there is none."""
         if not self._jobs:
             self._timer.cancel()
             return
+
         steps, future = self._jobs[0]
         try:
             next(steps)
         except StopIteration as end:
             self._jobs.popleft()
             future.set_result(end.value)
-        except BaseException as error:  # whoever waits for it gets the reason, whatever it is
+        except BaseException as error:  # also SystemExit: the job's future must end in any case
             self._jobs.popleft()
             future.set_exception(error)

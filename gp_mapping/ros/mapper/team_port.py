@@ -1,7 +1,8 @@
-"""~/tiles: the totals of this robot's map, and those of the robots that are merged. Wiring only.
+"""Topics by which robots exchange the totals of their maps (~/tiles). Wiring only.
 
-std_msgs/UInt8MultiArray, which every ROS installation has, with the bytes of store/message.py. Reliable: what is lost
-all the same heals with the next round.
+Messages are std_msgs/UInt8MultiArray, which every ROS installation has, with the bytes of
+store/message.py. The topics are reliable; what is lost all the same is sent again in the next
+round.
 """
 
 from __future__ import annotations
@@ -27,24 +28,30 @@ QOS = QoSProfile(
 
 
 def tiles_topic(robot: str) -> str:
-    """Where the mapper in a robot's namespace sends."""
+    """Topic on which the mapper in a robot's namespace sends its totals."""
     return f"/{robot}/mapping/tiles"
 
 
 def others_of(node) -> list[str]:
-    """The robots that a node is to merge: merge_from without itself."""
+    """Names of the robots that a node merges: merge_from without the node's own robot."""
     own = node.resolve_topic_name("~/tiles")
     return [robot for robot in robots_of(node.settings.merge_from) if tiles_topic(robot) != own]
 
 
 class TeamPort:
-    """Of a MappingNode that is active."""
+    """Publisher and subscriptions of ~/tiles, of a MappingNode that is active.
+
+    Args:
+        node: The MappingNode.
+        team: Makes the messages that are sent and takes in those that arrive.
+    """
 
     def __init__(self, node, team: Team):
         self._node, self._team = node, team
         self._publisher = (
             node.create_publisher(UInt8MultiArray, "~/tiles", QOS) if team.sending else None
         )
+
         self._subscriptions = [
             node.create_subscription(
                 UInt8MultiArray, tiles_topic(robot), partial(self._on_message, robot), QOS
@@ -53,7 +60,7 @@ class TeamPort:
         ]
 
     def destroy(self) -> None:
-        """Neither send nor listen."""
+        """Remove publisher and subscriptions."""
         if self._publisher is not None:
             self._node.destroy_publisher(self._publisher)
         for subscription in self._subscriptions:
@@ -66,7 +73,7 @@ class TeamPort:
             self._node.get_logger().warning(source.noise, throttle_duration_sec=10.0)
 
     def tick(self) -> None:
-        """Several times a second."""
+        """Publish the message that is due, if any; a timer calls this several times a second."""
         data = self._team.tick(time.monotonic())
         if data is not None and self._publisher is not None:
             self._publisher.publish(UInt8MultiArray(data=array("B", data)))

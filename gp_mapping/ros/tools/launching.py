@@ -1,4 +1,4 @@
-"""What the launch files share. Needs launch_ros, so nothing else imports it."""
+"""What the launch files share; needs launch_ros, so no other module imports it."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ __all__ = [
     "value",
 ]
 
-PATIENCE = "30"  # s
+PATIENCE = "30"  # s between SIGINT, SIGTERM and SIGKILL at the end of a launch
 TRUE_FALSE = ("true", "false")
 
-# Launch arguments that are parameters of the node, too: empty leaves what the parameter files say.
+# Launch arguments that are parameters of the node, too; an empty one leaves what the files say.
 TEXTS = (
     "model",
     "sensor",
@@ -51,13 +51,20 @@ TEXTS = (
 FLAGS = ("autostart", "resume", "save_on_exit")
 
 
-# ---- arguments ---------------------------------------------------------------------------------------------------
+# ---- arguments -----------------------------------------------------------------------------------
 
 
 def argument(
     name: str, default: str | None, description: str, choices=None
 ) -> DeclareLaunchArgument:
-    """A launch argument with its meaning (ros2 launch … --show-args). default None: it must be given."""
+    """A launch argument with its description, which ros2 launch … --show-args prints.
+
+    Args:
+        name: Of the argument.
+        default: None where the argument must be given.
+        description: What it means.
+        choices: The values that are allowed; None allows any.
+    """
     return DeclareLaunchArgument(
         name,
         default_value=default,
@@ -67,10 +74,14 @@ def argument(
 
 
 def common_arguments(share: Path, *, several: bool = False) -> list[DeclareLaunchArgument]:
-    """Arguments of every launch file that starts a mapper. several: of more than one, in namespaces of their own."""
-    from gp_mapping.settings.intake import (
-        POSE_SOURCES,
-    )  # not above: a launch that only shows its arguments needs none
+    """The arguments of every launch file that starts a mapper.
+
+    Args:
+        share: The folder that holds config/ and rviz/.
+        several: Of more than one mapper, each in a namespace of its own.
+    """
+    # imported here, since a launch that only shows its arguments does not need them
+    from gp_mapping.settings.intake import POSE_SOURCES
     from gp_mapping.settings.sensors import SENSOR_TYPES
 
     as_in_params = "; empty: as in params"
@@ -143,7 +154,7 @@ def common_arguments(share: Path, *, several: bool = False) -> list[DeclareLaunc
 
 
 def _models(share: Path) -> list[str]:
-    """Names of models: those with a file in config/models, and those that other packages register."""
+    """Names of models: those with a file in config/models, and those of other packages."""
     from importlib.metadata import entry_points
 
     named = {path.stem for path in (share / "config" / "models").glob("*.yaml")}
@@ -151,7 +162,7 @@ def _models(share: Path) -> list[str]:
 
 
 def value(context, name: str) -> str:
-    """The text of a launch argument; empty where this launch file does not have it."""
+    """The text of a launch argument; '' where this launch file does not have it."""
     return LaunchConfiguration(name, default="").perform(context).strip()
 
 
@@ -164,7 +175,8 @@ def flag(context, name: str) -> bool:
 
 
 def number(context, name: str, low: float, high: float) -> float:
-    """A launch argument that is a number from low to high; RuntimeError with its name for anything else."""
+    """A launch argument that is a number from low to high; RuntimeError for anything else."""
+
     text = value(context, name)
     try:
         found = float(text)
@@ -176,7 +188,8 @@ def number(context, name: str, low: float, high: float) -> float:
 
 
 def existing(context, name: str) -> str:
-    """A launch argument that is a file or folder; RuntimeError where there is none of that name."""
+    """A launch argument that is a file or folder; RuntimeError where it does not exist."""
+
     text = value(context, name)
     if not text or not Path(text).expanduser().exists():
         raise RuntimeError(f"{name}:={text}: there is no such file or folder")
@@ -184,9 +197,15 @@ def existing(context, name: str) -> str:
 
 
 def names(context, name: str) -> list[str]:
-    """A launch argument that lists namespaces: a,b. RuntimeError where one is no name or comes twice."""
+    """A launch argument that lists namespaces, as a,b.
+
+    Raises:
+        RuntimeError: A part is no name, or comes twice.
+    """
+
     found = [part.strip().strip("/") for part in value(context, name).split(",")]
     wrong = [part for part in found if not re.fullmatch(r"[A-Za-z_]\w*(/[A-Za-z_]\w*)*", part)]
+
     if wrong or len(set(found)) < len(found):
         raise RuntimeError(
             f"{name}:={value(context, name)}: expected different names such as {name}:=robot1,robot2"
@@ -194,15 +213,23 @@ def names(context, name: str) -> list[str]:
     return found
 
 
-# ---- processes ---------------------------------------------------------------------------------------------------
+# ---- processes -----------------------------------------------------------------------------------
 
 
 def our_node(executable: str, **options) -> Node:
-    """A node of this package: from lib/gp_mapping of a workspace, else (pip, source tree) with the running Python.
+    """A node of this package, with enough time for its end.
 
-    Node(package=…) looks in lib/<package> only, where pip puts nothing. Ctrl-C gives it time to take in its queue and
-    save before launch sends SIGTERM (which drops the queue) and SIGKILL: its own 5 s and 10 s are too short for a map.
+    It is the executable in lib/gp_mapping of a workspace, or else (pip, source tree) the module,
+    run by this Python: Node(package=…) looks in lib/<package> only, where pip puts nothing.
+
+    After Ctrl-C the node takes in its queue and saves. The 5 s and 10 s after which launch sends
+    SIGTERM (which drops the queue) and SIGKILL by default are too short for a map.
+
+    Args:
+        executable: Name of the executable and of the module in gp_mapping.ros.
+        options: Of launch_ros' Node.
     """
+
     options |= {"output": "screen", "sigterm_timeout": PATIENCE, "sigkill_timeout": PATIENCE}
     try:
         found = (
@@ -210,6 +237,7 @@ def our_node(executable: str, **options) -> Node:
         ).exists()
     except (PackageNotFoundError, OSError):  # OSError: no ROS installation is sourced
         found = False
+
     if found:
         return Node(package="gp_mapping", executable=executable, **options)
     return Node(
@@ -218,33 +246,38 @@ def our_node(executable: str, **options) -> Node:
 
 
 def ends_the_launch(node: Node, what: str) -> list:
-    """The node, and the end of the whole launch, with its exit code, where it fails; one that is done may end.
+    """A node whose failure ends the whole launch with the node's exit code.
 
-    what: the node in words, for the message.
+    A node that ends with exit code 0 does not end the launch.
+
+    Args:
+        node: The node.
+        what: The node in words, for the message.
     """
 
-    def look(event, context):
+    def end_where_failed(event, context):
         if context.is_shutdown or event.returncode == 0:
             return None
         message = f"{what} ended with exit code {event.returncode}: the launch ends with it"
         return [OpaqueFunction(function=lambda _: _fail(message, event.returncode))]
 
-    return [RegisterEventHandler(OnProcessExit(target_action=node, on_exit=look)), node]
+    return [RegisterEventHandler(OnProcessExit(target_action=node, on_exit=end_where_failed)), node]
 
 
 def _fail(message: str, code: int) -> None:
-    """launch ends in order after an exception, and returns 1; the code of the process is put in its place."""
-    if (
-        "pytest" not in sys.modules and "launch_testing" not in sys.modules
-    ):  # there launch is a guest
+    """End the launch with an exit code.
+
+    An exception makes launch end in order, but with exit code 1, which is replaced at the exit.
+    """
+    # in a test launch runs in the test's process, which must go on
+    if "pytest" not in sys.modules and "launch_testing" not in sys.modules:
 
         def leave():
             logging.shutdown()
             sys.stdout.flush()
             sys.stderr.flush()
-            os._exit(
-                code if code > 0 else 128 - code
-            )  # -11: ended by signal 11, which a shell calls 139
+            # -11 means ended by signal 11, which a shell reports as 139
+            os._exit(code if code > 0 else 128 - code)
 
         atexit.register(leave)
     raise RuntimeError(message)
@@ -264,42 +297,46 @@ def mapping_actions(
     """mapping_node and, if asked, RViz, from the launch arguments.
 
     Args:
-        context: of the launch.
-        share: the folder that holds config/ and rviz/.
-        use_sim_time: time from /clock.
-        extra: parameters on top of everything else.
-        namespace: in place of the argument of that name.
-        required: a mapper that fails, and is not started again, ends the launch.
-        frame: of the map, for RViz, where the launch file knows it and the arguments do not say it.
+        context: Of the launch.
+        share: The folder that holds config/ and rviz/.
+        use_sim_time: Whether time comes from /clock.
+        extra: Parameters that take precedence over all others.
+        namespace: In place of the argument of that name.
+        required: Whether a mapper that fails, and is not started again, ends the launch.
+        frame: Frame of the map, for RViz, where the launch file knows it and no argument gives it.
         executable: mapping_node or fusion_node.
     """
     namespace = value(context, "namespace") if namespace is None else namespace
-    again = {"respawn": True, "respawn_delay": 2.0} if flag(context, "respawn") else {}
+    respawn = {"respawn": True, "respawn_delay": 2.0} if flag(context, "respawn") else {}
+
     mapper = our_node(
         executable,
         name=executable.removesuffix("_node"),
         namespace=namespace,
         remappings=_remappings(context),
+        # later ones take precedence
         parameters=[
             *_files(context, share),
             {"use_sim_time": use_sim_time},
             *_settings(context),
-            *([{"resume": True}] if again else []),
+            *([{"resume": True}] if respawn else []),
             *([extra] if extra else []),
         ],
-        **again,
+        **respawn,
     )
-    made = ends_the_launch(mapper, "the mapper") if required and not again else [mapper]
+
+    made = ends_the_launch(mapper, "the mapper") if required and not respawn else [mapper]
     return [*made, *rviz_actions(context, share, namespace, use_sim_time, frame)]
 
 
-# ---- what the mapper is told -------------------------------------------------------------------------------------
+# ---- parameters and topics of the mapper ---------------------------------------------------------
 
 
 def _files(context, share: Path) -> list[str]:
-    """Parameter files, later ones win: what the model likes, what the user has written.
+    """Parameter files, of which later ones take precedence: the model's, then the user's.
 
-    Not config/mapping.yaml: it holds the defaults, and what is given explicitly counts over a saved map's own.
+    config/mapping.yaml is not among them: it holds the defaults, and a parameter that is given
+    explicitly takes precedence over a saved map's own.
     """
     model = share / "config" / "models" / f"{value(context, 'model')}.yaml"
     out = [str(model)] if model.is_file() else []
@@ -311,14 +348,14 @@ def _files(context, share: Path) -> list[str]:
 
 
 def _settings(context) -> list[dict]:
-    """Single parameters that have a launch argument of their own; an empty one leaves what the files say."""
+    """Parameters with a launch argument of their own; an empty one leaves what the files say."""
     out: dict = {name: value(context, name) for name in TEXTS if value(context, name)}
     out |= {name: flag(context, name) for name in FLAGS if value(context, name)}
     return [out] if out else []
 
 
 def chosen(context, share: Path, name: str):
-    """A parameter as the mapper will have it: from its launch argument, else from the files, else its default."""
+    """A parameter as the mapper will have it: launch argument, else files, else default."""
     from gp_mapping.settings.build import KNOWN, read_parameter_file
 
     found = KNOWN[name].default
@@ -331,77 +368,102 @@ def chosen(context, share: Path, name: str):
 
 
 def patience(context, share: Path, rate: float) -> dict:
-    """max_wait, which counts the time of the stamps, for a mapper that is fed `rate` times as fast as real time.
+    """max_wait for a mapper that is fed `rate` times as fast as real time.
 
-    A message that is late by a moment of wall time is late by `rate` such moments of recorded time.
+    max_wait counts the time of the stamps: a message that is late by 1 s of wall time is late by
+    `rate` seconds of recorded time.
+
+    Args:
+        context: Of the launch.
+        share: The folder that holds config/.
+        rate: Recorded seconds per second of wall time.
     """
     return {"max_wait": min(3600.0, float(chosen(context, share, "max_wait")) * max(1.0, rate))}
 
 
 def _remappings(context) -> list[tuple[str, str]]:
-    """Input names of the node to topics. Of those of all sensors and poses it has just the ones that it was set to."""
+    """Input names of the node -> topics.
+
+    A sensor_topic is remapped for all sensors: the node subscribes only to the one it is set to.
+    """
     inputs = {
         "magnetic_field": "magnetic_field_topic",
         "odometry": "odometry_topic",
         "map": "map_topic",
     }
+
     if value(context, "sensor_topic"):
         from gp_mapping.settings.sensors import SENSOR_TYPES
 
         inputs |= dict.fromkeys(SENSOR_TYPES, "sensor_topic")
     if value(context, "pose_topic"):
         inputs |= {"pose": "pose_topic"}
+
     out = [(name, value(context, given)) for name, given in inputs.items() if value(context, given)]
     return out + tf_remappings(context)
 
 
 def tf_remappings(context) -> list[tuple[str, str]]:
-    """TF into the namespace, where the argument namespaced_tf says so."""
+    """Remappings of TF into the namespace, where the argument namespaced_tf asks for them."""
     return [("/tf", "tf"), ("/tf_static", "tf_static")] if flag(context, "namespaced_tf") else []
 
 
 def input_topics(context, share: Path) -> list[str]:
-    """Where the mapper of no namespace listens for measurements and poses, as its arguments and files say."""
+    """Topics of measurements and poses of a mapper without namespace, by arguments and files."""
     sensor, source = chosen(context, share, "sensor"), chosen(context, share, "pose_source")
-    renamed = dict(_remappings(context))
+    remappings = dict(_remappings(context))
     pose = {"odometry": "odometry", "tf": "/tf"}.get(source, "pose")
-    return ["/" + renamed.get(name, name).lstrip("/") for name in (sensor, pose)]
+    return ["/" + remappings.get(name, name).lstrip("/") for name in (sensor, pose)]
 
 
-# ---- RViz --------------------------------------------------------------------------------------------------------
+# ---- RViz ----------------------------------------------------------------------------------------
 
 
 def rviz_actions(context, share: Path, namespace: str, use_sim_time: bool, frame: str = "") -> list:
-    """RViz with our view; argument rviz: true, false, or auto (where it is installed). frame: of the map, if known."""
-    wanted = value(context, "rviz").lower()
-    if wanted not in ("true", "false", "auto"):
-        raise RuntimeError(f"rviz:={wanted} is not one of true, false, auto")
-    if wanted == "false":
+    """RViz with our view, by the argument rviz: true, false, or auto (where it is installed).
+
+    Args:
+        context: Of the launch.
+        share: The folder that holds config/ and rviz/.
+        namespace: Of the mapper.
+        use_sim_time: Whether time comes from /clock.
+        frame: Frame of the map, where it is known.
+    """
+    choice = value(context, "rviz").lower()
+    if choice not in ("true", "false", "auto"):
+        raise RuntimeError(f"rviz:={choice} is not one of true, false, auto")
+    if choice == "false":
         return []
-    spoken = f" --namespace {namespace.strip('/')}" if namespace.strip("/") else ""
+
+    namespace_option = f" --namespace {namespace.strip('/')}" if namespace.strip("/") else ""
     try:
         get_package_prefix("rviz2")
     except (PackageNotFoundError, OSError):
-        if wanted == "true":
+        if choice == "true":
             raise RuntimeError(
                 "rviz:=true, but rviz2 is not installed; install it (apt: ros-jazzy-rviz2) or leave "
                 "rviz:=false"
             ) from None
-        return [LogInfo(msg=f"rviz2 is not installed; to see the map: gp-mapping view{spoken}")]
+        return [
+            LogInfo(
+                msg=f"rviz2 is not installed; to see the map: gp-mapping view{namespace_option}"
+            )
+        ]
+
     prefix = f"/{namespace.strip('/')}" if namespace.strip("/") else ""
     view = share / "rviz" / "mapping.rviz"
-    topics = sorted(
-        set(re.findall(r"/mapping/\w+", view.read_text(encoding="utf-8")))
-    )  # what it shows of ours
-    renamed = [(name, f"{prefix}{name}") for name in topics] if prefix else []
-    renamed.append(("/odometry", value(context, "odometry_topic") or f"{prefix}/odometry"))
+    # the topics of the mapper that the view shows
+    topics = sorted(set(re.findall(r"/mapping/\w+", view.read_text(encoding="utf-8"))))
+    remappings = [(name, f"{prefix}{name}") for name in topics] if prefix else []
+    remappings.append(("/odometry", value(context, "odometry_topic") or f"{prefix}/odometry"))
+
     return [
         Node(
             package="rviz2",
             executable="rviz2",
             namespace=namespace,
             parameters=[{"use_sim_time": use_sim_time}],
-            remappings=renamed + tf_remappings(context),
+            remappings=remappings + tf_remappings(context),
             output="log",
             arguments=["-d", str(view), *fixed_frame(context, share, frame)],
         )
@@ -409,12 +471,13 @@ def rviz_actions(context, share: Path, namespace: str, use_sim_time: bool, frame
 
 
 def fixed_frame(context, share: Path, frame: str = "") -> list[str]:
-    """RViz' option for the frame of the map: as the mapper will choose it, where that is known before the first pose.
+    """RViz' option for the map's frame, where that is known before the first pose.
 
-    That of an odometry or a PoseStamped is in its messages; the view's own, odom, then stands.
+    It is the frame that the mapper will choose. That of an odometry or a PoseStamped is known from
+    its messages only; the view's own, odom, then stands.
     """
-    known = chosen(context, share, "map_frame") or chosen(context, share, "odometry_frame")
-    if not known and chosen(context, share, "pose_source") == "tf":
-        known = "map"
-    known = known or frame
-    return ["-f", known] if known else []
+    map_frame = chosen(context, share, "map_frame") or chosen(context, share, "odometry_frame")
+    if not map_frame and chosen(context, share, "pose_source") == "tf":
+        map_frame = "map"
+    map_frame = map_frame or frame
+    return ["-f", map_frame] if map_frame else []

@@ -1,4 +1,7 @@
-"""Plans handed to Nav2: NavigateThroughPoses, or NavigateToPose one stop at a time, where nav2_msgs is installed."""
+"""Plans handed to Nav2, where nav2_msgs is installed.
+
+By NavigateThroughPoses, or else by NavigateToPose, one pose at a time.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from gp_mapping.ros.mapper.descriptors import ParameterError
 __all__ = ["Nav2Driver"]
 
 SUCCEEDED, CANCELED = 4, 5  # action_msgs/GoalStatus
-_EVERY = 4  # poses of a plan that are one goal: Nav2 plans between them
+_EVERY = 4  # every that many poses of a plan is one of a goal: Nav2 plans between them
 _ACTIONS = (
     ("NavigateThroughPoses", "navigate_through_poses"),
     ("NavigateToPose", "navigate_to_pose"),
@@ -24,14 +27,18 @@ _ACTIONS = (
 
 @dataclass(frozen=True)
 class _Action:
-    """One of Nav2's. through: its goal is all poses, not one."""
+    """One of Nav2's actions; through: its goal is all poses, not one."""
 
     kind: type
     client: ActionClient
     through: bool
 
     def goal(self, poses: list[PoseStamped]):
-        """The goal's type is asked, not the distribution: `poses` is PoseStamped[] in Jazzy, nav_msgs/Goals later."""
+        """The goal for poses.
+
+        The type of the field `poses` decides, not the distribution: PoseStamped[] in Jazzy,
+        nav_msgs/Goals later.
+        """
         goal = self.kind.Goal()
         if not self.through:
             goal.pose = poses[0]
@@ -45,11 +52,15 @@ class _Action:
 class Nav2Driver:
     """Has Nav2 drive to the poses of a plan; a newer plan takes the place of the older.
 
-    Of Nav2's two actions that is used which somebody serves, all poses at once before one at a time. A plan that
-    nobody takes yet waits for `step`.
+    Of Nav2's two actions one that has a server is used, preferably the one that takes all poses at
+    once. A plan without a server waits for `step`.
 
-    on_failed: called with x, y (m) and why, where a goal was given up.
-    Raises ParameterError where nav2_msgs is not installed.
+    Args:
+        node: The node that drives.
+        on_failed: Called with x, y (m) and the reason where a goal was given up.
+
+    Raises:
+        ParameterError: nav2_msgs is not installed.
     """
 
     def __init__(self, node, on_failed: Callable[[float, float, str], None]):
@@ -61,94 +72,102 @@ class Nav2Driver:
                 "(apt: ros-$ROS_DISTRO-nav2-msgs), or choose drive cmd_vel or none"
             ) from error
         self._node, self._on_failed = node, on_failed
+
         kinds = [(getattr(actions, kind, None), name) for kind, name in _ACTIONS]
         self._actions = [
             _Action(kind, ActionClient(node, kind, name), name == _ACTIONS[0][1])
             for kind, name in kinds
             if kind is not None
         ]
-        self._left: list[PoseStamped] = []  # where it is still to go
-        self._held = self._waits = False  # waits: nobody was there to take the goal
-        self._driving = self._by = None  # the goal that Nav2 drives, and by which action
-        self._asked = 0  # goals that nobody has answered yet
-        self._number = 0  # of the newest order: whatever answers an older one is late
+        self._remaining: list[PoseStamped] = []
+        self._holding = self._waiting_for_server = False
+        # the goal that Nav2 drives, and its action
+        self._goal_handle = self._goal_action = None
+        self._unanswered = 0  # goals that Nav2 has neither accepted nor rejected yet
+        self._order_number = 0  # of the newest order: answers to older ones are ignored
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is with Nav2."""
-        return self._driving is None and not self._asked
+        """Whether Nav2 has no goal of this driver."""
+        return self._goal_handle is None and not self._unanswered
 
     def follow(self, plan: Path | None) -> None:
-        """Drive this plan from now on; None: stop."""
+        """Drive this plan from now on, in place of the one before; None: stop."""
         poses = (
             [] if plan is None or not plan.poses else [*plan.poses[_EVERY::_EVERY], plan.poses[-1]]
         )
-        self._left = [PoseStamped(header=plan.header, pose=pose.pose) for pose in poses]
+        self._remaining = [PoseStamped(header=plan.header, pose=pose.pose) for pose in poses]
         self._order()
 
     def hold(self, held: bool) -> None:
         """Stop until further notice, or go on."""
-        if held != self._held:
-            self._held = held
+        if held != self._holding:
+            self._holding = held
             self._order()
 
     def step(self) -> None:
-        """Give the goal that waits to whoever serves it by now."""
-        if self._waits:
+        """Send a waiting plan, where a server has appeared; called again and again."""
+        if self._waiting_for_server:
             self._order()
 
     def _order(self) -> None:
-        """Have Nav2 do what is wanted now."""
-        self._number += 1
-        self._waits = False
-        if not self._left or self._held:
+        """Have Nav2 drive the remaining poses, or stop."""
+        self._order_number += 1
+        self._waiting_for_server = False
+        if not self._remaining or self._holding:
             self._cancel()
             return
 
         action = next((a for a in self._actions if a.client.server_is_ready()), None)
         if action is None:
-            self._waits = True
+            self._waiting_for_server = True
             self._node.get_logger().warning(
                 "Nav2 does not answer: the plan waits for it", throttle_duration_sec=10.0
             )
             return
-        if action is not self._by:
-            self._cancel()  # one action's goal does not take the place of the other's
-        number, poses = self._number, list(self._left)
-        self._asked += 1
+        if action is not self._goal_action:
+            self._cancel()  # a goal of one action does not replace one of the other
+
+        number, poses = self._order_number, list(self._remaining)
+        self._unanswered += 1
         action.client.send_goal_async(action.goal(poses)).add_done_callback(
             lambda future: self._accepted(future, number, action, poses)
         )
 
     def _cancel(self) -> None:
-        """Take back what Nav2 drives."""
-        if self._driving is not None:
-            self._driving.cancel_goal_async()
-        self._driving = self._by = None
+        """Cancel the goal that Nav2 drives."""
+        if self._goal_handle is not None:
+            self._goal_handle.cancel_goal_async()
+        self._goal_handle = self._goal_action = None
 
     def _accepted(self, future, number: int, action: _Action, poses: list[PoseStamped]) -> None:
-        self._asked -= 1
+        """Take Nav2's answer to order `number`: goal accepted or rejected."""
+        self._unanswered -= 1
         goal = future.result()
-        if number != self._number:  # it was to stop meanwhile, or to go elsewhere
+        if number != self._order_number:  # a later order was to stop, or to go elsewhere
             if goal.accepted:
                 goal.cancel_goal_async()
             return
+
         if not goal.accepted:
             self._cancel()
             self._fail(poses, action, "Nav2 did not accept the goal")
             return
-        self._driving, self._by = goal, action
+
+        self._goal_handle, self._goal_action = goal, action
         goal.get_result_async().add_done_callback(
             lambda done: self._ended(done, number, action, poses)
         )
 
     def _ended(self, future, number: int, action: _Action, poses: list[PoseStamped]) -> None:
-        if number != self._number:
+        """Take the end of the goal of order `number`: go on to the next pose, or report failure."""
+        if number != self._order_number:
             return
-        self._driving, self._by, status = None, None, future.result().status
+        self._goal_handle, self._goal_action, status = None, None, future.result().status
+
         if status == SUCCEEDED:
-            self._left = [] if action.through else poses[1:]
-            if self._left:
+            self._remaining = [] if action.through else poses[1:]
+            if self._remaining:
                 self._order()
         elif status != CANCELED:
             code = getattr(future.result().result, "error_code", None)
@@ -159,6 +178,7 @@ class Nav2Driver:
             )
 
     def _fail(self, poses: list[PoseStamped], action: _Action, why: str) -> None:
-        self._left = []
-        at = poses[-1 if action.through else 0].pose.position
-        self._on_failed(at.x, at.y, why)
+        """Give up the plan and report the pose that was not reached."""
+        self._remaining = []
+        position = poses[-1 if action.through else 0].pose.position
+        self._on_failed(position.x, position.y, why)

@@ -1,4 +1,4 @@
-"""A controller aboard a simulated robot: it drives the plans that come on a topic."""
+"""A controller aboard a simulated robot: it drives the plans that arrive on a topic."""
 
 from __future__ import annotations
 
@@ -15,51 +15,62 @@ from gp_mapping.sim.robot import RobotSettings
 
 __all__ = ["PlanFollower"]
 
-_PER_STEP = 0.6  # share of the robot's acceleration that is counted on when braking
+_BRAKING_FRACTION = 0.6  # fraction of the robot's acceleration that is counted on when braking
 
 
 class PlanFollower:
-    """Speed and turn rate along the newest plan on `topic`; without one the robot stands.
+    """Speed and turn rate along the newest plan; without a plan the robot stands.
 
-    node: that hears the plans.  frame: of the robot's poses; plans in another one are not driven.
+    Args:
+        node: The node that receives the plans.
+        topic: Of the plans.
+        frame: Of the robot's poses; plans in another one are not driven.
+        robot: Limits of speed, turn rate and acceleration.
+
+    Attributes:
+        plans: Number of plans with something to drive.
+        driven: Distance driven since the newest plan came, m.
+        withdrawn: Whether the newest plan was empty, which means: stand still.
+        planner_at: Monotonic s when the planner last reported that a survey is running.
     """
 
     def __init__(self, node, topic: str, frame: str, robot: RobotSettings):
         self._node, self._frame = node, frame.lstrip("/")
         self._pursuit = Pursuit(
-            robot.max_speed, robot.max_turn_rate, _PER_STEP * robot.max_acceleration, 0.05
+            robot.max_speed, robot.max_turn_rate, _BRAKING_FRACTION * robot.max_acceleration, 0.05
         )
-        self.plans = 0  # that had something to drive
-        self.driven = 0.0  # m of the newest plan
-        self.withdrawn = False  # the newest one was empty: stand still
-        self._at: tuple[float, float] | None = None
-        node.create_subscription(Path, topic, self._take, LATCHED)
-        self.planner_at = (
-            -math.inf
-        )  # monotonic s when whoever plans last said that a survey is running
+        self.plans = 0
+        self.driven = 0.0
+        self.withdrawn = False
+        self._last_position: tuple[float, float] | None = None
+        node.create_subscription(Path, topic, self._on_plan, LATCHED)
+        self.planner_at = -math.inf
+        # the name of the planner's survey in diagnostics; the planner's name is that of the topic
         self._planner = f"{node.resolve_topic_name(topic).rsplit('/', 1)[0].lstrip('/')}: survey"
-        node.create_subscription(DiagnosticArray, "/diagnostics", self._hear, 10)
+        node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
 
-    def _hear(self, message: DiagnosticArray) -> None:
+    def _on_diagnostics(self, message: DiagnosticArray) -> None:
         for status in message.status:
             if status.name == self._planner and any(
                 v.key == "phase" and v.value == "running" for v in status.values
             ):
                 self.planner_at = time.monotonic()
 
-    def _take(self, message: Path) -> None:
-        line = np.array([(p.pose.position.x, p.pose.position.y) for p in message.poses]).reshape(
+    def _on_plan(self, message: Path) -> None:
+        xy = np.array([(p.pose.position.x, p.pose.position.y) for p in message.poses]).reshape(
             -1, 2
         )
-        given = message.header.frame_id.lstrip("/")
-        if given != self._frame or not np.isfinite(line).all():
+
+        plan_frame = message.header.frame_id.lstrip("/")
+        if plan_frame != self._frame or not np.isfinite(xy).all():
             self._node.get_logger().warning(
-                f"a plan in frame {given!r} is not driven: expected finite poses in {self._frame!r}"
+                f"a plan in frame {plan_frame!r} is not driven: expected finite poses in {self._frame!r}"
             )
-            line = line[:0]
-        self.plans += len(line) > 0
-        self.driven, self.withdrawn = 0.0, not len(line)
-        self._pursuit.follow(line)
+            xy = xy[:0]
+
+        self.plans += len(xy) > 0
+        self.driven, self.withdrawn = 0.0, not len(xy)
+        self._pursuit.follow(xy)
 
     @property
     def done(self) -> bool:
@@ -67,7 +78,9 @@ class PlanFollower:
         return self._pursuit.done
 
     def __call__(self, x: float, y: float, yaw: float) -> tuple[float, float]:
-        """Speed (m/s) and turn rate (rad/s) at that pose."""
-        self.driven += 0.0 if self._at is None else math.dist(self._at, (x, y))
-        self._at = x, y
+        """Speed (m/s) and turn rate (rad/s) for a robot at that pose (m, rad)."""
+        self.driven += (
+            0.0 if self._last_position is None else math.dist(self._last_position, (x, y))
+        )
+        self._last_position = x, y
         return self._pursuit.command(x, y, yaw)

@@ -1,4 +1,4 @@
-"""What simulator and bag player share: parameters in groups, pacing by absolute deadlines, waiting, and the exit."""
+"""What simulator and bag player share: grouped parameters, pacing, waiting, exit."""
 
 from __future__ import annotations
 
@@ -33,19 +33,21 @@ __all__ = [
     "wait_for_subscribers",
 ]
 
-SETTLED = 1.0  # s without another subscriber, after which those that are there are taken for all
-LATEST_STALL = 1.0  # s of wall time; after a longer stall (suspend, debugger) the schedule moves: no burst is sent
+SETTLED = 1.0  # s without a further subscriber, after which the present ones are taken for all
+# s of wall time; after a longer stall (suspend, debugger) the schedule moves, and no burst is sent
+LATEST_STALL = 1.0
 
 
 class NoSubscriber(RuntimeError):
-    """Nobody subscribed in time."""
+    """No subscriber came in time."""
 
 
 def lossless(depth: int = 20000) -> QoSProfile:
     """Reliable and volatile, with a queue that outlasts the pauses of a busy reader.
 
-    With "keep last", a writer drops what a slow reader has not fetched yet as soon as its queue is full: at 20 times
-    real time 1000 messages are gone within a second. "Keep all" would block the writer and with it the clock.
+    With "keep last", a writer whose queue is full drops what a slow reader has not fetched: at 20
+    times real time 1000 messages are gone within a second. "Keep all" would block the writer and
+    with it the clock.
     """
     return QoSProfile(
         history=HistoryPolicy.KEEP_LAST,
@@ -61,31 +63,46 @@ def time_message(stamp_ns: int) -> Time:
 
 
 def declare_groups(node: Node, groups: dict[str, type]) -> dict[str, object]:
-    """Declare the fields of settings classes as parameters `<prefix><name>`; returns the settings by prefix.
+    """Declare the fields of settings classes as parameters `<prefix><name>`.
 
-    All values of a class count together, in whatever order they came: one may be right only with another.
+    All values of a class are checked together, since one may be right only with another.
 
-    node: made with automatically_declare_parameters_from_overrides=True, so that a wrong type can be explained here.
-    Raises ParameterError with a line for every wrong value and every name that nobody knows.
+    Args:
+        node: Made with automatically_declare_parameters_from_overrides=True, so that a wrong type
+            can be explained here.
+        groups: Prefix -> settings class.
+
+    Returns:
+        The settings by prefix.
+
+    Raises:
+        ParameterError: With a line for every wrong value and every unknown name.
     """
-    given = {name: p.value for name, p in node.get_parameters_by_prefix("").items()}
+    values = {name: p.value for name, p in node.get_parameters_by_prefix("").items()}
     known = {prefix + f.name: (prefix, f) for prefix, kind in groups.items() for f in fields(kind)}
-    settings, problems = build_groups(given, groups)
+    settings, problems = build_groups(values, groups)
+
     problems = [f"parameter {text}" for text in problems]
-    for name in given:
+
+    for name in values:
         if name not in known and not is_foreign(name):
-            near = nearest(name, known)
+            suggestion = nearest(name, known)
             problems.append(
                 f"parameter {name!r} is not known; "
-                + (f"did you mean {near!r}?" if near else f"known are {', '.join(sorted(known))}")
+                + (
+                    f"did you mean {suggestion!r}?"
+                    if suggestion
+                    else f"known are {', '.join(sorted(known))}"
+                )
             )
+
     if problems:
         raise ParameterError("\n".join(problems))
+
     for name, (prefix, f) in known.items():
-        if name in given:
-            node.undeclare_parameter(
-                name
-            )  # it was declared from the override, without range or meaning
+        if name in values:
+            # it was declared from the override, without range or description
+            node.undeclare_parameter(name)
         descriptor = describe(f)
         descriptor.name, descriptor.read_only = name, True
         node.declare_parameter(
@@ -95,43 +112,67 @@ def declare_groups(node: Node, groups: dict[str, type]) -> dict[str, object]:
 
 
 class Pacer:
-    """Sleeps until wall = start + (stamp - first stamp) / rate; deadlines are absolute, so errors do not add up."""
+    """Waits for the wall time of recorded or simulated stamps.
+
+        wall = start + (stamp − first stamp) / rate
+
+    Deadlines are absolute, so errors do not add up.
+
+    Args:
+        rate: Stamped seconds per second of wall time.
+        executor: Serves the node's callbacks while waiting.
+        stop: Set when asked to stop.
+
+    Attributes:
+        stalls: How often the schedule was late by more than LATEST_STALL.
+    """
 
     def __init__(self, rate: float, executor: SingleThreadedExecutor, stop: threading.Event):
         self.rate, self.executor, self.stop = rate, executor, stop
+        # wall time (monotonic s) and stamp (ns) at which the schedule begins
         self._origin: tuple[float, int] | None = None
-        self._served = time.monotonic()
+        self._served = time.monotonic()  # when callbacks were last served
         self.stalls = 0
 
     def restart(self) -> None:
-        """The next stamp is due now, whatever it is: a bag begins again."""
+        """Begin the schedule anew: the next stamp is due at once, as when a bag begins again."""
         self._origin = None
 
     def wait(self, stamp_ns: int) -> bool:
-        """Wait for the moment of stamp_ns while serving the node's callbacks; False when asked to stop."""
+        """Wait for the time of a stamp while serving callbacks; False when asked to stop."""
         now = time.monotonic()
         if self._origin is None:
             self._origin = (now, stamp_ns)
         deadline = self._origin[0] + (stamp_ns - self._origin[1]) * 1e-9 / self.rate
-        if now - deadline > LATEST_STALL:
+        if now - deadline > LATEST_STALL:  # the schedule begins anew at this stamp
             self._origin, self.stalls = (now, stamp_ns), self.stalls + 1
-        if now - self._served > 0.1:  # services answer even where there is no time to spare
+        # callbacks are served even where there is no time to spare
+        if now - self._served > 0.1:
             self.executor.spin_once(timeout_sec=0.0)
             self._served = now
+
         while not self.stop.is_set():
-            left = deadline - time.monotonic()
-            if left <= 0.0:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0.0:
                 return True
-            if left > 2e-3:
-                self.executor.spin_once(timeout_sec=min(left - 1e-3, 0.1))
+            # callbacks while there is time for them; the last milliseconds are slept exactly
+            if remaining > 2e-3:
+                self.executor.spin_once(timeout_sec=min(remaining - 1e-3, 0.1))
                 self._served = time.monotonic()
             else:
-                time.sleep(left)
+                time.sleep(remaining)
         return False
 
 
 class ClockPublisher:
-    """/clock at no more than `rate` messages per second of simulated time, and never running backwards by itself."""
+    """Publishes /clock, at most `rate` messages per second of simulated time.
+
+    Time runs backwards only where the stamps do.
+
+    Args:
+        node: The node that publishes.
+        rate: Hz, of simulated time.
+    """
 
     def __init__(self, node: Node, rate: float):
         # reliable serves best-effort readers too; only the newest time is of any use
@@ -140,14 +181,18 @@ class ClockPublisher:
         self._next_ns: int | None = None
 
     def tick(self, stamp_ns: int) -> None:
-        """Publish stamp_ns if the last one is a period old, or the time has jumped back."""
+        """Publish a stamp (ns) if the last one is a period old, or the time has jumped back."""
         jumped = self._next_ns is not None and stamp_ns < self._next_ns - self._period_ns
         if jumped or self._next_ns is None or stamp_ns >= self._next_ns:
             self._publisher.publish(Clock(clock=time_message(stamp_ns)))
             self._next_ns = stamp_ns + self._period_ns
 
     def until(self, stamp_ns: int, pacer: Pacer) -> bool:
-        """Ticks at their times until stamp_ns: time goes on where no message is due; False when asked to stop."""
+        """Tick at regular times up to a stamp (ns), as time goes on between messages.
+
+        Returns:
+            False when asked to stop.
+        """
         while self._next_ns is not None and self._next_ns < stamp_ns:
             due = self._next_ns
             if not pacer.wait(due):
@@ -159,16 +204,29 @@ class ClockPublisher:
 def wait_for_subscribers(
     publishers, timeout: float, executor: SingleThreadedExecutor, stop: threading.Event
 ) -> bool:
-    """Wait until each of publishers has a subscriber; False when asked to stop. NoSubscriber after timeout seconds."""
+    """Wait until each publisher has a subscriber.
+
+    Args:
+        publishers: All of them must have one.
+        timeout: s.
+        executor: Serves the node's callbacks while waiting.
+        stop: Set when asked to stop.
+
+    Returns:
+        False when asked to stop.
+
+    Raises:
+        NoSubscriber: A publisher had none in time.
+    """
     deadline = time.monotonic() + timeout
     while not stop.is_set():
-        lonely = [p.topic_name for p in publishers if p.get_subscription_count() == 0]
-        if not lonely:
-            # the match was seen from this side; give the other side the moment it needs before data is sent
+        unheard = [p.topic_name for p in publishers if p.get_subscription_count() == 0]
+        if not unheard:
+            # this side has seen the match; the other side needs a moment before data is sent
             return not stop.wait(0.5)
         if time.monotonic() > deadline:
             raise NoSubscriber(
-                f"nobody subscribed to {', '.join(lonely)} within {timeout:g} s; start the subscriber "
+                f"nobody subscribed to {', '.join(unheard)} within {timeout:g} s; start the subscriber "
                 "first, check ROS_DOMAIN_ID and topic names, or set wait_for_subscribers:=0.0"
             )
         executor.spin_once(timeout_sec=0.05)
@@ -178,21 +236,23 @@ def wait_for_subscribers(
 def wait_for_any_subscriber(
     publishers, timeout: float, executor: SingleThreadedExecutor, stop: threading.Event
 ) -> bool:
-    """Wait for the first subscriber of any, and on until a second brings no more; as wait_for_subscribers.
+    """Wait for a subscriber of any publisher, and until no further one comes for SETTLED seconds.
 
-    A node that listens to several topics is not seen on all of them at once.
+    A node that listens to several topics is not seen on all of them at once. Arguments, result and
+    error as of wait_for_subscribers.
     """
-    deadline, heard, since = time.monotonic() + timeout, set(), 0.0
+    deadline, subscribed, since = time.monotonic() + timeout, set(), 0.0
     while not stop.is_set():
-        now, found = (
+        now, subscribed_now = (
             time.monotonic(),
             {p.topic_name for p in publishers if p.get_subscription_count()},
         )
-        if found != heard:
-            heard, since = found, now
-        if heard and now - since > SETTLED:
+
+        if subscribed_now != subscribed:
+            subscribed, since = subscribed_now, now
+        if subscribed and now - since > SETTLED:
             return True
-        if not heard and now > deadline:
+        if not subscribed and now > deadline:
             raise NoSubscriber(
                 f"nobody subscribed to any of {', '.join(sorted(p.topic_name for p in publishers))} "
                 f"within {timeout:g} s; start the subscriber first, check ROS_DOMAIN_ID and topic "
@@ -203,11 +263,18 @@ def wait_for_any_subscriber(
 
 
 def run_node(make: Callable[[], Node], args=None) -> int:
-    """Create a node with `run(executor, stop) -> int`, run it, and return its exit code.
+    """Create a node, run it, and return its exit code; the text of errors goes to stderr.
 
-    0: done, or stopped by SIGINT or SIGTERM (what launch does to end a node); 1: failed; 2: wrong parameter; 3: nobody
-    subscribed. rclpy's own handlers would shut the context down under the last messages, so this installs its own; the
-    text of errors goes to stderr.
+    rclpy's own signal handlers would shut the context down before the last messages are sent, so
+    this installs others.
+
+    Args:
+        make: Creates the node, which has a method run(executor, stop) -> exit code.
+        args: Of rclpy.init.
+
+    Returns:
+        0: done, or stopped by SIGINT or SIGTERM (as launch ends a node); 1: failed; 2: wrong
+        parameter; 3: no subscriber came.
     """
     stop = threading.Event()
 
@@ -217,6 +284,7 @@ def run_node(make: Callable[[], Node], args=None) -> int:
     previous = {
         number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)
     }
+
     node = None
     try:
         rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
@@ -230,7 +298,8 @@ def run_node(make: Callable[[], Node], args=None) -> int:
     except NoSubscriber as error:
         print(f"error: {error}", file=sys.stderr)
         return 3
-    except Exception as error:  # of a bag, of the disk, or of rcl, whose errors for wrong arguments have no common base
+    # of a bag, of the disk, or of rcl, whose errors for wrong arguments have no common base
+    except Exception as error:
         known = isinstance(error, OSError | ValueError | RuntimeError)
         print(
             f"error: {one_line(error)}"

@@ -1,4 +1,4 @@
-"""A process that ends well: signals that leave ROS alive for the last words."""
+"""How a process ends in order: signals that leave ROS running for its last messages."""
 
 from __future__ import annotations
 
@@ -12,15 +12,20 @@ from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 __all__ = ["Stopper", "spin"]
 
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-ONE_PRESS = 1.0  # s; a launch file and the terminal, or systemd and a launch file, each pass on one and the same end
+# s in which signals count as one: a launch file and the terminal, or systemd and a launch file,
+# each pass on the same one
+ONE_PRESS = 1.0
 
 
 class Stopper:
-    """Counts SIGINT, SIGTERM, and SIGHUP, of a terminal that was closed (but under nohup).
+    """Counts SIGINT, SIGTERM, and SIGHUP of a terminal that was closed (but under nohup).
 
-    rclpy's own handlers shut ROS down at once, and nothing could be published or saved.
-    The first asks for an orderly end, the second for a quick one (the queue is dropped), the third ends the process.
-    Signals within a second of one that counted are the same one.
+    rclpy's own handlers shut ROS down at once, so nothing could be published or saved. Here the
+    first signal asks for an orderly end, the second for a quick one (the queue is dropped), and the
+    third ends the process. Signals within ONE_PRESS of one that counted are the same one.
+
+    Attributes:
+        count: Number of signals.
     """
 
     def __init__(self):
@@ -28,6 +33,7 @@ class Stopper:
         self._numbers = [
             n for n in ENDINGS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN
         ]
+
         for number in self._numbers:
             signal.signal(number, self._on_signal)
 
@@ -35,9 +41,10 @@ class Stopper:
         now = time.monotonic()
         if now - self._counted < ONE_PRESS:
             return
+
         self.count, self._counted = self.count + 1, now
         if self.count >= 2:
-            for each in self._numbers:
+            for each in self._numbers:  # the next one ends the process
                 signal.signal(each, signal.SIG_DFL)
 
     def __bool__(self) -> bool:
@@ -47,13 +54,20 @@ class Stopper:
 def spin(node, over: Callable[[], object], moment: Callable[[], float] = lambda: 0.0) -> None:
     """Run the node's callbacks in this thread until over() or ROS is shut down.
 
-    Single-threaded on purpose: this rclpy's MultiThreadedExecutor loses messages (rclpy #1223, #1452).
-    moment: s to let pass before the next look, asked after each: what comes meanwhile is taken together.
-    An exception in a callback comes out of spin_once: it is logged (the same every 5 s at most) and mapping goes on.
+    Single-threaded on purpose: this rclpy's MultiThreadedExecutor loses messages (#1223, #1452).
+    An exception in a callback comes out of spin_once: it is logged (the same one every 5 s at
+    most), and the node goes on.
+
+    Args:
+        node: The node.
+        over: Asked after each callback; True ends.
+        moment: Asked after each callback for a time (s) to sleep, so that messages which come
+            meanwhile are taken together.
     """
     executor = SingleThreadedExecutor()
     executor.add_node(node)
-    last, said = "", 0.0
+    last_text, logged_at = "", 0.0
+
     while not over():
         try:
             executor.spin_once(timeout_sec=0.1)
@@ -61,8 +75,8 @@ def spin(node, over: Callable[[], object], moment: Callable[[], float] = lambda:
             return
         except Exception:  # one bad message or a full disk must not end a robot's map
             text = traceback.format_exc()
-            if text != last or time.monotonic() - said > 5.0:
-                last, said = text, time.monotonic()
+            if text != last_text or time.monotonic() - logged_at > 5.0:
+                last_text, logged_at = text, time.monotonic()
                 node.get_logger().error(f"a callback failed; mapping goes on without it:\n{text}")
         if (pause := moment()) > 0.0:
             time.sleep(pause)

@@ -1,4 +1,4 @@
-"""The action SurveyArea: a goal sets the survey up and begins it, feedback tells how far it is, cancelling ends it."""
+"""The action SurveyArea: a goal sets a survey up and starts it, cancelling stops it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from gp_mapping.ros.wire.messages import message_class
 __all__ = ["KIND", "SurveyAction"]
 
 KIND = "gp_mapping_interfaces/action/SurveyArea"
-_FEEDBACK = 1.0  # s between two words of it
-_ANSWER = 10.0  # s in which the mapper answers a call
+_FEEDBACK = 1.0  # s between two feedback messages
+_ANSWER = 10.0  # s within which the mapper must answer a call
 _MISSING = (
     "serve_action needs gp_mapping_interfaces, which is not installed here; build it beside gp_mapping "
     "(interfaces/gp_mapping_interfaces), or leave serve_action false"
@@ -30,60 +30,81 @@ _MISSING = (
 
 
 class SurveyAction:
-    """Serves ~/survey_area of an explorer, one goal at a time; `tell` carries it on.
+    """Serves ~/survey_area of an explorer, one goal at a time; calls of `tell` advance it.
 
-    node: the explorer.  mapping: name of the mapper.  Raises ParameterError where the action is not installed.
+    Args:
+        node: The explorer.
+        mapping: Name of the mapper.
+
+    Raises:
+        ParameterError: The action's package is not installed.
     """
 
     def __init__(self, node, mapping: str):
         self._type = message_class(KIND)
         if self._type is None:
             raise ParameterError(_MISSING)
-        self._node, self._said_at = node, -math.inf
+        self._node, self._feedback_at = node, -math.inf
+        # of the goal being carried out: request, handle, remaining start-up steps, open call
         self._goal = self._handle = self._steps = self._call = None
-        self._until = -math.inf  # monotonic s up to which the mapper's answer is waited for
+        self._answer_deadline = -math.inf  # monotonic s
+
         self._region = node.create_publisher(PolygonStamped, f"{mapping}/region", 10)
         self._set = node.create_client(SetParameters, f"{mapping}/set_parameters")
         self._start, self._stop = (
             node.create_client(Trigger, f"{mapping}/survey/{name}") for name in ("start", "stop")
         )
+
         self._server = ActionServer(
             node,
             self._type,
             "~/survey_area",
             lambda handle: self._type.Result(),
-            goal_callback=self._look_at,
-            handle_accepted_callback=self._take,
+            goal_callback=self._on_goal,
+            handle_accepted_callback=self._on_accepted,
             cancel_callback=lambda _: CancelResponse.ACCEPT,
         )
 
     def destroy(self) -> None:
-        """Take the server away."""
+        """Remove the action server."""
         self._server.destroy()
 
-    def _look_at(self, goal) -> GoalResponse:
-        wrong = (
+    def _on_goal(self, goal) -> GoalResponse:
+        """Accept a goal, or log what is wrong with it and reject it."""
+        fault = (
             "another goal is being carried out"
             if self._goal is not None
-            else _wrong(goal, self._node.frame)
+            else _fault_of(goal, self._node.frame)
         )
-        if wrong:
-            self._node.get_logger().warning(f"the goal is refused: {wrong}")
+
+        if fault:
+            self._node.get_logger().warning(f"the goal is refused: {fault}")
             return GoalResponse.REJECT
+
         self._goal = goal
         return GoalResponse.ACCEPT
 
-    def _take(self, handle) -> None:
-        """Not executed before its end: what has to be waited for would hold up everything else in this thread."""
-        self._handle, self._steps, self._call, self._said_at = (
+    def _on_accepted(self, handle) -> None:
+        """Begin an accepted goal; `execute` is called only at its end.
+
+        Executing means to wait, which would block all other callbacks in this thread.
+        """
+        self._handle, self._steps, self._call, self._feedback_at = (
             handle,
-            self._beginning(handle.request),
+            self._start_steps(handle.request),
             None,
             -math.inf,
         )
 
-    def _beginning(self, goal) -> Generator[tuple, Any, str]:
-        """Client and request of each call to the mapper, for its answer, None where there is none; why it cannot be."""
+    def _start_steps(self, goal) -> Generator[tuple, Any, str]:
+        """Set a survey up and start it, as a generator of calls to the mapper.
+
+        Yields:
+            Client and request of a call; it is sent the answer, or None where there was none.
+
+        Returns:
+            Why the survey cannot be started; '' where it has been.
+        """
         values = {
             "plan_budget": goal.budget_metres,
             "plan_budget_time": goal.budget_seconds,
@@ -103,112 +124,131 @@ class SurveyAction:
         yield self._stop, Trigger.Request()
         if not self._region.get_subscription_count():
             return f"nobody listens to {self._region.topic_name}"
-        self._region.publish(
-            goal.region
-        )  # before the next two calls: what is planned first is inside it
+        # before the next two calls, so that the first plan lies inside the region
+        self._region.publish(goal.region)
+
         answer = yield self._set, request
         if answer is None:
             return f"{self._set.srv_name} does not answer"
-        if wrong := [result.reason for result in answer.results if not result.successful]:
-            return one_line(wrong[0], 300)
+        if reasons := [result.reason for result in answer.results if not result.successful]:
+            return one_line(reasons[0], 300)
+
         if (yield self._start, Trigger.Request()) is None:
             return f"{self._start.srv_name} does not answer"
         self._node.begun()
         return ""
 
-    def tell(self, phase: str, told: dict[str, str], plan, state: str, silent: str = "") -> None:
-        """What the mapper and the explorer say now; called again and again.
+    def tell(
+        self, phase: str, survey_values: dict[str, str], plan, state: str, silent: str = ""
+    ) -> None:
+        """Advance the goal by the newest state of mapper and explorer; called again and again.
 
-        phase: of the survey.  told: of the survey's diagnostics.  plan: nav_msgs/Path.  state: of the explorer.
-        silent: why nothing more is to be expected of the mapper; '' where something is.
+        Args:
+            phase: Of the survey.
+            survey_values: Of the survey's diagnostics.
+            plan: nav_msgs/Path.
+            state: Of the explorer.
+            silent: Why nothing more is to be expected of the mapper; '' where something is.
         """
         handle = self._handle
         if handle is None:
             return
+
         if handle.is_cancel_requested:
             self._stop.call_async(Trigger.Request())
-            self._end("canceled", "it was cancelled", told)
+            self._end("canceled", "it was cancelled", survey_values)
         elif self._steps is not None:
-            self._go_on()
+            self._continue_start()
         elif phase in ("done", "idle"):
             self._end(
                 "succeed" if phase == "done" else "abort",
-                told.get("reason", f"the survey is {phase}"),
-                told,
+                survey_values.get("reason", f"the survey is {phase}"),
+                survey_values,
             )
         elif silent:
-            self._end("abort", silent, told)
-        elif told and time.monotonic() - self._said_at > _FEEDBACK:
-            self._said_at = time.monotonic()
+            self._end("abort", silent, survey_values)
+        elif survey_values and time.monotonic() - self._feedback_at > _FEEDBACK:
+            self._feedback_at = time.monotonic()
             handle.publish_feedback(
                 self._type.Feedback(
                     state=state,
                     plan=plan,
-                    driven=_number(told, "driven (m)"),
-                    metres_left=_number(told, "budget left (m)", math.inf),
-                    seconds_left=_number(told, "budget left (s)", math.inf),
-                    stddev_now=_number(told, "stddev now"),
-                    stddev_then=_number(told, "stddev at the plan's end"),
-                    share_done=_number(told, "share at target_stddev"),
+                    driven=_number(survey_values, "driven (m)"),
+                    metres_left=_number(survey_values, "budget left (m)", math.inf),
+                    seconds_left=_number(survey_values, "budget left (s)", math.inf),
+                    stddev_now=_number(survey_values, "stddev now"),
+                    stddev_then=_number(survey_values, "stddev at the plan's end"),
+                    share_done=_number(survey_values, "share at target_stddev"),
                 )
             )
 
-    def _go_on(self) -> None:
-        """The next step of beginning, where the one before is answered or nobody waits for it any longer."""
+    def _continue_start(self) -> None:
+        """Take the next start-up step, once the call before is answered or has timed out."""
         call, self._call = self._call, None
-        if call is not None and not call.done() and time.monotonic() < self._until:
+        if call is not None and not call.done() and time.monotonic() < self._answer_deadline:
             self._call = call
             return
+
         try:
             client, request = self._steps.send(
                 call.result() if call is not None and call.done() else None
             )
-        except StopIteration as over:
+        except StopIteration as end:
             self._steps = None
-            if over.value:
-                self._end("abort", over.value, {})
+            if end.value:
+                self._end("abort", end.value, {})
             return
-        self._until = time.monotonic() + _ANSWER
+
+        self._answer_deadline = time.monotonic() + _ANSWER
         self._call = client.call_async(request) if client.service_is_ready() else None
 
-    def _end(self, how: str, reason: str, told: dict[str, str]) -> None:
-        """how: the goal's last transition."""
+    def _end(self, transition: str, reason: str, survey_values: dict[str, str]) -> None:
+        """End the goal; transition: method of its handle (succeed, abort, canceled)."""
         handle, self._handle, self._goal, self._steps = self._handle, None, None, None
-        result = self._result(reason, told)
+        result = self._result(reason, survey_values)
 
-        def over(handle):
-            getattr(handle, how)()
+        def end(handle):
+            getattr(handle, transition)()
             return result
 
-        handle.execute(over)
+        handle.execute(end)
 
-    def _result(self, reason: str, told: dict[str, str]):
+    def _result(self, reason: str, survey_values: dict[str, str]):
+        """Log why the goal is over, and make its result."""
         self._node.get_logger().info(f"the goal is over: {reason}")
         return self._type.Result(
             reason=reason,
-            driven=_number(told, "driven (m)"),
-            stddev=_number(told, "stddev now"),
-            share_done=_number(told, "share at target_stddev"),
+            driven=_number(survey_values, "driven (m)"),
+            stddev=_number(survey_values, "stddev now"),
+            share_done=_number(survey_values, "share at target_stddev"),
         )
 
 
-def _number(told: dict[str, str], key: str, otherwise: float = math.nan) -> float:
+def _number(survey_values: dict[str, str], key: str, otherwise: float = math.nan) -> float:
+    """A diagnostic value as a number."""
     try:
-        return float(told.get(key, otherwise))
+        return float(survey_values.get(key, otherwise))
     except ValueError:
         return otherwise
 
 
-def _wrong(goal, frame: str) -> str:
-    """What is wrong with a goal, in words; empty where nothing is. frame: of the robot's poses, "" before the first."""
+def _fault_of(goal, frame: str) -> str:
+    """What is wrong with a goal, in words; '' where nothing is.
+
+    Args:
+        goal: Of the action.
+        frame: Of the robot's poses; '' before the first.
+    """
     for name in ("budget_metres", "budget_seconds", "target_stddev", "target_share"):
         if not (math.isfinite(value := getattr(goal, name)) and value >= 0.0):
             return f"{name} is {value}, expected 0 or more"
     if goal.target_stddev and not 0.0 < goal.target_share <= 1.0:
         return f"target_share is {goal.target_share}, expected above 0 and at most 1"
-    given = goal.region.header.frame_id.lstrip("/")
-    if given and given != frame.lstrip("/"):
-        return f"region is in frame {named(given)} and the robot's poses in {frame!r}"
+
+    region_frame = goal.region.header.frame_id.lstrip("/")
+    if region_frame and region_frame != frame.lstrip("/"):
+        return f"region is in frame {named(region_frame)} and the robot's poses in {frame!r}"
+
     corners = [(point.x, point.y) for point in goal.region.polygon.points]
     try:
         if corners:

@@ -1,4 +1,4 @@
-"""TF of a simulated robot: what a real robot's driver and its description would publish."""
+"""TF of a simulated robot: what a real robot's driver and description would publish."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ class RobotTransforms:
     """/tf with the odometry's pose, and /tf_static with the sensor at the robot's own origin.
 
     Args:
-        node: the publisher's.
-        sensor_frame: frame of the measurements.
-        reliable: as the odometry: a replay faster than real time must not lose a link.
-        available: False where tf2_msgs is not installed (it is not on PyPI); nothing is published then.
+        node: The node that publishes.
+        sensor_frame: Frame of the measurements.
+        reliable: As the odometry: a replay faster than real time must not lose a transform.
+
+    Attributes:
+        available: False where tf2_msgs, which is not on PyPI, is not installed; nothing is
+            published then.
     """
 
     def __init__(self, node: Node, sensor_frame: str, reliable: bool):
@@ -28,16 +31,19 @@ class RobotTransforms:
         self.available = self._message is not None
         if not self.available:
             return
+
         self._sensor_frame, self._mounted = sensor_frame, False
-        self._moving = node.create_publisher(self._message, "/tf", lossless() if reliable else 100)
-        self._fixed = node.create_publisher(
+        self._tf_publisher = node.create_publisher(
+            self._message, "/tf", lossless() if reliable else 100
+        )
+        self._static_publisher = node.create_publisher(
             self._message,
             "/tf_static",
             QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL),
         )
 
     def publish(self, odometry: Odometry, stamp_ns: int) -> None:
-        """The link from the odometry's frame to the robot, and, the first time, from the robot to its sensor."""
+        """Publish the transform from odometry frame to robot, first also from robot to sensor."""
         if not self.available:
             return
         if not self._mounted:
@@ -49,11 +55,15 @@ class RobotTransforms:
                 self._sensor_frame,
             )
             mount.transform.rotation.w = 1.0
-            self._fixed.publish(self._message(transforms=[mount]))
+            self._static_publisher.publish(self._message(transforms=[mount]))
 
         link, pose = TransformStamped(header=odometry.header), odometry.pose.pose
         link.child_frame_id = odometry.child_frame_id
         link.transform.rotation = pose.orientation
-        place = link.transform.translation
-        place.x, place.y, place.z = pose.position.x, pose.position.y, pose.position.z
-        self._moving.publish(self._message(transforms=[link]))
+        translation = link.transform.translation
+        translation.x, translation.y, translation.z = (
+            pose.position.x,
+            pose.position.y,
+            pose.position.z,
+        )
+        self._tf_publisher.publish(self._message(transforms=[link]))

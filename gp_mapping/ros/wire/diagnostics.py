@@ -12,7 +12,10 @@ def _text(value) -> str:
 
 
 def _values(area) -> list[tuple[str, object]]:
-    """The numbers, and the warnings one by one: in the message they are joined, and may hold semicolons themselves."""
+    """The values of an area, and its warnings one by one.
+
+    In the message warnings are joined, and they may contain semicolons themselves.
+    """
     return [
         *area.values.items(),
         *((f"warning {i}", text) for i, text in enumerate(area.warnings, 1)),
@@ -20,9 +23,16 @@ def _values(area) -> list[tuple[str, object]]:
 
 
 def to_array(areas, node_name: str, stamp) -> DiagnosticArray:
-    """One status for each Area, named 'node: area'. stamp: builtin_interfaces/Time."""
+    """One diagnostic status for each area, named 'node: area'.
+
+    Args:
+        areas: Health areas with level, name, message, values and warnings.
+        node_name: Fully qualified.
+        stamp: builtin_interfaces/Time.
+    """
     out = DiagnosticArray()
     out.header.stamp = stamp
+
     out.status = [
         DiagnosticStatus(
             level=bytes([area.level]),
@@ -33,4 +43,5 @@ def to_array(areas, node_name: str, stamp) -> DiagnosticArray:
         )
         for area in areas
     ]
+
     return out

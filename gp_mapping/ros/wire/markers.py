@@ -1,4 +1,4 @@
-"""What the map is made of, for RViz: inducing inputs, memory, path, suggestions, and a legend with the limits."""
+"""What the map is made of, for RViz: inducing inputs, memory, path, suggestions and a legend."""
 
 from __future__ import annotations
 
@@ -9,23 +9,28 @@ from visualization_msgs.msg import Marker, MarkerArray
 __all__ = ["NAMESPACES", "delete_all", "legend_text", "map_markers"]
 
 NAMESPACES = ("inducing", "memory", "path", "suggestions", "legend")
-MOST_POINTS = (
-    4000  # a Point is a Python object: more would cost the executor more than the map itself
-)
+# a Point is a Python object: more of them would cost the executor more than the map itself
+MOST_POINTS = 4000
 
 
 def _points(xy) -> list[Point]:
-    """(K, 2) tensor to Points, every ⌈K / MOST_POINTS⌉-th where there are too many."""
+    """Points of a tensor (K, 2), every ⌈K / MOST_POINTS⌉-th where there are too many."""
     if not len(xy):
         return []
-    step = max(1, -(-len(xy) // MOST_POINTS))
+    step = max(1, -(-len(xy) // MOST_POINTS))  # rounded up
     return [Point(x=x, y=y, z=0.0) for x, y in xy[::step].tolist()]
 
 
 def _segments(path, starts) -> list[Point]:
-    """Two Points for each piece of the path (K, 2); starts (K,) bool: no piece leads to these, for nobody drove it."""
-    step = max(1, -(-2 * len(path) // MOST_POINTS))
+    """Two Points for each piece of a path.
+
+    Args:
+        path: (K, 2), m.
+        starts: (K,) bool: True where no piece leads to the point, since that was not driven.
+    """
+    step = max(1, -(-2 * len(path) // MOST_POINTS))  # rounded up; two Points for each piece
     kept = _points(path[::step])
+    # a piece between points that are kept is left out where a start lies anywhere along it
     begins = [any(starts[max(0, i - step + 1) : i + 1]) for i in range(0, len(path), step)]
     return [
         end
@@ -44,7 +49,13 @@ def _marker(header: Header, namespace: str, kind: int, size: float, colour: tupl
 
 
 def legend_text(limits, unit: str, scale: float) -> str:
-    """The limits of the colours in display units. limits: outbound.Limits (SI); scale: one display unit in SI."""
+    """The limits of the colours in display units.
+
+    Args:
+        limits: outbound.Limits, SI; None while nothing is known.
+        unit: Name of the display unit.
+        scale: One display unit in SI.
+    """
     if limits is None:
         return "nothing known yet"
     mean_low, mean_high, stddev_low, stddev_high = (f"{value / scale:.4g}" for value in limits)
@@ -66,12 +77,21 @@ def map_markers(
 ) -> MarkerArray:
     """Markers with stable namespaces and ids, so that each array replaces the one before.
 
-    inducing (M, 2), memory (m, 2), path (K, 2), suggestions (k, 2): tensors, map frame.
-    path_starts (K,) bool: where a pass begins or the position jumped.
-    grid: FieldGrid or None; it places the legend.
+    Args:
+        inducing: (M, 2) tensor, in the map's frame, as all positions.
+        memory: (m, 2).
+        path: (K, 2).
+        path_starts: (K,) bool: where a pass begins or the position jumped.
+        suggestions: (k, 2).
+        grid: FieldGrid or None; it places the legend.
+        limits: outbound.Limits, SI; None while nothing is known.
+        unit: Name of the display unit.
+        scale: One display unit in SI.
+        header: Of all markers.
     """
     cell = float(grid.resolution) if grid is not None else 0.05
     out = []
+
     for namespace, xy, kind, size, colour in (
         ("inducing", inducing, Marker.POINTS, cell, (1.0, 1.0, 1.0, 1.0)),
         ("memory", memory, Marker.POINTS, 0.6 * cell, (0.1, 0.1, 0.1, 0.7)),
@@ -85,6 +105,7 @@ def map_markers(
         if not marker.points:
             marker.action, marker.points = Marker.DELETE, []  # RViz complains about empty ones
         out.append(marker)
+
     legend = _marker(header, "legend", Marker.TEXT_VIEW_FACING, 0.3, (1.0, 1.0, 1.0, 1.0))
     legend.text = legend_text(limits, unit, scale)
     if grid is not None:
@@ -97,5 +118,5 @@ def map_markers(
 
 
 def delete_all(header: Header) -> MarkerArray:
-    """Takes every marker of the topic away: sent when the map is cleared."""
+    """A message that removes all markers of the topic: sent when the map is cleared."""
     return MarkerArray(markers=[Marker(header=header, action=Marker.DELETEALL)])

@@ -8,7 +8,10 @@ __all__ = ["message_class"]
 
 
 def message_class(kind: str) -> type | None:
-    """'sensor_msgs/msg/MagneticField' -> its Python class; None where that package is not installed."""
+    """The Python class of a ROS type, as 'sensor_msgs/msg/MagneticField'.
+
+    None where its package is not installed.
+    """
     package, _, name = kind.rpartition("/")
     try:
         return getattr(importlib.import_module(package.replace("/", ".")), name)

@@ -1,4 +1,4 @@
-"""Plans as messages: nav_msgs/Path with headings of travel, and markers of what each part is worth."""
+"""Plans as messages: nav_msgs/Path with headings of travel, and markers of what each part gains."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["path", "plan_markers", "pose"]
 
 
 def pose(x: float, y: float, heading: float, header: Header) -> PoseStamped:
-    """A pose in the plane, m and radians."""
+    """A pose in the plane: x, y in m, heading in rad."""
     out = PoseStamped(header=header)
     out.pose.position.x, out.pose.position.y = float(x), float(y)
     out.pose.orientation.z, out.pose.orientation.w = (
@@ -25,7 +25,10 @@ def pose(x: float, y: float, heading: float, header: Header) -> PoseStamped:
 
 
 def path(plan, spacing: float, header: Header) -> Path:
-    """Poses at most spacing (m) apart with the heading of travel; none of an empty plan, which means: stand still."""
+    """A plan as poses with the heading of travel, at most `spacing` (m) apart.
+
+    An empty plan has none, which means: stand still.
+    """
     x, headings = plan.poses(spacing)
     return Path(
         header=header,
@@ -34,7 +37,11 @@ def path(plan, spacing: float, header: Header) -> Path:
 
 
 def plan_markers(plan, header: Header) -> MarkerArray:
-    """plan: the line; plan_gain: each measurement, coloured by its share of the best; plan_stops: the goals."""
+    """Markers of a plan.
+
+    plan: the line; plan_gain: each measurement, coloured by its fraction of the largest gain;
+    plan_stops: the goals.
+    """
     line = _marker(header, "plan", Marker.LINE_STRIP, 0.04, (0.2, 0.6, 1.0, 1.0), plan.line)
     stops = _marker(
         header, "plan_stops", Marker.SPHERE_LIST, 0.12, (0.2, 0.6, 1.0, 0.9), plan.stops
@@ -42,15 +49,17 @@ def plan_markers(plan, header: Header) -> MarkerArray:
     gains = _marker(
         header, "plan_gain", Marker.SPHERE_LIST, 0.09, (1.0, 1.0, 1.0, 1.0), plan.visits
     )
-    top = max(float(plan.gains.max()), 1e-300) if len(plan.gains) else 1.0
+
+    best_gain = max(float(plan.gains.max()), 1e-300) if len(plan.gains) else 1.0
     gains.colors = [
-        ColorRGBA(r=float(share), g=0.25 + 0.5 * float(share), b=1.0 - float(share), a=1.0)
-        for share in np.sqrt(plan.gains / top)
+        ColorRGBA(r=float(fraction), g=0.25 + 0.5 * float(fraction), b=1.0 - float(fraction), a=1.0)
+        for fraction in np.sqrt(plan.gains / best_gain)
     ]
     return MarkerArray(markers=[line, gains, stops])
 
 
 def _marker(header: Header, namespace: str, kind: int, size: float, colour: tuple, xy) -> Marker:
+    """A marker with points xy (K, 2), m; it deletes the one before where there are none."""
     out = Marker(
         header=header,
         ns=namespace,

@@ -1,4 +1,4 @@
-"""Quality of service by name, so that every topic says what it promises."""
+"""Quality of service by name, so that all topics of a kind have the same."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ LATCHED = QoSProfile(
     reliability=ReliabilityPolicy.RELIABLE,
     durability=DurabilityPolicy.TRANSIENT_LOCAL,
 )
-"""Maps and suggestions: a late joiner that asks for transient local and reliable gets the last one at once."""
+"""Maps and suggestions: a late joiner that asks for transient local and reliable gets the last \
+one at once."""
 
 
 def sensor_data(depth: int, reliable: bool = False) -> QoSProfile:
-    """Measurements and odometry: best effort hears every publisher; volatile; depth messages wait for the executor.
+    """Measurements and odometry: volatile, and best effort, which hears every publisher.
 
-    The stock sensor profile keeps 5: less than one drawing of a large map takes at 100 Hz.
+    The stock sensor profile keeps 5 messages: fewer than come at 100 Hz while a large map is drawn.
+
+    Args:
+        depth: Messages that wait for the executor.
+        reliable: Reliable instead of best effort.
     """
     reliability = ReliabilityPolicy.RELIABLE if reliable else ReliabilityPolicy.BEST_EFFORT
     return QoSProfile(
