@@ -113,7 +113,7 @@ def declared_in(path):
 def test_shared_code_reads_arguments_that_some_launch_file_has():
     declared = set.union(*map(declared_in, FILES))
     text = SHARED.read_text()
-    assert set(re.findall(r'(?:value|flag)\(context, "(\w+)"\)', text)) <= declared
+    assert set(re.findall(r'(?:value|flag)\(\s*context,\s*"(\w+)"', text)) <= declared
     assert set(re.findall(r'"(\w+_topic)"', text)) <= declared
     tree = ast.parse(text)
     top = {n.module for n in tree.body if isinstance(n, ast.ImportFrom)}
