@@ -33,7 +33,7 @@ STARTING, SAVING = 60.0, 120.0  # s, longest wait for the nodes to start, and fo
 
 
 class ExploreError(RuntimeError):
-    """The survey could not be carried through; the text says why."""
+    """The survey failed; the text says why."""
 
 
 def _check(args: argparse.Namespace) -> dict:

@@ -61,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"{output}: cannot be written ({error.strerror or error})") from error
 
     print(text)
+    # what the map itself reports, such as a tile that could not be read
     for note in session.map.notes():
         print(f"warning: {note}")
     return 0

@@ -33,6 +33,7 @@ def run(args: argparse.Namespace) -> int:
 
     if len(paths) < 2:
         raise UsageError(f"one map is given, {paths[0]}; expected two or more")
+    # resolved: one file may be given by two names
     twice = next(
         (p for i, p in enumerate(paths) if p.resolve() in [q.resolve() for q in paths[:i]]), None
     )
@@ -240,6 +241,7 @@ def _frames(paths: list[Path], sessions: list[MapSession], any_frame: bool) -> l
     Raises:
         UsageError: two maps name different frames.
     """
+    # a map without a frame fits any, with a warning
     frames = [session.about.get("frame") or "" for session in sessions]
     known = [i for i, frame in enumerate(frames) if frame]
     different = next((i for i in known if frames[i] != frames[known[0]]), None)

@@ -53,7 +53,7 @@ def _check(path: Path, folder: Path) -> None:
         raise UsageError(f"--output {named(path)}: {named(folder)} is a file, no folder")
 
     try:
-        # permissions alone do not tell: a disk may be read-only
+        # permissions alone do not suffice: a disk may be read-only
         TemporaryFile(dir=folder).close()
     except OSError as error:
         raise UsageError(

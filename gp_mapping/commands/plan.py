@@ -88,6 +88,7 @@ def run(args: argparse.Namespace) -> int:
     except ValueError as error:
         raise UsageError(str(error)) from error
 
+    # where nothing else is said, the robot stands at the end of the path
     position = np.array(start[0] if start else session.driven[-1].tolist())
     route, note = _planned(session, position, region, args, home[0] if home else None)
     if not route:

@@ -54,6 +54,7 @@ class Parameters:
                 do not go together.
         """
         for name in values:
+            # ROS itself gives some parameters to every node: they may stand in a file
             if name not in KNOWN and not is_foreign(name):
                 near = nearest(name, KNOWN)
                 hint = (
@@ -182,6 +183,7 @@ def model_file(name: str) -> Path:
         ParameterFileError: there is no such model, or its file was not installed.
     """
     folders = []
+    # upwards from here: the root of the source tree, or the prefix of an installation
     for folder in Path(__file__).resolve().parents:
         for part in ("config/models", "share/gp_mapping/config/models"):
             if (folder / part).is_dir():

@@ -12,7 +12,7 @@ __all__ = ["check_settings", "setting"]
 def setting(
     default, doc: str, unit: str = "", low=None, high=None, choices=None, live: bool = False
 ):
-    """Return a dataclass field that carries its meaning, unit and range as metadata.
+    """Return a dataclass field with its meaning, unit and range as metadata.
 
     Args:
         default: of the setting; its type is the setting's type.

@@ -485,9 +485,9 @@ def latent_starts(likelihood: str) -> dict[str, object]:
     """Return what replaces settings' defaults where classes or counts are mapped.
 
     The latent field has no unit there. Scores compare a measurement with the field itself, which
-    means nothing then: what follows from them is off. Gross errors are told from a median: of
-    counts, whose spread is known, not of labels. Labels of classes are not averaged into cells;
-    counts are, and each cell weighs as many measurements as it holds.
+    means nothing then: what follows from them is off. Gross errors are found by their distance from
+    a median: among counts, whose spread is known, not among labels. Labels of classes are not
+    averaged into cells; counts are, and each cell weighs as many measurements as it holds.
 
     Args:
         likelihood: value of the setting `likelihood`.

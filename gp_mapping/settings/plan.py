@@ -26,7 +26,7 @@ def home_of(text: str) -> str | tuple[float, float] | None:
 
     try:
         x, y = (float(part) for part in text.replace(",", " ").split())
-    except ValueError:
+    except ValueError:  # not two numbers: reported below, as what is not finite is
         x = y = math.nan
     if not (math.isfinite(x) and math.isfinite(y)):
         raise ValueError(
@@ -128,7 +128,7 @@ class PlanSettings:
         0.0, "level of the objectives level_set and hotspot", "SI", -1e15, 1e15, live=True
     )
 
-    # how planning is carried out
+    # how planning works
     plan_slice: float = setting(
         0.02,
         "longest that planning keeps the map from its messages at a time, one step of it "

@@ -55,7 +55,7 @@ def transforms_of(text: str) -> dict[str, tuple[float, float, float]]:
 
         try:
             x, y, yaw = map(float, numbers.split())
-        except ValueError:
+        except ValueError:  # not three numbers: reported below, as what is not finite is
             x = y = yaw = math.nan
         if not equals or not (math.isfinite(x) and math.isfinite(y) and math.isfinite(yaw)):
             raise ValueError(

@@ -132,12 +132,14 @@ def run(args: argparse.Namespace) -> int:
         return run_fleet(args, parameters)
 
     output = folder_to_write(args.output)
-    made = assess(args.bags, args.against, parameters, topics_of(args), tries=not args.no_refits)
-    written = _write(output, made.result, made.draw())
+    assessment = assess(
+        args.bags, args.against, parameters, topics_of(args), tries=not args.no_refits
+    )
+    written = _write(output, assessment.result, assessment.draw())
     print(
-        json.dumps(made.result, allow_nan=False)
+        json.dumps(assessment.result, allow_nan=False)
         if args.json
-        else text_of(made.result, made.calibration) + f"\nwritten: {written}"
+        else text_of(assessment.result, assessment.calibration) + f"\nwritten: {written}"
     )
     return 0
 
@@ -184,7 +186,8 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
             "the part that maps is too short for a single cell; give a longer recording"
         )
 
-    found = residuals(session, test, positions(train))
+    test_residuals = residuals(session, test, positions(train))
+    # what the map knows of the robot itself: delay, lever arm, body-fixed field
     calibration = None
     if calibrates(session):
         try:
@@ -204,7 +207,7 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
 
     result = _result(
         session,
-        found,
+        test_residuals,
         calibration,
         tried,
         intakes,
@@ -212,7 +215,7 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
         parameters,
         sensor_faults(passes, session.settings.field_scale, unit_text(session.settings.field_unit)),
     )
-    result |= {"components": by_component(session, found, test, positions(train))}
+    result |= {"components": by_component(session, test_residuals, test, positions(train))}
     result |= {
         "how": how,
         "bags": [str(b) for b in bags],
@@ -226,7 +229,7 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
         f"RMSE {tested['rmse_ut']:.2f} {result['unit']}, NLPD {tested['nlpd']:.2f}, 95 % intervals hold "
         f"{100 * tested['coverage']:.0f} %: {how}"
     )
-    return Assessment(result, calibration, found, session, passes, title)
+    return Assessment(result, calibration, test_residuals, session, passes, title)
 
 
 def _biased(session: MapSession) -> bool:
@@ -236,7 +239,7 @@ def _biased(session: MapSession) -> bool:
 
 def _result(
     session: MapSession,
-    found: Residuals,
+    test_residuals: Residuals,
     c: Calibration | None,
     tried: dict,
     intakes: list[Intake],
@@ -248,7 +251,7 @@ def _result(
 
     Args:
         session: the map that was tested.
-        found: residuals of the test.
+        test_residuals: of the test.
         c: calibration of the robot, or None.
         tried: RMSE of the maps without each correction, by name.
         intakes: of the bags that map, and of those that test.
@@ -256,7 +259,7 @@ def _result(
         parameters: checked settings.
         faults: of the sensor itself.
     """
-    report, tested, changes = session.report(), quality(found, later), changes_of(session)
+    report, tested, changes = session.report(), quality(test_residuals, later), changes_of(session)
     biases = pass_biases(session)
 
     drops: dict[str, int] = {}

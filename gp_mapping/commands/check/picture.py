@@ -20,12 +20,17 @@ _DOTS = 6000  # residuals drawn, about
 
 
 def draw_check(
-    found: Residuals, quality: dict, path: np.ndarray, changes: list[dict], unit: str, title: str
+    residuals: Residuals,
+    quality: dict,
+    path: np.ndarray,
+    changes: list[dict],
+    unit: str,
+    title: str,
 ) -> Figure:
     """Draw how far the map may be trusted on the test.
 
     Args:
-        found: residuals of the test.
+        residuals: of the test.
         quality: their summary, analysis.refits.quality.
         path: (K, 2) m, of the map.
         changes: where the field seems changed, with x and y in metres.
@@ -43,7 +48,7 @@ def draw_check(
     _pit(grid["pit"], quality["pit"])
     _coverage(grid["coverage"], quality)
     _autocorrelation(grid["auto"], quality["autocorrelation"])
-    _map(figure, grid["map"], found, path, changes, picture_text(unit))
+    _map(figure, grid["map"], residuals, path, changes, picture_text(unit))
 
     return figure
 
@@ -114,16 +119,18 @@ def _autocorrelation(axes, values: dict[str, float]) -> None:
     )
 
 
-def _map(figure, axes, found: Residuals, path: np.ndarray, changes: list[dict], unit: str) -> None:
+def _map(
+    figure, axes, residuals: Residuals, path: np.ndarray, changes: list[dict], unit: str
+) -> None:
     """Draw the errors where they were measured, the mapped path, and changed places."""
-    step = max(1, len(found) // _DOTS)
+    step = max(1, len(residuals) // _DOTS)
     # a few gross errors would leave all others white
-    limit = float(np.quantile(np.abs(found.error), 0.98)) or 1.0
+    limit = float(np.quantile(np.abs(residuals.error), 0.98)) or 1.0
 
     axes.plot(path[:, 0], path[:, 1], ".", color="#bbbbbb", ms=2, zorder=1, label="mapped here")
     dots = axes.scatter(
-        *found.x[::step].T,
-        c=found.error[::step],
+        *residuals.x[::step].T,
+        c=residuals.error[::step],
         cmap="RdBu_r",
         vmin=-limit,
         vmax=limit,

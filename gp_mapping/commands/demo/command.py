@@ -269,7 +269,7 @@ def _drive_and_draw(
     lanes = _lanes(args, lanes_processes, signals, started)
     result = watch.result(_budget(args) if not (args.lanes or args.duration) else 0.0, lanes)
 
-    cells = watch.cells(within=np.inf)
+    cells = watch.cells(within=np.inf)  # the picture shows all of the map, the score what is near
     title = (
         f"{result.used} samples; within {NEAR} m of the path: RMSE {UT * result.score.rmse:.2f} µT, "
         f"{result.score.coverage:.0%} of the truth inside the 95 % interval"

@@ -92,6 +92,7 @@ def draw_comparison(
         ("Map − truth", "error (µT)", np.where(inside, error, np.nan), "RdBu_r", -largest, largest),
     ]
 
+    # a survey adds a third column: its path, and its error by metres
     columns = 2 if curves is None else 3
     figure = Figure(figsize=(6.25 * columns, 10.0), layout="constrained")
     FigureCanvasAgg(figure)
@@ -113,6 +114,7 @@ def draw_comparison(
         )
         _floor(axis, name, room, walls)
 
+    # for the legend only: the walls themselves are patches
     (outline,) = axes[0].plot([], [], color="black", linewidth=1.5, label="walls")
     (drawn,) = axes[1].plot(*path.T, color="white", linewidth=0.8, label="path")
     axes[3].plot(*path.T, color="0.3", linewidth=0.5)

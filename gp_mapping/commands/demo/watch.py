@@ -36,7 +36,7 @@ _AGREE = 0.05  # standard deviations between a live drawing and one that is draw
 
 
 class DemoError(RuntimeError):
-    """The demo could not be carried through; the text says why."""
+    """The demo failed; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -214,6 +214,7 @@ class DemoWatch:
             self._keep_pace()
             self._look()
             self._show(bar)
+            # loading torch and the like comes before the first measurement, and does not count
             if self._start_seconds is None and self._number(DRIVE, "sent_magnetic_field"):
                 self._start_seconds = self.mapper.processor_seconds()
 
@@ -288,7 +289,7 @@ class DemoWatch:
         if self.area is None:
             return None
 
-        # answers carry the time at which they were asked for: metres follow from it
+        # an answer has the time at which it was asked for; the metres driven follow from that
         times, metres = np.array(self._driven).T
         rows = [
             (float(np.interp(asked_at, times, metres)), answer["mean"], answer["stddev"])
@@ -400,7 +401,7 @@ class DemoWatch:
                 for axis in ("y", "x")
             )
             inside = (row >= 0) & (row < known.shape[0]) & (column >= 0) & (column < known.shape[1])
-            # known in the saved map, too; clip keeps the index of a cell outside valid
+            # also known in the saved map; `clip` keeps indices of cells outside valid
             both = (
                 inside
                 & known[np.clip(row, 0, known.shape[0] - 1), np.clip(column, 0, known.shape[1] - 1)]

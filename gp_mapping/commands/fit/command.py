@@ -60,6 +60,7 @@ def run(args: argparse.Namespace) -> int:
         plan_bags(bags, parameters.intake, topics) for bags in (args.bags, args.test)
     )
 
+    # first time: as a robot would map them
     new = new_session(parameters.map)
     new.taken = []  # makes the session keep its cells
     streamed, intake, positions = _through(plans, parameters, new, "stream")
@@ -73,29 +74,30 @@ def run(args: argparse.Namespace) -> int:
         progress.close()
         again["about"] = _through(plans, parameters, session, "map")[0].about
 
-    made = refitted(
+    refit = refitted(
         streamed, repeat, output, most=args.iterations, tolerance=args.tolerance, told=progress
     )
-    session = made.session
+    session = refit.session
     session.about = {**again["about"], **session.about}
 
     result = {
-        "fit": _plain(made),
+        "fit": _plain(refit),
         "received": dict(intake.received),
         "dropped": intake.drops.as_dict(),
-        "warnings": [*intake.warnings, *session.warnings, *made.fit.notes],
+        "warnings": [*intake.warnings, *session.warnings, *refit.fit.notes],
         "bags": [str(b) for b in args.bags],
         "test_bags": [str(b) for b in args.test],
         "sensor": parameters.intake.sensor,
         "unit": session.settings.field_unit,
         "map": session.report(),
-        "hyperparameters": made.after,
+        "hyperparameters": refit.after,
         "noise_stddev": session.report()["noise_stddev"],
         "test": None,
         "settings": asdict(session.settings) | asdict(parameters.intake),
     }
 
     if args.test:
+        # both maps saw the same samples, so that one set of positions serves both scores
         trained = np.vstack(positions)
         result["test"] = {
             name: scored(test_plans, parameters, tested, trained)
@@ -123,22 +125,22 @@ def _through(
     return session, intake, positions
 
 
-def _plain(made: Refitted) -> dict:
+def _plain(refit: Refitted) -> dict:
     """Return the fit as plain numbers, for the report."""
-    fit = made.fit
+    fit = refit.fit
     return {
         "objective": fit.objective,
         "nats_before": fit.before,
         "nats_after": fit.after,
         "evidence_before": fit.evidence_before,
         "evidence_after": fit.evidence_after,
-        "before": made.before,
-        "after": made.after,
+        "before": refit.before,
+        "after": refit.after,
         "cells": fit.cells,
         "blocks": fit.blocks,
         "iterations": fit.iterations,
         "steps": fit.steps,
         "converged": fit.converged,
-        "seconds": made.seconds,
-        "anytime": made.limit,
+        "seconds": refit.seconds,
+        "anytime": refit.limit,
     }

@@ -135,14 +135,15 @@ def slope_of(session: MapSession):
     return slope
 
 
-def said(theta: Theta, told: dict[str, float], scale: float) -> dict[str, float]:
+def said(theta: Theta, reported: dict[str, float], scale: float) -> dict[str, float]:
     """Return θ as a map reports it: by name, in SI.
 
     Args:
         theta: in inner units.
-        told: hyper-parameters as the map reports them, of which the names count.
+        reported: hyper-parameters as the map reports them, of which the names count.
         scale: one inner unit in SI.
     """
     return {
-        name: getattr(theta, name) * (scale if name.endswith("stddev") else 1.0) for name in told
+        name: getattr(theta, name) * (scale if name.endswith("stddev") else 1.0)
+        for name in reported
     }

@@ -45,14 +45,14 @@ def run(args: argparse.Namespace, parameters: Parameters) -> int:
     with at_work(args, output) as (engine, keep):
         bags = read_bags(engine, args.bags, parameters, topics, keep, args.calibration_cells)
         said(bags)
-        made = map_bags(engine, bags, agreed_by(bags, parameters.map), parameters.map)
-        table = table_of(engine, bags, made)
+        fleet_map = map_bags(engine, bags, agreed_by(bags, parameters.map), parameters.map)
+        table = table_of(engine, bags, fleet_map)
         about = engine.about
 
     result = table | {
-        "fleet": about_fleet(bags, made.agreed, about),
+        "fleet": about_fleet(bags, fleet_map.agreed, about),
         "warnings": warnings_of(bags),
-        "hyperparameters": made.session.map.hyperparameters(),
+        "hyperparameters": fleet_map.session.map.hyperparameters(),
         "dropped": counted(bags.reports, "dropped"),
         "bags": [str(b) for b in args.bags],
     }
@@ -73,28 +73,29 @@ def run(args: argparse.Namespace, parameters: Parameters) -> int:
     return 0
 
 
-def table_of(engine: Engine, bags: Bags, made: FleetMap) -> dict:
+def table_of(engine: Engine, bags: Bags, fleet_map: FleetMap) -> dict:
     """Compare each robot with the map of all others.
 
     Args:
         engine: where the cells are.
         bags: that were read.
-        made: their map.
+        fleet_map: their map.
 
     Returns:
         `unit` of the field, `table` (a row for each robot), `usual` (the fleet's values) and `mend`
         (bags that failed, then robots far from the others).
     """
-    settings = made.session.settings
+    settings = fleet_map.session.settings
     unit, scale = unit_text(settings.field_unit), settings.field_scale
-    noise = math.sqrt(made.session.noise_variance)
+    noise = math.sqrt(fleet_map.session.noise_variance)
     rows = [
         row_of(report, robot, comparison, scale)
         for report, robot, comparison in zip(
-            bags.reports, bags.robots, compared(engine, bags, made, noise)
+            bags.reports, bags.robots, compared(engine, bags, fleet_map, noise)
         )
     ]
 
+    # a bag that failed has no figures, and is the first thing to mend
     mend = [
         {"bag": bag, "figure": "failed", "value": None, "usual": None, "far": None, "text": why}
         for bag, why in bags.failed.items()

@@ -52,20 +52,23 @@ def run(args: argparse.Namespace, parameters: Parameters, output: Path) -> int:
         said(bags)
 
         agreed, progress = agreed_by(bags, parameters.map), Progress(args.iterations)
+
         began = time.perf_counter()
         fitted = raised(engine, bags, agreed, args.iterations, args.tolerance, progress)
         progress.close()
         seconds = time.perf_counter() - began
-        made = map_bags(engine, bags, fitted.agreed, parameters.map, output)
+
+        # mapping settles the stddev of the biases as well: what is reported is of this θ
+        fleet_map = map_bags(engine, bags, fitted.agreed, parameters.map, output)
         about = engine.about
 
-    session, scale = made.session, parameters.map.field_scale
+    session, scale = fleet_map.session, parameters.map.field_scale
     fit = {
         "objective": fitted.objective,
         "nats_before": fitted.before,
         "nats_after": fitted.after,
         "before": _in_si(agreed.theta, scale),
-        "after": _in_si(made.agreed.theta, scale),
+        "after": _in_si(fleet_map.agreed.theta, scale),
         "cells": session.cell_count,
         "iterations": fitted.iterations,
         "converged": fitted.converged,
@@ -78,7 +81,7 @@ def run(args: argparse.Namespace, parameters: Parameters, output: Path) -> int:
         "dropped": counted(bags.reports, "dropped"),
         **about_map(args, parameters, session, (), warnings_of(bags)),
         "test": None,
-        "fleet": about_fleet(bags, made.agreed, about),
+        "fleet": about_fleet(bags, fleet_map.agreed, about),
     }
 
     if args.test:

@@ -43,11 +43,12 @@ def run(args: argparse.Namespace) -> int:
     with at_work(args, output) as (engine, keep):
         bags = read_bags(engine, args.bags, parameters, topics, keep, args.calibration_cells)
         said(bags)
-        made = map_bags(engine, bags, agreed_by(bags, parameters.map), parameters.map, output)
+        fleet_map = map_bags(engine, bags, agreed_by(bags, parameters.map), parameters.map, output)
         about = engine.about
-        count = _blocks(engine, made, output / "blocks") if args.blocks else None
+        # inside the `with`: the workers draw, and hold the sums of the tiles
+        count = _blocks(engine, fleet_map, output / "blocks") if args.blocks else None
 
-    session = made.session
+    session = fleet_map.session
     result = {
         "samples": session.raw_count,
         "dropped": counted(bags.reports, "dropped"),
@@ -73,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
                 suggestions,
                 warnings_of(bags) + lonely(parameters, session),
             ),
-            "fleet": about_fleet(bags, made.agreed, about) | {"blocks": count},
+            "fleet": about_fleet(bags, fleet_map.agreed, about) | {"blocks": count},
         }
     )
 
@@ -86,11 +87,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _blocks(engine: Engine, made: FleetMap, folder: Path) -> int:
+def _blocks(engine: Engine, fleet_map: FleetMap, folder: Path) -> int:
     """Draw all of the map at full resolution, on the workers; returns how many blocks."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return write_blocks(made.session, fleet_blocks(engine, made, BLOCK_CELLS), folder)
+        return write_blocks(fleet_map.session, fleet_blocks(engine, fleet_map, BLOCK_CELLS), folder)
     except OSError as error:
         raise UsageError(f"{folder}: cannot be written ({error.strerror or error})") from error
 

@@ -27,7 +27,7 @@ def facts_of(args: argparse.Namespace, parameters: Parameters, topics: dict, out
         output: the page; cells are kept next to it while the run lasts.
     """
     check_fleet(parameters.map)
-    args.bags = args.source
+    args.bags = args.source  # the name that at_work expects
     if args.against:
         raise UsageError(
             "--against tests one map on other bags; among many bags each is compared with the map of all "
@@ -37,9 +37,9 @@ def facts_of(args: argparse.Namespace, parameters: Parameters, topics: dict, out
     with at_work(args, output.parent) as (engine, keep):
         bags = read_bags(engine, args.bags, parameters, topics, keep, args.calibration_cells)
         said(bags)
-        made = map_bags(engine, bags, agreed_by(bags, parameters.map), parameters.map)
-        table = table_of(engine, bags, made)
-        about = about_fleet(bags, made.agreed, engine.about)
+        fleet_map = map_bags(engine, bags, agreed_by(bags, parameters.map), parameters.map)
+        table = table_of(engine, bags, fleet_map)
+        about = about_fleet(bags, fleet_map.agreed, engine.about)
 
     # the page goes to other people: folders of this machine stay out of it
     names = {bag: one_line(Path(bag).resolve().name) for bag in map(str, args.bags)}
@@ -52,7 +52,7 @@ def facts_of(args: argparse.Namespace, parameters: Parameters, topics: dict, out
             text = text.replace(bag, name)
         return text
 
-    report = made.session.report()
+    report = fleet_map.session.report()
     plain = [
         about["agreed"]
         + "; time offset, lever arm and what turns with a robot are each robot's own"
@@ -66,7 +66,7 @@ def facts_of(args: argparse.Namespace, parameters: Parameters, topics: dict, out
         )
 
     return {
-        "session": made.session,
+        "session": fleet_map.session,
         "figures": {},
         "fleet": table,
         "part": False,
@@ -85,5 +85,5 @@ def facts_of(args: argparse.Namespace, parameters: Parameters, topics: dict, out
         "changes": [],
         "changes_in_test": [],
         "events": {name: report[name] for name in ("gross_errors", "weakened_cells")},
-        "settings": asdict(made.session.settings) | asdict(parameters.intake),
+        "settings": asdict(fleet_map.session.settings) | asdict(parameters.intake),
     }

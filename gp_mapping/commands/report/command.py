@@ -91,6 +91,7 @@ def _page(args: argparse.Namespace, facts: dict) -> str:
         raise UsageError(f"{args.source[0]}: the map is empty, no measurement has reached it")
 
     grid = session.render()
+    # each warning once, in the order in which they came
     facts["explained"] = list(dict.fromkeys([*facts["explained"], *session.warnings]))
     places = next_places(session, grid, args.suggest)
     figures = {"map": as_png(draw_run(session, grid, places)), **facts.pop("figures")}
@@ -138,14 +139,16 @@ def _spread(grid):
 
 def _of_bags(args: argparse.Namespace, parameters: Parameters) -> dict:
     """Return everything that `check` finds, and the map of all passes."""
-    made = assess(args.source, args.against, parameters, topics_of(args), tries=not args.no_refits)
-    result = made.result
+    assessment = assess(
+        args.source, args.against, parameters, topics_of(args), tries=not args.no_refits
+    )
+    result = assessment.result
     if args.against:
         how = f"maps {_names(args.source)}, tests on {_names(args.against)}"
-        made = made._replace(title=made.title.replace(result["how"], how))
+        assessment = assessment._replace(title=assessment.title.replace(result["how"], how))
         result["how"] = how
     # without --against a part of the bags has tested; the page shows the map of all of them
-    session = made.session if args.against else fit(made.passes, parameters.map)
+    session = assessment.session if args.against else fit(assessment.passes, parameters.map)
     copied = (
         "how",
         "test",
@@ -159,7 +162,7 @@ def _of_bags(args: argparse.Namespace, parameters: Parameters) -> dict:
     )
     return {
         "session": session,
-        "figures": {"quality": as_png(made.draw())},
+        "figures": {"quality": as_png(assessment.draw())},
         "part": not args.against,
         "mend": [m["text"] for m in result["mend"]],
         **{name: result[name] for name in copied},
@@ -181,6 +184,7 @@ def _of_saved(path: Path) -> dict:
     )
 
     plain = []
+    # without remembered samples there is no calibration, only what was learned
     if report["cells"] and not calibrates(session):
         plain = learned(session, sensor, unit)
     elif report["cells"]:

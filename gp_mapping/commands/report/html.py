@@ -134,10 +134,10 @@ def _figure(data: bytes, alt: str, caption: str) -> str:
 
 def _headline(facts: dict) -> str:
     """Return the sentence below the title: how much was measured, and the RMSE."""
-    made, test, unit = facts["map"], facts["test"], facts["unit"]
+    map_report, test, unit = facts["map"], facts["test"], facts["unit"]
     words = (
-        f"{made['samples']} measurements in {made['passes']} passes and {made['path_length']:.0f} m; the map "
-        f"covers {facts['extent'][0]:.1f} m × {facts['extent'][1]:.1f} m"
+        f"{map_report['samples']} measurements in {map_report['passes']} passes and "
+        f"{map_report['path_length']:.0f} m; the map covers {facts['extent'][0]:.1f} m × {facts['extent'][1]:.1f} m"
     )
     if test and test["n"]:
         words += f". Measurements that it had not seen: RMSE {test['rmse_ut']:.2f} {unit}"
@@ -148,6 +148,7 @@ def _headline(facts: dict) -> str:
 
 def _map(facts: dict, figures: dict[str, bytes]) -> str:
     """Return the picture of the map, how well it is known, and where to measure next."""
+    # the limits are SI; all that is shown is in the display unit
     unit, (usual, most) = facts["unit"], (v / facts["scale"] for v in facts["stddev_limits"])
     text = _figure(
         figures["map"],
@@ -189,6 +190,7 @@ def _fleet(facts: dict) -> str:
     shown = [
         [row["bag"], row["cells"], *(text(row, row["bag"], f) for f in FIGURES)] for row in rows
     ]
+    # the last row: what is usual in the fleet, by which the asterisks are set
     shown.append(["usual", "", *(text(facts["fleet"]["usual"], "", f) for f in FIGURES)])
     return _table(head, shown) + (
         "<p>Gain, bias and scatter are of a robot beside the map of all others. An asterisk: "
@@ -303,6 +305,7 @@ def _hyper(facts: dict) -> str:
     """Return the hyper-parameters with their meaning, in the display unit."""
     scale, unit, rows = facts["scale"], facts["unit"], []
     for name, value in facts["map"]["hyperparameters"].items():
+        # standard deviations are in the field's unit; a model may have several of one kind
         field = name.endswith("stddev")
         numbers = value if isinstance(value, list | tuple) else [value]
         shown = ", ".join(_number(float(v) / scale if field else float(v)) for v in numbers)

@@ -27,7 +27,7 @@ def cell_size(x: np.ndarray, y: np.ndarray) -> float:
     steps = np.diff(x)[np.diff(y) == 0.0]
     steps = steps[steps > 0.0]
 
-    # no two cells in one row: the rows themselves tell
+    # no two cells in one row: the distance of rows counts
     if not len(steps):
         rows = np.unique(y)
         steps = np.diff(rows)
@@ -100,6 +100,7 @@ def encode_map(number: int, columns: dict[str, np.ndarray], limits, frame: str =
             np.minimum(rows // factor, height - 1),
             np.minimum(cell_columns // factor, width - 1),
         )
+        # mean of all cells that fall into one square
         index = (row * width + column).astype(np.int64)
         count = np.bincount(index, minlength=width * height)
 

@@ -131,12 +131,14 @@ class ViewServer(ThreadingHTTPServer):
     def encoded_map(self) -> bytes | None:
         """Return the newest map, encoded and compressed once for all readers; None before it."""
         with self._encoding:
-            made = self.feed.map()
-            if made is None:
+            live_map = self.feed.map()
+            if live_map is None:
                 return None
-            if self._encoded is None or self._encoded[0] != made.number:
-                data = encode_map(made.number, made.columns, made.limits, made.frame)
-                self._encoded = (made.number, gzip.compress(data, 1))
+            if self._encoded is None or self._encoded[0] != live_map.number:
+                data = encode_map(
+                    live_map.number, live_map.columns, live_map.limits, live_map.frame
+                )
+                self._encoded = (live_map.number, gzip.compress(data, 1))
             return self._encoded[1]
 
 
@@ -181,7 +183,7 @@ class _Handler(BaseHTTPRequestHandler):
             )
             return
 
-        feed.touch()  # the mapper draws for the page only while somebody looks
+        feed.touch()  # the mapper draws for the page only while the page is open
         if path == "/api/status":
             self._json(feed.status())
         elif path == "/api/overlay":
@@ -194,12 +196,13 @@ class _Handler(BaseHTTPRequestHandler):
                 text = b"expected low=X,Y&high=X,Y in metres\n"
                 self._send(HTTPStatus.BAD_REQUEST, text, "text/plain; charset=utf-8")
                 return
-            made = feed.window(*corners)
+            live_map = feed.window(*corners)
             self._map(
                 None
-                if made is None
+                if live_map is None
                 else gzip.compress(
-                    encode_map(made.number, made.columns, made.limits, made.frame), 1
+                    encode_map(live_map.number, live_map.columns, live_map.limits, live_map.frame),
+                    1,
                 )
             )
         else:
