@@ -54,7 +54,7 @@ class CurlFree(ScaledMap):
 
     name = "curl_free"
 
-    # --- what a mapper looks at -----------------------------------------------------------------------------------
+    # --- what a mapper looks at -------------------------------------------------------------------
     theta = property(lambda self: self.rows.theta)
     learner = property(lambda self: self.rows.learner)
     jitter = property(lambda self: self.rows.jitter)
@@ -77,7 +77,7 @@ class CurlFree(ScaledMap):
         """Places of remembered rows (m', D), each once."""
         return self._outer_places(None if self.rows.memory is None else _places(self.rows.memory.x))
 
-    # --- samples in -----------------------------------------------------------------------------------------------
+    # --- samples in -------------------------------------------------------------------------------
     def _scaling_for(self, batch: Samples) -> Scaling:
         if batch.y.shape[1] != COMPONENTS or batch.x.shape[1] not in (2, 3):
             raise ValueError(
@@ -120,7 +120,7 @@ class CurlFree(ScaledMap):
         """Hyper-parameter steps that are pending; True: more are pending."""
         return self.rows.refine(budget_s)
 
-    # --- the map out ----------------------------------------------------------------------------------------------
+    # --- the map out ------------------------------------------------------------------------------
     @property
     def posterior(self) -> CurlFreePosterior:
         """The posterior now."""
@@ -154,7 +154,7 @@ class CurlFree(ScaledMap):
             "coherence": self.theta.coherence,
         }
 
-    # --- forget, fantasize, merge, save ---------------------------------------------------------------------------
+    # --- forget, fantasize, merge, save -----------------------------------------------------------
     def forget(self, factor: float) -> None:
         """Scale what the data said by factor in (0, 1]."""
         self.rows.forget(factor)

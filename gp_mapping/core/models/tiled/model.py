@@ -104,7 +104,7 @@ class TiledMap(Moments, Revertible, FieldMap):
         self.newest_pass = NO_PASS
         self.loads, self.merged_without, self.lost_count = 0, 0, 0
 
-    # --- samples in -----------------------------------------------------------------------------------------------
+    # --- samples in -------------------------------------------------------------------------------
     @property
     def home(self) -> DualSVGP:
         """The map of the tile where the robot is, or the one that is being split."""
@@ -329,7 +329,7 @@ class TiledMap(Moments, Revertible, FieldMap):
                 if self.home.adopt(self.learner.theta):
                     self.note_change(self.current)
 
-    # --- the map out ----------------------------------------------------------------------------------------------
+    # --- the map out ------------------------------------------------------------------------------
     centre = property(lambda self: self.home.centre)
     capabilities = property(
         lambda self: (
@@ -543,7 +543,7 @@ class TiledMap(Moments, Revertible, FieldMap):
         }
         return TiledSnapshot(Layout.from_state_dict(state["layout"]), tiles, told)
 
-    # --- forget, fantasize, merge, save ---------------------------------------------------------------------------
+    # --- forget, fantasize, merge, save -----------------------------------------------------------
     def forget(self, factor: float) -> None:
         """Scale what the data said by factor in (0, 1]; of tiles that are not needed now, when they are."""
         if self.layout is None:

@@ -124,7 +124,7 @@ class LatticeMap(SparseMap):
         if features:
             self.features = None
 
-    # --- data in --------------------------------------------------------------------------------------------------
+    # --- data in ----------------------------------------------------------------------------------
     @torch.no_grad()
     def absorb(self, batch: Standardised) -> UpdateReport:
         if batch.x.shape[1] != 2:
@@ -224,7 +224,7 @@ class LatticeMap(SparseMap):
         size = (0, 0) if self.grid is None else (self.grid.nodes, len(self.memory))
         return UpdateReport(used, self.samples, *size, jitter=self.jitter, everywhere=everywhere)
 
-    # --- the map out ----------------------------------------------------------------------------------------------
+    # --- the map out ------------------------------------------------------------------------------
     def kernel_grid(self) -> KernelGrid:
         """K_uu on the present box."""
         grid, t = self.grid, self.theta
@@ -295,7 +295,7 @@ class LatticeMap(SparseMap):
         self._learn_features()
         return False
 
-    # --- another θ, another lattice -------------------------------------------------------------------------------
+    # --- another θ, another lattice ---------------------------------------------------------------
     @torch.no_grad()
     def adopt(self, theta: Theta) -> bool:
         """Carry the map to θ."""
@@ -344,7 +344,7 @@ class LatticeMap(SparseMap):
         self.sites = new
         self.changed()
 
-    # --- what the operations of sparse_map.py ask -----------------------------------------------------------------
+    # --- what the operations of sparse_map.py ask -------------------------------------------------
     def stand_in(self, store: GridSites, sign: float) -> None:
         """The memory and the fantasies."""
         memory, points = self.memory, self.points
@@ -437,7 +437,7 @@ class LatticeMap(SparseMap):
     def posterior(self):
         """The posterior now."""
 
-    # --- files ----------------------------------------------------------------------------------------------------
+    # --- files ------------------------------------------------------------------------------------
     def _saved_parts(self) -> dict:
         parts = super()._saved_parts()
         if self.sites is None:

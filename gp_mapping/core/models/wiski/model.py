@@ -81,7 +81,7 @@ class Wiski(LatticeMap):
         most = max(_WORK_PER_ROOT_SAMPLE * _MOST_PAYMENTS, self._step_cost())
         self.credit = min(self.credit + _WORK_PER_ROOT_SAMPLE * count**0.5, most)
 
-    # --- posterior ------------------------------------------------------------------------------------------------
+    # --- posterior --------------------------------------------------------------------------------
     @property
     def due(self) -> bool:
         """Whether the last refresh is too old to be asked."""
@@ -148,7 +148,7 @@ class Wiski(LatticeMap):
         self._posterior, self.ahead = None, None
         self.iterations, self.residual = solution.iterations, solution.residual
 
-    # --- work ahead -----------------------------------------------------------------------------------------------
+    # --- work ahead -------------------------------------------------------------------------------
     @torch.no_grad()
     def refine(self, budget_s: float = math.inf) -> bool:
         """Hyper-parameter steps that are pending, their adoption, steps of a refresh that samples have paid for.
@@ -230,7 +230,7 @@ class Wiski(LatticeMap):
             self._shown = posterior, samples, epoch
         return self._shown
 
-    # --- copies and files -----------------------------------------------------------------------------------------
+    # --- copies and files -------------------------------------------------------------------------
     def duplicate(self) -> Wiski:
         new: Wiski = super().duplicate()
         if self.sites is not None:

@@ -110,7 +110,7 @@ class WiskiPosterior(InnerSnapshot):
         """The same with its mean; held (n,): flat numbers of the solution's nodes."""
         return replace(self, u=solution.u, held=held, p=solution.p, f=solution.f)
 
-    # --- mean -----------------------------------------------------------------------------------------------------
+    # --- mean -------------------------------------------------------------------------------------
     def mean(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
         """(N, C) at standardised x (N, 2); differentiable in x. Before it is solved, what the prior says."""
         if not self.u.numel():
@@ -149,7 +149,7 @@ class WiskiPosterior(InnerSnapshot):
         )
         return u[which].reshape(n, 16, -1)
 
-    # --- variance -------------------------------------------------------------------------------------------------
+    # --- variance ---------------------------------------------------------------------------------
     def _window(self, aggregates: Aggregates) -> Window:
         if aggregates is not self.aggregates:
             return Window(self.theta.kernel(), aggregates)
@@ -202,7 +202,7 @@ class WiskiPosterior(InnerSnapshot):
                 joint = joint * (self.variance(at) / own.clamp_min(1e-300)).sqrt().unsqueeze(axis)
         return joint * self.scaling.scale**2
 
-    # --- both -----------------------------------------------------------------------------------------------------
+    # --- both -------------------------------------------------------------------------------------
     @torch.no_grad()
     def inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Mean (N, C), latent variance (N,) at standardised x (N, 2); with a heading, of field and robot together."""

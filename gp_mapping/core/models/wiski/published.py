@@ -73,7 +73,7 @@ class PublishedWiski(LatticeMap):
         """Where a solve for the features' weights starts: nothing that is saved depends on questions."""
         return torch.zeros((FEATURES, self.grid.channels), dtype=torch.float64, device=self.device)
 
-    # --- the root -------------------------------------------------------------------------------------------------
+    # --- the root ---------------------------------------------------------------------------------
     def entered(self, places: Tensor, heading: Tensor, beta: Tensor) -> None:
         if self.samples == 0 and self.root is None:
             self._make(
@@ -167,7 +167,7 @@ class PublishedWiski(LatticeMap):
         super()._scale(factor)
         self.root = None if root is None else root.scaled(factor)
 
-    # --- posterior ------------------------------------------------------------------------------------------------
+    # --- posterior --------------------------------------------------------------------------------
     @property
     @torch.no_grad()
     def posterior(self) -> PublishedPosterior | WiskiPosterior:
@@ -263,7 +263,7 @@ class PublishedWiski(LatticeMap):
             self._fantasy(before, new, inner)
         return new
 
-    # --- copies and files -----------------------------------------------------------------------------------------
+    # --- copies and files -------------------------------------------------------------------------
     def duplicate(self) -> PublishedWiski:
         new = super().duplicate()
         if self.root is not None:
