@@ -248,7 +248,7 @@ class _Channel:
             self._truly(self.p, self.f)
             self.rounds += 1
 
-        # iterate again only where rounding has made the recursion's residual too optimistic: the one
+        # iterate again only where rounding has made the recursion's residual too small: the one
         # computed anew may exceed the goal by a tenth (its square by 1.21)
         self.finished = (
             not self.done
