@@ -213,7 +213,7 @@ class LatticeMap(SparseMap):
         )
 
     def leverage(self, whitened: Tensor) -> Tensor:
-        """1 for all samples (K,), so that the memory draws by β: a variance for each would be a solve."""
+        """1 for each sample (K,), so that the memory draws by β: variances would take a solve."""
         return whitened.new_ones(whitened.shape[1])
 
     def make_room(self, places: Tensor) -> Tensor | None:
@@ -281,7 +281,7 @@ class LatticeMap(SparseMap):
 
     @torch.no_grad()
     def around(self, x: Tensor, reach: float = 0.0) -> WiskiLocal:
-        """The frozen posterior within `reach` (m) of x (N, 2), the exact GP on aggregates: no solve."""
+        """The frozen posterior within `reach` (m) of x (N, 2): an exact GP on aggregates."""
         self.need_data()
         return around(self, self.scaling.inner_x(x), reach)
 
@@ -361,7 +361,7 @@ class LatticeMap(SparseMap):
         return True
 
     def move_to(self, theta: Theta) -> None:
-        """Change what depends on θ: places and weights of the memory, weights of unremembered sites.
+        """Change the memory's places and weights, and all other sites' weights, for another θ.
 
         The lattice stays.
         """
@@ -384,7 +384,6 @@ class LatticeMap(SparseMap):
             self.sites = unremembered
 
         # u = K p stays about where it was
-
         self.grid.start = self.grid.start * (old.signal_stddev**2 / theta.signal_stddev**2)
         self.theta = theta
 

@@ -214,7 +214,7 @@ class _Channel:
 
     def step(self) -> None:
         """Do an iteration, or check the residual where the recursion says that it is small."""
-        if float(self.rz) > self.goal and self.done < self.most:
+        if float(self.rz) > self.goal and self.done < self.max_iterations:
             fresh_p, fresh, fresh_f = self._precondition()
             along = self.r @ fresh + self.r_f @ fresh_f
             # the preconditioner is not positive, so its ε was too small: more of it, or none at all
@@ -253,6 +253,6 @@ class _Channel:
         self.finished = (
             not self.done
             or self.rounds == 3
-            or self.done >= self.most
+            or self.done >= self.max_iterations
             or float(self.rz) <= 1.21 * self.goal
         )
