@@ -80,6 +80,7 @@ def agree(settings: MapSettings, reports: list[BagReport], robots: list[Robot]) 
         reports: of the bags.
         robots: of the bags, in the same order.
     """
+    # settings that a person left open begin at the median of all bags
     starts = {
         name: float(medians([[r.starts[name]] for r in robots])[0])
         for name in AUTOMATIC
@@ -108,6 +109,7 @@ def agree(settings: MapSettings, reports: list[BagReport], robots: list[Robot]) 
         vector[free] = torch.linalg.solve(
             precision, (pull - (prior + known)[:, ~free] @ vector[~free])[free]
         )
+        # within the bounds of the learner
         theta = theta.with_vector(torch.minimum(torch.maximum(vector, learner.low), learner.high))
 
     if settings.constant_stddev == 0.0:

@@ -236,7 +236,7 @@ def _read(job: Job, halfway: Halfway) -> BagCells:
         """Keep the reading after so many messages, where the last time is long enough ago."""
         if halfway.due():
             reading.messages = messages
-            maker.settle()
+            maker.settle()  # one batch is written faster than many cells
             halfway.keep(reading)
 
     def batches():
@@ -259,6 +259,7 @@ def _read(job: Job, halfway: Halfway) -> BagCells:
             BagReport(job.bag, failed=f"{job.bag}: no measurement could be used: {why}")
         )
 
+    # faults show in raw samples, which cells average out
     faults = sensor_faults(
         whole(parts), job.parameters.map.field_scale, unit_text(job.parameters.map.field_unit)
     )

@@ -50,6 +50,7 @@ def fleet_blocks(
     for index in indices:
         low, high = ([(k + end) * side for k in index] for end in (0, 1))
         tiles = [tile for tile in made.sums if _near(tile, low, high, agreed.theta.lengthscale)]
+        # a worker gets the ground and the tiles near its block alone
         near = boxes[
             ((boxes[:, 2:] >= np.array(low) - side) & (boxes[:, :2] <= np.array(high) + side)).all(
                 1
@@ -111,6 +112,7 @@ def _drawn(
         for tile, state in zip(tiles, states)
     }
 
+    # the map of these tiles, without the session around them
     field = field_of(agreed, held, tiles)
     grid = drawn_block(index, field, settings, boxes, cells, noise, revision, local)
     return grid if bool(grid.known.any()) else None

@@ -145,6 +145,7 @@ def raised(
         if value > after:
             best, after = theta, value
 
+        # less than a nat, or out of iterations: another choice of inducing inputs is not worth it
         if found.value - first < 1.0 or found.iterations >= most:
             break
 

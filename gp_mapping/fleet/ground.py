@@ -35,6 +35,7 @@ def laid_out(
     if extent <= side:
         return None
 
+    # the first tile lies about the middle of the ground, and the grid goes on from it
     middle = [0.5 * (a + b) for a, b in zip(low, high)]
     return Layout(
         tuple(m - 0.5 * side for m in middle),

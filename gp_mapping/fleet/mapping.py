@@ -158,6 +158,7 @@ def read_bags(
         engine, engine.each("known", robot_of, calibrated), "calibrate", lambda i, why: Robot(why)
     )
 
+    # cells, a sensor that is alive and a calibration: a bag needs all three
     failed = {
         t.bag: t.failed or t.dead or r.failed
         for t, r in zip(reports, robots)
@@ -249,6 +250,7 @@ def map_bags(
         )
 
     tile_sums: dict[sums.Tile, tuple] = {}
+    # steps are only given here; the first result is fetched after all tiles have theirs
     spreads = []
     for key in all_tiles:
         tile = sums.Tile(key, layout)
@@ -276,6 +278,7 @@ def map_bags(
         if layout is None:
             states[tile.key] = state
             continue
+        # to a file at once, so that one state at a time is in this process
         states[tile.key] = StoredState(name_of(tile.key), tiles.tile_state(state))
         room.put(states[tile.key])
 

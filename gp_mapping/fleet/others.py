@@ -144,6 +144,7 @@ def judged(found: HeldOut, centre: float, noise: float) -> Judged | None:
     design, residual = torch.stack([torch.ones_like(m), m], 1), y - m
 
     scale = _spread(residual, noise)
+    # Huber's weights, with the scale from the residuals of the last round
     for _ in range(_ROUNDS):
         cell_precision = 1.0 / (relative + scale**2)
         weight = cell_precision * (

@@ -151,7 +151,7 @@ def _calibrated(job: Job, most: int) -> tuple[Robot, Scores | None]:
         MapSession(job.parameters.map),
     )
 
-    session.taken = []
+    session.taken = []  # from now on it collects its cells, for their information
     plans = plan_bags([job.bag], job.parameters.intake, job.topics)
     for _ in ingest_batches(samples_of(plans, intake, "", shown=False), session, intake.drops):
         if session.cell_count >= most:
@@ -182,6 +182,7 @@ def _calibrated(job: Job, most: int) -> tuple[Robot, Scores | None]:
         # too few samples are remembered: nothing is known of it
         pass
 
+    # squares of a lengthscale that the robot has touched
     squares = session.memory.div(theta.lengthscale).floor().unique(dim=0)
     robot = Robot(
         "",
@@ -210,6 +211,7 @@ def _body(session: MapSession) -> Tensor:
     if session.settings.heading_stddev <= 0 or not session.settings.learn_hyperparameters:
         return torch.zeros((2, session.map.channels), dtype=torch.float64)
 
+    # a prediction without a heading is the field alone
     plain = session.map.predict(place).mean
     axes = torch.eye(2, dtype=torch.float64)
     return torch.cat(

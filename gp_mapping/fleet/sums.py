@@ -158,7 +158,7 @@ def sums_of(
     cells = cells_in(tile, made, number, robot, agreed)
     part: DualSVGP = part_of(agreed.theta, z, scaling_of(agreed), cells)
 
-    # random keys: those with the largest of all bags are a random sample of all cells
+    # random keys, so that the cells with the largest ones are a random sample
     generator = torch.Generator().manual_seed((agreed.settings.seed * 1_000_003 + number) % 2**31)
     keys = torch.rand(len(cells), dtype=torch.float64, generator=generator)
     best = keys.topk(min(len(keys), agreed.settings.memory_size)).indices.sort().values

@@ -254,6 +254,7 @@ def _far(figure: Figure, rows: list[dict], usual: dict, unit: str) -> list[dict]
     for row, value in zip(rows, values):
         own = 0.0 if figure.scale else row.get(f"{figure.name}_stddev") or 0.0
         excess = value - centre if figure.more else abs(value - centre)
+        # a difference that would not matter is not far, however alike the others are
         size = max(spread, own, least / _FAR)
         if excess > _FAR * size:
             report = {

@@ -41,6 +41,7 @@ def map_of(
     model = build_map(replace(agreed.settings, tiles=False), centre=agreed.centre)
     model.learner = agreed.learner() if alone else None
 
+    # the kept cells alone, for the memory; the sums have them already
     remembering = part_of(theta, z, scaling_of(agreed), sums.kept, len(sums.kept))
     assemble(
         model,
@@ -123,6 +124,7 @@ def session_of(
         "cells": [],
     }
 
+    # the state of a session that has seen nothing, with the parts that the bags fill
     state = session.state_dict()
     state |= {
         "map": _map_state(agreed, states, tiles, low, high, cells),
@@ -188,6 +190,7 @@ def _tiled_state(
     generator: Tensor,
 ) -> dict:
     """State of a map of several tiles: one of them in memory, the others on the shelf."""
+    # one tile has to be in memory; any will do
     learner, current = agreed.learner(), tiles[0].key
     shelf = {name_of(key): state for key, state in states.items() if key != current}
 

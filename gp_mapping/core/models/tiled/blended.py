@@ -62,6 +62,7 @@ def sayings(layout: Layout, exists: Callable[[Key], bool], x: Tensor) -> list[Sa
     )
 
     say = layout.say(low, high, x[:, None]).masked_fill_(around < 0, 0.0)
+    # weights that hardly count are set to 0, so that their tiles need not predict
     total = say.sum(1, keepdim=True)
     say = torch.where(say < _SILENT * total, 0.0, say)
     weight = say / say.sum(1, keepdim=True)
@@ -190,6 +191,7 @@ def blended_covariances(
         """Factors s from the blended variances, and from those that covariances would have."""
         return (blended / reached.clamp_min(1e-300)).sqrt()
 
+    # everything that depends on b alone is prepared once
     parts_b = weighed(b)
     covariances_b = {
         key: asked(key).covariance_with(b[indices])

@@ -65,7 +65,7 @@ class Moments:
 
         def of(key: Key) -> Increments | None:
             """Increments of a tile in memory."""
-            if key not in increments:
+            if key not in increments:  # once for all places
                 then = moment.tiles.get(key)
                 increments[key] = (
                     None

@@ -146,6 +146,7 @@ def settle(model) -> None:
     model.changes = Changes(model.own_epoch)
 
     first.driven = True
+    # only a map that remembers all of its samples can be split
     cores = [key for key, _ in layout.keys(places)] if first.unremembered_empty else []
 
     # samples that are not remembered have no known place: then the whole ground is one core
@@ -180,6 +181,7 @@ def new_tile(model, key: Key) -> Tile:
         keys = model.present(sorted(k for k in model.layout.near(key) if k != key))
         sources = [(model.tiles[k].map, model.tiles[k].map.remembered_places(), k) for k in keys]
 
+    # each source hands on what it remembers of the new tile's core and halo
     for source, places, owner in sources:
         taken = model.layout.takes(key, places)
         # a sample is in the memory of up to four tiles: that of its core hands it on

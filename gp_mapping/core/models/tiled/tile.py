@@ -62,6 +62,7 @@ class Tile(Revertible):
         if forgot < self.forgot:
             self.map.forget(math.exp(forgot - self.forgot))
             self.forgot = forgot
+        # θ of an empty map is just set; a map that works in slices adopts it in `go_on`
         if learner is not None and learner.left(self.map.theta):
             if not self.map.started:
                 self.map.theta = learner.theta

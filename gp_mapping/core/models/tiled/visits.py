@@ -53,6 +53,7 @@ class Visits:
         """
         copy = self._copies.pop(key, None)
         if copy is None or copy[0] is not stored or copy[1] != forgot:
+            # the state or the forgetting has changed: read it anew, in place of the oldest copy
             while len(self._copies) >= self._most:
                 self._copies.pop(next(iter(self._copies)))
             copy = stored, forgot, self.made(key, stored, forgot)
