@@ -1,4 +1,4 @@
-"""What bags say of one tile at agreed θ and z: sites, cells to remember, and the choice of z.
+"""Sums of bags for one tile at agreed θ and z: sites, cells to remember, and the choice of z.
 
 Every function here is pure: it changes none of its arguments, and gives the same for the same.
 """
@@ -62,7 +62,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class TileSums:
-    """What some bags say of a tile.
+    """Sums of some bags' cells for a tile, and some of the cells.
 
     Attributes:
         sites: in the basis of its z.
@@ -85,7 +85,15 @@ def scaling_of(agreed: Agreed) -> Scaling:
 
 
 def cells_in(tile: Tile, made: BagCells, number: int, robot: Robot, agreed: Agreed) -> Samples:
-    """A bag's cells that a tile knows, as `prepared`."""
+    """A bag's cells that a tile knows, as `prepared`.
+
+    Args:
+        tile: the tile.
+        made: the bag.
+        number: its place among the bags.
+        robot: of the bag.
+        agreed: by all bags.
+    """
     cells = prepared(cells_of(made), number, robot, agreed)
     return cells[tile.takes(cells.x)]
 
@@ -154,7 +162,16 @@ def joined_inputs(first: Tensor, second: Tensor, agreed: Agreed) -> Tensor:
 def sums_of(
     tile: Tile, z: Tensor, made: BagCells, number: int, robot: Robot, agreed: Agreed
 ) -> TileSums:
-    """What a bag says of a tile, in the basis of z (M, 2), inner."""
+    """The sums of a bag's cells for a tile.
+
+    Args:
+        tile: the tile.
+        z: (M, 2) its inducing inputs, inner.
+        made: the bag.
+        number: its place among the bags.
+        robot: of the bag.
+        agreed: by all bags.
+    """
     cells = cells_in(tile, made, number, robot, agreed)
     part: DualSVGP = part_of(agreed.theta, z, scaling_of(agreed), cells)
 
@@ -166,7 +183,7 @@ def sums_of(
 
 
 def joined_sums(first: TileSums, second: TileSums, most: int) -> TileSums:
-    """What two sets of bags say of a tile together; `most` cells are kept."""
+    """The sums of two sets of bags for a tile; `most` cells are kept."""
     sites = first.sites.clone()
     sites.merge(second.sites)
 
@@ -185,7 +202,7 @@ def joined_sums(first: TileSums, second: TileSums, most: int) -> TileSums:
 
 
 def without(total: TileSums, own: TileSums) -> TileSums:
-    """What all bags but one say of a tile; none of their cells are kept.
+    """The sums of all bags but one for a tile; none of their cells are kept.
 
     Args:
         total: of all bags.

@@ -75,7 +75,15 @@ def bias_of(sums: TileSums, z: Tensor, agreed: Agreed) -> BiasSpread | None:
 def finished(
     tile: Tile, sums: TileSums, z: Tensor, agreed: Agreed, spread: BiasSpread | None
 ) -> dict:
-    """State of a finished tile's map; spread: of the constants of passes."""
+    """State of a finished tile's map.
+
+    Args:
+        tile: the tile.
+        sums: of all bags.
+        z: (M, 2) inducing inputs, inner.
+        agreed: by all bags.
+        spread: of the constants of passes; None where it is not known.
+    """
     model = map_of(sums, z, agreed, None if spread is None else spread.stddev, tile.layout is None)
     model.bias_spread = spread
     return model.state_dict()

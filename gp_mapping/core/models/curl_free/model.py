@@ -32,7 +32,14 @@ class _Rows(DualSVGP):
     name = "curl_free"
 
     def noise(self, own, extra, theta, x):
-        """Noise variance of rows (N,): their own, or the one of their component; plus `extra`."""
+        """Noise variance of rows (N,): their own, or that of their component; plus `extra`.
+
+        Args:
+            own: (N,) the rows' own noise variance, 0 where they have none.
+            extra: (N,) variance in addition.
+            theta: VectorTheta.
+            x: (N, D + 1) rows, the component last.
+        """
         return torch.where(own > 0, own, theta.row_noise(x[:, -1])) + extra
 
 
@@ -98,6 +105,7 @@ class CurlFree(ScaledMap):
     def absorb(self, batch: Standardised) -> UpdateReport:
         """Add a batch as three rows a sample."""
         if self.rows.scaling is None:
+            # rows are made in inner units already
             self.rows.scaling = _unit(len(self.scaling.origin), self.device)
 
         columns = {
@@ -207,6 +215,7 @@ class CurlFree(ScaledMap):
         self, other: CurlFree, scaling: Scaling, offset: Tensor, delta: Tensor, renumber: float
     ) -> None:
         """Add the rows of another map, moved to this map's origin and centre."""
+        # places by the rows' own scaling, values by their constants and targets
         rows = other.rows.duplicate()
         _recentre(rows, delta)
         rows.scaling = Scaling(torch.cat([offset, offset.new_zeros(1)]), rows.scaling.centre, 1.0)

@@ -102,6 +102,7 @@ class CurlFreePosterior(Snapshot):
         for i in range(0, len(x), _CHUNK):
             rows = to_rows(x[i : i + _CHUNK])
             h = heading[i : i + _CHUNK].repeat_interleave(COMPONENTS, 0) if with_robot else None
+            # prior of field and features, less what the sites explain
             features = _each(p.theta.feature_rows(rows, h))
             whitened = p.whitened(rows, h)
             solved = p.solve_root(whitened)
@@ -144,6 +145,7 @@ class CurlFreePosterior(Snapshot):
         mean, covariance = self.local(torch.as_tensor(x, dtype=torch.float64))
 
         length = mean.norm(dim=1)
+        # |μ| may be 0, where the direction is arbitrary
         unit = mean / length.clamp_min(1e-300)[:, None]
         along = (unit[:, None] @ covariance @ unit[:, :, None])[:, 0, 0]
         trace = covariance.diagonal(dim1=1, dim2=2).sum(1)

@@ -250,6 +250,7 @@ class LatticeMap(SparseMap):
         )
 
         kept = torch.ones(len(places), dtype=torch.bool, device=self.device)
+        # one place after the other is left out until the box fits
         away = (places - places.median(0).values).square().sum(1)
 
         while bool(kept.any()):
@@ -288,7 +289,13 @@ class LatticeMap(SparseMap):
     def predict_now(
         self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
     ) -> Prediction:
-        """As predict, given every sample so far, from the neighbourhood of x alone: no solve."""
+        """As predict, given every sample so far, from the neighbourhood of x alone: no solve.
+
+        Args:
+            x: (N, 2) m.
+            velocity: (N, 2) m/s, or None.
+            heading: (N, 2) ĥ, or None.
+        """
         return self.around(x).predict(x, velocity, heading)
 
     def predict_in_pass(
@@ -352,6 +359,7 @@ class LatticeMap(SparseMap):
         """Transfer the map to θ; True, since that always succeeds."""
         self.move_to(theta)
 
+        # the lattice follows ℓ, but not each small step of it
         ratio = theta.lengthscale / (self.grid.spacing * self.density)
         if not 1.0 / _KEEP < ratio < _KEEP:
             self.respace(self.spacing_for(theta))
@@ -372,6 +380,7 @@ class LatticeMap(SparseMap):
             if self.unremembered_model_noise:
                 unremembered.scale(old.noise_stddev**2 / theta.noise_stddev**2)
 
+            # `unremembered` has nothing of the memory's samples, so their columns may change
             memory.keep_columns()
             memory.beta.copy_(memory.weight / self.noise(memory.noise, memory.extra, theta))
             memory.lam.copy_(memory.beta[:, None] * memory.y)
@@ -438,6 +447,7 @@ class LatticeMap(SparseMap):
         if not self.unremembered_empty:
             unremembered.wipe(near, radius)
 
+        # fantasies near the places go as well
         far = ~(torch.cdist(self.points["x"], near) <= radius).any(1)
         self.points = {k: v[far] for k, v in self.points.items()}
         self.memory.keep(~gone)

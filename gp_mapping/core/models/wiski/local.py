@@ -174,6 +174,7 @@ def around(model, inner: Tensor, reach: float = 0.0) -> WiskiLocal:
         )
         heading = torch.cat([heading, torch.zeros_like(points["x"])])
 
+    # the features' weights belong to all of the map: those of the last refresh, if there are any
     f, covariance = model.features[:2] if model.features else map_features(theta, model.grid)
     aggregates = Aggregates.of(x, heading, mass, theta.lengthscale, lam / mass[:, None])
     return WiskiLocal(theta, model.scaling, model.noise_level, aggregates, f, covariance)

@@ -94,6 +94,7 @@ class Wiski(LatticeMap):
     def _paid(self, count: int) -> None:
         """Count samples, and add to the work budget."""
         self.lag += count
+        # bounded, but never below the next step, or a large map would not be refreshed at all
         most = max(_WORK_PER_ROOT_SAMPLE * _MOST_PAYMENTS, self._step_cost())
         self.credit = min(self.credit + _WORK_PER_ROOT_SAMPLE * count**0.5, most)
 
@@ -301,10 +302,11 @@ class Wiski(LatticeMap):
 
         if self.base is before and not len(inner):
             return new
+        # the last refresh may lag behind the samples
         if before is self.base and self.lag:
             before = self.solved().result()[0]  # a fantasy extends what is known now
 
-            # the solution of the posterior is where the copy's solver starts, and ends
+            # the solution of that posterior is where the copy's solver starts, and ends
         new.grid.start.zero_()
         new.grid.start[before.held] = before.p
         new.start_f = before.f.clone()

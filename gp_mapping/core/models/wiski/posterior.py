@@ -160,6 +160,7 @@ class WiskiPosterior(InnerSnapshot):
         if not self.u.numel():
             return features_at(self.theta, x, heading) @ self.f
 
+        # the sixteen nodes about each place, as rows and columns of the box
         corner, weights = stencil_nodes(x / self.spacing + self.shift)
         steps = torch.arange(4, device=x.device)
         rows = corner[:, :1] + steps - self.low[0]
@@ -172,6 +173,7 @@ class WiskiPosterior(InnerSnapshot):
         flat = (rows[:, :, None] * width + columns[:, None, :]).reshape(len(x), 16)
         values = self.u.reshape(channels, -1).mT[flat.clamp(0, height * width - 1)]  # (N, 16, C)
 
+        # of places near or beyond the edge, u is computed from the representer weights
         if not bool(inside.all()):
             outside = (~inside).nonzero()[:, 0]
             values = values.index_put((outside,), self._far(rows[outside], columns[outside]))

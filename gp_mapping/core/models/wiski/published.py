@@ -103,6 +103,7 @@ class PublishedWiski(LatticeMap):
             return
 
         self._follow()
+        # rows √β [φ, w] of the new samples, on the nodes about them
         first, weights = self.grid.weights(self.grid.units(places))
         nodes, scale = first[:, None] + self.grid.stencil_steps, beta.sqrt()
 

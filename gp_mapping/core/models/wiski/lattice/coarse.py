@@ -80,6 +80,7 @@ class CoarseSpace:
 
         number = torch.full((shape[0] * shape[1],), self.n, dtype=torch.long, device=held.device)
         number[held] = torch.arange(self.n, device=held.device)
+        # interpolation of each aggregate from its sixteen nodes
         corner, self.weights = stencil_nodes((self.x - first) / spacing)
         steps = torch.arange(16, device=held.device)
         nodes = (

@@ -95,6 +95,7 @@ class _Stencil:
 
     def __init__(self, sums: Frozen):
         held, n, width = sums.held, len(sums.held), sums.shape[1]
+        # place of each node of the box among the held ones
         number = torch.full((sums.nodes,), n, dtype=torch.long, device=held.device)
         number[held] = torch.arange(n, device=held.device)
 
@@ -136,12 +137,13 @@ class System:
 
         self.stencil = _Stencil(sums)
         self.border, self.features = sums.border * self.use, sums.features * self.use
+        # a feature with prior variance 0 is left out: its row and column are zero
         self.inverse = torch.where(self.use, 1.0 / prior.clamp_min(1e-300), 0.0)
         self.wide = torch.zeros(sums.nodes, dtype=torch.float64, device=prior.device)
 
     def spread(self, p: Tensor) -> Tensor:
         """K p on all nodes (H, W), for p (n,) on the held ones."""
-        self.wide[self.held] = p
+        self.wide[self.held] = p  # other entries stay 0
         return self.kernel.apply(self.wide.view(1, *self.shape))[0]
 
     def prior_times(self, r: Tensor, r_f: Tensor) -> tuple[Tensor, Tensor]:

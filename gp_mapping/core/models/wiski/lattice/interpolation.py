@@ -58,6 +58,7 @@ def stencil_nodes(units: Tensor) -> tuple[Tensor, Tensor]:
         The lowest node of each place's 4^D block (N, D), whole numbers, and its weights (N, 4^D),
         last axis fastest.
     """
+    # the product of the axes' weights; the slope of floor is 0, as detach has it
     base = units.detach().floor()
     per_axis = cubic_weights(units - base)  # (N, D, 4)
 

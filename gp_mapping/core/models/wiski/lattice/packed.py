@@ -25,7 +25,7 @@ class PackedMemory(Memory):
     """
 
     def ranked(self, which: Tensor, rows: int, leverage_of) -> Tensor:
-        """Keys log(u)/β of the samples `which`."""
+        """Keys log(u)/β (k,) of the samples `which` (k,); features and leverages are not needed."""
         return self.draw[which] / self.beta[which].clamp_min(1e-12)
 
     def __init__(
@@ -43,6 +43,12 @@ class PackedMemory(Memory):
         self, values: dict[str, Tensor], whitened: Tensor, leverage_of, generator: torch.Generator
     ) -> int:
         """Insert samples as Memory.insert does: keys log(u)/β at once, and one write to the table.
+
+        Args:
+            values: columns of the samples.
+            whitened: their features, which are not kept.
+            leverage_of: for the general way.
+            generator: of the random keys.
 
         Returns:
             How many samples, old or new, are not in the memory afterwards.

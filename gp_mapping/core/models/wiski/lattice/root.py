@@ -44,6 +44,7 @@ class RootCache:
     @staticmethod
     def of(total: Tensor, rank: int) -> RootCache:
         """The root of A (m, m) by its eigenvectors; what is beyond the rank is dropped."""
+        # the largest eigenvalues come last; those of rounding are left out
         values, vectors = torch.linalg.eigh(total)
         keep = values > 1e-13 * values[-1:]
         values, vectors, dropped = values[keep], vectors[:, keep], 0.0

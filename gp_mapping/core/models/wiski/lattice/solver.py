@@ -244,6 +244,7 @@ class _Channel:
             self.rz, self.done = self.r @ self.z + self.r_f @ self.z_f, self.done + 1
             return
 
+        # rounding has gathered in the recursion: the residual is computed anew
         if self.done:
             self._truly(self.p, self.f)
             self.rounds += 1

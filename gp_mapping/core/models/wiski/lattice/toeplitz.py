@@ -36,6 +36,7 @@ def fast_length(least: int) -> int:
 
 def kernel_reach(kernel: Stationary) -> float:
     """Distance (m) beyond which the correlation is below 1e-8, at most 39.75 lengthscales."""
+    # in lengthscales; a correlation that never falls so low gets the last of these
     r = torch.arange(1.0, 40.0, 0.25, dtype=torch.float64)
     inside = (kernel.correlation(r.square()) > _NEGLIGIBLE).nonzero()
     return float(kernel.lengthscale) * float(
@@ -56,6 +57,7 @@ class KernelGrid:
     def __init__(self, kernel: Stationary, spacing: float, shape: tuple[int, int], device):
         self.shape = tuple(shape)
         reach = int(kernel_reach(kernel) / spacing) + 1
+        # so long that correlations around the torus are negligible
         self.torus = tuple(fast_length(n + reach) for n in shape)
 
         squares = []

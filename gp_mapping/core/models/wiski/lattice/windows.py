@@ -60,7 +60,15 @@ class Aggregates:
     def of(
         x: Tensor, heading: Tensor, mass: Tensor, lengthscale: float, value: Tensor | None = None
     ) -> "Aggregates":
-        """Aggregates of weighted samples in any order."""
+        """Aggregates of weighted samples in any order.
+
+        Args:
+            x: (K, 2) places, m.
+            heading: (K, 2) ĥ.
+            mass: (K,) precisions.
+            lengthscale: m.
+            value: (K, C) values, or None.
+        """
         side = _HALO * lengthscale
         code = _code((x / side).floor().long())
         code, order = code.sort(stable=True)
@@ -182,6 +190,7 @@ def _split(aggregates: Aggregates, x: Tensor, index: Tensor, lengthscale: float)
     low, high = places.min(0).values, places.max(0).values
 
     near = aggregates.around(low, high)
+    # far aggregates change the variance little: the rim is merged first
     if len(near) > _FULL:
         near = rim_thinned(near, low, high, lengthscale, 0.125 * lengthscale)
     if len(near) > _MOST:
@@ -213,7 +222,15 @@ def _split(aggregates: Aggregates, x: Tensor, index: Tensor, lengthscale: float)
 def rim_thinned(
     aggregates: Aggregates, low: Tensor, high: Tensor, reach: float, side: float
 ) -> Aggregates:
-    """Merge those that lie beyond `reach` (m) of the box low … high on squares of `side` (m)."""
+    """Merge the aggregates that lie away from a box of places.
+
+    Args:
+        aggregates: all of them.
+        low: (2,) corner of the box, m.
+        high: (2,) corner of the box, m.
+        reach: distance from the box within which they stay as they are, m.
+        side: of the squares on which the others are merged, m.
+    """
     return thinned(
         aggregates, side, ((aggregates.x < low - reach) | (aggregates.x > high + reach)).any(1)
     )
