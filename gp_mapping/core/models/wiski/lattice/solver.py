@@ -145,10 +145,10 @@ class _Channel:
     """Preconditioned conjugate gradients of one channel.
 
     Attributes:
-        p: (n,) and f: (3,), the present solution; u = K p.
-        r: (n,) and r_f: (3,), its residual; z = K r, z_f = S r_f.
+        p, f: (n,) and (3,), the present solution; u = K p.
+        r, r_f: (n,) and (3,), its residual; z = K r, z_f = S r_f.
         rz: squared norm of the whitened residual.
-        dp: (n,), the search direction; d = K dp, d_f its features' part.
+        dp, d_f: (n,) and (3,), the search direction; d = K dp.
         last: rᵀ(preconditioned r) of the last iteration; infinite where there is none.
         done: iterations.
         rounds: how often the residual was computed anew at what seemed the end.
