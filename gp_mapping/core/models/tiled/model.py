@@ -31,18 +31,18 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gp_mapping.core.field_map import CalibrationData, Covariances, FieldMap, PassBias, Snapshot
+from gp_mapping.core.field_map import FieldMap
 from gp_mapping.core.hyper.agreed import Learned
 from gp_mapping.core.hyper.loop import learn
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.tiled import state as states
-from gp_mapping.core.models.tiled.blended import blended_covariances, blended_prediction
+from gp_mapping.core.models.tiled.answers import Answers
 from gp_mapping.core.models.tiled.changes import Box, Changes
 from gp_mapping.core.models.tiled.joining import merge_tiles
-from gp_mapping.core.models.tiled.layout import Key, Layout, key_of, name_of
+from gp_mapping.core.models.tiled.layout import Key, Layout, name_of
 from gp_mapping.core.models.tiled.moments import Moments
-from gp_mapping.core.models.tiled.opening import bound_note, leaves, new_tile, require_room, settle
+from gp_mapping.core.models.tiled.opening import leaves, new_tile, require_room, settle
 from gp_mapping.core.models.tiled.sending import (
     adopt_tiles_in_slices,
     learned_by,
@@ -51,12 +51,11 @@ from gp_mapping.core.models.tiled.sending import (
     unreadable_tiles,
 )
 from gp_mapping.core.models.tiled.shelf import Shelf
-from gp_mapping.core.models.tiled.snapshot import TiledSnapshot
 from gp_mapping.core.models.tiled.tile import Tile
 from gp_mapping.core.models.tiled.visits import TileLost, Visits, read
 from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.core.transaction import Revertible, transaction
-from gp_mapping.core.types import Prediction, Samples, UpdateReport
+from gp_mapping.core.types import Samples, UpdateReport
 
 __all__ = ["TiledMap"]
 
@@ -66,8 +65,8 @@ _NAMED = 10  # lost tiles that are named one by one
 _OWN_STEPS = 0.5  # fraction of learning steps in the tile where the robot is
 
 
-class TiledMap(Moments, Revertible, FieldMap):
-    """Many maps as one; see above.
+class TiledMap(Answers, Moments, Revertible, FieldMap):
+    """Many maps as one, see above; what it predicts and reports is in answers.py.
 
     Args:
         make: a new, empty tile: called with the prior mean (C,) SI, or None for the first batch's.
@@ -389,13 +388,7 @@ class TiledMap(Moments, Revertible, FieldMap):
                 if self.home.adopt(self.learner.theta):
                     self.note_change(self.current)
 
-    # --- the map out ------------------------------------------------------------------------------
-    centre = property(lambda self: self.home.centre)
-    capabilities = property(
-        lambda self: (
-            self.home.capabilities if self.learner is None else self.home.capabilities | {"learns"}
-        )
-    )
+    # --- what has changed -------------------------------------------------------------------------
     epoch = property(lambda self: self.own_epoch + (self.home.epoch if self.layout is None else 0))
 
     def changed_since(self, epoch: int) -> list[Box] | None:
@@ -426,196 +419,6 @@ class TiledMap(Moments, Revertible, FieldMap):
     def _reach_into(self, key: Key) -> float:
         """How far a tile's predictions matter beyond the border to the tile `key`, m."""
         return 0.5 * self.layout.blend if self.exists(key) else _ALONE * self.home.theta.lengthscale
-
-    @property
-    def learning_steps(self) -> int | None:
-        return self.home.learning_steps if self.learner is None else self.learner.steps
-
-    def _answers(self, key: Key) -> bool:
-        """Whether a tile predicts: not while it waits for what its neighbours remember."""
-        return not self.tiles[key].seeds if key in self.tiles else key in self.shelf
-
-    @torch.no_grad()
-    def predict(
-        self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
-    ) -> Prediction:
-        """Blended mean and latent variance at x (N, 2); the prior where no tile is near."""
-        if self.layout is None or self.former is not None:
-            return self.home.predict(x, velocity, heading)
-        self.need_data()
-        x = torch.as_tensor(x, dtype=torch.float64)
-        if not len(x):
-            return self.home.predict(x)
-
-        return self._answered(
-            lambda: blended_prediction(
-                self.layout, self._answers, self._asked, self.prior(), x, velocity, heading
-            )
-        )
-
-    @torch.no_grad()
-    def predict_in_pass(
-        self,
-        x: Tensor,
-        number: float,
-        velocity: Tensor | None = None,
-        heading: Tensor | None = None,
-    ) -> Prediction:
-        if self.layout is None or self.former is not None:
-            return self.home.predict_in_pass(x, number, velocity, heading)
-        return self._answered(
-            lambda: blended_prediction(
-                self.layout, self._answers, self._asked, self.prior(), x, velocity, heading, number
-            )
-        )
-
-    def bias_variance(self) -> Tensor:
-        return self.home.bias_variance()
-
-    def biases(self) -> list[PassBias]:
-        """Constants of passes, as the tile where the robot is estimates them."""
-        return self.home.biases()
-
-    def _answered(self, ask: Callable):
-        """The result of ask(), repeated without a tile that cannot be read."""
-        while True:
-            try:
-                return ask()
-            except TileLost as lost:
-                self.lose(lost)
-
-    def _asked(self, key: Key) -> DualSVGP:
-        """A tile's map for questions; of one on the shelf a copy, which is not part of the map."""
-        if key in self.tiles:
-            return self.tiles[key].map
-        return self.visits.get(key, self.shelf.peek(key), self.forgot)
-
-    @torch.no_grad()
-    def covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Covariance of a (N, 2) with b (K, 2); 0 where no tile reaches both."""
-        return self.covariance_with(b)(torch.as_tensor(a, dtype=torch.float64))[0]
-
-    @torch.no_grad()
-    def covariance_with(self, b: Tensor) -> Covariances:
-        """Covariances with b (K, 2), as a function of a (N, 2)."""
-        if self.layout is None or self.former is not None:
-            return self.home.covariance_with(b)
-
-        b, prior = torch.as_tensor(b, dtype=torch.float64), self.prior()
-        with_b = self._answered(
-            lambda: blended_covariances(self.layout, self._answers, self._asked, prior, b)
-        )
-        return lambda a: self._answered(lambda: with_b(a))
-
-    def noise_variance(self) -> Tensor:
-        return self.home.noise_variance()
-
-    def observed(self, p: Prediction) -> Prediction:
-        return self.home.observed(p)
-
-    def outcome(self, y: Tensor) -> Tensor:
-        return self.home.outcome(y)
-
-    def log_predictive(self, batch: Samples) -> Tensor:
-        return (
-            self.home.log_predictive(batch)
-            if self.layout is None
-            else super().log_predictive(batch)
-        )
-
-    def hyperparameters(self) -> dict[str, float]:
-        """Those of the tile where the robot is."""
-        return self.home.hyperparameters()
-
-    def body_field(self) -> tuple[Tensor, Tensor] | None:
-        return self.home.body_field()
-
-    def calibration_data(self) -> CalibrationData | None:
-        """Samples that the tile remembers where the robot is."""
-        return self.home.calibration_data()
-
-    def inducing_inputs(self) -> Tensor:
-        """Those of the tiles in memory, each in its own core."""
-        return self._places(lambda m: m.inducing_inputs())
-
-    def remembered_places(self) -> Tensor:
-        """Those of the tiles in memory, each in its own core."""
-        return self._places(lambda m: m.remembered_places())
-
-    def _places(self, of) -> Tensor:
-        """What `of` gives for each tile's map, in the tile's own core."""
-        if self.layout is None or self.former is not None:
-            return of(self.home)
-        parts = [(key, of(self.tiles[key].map)) for key in sorted(self.tiles)]
-        return torch.cat(
-            [x[self.layout.outside(key, x) < 0] for key, x in parts if len(x)]
-            or [self._no_places()]
-        )
-
-    def counters(self) -> dict[str, int | float]:
-        """Counters of the tile where the robot is, and of the tiles."""
-        counters = self.home.counters()
-        if self.learner is not None:
-            counters = counters | {"learning_rejected": self.learner.rejected}
-        return counters | {
-            "tiles": self.count,
-            "tiles_in_memory": len(self.tiles),
-            "tiles_loaded": self.loads,
-            "tiles_lost": self.lost_count,
-            "merged_without": self.merged_without,
-        }
-
-    def notes(self) -> list[str]:
-        """Tiles that are left out or cannot be put on the shelf, and the bound of tiles."""
-        notes = [
-            f"tile {name_of(key)} of the map is left out, what it knew is not known any more: {why}"
-            for key, why in self.lost.items()
-        ]
-        if self.lost_count > len(self.lost):
-            notes.append(f"{self.lost_count - len(self.lost)} more tiles are left out")
-        return [*notes, *filter(None, [self.shelf.problem(), bound_note(self)]), *self.home.notes()]
-
-    def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> Snapshot:
-        """A snapshot of the tiles within reach (m) of `near`, or of the whole map.
-
-        The whole map is that of the tiles in memory, and of the states of others.
-        """
-        if self.layout is None or self.former is not None:
-            return self.home.snapshot(near, reach)
-        self.need_data()
-
-        keys = [k for k in sorted(self.tiles) if self._answers(k)]
-        if near is not None:
-            half = 0.5 * self.layout.blend
-            keys = [
-                k for k in keys if bool((self.layout.outside(k, near) <= reach + half).any())
-            ] or [self.current]
-            return TiledSnapshot(
-                self.layout, {k: self.tiles[k].map.snapshot() for k in keys}, self.prior()
-            )
-
-        away = {k: self.shelf.peek(k) for k in self.shelf.keys()}
-        return TiledSnapshot(
-            self.layout,
-            {k: self.tiles[k].map.snapshot() for k in keys},
-            self.prior(),
-            away,
-            Visits(self.restored, self.most),
-            self.forgot,
-        )
-
-    def load_snapshot(self, state: dict) -> Snapshot:
-        """A snapshot of one map or of tiles from its `state_dict`."""
-        if "layout" not in state:
-            return self.home.load_snapshot(state)
-
-        prior = Prediction(
-            *(state["prior"][name] for name in ("mean", "variance", "noise_variance"))
-        )
-        tiles = {
-            key_of(name): self.home.load_snapshot(part) for name, part in state["tiles"].items()
-        }
-        return TiledSnapshot(Layout.from_state_dict(state["layout"]), tiles, prior)
 
     # --- forget, fantasize, merge, save -----------------------------------------------------------
     def forget(self, factor: float) -> None:
@@ -675,10 +478,10 @@ class TiledMap(Moments, Revertible, FieldMap):
             """Replace the tiles that know a place."""
             for key in self.knowing(x):
                 new.tiles[key] = Tile(
-                    self._asked(key).fantasize(x[self.layout.takes(key, x)]), forgot=self.forgot
+                    self.map_for(key).fantasize(x[self.layout.takes(key, x)]), forgot=self.forgot
                 )
 
-        self._answered(expect)
+        self.retried(expect)
         return new
 
     def merge(self, other: FieldMap) -> None:

@@ -84,7 +84,7 @@ class Moments:
                 torch.ones(len(x), dtype=torch.bool, device=mean.device),
             )
 
-            for key, indices, weight in sayings(self.layout, self._answers, x):
+            for key, indices, weight in sayings(self.layout, self.predicts, x):
                 if key is None or (
                     key not in self.tiles and key not in moment.tiles and moment.loads == self.loads
                 ):
