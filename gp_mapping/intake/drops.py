@@ -158,7 +158,10 @@ class DropCounter:
 
     @property
     def total(self) -> int:
-        """All drops of measurements, poses and fixes; without messages that were used all the same."""
+        """All drops of measurements, poses and fixes.
+
+        Messages that were used all the same are not among them.
+        """
         return sum(n for reason, n in self._counts.items() if not reason.used)
 
     @property

@@ -660,7 +660,6 @@ class Intake:
         )
         stamps, poses = stamps[fresh], poses.at(on_time)
 
-        # where each stands in the order of all messages: which pose was the newest when a measurement came
         buffer, waiting = self._track.buffer, list(self._waiting)
         all_stamps = np.array([*(w.reading.stamp for w in waiting), *stamps.tolist()])
         advance = np.array(
@@ -670,7 +669,8 @@ class Intake:
         if not known:
             return None
 
-        # the newest pose when each measurement came, and how long measurements waited
+        # by the order of all messages: the newest pose when each measurement came, and how long
+        # measurements waited
         rows = poses.after(known)
         newest_pose = np.searchsorted(pose.where[known_rows[on_time]], field.where[usable[fresh]])
         longest, queue = stretch.waits(
