@@ -1,4 +1,4 @@
-"""Writes rosbag2 bags (sqlite3, mcap) of a magnetic field and odometry without a ROS installation."""
+"""Writes rosbag2 bags (sqlite3, mcap) of magnetic field and odometry without a ROS installation."""
 
 from __future__ import annotations
 
