@@ -139,6 +139,7 @@ def reads_columns(adaptor: object) -> TypeGuard[ColumnAdaptor]:
     False where a subclass overrides `read` or `values` and only inherits `read_columns`, which then
     does not give what the overridden methods give.
     """
+    # the nearest class that defines either of the two decides
     for kind in type(adaptor).__mro__:
         if "read_columns" in vars(kind):
             return True

@@ -120,6 +120,7 @@ class FixQueue:
                 return
 
             self._waiting.popleft()
+            # a reason: its pose will never be known
             if not isinstance(found, Bracket):
                 self._drops.count(DropReason.FIX_NO_POSE)
             elif len(self._ready) >= self._most:

@@ -63,6 +63,7 @@ def ingest_batches(
             on_error(error, count)
 
     for new_pass, samples in batches:
+        # what the session refuses quietly is counted after the batch
         refused_before = session.refused
         if new_pass:
             try:

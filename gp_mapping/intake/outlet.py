@@ -76,6 +76,7 @@ class Outlet:
             return self._drops.count(DropReason.QUEUE_FULL)
 
         last = self._newest
+        # stamps of another epoch do not compare
         paused = last is not None and (epoch != last[0] or reading.stamp - last[1] > longest)
         self._ready.append(Placed(reading, bracket, mounting, self._force_break or paused))
         self._force_break, self._newest = False, (epoch, reading.stamp)
@@ -167,6 +168,7 @@ class Outlet:
         self._force_break, self._newest = False, (epoch, int(stamps[-1]))
 
         out, new_pass = [], False
+        # number of the last measurement of each part
         ends = [*np.flatnonzero(begins[1:]).tolist(), len(stamps) - 1]
         for start, end in zip([0, *(end + 1 for end in ends)], ends):
             part = np.arange(start, end + 1)

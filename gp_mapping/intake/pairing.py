@@ -132,6 +132,7 @@ class Intake:
         self._field_gate, self._pose_gate = (
             StampGate(self._jump_back, near, s.queue_size) for _ in range(2)
         )
+        # each stream is the other's witness
         self._field_gate.believe(self._pose_clock)
         self._pose_gate.believe(self._field_gate.spans)
 
@@ -147,6 +148,7 @@ class Intake:
 
         self._tf: TfPoses | None = None
         if "tf" in (s.pose_source, s.mounting):
+            # the frame of TF poses is never put to the vote
             if s.pose_source == "tf":
                 self._votes["odometry_frame"] = FrameVote(s.odometry_frame or _TF_MAP)
             else:
@@ -353,6 +355,7 @@ class Intake:
         variance = pose.variance if s.use_pose_covariance else 0.0
         if variance > LOST_VARIANCE:
             return self.drops.count(DropReason.POSE_LOST)
+        # the pose is used, its variance counts as unknown
         if math.isnan(variance):
             self.drops.count(DropReason.POSE_BAD_COVARIANCE)
 
@@ -412,6 +415,7 @@ class Intake:
     def _take_pose(self, stamp: int, position, quaternion, variance: float) -> None:
         """Take in a pose whose stamp has been admitted."""
         last, max_speed = self._last_pose, self.settings.max_speed
+        # a pose before the last one (time has jumped back) is not compared with it
         if (
             max_speed > 0.0
             and last is not None
@@ -526,6 +530,7 @@ class Intake:
         stamp, last = reading.stamp, self._last_field
 
         if last is not None and stamp < last - self._jump_back:
+            # it jumps back: a new epoch
             self._field_epoch += 1
             # an injected look-up does not notice jumps itself
             if self._tf is self._poses and self._tree is None:
@@ -798,11 +803,13 @@ class Intake:
 
         self.drops.count(reasons.get(role, DropReason.POSE_UNREADABLE))
 
+        # the first ones are named, all are counted
         if sum(self.drops[reason] for reason in _UNREADABLE) <= _UNREADABLE_NAMED:
             self._warn(f"{why}; it is left out")
 
     def _end(self) -> None:
         """Take in what was held back, since nothing more will come."""
+        # poses first: measurements may find their pose among them
         poses, strays = self._pose_gate.finish()
         self.drops.count(DropReason.POSE_STRAY_STAMP, strays)
         for admitted in poses:
@@ -826,6 +833,7 @@ class Intake:
         self._pose_gate.clear()
 
         self._last_pose = None
+        # later than any epoch so far
         self._field_epoch = max(self._field_epoch, self._poses.epoch) + 1
         self._poses.restart(self._field_epoch)
         self._last_field = None
@@ -842,6 +850,7 @@ class Intake:
             found = self._poses.find(epoch, reading.stamp, last_chance)
 
             mounting: Transform | None = None
+            # with the sensor's mounting from TF both have to be known
             if isinstance(found, Bracket) and self.settings.mounting == "tf":
                 frame = self._votes["sensor_frame"].frame
                 looked = (
@@ -873,6 +882,7 @@ class Intake:
         """
         while self._waiting and self._advance - self._waiting[0].advance > self._max_wait:
             self._waiting.popleft()
+            # where TF failed, a transform is what was missing
             missing = self._tf is not None and self._tf.problem is not None
             self.drops.count(DropReason.NO_TRANSFORM if missing else DropReason.NO_POSE)
 

@@ -87,6 +87,7 @@ class Placer:
         stamps = [r.stamp for r in readings]
         between = Between.of([p.bracket for p in batch], stamps)
 
+        # as the settings say, unless TF says it for each measurement
         mounting = self._offset, self._turn
         frames = [p.mounting for p in batch if p.mounting is not None]  # all of them, or none
         if frames:
@@ -160,6 +161,7 @@ class Placer:
 
         if self._states_noise:
             columns["sensor_variance"] = noise_variance
+        # each of these columns is there for all batches, or for none: see the class
         if self._variance:
             columns["position_variance"] = between.variance
         if self._heading and oriented:

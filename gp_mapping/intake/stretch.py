@@ -162,6 +162,7 @@ def read_poses(
     rows, variance = read_pose_columns(stream.columns, settings.pose_source)
     variance = variance if settings.use_pose_covariance else np.zeros(len(rows))
     lost, invalid = variance > LOST_VARIANCE, np.isnan(variance)
+    # one by one, a pose of large variance is warned of
     if stamps is None or ((variance > LARGE_VARIANCE) & ~lost).any():
         return None
 
@@ -188,6 +189,7 @@ def find_poses(
         whether they are close enough to interpolate; (N,) each.
     """
     after = np.searchsorted(poses, stamps)
+    # a stamp that is hit exactly has the same pose on both sides
     before = np.where(poses[after] == stamps, after, after - 1)
     return before, after, poses[after] - poses[before] <= max_gap
 
@@ -221,6 +223,7 @@ def waits(stamps: np.ndarray, advance: np.ndarray, first: int, newest: np.ndarra
         return Waits(0, 0)
 
     index, oldest = index[waiting], oldest[waiting]
+    # while `index` comes, all from `oldest` on wait
     return Waits(int((advance[index] - advance[oldest]).max()), int((index - oldest).max()) + 1)
 
 

@@ -84,6 +84,7 @@ def _check_path(path: Path) -> None:
     if path.is_dir():
         if not (path / "metadata.yaml").exists():
             stored = sorted(p.name for p in path.iterdir() if p.suffix in _SUFFIXES)
+            # a recorder that is killed leaves no metadata
             if stored:
                 raise BagError(
                     f"{path}: metadata.yaml is missing, the recording was cut off; pass the file itself "
@@ -228,6 +229,7 @@ def choose_topic(
     """
     expected = " or ".join(kinds)
     if name is not None:
+        # a leading slash may be missing
         found = name if name in there else "/" + name.lstrip("/")
         if found not in there:
             raise BagError(f"{path}: there is no topic {name}; the bag has {_has(there)}")
@@ -254,6 +256,7 @@ def _plan(path, there: dict[str, tuple[str, int]], topics) -> list[str]:
         return [_choose(path, there, kind, name) for kind, name in (topics or _BOTH).items()]
     chosen = []
     for name in topics:
+        # a topic that is missing has type '', and _choose names what is there
         kind = there.get(name, there.get("/" + name.lstrip("/"), ("", 0)))[0]
         chosen.append(_choose(path, there, kind, name))
     return chosen
@@ -320,6 +323,7 @@ def read_raw(
                     yield RawMessage(connection.topic, connection.msgtype, stamp, data)
 
             for name in names:
+                # readers end quietly where a file is cut off
                 if read_count[name] < promised[name][1]:
                     raise BagError(
                         f"{path}: the bag is cut off, {promised[name][1]} messages were recorded on "

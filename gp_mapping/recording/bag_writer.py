@@ -73,6 +73,7 @@ class BagWriter:
 
     def __exit__(self, kind, *_) -> bool:
         try:
+            # complete: it takes its name
             if kind is None:
                 self._writer.close()
                 (self._parent / self.path.name).replace(self.path)

@@ -77,6 +77,7 @@ def columns_of(messages: Sequence[bytes], kind: str, store: Typestore) -> Column
     except _NoLayout:
         return None
 
+    # one layout for all: the bytes of heads and strings must be the same
     table = np.frombuffer(b"".join(messages), np.uint8).reshape(-1, size)
     if (table[:, layout.shared] != table[0, layout.shared]).any():
         return None
@@ -92,6 +93,7 @@ def _layout(message: bytes, kind: str, store: Typestore) -> _Layout:
 
     walk = _Walk(message, "<" if message[1] else ">", store)
     end = walk.struct("", kind, _HEAD)
+    # more bytes than padding: it is not a message of this type
     if not end <= len(message) <= end + _PADDING:
         raise _NoLayout
 
@@ -153,6 +155,7 @@ class _Walk:
         if name not in _NUMBERS:
             raise _NoLayout
         form = np.dtype(self.order + _NUMBERS[name])
+        # CDR aligns a number to its own size
         at = _aligned(at, form.itemsize)
 
         self.fields[path] = (form if count is None else (form, (count,))), at
@@ -171,6 +174,7 @@ class _Walk:
         except UnicodeDecodeError:
             raise _NoLayout from None
 
+        # length and bytes of the string
         self.shared += range(at, end)
         return end
 

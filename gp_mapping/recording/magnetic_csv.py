@@ -123,6 +123,7 @@ def read_trial(folder, name: str, to_tesla: float = 1e-6) -> Trial:
     # by nanoseconds, as stamps are written
     back = np.flatnonzero(np.diff(np.round(time * 1e9)) <= 0)
     if len(back):
+        # counted in the file, from 1
         row = int(np.flatnonzero(good)[back[0] + 1]) + 1
         raise RecordingError(
             f"{folder / f'{name}-time.csv'}: time does not grow at row {row} "
@@ -170,6 +171,7 @@ def motion(time: np.ndarray, position: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
     # number of the last moving row at or before each row
     latest = moving[np.clip(np.searchsorted(moving, np.arange(n), side="right") - 1, 0, None)]
+    # unwrapped, so that its rate has no jumps of 2π
     yaw = np.unwrap(np.arctan2(velocity[latest, 1], velocity[latest, 0]))
     return speed, yaw, np.gradient(yaw, time)
 
@@ -209,6 +211,6 @@ def write_trials(trials: list[Trial], path, storage: str = "mcap", gap: float = 
                 )
                 bag.magnetic_field(stamp, trial.field[i])
 
-            start = stamp + round(gap * 1e9)
+            start = stamp + round(gap * 1e9)  # of the next trial
             count += 2 * len(trial.time)
     return count

@@ -148,6 +148,7 @@ def _mend(there, role: str, name: str | None, settings: IntakeSettings) -> str:
     else:
         kinds = {kind for kind, n in there.values() if n}
 
+    # settings under which messages of these types would be read
     if role == "measurement":
         option, current = "sensor", settings.sensor
         fitting = [sensor for sensor, kind in SENSOR_TYPES.items() if kinds & set(kind.messages)]
@@ -160,6 +161,7 @@ def _mend(there, role: str, name: str | None, settings: IntakeSettings) -> str:
     words = [f"--set {option}={word}" for word in fitting if word != current]
     if words and current not in fitting:
         return f"; write {' or '.join(words)} (or {option}: in --params)"
+    # else a topic with one number in a message can be mapped as a scalar
     if role != "measurement" or fitting:
         return ""
 
@@ -232,6 +234,7 @@ def samples_of(
     ) as bar:
         for plan in plans:
             stored = read_raw(plan.path, list(plan.roles))
+            # messages that the intake has had are passed over, not decoded
             skipped = sum(1 for _ in islice(stored, skip - seen)) if seen < skip else 0
             seen += skipped
             bar.update(skipped)
@@ -263,6 +266,7 @@ def _samples(
     Yields:
         Whether a new pass begins, and the samples.
     """
+    # fixes have no columns
     fixes = [raw for raw in chunk if plan.roles[raw.topic] == FIX]
     remaining = [raw for raw in chunk if plan.roles[raw.topic] != FIX] if fixes else chunk
 
@@ -293,6 +297,7 @@ def _streams(roles: dict[str, str], chunk: list[RawMessage]) -> tuple[Stream, St
     members: dict[str, list[int]] = {}
     for i, raw in enumerate(chunk):
         members.setdefault(raw.topic, []).append(i)
+    # exactly one topic of each
     if sorted(roles[topic] for topic in members) != ["measurement", "pose"]:
         return None
 

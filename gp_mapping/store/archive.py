@@ -104,6 +104,7 @@ def write_state(
     tree = _pack(state, arrays, "state", noted)
 
     digests = {name: _digest(array) for name, array in arrays.items()}
+    # a file without references stays readable by programs of the older version
     version = _WITH_FILES if referred and VERSION < _WITH_FILES else VERSION
     manifest = {
         "format": _FORMAT,
@@ -154,6 +155,7 @@ def _pack(value, arrays: dict[str, np.ndarray], where: str, keep: Callable[[Stor
                 f"{where}: a tensor of {value.dtype} cannot be saved; expected one of "
                 f"{', '.join(_DTYPES)}"
             )
+
         name = f"a{len(arrays)}"
         arrays[name] = value.detach().cpu().numpy().copy()
         return {_TENSOR: name, "dtype": str(value.dtype)}
@@ -238,6 +240,7 @@ def _guarded(path: Path, *whole) -> dict:
                     "an older one"
                 )
 
+        # the id is computed again: what the manifest says of itself may be damaged, too
         if expected and _id(manifest["state"], manifest["sha256"]) != expected:
             raise CheckpointError(
                 f"{path}: damaged, or another one than was written here; its id is not {expected}"
@@ -324,6 +327,7 @@ def _read(path: Path, file, whole: bool) -> tuple[dict, dict[str, np.ndarray]]:
 
         manifest = json.loads(_array(archive.read(members["manifest"])).tobytes().decode())
         _check_version(path, manifest)
+        # arrays are read only where the state is asked for
         names = manifest["sha256"] if whole else ()
         return manifest, {name: _array(archive.read(members[name])) for name in names}
 
@@ -335,6 +339,7 @@ def _array(data: bytes) -> np.ndarray:
         ValueError: its head promises more or fewer bytes than there are.
     """
     size = 10 + int.from_bytes(data[8:10], "little")
+    # a usual head is parsed once for all arrays that have the same
     usual = data.startswith(_NPY_START) and size <= len(data)
     shape, by_columns, dtype, begin = _head(data[:size]) if usual else _parsed(data)
 
@@ -343,6 +348,7 @@ def _array(data: bytes) -> np.ndarray:
 
     if not usual or dtype.kind not in "biuf":
         return np.lib.format.read_array(BytesIO(data), allow_pickle=False)
+    # without a copy: the array lies in the bytes that were read
     return np.ndarray(shape, dtype, buffer=data, offset=begin, order="F" if by_columns else "C")
 
 
@@ -370,6 +376,7 @@ def _check_version(path: Path, manifest) -> None:
     """Raise a CheckpointError for a manifest that this program cannot read."""
     if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
         raise CheckpointError(f"{path}: not a checkpoint of gp_mapping")
+    # both versions are read, newer ones are not
     if manifest.get("version") not in (VERSION, _WITH_FILES):
         raise CheckpointError(
             f"{path}: the checkpoint has version {manifest.get('version')!r}, this program reads "

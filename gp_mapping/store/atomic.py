@@ -32,9 +32,11 @@ def written_whole(path: Path, lasting: bool = False) -> Iterator[BinaryIO]:
     try:
         with temporary.open("wb") as file:
             yield file
+            # before the name is taken: else a power cut may leave an empty file under it
             file.flush()
             if lasting:
                 os.fsync(file.fileno())
+        # atomic within a folder
         os.replace(temporary, path)
         if lasting:
             sync_folder(path.parent)

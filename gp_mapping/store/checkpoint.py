@@ -43,6 +43,7 @@ def save_checkpoint(path, state: dict, about: dict | None = None) -> Path:
     with tiles.writing():
         write_state(path, state, about, tiles.keep, tiles.settle)
 
+    # files that only the checkpoint before this one named
     tiles.sweep()
     return path
 

@@ -44,6 +44,7 @@ def export_map_server(
         The paths of yaml and pgm.
     """
     path, (low, high) = Path(path), limits
+    # int8 of the live topics as unsigned bytes: −1 becomes 255
     cells = levels(np.asarray(values), grid.known.numpy(), low, high).view(np.uint8)
     height, width = cells.shape
 
@@ -103,6 +104,7 @@ def export_npz(path, session, grid: FieldGrid, suggestions=None, map_id: str = "
             [[s.x, s.y, s.score] for s in suggestions], np.float64
         ).reshape(-1, 3)
 
+    # in memory first, so that the file is written in one piece
     buffer = BytesIO()
     np.savez_compressed(buffer, **arrays)
     return write_atomic(path, buffer.getvalue())
@@ -141,6 +143,7 @@ def export_all(
     paths = {"npz": export_npz(directory / "map.npz", session, grid, suggestions, map_id)}
 
     shown = quantity(session.settings)
+    # a map without known cells has no limits
     ends = field_limits(grid) or Limits(0.0, 1.0, 0.0, 1.0)
     for name, values, limits, what in (
         ("mean", grid.mean, ends[:2], f"mean of the {shown}"),

@@ -111,6 +111,7 @@ def decode(data: bytes, most: int) -> tuple[dict, dict]:
     if len(data) > most:
         raise MessageError("too_large", f"{len(data)} bytes, at most {most} are taken")
 
+    # before the bytes are trusted: size, mark, version, checksum
     if len(data) < _HEAD.size or data[:4] != _MAGIC:
         raise MessageError("not_tiles", f"{len(data)} bytes that are no totals of a map")
 
@@ -169,6 +170,7 @@ def _unpacked(body: memoryview, length: int) -> tuple[dict, dict]:
         size = math.prod(shape) * np.dtype(kind if kind in _DTYPES else "").itemsize
         if at + size > len(body):
             raise ValueError("it is shorter than it says")
+        # a copy is made below: frombuffer refers to the message
         values = np.frombuffer(body[at : at + size], np.dtype(kind).newbyteorder("<")).reshape(
             shape
         )

@@ -174,6 +174,7 @@ def _canvas(panels: int, grid: FieldGrid):
     square; more in rows of three.
     """
     height, width = grid.shape
+    # very long maps would give a figure without height
     aspect = min(max(width / height, 0.25), 4.0)
     size = (_PANEL, _PANEL / aspect) if aspect >= 1 else (_PANEL * aspect, _PANEL)
 
@@ -211,8 +212,10 @@ def _panel(figure, axis, grid: FieldGrid, title, label, values, colours, limits)
     # uncertain
     norm = PowerNorm(0.5, *limits) if title == "Standard deviation" else Normalize(*limits)
 
+    # "classes N" stands for a colour map of N colours
     classes = int(colours.removeprefix("classes ")) if colours.startswith("classes ") else 0
     if classes:
+        # ten colours that are told apart easily, else N along a scale
         colours = (
             ListedColormap(colormaps["tab10"].colors[:classes])
             if classes <= 10

@@ -48,6 +48,7 @@ def strangers(path: Path) -> list[str]:
     map_id, out = about_checkpoint(path)["id"], []
 
     for name in _EXPORTS if map_id else ():
+        # an export that is missing or damaged names no other map
         with suppress(OSError, ValueError, KeyError, zipfile.BadZipFile):
             export = path.parent / name
             if name.endswith(".npz"):
@@ -154,6 +155,7 @@ class MapFiles:
         kept = []
         for path in refused:
             second = path.with_name(f"{path.name}{REFUSED}")
+            # the autosave of the run before is not written over
             if (
                 path == self.before
                 or path.is_symlink()
@@ -192,6 +194,7 @@ class MapFiles:
         with suppress(OSError):
             for path in sorted(self.folder.iterdir()):
                 found = _PARTIAL.fullmatch(path.name)
+                # a number in the name is the process that wrote the file
                 if found and not _lives(int(found[1])):
                     with suppress(OSError):
                         path.unlink()

@@ -114,6 +114,7 @@ def odometry_frame_of(about: dict) -> str:
     The origin of such a frame is new with each start.
     """
     frame = str(about.get("frame") or "")
+    # the last part of a frame's name, without the robot's prefix
     name = frame.rpartition("/")[2].lower()
     fixed = name in ("map", "earth", "world", "utm") or about.get("pose_source") != "odometry"
 
@@ -129,6 +130,7 @@ def map_folder(directory: str, name: str) -> Path:
     base = Path(directory).expanduser()
     folder = base / check_map_name(name)
 
+    # links are followed: a name alone cannot show where they lead
     if not (folder / CHECKPOINT).resolve().is_relative_to(base.resolve()):
         raise ValueError(
             f"map_name: {name!r} leads out of {base} by a link; expected a folder inside it"
@@ -291,6 +293,7 @@ def write_snapshot(
     folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
 
+    # the checkpoint first: it cannot be made again, exports can
     paths, problem = {"checkpoint": save_checkpoint(folder / CHECKPOINT, snapshot.state, about)}, ""
 
     try:

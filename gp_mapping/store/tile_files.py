@@ -135,6 +135,7 @@ class TileFolder:
             Plain values by which `found` finds it again.
         """
         source = state.source
+
         if (
             not isinstance(source, TileFile)
             or source.folder is not self
@@ -157,6 +158,7 @@ class TileFolder:
         stem = state.name.replace(" ", "_")
 
         if source is None:
+            # its name holds the id, which is known when it is written
             temporary = self.path / f".{stem}.{os.getpid()}.partial"
             digest = write_state(temporary, state.get())
             name = f"{stem}.{digest}.tile"
@@ -243,6 +245,7 @@ class TileFolder:
             self._hold_again()
             return 0
         try:
+            # files that this process refers to, though no checkpoint may name them yet
             kept = self._referred() | {file.name for file in self._used.values()}
 
             gone = [
@@ -267,6 +270,7 @@ class TileFolder:
         """
         names, known = set(), {}
         for path in self.path.parent.iterdir():
+            # half written files, and folders
             if path.name.startswith(".") or not path.is_file():
                 continue
 
@@ -285,6 +289,7 @@ class TileFolder:
                     continue  # something else that lies there
                 known[moment] = _named_in(path)
 
+            # of a damaged file that was set aside all names that its bytes show are kept
             names |= known[moment]
 
         self._named = known
@@ -294,6 +299,7 @@ class TileFolder:
         """Lock the folder; the lock is released when the process ends or this object goes."""
         if self._lock is None:
             self._lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+            # not at exit: the system closes it then
             weakref.finalize(self, os.close, self._lock).atexit = False
 
         fcntl.flock(self._lock, how)

@@ -132,6 +132,7 @@ class TileRoom:
         Args:
             state: the state.
         """
+        # the thread refers to the room weakly, so that it ends with it
         if self._thread is None:
             self._thread = threading.Thread(
                 target=_write_on, args=(weakref.ref(self), self._come), name="tiles", daemon=True
@@ -174,6 +175,7 @@ class TileRoom:
             Time after which to look again, s.
         """
         while self._waiting:
+            # it stays in the queue until it is written: `problem` and `settle` count it
             state = self._waiting[0]
             try:
                 if state.held:  # else a save has written it meanwhile
@@ -195,6 +197,7 @@ class TileRoom:
 
     def _write(self, state: StoredState) -> None:
         """Write one state into a new file; make the folder first, where it is missing."""
+        # the folder may have been removed under a running process
         if self._folder is None or not self._folder.path.is_dir():
             self._folder = _Folder(
                 Path(tempfile.gettempdir()) if self._base is None else self._base
@@ -230,6 +233,7 @@ def _write_on(room_ref: weakref.ref, come: threading.Event) -> None:
     """
     while True:
         room = room_ref()
+        # nothing refers to the room any more
         if room is None:
             return
 
@@ -260,6 +264,7 @@ def _in_use(folder: Path) -> bool:
         return True  # it is being made
 
     try:
+        # the lock is gone with its process, however that ended
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return True

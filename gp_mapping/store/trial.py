@@ -79,7 +79,7 @@ def blaming(path) -> Iterator[None]:
 
 
 def _try(state: dict, overrides: dict) -> None:
-    """Use a copy of the map as the program will: report, predict, learn, draw.
+    """Use a copy of the map as the program will: report, predict, learn.
 
     Any exception means that the map cannot be used.
 
@@ -90,6 +90,7 @@ def _try(state: dict, overrides: dict) -> None:
     _check_finite(state.get("map"), "map")
     settings = MapSettings(**(state["settings"] | overrides))
     _check_kinds(state, _template(settings, int(state["channels"] or 1)), "state")
+    # a copy: learning must not change the state that is handed out
     trial = MapSession.from_state_dict(copy.deepcopy(state), **overrides)
 
     json.dumps(trial.report(), allow_nan=False)
@@ -112,6 +113,7 @@ def _try(state: dict, overrides: dict) -> None:
             "checkpoint"
         )
 
+    # samples that follow the last one, at places where the map has been, with plausible values
     last = 0.0 if state["last_stamp"] is None else float(state["last_stamp"])
     stamp = last + 0.02 * torch.arange(1, len(x) + 1, dtype=torch.float64)
     # a class or a count of 0 is a measurement of any such map
@@ -132,6 +134,7 @@ def _template(settings: MapSettings, channels: int) -> dict:
     """The state of a young session of these settings: it shows what kind of value is where."""
     young = MapSession(settings)
     x = torch.zeros(3, 2, dtype=torch.float64)
+    # ten cells apart, so that each sample closes the cell before it
     x[:, 0] = 10.0 * settings.cell_length * torch.arange(3)
 
     young.ingest(
@@ -151,6 +154,7 @@ def _check_kinds(value, like, where: str) -> None:
         like: of the template.
         where: path of the value in the state, for the error.
     """
+    # None: a part that is not there yet, in either of the two
     if value is None or like is None:
         return
     if isinstance(like, Tensor):
@@ -164,6 +168,7 @@ def _check_kinds(value, like, where: str) -> None:
     elif isinstance(like, list):
         if not isinstance(value, list):
             raise ValueError(f"{where} is {_named(value)}, expected a list")
+        # a template's list may be shorter: its last item stands for the others
         for i, item in enumerate(value if like else []):
             _check_kinds(item, like[min(i, len(like) - 1)], f"{where}[{i}]")
     elif isinstance(like, bool) or isinstance(like, str):

@@ -74,6 +74,7 @@ def read_numbers(
 
     x, y, z, w = quaternion = tuple(map(float, quaternion))
     norm = math.sqrt(x * x + y * y + z * z + w * w)
+    # a norm may overflow to infinity though all four are finite
     if math.isnan(norm) or math.inf in map(abs, quaternion):
         return DropReason.POSE_NOT_FINITE
     if norm < _SMALLEST_QUATERNION:
@@ -223,6 +224,7 @@ class PoseBuffer:
         i = bisect_left(poses, stamp, key=_stamp_of)
         if poses[i].stamp == stamp:
             return Bracket(poses[i], poses[i])
+        # before the oldest pose: no earlier one will come
         if i == 0:
             return self._continue(poses[:2], poses[0], stamp)
 
@@ -234,8 +236,9 @@ class PoseBuffer:
         """Extrapolate from the outermost two poses, where that is allowed."""
         if abs(stamp - nearest.stamp) > self.max_extrapolation:
             return DropReason.NO_POSE
+        # no speed is known: the robot is taken to stand
         if len(pair) < 2 or pair[1].stamp - pair[0].stamp > self.max_gap:
-            return Bracket(nearest, nearest)  # no speed is known: it is taken to stand
+            return Bracket(nearest, nearest)
         return Bracket(*pair)
 
 

@@ -111,6 +111,7 @@ class TfPoses:
 
         if isinstance(found, Missing):
             self.problem = found
+            # in an epoch that is over nothing more will come
             over = last_chance or (epoch is not None and epoch < self.epoch)
             return found.reason or (DropReason.NO_TRANSFORM if over else None)
 

@@ -123,6 +123,7 @@ class TfTree:
         known = child in self._static or child in moving
         full = not known and len(self._static) + len(moving) >= _FRAMES
 
+        # strange names must not fill the memory
         if full or max(len(parent), len(child)) > LONGEST:
             self._warn(
                 f"TF has more than {_FRAMES} frames, or names of more than {LONGEST} characters: what is beyond "
@@ -163,6 +164,7 @@ class TfTree:
                 f"TF: {named(child)} was below {named(link.parent)} and is now below {named(parent)}; two nodes "
                 "that publish the same frame cannot both be right"
             )
+            # it begins anew below its new parent
             link = None
 
         if link is None or jumped:
@@ -173,10 +175,12 @@ class TfTree:
             return refused
 
         if jumped:
+            # a jump in time: the epoch before stays for measurements that still wait
             self._moving = {self.epoch: links, self.epoch + 1: {}}
             self.epoch, self._newest = self.epoch + 1, None
 
         if child not in self._used and len(link.transforms) > _UNUSED:
+            # half at a time, so that trimming is rare
             link.transforms.trim(_UNUSED // 2)
         self._moving[self.epoch][child] = link
         self._newest = stamp if self._newest is None else max(stamp, self._newest)
@@ -276,6 +280,7 @@ class TfTree:
         self._used.add(child)
         found = link.transforms.bracket(stamp, last_chance or over)
         if over and found is DropReason.NO_POSE and stamp > _newest(link):
+            # the link ended where time jumped
             found = DropReason.TIME_JUMP
 
         if found is None:
@@ -299,6 +304,7 @@ class TfTree:
             x[1] + weight * (end[1] - x[1]),
             x[2] + weight * (end[2] - x[2]),
         )
+        # the orientation is not extrapolated
         return Transform(position, slerp(turn, end_turn, min(max(weight, 0.0), 1.0)))
 
 

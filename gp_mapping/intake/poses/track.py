@@ -40,6 +40,7 @@ class PoseTrack:
 
         refused = buffer.append(pose)
 
+        # the epoch before stays for measurements that still wait
         if refused is None and jumped:
             self._buffers = {self.epoch: self._buffers[self.epoch], self.epoch + 1: buffer}
             self.epoch += 1

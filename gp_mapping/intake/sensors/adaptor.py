@@ -83,6 +83,7 @@ class ScalarAdaptor:
         )
 
         refused = {}
+        # rows that may be unusable, one by one: `_judge` names the reason
         for i in np.flatnonzero(~(good & (variance <= self._widest))).tolist():
             reading = self._judge(
                 float(value[i]), float(low[i]), float(high[i]), float(variance[i]), 0

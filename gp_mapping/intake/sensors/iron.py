@@ -167,6 +167,7 @@ def _thin(readings: np.ndarray) -> np.ndarray:
     points = np.stack([np.bincount(box, readings[:, k]) / count for k in range(3)], 1)
 
     distance = np.linalg.norm(points - np.median(points, axis=0), axis=1)
+    # spikes
     points = points[distance <= _SPIKE * np.median(distance)]
     return points[:: len(points) // _MOST + 1]
 
@@ -195,6 +196,7 @@ def _fit(points: np.ndarray, planar: bool) -> tuple[np.ndarray, np.ndarray]:
         CalibrationError: the readings lie on no closed curve or surface.
     """
     shift, scale = points.mean(0), float(np.sqrt(((points - points.mean(0)) ** 2).sum(1).mean()))
+    # scaled, so that the equations are well conditioned
     p = (points - shift) / scale
     d = p.shape[1]
     rows, columns = np.triu_indices(d)
@@ -255,6 +257,7 @@ def _turned(corrected: np.ndarray, planar: bool) -> float:
     """
     if planar:
         angle = np.sort(np.arctan2(corrected[:, 1], corrected[:, 0]))
+        # the last gap closes the circle
         gap = float(np.diff(angle, append=angle[0] + 2 * np.pi).max())
         if gap > _WIDEST_GAP:
             raise CalibrationError(

@@ -54,6 +54,7 @@ class JudgedAdaptor:
         if readings is None:
             return None
 
+        # rows that the adaptor refuses are not judged
         usable = np.setdiff1d(np.arange(len(readings)), list(readings.refused))
         strangers = usable[self._strangers(self.values_of_rows(readings.at(usable), None)[0])]
         return replace(

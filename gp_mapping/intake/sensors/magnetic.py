@@ -111,6 +111,7 @@ class MagneticField:
         with np.errstate(all="ignore"):  # rows that are not finite are looked at one by one below
             x, y, z = field.T
             fits = np.sqrt(x * x + y * y + z * z) <= self._limit
+            # the cases of _stated, for all rows at once
             unknown = ~stated.any(1) | (stated[:, 0] == _UNKNOWN)
             known = (
                 (diagonal >= 0.0).all(1)
@@ -132,6 +133,7 @@ class MagneticField:
 
     def _judge(self, field: tuple[float, ...], stated, stamp: int) -> Reading | DropReason:
         """A Reading of these numbers, or why they cannot be used."""
+        # whether each axis takes part in what is mapped
         mixes = self._axis is None or self.needs_rotation or self._corrected
         needed = field if mixes or self._axis is None else (field[self._axis],)
 
@@ -220,6 +222,7 @@ class MagneticField:
         if not readings.known.any():
             return y, np.zeros(len(y))
 
+        # Sᵀ d
         if self._corrected:  # Sᵀ d
             direction = sum(direction[:, k, None] * self._soft[k] for k in range(3))
         return y, self._white(readings.covariance, direction[:, :, None] * direction[:, None, :])
