@@ -364,7 +364,10 @@ def _parsed(data: bytes) -> tuple[tuple[int, ...], bool, np.dtype, int]:
 
 
 _head = lru_cache(maxsize=1000)(_parsed)
-"""A state has thousands of arrays and few shapes, and to parse a head takes longer than to read what follows it."""
+"""_parsed, remembered: a state has thousands of arrays and few shapes.
+
+To parse a head takes longer than to read what follows it.
+"""
 
 
 def _is_zip_start(path: Path) -> bool:

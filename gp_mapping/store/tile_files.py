@@ -26,7 +26,7 @@ from gp_mapping.store.atomic import sync_folder
 __all__ = ["REFUSED", "TileFile", "TileFolder"]
 
 REFUSED = ".refused"
-"""Ending of what could not be gone on from and is kept for somebody who may mend it, its tiles as well."""
+"""Ending of a checkpoint that could not be resumed and is kept, with its tiles, to be repaired."""
 
 _FOLDER, _LOCK, _CHECKPOINTS = "tiles", ".lock", ".gpm"
 # TILE.ID.tile: numbers of column and row, and the id of the state

@@ -15,7 +15,10 @@ from gp_mapping.intake.poses.transforms import Transform
 __all__ = ["Lookup", "TfPoses"]
 
 Lookup = Callable[[str, str, int], Transform | Missing]
-"""lookup(target, source, stamp in ns) -> T_target_source, which takes coordinates in `source` to those in `target`."""
+"""lookup(target, source, stamp in ns) -> T_target_source.
+
+It takes coordinates in frame `source` to coordinates in frame `target`.
+"""
 
 
 class TfPoses:
