@@ -65,5 +65,6 @@ def integrated_variance_reduction(
 
         prediction = field.predict(part)
         noise = prediction.noise_variance if noise_variance is None else noise_variance
+        # Of several channels the mean.
         out[start : start + _CHUNK] = total / (prediction.variance + noise).mean(1).cpu().double()
     return out

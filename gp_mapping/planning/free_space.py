@@ -411,6 +411,7 @@ class FreeSpace:
         corner of four, is in all of them.
         """
         a, b = self._local(a), self._local(b)
+        # The line is tested a hair to its left and a hair to its right.
         aside = (
             (b - a)[:, ::-1] * (-_ASIDE, _ASIDE) / np.maximum(np.hypot(*(b - a).T), 1e-12)[:, None]
         )
@@ -484,6 +485,7 @@ class FreeSpace:
             return 0
 
         column, row = np.floor(self._local(x)[0])
+        # Only a window of cells around the position is searched.
         reach = math.ceil(search / self.resolution) + 1
         height, width = self.open.shape
         top, left = (

@@ -140,6 +140,7 @@ def offer_by_way(
     if travel is None or len(travel) < 2:
         return Suggestions(kind, reason=area.reason or "no place in the survey area can be reached")
 
+    # From here on the map itself is not asked any more.
     value = PathValue.of(
         session.map.for_planning(), travel.xy, area.cells, area.areas, session.noise_variance
     )
@@ -165,6 +166,7 @@ def offer_by_way(
         items.append(Suggestion(float(stop[0]), float(stop[1]), gain / (chosen.metres + NEAR)))
         # The next place is chosen as if the robot had driven here and measured on the way.
         value = value.after(problem.drive(chosen.nodes).visits)
+        # A floor, so that with min_distance 0 the place itself is not chosen again.
         closed |= np.hypot(*(travel.nodes - stop).T) < max(min_distance, 1e-6)
         position = stop
 

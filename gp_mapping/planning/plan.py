@@ -109,6 +109,7 @@ class Plan:
         if not self or metres >= self.metres - 1e-6:
             return Plan(self.kind, reason=self.reason)
 
+        # Stops and measurements that are still ahead.
         keep, ahead = self.stop_marks > metres + 1e-6, self.marks > metres + 1e-6
 
         return replace(
@@ -204,6 +205,7 @@ def finished(problem: Problem, kind: str, stops: tuple[int, ...]) -> Plan:
 
     value, size = problem.value, len(drive.legs)
     gains = value.gains([drive.visits])[0].numpy()
+    # Σ_c w_c, so that total / area is a mean variance.
     area = max(value.mass, 1e-300)
 
     reason = "" if stops else "nothing is left to measure within the budget: this is the way home"
@@ -247,6 +249,7 @@ def allot(problems: list[Problem], kind: str = "route") -> list[Plan]:
                 "robots that share an area need the same places: build one Travel and give it to all"
             )
 
+        # An empty cache of its own: replace would share the dict of the problem.
         own = replace(problem, value=value, _known={})
         plans.append(plan(own, kind))
         if plans[-1]:
@@ -270,6 +273,7 @@ def driven_by_others(value: PathValue, travel: Travel, lines) -> PathValue:
             continue
 
         visits, x, _ = travel.visits([travel.along(line)])
+        # A line may leave the area: there the nearest places say nothing about it.
         near = torch.from_numpy(np.hypot(*(travel.xy[visits.places[:, 0]] - x).T) <= travel.spacing)
         value = value.after(visits.where(near))
     return value

@@ -199,6 +199,7 @@ class Problem:
     def prepare(self, routes: Sequence[Sequence[int]]) -> None:
         """Compute at once the ways between the stops of these routes, and from the robot."""
         home = () if self.home is None else (self.home,)
+        # Every route ends at home, where there is one.
         ends = [(*stops, *home) for stops in routes]
         self.travel.prepare([pair for stops in ends for pair in pairwise(stops)])
 
@@ -261,6 +262,7 @@ class Problem:
             seconds += (turn(heading, leg.first) + leg.turned) / rate + leg.metres / speed
             ends.append(ends[-1] + leg.metres)
             clock.append(seconds)
+            # A leg without length turns nothing.
             heading = heading if math.isnan(leg.last) else leg.last
         return ends, clock
 
@@ -305,6 +307,7 @@ class Problem:
 
         limit, total = self.limit, max(self.value.total, 1e-300)
         for i, gains in zip(good, self.value.gains([drives[i].visits for i in good])):
+            # Fraction of the limit spent at each measurement, by which its gain is discounted.
             spent = limit.share(drives[i].marks, drives[i].times)
             end, early = float(gains.sum()), float(gains @ torch.from_numpy(spent))
             out[i] = end / total, (end - self.mix * early) / total

@@ -94,6 +94,7 @@ def thin(mask: Tensor, limit: int, score: Tensor | None = None) -> tuple[Tensor,
         blocks = int(taken.sum())
         if blocks <= limit:
             break
+        # The next side by the number of blocks that are too many, at least one more.
         side = max(side + 1, int(side * math.sqrt(blocks / limit)))
 
     if score is None:
@@ -208,6 +209,7 @@ def suggest(
                 kind, reason="the occupancy grid leaves no cell of the map that the robot may enter"
             )
 
+    # Of 'variance' a block is represented by its most uncertain cell, otherwise by its middle.
     chosen, _ = thin(
         mask, max_candidates, grid.stddev.cpu().double() if kind == "variance" else None
     )
@@ -226,6 +228,7 @@ def suggest(
         open_places &= torch.linalg.vector_norm(places - place, dim=1) >= min_distance
         open_places[candidates[best]] = False
         if len(items) < k:
+            # The next place is chosen as if this one had been measured.
             field = field.fantasize(place[None])
 
     reason = (

@@ -47,6 +47,7 @@ def nodes_of(free: FreeSpace, most: int) -> tuple[np.ndarray, int]:
             chosen = _joined(free, rows, columns, chosen, part, links)
             if len(chosen) <= 2 * most:
                 break
+        # The number of parts falls about with the square of the side.
         side = max(side + 1, int(side * math.sqrt(count / most)))
 
     mask = np.zeros_like(free.open)
@@ -145,9 +146,7 @@ def _joined(
     # Of each two parts that touch, the crossing with the shortest way over.
     pair = np.sort(part[across], 0)
     metres = sum(np.hypot(*(at[end] - at[chosen[part[end]]]).T) for end in across)
-    order = np.lexsort(
-        (metres, pair[1], pair[0])
-    )  # of each two parts where the way over is shortest
+    order = np.lexsort((metres, pair[1], pair[0]))
 
     first = np.concatenate([[True], (np.diff(pair[:, order], axis=1) != 0).any(0)])[: len(order)]
     ends = across[:, order[first]]

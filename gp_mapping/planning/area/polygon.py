@@ -61,6 +61,7 @@ class Polygon:
                 "the origin"
             )
 
+        # Relative to the extent, so that small polygons are not refused.
         size = np.ptp(x, axis=0).max()
         crossing = _crossing(x)
         if crossing is not None:
@@ -85,6 +86,8 @@ class Polygon:
         inside = np.zeros(len(x), dtype=bool)
 
         for (ax, ay), (bx, by) in zip(self.corners, np.roll(self.corners, -1, axis=0)):
+            # Sides that cross the horizontal line through the place; a corner counts for one side
+            # only.
             spans = (ay > x[:, 1]) != (by > x[:, 1])
             if spans.any():
                 crossing_x = ax + (x[:, 1] - ay) / (by - ay) * (bx - ax)
@@ -98,6 +101,7 @@ class Polygon:
 
         for a, b in zip(self.corners, np.roll(self.corners, -1, axis=0)):
             side = b - a
+            # The nearest point of a side, between its ends.
             fraction = np.clip((x - a) @ side / max(float(side @ side), 1e-300), 0.0, 1.0)
             nearest = np.minimum(nearest, np.hypot(*(x - a - fraction[:, None] * side).T))
         return nearest
@@ -120,6 +124,7 @@ def _crossing(x: np.ndarray) -> tuple[int, int] | None:
     Side i goes from corner i to corner i + 1. A side without length is returned as (i, i).
     """
     a, b, n = x, np.roll(x, -1, axis=0), len(x)
+    # Bound of twice a triangle's area below which three places count as collinear.
     tiny = 1e-12 * float(np.ptp(x, axis=0).max()) ** 2
 
     def turn(p, q, r):

@@ -185,6 +185,7 @@ def _without_map(path, region, grow: float, position, reach: float) -> tuple[Fre
     if region:
         corners = np.concatenate([polygon.corners for polygon in region])
         if math.isfinite(reach):
+            # The grid need not be larger than the reach.
             corners = np.clip(corners, position - reach, position + reach)
         free = _made(
             corners,
@@ -222,6 +223,7 @@ def _cropped(free: FreeSpace, position: np.ndarray, reach: float) -> FreeSpace:
     # The robot's cell, and a square of cells around it.
     dx, dy = position - free.origin
     column, row = (cos * dx + sin * dy) / free.resolution, (cos * dy - sin * dx) / free.resolution
+    # Obstacles just outside the reach still count, and two cells for rounding.
     extent = math.ceil((reach + free.radius) / free.resolution) + 2
     left, right = (int(min(max(column + e, 0), width)) for e in (-extent, extent))
     bottom, top = (int(min(max(row + e, 0), height)) for e in (-extent, extent))
@@ -267,6 +269,7 @@ def _restricted(free: FreeSpace, position: np.ndarray, region, keep_out, reach: 
         kept &= inside
 
     for polygon in keep_out:
+        # The whole cell, and the robot around its centre, stay out.
         kept &= ~polygon.contains(x) & (polygon.away(x) > half_diagonal + free.radius)
 
     remaining = np.zeros_like(free.open)

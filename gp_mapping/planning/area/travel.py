@@ -29,9 +29,7 @@ _ABOUT = 4  # places that a point is interpolated from
 _SMOOTH = 3.0  # spacings: correlation length of the field that is interpolated
 
 # How many points ahead of a corner are tested for a line of sight, farther and farther.
-_AHEAD = np.round(1.6 ** np.arange(1, 40)).astype(
-    int
-)  # points of a way on that are looked at from a corner
+_AHEAD = np.round(1.6 ** np.arange(1, 40)).astype(int)
 # Parts into which the points between the last visible and the first hidden one are divided.
 _BETWEEN = 8
 
@@ -190,6 +188,7 @@ class Travel:
         """
         if node in self._rows or math.isinf(within):
             return self._row(node)[0]
+        # A search that is cut off is not cached: its row is incomplete.
         return dijkstra(self.graph, indices=node, limit=within)
 
     def _row(self, node: int) -> tuple[np.ndarray, np.ndarray]:
@@ -339,6 +338,7 @@ class Travel:
             pieces = np.diff(line, axis=0)
             length = np.hypot(*pieces.T)
             ends = np.concatenate([[0.0], np.cumsum(length)])
+            # Pieces without length have no heading.
             pieces = pieces[length > 0]
 
             total = float(ends[-1])
@@ -375,6 +375,7 @@ class Travel:
         gram = np.square(gram[:, :, None] - gram[:, None]).sum(-1)
 
         width = 2.0 * (_SMOOTH * self.spacing) ** 2
+        # The jitter keeps nearly collinear places solvable.
         weights = np.linalg.solve(
             np.exp(-gram / width) + 1e-6 * np.eye(count), np.exp(-(away**2) / width)[..., None]
         )
@@ -419,6 +420,7 @@ class Travel:
             for name in ("points", "places", "weights")
         )
 
+        # A measurement for a longer piece of way is worth more: its noise is smaller.
         scale = torch.from_numpy((step * counts / lengths)[leg_of])
         return Visits(torch.from_numpy(places), torch.from_numpy(weights), scale), x, marks
 
@@ -482,6 +484,7 @@ def _spread(nodes: np.ndarray, spacing: float, most: int) -> tuple[np.ndarray, f
     corner = nodes.min(0)
     while True:
         square = np.floor((nodes - corner) / spacing).astype(np.int64)
+        # Rounded, so that ties are broken by the node's number on every machine.
         off_middle = np.hypot(*((nodes - corner) / spacing - square - 0.5).T).round(9)
 
         order = np.lexsort((np.arange(len(nodes)), off_middle, square[:, 0], square[:, 1]))

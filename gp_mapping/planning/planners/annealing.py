@@ -131,6 +131,7 @@ class _Search:
         Returns:
             Whether one was taken.
         """
+        # The ways of all proposals are looked up together, though most often the first few decide.
         keyed = [(stops, self._keys(stops)) for stops in proposed if stops]
         flat = [key for _, keys in keyed for key in keys]
         legs = dict(zip(flat, self._glances.of_pairs(flat)))
@@ -154,6 +155,7 @@ class _Search:
     def _fits(self, stops: tuple[int, ...], metres: list[float]) -> bool:
         """Return whether a route of these legs is within the limit, turns at stops included."""
         limit, length = self.problem.limit, self._off + sum(metres)
+        # Turns cost time only.
         if not math.isfinite(limit.seconds):
             return length <= limit.metres
 

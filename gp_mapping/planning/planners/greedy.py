@@ -50,6 +50,7 @@ def greedy(problem: Problem) -> Iterator[tuple[int, ...]]:
 
         stop = int(travel.places[best])
         if not problem.fits((*stops, stop)):
+            # Its way is too long after all: try the next best one.
             goals[best] = False
             continue
 

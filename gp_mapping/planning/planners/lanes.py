@@ -194,6 +194,7 @@ def _pieces(
     across = np.array([-along[1], along[0]])
     extent = travel.nodes @ along
     first, last = float(extent.min()), float(extent.max())
+    # Samples along the lanes, half a cell apart.
     marks = np.linspace(
         first, last, max(2, math.ceil((last - first) / (0.5 * free.resolution)) + 1)
     )

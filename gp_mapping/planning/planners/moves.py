@@ -90,6 +90,7 @@ class Moves:
         away = np.hypot(*(x - self.travel.nodes[stop]).T)
 
         detour = away[:-1] + away[1:] - np.hypot(*np.diff(x, axis=0).T)
+        # Without a home the stop may come last.
         if self.problem.home is None:
             detour = np.append(detour, away[-1])
         stops.insert(int(detour.argmin()), stop)
@@ -100,6 +101,8 @@ class Moves:
         The stop with the longest detour, with some randomness, is left out first.
         """
         stops = [s for i, s in enumerate(stops) if i == 0 or s != stops[i - 1]]
+        # Straight lines are shorter than ways: the bound shrinks by as much as the last route
+        # wound.
         longest = self._most * self._straight
         while len(stops) > 1:
             x = self._line(stops)
@@ -107,6 +110,7 @@ class Moves:
             if length.sum() <= longest:
                 break
 
+            # What the route becomes shorter by without each stop.
             saved = length.copy()
             saved[:-1] += length[1:] - np.hypot(*(x[2:] - x[:-2]).T)
             saved = saved[: len(stops)] * self.rng.uniform(0.5, 1.0, len(stops))

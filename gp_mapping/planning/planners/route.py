@@ -66,6 +66,7 @@ def route(problem: Problem) -> Iterator[tuple[int, ...]]:
     if not late:
         yield from _improved(problem, seeds)
         return
+    # Annealing begins at one or two routes, each with its own effort.
     for start in seeds.starts():
         routes: list[tuple[int, ...]] = []
         for so_far in annealed(problem, start, _LOOKS * problem.effort):
@@ -157,6 +158,7 @@ def _improved(problem: Problem, seeds: _Seeds) -> Iterator[tuple[int, ...]]:
     moves.want(_gain_of_one_more(problem, best))
     while tried < problem.effort and without_success < _PATIENCE:
         batch = []
+        # Many proposals repeat routes seen before: a batch ends after four times its size.
         for _ in range(4 * _BATCH):
             stops = moves.propose(best)
             if stops and stops not in seen:

@@ -93,6 +93,7 @@ def _as_long_as(
     apart = max(least, 0.9 * (width + grain) * (height + grain) / max(metres, grain))
     while apart < 0.5 * min(width, height):
         x = np.round(in_and_out(width, height, apart, first) / grain) * grain
+        # Lengths fall with the distance: the first that fits is the densest.
         if _length(x) <= metres:
             return x
         apart *= _STEP
@@ -119,6 +120,7 @@ def in_and_out(width: float, height: float, apart: float, first: float = 0.5) ->
     core = np.array([[half_width, half_width], [width - half_width, height - half_width]])
     ways = [_inward(width, height, (first + k) * apart, 2.0 * apart) for k in (0, 1)]
 
+    # Whether the innermost turn leaves a core that is not measured.
     bare = half_width - (first + turns - 1) * apart > _CORE * apart
     return np.vstack([ways[0], *([core] if bare else []), ways[1][::-1]])
 

@@ -62,6 +62,7 @@ class Exchange:
         self._both = np.concatenate([self._C_X, self._S_X]).T.copy()  # (P, 2 m)
         combined = _combined(self._both, places, weights)
         K, self._I = combined[:, :count].copy(), combined[:, count:].copy()
+        # The diagonal.
         K.flat[:: count + 1] += noise
 
         self._B = _inverse(K)
@@ -83,6 +84,7 @@ class Exchange:
             keys: of all legs of the new route.
             legs: by key, those that are new at least.
         """
+        # Legs are compared by key, with multiplicity: a route may use one twice.
         remaining = Counter(keys)
         removed = []
         for i, key in enumerate(self.keys):

@@ -110,6 +110,8 @@ class HeldValue:
             return held
 
         leg = travel.along(driven)
+        # One measurement for each _CELL of the way, or for each point of the leg where they are
+        # sparser.
         every = max(1, math.floor(_CELL * (len(leg.points) - 1) / max(leg.metres, 1e-9)))
         x, places, weights = (
             leg.points[every::every],

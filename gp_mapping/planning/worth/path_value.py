@@ -150,6 +150,7 @@ class PathValue:
 
         if not (torch.isfinite(C).all() and torch.isfinite(S).all()):
             raise ValueError("the map's covariance between places is not finite")
+        # Symmetric by construction; rounding is averaged away.
         yield PathValue(0.5 * (C + C.mT), 0.5 * (S + S.mT), noise, total, float(weights.sum()))
 
     def __len__(self) -> int:
@@ -172,6 +173,7 @@ class PathValue:
             cross, worth, inner, L = self._of(path)
             A = torch.cholesky_solve(cross, L)
             C = C - (cross * A).sum(0)
+            # The diagonal of S after the path, as in the module's equation.
             S = S - (A * (2.0 * worth - inner @ A)).sum(0)
         return S / (C + self.noise)
 
@@ -196,6 +198,7 @@ class PathValue:
 
         while order:
             longest = len(paths[order[0]])
+            # As many paths at once as the memory for their matrices allows.
             batch_size = max(
                 1, _NUMBERS // (longest * max(len(self), longest * paths[order[0]].places.shape[1]))
             )
@@ -225,6 +228,7 @@ class PathValue:
             noise[b, : len(path)] = self.noise_of(path)
 
         K, S = (_between(m, index, weight) for m in (self.C, self.S))
+        # Filled-up measurements have K = noise alone: the factor stays regular.
         K.diagonal(dim1=1, dim2=2).add_(noise)
 
         L = torch.linalg.cholesky(K)
