@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gp_mapping.errors import one_line
+from gp_mapping.errors import named, one_line
 from gp_mapping.planning.area.ground import Ground
 from gp_mapping.planning.area.survey_area import SurveyArea
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.runtime.aside import Aside
 
-__all__ = ["FreeMaps", "GroundAside"]
+__all__ = ["FreeMaps", "GroundAside", "wrong_frame"]
 
 _AT_ONCE = 160_000  # cells that are read in the calling thread: some milliseconds
 _LOOKING = "the survey area and the ways through it are being looked at"
@@ -110,6 +110,21 @@ def _read(message, radius: float, before: FreeSpace | None, prepare: bool = Fals
     if prepare:
         free.prepare()
     return _Read(message, radius, free)
+
+
+def wrong_frame(free: FreeSpace | None, frame: str) -> str:
+    """Return in words that free space and map are in different frames; "" where they are not."""
+    if (
+        free is not None
+        and free.frame.lstrip("/")
+        and frame
+        and free.frame.lstrip("/") != frame.lstrip("/")
+    ):
+        return (
+            f"the free-space map is in frame {named(free.frame)} and the field map in "
+            f"{frame!r}; publish it in the same frame"
+        )
+    return ""
 
 
 class GroundAside:
