@@ -303,7 +303,7 @@ class ScaledMap(Scaled, Revertible, FieldMap):
     def _adopted(self) -> None:
         """θ was taken over from the learner."""
 
-    # --- merging and files: the same steps for all, and what a model adds ------------------------------------------
+    # --- merging and files: the same steps for all, and what a model adds -------------------------
     @torch.no_grad()
     def merge(self, other: ScaledMap) -> None:
         """Add another map's data; equal to the union of both while both remember all of theirs.
@@ -429,7 +429,7 @@ class ScaledMap(Scaled, Revertible, FieldMap):
             else BiasSpread(**state["bias_spread"]),
         }
 
-    # --- what is asked of all -------------------------------------------------------------------------------------
+    # --- what is asked of all ---------------------------------------------------------------------
     def outdate(self) -> None:
         """The data have changed: the posterior that is kept is not theirs."""
         self._posterior = None

@@ -85,7 +85,7 @@ class Team:
         """A message on that robot's ~/tiles; whether it was taken."""
         return self.sources[robot].accept(data, time.monotonic())
 
-    # --- now and then ---------------------------------------------------------------------------------------------
+    # --- now and then -----------------------------------------------------------------------------
     def tick(self, now: float) -> bytes | None:
         """Several times a second: what is due is begun; a message that is to be sent now, or None.
 
@@ -225,7 +225,7 @@ class Team:
         else:
             self._on_error(text)
 
-    # --- for diagnostics ------------------------------------------------------------------------------------------
+    # --- for diagnostics --------------------------------------------------------------------------
     def status(self, now: float) -> tuple[dict[str, object], list[str]]:
         """Plain numbers by name, and sentences."""
         values: dict[str, object] = {}
