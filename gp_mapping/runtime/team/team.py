@@ -118,7 +118,7 @@ class Team:
         return self._next_message(now) if self.sending else None
 
     def _take_snapshot(self, now: float) -> None:
-        """Fetch totals that the worker has taken, and request new ones where the map has changed."""
+        """Fetch totals that the worker has taken, and request new ones if the map has changed."""
         if self._asked is not None and self._asked.done():
             future, self._asked = self._asked, None
             try:
@@ -197,7 +197,7 @@ class Team:
                 self._worker.show(None)
             return
 
-        # evaluated here: settings belong to this thread
+        # evaluated now, in this thread, and not when the sum is made
         arguments = (
             members,
             self._map_settings(),
