@@ -81,8 +81,7 @@ class MapWorker:
         self._suggest, self._on_result, self._on_error = suggest, on_result, on_error
         self._survey, self._planning = survey, False
         self._wake, self._lock = threading.Event(), threading.Lock()
-        # Held by whoever touches the session after the thread has ended; the thread's last act
-        # holds it, too.
+        # held by callers that use the session after the thread has ended, and by its last step
         self._after = threading.RLock()
         self._wanted: set[str] = set()
         # ended: the thread takes no more entries from the queue
