@@ -36,7 +36,7 @@ class MapFullError(ValueError):
 
 
 class NumericalError(RuntimeError):
-    """A computation failed: a matrix does not factor in spite of jitter, or a number is not finite."""
+    """A computation failed: a matrix does not factor despite jitter, or a number is not finite."""
 
 
 def one_line(error: object, longest: int = _LONGEST) -> str:
