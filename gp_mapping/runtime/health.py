@@ -156,7 +156,7 @@ class Health:
             paused: whether measurements are not used.
             notes: (level, text) from the node.
             limits: outbound.Limits or None.
-            published: number of drawings that were published.
+            published: number of Results that were published.
             stamp_age: node clock − newest measurement stamp, s, or None.
             queue: entries that wait for the worker.
             facts: more values of the map, by name.
