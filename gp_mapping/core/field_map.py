@@ -282,11 +282,7 @@ class FieldMap(ABC):
 
     @abstractmethod
     def hyperparameters(self) -> dict[str, float]:
-        """Hyper-parameters by name, SI.
-
-        lengthscale (m), signal_stddev, noise_stddev, constant_stddev (SI), and what else the model
-        has.
-        """
+        """lengthscale (m), signal_stddev, noise_stddev, constant_stddev (SI), and others."""
 
     @abstractmethod
     def state_dict(self) -> dict:
@@ -326,10 +322,8 @@ class FieldMap(ABC):
         """Allow, or forbid, spreading long work over the updates to come.
 
         Work that takes much longer than an update may then be done in slices; the map becomes what
-        it would be, only some updates later. By default nothing is spread.
-
-        Args:
-            on: whether to spread; False finishes what is under way.
+        it would be, only some updates later. Forbidding finishes what is under way. By default
+        nothing is spread.
         """
 
     @property
@@ -338,10 +332,7 @@ class FieldMap(ABC):
         return None
 
     def slimmed(self, state: dict) -> dict:
-        """A state of such a map, or of a part of it, in fewer bytes.
-
-        load_state_dict takes it; the loaded map is the same to rounding.
-        """
+        """A smaller state of such a map, or of a part; it loads to the same map, to rounding."""
         return state
 
     def unreadable(self) -> list[str]:
@@ -353,14 +344,7 @@ class FieldMap(ABC):
         return None
 
     def agree_on(self, theta) -> bool:
-        """Reparametrise the map to a team's θ.
-
-        Args:
-            theta: a core.hyper.theta.Theta.
-
-        Returns:
-            False, and the map is as it was, where that cannot be done.
-        """
+        """Reparametrise to a team's Theta; False, and the map is as it was, where that cannot be."""
         return False
 
     def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
@@ -401,10 +385,7 @@ class FieldMap(ABC):
     def predict_now(
         self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
     ) -> Prediction:
-        """As predict, from every sample so far and without waiting.
-
-        It differs for a map whose `predict` may lag a little behind.
-        """
+        """As predict, from all samples and without waiting, for maps whose `predict` may lag."""
         return self.predict(x, velocity, heading)
 
     def predict_in_pass(
