@@ -344,7 +344,7 @@ class FieldMap(ABC):
         return None
 
     def agree_on(self, theta) -> bool:
-        """Reparametrise to a team's Theta; False, and the map is as it was, where that cannot be."""
+        """Reparametrise to a team's Theta; False, and the map is as it was, if that fails."""
         return False
 
     def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
