@@ -1,4 +1,4 @@
-"""The thread that reads and writes files: one job after another, so that neither map nor callbacks wait for a disk."""
+"""The thread that reads and writes files, so that neither map nor callbacks wait for a disk."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ __all__ = ["Ending", "FileThread", "TooBusy"]
 
 
 class Ending(RuntimeError):
-    """What was asked for was not begun, for the node is being cleaned up or stopped."""
+    """A job was not begun, because the node is being cleaned up or stopped."""
 
 
 class TooBusy(RuntimeError):
-    """More is waiting than may wait."""
+    """A job was refused, because too many wait."""
 
 
 class FileThread:
     """Runs jobs in the order in which they came; at most `size` wait.
 
-    A daemon: a disk that never answers (a network folder that is gone) does not keep the process from ending.
+    The thread is a daemon: a disk that never answers (a network folder that is gone) does not keep
+    the process from ending.
     """
 
     def __init__(self, size: int = 100):
@@ -38,7 +39,18 @@ class FileThread:
         return self._running or bool(self._jobs)
 
     def submit(self, job: Callable[[], object]) -> Future:
-        """The Future of job(). Raises TooBusy where `size` jobs wait, Ending after close()."""
+        """Queue a job.
+
+        Args:
+            job: function to run in the thread.
+
+        Returns:
+            The Future of its result.
+
+        Raises:
+            TooBusy: `size` jobs wait already.
+            Ending: the thread has been closed.
+        """
         future: Future = Future()
         with self._changed:
             if self._closed:
@@ -50,7 +62,16 @@ class FileThread:
         return future
 
     def close(self, timeout: float) -> bool:
-        """Refuse what has not begun (its Future raises Ending), wait for what has; True where nothing runs any more."""
+        """Refuse the jobs that have not begun, and wait for the one that has.
+
+        The Futures of refused jobs raise Ending.
+
+        Args:
+            timeout: seconds to wait.
+
+        Returns:
+            Whether nothing runs any more.
+        """
         with self._changed:
             self._closed = True
             refused = list(self._jobs)
@@ -74,7 +95,7 @@ class FileThread:
 
             try:
                 future.set_result(job())
-            except BaseException as error:  # whoever waits for it gets the reason, whatever it is
+            except BaseException as error:  # the Future raises it, whatever it is
                 future.set_exception(error)
             finally:
                 self._running = False
