@@ -161,9 +161,9 @@ def test_zero_leverage_is_no_error():
 def test_features_grow_and_are_replaced():
     memory, _ = filled(20)
     rows = torch.full((1, 20), 7.0, dtype=torch.float64)
-    memory.extend_white(3, rows)
+    memory.extend_whitened(3, rows)
     assert torch.equal(memory.whitened(4)[3:], rows)
-    memory.set_white(rows)
+    memory.set_whitened(rows)
     assert torch.equal(memory.whitened(5)[:1], rows) and not memory.whitened(5)[1:].any()
 
 
