@@ -639,7 +639,7 @@ class DualSVGP(SendableMap):
     def inducing_inputs(self) -> Tensor:
         return self._outer_places(None if self.basis is None else self.basis.z)
 
-    # --- another θ, other inducing inputs -------------------------------------------------------
+    # --- another θ, other inducing inputs ----------------------------------------------------
     def memory_sites_at(self, theta: Theta, basis: Basis, whitened: Tensor) -> MemorySites:
         """What the remembered samples contribute to the sites at θ, in the given basis.
 
@@ -691,7 +691,7 @@ class DualSVGP(SendableMap):
     def _adopted(self) -> None:
         refresh(self, self.likelihood.refreshed)
 
-    # --- what the operations of sparse_map.py need ----------------------------------------------
+    # --- what the operations of sparse_map.py need -------------------------------------------
     def stand_in(self, store: Sites, sign: float, among: slice = slice(None)) -> None:
         memory, whitened = self.memory, self.memory.whitened(self.basis.size)[:, among]
         store.add(
@@ -825,7 +825,7 @@ class DualSVGP(SendableMap):
             )
 
         # where worth decides, samples are added with their sites, in small parts: an input has no
-        # worth without the sites around it; oldest first, since blocks of samples grow in that order
+        # worth without the sites around it; oldest first, as blocks of samples grow
         fell, arrivals, precision = 0, its.memory.arrivals, its.remembered_precision(self.theta)
         for part in memory["order"].argsort().split(min(_SLICE, self.given_up)):
             x, heading = places[part], memory["heading"][part]
