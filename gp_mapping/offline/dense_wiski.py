@@ -110,7 +110,7 @@ class DenseWiski:
             else torch.optim.Adam([projection.weights], lr=projection_rate)
         )
 
-    # --- parts ----------------------------------------------------------------------------------
+    # --- parts ------------------------------------------------------------------------------------
     def kernel(self, vector: Tensor | None = None):
         """k at [log ℓ, log s², log σ²]; at the present hyper-parameters if None."""
         vector = self.vector if vector is None else vector
@@ -152,7 +152,7 @@ class DenseWiski:
         determinant = 2.0 * factor.diagonal().log().sum() + self.n * noise.log() + self.log_v
         return -0.5 * (fit + determinant + self.n * math.log(2 * math.pi))
 
-    # --- data in --------------------------------------------------------------------------------
+    # --- data in ----------------------------------------------------------------------------------
     @torch.no_grad()
     def condition(self, x: Tensor, y: Tensor, variance: Tensor | None = None) -> None:
         """Absorb samples without learning.
@@ -228,7 +228,7 @@ class DenseWiski:
             if bool(torch.isfinite(self.vector.grad).all()):
                 self.optimiser.step()
 
-    # --- out ------------------------------------------------------------------------------------
+    # --- out --------------------------------------------------------------------------------------
     @torch.no_grad()
     def predict(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and latent variance (N,) at x (N, D)."""

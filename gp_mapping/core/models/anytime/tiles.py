@@ -65,7 +65,7 @@ class TileMap(AnytimeMap):
     def remembered_features(self, rows: int) -> Tensor:
         return self.memory.raw[:, :rows].mT
 
-    # --- samples in and out -------------------------------------------------------------------
+    # --- samples in and out -----------------------------------------------------------------------
     def remember(self, values: dict[str, Tensor], whitened: Tensor) -> int:
         """Offer samples to the memory as blocks of one, then join them to their tiles' blocks."""
         values, single = self._alone(values, whitened)
@@ -243,7 +243,7 @@ class TileMap(AnytimeMap):
         gone = set(self.memory.block[which].tolist())
         self._blocks = {known: block for known, block in self._blocks.items() if known not in gone}
 
-    # --- the basis and θ change ---------------------------------------------------------------
+    # --- the basis and θ change -------------------------------------------------------------------
     def _recall(self, old: int, remembered: Tensor, recalled: Tensor) -> None:
         """Border the sites with U⁻¹ of the new rows, and replace the blocks that these changed."""
         memory = self.memory
@@ -333,7 +333,7 @@ class TileMap(AnytimeMap):
             whitened[:, stay], {name: column[stay] for name, column in columns.items()}
         )
 
-    # --- test conditional, fantasies, files ---------------------------------------------------
+    # --- test conditional, fantasies, files -------------------------------------------------------
     def leverage(self, whitened: Tensor) -> Tensor:
         factor, _ = cholesky(self.system()[0])  # not the posterior: its blocks are about to change
         return solve_lower(factor, whitened).square().sum(0)

@@ -139,7 +139,7 @@ class Rebuild:
             operations += SLICE / _REPLAYED
         return False
 
-    # --- steps ---------------------------------------------------------------------------------
+    # --- steps ------------------------------------------------------------------------------------
     def _blocks(self) -> Iterator[tuple[int, int]]:
         """Ranges (start, stop) of remembered samples that are handled in one step."""
         count = len(self.source.memory)
@@ -407,7 +407,7 @@ class Rebuild:
         cholesky(self.sites.integrated(self.theta.bias_stddev**2)[0])
         return self.sites.size**3 / 3.0
 
-    # --- files ---------------------------------------------------------------------------------
+    # --- files ------------------------------------------------------------------------------------
     def state_dict(self) -> dict:
         """Everything that is needed to continue a frozen rebuild exactly."""
         basis, memory_sites = self.basis, self.memory_sites

@@ -144,7 +144,7 @@ class Rebuilding(SparseMap):
 
         self.changed()
 
-    # --- what else changes the map -------------------------------------------------------------
+    # --- what else changes the map ----------------------------------------------------------------
     def update(self, batch: Samples) -> UpdateReport:
         if not self.driven and len(batch):
             self.go_on()
@@ -172,7 +172,7 @@ class Rebuilding(SparseMap):
         new.rebuild, new.sliced = None, False
         return new
 
-    # --- files ---------------------------------------------------------------------------------
+    # --- files ------------------------------------------------------------------------------------
     def saved_rebuild(self) -> dict:
         """The rebuild that is under way as an entry of a checkpoint; empty where there is none."""
         return {} if self.rebuild is None else {"rebuild": self.rebuild.state_dict()}
