@@ -140,6 +140,7 @@ class AnytimeFit(Scaled):
 
         if self.member.residual == "diagonal":
             noise = noise + self.basis.residual(places, raw)
+        # a diagonal Γ: each sample is its own block
         root = noise.rsqrt()
         return raw * root, root[:, None] * y, None
 
@@ -224,6 +225,7 @@ class AnytimeFit(Scaled):
             tiles = (
                 None if x is None else set(map(tuple, tiles_of(near, self.side).long().tolist()))
             )
+            # PIC has the open block, the last one, of each tile
             for number in self.open:
                 places = self.places[self.blocks[number]]
                 tile = tuple(tiles_of(places[:1], self.side).long()[0].tolist())

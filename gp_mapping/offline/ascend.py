@@ -89,6 +89,7 @@ def ascend(
     if not bool(free.any()):
         return Ascent(theta, objective.value(theta), 0, True)
 
+    # a unit of u is a posterior standard deviation
     curvature = (fisher + torch.diag(learner.prior_sd.reciprocal().square()))[free][:, free]
     scale = torch.linalg.inv(torch.linalg.cholesky(curvature)).mT
 
@@ -141,6 +142,7 @@ def ascend(
         options={"maxiter": max(1, most), "ftol": 1e-12, "gtol": 1e-3},
     )
 
+    # the last iterate may be better than the last one that was reported
     if result.fun < best[1]:
         best = result.x, float(result.fun)
     at_best = theta.with_vector(at(best[0]))

@@ -53,6 +53,7 @@ def combine(members: list[AnytimePosterior], shares: list[float]) -> AnytimePost
                 "members must share inducing inputs, hyper-parameters, origin and centre; give both"
             )
 
+    # D and r of each member from its factor and weights
     precision = sum(share * (m.R @ m.R.mT) for m, share in zip(members, shares))
     linear = sum(share * (m.R @ (m.R.mT @ m.weights)) for m, share in zip(members, shares))
     factor, info = torch.linalg.cholesky_ex(precision)

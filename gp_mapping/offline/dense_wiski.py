@@ -180,6 +180,7 @@ class DenseWiski:
 
         for row in rows:
             self.root.add(row)
+        # the rank does not suffice: the root anew from A, with twice the rank
         while self.root.dropped:
             self.root = RootCache.of(self.A, min(2 * self.root.rank, len(self.A)))
         self.n += len(y)
@@ -221,6 +222,7 @@ class DenseWiski:
             self.projection_loss(x, y, variance).backward()
             self.slow.step()
 
+        # the samples enter between the two steps, as in the paper
         self.condition(x, y, variance)
         if learn:
             self.optimiser.zero_grad()

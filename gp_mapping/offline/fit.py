@@ -230,6 +230,7 @@ def fit_theta(
 
     before, found = values[start], max(values, key=lambda candidate: values[candidate])
 
+    # alternately: inducing inputs at θ, and θ with these inputs held
     for _ in range(_ROUNDS):
         objective.renew(found)
         initial = objective.value(found)
@@ -256,6 +257,7 @@ def fit_theta(
         notes.append("the streamed hyper-parameters were the better ones, and stay")
         found, after, evidence = start, before, (evidence[0], evidence[0])
 
+    # a map goes on learning from this θ
     learner.settle(found, information(learner, found, cells))
     return Fit(
         objective.name,

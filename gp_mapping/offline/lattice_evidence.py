@@ -58,9 +58,11 @@ def interpolated_gram(theta: Theta, places: Tensor, spacing: float) -> Tensor:
             for axis in (0, 1)
         ]
 
+        # where k of a pair's node distance stands in the table
         differences = (base[rows, None] - base[None]).long() + extent
         flat = differences[..., 0] * width + differences[..., 1]
 
+        # the sum over shifts, first along one axis
         total = gram[rows].zero_()
         for i, d in enumerate(shifts):
             along = torch.zeros_like(total)

@@ -65,6 +65,7 @@ def train(
         told: called with bound (8) after each epoch.
         learn: False: only q is trained.
     """
+    # q alone, at the given θ
     trainer = BatchTrainer(model, data, minibatch=_MINIBATCH, learn=False)
 
     value = -torch.inf
@@ -78,6 +79,7 @@ def train(
     residual = model.basis.residual(trainer.x, model.basis.whitened(trainer.x, trainer.heading))
     open_share = float((residual / model.basis.kernel.diag(trainer.x)).max())
 
+    # then θ, and q with it
     best, theta, before, without_gain, count = value, model.theta, value, 0, 0
 
     trainer.learn = learn

@@ -70,6 +70,7 @@ class BatchTrainer:
             parts.heading,
         )
 
+        # inducing inputs from a random choice of the samples
         if model.fixed is None:
             pool = torch.randperm(len(self.x), generator=model.generator)[:_POOL].to(self.x.device)
             chosen = greedy_inputs(
@@ -149,6 +150,7 @@ class BatchTrainer:
             if self.learn:
                 self._ascend(indices)
 
+        # θ has moved: the sums follow
         if self.learn:
             self._sum_again()
         self.model.changed()
@@ -162,6 +164,7 @@ class BatchTrainer:
             self.weight[indices],
         )
 
+        # changes of λ and β
         if model.likelihood.conjugate:
             lam, beta = model.likelihood.sites(
                 self.y[indices], self.y[indices], self.beta[indices], self.noise(indices)
@@ -234,6 +237,7 @@ class BatchTrainer:
         if not bool(torch.isfinite(gradient).all()):
             return
 
+        # Adam, with its usual constants
         self.steps += 1
         self._moments[0].lerp_(gradient, 0.1)
         self._moments[1].lerp_(gradient.square(), 0.001)

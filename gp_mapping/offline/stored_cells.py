@@ -128,6 +128,7 @@ class StoredCells:
             if len(which) <= most:
                 return [which]
             x = self.x[which]
+            # cut at the median of the longer side
             axis = int((x.amax(0) - x.amin(0)).argmax())
 
             order = which[x[:, axis].argsort(stable=True)]

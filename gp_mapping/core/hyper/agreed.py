@@ -67,6 +67,7 @@ def agreed(parts: Sequence[Learned]) -> Theta:
 
     vectors = torch.stack([part.theta.vector() for part in parts])
     little = _LITTLE * torch.eye(vectors.shape[1], dtype=torch.float64)
+    # the mean of the logarithms, weighted by precision
     weights = torch.stack([part.information.cpu() + little for part in parts])
     mean = torch.linalg.solve(weights.sum(0), torch.einsum("kij,kj->i", weights, vectors))
     # the mode of a product of skewed normals may lie outside the range of their means

@@ -60,6 +60,7 @@ def student(degrees: float) -> float:
     The integral is over θ in t = √ν tan θ, whose density is cos^(ν − 1) θ.
     """
     angle = torch.linspace(0.0, 0.5 * math.pi, _ANGLES, dtype=torch.float64)
+    # the angle below which 95 % of the density lies, by summation
     cumulative = angle.cos().clamp_min(0.0).pow(degrees - 1.0).cumsum(0)
     index = int((cumulative < _LEVEL * cumulative[-1]).sum())
     return math.sqrt(degrees) * math.tan(float(angle[index]))
@@ -136,12 +137,14 @@ class BiasEvidence:
             centre - _REACH * _SCALE, top, _POINTS, dtype=torch.float64, device=values.device
         )
 
+        # log posterior on the grid, with the Student-t prior of log s_b²
         density = self.log_likelihood(logs.exp())
         density = (
             density
             - 0.5 * (_DEGREES + 1.0) * (((logs - centre) / _SCALE).square() / _DEGREES).log1p()
         )
 
+        # its median
         cumulative = torch.softmax(density, 0).cumsum(0)
         variance = float(logs[int((cumulative < 0.5).sum().clamp(max=_POINTS - 1))].exp())
         return BiasSpread(

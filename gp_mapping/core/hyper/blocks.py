@@ -85,6 +85,7 @@ class Blocks:
             if counts[fullest] <= most:
                 return new
 
+            # cut the fullest box at the median of its longer side
             here = x[new.of(x) == fullest]
             axis = int((here.amax(0) - here.amin(0)).argmax())
             values = here[:, axis].sort().values
@@ -97,6 +98,7 @@ class Blocks:
         """Cut a box into two halves, neither of which has been evaluated."""
         copied = torch.cat([torch.arange(len(self.low)), torch.tensor([which])])
 
+        # the copy becomes the upper half
         new = Blocks(*(getattr(self, f.name)[copied] for f in fields(self)))
         new.low[-1, axis], new.high[which, axis] = cut, cut
         for name in ("count", "gradient", "information"):
@@ -118,6 +120,7 @@ class Blocks:
         nats = 0.5 * torch.einsum("kp,kpq,kq->k", away, self.information, away)
 
         counts = torch.bincount(box, minlength=len(self.low))
+        # arrivals after the box was evaluated; those that are missing have gone
         came = torch.bincount(box[order > self.newest[box]], minlength=len(self.low))
         came = torch.where(self.count == 0, counts, came)
         gone = (self.count + came - counts).clamp_min(0)

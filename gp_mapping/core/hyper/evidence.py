@@ -103,8 +103,8 @@ def evidence_score(
     observed information, without second derivatives: it follows the curvature of these data, and
     costs no product of matrices.
 
-    Only ℓ and what moves a place cost a product of matrices; the rest of C⁻¹∂C follows from C⁻¹C =
-    I.
+    Only ℓ and what moves a place cost a product of matrices; for the other parameters C⁻¹∂C follows
+    from C⁻¹C = I.
 
     Args:
         theta: as of `negative_log_evidence`, and so are the arguments below.
@@ -139,6 +139,7 @@ def evidence_score(
     field, slope = (part.mul_(signal) for part in kernel.correlation_and_slope(square))
     sample_noise = noise + extra
 
+    # C: field, its mean, noise, body-fixed field, passes' constants
     covariance = field + theta.constant_stddev**2
     covariance.diagonal().add_(sample_noise)
     if heading_variance:

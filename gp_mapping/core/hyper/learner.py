@@ -189,6 +189,7 @@ class HyperLearner:
         """
         n = len(x)
         new, which, far, compact = torch.rand(4, dtype=torch.float64, generator=generator).tolist()
+        # the centre: one of the newest samples, or any
         pool = (
             order.topk(min(self.NEWEST, n)).indices
             if new < self.NEW
@@ -203,6 +204,7 @@ class HyperLearner:
         if len(near) <= self.NEIGHBOURS:
             return near, len(near)
 
+        # the nearest stand for themselves, a random choice for all in reach
         if compact < 0.5:
             return near[square[near].topk(self.NEIGHBOURS, largest=False).indices], self.NEIGHBOURS
         chosen = torch.randperm(len(near), generator=generator)[: self.NEIGHBOURS]
@@ -248,6 +250,7 @@ class HyperLearner:
         posterior_sd = min(math.sqrt(float(self.covariance()[4, 4])), prior_sd)
         log_ratio = 0.5 * (((self.stamped - median) / prior_sd) ** 2 - (change / posterior_sd) ** 2)
 
+        # E[δ]: the odds of the two hypotheses weigh δ₀ and δ̂
         believed = self.vector.clone()
         believed[4] = self.stamped + change / (
             1.0 + prior_sd / posterior_sd * math.exp(min(log_ratio, 50.0))
@@ -371,6 +374,7 @@ class HyperLearner:
         gradient, information = evaluation
         step = len(near), stands_for, len(x)
         prior, keep = self.prior_precision(*step), (1.0 - self.forgetting).sqrt()
+        # Λ ← D Λ D + F + wP, and the rounds of samples that are in it
         self.rounds = keep.square() * self.rounds + self.share_of(*step)
         self.metric = keep[:, None] * self.metric * keep + information + torch.diag(prior)
         self.steps += 1
@@ -432,6 +436,7 @@ class HyperLearner:
         if blocks.silent(x):
             return True
 
+        # all blocks have been evaluated: a Newton step on their sum and the prior
         prior = self.prior_precision(1, 1, 1)
         self.metric = blocks.information.sum(0) + torch.diag(prior)
         self.turns, self.rounds = (
@@ -472,6 +477,7 @@ class HyperLearner:
             worst = int(excess.argmax())
             if excess[worst] <= 1.0:
                 break
+            # hold the entry that exceeds its limit most, and solve for the others again
             move[worst] = longest[worst] * move[worst].sign()
             loose[worst] = False
         return move

@@ -82,6 +82,7 @@ class RowLearner(HyperLearner):
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(covariance))
         alpha, size = inverse @ y, len(vector)
 
+        # the product C⁻¹∂C of each free parameter, and αᵀ∂C α
         gradient, products = torch.zeros(size, dtype=torch.float64, device=x.device), {}
         for k in range(size):
             if not self.free[k]:

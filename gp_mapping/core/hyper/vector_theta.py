@@ -94,6 +94,7 @@ class VectorTheta(Theta):
         if self.heading_stddev > 0 and heading is None:
             rows.append(torch.zeros_like(indicators))
         elif self.heading_stddev > 0:
+            # how the body-fixed vector (p, q, w) enters each row
             cos, sin = heading.to(x.dtype).mT
             body_fixed = [
                 indicators[0] * cos + indicators[1] * sin,

@@ -113,6 +113,7 @@ class ExactPosterior(InnerSnapshot):
             cross = cross + self.theta.heading_stddev**2 * self.heading @ heading.mT
         shared = solve_lower(self.factor, cross).mT @ solved
 
+        # var(f + b) = var f + var b + 2 cov(f, b), which is −shared
         return self.scaling.outer(
             mean + bias,
             (variance + bias_variance - 2.0 * shared).clamp_min(0.0),
@@ -288,6 +289,7 @@ class ExactGP(ScaledMap):
             theta, heading = self.theta, self.data["heading"]
             x = theta.place(self.data["x"], self.data["velocity"], heading)
 
+            # K + Σ: field and mean, body-fixed field, passes' constants
             covariance = theta.kernel()(x, x) + theta.constant_stddev**2 + torch.diag(self._noise())
             covariance = covariance + theta.heading_stddev**2 * heading @ heading.mT
             together = membership(self.data["pass_number"])
@@ -414,6 +416,7 @@ class ExactGP(ScaledMap):
 
         places = self.theta.place(self.data["x"], self.data["velocity"], self.data["heading"])
         gone = (torch.cdist(places, self.scaling.inner_x(x)) <= radius).any(1)
+        # rows are in their order of arrival
         gone[max(0, self.samples - newest) :] = False
 
         if bool(gone.any()):

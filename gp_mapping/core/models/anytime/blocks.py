@@ -61,6 +61,7 @@ def partition(tiles: Tensor, order: Tensor, most: int) -> list[list[Tensor]]:
     if not len(tiles):
         return []
 
+    # by arrival first, so that a stable sort by tile leaves each tile's samples oldest first
     arrived = order.argsort()
     _, owner = torch.unique(tiles[arrived], dim=0, return_inverse=True)
     by_tile = owner.argsort(stable=True)
@@ -84,6 +85,7 @@ def whiten_block(kernel, x: Tensor, raw: Tensor, features: int, noise: Tensor, y
     gamma.diagonal().add_(noise)
     factor, _ = cholesky(gamma)
 
+    # one solve for both: W = A_B U⁻ᵀ and λ = U⁻¹ y
     both = solve_lower(factor, torch.cat([raw.mT, y], 1))
     return factor, both[:, : len(raw)].mT, both[:, len(raw) :]
 

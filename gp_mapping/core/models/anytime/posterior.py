@@ -50,6 +50,7 @@ class AnytimePosterior(Posterior, kind="anytime"):
             return [(None, torch.arange(len(x), device=x.device))]
         tiles, owner = torch.unique(tiles_of(x, self.side).long(), dim=0, return_inverse=True)
 
+        # sorted by tile, so that each tile is one slice
         known = {block.tile: block for block in self.blocks}
         parts = owner.argsort(stable=True).split(
             torch.bincount(owner, minlength=len(tiles)).tolist()
@@ -164,10 +165,12 @@ class AnytimePosterior(Posterior, kind="anytime"):
             sides[name] = (solved, groups)
 
         if self.conditional == "independent":
+            # points share a residual only with themselves
             same = (a[:, None] == b[None]).all(2)
             whitened_a, whitened_b = sides["a"][1][0][1], sides["b"][1][0][1]
             out = torch.where(same, kernel(a, b) - whitened_a.mT @ whitened_b, out)
         elif self.conditional == "local":
+            # points share a residual with points of their tile
             tiles = {"a": tiles_of(a, self.side), "b": tiles_of(b, self.side)}
             for part, whitened, reduced in sides["a"][1]:
                 for part_b, whitened_b, reduced_b in sides["b"][1]:

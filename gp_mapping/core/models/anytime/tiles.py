@@ -135,6 +135,7 @@ class TileMap(AnytimeMap):
             newcomers = new[(memory.tile[new] == tile).all(1)]
             old, newcomers = memory.in_tile(tile), newcomers[memory.order[newcomers].argsort()]
 
+            # a block that only gains samples is extended; others are made anew
             parts = chop(torch.cat([old, newcomers]), self.tile_samples)
             self.closed += len(parts) - 1
             if len(parts) == 1 and len(old):
@@ -217,6 +218,7 @@ class TileMap(AnytimeMap):
             torch.cat([lam for _, _, lam in made]),
         )
 
+        # of a tile's blocks the one with the largest number is open
         number, chain, block = float(memory.block.max()) + 1.0, memory.chain, memory.block
         for (part, fixed), (factor, _, _) in zip(groups, made):
             chain[part] = 0.0
@@ -257,6 +259,7 @@ class TileMap(AnytimeMap):
         memory.raw[:, old : old + len(recalled)] = recalled.mT
         self._blocks = {}
 
+        # the new inputs lowered Γ there: these blocks are made anew
         changed = recalled.square().sum(0) / self.own_noise(self.theta) > STALE
         self._arrange([part for part in blocks if bool(changed[part].any())])
 
@@ -266,6 +269,7 @@ class TileMap(AnytimeMap):
         The side of a tile follows the lengthscale, and places follow the time offset.
         """
         memory, places = self.memory, self.memory_places(theta)
+        # new tiles, and from them new blocks
         tiles = tiles_of(places, self.tile_side * theta.lengthscale)
         groups = [
             part for parts in partition(tiles, memory.order, self.tile_samples) for part in parts
@@ -345,6 +349,7 @@ class TileMap(AnytimeMap):
 
         memory, rows, known = self.memory, self.basis.size, {}
         places = self.memory_places(self.theta)
+        # a copy that is known stands as long as its block has not changed
         for tile, part in memory.open_blocks():
             number = int(memory.block[part[0]])
             known[number] = self._blocks.get(number) or Block(

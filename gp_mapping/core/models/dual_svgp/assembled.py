@@ -88,6 +88,7 @@ def assemble(
     )
 
     model.samples, model.newest_pass = samples, newest_pass
+    # where all are remembered, the sums hold nothing else
     model.unremembered_empty = len(memory) == samples
     if model.learner is not None:
         model.learner.theta = replace(model.learner.theta, bias_stddev=theta.bias_stddev)

@@ -180,6 +180,7 @@ class DualSVGP(SendableMap):
     def _fits(self, batch: Standardised) -> bool:
         """Whether the batch's inducing inputs fit into the budget, or into room to be made."""
         count, inducing = len(batch.x), len(self.basis)
+        # the cheap answers first: a trial of the growth costs as much as the growth itself
         if (
             self.fixed is not None
             or not inducing
@@ -230,6 +231,7 @@ class DualSVGP(SendableMap):
             "pass_number": pass_number,
         }
 
+        # sites of samples that fell out stay, and cannot be taken out any more
         if self.remember(values, whitened):
             self.unremembered_empty = False
         if bool((batch.noise > 0).any()):
@@ -429,6 +431,7 @@ class DualSVGP(SendableMap):
             else self.marginals(whitened)
         )
 
+        # the residual adds to the variance that the basis explains
         return weight * self.likelihood.information(
             mean, variance + self.basis.residual(x, whitened), noise
         )
@@ -444,6 +447,7 @@ class DualSVGP(SendableMap):
         """Whether more than `most` of the places x would become inducing inputs, given room."""
         if int((self.basis.residual(x, whitened) > self.least_residual).sum()) <= most:
             return False
+        # without `worth` a large enough residual is all that counts
         if not self.worth and not most:
             return True
 
@@ -526,6 +530,7 @@ class DualSVGP(SendableMap):
         if candidates is None or not bool(candidates.any()):
             return whitened, 0
 
+        # features in the old basis: the border needs them after it has grown
         remembered = self.remembered_features(old)
         rows = self._grown(self.basis, x, whitened, precision)
         if not len(rows):
@@ -577,7 +582,7 @@ class DualSVGP(SendableMap):
     def need_factor(self) -> None:
         """Raise NumericalError where the sums do not factor; else keep the posterior made."""
         self.outdate()
-        self.posterior  # noqa: B018 that it can be made is what is asked
+        self.posterior  # noqa: B018 it is computed to see that it factors
 
     def _open_passes(self) -> PassSums | None:
         """Sums of the open passes, None where passes have no constants."""
@@ -622,6 +627,8 @@ class DualSVGP(SendableMap):
             return counts
 
         places = self.memory_places(self.theta)
+
+        # squares of one lengthscale in which samples or inputs lie
         squares = (
             torch.cat([places, self.basis.z]).div(self.theta.lengthscale).floor().unique(dim=0)
         )
@@ -810,6 +817,7 @@ class DualSVGP(SendableMap):
         z = its.basis.z + offset
         places = self.theta.place(memory["x"], memory["velocity"], memory["heading"])
 
+        # inputs first, so that the projection below keeps as much as the budget allows
         if self.fixed is None:
             self._welcome(z if self.worth else torch.cat([z, places]))
 
@@ -864,6 +872,7 @@ class DualSVGP(SendableMap):
             new.basis.size, self.sites.channels, new.basis.features + self.max_inducing, self.device
         )
 
+        # sites at the θ of the excerpt
         if self.likelihood.conjugate:
             beta = self.remembered_precision(new.theta)
             state |= {"beta": beta, "lam": beta[:, None] * self.memory.y}

@@ -41,10 +41,12 @@ def add_and_refine(
     Raises:
         NumericalError: the steps diverged, and left sums that do not factor.
     """
+    # start values: the steps replace them by differences
     lam, beta = model.likelihood.start(y, noise)
     lam, beta = weight[:, None] * lam, weight * beta
     model.sites.add(whitened, beta, lam)
 
+    # remembered samples take the same steps, since their sites depend on the field, too
     chosen = _choose(model, whitened)
     memory = model.memory
     joint = {
@@ -61,6 +63,7 @@ def add_and_refine(
         _step(model, whitened, joint)
     model.need_factor()
 
+    # the memory keeps the refined sites, so that they can be taken out exactly
     n = len(y)
     memory.keep_columns()
     memory.lam[chosen], memory.beta[chosen] = joint["lam"][n:], joint["beta"][n:]
@@ -107,6 +110,7 @@ def _step(model, whitened: Tensor, part: dict[str, Tensor]) -> None:
     pull = weight[:, None] * alpha + part["beta"][:, None] * mean - part["lam"]
     change = gain[:, None] * mean + rate[:, None] * pull
 
+    # the sums change by the difference to the samples' present sites
     model.sites.add(whitened, gain, change)
     part["lam"], part["beta"] = part["lam"] + change, part["beta"] + gain
     model.outdate()

@@ -4,7 +4,7 @@ The steps, taken at once or in slices:
 
 choose      L = chol K at θ' on the old inputs; inputs that the remembered samples want in addition
             are added, chunk by chunk
-carry       the unremembered sites are transferred by T = L'⁻¹ k(z', z) L⁻ᵀ, and the remembered
+transfer    the unremembered sites are transferred by T = L'⁻¹ k(z', z) L⁻ᵀ, and the remembered
             samples get fresh features, block by block; at the same θ and z both stay as they are
 spare       inputs that are not worth theirs are removed (worth.py); the remaining ones span a
             subspace of the former basis, so features and sites follow by Q = L'⁻¹ E L, where E
@@ -120,6 +120,7 @@ class Rebuild:
         operations = self.advance(SLICE) if self.todo else 0.0
 
         while operations < SLICE and not self.todo:
+            # once, after the last step
             if not self.taken:
                 self.source.take(self.theta, self.result(), self.full)
                 self.basis = self.whitened = self.unremembered = self.sites = self.memory_sites = (
@@ -158,6 +159,7 @@ class Rebuild:
         """Choose inducing inputs for θ: the old ones, and those remembered samples want."""
         source, old = self.source, self.source.basis.z
         room = len(old) < self.budget
+        # without `worth` a full budget is distributed anew
         if not room and source.fixed is None and not source.worth_decides:
             return self._pool()
 
@@ -220,6 +222,7 @@ class Rebuild:
             self.source.memory_places(self.theta),
         )
 
+        # candidates whose residual variance is large enough
         among = slice(first, len(places), every)
         residual = self.basis.residual(places[among], self.whitened[:, among])
         candidates = int((residual > self._tolerance()).sum())

@@ -69,6 +69,7 @@ class Rebuilding(SparseMap):
             self._rejected()
             return False
 
+        # more than a slice: the map goes on, and the other steps follow with later updates
         if rebuild.todo:
             rebuild.freeze()
             self.rebuild = rebuild
@@ -97,6 +98,7 @@ class Rebuilding(SparseMap):
 
         if full:
             self.moves += 1
+            # by residual alone, an input needs twice the least residual variance of the others
             if self.information <= 0:
                 self.floor = 2.0 * float(self.basis.L.diagonal().min()) ** 2
         self.changed()
@@ -133,6 +135,7 @@ class Rebuilding(SparseMap):
 
     def _give_way_to(self, new: Rebuilding) -> None:
         """Take over all parts of the rebuilt copy, which has absorbed all that this map has."""
+        # these belong to the map and have gone on meanwhile
         own = ("learner", "generator", "epoch", "newest_pass", "sliced", "driven", "rebuild")
         self.__dict__.update(
             {name: value for name, value in new.__dict__.items() if name not in own}

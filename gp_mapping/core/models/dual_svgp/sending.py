@@ -47,6 +47,7 @@ class SendableMap(Rebuilding):
         }
 
         sites = {"channels": state["sites"]["linear"].shape[1] - 1}
+        # where all samples are remembered, the sums follow from them
         if not state["rest_empty"]:
             # the precision is symmetric: its lower triangle suffices
             precision = state["sites"]["precision"]
@@ -112,6 +113,7 @@ class SendableMap(Rebuilding):
 
         sums = state["sites"]
         sites = Sites(basis.size, int(sums["channels"]), rows, self.device)
+        # the upper triangle from the lower one; or the sums from the samples
         if "lower" in sums:
             lower = torch.tril_indices(basis.size, basis.size)
             full = torch.zeros((basis.size, basis.size), dtype=torch.float64, device=self.device)
@@ -167,6 +169,7 @@ class SendableMap(Rebuilding):
         scaling, memory, names = self.scaling, self.memory, self.theta.feature_names()
         vector = self.sites.channels == 3
         centre = scaling.centre.clone()
+        # the first two channels are a vector of the plane
         if vector:
             centre[:2] = turn @ centre[:2]
         self.scaling = replace(scaling, origin=turn @ scaling.origin + shift, centre=centre)
@@ -225,6 +228,7 @@ class SendableMap(Rebuilding):
             self.theta = replace(theta, time_offset=0.0, lever_arm_along=0.0, lever_arm_across=0.0)
             return True
 
+        # what θ said of place and noise becomes part of each sample
         memory, own_theta = self.memory, self.theta
         memory.noise.copy_(
             self.noise(memory.noise, torch.zeros_like(memory.noise), own_theta, memory.x)
@@ -235,6 +239,8 @@ class SendableMap(Rebuilding):
 
         placed = replace(own_theta, time_offset=0.0, lever_arm_along=0.0, lever_arm_across=0.0)
         target = replace(theta, time_offset=0.0, lever_arm_along=0.0, lever_arm_across=0.0)
+
+        # a difference in s_p and s_b alone needs no new features
         if (
             replace(placed, noise_stddev=target.noise_stddev, bias_stddev=target.bias_stddev)
             == target

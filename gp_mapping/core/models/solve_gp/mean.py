@@ -68,6 +68,7 @@ def solve_blocks(
             return torch.cat([w_u, w_v]), step
 
         ratio = square / previous if step else torch.zeros_like(square)
+        # D_v p by recurrence, which saves a product with D_v
         direction, block_direction, previous = (
             preconditioned + ratio * direction,
             residual + ratio * block_direction,

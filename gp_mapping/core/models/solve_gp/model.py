@@ -114,6 +114,7 @@ class SolveGP(DualSVGP):
             NumericalError: k(z, z) at θ does not factor; nothing has changed.
         """
         theta = theta or self.theta
+        # first, since it may fail
         basis = Basis.at(z, self.new_basis(theta, z.shape[1]))
 
         if self.sites.size < basis.size:
@@ -165,6 +166,7 @@ class SolveGP(DualSVGP):
             if self.solve_steps >= 0:
                 return factor, orthogonal, weights
 
+        # directly: all of D is factored
         factor, self.jitter = cholesky(precision)
         self.jitter = max(self.jitter, jitter)
         weights = torch.cholesky_solve(linear, factor)
@@ -211,6 +213,7 @@ class SolveGP(DualSVGP):
         """Absorb a batch, and keep its weights as the start of later iterations."""
         report = super().absorb(batch)
 
+        # weights that are computed here start the iterations of later updates
         if self.sites.size > self.direct:
             self._start = self.posterior.weights
             self._rest = _REST if self.solve_steps < 0 else max(0, self._rest - 1)
