@@ -5,13 +5,14 @@ The map is a prior plus sites (core/sparse/sites.py). Its operations:
 update   adds the batch's sites, D += Σ β a aᵀ and r += Σ a λ. In the λ form this equals batch SGPR
          at fixed z and θ, with the batches in any order.
 grow     makes an inducing input of a sample where the data tell enough of what the other inputs
-         leave open (worth.py). The old sites are padded; the features of the remembered samples at
-         the new z are known, so they fill the border. This is exact while all samples are
-         remembered.
+         leave open (growing.py, worth.py). The old sites are padded; the features of the remembered
+         samples at the new z are known, so they fill the border. This is exact while all samples
+         are remembered.
 thin     removes inputs that later ones made dispensable: the robot's newest place always looks new.
 adopt    moves the map to another θ, or chooses z again. The remembered samples are taken out of the
          sites, the unremembered sites are transferred as pseudo-data, and the remembered samples
          are put back with fresh features (sparse_map.py); at once or in slices (rebuild.py).
+merge    adds another map's unremembered sites and its remembered samples (merging.py).
 """
 
 from __future__ import annotations
@@ -25,26 +26,20 @@ from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.likelihoods.base import Gaussian
 from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.models.dual_svgp.memory_sites import MemorySites
+from gp_mapping.core.models.dual_svgp.merging import MergingMap
 from gp_mapping.core.models.dual_svgp.natural_gradient import add_and_refine, refresh
-from gp_mapping.core.models.dual_svgp.sending import SendableMap
 from gp_mapping.core.scaled_map import Standardised
 from gp_mapping.core.sparse.basis import Basis
 from gp_mapping.core.sparse.memory import Memory
 from gp_mapping.core.sparse.passes import NO_PASS, PassSums
 from gp_mapping.core.sparse.posterior import Posterior
 from gp_mapping.core.sparse.sites import Sites
-from gp_mapping.core.sparse.worth import ratio_of
 from gp_mapping.core.types import UpdateReport
 
 __all__ = ["DualSVGP"]
 
-_CHUNK = 500  # candidates for inducing inputs that are examined together
-_SLICE = 25  # samples of another map that are merged together
-_GIVEN_UP = 20  # a full budget gives up one input of this many to make room
-_SURE = 1e300  # β of a candidate that is worth an input whatever the data tell of it
 
-
-class DualSVGP(SendableMap):
+class DualSVGP(MergingMap):
     """Online sparse GP of bounded cost: O(M²(M + N)) per batch of N, O(M² + M·memory) numbers kept.
 
     Args:
@@ -76,8 +71,8 @@ class DualSVGP(SendableMap):
 
     name = "dual_svgp"
     memory_kind = Memory
-    fitting = (*SendableMap.fitting, "max_inducing", "tolerance", "information")
-    counted = (*SendableMap.counted, "floor", "thinned", "moves", "closed_passes")
+    fitting = (*MergingMap.fitting, "max_inducing", "tolerance", "information")
+    counted = (*MergingMap.counted, "floor", "thinned", "moves", "closed_passes")
     # a fantasy becomes an inducing input where its residual variance exceeds this fraction of s²
     fantasy_tolerance = 1e-6
 
@@ -177,36 +172,6 @@ class DualSVGP(SendableMap):
             any(r.everywhere for r in reports),
         )
 
-    def _fits(self, batch: Standardised) -> bool:
-        """Whether the batch's inducing inputs fit into the budget, or into room to be made."""
-        count, inducing = len(batch.x), len(self.basis)
-        # the cheap answers first: a trial of the growth costs as much as the growth itself
-        if (
-            self.fixed is not None
-            or not inducing
-            or inducing + count <= self.max_inducing
-            or count <= self.given_up
-        ):
-            return True
-
-        _, places, noise = self._placed(batch)
-        whitened = self.basis.whitened(places, batch.heading)
-        precision = self._precision(whitened, places, noise, self.likelihood.weight(batch.count))
-        return not self._wanted(
-            places, whitened, precision, (self.max_inducing - inducing) or self.given_up
-        )
-
-    def _placed(self, batch: Standardised) -> tuple[Tensor, Tensor, Tensor]:
-        """Extra variance, places and noise variance of the samples at the map's θ.
-
-        Returns:
-            Variance in addition to each sample's own noise (N,); where the samples were measured
-            (N, D); their whole noise variance (N,).
-        """
-        extra = batch.extra + self._pose_noise(batch)
-        places = self.theta.place(batch.x, batch.velocity, batch.heading)
-        return extra, places, self.noise(batch.noise, extra, self.theta, batch.x)
-
     def _absorb_part(self, batch: Standardised) -> UpdateReport:
         extra, places, noise = self._placed(batch)
         whitened, added, removed = self._grow(
@@ -253,18 +218,6 @@ class DualSVGP(SendableMap):
     def remember(self, values: dict[str, Tensor], whitened: Tensor) -> int:
         """Offer samples that are in the sites to the memory; how many, old or new, fell out."""
         return self.memory.insert(values, whitened, self.leverage, self.generator)
-
-    def take_in(self, values: dict[str, Tensor], whitened: Tensor, arrivals: int) -> int:
-        """Add another map's remembered samples to sites and memory; how many, old or new, fell out.
-
-        Args:
-            values: all columns of the samples.
-            whitened: a(x) in this map's basis (R, N).
-            arrivals: by how much the memory's count of arrivals grows.
-        """
-        self.sites.add(whitened, values["beta"], values["lam"], values["pass_number"])
-        self.outdate()
-        return self.memory.offer(values, whitened, self.leverage, arrivals)
 
     def close_passes(self) -> None:
         """Close the surplus over max_biases passes: fewest remembered samples, then oldest, first.
@@ -353,164 +306,6 @@ class DualSVGP(SendableMap):
         self.sites.add(whitened, beta, lam, of)
         return lam, beta
 
-    @property
-    def worth(self) -> float:
-        """Least w of an inducing input (worth.py); 0 where the residual variance alone decides."""
-        return ratio_of(max(self.information, self.floor)) if self.information > 0 else 0.0
-
-    @property
-    def given_up(self) -> int:
-        """Number of inducing inputs that a full budget gives up to make room."""
-        return max(1, self.max_inducing // _GIVEN_UP)
-
-    @property
-    def worth_decides(self) -> bool:
-        """Whether an input must tell something, in addition to its residual variance."""
-        return self.information > 0
-
-    @property
-    def least_residual(self) -> float:
-        """Least residual variance k − q at an inducing input, squared inner units."""
-        return max(
-            self.tolerance * self.theta.signal_stddev**2,
-            0.0 if self.information > 0 else self.floor,
-        )
-
-    def _grow(
-        self, x: Tensor, heading: Tensor, noise: Tensor, weight: Tensor
-    ) -> tuple[Tensor, int, int]:
-        """Make inducing inputs of the samples that are worth one, unless the inputs are fixed.
-
-        Returns:
-            a(x) afterwards (R, N), how many inputs were added, how many removed.
-        """
-        whitened = self.basis.whitened(x, heading)
-        if self.fixed is not None:
-            return whitened, 0, 0
-
-        return self.grow(x, heading, whitened, self._precision(whitened, x, noise, weight))
-
-    def grow(
-        self, x: Tensor, heading: Tensor, whitened: Tensor, precision: Tensor
-    ) -> tuple[Tensor, int, int]:
-        """Make inducing inputs of samples that are worth one; in a full budget, make room first.
-
-        Args:
-            x: places of the samples (N, D), inner.
-            heading: (N, 2).
-            whitened: a(x) (R, N).
-            precision: β of the samples (N,).
-
-        Returns:
-            a(x) afterwards (R', N), how many inputs were added, how many removed.
-        """
-        removed = 0
-        if (
-            self.rebuild is None
-            and len(self.basis) == self.max_inducing
-            and self._wanted(x, whitened, precision)
-        ):
-            removed = self._move()
-            whitened = self.basis.whitened(x, heading) if removed else whitened
-
-        whitened, added = self.append(x, whitened, precision)
-        return whitened, added, removed
-
-    def _precision(self, whitened: Tensor, x: Tensor, noise: Tensor, weight: Tensor) -> Tensor:
-        """β (N,) that samples about to be added will have, as far as it is known beforehand."""
-        if self.likelihood.conjugate:
-            return weight / noise
-
-        # another likelihood's β depends on the field: on its prior where the map is empty
-        mean, variance = (
-            (
-                torch.zeros((len(x), self.sites.channels), dtype=torch.float64, device=x.device),
-                torch.zeros_like(noise),
-            )
-            if self.empty
-            else self.marginals(whitened)
-        )
-
-        # the residual adds to the variance that the basis explains
-        return weight * self.likelihood.information(
-            mean, variance + self.basis.residual(x, whitened), noise
-        )
-
-    def remembered_precision(self, theta: Theta) -> Tensor:
-        """β of each remembered sample at θ, by itself: (m,)."""
-        memory = self.memory
-        if not self.likelihood.conjugate:
-            return memory.beta
-        return memory.weight / self.noise(memory.noise, memory.extra, theta, memory.x)
-
-    def _wanted(self, x: Tensor, whitened: Tensor, precision: Tensor, most: int = 0) -> bool:
-        """Whether more than `most` of the places x would become inducing inputs, given room."""
-        if int((self.basis.residual(x, whitened) > self.least_residual).sum()) <= most:
-            return False
-        # without `worth` a large enough residual is all that counts
-        if not self.worth and not most:
-            return True
-
-        # a trial on a copy, with room for one more than asked
-        wider = self.basis.copy(len(self.basis) + most + 1)
-        return len(self._grown(wider, x, whitened, precision, most + 1)) > most
-
-    def _move(self) -> int:
-        """Make room in a full budget by giving up the inputs that are worth least; how many went.
-
-        From then on a sample needs twice the worth of what was given up to become an input.
-        """
-        before = len(self.basis)
-        self.begin_rebuild(self.theta, before - self.given_up, full=True)
-
-        return before - len(self.basis)
-
-    def _thin(self) -> int:
-        """Remove inputs without worth, once there are a sixth more than after the last time.
-
-        Returns how many went: 0 while the removal goes on in slices.
-        """
-        # tested first: it is cheap, and true for most samples
-        few = len(self.basis) < self.thinned + max(16, self.thinned // 6)
-        if few or self.fixed is not None or not self.worth:
-            return 0
-
-        before = len(self.basis)
-        self.adopt_in_slices(self.theta)
-        return before - len(self.basis)
-
-    def _grown(
-        self, basis: Basis, x: Tensor, whitened: Tensor, precision: Tensor, room: int | None = None
-    ) -> Tensor:
-        """Grow a basis by those of the places x that are worth an input.
-
-        Args:
-            basis: is changed.
-            x: candidates (N, D).
-            whitened: a(x) (R, N).
-            precision: β of the candidates (N,).
-            room: most inputs to add.
-
-        Returns:
-            The new rows of a(x) at x, then at the remembered samples: (added, N + m).
-        """
-        worth = self.worth
-        if worth:
-            precision = torch.cat([precision, self.remembered_precision(self.theta)])
-
-        remembered = self.memory_places(self.theta), self.remembered_features(self.basis.size)
-
-        return basis.grow(
-            x,
-            whitened,
-            slice(0, len(x)),
-            self.least_residual,
-            room,
-            precision if worth else None,
-            worth,
-            remembered,
-        )
-
     def append(self, x: Tensor, whitened: Tensor, precision: Tensor) -> tuple[Tensor, int]:
         """Grow the basis by samples at x while there is room, and sites and memory with it.
 
@@ -540,10 +335,6 @@ class DualSVGP(SendableMap):
         self.sites.pad(len(rows))
         self._recall(old, remembered, recalled)
         return torch.cat([whitened, fresh]), len(rows)
-
-    def remembered_features(self, rows: int) -> Tensor:
-        """a(x) of the memory's samples: (rows, m)."""
-        return self.memory.whitened(rows)
 
     def _recall(self, old: int, remembered: Tensor, recalled: Tensor) -> None:
         """Extend the remembered samples and their part of the sites by new rows of a(x).
@@ -636,12 +427,6 @@ class DualSVGP(SendableMap):
             "prior_left": float((self.left_open() / self.basis.kernel.diag(places)).max()),
             "inputs_per_square_lengthscale": len(self.basis) / len(squares),
         }
-
-    def left_open(self) -> Tensor:
-        """k − q, prior variance that the inputs leave at each remembered sample: (m,), inner."""
-        return self.basis.residual(
-            self.memory_places(self.theta), self.remembered_features(self.basis.size)
-        )
 
     def inducing_inputs(self) -> Tensor:
         return self._outer_places(None if self.basis is None else self.basis.z)
@@ -742,158 +527,6 @@ class DualSVGP(SendableMap):
         return torch.block_diag(
             torch.eye(self.basis.features, dtype=torch.float64, device=self.device), inducing
         )
-
-    def duplicate(self, rows: int = 0) -> DualSVGP:
-        """An independent copy with room for `rows` more inducing inputs."""
-        new = self.shell()
-        new.max_inducing = self.max_inducing + rows
-        if self.basis is not None:
-            capacity = self.basis.features + new.max_inducing
-            new.basis, new.sites = self.basis.copy(new.max_inducing), self.sites.clone(capacity)
-            new.memory = self.memory.copy(capacity)
-        return new
-
-    @torch.no_grad()
-    def fantasize(self, x: Tensor) -> DualSVGP:
-        """A copy conditioned on its own mean at x (K, D): D grows, and the mean stays exactly.
-
-        The target of each fantasy is the mean a(x)ᵀD⁻¹r.
-
-        Reference:
-            Chang et al. 2023, Alg. 2.
-        """
-        self.need_data()
-        inner, before = self.scaling.inner_x(x), self.posterior
-        new = self.duplicate(len(inner))
-
-        mean, variance = before.inner(inner)
-        whitened = new.basis.whitened(inner)
-        rows = new.basis.grow(
-            inner,
-            whitened,
-            slice(0, len(inner)),
-            self.fantasy_tolerance * self.theta.signal_stddev**2,
-        )
-        new.sites.pad(len(rows))  # no border by the memory: it would move the mean
-
-        beta = self.likelihood.information(
-            mean, variance, torch.full_like(variance, self.noise_level)
-        )
-        new.sites.add(torch.cat([whitened, rows]), beta, beta[:, None] * mean)
-        new.unremembered_empty = False  # no sample stands for it
-        return new
-
-    def converted(self, other: DualSVGP, offset: Tensor) -> DualSVGP:
-        """A copy of another map at this map's θ, to be merged.
-
-        Raises:
-            ValueError: the other map does not factor at this map's θ.
-        """
-        duplicate = other.duplicate(2)  # room for features that only this map has
-        if duplicate.theta != self.theta and not duplicate.adopt(self.theta):
-            raise ValueError(
-                "the other map cannot be carried to this one's hyper-parameters; nothing was merged"
-            )
-        return duplicate
-
-    def renumber(self, by: float) -> None:
-        super().renumber(by)
-        self.sites.passes = self.sites.passes.renumber(by)
-
-    def take_over(
-        self, its: DualSVGP, memory: dict[str, Tensor], offset: Tensor, delta: Tensor
-    ) -> int:
-        """Merge a converted map: unremembered sites by projection, samples with fresh features.
-
-        Args:
-            its: the other map, at this map's θ.
-            memory: all columns of its remembered samples, in this map's coordinates.
-            offset: (D,) from its origin to this one's.
-            delta: (C,) from its centre to this one's.
-
-        Returns:
-            How many samples, old or new, fell out of the memory.
-        """
-        z = its.basis.z + offset
-        places = self.theta.place(memory["x"], memory["velocity"], memory["heading"])
-
-        # inputs first, so that the projection below keeps as much as the budget allows
-        if self.fixed is None:
-            self._welcome(z if self.worth else torch.cat([z, places]))
-
-        if not its.unremembered_empty:
-            unremembered = its.unremembered()
-            unremembered.shift_centre(delta)
-            transfer = self.basis.transfer_from(z, its.basis.L, its.theta)
-            self.sites.merge(unremembered.project(transfer, self.sites.capacity))
-
-        if self.fixed is not None or not self.worth:
-            return self.take_in(
-                memory, self.basis.whitened(places, memory["heading"]), its.memory.arrivals
-            )
-
-        # where worth decides, samples are added with their sites, in small parts: an input has no
-        # worth without the sites around it; oldest first, as blocks of samples grow
-        fell, arrivals, precision = 0, its.memory.arrivals, its.remembered_precision(self.theta)
-        for part in memory["order"].argsort().split(min(_SLICE, self.given_up)):
-            x, heading = places[part], memory["heading"][part]
-            whitened, _, _ = self.grow(x, heading, self.basis.whitened(x, heading), precision[part])
-            fell += self.take_in(
-                {name: column[part] for name, column in memory.items()}, whitened, arrivals
-            )
-            arrivals = 0  # counted once, with the first part
-        return fell
-
-    def _welcome(self, places: Tensor) -> None:
-        """Make inducing inputs at places (K, D) where another map had some.
-
-        They were worth an input in the other map; those that are not worth one here go at the next
-        thinning.
-        """
-        for part in places.split(_CHUNK):
-            sure = torch.full((len(part),), _SURE, dtype=torch.float64, device=self.device)
-            self.append(part, self.basis.whitened(part), sure)
-
-    @torch.no_grad()
-    def excerpt(self, which: Tensor, theta: Theta | None = None) -> DualSVGP:
-        """A map of some remembered samples and nothing else, without z, for another to merge.
-
-        Args:
-            which: indices of remembered samples (k,).
-            theta: its hyper-parameters; this map's if None.
-        """
-        # the columns without the features, which are most of the memory and belong to this basis
-        new, state = self.shell(), self.memory.values()
-        new.theta, new.basis = (
-            theta or self.theta,
-            self.new_basis(theta or self.theta, self.memory.x.shape[1]),
-        )
-        new.sites = Sites(
-            new.basis.size, self.sites.channels, new.basis.features + self.max_inducing, self.device
-        )
-
-        # sites at the θ of the excerpt
-        if self.likelihood.conjugate:
-            beta = self.remembered_precision(new.theta)
-            state |= {"beta": beta, "lam": beta[:, None] * self.memory.y}
-
-        kept = {name: state[name][which] for name in type(self.memory).COLUMNS}
-        # renumbered from 0: passed on from tile to tile, arrival numbers would grow exponentially
-        kept["order"] = kept["order"].argsort().argsort().double()
-
-        kept |= {
-            "arrivals": len(which),
-            "white": self.memory.x.new_zeros((len(which), new.basis.size)),
-            "capacity": len(which),
-            "rows": new.basis.size,
-            "protect": self.memory.protect,
-            "rule": self.memory_rule,
-        }
-
-        new.memory = type(self.memory).from_state_dict(state | kept, self.device)
-        new.samples, new.unremembered_empty, new.learner = len(which), True, None
-        new.generator = torch.Generator().manual_seed(0)
-        return new
 
     def _saved_parts(self) -> dict:
         parts = super()._saved_parts() | {"fixed": self.fixed, "basis": None} | self.saved_rebuild()
