@@ -37,6 +37,7 @@ class BiasNumbers:
         stamp = 0.0 if batch.stamp is None else float(batch.stamp[-1])
 
         newest = self.began.get(self.number)
+        # another pass, or the same one for longer than a sensor's bias stays
         if (
             newest is None
             or newest[0] != passes

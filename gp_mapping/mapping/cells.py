@@ -102,7 +102,7 @@ class CellAverager:
         # place and stamp of the sample before the open cell
         self._before: tuple[list[float], float] | None = None
         self.white_sum, self.white_count, self.gross = 0.0, 0.0, 0
-        self.closed, self.single_sum, self.averaged_sum = (0.0, 0.0, 0.0)
+        self.closed, self.single_sum, self.averaged_sum = 0.0, 0.0, 0.0
         self.resolution = math.inf
 
         # (white, white/n) of the first cells that state it
@@ -180,6 +180,7 @@ class CellAverager:
         dist, x, stamp = math.dist, rows.x, rows.stamp
         for i in range(begin, stop):
             moved, age = dist(x[i], first), stamp[i] - began
+            # too far, a clock that jumped back, or too old: standing, ten times as old
             if (
                 moved > longest
                 or age < 0
@@ -209,10 +210,12 @@ class CellAverager:
             [slice(start, stop)] if keeps_all else [slice(i, i + 1) for i in range(start, stop)]
         ):
             cell["count"] += part.stop - part.start
+            # every stride-th row
             if cell["count"] % cell["stride"] == 0:
                 for name, column in zip(_COLUMNS, rows):
                     cell[name] += column[part]
                 if len(cell["t"]) > _CELL_ROWS:
+                    # full: keep every second row, and take half as many from now on
                     for name in _COLUMNS:
                         cell[name] = cell[name][::2]
                     cell["stride"] *= 2
@@ -246,6 +249,7 @@ class CellAverager:
         # rows that the stride has dropped count by the fraction of the kept ones that are good
         n = max(1, round(cell["count"] * kept / rows))
 
+        # between successive samples the field's own change along the cell is small
         step = y[1:] - y[:-1]
         self._learn_white(
             (np.add.reduce(step * step, 1) / y.shape[1]).tolist(), kept < _FEW and self.robust
@@ -256,6 +260,7 @@ class CellAverager:
         if sensor > 0.0:  # else too little is known of it
             self._remember(sensor, n, stated is not None and self.robust)
 
+        # between the first and the last row, whether or not their values are good
         velocity = (
             (last - first) / elapsed
             if elapsed > 0
@@ -290,6 +295,7 @@ class CellAverager:
             stated: whether the sensor states it.
         """
         if stated and len(self._told) < _FIRST_TOLD:
+            # the median of all first ones stands for each of them
             self._told.append((white, white / n))
             self.closed = float(len(self._told))
             self.single_sum, self.averaged_sum = (
@@ -350,6 +356,7 @@ class CellAverager:
         if not steps:
             return
         if self._begun is None or not self.robust:
+            # later cells: the fading mean so far is what is usual
             usual = (
                 self.white_sum / self.white_count if self.white_count >= 10 and self.robust else 0.0
             )
@@ -359,6 +366,7 @@ class CellAverager:
         self._begun.append(steps)
         # anew from all first cells, now that one more tells which of them are quiet
         self.white_sum = self.white_count = 0.0
+        # the lower quartile of the cells' means
         quiet = sorted(sum(each) / len(each) for each in self._begun)[len(self._begun) // 4]
         for each in self._begun:
             if sum(each) <= _WILD * quiet * len(each) or not quiet:
@@ -477,7 +485,7 @@ class CellAverager:
         self._told = [(float(a), float(b)) for a, b in state.get("told", [])]
         self.resolution = float(state.get("resolution", math.inf))
         # absent in older maps, where the first cells are over
-        begun, whites = (state.get("begun"), state.get("whites"))
+        begun, whites = state.get("begun"), state.get("whites")
         self._begun = None if begun is None else [list(map(float, each)) for each in begun]
         self._whites = None if whites is None else [(float(a), int(b)) for a, b in whites]
 

@@ -138,6 +138,7 @@ class Fixes:
     def add(self, rows: Iterable[tuple[float, float, float, float]]) -> None:
         """Add rows of x, y (m, in the map's frame), latitude and longitude (degrees)."""
         for row in rows:
+            # the same spacing for all that came, however late
             if self.count % self._every == 0:
                 self._rows = np.vstack([self._rows, row])
                 self._thin()
@@ -180,6 +181,7 @@ class Fixes:
             return None, f"no datum: {which}, {why}"
 
         fit = fitted(self._rows[:, :2], self._rows[:, 2:])
+        # one place knows no direction
         if (why := fit.unsure()) is not None:
             return None, f"no datum: of {which}, {why}"
         return fit.datum, fit.said(which)
@@ -194,6 +196,7 @@ class Fixes:
     def load_state_dict(self, state: dict) -> None:
         """Continue with a saved state; ValueError where it is none."""
         rows, count, every = state["rows"], state["count"], state["every"]
+        # a state may come from a file: all of it is checked
         rows_fit = (
             isinstance(rows, Tensor)
             and rows.ndim == 2
@@ -300,6 +303,7 @@ def _agreeing(p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, float]:
     judges = judges[:: -(-len(judges) // _JUDGES)]
 
     first, second = random.choice(judges, (2, _PAIRS))
+    # the same fix twice determines no direction
     pairs = [[i, j] for i, j in zip(first.tolist(), second.tolist()) if i != j]
     best = min(
         (Turned.between(p[pair], q[pair]) for pair in pairs or [[0, 0]]),
@@ -346,6 +350,7 @@ def _east_north(earth: np.ndarray, latitude: float, longitude: float) -> np.ndar
     )
 
     offset = _cartesian(phi, lam) - _cartesian(*map(np.asarray, origin))
+    # unit vectors at the place, earth-centred
     east = np.array([-math.sin(origin[1]), math.cos(origin[1]), 0.0])
     north = np.array(
         [

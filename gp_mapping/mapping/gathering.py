@@ -110,6 +110,7 @@ class Gathering(ABC):
         """Put raw samples into cells; each cell is handed over before the next sample is seen."""
         n, i = len(samples), 0
         stamps = [] if samples.stamp is None else samples.stamp.tolist()
+        # plain lists: cells look at samples one by one, which tensors are slow at
         rows = RawRows(
             samples.x.tolist(),
             samples.y.tolist(),
@@ -186,6 +187,7 @@ class Gathering(ABC):
                 k for k in range(start, stop) if not self._outcomes.all_in(rows.y[k : k + 1])
             )
 
+        # then the values and places themselves
         for k in range(start, stop):
             if not self._first.credible(rows.y[k]) or max(map(abs, rows.x[k])) > FARTHEST:
                 return k
@@ -195,6 +197,7 @@ class Gathering(ABC):
         """Find headings, yaw rates and path lengths of raw samples, and count them."""
         if part.start == part.stop:
             return
+        # a pass begins with its first sample, not with the break before
         if not self._pass_open:
             self._begin_pass()
 
@@ -232,6 +235,7 @@ class Gathering(ABC):
 
     def break_pass(self) -> None:
         """Close the open cell at a gap or a time jump: the next sample starts a new pass."""
+        # the open cell must not reach into the next pass
         self.flush()
         self._first.drop_held()  # what comes now is elsewhere, or later: it confirms nothing
         self._pass_open = False

@@ -27,6 +27,7 @@ def drawing_notes(chosen: list[Area], others: list[Area], fits, settings: MapSet
         settings: of the drawing.
     """
     notes = []
+    # even the first area alone is too large
     if chosen and not fits(chosen[0].low, chosen[0].high):
         sides = " x ".join(
             f"{b - a + 2 * settings.margin:.0f}" for a, b in zip(chosen[0].low, chosen[0].high)
@@ -69,6 +70,7 @@ def nonsense(settings: MapSettings, spread: float | None) -> list[str]:
         return []
 
     s, notes = settings, []
+    # a nearly exact sensor makes matrices singular
     if s.noise_stddev < s.signal_stddev / _RATIO:
         notes.append(
             f"noise_stddev {s.noise_stddev:.3g} is less than a {_RATIO:g}th of signal_stddev "

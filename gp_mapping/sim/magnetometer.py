@@ -90,6 +90,7 @@ class Magnetometer:
             field: (3,) T, in the sensor frame.
         """
         self._history.append((t, np.asarray(field, dtype=np.float64)))
+        # the newest one before the lag stays, to interpolate from
         while len(self._history) > 2 and self._history[1][0] <= t - self.settings.lag:
             self._history.popleft()
 
@@ -145,6 +146,7 @@ class Magnetometer:
         """Ornstein-Uhlenbeck error at t (s), (3,) T; times must grow."""
         s, n = self.settings, self.rng.normal(size=3)
         if self._error_time is not None:
+            # exact for any step
             a = math.exp(-(t - self._error_time) / s.correlation_time)
             self._error = a * self._error + s.correlated_stddev * math.sqrt(1.0 - a * a) * n
         self._error_time = t

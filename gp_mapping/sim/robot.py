@@ -165,6 +165,7 @@ class DifferentialDrive:
         s = self.settings
         speed, turn_rate = self._wanted(dt)
 
+        # limits of the rates first, then of the values
         dv, dw = s.max_acceleration * dt, s.max_turn_acceleration * dt
         speed = min(max(speed, self.speed - dv), self.speed + dv)
         turn_rate = min(max(turn_rate, self.turn_rate - dw), self.turn_rate + dw)
@@ -186,6 +187,7 @@ class DifferentialDrive:
     def _wanted(self, dt: float) -> tuple[float, float]:
         """Speed and turn rate towards the next waypoint, before the limits on their rates."""
         s = self.settings
+        # waypoints within the tolerance count as reached
         while self._next < len(self.waypoints) and (
             math.dist((self.x, self.y), self.waypoints[self._next]) < s.waypoint_tolerance
         ):
@@ -260,7 +262,7 @@ class CommandedDrive(DifferentialDrive):
 
     def command(self, speed: float, turn_rate: float) -> None:
         """Set speed (m/s) and turn rate (rad/s) from now on; what is not finite stops the robot."""
-        command = (float(speed), float(turn_rate))
+        command = float(speed), float(turn_rate)
         self._command, self._age = command if all(map(math.isfinite, command)) else (0.0, 0.0), 0.0
 
     def step(self, dt: float) -> None:
@@ -359,6 +361,7 @@ class DriftingOdometry:
             self.x, self.y, self.yaw = x, y, yaw
             return
 
+        # the true increment: a turn, and a distance along the mean heading
         turn = math.remainder(yaw - last[2], math.tau)
         middle = last[2] + 0.5 * turn
         dx, dy = x - last[0], y - last[1]
@@ -375,6 +378,7 @@ class DriftingOdometry:
         self.y += step * n
         self.yaw = math.remainder(self.yaw + turn + e_turn, math.tau)
 
+        # Jacobians of the reported pose
         f = np.array([[1.0, 0.0, -step * n], [0.0, 1.0, step * c], [0.0, 0.0, 1.0]])
         g = np.array([[c, -0.5 * step * n], [n, 0.5 * step * c], [0.0, 1.0]])
         self.covariance = f @ self.covariance @ f.T + g @ np.diag([q_distance, q_turn]) @ g.T

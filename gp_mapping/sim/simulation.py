@@ -130,6 +130,7 @@ class Simulation:
         self.world = DipoleWorld.random(world or WorldSettings())
         w = self.world.settings
 
+        # lanes over the room, a margin from its walls
         if waypoints is None or len(waypoints) == 0:
             waypoints = lawnmower(
                 s.margin,
@@ -228,6 +229,7 @@ class Simulation:
 
             # half a period after a pose
             due = step % self._field_every == self._field_every // 2 and not over
+            # with a lag the sensor needs the field of every step
             if due or self.magnetometer.settings.lag:
                 self.magnetometer.observe(self.stamp_ns * 1e-9, self._field_at_sensor())
             if due:

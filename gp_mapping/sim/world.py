@@ -49,6 +49,7 @@ def dipole_field(points, positions, moments) -> np.ndarray:
 
     out = np.empty_like(points)
     for at in range(0, len(points), CHUNK):
+        # from every dipole to every point
         d = points[at : at + CHUNK, None, :] - positions  # (n, K, 3)
         r2 = np.einsum("nkd,nkd->nk", d, d)
         if r2.size and r2.min() < NEAREST**2:
@@ -182,6 +183,7 @@ class DipoleWorld:
             return float(np.linalg.norm(scale * dipoles + self.earth, axis=1).std())
 
         low, high = 0.0, 1.0
+        # first a scale that is large enough
         while spread(high) < target:
             high *= 2.0
             if high > 1e12:

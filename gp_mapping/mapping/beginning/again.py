@@ -46,6 +46,7 @@ class Again:
         Returns:
             Whether the map has seen all of them.
         """
+        # bounded work with each new cell, however many there are
         for batch in cells[self.used : self.used + _TOGETHER]:
             taken, self.last_stamp = feed(self.map, self.last_stamp, batch)
             self.taken += taken

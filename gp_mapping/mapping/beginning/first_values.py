@@ -137,6 +137,7 @@ class FirstValues:
             return None
 
         before, after = split
+        # all that the warm-up has left here is void
         self._first, self._recent, self._held, self._reference, self.seen = [], [], [], None, 0
         self.gross = sum(map(_raw, before))
         self.note = warm_up_note(self.gross, float(before[-1].y.abs().max()))
@@ -295,6 +296,7 @@ class FirstValues:
         distances from the median.
         """
         middle, _ = self._median_and_spread(self._recent)
+        # in every channel, with every cell
         for cell in self._held:
             for v, w, m in zip(value, cell.y.mean(0).tolist(), middle):
                 if abs(v - w) > 0.5 * max(abs(v - m), abs(w - m)):

@@ -113,6 +113,7 @@ class Start:
         guess = first_guess(x, _values(y, s), s.kernel, s.field_scale)
 
         guessed, centre = {"lengthscale": guess.lengthscale}, None
+        # of classes and counts f has no unit: their spread and centre are the settings'
         if s.metric:
             centre = guess.centre
             signal = s.signal_stddev or guess.signal
@@ -123,6 +124,7 @@ class Start:
             }
 
         automatic = {name: value for name, value in guessed.items() if getattr(s, name) == 0.0}
+        # a start that the settings give stays as it is
         self.found = replace(s, **within_ranges(automatic)), centre
 
     def state_dict(self) -> dict:

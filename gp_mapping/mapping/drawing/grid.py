@@ -92,6 +92,7 @@ class GridWindow:
     def contains(self, low, high, margin: float) -> bool:
         """Whether [low − margin, high + margin] lies inside; corners (2,) m."""
         r = self.resolution
+        # a billionth of a cell for rounding
         return (
             low[0] - margin >= (self.left - 1e-9) * r
             and low[1] - margin >= (self.bottom - 1e-9) * r
@@ -172,4 +173,5 @@ class FieldGrid:
         h, w = self.shape
         xs = self.origin[0] + (torch.arange(w, dtype=torch.float64) + 0.5) * self.resolution
         ys = self.origin[1] + (torch.arange(h, dtype=torch.float64) + 0.5) * self.resolution
+        # rows follow each other, x is the quicker one
         return torch.stack([xs.repeat(h), ys.repeat_interleave(w)], 1)

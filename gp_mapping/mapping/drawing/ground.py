@@ -34,12 +34,14 @@ def to_draw(settings: MapSettings, path: Path) -> Ground:
     def fits(low, high) -> bool:
         return _fits(settings, low, high)
 
+    # a window that was asked for leaves ground out without a note
     if settings.window > 0.0:
         area = path.around(settings.window)
         return Ground(
             list(area.low), list(area.high), area.place, drawing_notes([area], [], fits, settings)
         )
 
+    # all ground together, if a grid holds it; a pose's glitch is none
     chosen, others = path.extent.drawn(fits, path.usual_move)
     low = [min(area.low[d] for area in chosen) for d in range(2)]
     high = [max(area.high[d] for area in chosen) for d in range(2)]

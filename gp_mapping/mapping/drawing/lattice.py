@@ -174,6 +174,7 @@ class Lattice:
         followed = self.exact > 0
         self.since[followed & ~self.stale] = revision
         self.stale |= followed
+        # so that each is evaluated, not followed
         self.exact[:] = 0
 
     def leave_out(self, ground: np.ndarray, reach: float) -> None:
@@ -233,6 +234,7 @@ class Lattice:
             return rows, columns
 
         picked, near = np.zeros(len(rows), dtype=bool), 0 if oldest else budget // 2
+        # half of the budget near the newest sample
         if near:
             square_distance = (self.columns[columns] - self.newest[0]) ** 2 + (
                 self.rows[rows] - self.newest[1]
@@ -268,6 +270,7 @@ class Lattice:
         Args:
             box: first row, end of rows, first column, end of columns.
         """
+        # points are cells: nothing to spline
         if self.direct:
             self.drawn[:], self.stddev[:] = self.mean, np.sqrt(self.variance)
             if self.excess is not None:

@@ -81,6 +81,7 @@ def levels(values: np.ndarray, known: np.ndarray, low: float, high: float) -> np
     scratch = np.empty((min(_ROWS, len(values)), values.shape[1]))
 
     scale = (HIGHEST - LOWEST) / (high - low)
+    # a few rows at a time, in one scratch array
     for i in range(0, len(values), _ROWS):
         part = scratch[: len(values[i : i + _ROWS])]
         np.subtract(values[i : i + _ROWS], low, out=part)

@@ -72,7 +72,7 @@ class Renderer:
         self._epoch: object = None  # of the map, when it was drawn last
         # batches that no drawing has seen: number of samples in the map with them, positions
         self._touched: list[tuple[int, Tensor]] = []
-        self.points_drawn, self.points_stale = (0, 0)
+        self.points_drawn, self.points_stale = 0, 0
         # the lattice box that was evaluated and not yet drawn
         self._undrawn: tuple[int, int, int, int] | None = None
         # the newest moments of the map as of which points are exact, by number
@@ -119,6 +119,7 @@ class Renderer:
 
         # more than may be drawn: it follows the robot, in large steps
         if not whole.contains(low, high, margin):
+            # a quarter of the shorter side, within which the robot moves before the window does
             reach = 0.25 * s.resolution * min(whole.width, whole.height)
             inside = [min(max(v, a - margin), b + margin) for v, a, b in zip(about, low, high)]
             surroundings = [
@@ -149,6 +150,7 @@ class Renderer:
             np.searchsorted(nodes, v) for nodes, v in ((lattice.rows, y), (lattice.columns, x))
         )
 
+        # points with lattice points on both sides
         inside = (
             (rows > 0)
             & (rows < len(lattice.rows))
@@ -378,6 +380,7 @@ class Renderer:
         """Number of this moment, which is kept with a few before it; 0 where the map has none."""
         if self._lattice.excess is not None or field.moment() is None:
             return 0
+        # a new moment takes the oldest one's place
         if not self._moment_now(field):
             self._newest_moment += 1
             self._moments[self._newest_moment] = field.moment()
@@ -406,6 +409,7 @@ class Renderer:
         which = known.cpu().numpy()
         rows, columns = rows[which], columns[which]
 
+        # f alone is followed; what it stands for is computed from it
         if len(rows):
             old_values = (
                 torch.from_numpy(part[: field.channels, rows, columns]).mT.to(mean)
@@ -500,6 +504,7 @@ class Renderer:
         """
         lattice = self._lattice
         index = self._random.integers(0, lattice.stale.size, _SPOTS)
+        # points that wait, or are exact, show no drift
         index = index[
             ~(lattice.stale.ravel()[index] | ((lattice.exact.ravel()[index] == now) & (now > 0)))
         ]
@@ -516,9 +521,11 @@ class Renderer:
         )
 
         drift = np.abs(mean - held) > _DRIFT * np.sqrt(variance + noise_stddev**2)
+        # the stddev, too, within a percent of itself
         drift |= np.abs(np.sqrt(spread / variance) - 1.0) > _DRIFT
         drift = drift.any(0)
 
+        # many at once: the whole map has changed, and not around these alone
         if drift.mean() > 0.2:
             lattice.mark_all(revision)
         elif drift.any():

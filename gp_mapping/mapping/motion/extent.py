@@ -71,6 +71,7 @@ class Extent:
 
         held = self._squares.get(key)
         if held is None:
+            # thinning drops many at once, since it sorts all of them
             if len(self._squares) >= _MOST:
                 self._thin()
             self._squares.put(key, (x[0], x[1], x[0], x[1], float(point), 1.0, x[0], x[1]))
@@ -138,6 +139,7 @@ class Extent:
                     (
                         *map(min, held[:2], row[:2]),
                         *map(max, held[2:4], row[2:4]),
+                        # counts add up; the newest sample stays this robot's
                         held[4] + row[4],
                         held[5] + row[5],
                         *held[6:],
@@ -236,12 +238,14 @@ class Extent:
 
         ground = self.ground(usual_move)
         here = next((a for a in ground if self._here in a.squares), areas[0])
+        # the robot's own area first, unless it has hardly begun there
         if here.points >= _HERE * areas[0].points:
             ground.remove(here)
             ground.insert(0, here)
 
         chosen = ground[:1]
         for area in ground[1:]:
+            # the larger areas first, each only if a grid holds it with those before
             low, high = _around([*chosen, area])
             if fits(low, high):
                 chosen.append(area)
@@ -277,6 +281,7 @@ def _linked(squares: list[tuple[int, int]], link: float) -> list[tuple]:
     parent = list(range(len(squares)))
 
     def root(i: int) -> int:
+        # halve the way to the root
         while parent[i] != i:
             parent[i] = parent[parent[i]]
             i = parent[i]

@@ -76,6 +76,7 @@ class Path:
         )
         self._low, self._high = list(map(min, self._low, low)), list(map(max, self._high, high))
 
+        # locals: this loop sees every raw sample
         dist, last, moves, anchor, length = (
             math.dist,
             self._last,
@@ -101,6 +102,7 @@ class Path:
             if moved >= 0.1 * self.step:
                 length, anchor = length + moved, x
 
+            # compared with the last point, so that noise of a standing robot adds none
             point = not self._count or dist(x, self._newest) >= self.step
             if point:
                 self._append(x)
@@ -117,6 +119,7 @@ class Path:
         if not len(points):
             return
         for i, (x, start) in enumerate(zip(points.tolist(), starts.tolist())):
+            # no line leads from this robot's path into the other's
             self._broken = start or i == 0
             self._append(x)
 
@@ -168,6 +171,7 @@ class Path:
         step = side / 8
         middle = [step * round(v / step) for v in place]
 
+        # no more than the driven ground, and never without the middle
         low = [min(max(a, m - side / 2), m) for a, m in zip(self._low, middle)]
         high = [max(min(b, m + side / 2), m) for b, m in zip(self._high, middle)]
         return Area(tuple(low), tuple(high), self._count, 0, (), tuple(place))

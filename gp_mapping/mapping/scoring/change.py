@@ -92,6 +92,7 @@ class _Tile:
     def leave(self) -> None:
         """End the visit: its errors count among the earlier ones from now on."""
         if self.here:
+            # an older visit fades, so that the tile follows the field
             keep = min(1.0, _VISITS / (self.visits + 1.0))
             self.visits = keep * (self.visits + 1.0)
             self.misfit = keep * (self.misfit + min(self.squares / self.here, _LARGEST))

@@ -106,6 +106,7 @@ class LocalScale:
                 int(np.floor(sum_x / weight / self.width)),
                 int(np.floor(sum_y / weight / self.width)),
             )
+            # bins of this width may hold several of the other's
             held = self._bins.pop(key) or [0.0] * 4
             keep = min(1.0, _HEAVIEST / (held[0] + weight))
             self._bins.put(
@@ -194,6 +195,7 @@ class ScaleOfGrid:
         Returns:
             (H, W), its own array.
         """
+        # by identity: a moved window has other axes
         same = (
             self._of is not None
             and all(a is b for a, b in zip(self._of, (local, xs, ys)))
@@ -228,6 +230,7 @@ class ScaleOfGrid:
             step = (
                 max(1, int(local.width / 6 / max(axis[1] - axis[0], 1e-9))) if len(axis) > 1 else 1
             )
+            # the last cell is a node, too, so that every cell lies between two
             nodes.append(np.unique(np.append(np.arange(0, len(axis), step), len(axis) - 1)))
         self._columns, self._rows = nodes
 

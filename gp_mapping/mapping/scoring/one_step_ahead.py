@@ -132,6 +132,7 @@ class OneStepAhead:
         """Pick raw samples as `pick` does each in turn."""
         last, step = self._last, self.settings.cell_length / 10
         for i, (stamp, length) in enumerate(zip(stamps, lengths)):
+            # by time and by path: a standing robot is not scored
             if last is None or (abs(stamp - last[0]) >= _PERIOD and length - last[1] >= step):
                 last = (stamp, length)
                 self._picked.append(
@@ -211,6 +212,7 @@ class OneStepAhead:
             length: of the path at the cell, m.
         """
         self._ahead, ahead = None, None if cell is None else self._older(length)
+        # samples that share a posterior are predicted together
         groups: dict[int, tuple] = {}
         for x, y, length, heading, rate in self._picked:
             posterior = self._older(length)
@@ -271,6 +273,7 @@ class OneStepAhead:
     ) -> Prediction:
         """Predict the picked samples x (n, 2), and with them their cell, kept for `watch`."""
         passing = velocity.expand(len(x), 2)
+        # asked apart where headings or passes differ
         if cell is None or (cell.heading is None) != (heading is None) or _number(cell) != number:
             return old.predict_in_pass(x, number, passing, heading)
 
@@ -279,6 +282,7 @@ class OneStepAhead:
             torch.cat([x, cell.x]), number, torch.cat([passing, cell.velocity]), joint
         )
 
+        # the picked samples, then the cell
         parts = [
             Prediction(prediction.mean[part], prediction.variance[part], prediction.noise_variance)
             for part in (slice(len(x)), slice(len(x), None))
@@ -321,6 +325,7 @@ class OneStepAhead:
         stamp = 0.0 if batch.stamp is None else float(batch.stamp[-1])
 
         change = self.detector.add(place[0].tolist(), residual, latent + noise, stamp, length)
+        # the field has changed here: forget, but for what has just seen it
         if change is not None:
             self.changes.append(change)
             self.change_count += 1
@@ -336,6 +341,7 @@ class OneStepAhead:
             field: the map, which has taken the other's map in.
         """
         counts = len(self.noise), len(other.noise)
+        # means over both, weighted by their scores
         if sum(counts):
             self.white_variance, self.white_averaged = (
                 (counts[0] * own_variance + counts[1] * other_variance) / sum(counts)
@@ -353,6 +359,7 @@ class OneStepAhead:
             self.weakened + other.weakened,
         )
 
+        # the noise of both, at once and not after the next scores
         if len(self.noise):
             self.fitted, self._fresh = (
                 self.noise.variances(self._expected(field).tolist(), self.white_variance),
@@ -371,6 +378,7 @@ class OneStepAhead:
         ):
             return batch
 
+        # the map as it is right now, not an older posterior
         prediction = _in_pass(field, batch)
         model_noise = field.hyperparameters()["noise_stddev"] ** 2
         noise = model_noise + float(batch.sensor_variance[0] / batch.count[0])
@@ -381,6 +389,7 @@ class OneStepAhead:
         weight = student_weight(min(square, _MOST_SURPRISING))
         if weight >= 1.0:
             return batch
+        # model noise + sensor variance / count is then noise / weight
         self.weakened += 1
         return replace(batch, sensor_variance=batch.count * (noise / weight - model_noise))
 

@@ -117,10 +117,12 @@ class PredictiveNoise:
             return prior
 
         known = latent <= 4.0 * prior
+        # with few scores the median is no judge
         if int(known.sum()) > self.prior_count:
             typical = square[known].median() / _MEDIAN_OF_SQUARE
             known &= square <= 25.0 * (latent + typical)
 
+        # in units of the prior, so that the grid fits any sensor
         r2, v, n0 = square[known] / prior, latent[known] / prior, self.prior_count
 
         def cost(log: float) -> float:
@@ -179,6 +181,7 @@ def _between(
     while high - low > 1e-5:
         middle = (low * right - high * left) / (right - left)
         value = slope(middle)
+        # as good as zero
         if abs(value) <= least:
             return middle
         side = 1 if value > 0.0 else -1
