@@ -164,10 +164,10 @@ class Fixes:
         """The datum, None where fixes are too few or disagree, and a sentence; '' without fixes."""
         now = self.count, len(self._rows)
         if self._told is None or self._told[0] != now:
-            self._told = now, self._tell()
+            self._told = now, self._summarise()
         return self._told[1]
 
-    def _tell(self) -> tuple[Datum | None, str]:
+    def _summarise(self) -> tuple[Datum | None, str]:
         """Compute `summary` anew."""
         if not self.count:
             return None, ""
@@ -229,7 +229,7 @@ def fitted(places: np.ndarray, earth: np.ndarray) -> Fit:
     Reference:
         Rousseeuw, Least median of squares regression, 1984.
     """
-    latitude, longitude = _amid(earth)
+    latitude, longitude = _middle_of(earth)
     kept, beyond = _agreeing(places, _east_north(earth, latitude, longitude))
 
     p, agreed = places[kept], earth[kept]
@@ -323,7 +323,7 @@ def _agreeing(p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, float]:
     return kept, limit
 
 
-def _amid(earth: np.ndarray) -> tuple[float, float]:
+def _middle_of(earth: np.ndarray) -> tuple[float, float]:
     """A place amid most of the fixes, degrees.
 
     It is the median of where they lie in space, so also on either side of 180°.

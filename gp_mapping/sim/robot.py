@@ -163,7 +163,7 @@ class DifferentialDrive:
     def step(self, dt: float) -> None:
         """Advance by dt seconds."""
         s = self.settings
-        speed, turn_rate = self._wanted(dt)
+        speed, turn_rate = self._target_velocity(dt)
 
         # limits of the rates first, then of the values
         dv, dw = s.max_acceleration * dt, s.max_turn_acceleration * dt
@@ -184,7 +184,7 @@ class DifferentialDrive:
         self.yaw = math.remainder(self.yaw + 2.0 * half_turn, math.tau)
         self.travelled += self.speed * dt
 
-    def _wanted(self, dt: float) -> tuple[float, float]:
+    def _target_velocity(self, dt: float) -> tuple[float, float]:
         """Speed and turn rate towards the next waypoint, before the limits on their rates."""
         s = self.settings
         # waypoints within the tolerance count as reached
@@ -292,7 +292,7 @@ class CommandedDrive(DifferentialDrive):
         """0: there is no route."""
         return 0.0
 
-    def _wanted(self, dt: float) -> tuple[float, float]:
+    def _target_velocity(self, dt: float) -> tuple[float, float]:
         """Speed and turn rate as the driver or the last command sets them."""
         if self.driver is not None:
             return self.driver(self.x, self.y, self.yaw)

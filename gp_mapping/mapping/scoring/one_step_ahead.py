@@ -167,7 +167,7 @@ class OneStepAhead:
             for p in predictions
         )
 
-    def _older(self, length: float) -> Snapshot | None:
+    def _posterior_before(self, length: float) -> Snapshot | None:
         """The newest posterior that is a score_distance older than a path of this length."""
         old = [p for at, p in self._snapshots if length - at >= self.settings.score_distance]
         return old[-1] if old else None
@@ -211,11 +211,11 @@ class OneStepAhead:
                 posterior, it is evaluated once for both.
             length: of the path at the cell, m.
         """
-        self._ahead, ahead = None, None if cell is None else self._older(length)
+        self._ahead, ahead = None, None if cell is None else self._posterior_before(length)
         # samples that share a posterior are predicted together
         groups: dict[int, tuple] = {}
         for x, y, length, heading, rate in self._picked:
-            posterior = self._older(length)
+            posterior = self._posterior_before(length)
             if posterior is not None:
                 groups.setdefault(id(posterior), (posterior, []))[1].append((x, y, heading, rate))
 
@@ -308,7 +308,7 @@ class OneStepAhead:
             field: the map.
             recent: so many of the newest samples stay.
         """
-        old = self._older(length)
+        old = self._posterior_before(length)
         if not self.settings.follow_changes or old is None or not self.settled(field):
             return
 
