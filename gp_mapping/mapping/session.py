@@ -8,16 +8,15 @@ All learning is done inside `ingest`, a bounded number of steps per cell.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import VECTOR, FieldMap
-from gp_mapping.core.registry import build_map
 from gp_mapping.core.stored import Room
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
-from gp_mapping.errors import MapFullError, NumericalError, one_line
+from gp_mapping.errors import MapFullError, one_line
 from gp_mapping.mapping.beginning.again import Again
 from gp_mapping.mapping.beginning.start import Start
 from gp_mapping.mapping.cells import RawRows
@@ -25,23 +24,24 @@ from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.drawing.ground import to_draw
 from gp_mapping.mapping.drawing.renderer import Renderer
 from gp_mapping.mapping.earth import Fixes
+from gp_mapping.mapping.feeding import REFUSALS, fade, learn, new_map, stamp_of, take
 from gp_mapping.mapping.gathering import Gathering
-from gp_mapping.mapping.motion.attitude import HeadingTrack, turned
+from gp_mapping.mapping.merging import make_ready
+from gp_mapping.mapping.motion.attitude import seen, turned
 from gp_mapping.mapping.notes import nonsense
+from gp_mapping.mapping.reporting import report_of
+from gp_mapping.mapping.scoring.answers import Answers
 from gp_mapping.mapping.scoring.local_scale import LocalScale
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["MapSession"]
 
-# Exceptions by which a map refuses what would spoil it.
-_REFUSALS = (NumericalError, ArithmeticError, torch.linalg.LinAlgError)
 # Revisions after which `warnings` looks at the ground again, of a map that nobody draws.
 _LOOK_AGAIN = 200
 # Attributes of the saved state, by name; those of _NEWEST are private here.
 _COUNTS = ("revision", "cell_count", "left_out", "lost")
 _NEWEST = ("last_stamp", "pass_samples", "channels")
-_FORGOTTEN = 1e-12  # fraction of the data's weight that is left when all of it is forgotten
 
 
 class MapSession(Gathering):
@@ -113,13 +113,10 @@ class MapSession(Gathering):
     # --- samples in -------------------------------------------------------------------------------
     @torch.no_grad()
     def ingest(self, samples: Samples) -> UpdateReport | None:
-        """Absorb raw samples.
+        """Absorb raw samples, in order of time.
 
         A sample that no map can take, or whose cell the map refuses, is counted in `refused`; the
         others go on. So of n samples, raw_count and refused grow by n together.
-
-        Args:
-            samples: in order of time.
 
         Returns:
             The last update's report; None while a cell is still open.
@@ -164,26 +161,9 @@ class MapSession(Gathering):
         return VECTOR in self.map.capabilities
 
     def as_seen(self, samples: Samples) -> Samples:
-        """Return one pass as this map takes it in, to score predictions against its measurements.
-
-        Headings come from the path where the settings say so, and vectors are turned back by the
-        attitude's lag.
-        """
-        if not self.turns and self.settings.axle_distance <= 0:
-            return samples
-        track = HeadingTrack(self.settings.axle_distance)
-        # without stamps, as `Gathering` counts them: 50 samples a second
-        stamps = torch.arange(len(samples)) * 0.02 if samples.stamp is None else samples.stamp
-        given = [None] * len(samples) if samples.heading is None else samples.heading.tolist()
-        steps = [track.step(x, t, h) for x, t, h in zip(samples.x.tolist(), stamps.tolist(), given)]
-
-        headings, y = [h for h, _ in steps], samples.y
-        if self.turns:
-            lag = self.scores.lag.seconds
-            y = [turned(row, -rate * lag) for row, (_, rate) in zip(y.tolist(), steps)]
-
-        return replace(
-            samples, y=y, heading=None if not len(samples) or headings[-1] is None else headings
+        """One pass as this map takes it in (attitude.seen), to compare predictions with it."""
+        return seen(
+            samples, self.settings.axle_distance, self.scores.lag.seconds if self.turns else None
         )
 
     def break_pass(self) -> None:
@@ -202,10 +182,10 @@ class MapSession(Gathering):
         except MapFullError as error:
             self._lose(batch, error)
             return
-        except _REFUSALS:
+        except REFUSALS:
             if self._first.opening:  # too few yet to tell which of them is wild
                 return
-            self._start.keep(self._update(self.map, first))
+            self._start.keep(self._take(first))
 
         self._pass_samples += len(batch)
         self.taken = None if self.taken is None else [first]
@@ -214,15 +194,11 @@ class MapSession(Gathering):
         if not self._first.opening and self._scoring:
             self.scores.keep(self._path.length, self.map, batch.x[-1:])
 
-        self._last_stamp = self._stamp_of(batch)
+        self._last_stamp = stamp_of(batch)
         self.revision += 1
 
     def _begin_again(self, first: Samples) -> None:
-        """Make the map of the first cells alone.
-
-        Args:
-            first: all of the first cells that are not far from their median.
-        """
+        """Make the map of the first cells alone: of all that are not far from their median."""
         s, last_stamp = self.settings, None
         self._blank = self._blank or self.map.state_dict()
         if self._start.open_with(first):
@@ -242,8 +218,7 @@ class MapSession(Gathering):
         for part in parts:
             last_stamp = self._fade(self.map, last_stamp, part)
             self.last_report = self.map.update(part)
-            while self.map.refine(math.inf):
-                pass
+            learn(self.map)
 
     @property
     def _scoring(self) -> bool:
@@ -270,7 +245,7 @@ class MapSession(Gathering):
             self.scores.watch(batch, self._path.length, self.map, recent)
 
         # only now does the map see the cell: everything above judges it as unseen
-        taken = self._update(self.map, self.scores.weaken(batch, self.map))
+        taken = self._take(self.scores.weaken(batch, self.map))
         self._start.keep(taken)
         taken_count = sum(map(len, taken))
         if taken_count:
@@ -294,7 +269,7 @@ class MapSession(Gathering):
             The parts that the map took, and the stamp (s) up to which it has forgotten.
         """
         stamp = self._fade(field, last_stamp, batch)
-        return self._update(field, batch), stamp
+        return take(field, batch, self._lose)[0], stamp
 
     def _go_on_again(self) -> None:
         """Feed some more first cells to the map with the new starts.
@@ -336,43 +311,21 @@ class MapSession(Gathering):
 
         try:
             self.map.in_slices(False)
-        except _REFUSALS as error:
+        except REFUSALS as error:
             self._refuse(0, one_line(error))
         finally:
             self.map.in_slices(True)
         self.revision += self.map.epoch != epoch
 
     def _new_map(self, settings: MapSettings, centre=None) -> FieldMap:
-        """Make an empty map that spreads long work over the cells to come.
+        """Make an empty map with the settings, and the centre (C,) where it is known, SI."""
+        return new_map(settings, self._room, centre)
 
-        Args:
-            settings: with a number for each automatic start.
-            centre: (C,) prior mean, SI, where it is known.
-        """
-        field = build_map(settings, self._room, **({} if centre is None else {"centre": centre}))
-        field.in_slices(True)
-        return field
-
-    def _update(self, field: FieldMap, batch: Samples) -> list[Samples]:
-        """Let a map take the batch in, and learn; a batch that it refuses is halved.
-
-        Returns:
-            The parts of the batch that the map took.
-        """
-        try:
-            report = field.update(batch)
-        except (MapFullError, *_REFUSALS) as error:
-            if len(batch) > 1:
-                half = len(batch) // 2
-                return self._update(field, batch[:half]) + self._update(field, batch[half:])
-            self._lose(batch, error)
-            return []
-
-        if field is self.map:
-            self.last_report = report
-        while field.refine(math.inf):
-            pass
-        return [batch]
+    def _take(self, batch: Samples) -> list[Samples]:
+        """Let the map take the batch in; return the parts that it took."""
+        taken, report = take(self.map, batch, self._lose)
+        self.last_report = report or self.last_report
+        return taken
 
     def _lose(self, batch: Samples, error: Exception) -> None:
         """Count a batch that the map refuses: a robot's map must go on with what it has."""
@@ -385,32 +338,12 @@ class MapSession(Gathering):
         self._refuse(count, one_line(error))
 
     def _fade(self, field: FieldMap, before: float | None, batch: Samples) -> float | None:
-        """Let a map forget for the time since a stamp, whatever lay between.
-
-        Args:
-            field: the map.
-            before: stamp up to which it has forgotten, s; None before the first.
-            batch: its last stamp is the new one.
-
-        Returns:
-            The stamp up to which the map has forgotten now, s.
-        """
-        tau, stamp = self.settings.forgetting_time, self._stamp_of(batch)
-        if tau > 0 and stamp is not None and before is not None and stamp > before:
-            field.forget(max(math.exp(-(stamp - before) / tau), _FORGOTTEN))
-        return before if stamp is None else stamp
-
-    @staticmethod
-    def _stamp_of(batch: Samples) -> float | None:
-        """Stamp of the last sample of a batch, s."""
-        return None if batch.stamp is None else float(batch.stamp[-1])
+        """Let a map forget up to the batch, as `fade` does."""
+        return fade(field, self.settings.forgetting_time, before, batch)
 
     @property
     def noise_variance(self) -> float:
-        """Variance of a new measurement about the latent field, squared SI.
-
-        From one-step-ahead scores, else the model's.
-        """
+        """Variance of a new measurement about the latent field, squared SI (OneStepAhead)."""
         return self.scores.variance(self.map)
 
     @property
@@ -424,36 +357,12 @@ class MapSession(Gathering):
         This session's settings and hyper-parameters count. Making the frames agree is the caller's
         duty: what lies at (x, y) in one map must lie there in the other.
 
-        Args:
-            other: of the same unit, model, likelihood and use of cells.
-
         Raises:
-            ValueError: they cannot be added: units, channels or models differ, or one of them has
-                seen little more than its first cells. The maps are as they were; the open cells of
-                both are closed either way.
+            ValueError: they cannot be added: units, models, likelihoods, use of cells or channels
+                differ, or one of them has seen little more than its first cells. The maps are as
+                they were; the open cells of both are closed either way.
         """
-        own_settings, other_settings = self.settings, other.settings
-        for name in ("field_unit", "model", "likelihood", "cells"):
-            if getattr(own_settings, name) != getattr(other_settings, name):
-                raise ValueError(
-                    f"maps that differ in {name} cannot be merged: {getattr(own_settings, name)!r} here, "
-                    f"{getattr(other_settings, name)!r} there"
-                )
-
-        if self.channels != other.channels:
-            raise ValueError(
-                f"maps of {self.channels} and of {other.channels} numbers in a measurement cannot be "
-                "merged"
-            )
-
-        for session in (self, other):
-            session.break_pass()
-            if session.opening:
-                raise ValueError(
-                    f"a map of {session.cell_count} cells has hardly begun and cannot be merged; map its "
-                    "recording with the other's instead"
-                )
-            session.finish_starts()
+        make_ready(self, other)
 
         self.map.merge(other.map)
         self._start.close()
@@ -468,7 +377,7 @@ class MapSession(Gathering):
 
         stamps = [stamp for stamp in (self._last_stamp, other.newest_stamp) if stamp is not None]
         self._last_stamp = max(stamps, default=None)
-        self.renderer, self.revision = Renderer(own_settings), self.revision + 1
+        self.renderer, self.revision = Renderer(self.settings), self.revision + 1
 
     @property
     def channels(self) -> int | None:
@@ -486,80 +395,29 @@ class MapSession(Gathering):
         return self._last_stamp
 
     # --- the map out ------------------------------------------------------------------------------
+    @property
+    def _answers(self) -> Answers:
+        """The map as it is now, for questions."""
+        return Answers(self.map, self.scores, self.settings)
+
     @torch.no_grad()
     def predict(self, x, velocity=None, heading=None) -> Prediction:
-        """Mean, latent variance and predictive noise at x.
+        """Mean, latent variance and predictive noise at x (N, 2) m, as Answers.predict has them."""
+        return self._answers.predict(x, velocity, heading)
 
-        Both variances are scaled by the one-step-ahead scores around x (local_scale.py), so
-        noise_variance is (N, C) there; the latent variance also by the uncertainty of
-        hyper-parameters. The noise is that of a measurement in a pass to come: it includes the
-        pass's unknown constant, which the latent variance does not.
-
-        Args:
-            x: (N, 2) metres.
-            velocity: (N, 2) m/s; with it the prediction is of what the robot would measure on its
-                way, with its time offset and its body-fixed field.
-            heading: (N, 2) unit vectors; the direction of travel if None.
-
-        Raises:
-            RuntimeError: before the first cell.
-        """
-        x = torch.as_tensor(x, dtype=torch.float64).reshape(-1, 2)
-        velocity, heading = (
-            None if c is None else torch.as_tensor(c, dtype=torch.float64)
-            for c in (velocity, heading)
-        )
-
-        prediction = self.map.predict(x, velocity, heading)
-        noise = (
-            self.scores.component_variances(self.map)
-            .to(prediction.noise_variance)
-            .expand_as(prediction.noise_variance)
-        )
-        bias = self.map.bias_variance().to(prediction.noise_variance)
-
-        local = self.local
-        if local is None or not local.tells:
-            return replace(prediction, noise_variance=noise + bias)
-        local_factor = torch.from_numpy(local.at(x.cpu())).to(prediction.mean)[:, None]
-
-        # no place is without the sensor's white noise, however well scores are there
-        local_noise = (noise * local_factor).clamp_min(self.scores.white_variance)
-
-        scale = local.everywhere * local_factor
-        joint = None if prediction.covariance is None else prediction.covariance * scale[:, :, None]
-        return replace(
-            prediction,
-            variance=prediction.variance * scale,
-            noise_variance=local_noise + bias,
-            covariance=joint,
-        )
+    @torch.no_grad()
+    def published(self, x) -> Prediction:
+        """What is published at x (N, 2) m: a probability, a rate or the field (Answers)."""
+        return self._answers.published(x)
 
     @property
     def local(self) -> LocalScale | None:
         """The local scale of variances as of now; None where the settings switch it off."""
-        return self.scores.scale(self.map) if self.settings.local_scale else None
+        return self._answers.local
 
     def local_scale_at(self, x) -> Tensor | None:
         """Factor of the variance at x (N, 2) m from one-step-ahead scores: (N,), or None."""
-        if not self.settings.local_scale or not len(self.scores.local):
-            return None
-        return torch.from_numpy(self.scores.local.at(torch.as_tensor(x).cpu()))
-
-    @torch.no_grad()
-    def published(self, x) -> Prediction:
-        """What is published at x: of classes and counts the probability or rate, else as predict.
-
-        The setting `published` decides which.
-
-        Args:
-            x: (N, 2) metres.
-
-        Raises:
-            RuntimeError: before the first cell.
-        """
-        prediction = self.predict(x)
-        return self.map.observed(prediction) if self.settings.observes else prediction
+        return self._answers.local_scale_at(x)
 
     @torch.no_grad()
     def render(self, budget: int | None = None) -> FieldGrid:
@@ -637,40 +495,12 @@ class MapSession(Gathering):
         return self.map.remembered_places().cpu()
 
     def report(self) -> dict:
-        """Plain numbers for diagnostics and reports, SI."""
-        counters = self.map.counters()
-        return {
-            "samples": self.raw_count,
-            "cells": self.cell_count,
-            "passes": self.passes,
-            "inducing": len(self.inducing),
-            "memory": len(self.memory),
-            "revision": self.revision,
-            "path_length": self._path.length,
-            "scores": len(self.scores.noise),
-            "gross_errors": self.gross,
-            "weakened_cells": self.scores.weakened,
-            "changes": self.scores.change_count,
-            "left_out": self.left_out,
-            "stale_share": self.stale_share,
-            "refused_samples": self.refused,
-            "last_refusal": self.last_refusal,
-            "noise_stddev": math.sqrt(self.noise_variance) if self.map.started else None,
-            "learning_steps": self.map.learning_steps or 0,
-            "learning_rejected": 0,
-            "attitude_lag": self.scores.lag.seconds,
-            "fixes": self.fixes.count,
-            "datum": self.fixes.summary()[1],
-            "hyperparameters": self.map.hyperparameters(),
-            **counters,
-        }
+        """Plain numbers for diagnostics and reports by name, SI."""
+        return report_of(self)
 
     # --- resume -----------------------------------------------------------------------------------
     def state_dict(self) -> dict:
-        """Everything that an exact resume needs.
-
-        Tensors, numbers, strings, and nested dicts and lists of them.
-        """
+        """All that an exact resume needs: tensors, plain values, and dicts and lists of them."""
         return {
             "settings": asdict(self.settings),
             "about": dict(self.about),

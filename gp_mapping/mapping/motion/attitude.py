@@ -14,10 +14,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from dataclasses import replace
 
 import numpy as np
+import torch
 
-__all__ = ["AttitudeLag", "HeadingTrack", "turned"]
+from gp_mapping.core.types import Samples
+
+__all__ = ["AttitudeLag", "HeadingTrack", "seen", "turned"]
 
 _SPAN = 0.2  # s over which a yaw rate is taken
 _FIRST = 0.02  # m of path that a heading from the path needs
@@ -196,3 +200,29 @@ def turned(y: list[float], angle: float) -> list[float]:
     """R(angle) y about the vertical: (3,). angle: rad."""
     c, s = math.cos(angle), math.sin(angle)
     return [c * y[0] - s * y[1], s * y[0] + c * y[1], y[2]]
+
+
+def seen(samples: Samples, ahead: float, lag: float | None) -> Samples:
+    """One pass as a map takes it in, with headings of the path and vectors turned back.
+
+    Args:
+        samples: of one pass, in order of time.
+        ahead: as of HeadingTrack.
+        lag: of the attitude, s; None where the samples are no vectors that it turns.
+    """
+    if lag is None and ahead <= 0:
+        return samples
+
+    track = HeadingTrack(ahead)
+    # without stamps, as `Gathering` counts them: 50 samples a second
+    stamps = torch.arange(len(samples)) * 0.02 if samples.stamp is None else samples.stamp
+    given = [None] * len(samples) if samples.heading is None else samples.heading.tolist()
+    steps = [track.step(x, t, h) for x, t, h in zip(samples.x.tolist(), stamps.tolist(), given)]
+
+    headings, y = [h for h, _ in steps], samples.y
+    if lag is not None:
+        y = [turned(row, -rate * lag) for row, (_, rate) in zip(y.tolist(), steps)]
+
+    return replace(
+        samples, y=y, heading=None if not len(samples) or headings[-1] is None else headings
+    )
