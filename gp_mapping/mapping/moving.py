@@ -1,7 +1,8 @@
-"""A map in another frame: X' = R(yaw) X + (x, y), what it knows carried along.
+"""A map in another frame: X' = R(yaw) X + (x, y), with all that it knows.
 
-The map itself moves as its model says. With it go the path and what scores said of places; scores of samples to come
-begin anew, since what they are held against was in the old frame.
+The map itself moves as its model says. With it go the path and the scores of places. Scores of
+samples to come begin anew, since the predictions that they would be compared with are in the old
+frame.
 """
 
 from __future__ import annotations
@@ -26,36 +27,47 @@ def rotation(yaw: float) -> Tensor:
 
 @torch.no_grad()
 def moved(session: MapSession, x: float, y: float, yaw: float) -> MapSession:
-    """The same map where the origin of its frame lies at (x, y) m, turned by yaw (rad). The session is used up.
+    """The same map in a frame where the old frame's origin lies at (x, y), turned by yaw.
+
+    Args:
+        session: used up: its map has moved.
+        x: m.
+        y: m.
+        yaw: rad, counter-clockwise.
 
     Raises:
-        ValueError: its model, or what it measures, cannot be turned exactly.
+        ValueError: its model, or what it measures, cannot be turned exactly, or the transform is
+            not finite.
     """
     session.break_pass()
     session.finish_starts()
+
     turn, shift = rotation(yaw), torch.tensor([x, y], dtype=torch.float64)
     if not math.isfinite(x + y + yaw):
         raise ValueError(f"a transform of ({x}, {y}) m and {yaw} rad")
     if (x, y, yaw) == (0.0, 0.0, 0.0):
         return session
+
     session.map.move(turn, shift)
     session.fixes.move(turn, shift)
     state = session.state_dict()
 
+    # what refers to places of the old frame begins anew; noise, lag and counts stay
     scores = state["scores"] | {"snapshots": [], "picked": [], "last": None, "changes": []}
-    young = MapSession(session.settings).state_dict()
-    scores["detector"] = young["scores"]["detector"]
+    new_session = MapSession(session.settings).state_dict()
+    scores["detector"] = new_session["scores"]["detector"]
     local = scores["local"]
     scores["local"] = local | {
         "bins": _moved_bins(local["bins"], float(local["width"]), turn, shift)
     }
+
     path = _moved_path(session, turn, shift)
     return MapSession.from_state_dict(
         state
         | {
             "scores": scores,
             "path": path.state_dict(),
-            "track": young["track"],
+            "track": new_session["track"],
             "first_values": state["first_values"] | {"first": [], "held": [], "early": None},
             "start": state["start"] | {"cells": []},
         }
@@ -63,29 +75,32 @@ def moved(session: MapSession, x: float, y: float, yaw: float) -> MapSession:
 
 
 def _moved_path(session: MapSession, turn: Tensor, shift: Tensor) -> Path:
-    """Its points in the new frame, with its length."""
+    """The path's points in the new frame, with its length."""
     old = session.trace
     points, starts = old.points() @ turn.mT + shift, old.starts().tolist()
-    new = Path(
-        old.step * (1 - 1e-9)
-    )  # turned, two points a step apart may by rounding lie a little nearer
-    begun = 0
+    # turned, two points a step apart may by rounding lie a little nearer
+    new = Path(old.step * (1 - 1e-9))
+
+    first = 0
+    # line by line, each lifted at its start
     for i in range(1, len(points) + 1):
         if i == len(points) or starts[i]:
             new.lift()
-            if begun < i:
-                new.extend(points[begun:i].tolist())
-            begun = i
+            if first < i:
+                new.extend(points[first:i].tolist())
+            first = i
+
     new.step, new.length = old.step, old.length
     return new
 
 
 def _moved_bins(table, width: float, turn: Tensor, shift: Tensor) -> list[list[float]]:
-    """Scores by places (LocalScale: W, Z, Σ W x, Σ W y), each where its mean place lies now."""
+    """Bins of LocalScale (W, Z, Σ W x, Σ W y), each where its mean place lies now."""
     out: dict[tuple[int, int], list[float]] = {}
     for _, (weight, score, *sums) in rows_of(table):
         place = turn @ (torch.tensor(sums, dtype=torch.float64) / weight) + shift
         key = math.floor(float(place[0]) / width), math.floor(float(place[1]) / width)
         fresh = [weight, score, *(weight * place).tolist()]
+        # bins that were two may meet in one
         out[key] = [a + b for a, b in zip(out.get(key, [0.0] * 4), fresh)]
     return [[*map(float, key), *row] for key, row in out.items()]
