@@ -112,8 +112,8 @@ def summed(
         The sum; members that cannot be added are listed in it.
     """
     out = Sum()
-    # this robot last: the newest position is its own
-    ordered = sorted(members, key=lambda m: (m.own, m.name, m.map_id))
+    # this robot first: the position is its own, and no other keeps it out
+    ordered = sorted(members, key=lambda m: (not m.own, m.name, m.map_id))
     sessions: list[MapSession] = []
     seen: dict[str, str] = {}
 
