@@ -155,7 +155,10 @@ def test_two_robots_paths_are_one_trace_with_a_gap():
 
     young = Path(0.1)
     young.join(other)
-    assert young.newest == other.points()[-1].tolist() and young.starts().tolist() == other.starts().tolist()
+    assert (
+        young.newest == other.points()[-1].tolist()
+        and young.starts().tolist() == other.starts().tolist()
+    )
 
 
 def test_two_long_traces_are_one_that_is_bounded():
