@@ -136,7 +136,16 @@ class Fixes:
         return len(self._rows)
 
     def add(self, rows: Iterable[tuple[float, float, float, float]]) -> None:
-        """Add rows of x, y (m, in the map's frame), latitude and longitude (degrees)."""
+        """Add rows of x, y (m, in the map's frame), latitude and longitude (degrees).
+
+        Raises:
+            ValueError: a number is not finite; none of the rows is added.
+        """
+        rows = list(rows)
+        for row in rows:
+            if not all(map(math.isfinite, row)):
+                raise ValueError(f"a fix of x, y, latitude, longitude {row} is not finite")
+
         for row in rows:
             # the same spacing for all that came, however late
             if self.count % self._every == 0:
@@ -316,9 +325,8 @@ def _agreeing(p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, float]:
         # the median distance of normal errors in the plane is 1.18 standard deviations
         spread = float(np.median(best.off(p[judges], q[judges]))) / 1.177
         limit = _OFF * max(_EXACT, spread * (1.0 + 5.0 / len(judges)))
+        # never none: at least half of the judges lie within the median distance
         kept = best.off(p, q) <= limit
-        if not kept.any():
-            return np.ones(len(p), bool), math.inf
         best = Turned.between(p[kept], q[kept])
     return kept, limit
 

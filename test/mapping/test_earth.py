@@ -187,6 +187,20 @@ def test_a_path_is_moved_pass_by_pass():
     assert torch.allclose(new.points(), turned, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("column", range(4))
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_a_fix_that_is_not_finite_is_refused_and_what_was_there_stays(column, wrong):
+    fixes = Fixes(10)
+    fixes.add(rows(5))
+    before = fixes.summary()
+    row = list(rows(1)[0])
+    row[column] = wrong
+    with pytest.raises(ValueError, match="not finite"):
+        fixes.add([rows(1)[0], tuple(row)])
+    assert len(fixes) == fixes.count == 5 and fixes.summary() == before
+    Fixes(10).load_state_dict(fixes.state_dict())
+
+
 @pytest.mark.parametrize(
     "state",
     [
