@@ -220,8 +220,9 @@ class MapSession(Gathering):
         try:
             for part in parts:
                 last_stamp = self._fade(field, last_stamp, part)
-                for each, report in take(field, part, lambda *why: refused.append(why)):
+                for each, told in take(field, part, lambda *why: refused.append(why)):
                     taken.append(each)
+                    report = told
             full = any(isinstance(error, MapFullError) for _, error in refused)
             kept = not refused or full or not self._first.opening
         finally:
@@ -373,8 +374,9 @@ class MapSession(Gathering):
     def merge(self, other: "MapSession") -> None:
         """Add what another session has mapped: cells, path and scores. The other stays as it is.
 
-        The robot is where this session has it. This session's settings and hyper-parameters count. Making the frames agree is the caller's
-        duty: what lies at (x, y) in one map must lie there in the other.
+        The robot is where this session has it. This session's settings and hyper-parameters count.
+        Making the frames agree is the caller's duty: what lies at (x, y) in one map must lie there
+        in the other.
 
         Raises:
             ValueError: they cannot be added: units, models, likelihoods, use of cells or channels

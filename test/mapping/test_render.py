@@ -116,6 +116,39 @@ def test_many_samples_between_two_drawings():
     assert_good(renderer.render(field, bounds, UT, 1), field)
 
 
+@pytest.mark.parametrize("ground", [(2.0, 1.0), (200.0, 200.0)])
+def test_what_a_solution_does_not_have_yet_is_drawn_when_one_has_it(ground, monkeypatch):
+    """However many batches came before it did; also where they are too many places to be kept."""
+    monkeypatch.setattr(renderer, "_PLACES", 2000)
+    monkeypatch.setattr(renderer, "_SOLVING", 0.0)
+    settings = MapSettings(model="wiski", resolution=0.1, **FIXED)
+    field, drawn, bounds = build_map(settings), Renderer(settings), ([0.0, 0.0], [20.0, 20.0])
+    around = torch.cartesian_prod(*2 * [torch.arange(0.0, 21.0, 2.0, dtype=torch.float64)])
+    field.update(Samples(around, torch.full((len(around), 1), 48 * UT)))
+    drawn.render(field, bounds, UT, 0, 10**6)
+
+    way = torch.linspace(5.2, 5.7, 30, dtype=torch.float64)
+    first = torch.stack([way, torch.full_like(way, 5.0)], 1)
+    field.update(Samples(first, torch.full((30, 1), 60 * UT)))
+    samples, rng = len(around) + 30, np.random.default_rng(0)
+    for place in first:
+        drawn.touch(place[None], samples)
+    for _ in range(3000):
+        there = np.array([[15.0, 3.0]]) + rng.uniform(0, 1, (1, 2)) * ground
+        drawn.touch(torch.from_numpy(there), samples)
+    drawn.render(field, bounds, UT, 1, 10**6)
+
+    # a drawing made anew is of the newest solution: so is this one, once there is one
+    monkeypatch.setattr(renderer, "_SOLVING", 60.0)
+    grid = drawn.render(field, bounds, UT, 2, 10**6)
+    monkeypatch.setattr(renderer, "_SOLVING", 0.0)
+    expected = Renderer(settings).render(field, bounds, UT, 2, 10**6)
+    assert (
+        float((grid.mean - expected.mean).abs().max()) < UT < float(expected.mean.max()) - 55 * UT
+    )
+    assert drawn.points_stale == 0
+
+
 def test_the_grid_grows_with_the_path_and_keeps_its_lattice():
     session = MapSession(MapSettings(**FIXED))
     run = drive(length=6.0, lanes=2)

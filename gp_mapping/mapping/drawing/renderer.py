@@ -41,6 +41,7 @@ _RENEWED = 1000  # moments for which points are followed; then they are evaluate
 _WORTH = 256  # points from which on it pays to find what has changed
 _SOLVING = 0.1  # s that a drawing with a budget may spend on a map's solving ahead (drawable)
 _WAITING = 1000  # batches of samples, at most, that have not been drawn
+_PLACES = 20000  # places of those of them that are kept as one; beyond, they are everywhere
 
 
 class Renderer:
@@ -70,7 +71,8 @@ class Renderer:
         self.window: GridWindow | None = None
         self._lattice: Lattice | None = None
         self._epoch: object = None  # of the map, when it was drawn last
-        # batches that no drawing has seen: number of samples in the map with them, positions
+        # batches that no drawing has seen: number of samples in the map with them, positions; no
+        # position stands for everywhere
         self._touched: list[tuple[int, Tensor]] = []
         self.points_drawn, self.points_stale = 0, 0
         # the lattice box that was evaluated and not yet drawn
@@ -89,19 +91,23 @@ class Renderer:
             x: (N, 2) metres.
             count: number of samples in the map with them.
         """
+        if not len(x):
+            return
         self._touched.append((count, x))
-        if len(self._touched) <= _WAITING:
-            return
-        if self._lattice is None:  # nothing is drawn yet: all of it is stale
-            self._touched = self._touched[_WAITING // 2 :]
-            return
 
-        # no drawing for a while: mark now, keep no list
-        self._lattice.mark(
-            torch.cat([x for _, x in self._touched]), 1.5 * _REACH * self._lattice.length, 0
-        )
-        self._lattice.newest = x[-1].tolist()
-        self._touched = []
+        # no drawing for a while: the older half becomes one batch, of a place in each cell of the
+        # grid. None is forgotten: the solution that is drawn next may not have them yet
+        if len(self._touched) > _WAITING:
+            counts, parts = zip(*self._touched[: _WAITING // 2])
+            places = torch.cat(parts)
+            if all(map(len, parts)):
+                cells = np.floor(places.numpy() / self.settings.resolution)
+                first = np.sort(np.unique(cells, axis=0, return_index=True)[1])
+                places = places[torch.from_numpy(first)]
+            else:
+                places = places[:0]
+            places = places if len(places) <= _PLACES else places[:0]
+            self._touched[: _WAITING // 2] = [(max(counts), places)]
 
     def _place(self, low, high, about) -> bool:
         """Choose the window; return whether it has moved."""
@@ -276,7 +282,10 @@ class Renderer:
         seen = [x for count, x in self._touched if count <= included]
         if seen:
             lattice.mark(torch.cat(seen), _REACH * length, revision)
-            lattice.newest = seen[-1][-1].tolist()
+            if not all(map(len, seen)):
+                lattice.mark_all(revision)
+            if len(seen[-1]):
+                lattice.newest = seen[-1][-1].tolist()
 
         # cheap first: what samples have changed; then spots, then the points that are still stale
         done = self._follow(field, revision, budget, oldest) if source is field else []
