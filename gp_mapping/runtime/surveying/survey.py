@@ -419,9 +419,12 @@ class Survey:
             ahead = min(_AHEAD, driven_meanwhile, max(0.0, old.metres - self._along))
             lead = lead_of(old, self._along, position, ahead, question.travel.free)
 
-        length = float(np.hypot(*np.diff(lead, axis=0).T).sum()) if len(lead) > 1 else 0.0
+        length, seconds, start, heading = 0.0, 0.0, position, math.nan
+        if len(lead) > 1:
+            leg = question.travel.along(lead)
+            length, start, heading = leg.metres, lead[-1], leg.last
+            seconds = budget.time(length, leg.turned)
         self._lead = length
-        start = lead[-1] if len(lead) > 1 else position
         stops = old.left(self._along + length) if same else ()
         away = 0.0 if budget.home is None else math.dist(start, budget.home)
 
@@ -429,7 +432,8 @@ class Survey:
         spent = is_spent(s, budget, reserves, length + away)
         problem = self._problem(
             start,
-            budget.less(length + reserves[0], length / s.plan_speed + reserves[1]),
+            budget.less(length + reserves[0], seconds + reserves[1]),
+            heading=heading,
             old=stops,
             fresh=self._made % _FRESH == 0,
         )
@@ -454,7 +458,7 @@ class Survey:
             kept = f"; {reserves[0]:.1f} m are kept for the corners of it" if reserves[0] else ""
             yield self._homeward(f"the budget is spent ({plan.reason}{kept})")
         else:
-            yield plan.led_by(lead) if plan else plan
+            yield plan.led_by(lead, seconds) if plan else plan
 
     def _homeward(self, reason: str) -> Plan:
         """End the survey: return the way home from where the robot is.

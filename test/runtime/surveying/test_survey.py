@@ -160,6 +160,21 @@ def test_time_is_a_budget_too():
     assert robot.survey.budget.seconds == pytest.approx(25.0 - (robot.time - began), abs=0.5)
 
 
+def test_what_is_driven_while_a_plan_is_made_takes_time_too():
+    """A plan begins with a part of the one before it: its seconds count, and the turn at its end does."""
+    robot = Robot(settings(plan_horizon=8.0, plan_effort=5, plan_turn_rate=0.5))
+    robot.survey.start()
+    robot.think()
+    robot.survey._thinking, robot.survey._stale = 3.0, True
+    robot.think()
+    assert robot.survey._lead > 0.5
+    plan = robot.survey.plan
+    ahead = np.diff(plan.line, axis=0)
+    headings = np.arctan2(*ahead[np.hypot(*ahead.T) > 0.0].T[::-1])
+    turned = np.abs((np.diff(headings) + math.pi) % (2.0 * math.pi) - math.pi).sum()
+    assert plan.seconds == pytest.approx(plan.metres / 0.3 + turned / 0.5)
+
+
 def test_of_a_time_budget_as_much_is_kept_as_a_fifth_of_a_metre_takes():
     """At .3 m/s: the last metres have as many corners as the others."""
     robot = Robot(settings(plan_budget_time=7.0, plan_turn_rate=10.0), message=floor(wall=False))
