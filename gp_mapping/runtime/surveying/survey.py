@@ -337,10 +337,11 @@ class Survey:
             )
 
         plan = plan.cut(behind) if behind > 0.0 else plan
+        ground = self._questions.grounds
         if plan and self.plan and not spending.fits(self.settings, plan):
-            if self._along < self.plan.metres - _AT_HOME:
+            if self._along < self.plan.metres - _AT_HOME and self._still_leads():
                 # It drove farther than was foreseen: the old plan still leads home.
-                plan = self.plan.cut(self._along)
+                plan, ground = self.plan.cut(self._along), self._plan_ground
             else:
                 plan = self._homeward("the budget is spent")
 
@@ -348,10 +349,17 @@ class Survey:
         self._along, self._moved_then = 0.0, spending.moved
         # A way that ends where it began may look undriven at its end: then the time decides.
         self._overdue = (spending.last_stamp or 0.0) + plan.seconds + _LATE if plan else math.inf
-        self._plan_ground = self._questions.grounds
+        self._plan_ground = ground
         if self._reason and not plan:
             self._phase = "done"
         self._set(plan)
+
+    def _still_leads(self) -> bool:
+        """Return whether the rest of the current plan keeps to the newest ground."""
+        if self._plan_ground == self._questions.grounds:
+            return True
+        rest = self.plan.after(self._along)
+        return bool(self._questions.newest.travel.free.sees(rest[:-1], rest[1:]).all())
 
     def _set(self, plan: Plan) -> None:
         """Publish a plan."""

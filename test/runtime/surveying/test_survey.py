@@ -255,6 +255,38 @@ def test_region_and_keep_out_bound_the_plan_and_wrong_ones_are_refused():
     assert not survey.plan and "outside the region" in survey.plan.reason
 
 
+@pytest.mark.parametrize("blocked", [False, True])
+def test_an_old_plan_that_is_kept_is_still_one_of_its_own_ground(blocked):
+    """The robot drove too far for the new one. Where the old one leads through what is new, the way home is driven."""
+    robot = Robot(
+        settings(plan_budget=9.0, plan_home="start", plan_slice=0.001),
+        message=floor(wall=False),
+    )
+    survey = robot.survey
+    survey.start()
+    robot.think()
+    old, before = survey.plan, survey._plan_ground
+    x, y = old.line[len(old.line) // 2] if blocked else (4.5, 0.3)
+    away = 0.3 if blocked else 0.1
+    square = [
+        (x - away, y - away),
+        (x + away, y - away),
+        (x + away, y + away),
+        (x - away, y + away),
+    ]
+    assert survey.set_keep_out(square, "map", "map") == ""
+    question = survey._questions.newest
+    while survey._questions.newest is question:
+        assert survey.step(robot.session, (1.0, 1.0), robot.message, "map", robot.time), "it plans"
+    survey.drove(np.stack([1.0 + 0.05 * (np.arange(120) % 2), np.ones(120)], 1))
+    robot.think()
+    if blocked:
+        assert not survey.plan or "this is the way home" in survey.plan.reason
+    else:
+        np.testing.assert_allclose(survey.plan.line[-1], old.line[-1])
+        assert survey.plan.nodes and survey._plan_ground == before != survey._questions.grounds
+
+
 def test_pause_stop_and_start_again():
     robot = Robot(settings(plan_budget=8.0))
     survey = robot.survey
