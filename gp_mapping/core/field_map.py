@@ -103,6 +103,7 @@ class CalibrationData:
     Values y and standard deviations are in the map's inner unit of `scale` SI, places in metres about any origin.
 
     x, velocity: (m, D).  heading: (m, 2).  y: (m, C).  extra: (m,) variance beside the model's own noise.
+    pass_number: (m,) of each sample, whose unknown constant is in y; NO_PASS where it has none.
     theta: hyper-parameters in use (core.hyper.Theta).  prior: their prior medians.
     prior_stddev: (7,) of Theta.vector().
     learned: whether time offset, lever arm along and lever arm across are learned (3,).
@@ -113,6 +114,7 @@ class CalibrationData:
     heading: Tensor
     y: Tensor
     extra: Tensor
+    pass_number: Tensor
     theta: object
     prior: object
     prior_stddev: Tensor

@@ -486,7 +486,7 @@ class ScaledMap(Scaled, Revertible, FieldMap):
         return self._no_places() if x is None else x + self.scaling.origin
 
     def _calibration_data(self, columns) -> CalibrationData:
-        """From the columns x, velocity, heading, y, noise and extra of remembered samples."""
+        """From the columns x, velocity, heading, y, noise, extra and pass_number of remembered samples."""
         learner = self.learner or HyperLearner(self.theta, self.theta)
         learned = (False,) * 3 if self.learner is None else tuple(learner.free[4:7])
         extra = learnable_extra(columns["noise"], columns["extra"], self.theta)
@@ -496,6 +496,7 @@ class ScaledMap(Scaled, Revertible, FieldMap):
             columns["heading"],
             columns["y"],
             extra,
+            columns["pass_number"],
             self.theta,
             learner.prior,
             learner.prior_sd,
