@@ -413,9 +413,13 @@ def test_a_map_that_moves_under_the_plan_and_one_that_cannot_be_read():
     robot.survey._stale = True
     robot.think(message=broken)
     assert not robot.survey.plan and "the free-space map cannot be read" in robot.survey.plan.reason
+    for frame in ("other", ""):
+        robot.survey._stale = True
+        robot.think(message=floor(frame=frame))
+        assert not robot.survey.plan and f"in frame {frame!r}" in robot.survey.plan.reason
     robot.survey._stale = True
-    robot.think(message=floor(frame="other"))
-    assert not robot.survey.plan and "in frame 'other'" in robot.survey.plan.reason
+    robot.think(message=floor(frame="/map"))
+    assert robot.survey.plan
 
 
 def test_without_a_free_space_map_it_says_what_it_assumes():
