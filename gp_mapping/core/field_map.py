@@ -112,6 +112,7 @@ class CalibrationData:
         velocity: of the robot (m, D).
         heading: ĥ (m, 2).
         y: values (m, C).
+        pass_number: of each sample (m,), whose unknown constant is in y; NO_PASS where it has none.
         extra: variance in addition to the model's own noise (m,).
         theta: hyper-parameters in use (core.hyper.Theta).
         prior: their prior medians.
@@ -125,6 +126,7 @@ class CalibrationData:
     heading: Tensor
     y: Tensor
     extra: Tensor
+    pass_number: Tensor
     theta: object
     prior: object
     prior_stddev: Tensor

@@ -617,7 +617,7 @@ class ScaledMap(Scaled, Revertible, FieldMap):
         return self._no_places() if x is None else x + self.scaling.origin
 
     def _calibration_data(self, columns) -> CalibrationData:
-        """Calibration data from columns x, velocity, heading, y, noise, extra of samples."""
+        """Calibration data from columns x, velocity, heading, y, noise, extra, pass_number."""
         learner = self.learner or HyperLearner(self.theta, self.theta)
         learned = (False,) * 3 if self.learner is None else tuple(learner.free[4:7])
         extra = learnable_extra(columns["noise"], columns["extra"], self.theta)
@@ -627,6 +627,7 @@ class ScaledMap(Scaled, Revertible, FieldMap):
             columns["heading"],
             columns["y"],
             extra,
+            columns["pass_number"],
             self.theta,
             learner.prior,
             learner.prior_sd,
