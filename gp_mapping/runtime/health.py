@@ -126,7 +126,9 @@ class Health:
 
     def __init__(self, silence_warning: float):
         self.silence_warning = silence_warning
+        # at the last report: dropped messages, and counts of the map; both know a "refused"
         self._drops_before: dict[str, int] = {}
+        self._map_before: dict[str, int] = {}
         self._lost_before: dict[str, int] = {}
         self._received_before = 0
         self._started: float | None = None
@@ -335,17 +337,16 @@ class Health:
         for name, n in status.counts.items():
             if name.startswith("error"):
                 area.values[name] = n
-                if n > self._drops_before.get(name, 0):
+                if self._grown(name, n):
                     area.warn(
                         f"{n} failures at {name.removeprefix('error_')}; the log has the traceback",
                         ERROR,
                     )
-                self._drops_before[name] = n
         return area
 
     def _grown(self, name: str, count: int) -> int:
-        """The count if it has grown since the last report, else 0."""
-        before, self._drops_before[name] = self._drops_before.get(name, 0), count
+        """A count of the map if it has grown since the last report, else 0."""
+        before, self._map_before[name] = self._map_before.get(name, 0), count
         return count if count > before else 0
 
     def _timing(self, now, status, queue) -> Area:
