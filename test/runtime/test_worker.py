@@ -226,6 +226,16 @@ def test_results_are_frozen_and_come_on_request_only(make_worker):
     assert worker.results.revision >= second.revision
 
 
+def test_the_status_says_how_far_drawings_lag(make_worker):
+    worker = make_worker(MapSession(replace(SETTINGS, resolution=0.05)), draw_budget=1)
+    for kind, message in messages(0.0, 10.0):
+        worker.put(kind, message)
+    worker.start()
+    until(lambda: worker.revision > 0 and not worker.queued)
+    worker.request({"grid"})
+    until(lambda: worker.status.lag[0] > 0.5)
+
+
 def test_abandoning_counts_what_was_not_used(make_worker):
     worker = make_worker()
     for kind, message in messages(0.0, 60.0):
