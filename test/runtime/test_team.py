@@ -1,6 +1,7 @@
 """Robots that make one map, without ROS: the sum is the map of all data, whatever becomes of the messages."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -138,6 +139,44 @@ def test_strangers_are_refused_in_one_sentence():
     )
 
 
+def test_a_map_for_which_there_is_no_room_leaves_no_trace_in_the_sum():
+    """Its neighbours' paths are theirs, its constants are not agreed on, and it may be added later."""
+    settings = QUICK | {"model": "exact", "max_exact_samples": 150}
+    part = drives()[0]
+    sessions = {
+        f"robot{i}": session_of(part[cut], **settings)
+        for i, cut in enumerate((slice(0, 500), slice(500, 2500), slice(2500, 2900)))
+    }
+    for name, session in sessions.items():
+        session.about["map_id"] = f"map of {name}"
+    a, b, c = (member for n, s in sessions.items() for member in members_of(source_of(s, name=n)))
+    made = sum_of(a, b, c, settings=sessions["robot0"].settings)
+    assert made.used == [a, c] and [(m, r) for m, r, _ in made.refused] == [(b, "not_merged")]
+    assert "exceed max_exact_samples 150" in made.refused[0][2] and not made.failed
+    assert len(made.touched) == 2
+    for name, touched in zip(("robot0", "robot2"), made.touched):
+        assert torch.equal(touched, sessions[name].trace.points()), name
+    assert made.session.about["made_of"] == ["map of robot0", "map of robot2"]
+    # what goes on from the map that was left out is not in the sum twice
+    sessions["robot2"].about["made_of"] = ["map of robot1"]
+    (child,) = members_of(source_of(sessions["robot2"], name="robot2"))
+    again = sum_of(a, b, child, settings=sessions["robot0"].settings)
+    assert again.used == [a, child] and [m for m, *_ in again.refused] == [b]
+
+
+def test_where_a_map_has_gone_or_changed_is_told_and_nowhere_else():
+    one, two = (session_of(part, **QUICK) for part in drives())
+    a, b = members_of(source_of(one)) + members_of(source_of(two, name="robot2"))
+    both = sum_of(a, b)
+    unchanged = sum_of(a, b, before=both)
+    later = sum_of(replace(a, version=("later",)), b, before=both)
+    without = sum_of(a, before=both)
+    paths = one.trace.points(), two.trace.points()
+    for made, touched in ((both, paths), (unchanged, ()), (later, paths[:1]), (without, paths[1:])):
+        assert len(made.touched) == len(touched)
+        assert all(torch.equal(*pair) for pair in zip(made.touched, touched))
+
+
 def test_a_robot_in_another_frame_is_moved():
     one, two = (session_of(part, **QUICK) for part in drives())
     turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)
@@ -156,6 +195,14 @@ def test_a_robot_in_another_frame_is_moved():
     expected = sum_of(own_of(one), *members_of(source_of(two, name="robot2")), frame="odom")
     # the turned robot's cells, and so its inputs, are the same to rounding of its path
     assert max(difference(made.session, expected.session, X)) < 0.3
+
+
+def test_a_map_that_cannot_be_turned_keeps_no_other_out():
+    session = session_of(drives()[0][:900], **(QUICK | {"model": "wiski"}))
+    session.about["map_id"] = "of both"
+    a, b = members_of(source_of(session), source_of(session, name="robot2"))
+    made = sum_of(a, b, settings=session.settings, transforms={"robot1": (0.0, 0.0, 0.5)})
+    assert [(m, r) for m, r, _ in made.refused] == [(a, "cannot_be_moved")] and made.used == [b]
 
 
 def test_delays_that_differ_are_said_and_stay_each_robots_own():
