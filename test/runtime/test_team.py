@@ -389,6 +389,16 @@ def test_nothing_is_sent_again_before_its_round(good):
     assert np.diff(times).min() >= 19.9 and len(times) == 5
 
 
+def test_a_map_that_replaces_another_while_that_is_encoded_is_due_at_once(good):
+    session, _ = good
+    out, totals = Outgoing("robot1", session.map.slimmed), totals_of(session)
+    out.offer(replace(totals, number=50))
+    encoded = out.message(out.due(0.0, 1e9, 2.0, 60.0))
+    out.offer(replace(totals, map_id="another", number=3))
+    out.sent(*encoded(), 0.1)
+    assert out.due(0.2, 1e9, 2.0, 60.0) == "head" and out.waiting == 1
+
+
 # ---- mappers -----------------------------------------------------------------------------------------------------
 
 
