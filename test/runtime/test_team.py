@@ -358,6 +358,78 @@ def test_what_is_kept_is_bounded(good):
     session.about["map_id"] = "good"
 
 
+def sums(source) -> int:
+    """Sum while there is news, as a Team does; how many sums that took."""
+    made, news = 0, -1
+    while news != source.news:
+        news, made = source.news, made + 1
+        given = {g.version: g for g in source.ready()}
+        out = sum_of(*members_of(source))
+        for member in out.used:
+            source.proved(given[member.version])
+        for member, why in out.failed:
+            source.failed(given[member.version], why)
+    return made
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["good before", "never good"])
+def test_totals_that_are_unusable_are_tried_once_though_they_come_in_every_round(good, before):
+    session, message = good
+    source = source_of(session) if before else Source("robot1", Holdings(100.0))
+    totals = totals_of(session)
+    sums(source)
+
+    def sent(number, state) -> None:
+        about = {"map": "good", "part": "head", "number": number, "instead": []}
+        assert source.accept(encode(about, state), 1.0)
+
+    wrong = totals.state | {"scores": None}
+    sent(10**6, wrong)
+    sums(source)
+    assert source.dropped == {"unusable": 1} and "totals of robot1 are dropped" in source.problem
+    news = source.news
+    for _ in range(3):
+        sent(10**6, wrong)
+    assert source.news == news and source.dropped == {"unusable": 1} and source.repeated == 3
+    assert len(source.ready()) == before and source.problem, "it is still so"
+    sent(10**6 + 1, totals.state)  # what comes next is tried, also a smaller number
+    sums(source)
+    assert not source.problem and len(source.ready()) == 1
+    assert source.status(2.0)["version"] == 10**6 + 1
+
+
+def test_parts_that_are_kept_until_newer_ones_are_in_a_sum_count(good):
+    session, message = good
+    holdings = Holdings(2.5 * len(message) / 1e6)
+    source, state = Source("robot1", holdings), totals_of(session).state
+
+    def sent(number: int) -> bool:
+        about = {"map": "good", "part": "head", "number": number, "instead": []}
+        return source.accept(encode(about, state), 1.0)
+
+    assert sent(1)
+    sums(source)
+    one = holdings.used
+    assert sent(2) and 1.9 * one < holdings.used < 2.1 * one, "the first is in the sum"
+    source.ready()  # a sum of the second begins
+    assert not sent(3) and source.dropped == {"memory_full": 1} and "merge_memory" in source.noise
+    assert source.status(1.0)["version"] == 2
+    sums(source)
+    assert holdings.used < 1.1 * one and sent(3)
+    source.accept(
+        encode({"map": "b", "part": "head", "number": 1, "instead": ["good"]}, {"map": {}}), 2.0
+    )
+    assert holdings.used < 0.1 * one, "all of it is free again"
+
+
+def test_a_disk_that_is_full_is_no_fault_of_the_totals(good):
+    def full() -> dict:
+        raise OSError("no space left on device")
+
+    with pytest.raises(OSError, match="no space left"):
+        sum_of(Member("robot1", "good", full, ()))
+
+
 def test_bytes_per_second_are_bounded(good):
     session, message = good
     out, sent = Outgoing("robot1", session.map.slimmed), []

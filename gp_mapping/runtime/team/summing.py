@@ -112,6 +112,9 @@ def summed(
 
     Returns:
         The sum; members that cannot be added are listed in it.
+
+    Raises:
+        OSError: a file, of a tile that is laid by, cannot be read or written.
     """
     out, arguments = Sum(), (settings, frame, quantity, transforms, before)
     # this robot last: the newest position is its own
@@ -135,6 +138,8 @@ def summed(
                 out.refused.append((member, "other_settings", f"{member.name}: {text}"))
                 continue
             session = _session(state, settings, len(members))
+        except OSError:  # a full disk, say: nothing is wrong with the totals
+            raise
         except Exception as error:  # totals from outside may raise anything
             out.failed.append((member, f"{type(error).__name__}: {one_line(error, 200)}"))
             continue
@@ -309,6 +314,8 @@ def _add_up(sessions: list[MapSession], out: Sum, before: Sum | None) -> None:
     for member, session in list(zip(out.used, sessions))[1:]:
         try:
             first.merge(session)
+        except OSError:
+            raise
         except Exception as error:
             raise _LeftOutError(member, error) from error
 
