@@ -316,7 +316,9 @@ class ScaledMap(Scaled, Revertible, FieldMap):
                 differ.
 
         Raises:
-            ValueError: the maps do not fit, or there is no room; both are as they were.
+            ValueError: the maps do not fit, or there is no room.
+            NumericalError: numbers of the sum are not finite.
+            Exception: whatever else; in every case both maps are as they were.
         """
         self._merge(other, self.newest_pass + 1.0)
 
@@ -338,8 +340,9 @@ class ScaledMap(Scaled, Revertible, FieldMap):
             other.scaling.origin - scaling.origin,
             (other.scaling.centre - scaling.centre) / self.scale,
         )
-        self._union(other, scaling, offset, delta, renumber)
-        self.newest_pass = max(self.newest_pass, other.newest_pass + renumber)
+        with transaction(self):
+            self._union(other, scaling, offset, delta, renumber)
+            self.newest_pass = max(self.newest_pass, other.newest_pass + renumber)
 
     def _union(
         self, other: ScaledMap, scaling: Scaling, offset: Tensor, delta: Tensor, renumber: float
