@@ -91,6 +91,26 @@ def test_a_map_that_was_saved_when_asked_is_not_saved_again_by_itself(worker, tm
     assert [path.name for path in (tmp_path / "hall").glob("*.gpm")] == ["map.gpm"]
 
 
+def test_a_job_that_is_cancelled_is_left_out_and_the_thread_goes_on():
+    files, began, disk, ran = FileThread(), threading.Event(), threading.Event(), []
+    held = files.submit(lambda: began.set() or disk.wait())
+    assert began.wait(10.0) and not held.cancel(), "it has begun"
+    cancelled, other = files.submit(lambda: ran.append(1)), files.submit(lambda: 2)
+    assert cancelled.cancel()
+    disk.set()
+    assert other.result(10.0) == 2 and held.result(0) and not ran
+
+    began.clear()
+    disk.clear()
+    files.submit(lambda: began.set() or disk.wait())
+    assert began.wait(10.0)
+    cancelled, refused = files.submit(lambda: ran.append(1)), files.submit(lambda: ran.append(2))
+    cancelled.cancel()
+    assert not files.close(0.0) and isinstance(refused.exception(0), Ending)
+    disk.set()
+    assert files.close(10.0) and not ran
+
+
 class Quick(Saver):
     """Without pictures."""
 

@@ -28,12 +28,12 @@ from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.models.dual_svgp.memory_sites import MemorySites
 from gp_mapping.core.models.dual_svgp.merging import MergingMap
 from gp_mapping.core.models.dual_svgp.natural_gradient import add_and_refine, refresh
-from gp_mapping.core.scaled_map import Standardised
 from gp_mapping.core.sparse.basis import Basis
 from gp_mapping.core.sparse.memory import Memory
 from gp_mapping.core.sparse.passes import NO_PASS, PassSums
 from gp_mapping.core.sparse.posterior import Posterior
 from gp_mapping.core.sparse.sites import Sites
+from gp_mapping.core.standardised import Standardised
 from gp_mapping.core.types import UpdateReport
 
 __all__ = ["DualSVGP"]

@@ -23,9 +23,9 @@ from gp_mapping.core.linalg import cholesky
 from gp_mapping.core.models.dual_svgp.memory_sites import RebuiltParts
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.solve_gp.mean import solve_blocks
-from gp_mapping.core.scaled_map import Standardised
 from gp_mapping.core.sparse.basis import Basis
 from gp_mapping.core.sparse.posterior import Posterior
+from gp_mapping.core.standardised import Standardised
 from gp_mapping.core.types import Samples
 
 __all__ = ["SolveGP"]
@@ -133,7 +133,7 @@ class SolveGP(DualSVGP):
         self.scaling = self._scaling_for(data)
         self.begin(data.x.shape[1], data.y.shape[1])
 
-        return self._standardise(data)
+        return Standardised.of(data, self.scaling)
 
     @property
     def split(self) -> int:

@@ -29,9 +29,10 @@ from gp_mapping.core.models.wiski.lattice.packed import PackedMemory
 from gp_mapping.core.models.wiski.lattice.sites import GridSites
 from gp_mapping.core.models.wiski.lattice.toeplitz import KernelGrid
 from gp_mapping.core.models.wiski.local import WiskiLocal, around, map_features
-from gp_mapping.core.scaled_map import ScaledMap, Standardised
+from gp_mapping.core.scaled_map import ScaledMap
 from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.core.sparse.sparse_map import SparseMap
+from gp_mapping.core.standardised import Standardised
 from gp_mapping.core.types import Prediction, UpdateReport
 
 __all__ = ["LatticeMap"]

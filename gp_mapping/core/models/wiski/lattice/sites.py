@@ -287,8 +287,14 @@ class GridSites(Revertible):
             part.mul_(factor)
 
     def merge(self, other: "GridSites", sign: float = 1.0) -> None:
-        """Add (sign 1) or subtract (−1) another grid on the same lattice, inside this box."""
+        """Add (sign 1) or subtract (−1) another grid on the same lattice, inside this box.
+
+        The sums are new tensors: a transaction keeps the old ones.
+        """
         row, column = self.place_of(other)
+        self.stencil, self.sides, self.aggregates = (
+            part.clone() for part in (self.stencil, self.sides, self.aggregates)
+        )
 
         # aggregates lie on squares of half a spacing: twice as many along each axis
         for own, added, factor in (
@@ -305,8 +311,8 @@ class GridSites(Revertible):
                 added.view(factor * other.shape[0], factor * other.shape[1], -1), alpha=sign
             )
 
-        self.features.add_(other.features, alpha=sign)
-        self.linear.add_(other.linear, alpha=sign)
+        self.features = torch.add(self.features, other.features, alpha=sign)
+        self.linear = torch.add(self.linear, other.linear, alpha=sign)
 
     def place_of(self, other: "GridSites") -> tuple[int, int]:
         """Row and column in this box of another grid's first node.
