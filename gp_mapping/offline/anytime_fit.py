@@ -21,7 +21,7 @@ from gp_mapping.core.linalg import cholesky
 from gp_mapping.core.models.anytime.blocks import Block, partition, tiles_of, whiten_block
 from gp_mapping.core.models.anytime.model import MEMBERS
 from gp_mapping.core.models.anytime.posterior import AnytimePosterior
-from gp_mapping.core.scaled_map import Scaled
+from gp_mapping.core.scaled_map import Scaled, average_noise
 from gp_mapping.core.sparse.basis import Basis
 from gp_mapping.core.standardised import Standardised
 from gp_mapping.core.types import Prediction, Samples
@@ -240,7 +240,7 @@ class AnytimeFit(Scaled):
             self.basis.L,
             factor,
             weights,
-            self.theta.noise_stddev**2 + float(self.data.extra.mean()),
+            average_noise(self.theta, self.data.extra),
             self.scaling,
             conditional=self.member.conditional,
             side=self.side,

@@ -39,7 +39,7 @@ class Ascent:
         theta: the best θ found.
         value: the objective there, nats, without the prior.
         iterations: of L-BFGS.
-        converged: whether it stopped by itself.
+        converged: whether nothing was left to gain when it stopped.
     """
 
     theta: Theta
@@ -146,4 +146,5 @@ def ascend(
     if result.fun < best[1]:
         best = result.x, float(result.fun)
     at_best = theta.with_vector(at(best[0]))
-    return Ascent(at_best, objective.value(at_best), count, converged or count < most)
+    # status 0: the slope vanished; others are a limit that was reached, or a failed line search
+    return Ascent(at_best, objective.value(at_best), count, converged or result.status == 0)

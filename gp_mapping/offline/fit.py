@@ -56,7 +56,7 @@ class Fit:
         blocks: number of blocks of cells.
         iterations: of all steps.
         steps: what the steps were, for a person.
-        converged: whether it stopped by itself.
+        converged: whether nothing was left to gain when it stopped.
         learner: settled at θ.
         notes: sentences for a person.
     """

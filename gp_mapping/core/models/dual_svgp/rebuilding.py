@@ -24,8 +24,9 @@ __all__ = ["Rebuilding"]
 class Rebuilding(SparseMap):
     """A sparse map with `basis`, `max_inducing` and `information` that a Rebuild can transfer.
 
-    While a rebuild is under way, the map answers and absorbs batches as before. forget_near and
-    merge finish the rebuild first.
+    While a rebuild is under way, the map answers as before. What changes it meanwhile is noted, and
+    done again by the copy that takes its place (update, forget), or finishes the rebuild first
+    (forget_near, merge, move, agree_on): the copy replaces all else.
     """
 
     may_slice = True  # False in a subclass with state that `take` does not replace
@@ -161,6 +162,10 @@ class Rebuilding(SparseMap):
     def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
         self.finish()
         return super().forget_near(x, radius, newest)
+
+    def move(self, turn: Tensor, shift: Tensor) -> None:
+        self.finish()
+        super().move(turn, shift)
 
     def _merge(self, other: Rebuilding, renumber: float) -> None:
         self.finish()
