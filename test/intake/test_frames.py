@@ -63,6 +63,21 @@ def test_samples_are_those_of_the_many_alone(first, share):
     assert any("most are in 'odom'" in text for text in mixed.warnings) and breaks == []
 
 
+def test_a_time_jump_is_taken_in_again_with_the_messages_around_it():
+    """The clock was set among the kept messages: their pass ends there, as in the frame of the many alone."""
+    first, then = by_stamp(*drive(start=10.0, seconds=1.0)), by_stamp(*drive(start=10.2))
+    alone, mixed = Intake(IntakeSettings(odometry_frame="odom")), Intake()
+    strays = [odometry_message(9.0 + 0.01 * i, frame="elsewhere") for i in range(12)]
+    for intake in (alone, mixed):
+        feed(intake, strays + first)
+        intake.time_jump()
+        feed(intake, then)
+    assert mixed.frame == "odom"
+    found, expected = drain(mixed), drain(alone)
+    np.testing.assert_array_equal(found[0], expected[0])
+    assert found[1] == expected[1] == [50]
+
+
 def test_a_named_frame_holds_and_so_does_that_of_a_map():
     for intake in (Intake(IntakeSettings(odometry_frame="here")), Intake()):
         intake.expect("here")
