@@ -229,21 +229,23 @@ class Intake:
         }
 
         self._votes[which] = FrameVote(expected=winner)
-
-        if self._first is None:
-            self.time_jump()  # what waits, and the poses, are in the other frame
-        else:
-            self._restarted |= handed_out
-            self._begin()
-            self._again = True
-            for method, *arguments in self._first:
-                getattr(self, method)(*arguments)
-            self._again = False
-
-        self._warn(
+        text = (
             f"{which}: the first messages were in frame {named(before)} and most are in {named(winner)}, which "
             "is now expected"
         )
+
+        if self._first is None:
+            self.time_jump()  # what waits, and the poses, are in the other frame
+            self._warn(text)
+            return
+
+        self._restarted |= handed_out
+        self._begin()
+        self._warn(text)  # first: what is said of the kept messages may leave no room for it
+        self._again = True
+        for method, *arguments in self._first:
+            getattr(self, method)(*arguments)
+        self._again = False
 
     def _frame_fits(self, which: str, msg) -> bool:
         """Count a message in its frame and return whether that is the expected frame.
