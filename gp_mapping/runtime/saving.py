@@ -25,7 +25,7 @@ class Saver:
     settings: callable, the NodeSettings now.  node_name: fully qualified.
     on_saved, on_error: called with a text for the log, in any thread.
     shown: save what is shown, the map of several robots, and not this robot's own.
-    problem: why the newest autosave was not written, '' where it was.
+    problem: why the newest autosave was not written, or what it had to leave out; '' where all was written.
     """
 
     def __init__(
@@ -150,14 +150,18 @@ class Saver:
             files = self._files_now()
             snapshot = self._snapshot(flush=False)
             files.folder.mkdir(parents=True, exist_ok=True)
-            save_checkpoint(files.autosave, snapshot.state, self._about(files.folder))
+            left_out: list[str] = []
+            save_checkpoint(files.autosave, snapshot.state, self._about(files.folder), left_out)
         except Exception as error:  # a full disk must not end a map, and is to be heard of
             reason = str(error) if isinstance(error, ValueError | OSError) else repr(error)
             self.problem = f"the map could not be saved by itself: {reason}"
             self._on_error(self.problem)
             return
         self._autosaved, self._took = snapshot.key, time.monotonic() - started
-        self.autosaves, self.problem = self.autosaves + 1, ""
+        self.autosaves, before = self.autosaves + 1, self.problem
+        self.problem = "; ".join(left_out)
+        if self.problem not in ("", before):
+            self._on_error(self.problem)
 
     def is_autosaved(self) -> bool:
         """Whether the newest autosave of this run holds all of the map."""
