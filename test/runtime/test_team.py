@@ -9,6 +9,7 @@ import torch
 from team_scene import CLOSE, QUICK, Mapper, difference, drives, exchange, session_of
 
 from benchmark.robots import Robot, drive, world_of
+from gp_mapping.core.stored import StoredState
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.runtime.team.incoming import Holdings, Source
 from gp_mapping.runtime.team.outgoing import Outgoing
@@ -314,6 +315,7 @@ def test_hostile_messages_are_counted_and_leave_the_sum_as_it_was(good):
     for number, wrong in enumerate(
         [
             {"map": {}},
+            {"map": StoredState("x")},
             {"map": {"__part__": "x"}},
             totals.state | {"map": totals.state["map"] | {"memory": {}}},
             totals.state
