@@ -1,13 +1,14 @@
 """A map in another frame: X' = R(yaw) X + (x, y), with all that it knows.
 
-The map itself moves as its model says. With it go the path and the scores of places. Scores of
-samples to come begin anew, since the predictions that they would be compared with are in the old
-frame.
+The map itself moves as its model says. With it go the path, the scores of places, and the first
+cells, of which a map that has only begun is made again. Scores of samples to come begin anew, since
+the predictions that they would be compared with are in the old frame.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -62,16 +63,78 @@ def moved(session: MapSession, x: float, y: float, yaw: float) -> MapSession:
     }
 
     path = _moved_path(session, turn, shift)
+    beginning = _Beginning(turn, shift, session.channels == 3)
     return MapSession.from_state_dict(
         state
         | {
             "scores": scores,
             "path": path.state_dict(),
             "track": new_session["track"],
-            "first_values": state["first_values"] | {"first": [], "held": [], "early": None},
-            "start": state["start"] | {"cells": []},
+            "first_values": beginning.first_values(state["first_values"]),
+            "start": beginning.start(state["start"]),
         }
     )
+
+
+@dataclass(frozen=True)
+class _Beginning:
+    """Moves what is kept of a map's first cells, as if they had been measured in the new frame.
+
+    Attributes:
+        turn: rotation (2, 2).
+        shift: (2,) m.
+        vectors: whether values are vectors, whose first two components turn with the frame.
+    """
+
+    turn: Tensor
+    shift: Tensor
+    vectors: bool
+
+    def start(self, state: dict) -> dict:
+        """State of beginning.start.Start."""
+        return state | {
+            "cells": [self._cells(columns) for columns in state["cells"]],
+            "centre": self._value(state["centre"]),
+            "found_centre": self._value(state["found_centre"]),
+        }
+
+    def first_values(self, state: dict) -> dict:
+        """State of beginning.first_values.FirstValues, in which no cell waits: the pass is over."""
+        early, reference = state["early"], state["reference"]
+        return state | {
+            "first": [self._cells(columns) for columns in state["first"]],
+            "early": None if early is None else [self._cells(columns) for columns in early],
+            "recent": [self._value(y) for y in state["recent"]],
+            "last": self._value(state["last"]),
+            "reference": None
+            if reference is None
+            else [self._value(reference[0]), self._spread(reference[1])],
+        }
+
+    def _cells(self, columns: dict) -> dict:
+        """Columns of cells, by their names in Samples."""
+        x, y, velocity, heading = (columns[name] for name in ("x", "y", "velocity", "heading"))
+        if self.vectors:
+            y = torch.cat([y[:, :2] @ self.turn.mT, y[:, 2:]], 1)
+        return columns | {
+            "x": x @ self.turn.mT + self.shift,
+            "y": y,
+            "velocity": None if velocity is None else velocity @ self.turn.mT,
+            "heading": None if heading is None else heading @ self.turn.mT,
+        }
+
+    def _value(self, y: list[float] | None) -> list[float] | None:
+        """A value (C,), SI."""
+        if y is None or not self.vectors:
+            return y
+        return [*(self.turn @ torch.tensor(y[:2], dtype=torch.float64)).tolist(), y[2]]
+
+    def _spread(self, stddev: list[float]) -> list[float]:
+        """Standard deviations (C,), SI, of components that are independent."""
+        if not self.vectors:
+            return stddev
+        variance = self.turn.square() @ torch.tensor(stddev[:2], dtype=torch.float64).square()
+        return [*variance.sqrt().tolist(), stddev[2]]
 
 
 def _moved_path(session: MapSession, turn: Tensor, shift: Tensor) -> Path:

@@ -191,7 +191,7 @@ class MapSession(Gathering):
         self.taken = None if self.taken is None else [first]
         self.cell_count = self.last_report.samples if self.last_report else 0
         self.renderer.touch(batch.x, self.cell_count)
-        if not self._first.opening and self._scoring:
+        if not self._first.opening and self.scores.wanted:
             self.scores.keep(self._path.length, self.map, batch.x[-1:])
 
         self._last_stamp = stamp_of(batch)
@@ -220,24 +220,19 @@ class MapSession(Gathering):
             self.last_report = self.map.update(part)
             learn(self.map)
 
-    @property
-    def _scoring(self) -> bool:
-        """Whether the settings need one-step-ahead scores."""
-        return self.settings.predictive_noise or self.settings.follow_changes
-
     def _absorb(self, batch: Samples) -> None:
         """Score a cell, look for a change of the field, then let the map take the cell."""
         if self._start.add(batch):
             self._again = Again(self._new_map(*self._start.found), self._start.rough)
 
         self.scores.note_white(self.cells.single_variance, self.cells.averaged_variance)
-        if self._scoring:
+        if self.scores.wanted:
             self.scores.score(
                 batch.velocity[-1], self.map, self._bias.number, batch, self._path.length
             )
         # forgetting comes after the scores, which are of the map before this cell
         self._last_stamp = self._fade(self.map, self._last_stamp, batch)
-        if self._scoring:
+        if self.scores.wanted:
             # the newest metres, of this pass, saw the field as it is now
             recent = min(
                 self._pass_samples, round(self.settings.score_distance / self.settings.cell_length)
@@ -257,7 +252,7 @@ class MapSession(Gathering):
             self.revision += 1
 
         self._go_on_again()
-        if taken_count and self._scoring:
+        if taken_count and self.scores.wanted:
             self.scores.keep(self._path.length, self.map, batch.x[-1:])
 
     def _feed(

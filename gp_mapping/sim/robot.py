@@ -122,7 +122,7 @@ class DifferentialDrive:
         yaw: rad.
         speed: m/s.
         turn_rate: rad/s.
-        travelled: m.
+        travelled: m, those that it drove backwards included.
         length: of the route, m.
     """
 
@@ -153,7 +153,8 @@ class DifferentialDrive:
     @property
     def progress(self) -> float:
         """Fraction of the route that is behind the robot, 0..1."""
-        if self._next >= len(self.waypoints):
+        # a route of one place is behind it from the beginning
+        if self._next >= len(self.waypoints) or not self.length:
             return 1.0
         remaining = self._remaining[self._next] + math.dist(
             (self.x, self.y), self.waypoints[self._next]
@@ -169,8 +170,9 @@ class DifferentialDrive:
         dv, dw = s.max_acceleration * dt, s.max_turn_acceleration * dt
         speed = min(max(speed, self.speed - dv), self.speed + dv)
         turn_rate = min(max(turn_rate, self.turn_rate - dw), self.turn_rate + dw)
+        # backwards no faster than forwards
         self.speed, self.turn_rate = (
-            min(speed, s.max_speed),
+            min(max(speed, -s.max_speed), s.max_speed),
             min(max(turn_rate, -s.max_turn_rate), s.max_turn_rate),
         )
 
@@ -182,7 +184,7 @@ class DifferentialDrive:
         self.x += chord * math.cos(self.yaw + half_turn)
         self.y += chord * math.sin(self.yaw + half_turn)
         self.yaw = math.remainder(self.yaw + 2.0 * half_turn, math.tau)
-        self.travelled += self.speed * dt
+        self.travelled += abs(self.speed) * dt
 
     def _target_velocity(self, dt: float) -> tuple[float, float]:
         """Speed and turn rate towards the next waypoint, before the limits on their rates."""

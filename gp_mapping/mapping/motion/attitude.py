@@ -94,6 +94,8 @@ class HeadingTrack:
                 angle = math.atan2(heading[1], heading[0])
                 # unwrapped, so that a rate does not jump at ±π
                 psi = angle if psi is None else psi + math.remainder(angle - psi, math.tau)
+                # from here the path is followed, should the next sample come without a heading
+                self._last = list(x)
             elif self.ahead > 0:
                 self._psi = psi
                 heading, psi = self._follow(x), self._psi
@@ -121,7 +123,7 @@ class HeadingTrack:
                 return [0.0, 0.0]  # not known yet
             # the first centimetres show where the robot looks
             self._psi = math.atan2(x[1] - self._first[1], x[0] - self._first[0])
-        else:
+        elif self._last is not None:  # else of an older state that did not keep it
             across = (x[1] - self._last[1]) * math.cos(self._psi) - (
                 x[0] - self._last[0]
             ) * math.sin(self._psi)

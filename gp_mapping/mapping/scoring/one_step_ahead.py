@@ -89,6 +89,11 @@ class OneStepAhead:
         if not len(self.local):
             self.local = LocalScale(_width(settings))
 
+    @property
+    def wanted(self) -> bool:
+        """Whether the settings need scores; without them no samples are picked."""
+        return self.settings.predictive_noise or self.settings.follow_changes
+
     def note_white(self, single: float, averaged: float) -> None:
         """Note the white variance of one raw sample, and its remainder in a cell, squared SI."""
         self.white_variance, self.white_averaged = single, averaged
@@ -129,7 +134,10 @@ class OneStepAhead:
         headings: list,
         rates: list[float],
     ) -> None:
-        """Pick raw samples as `pick` does each in turn."""
+        """Pick raw samples as `pick` does each in turn; none where nobody would score them."""
+        if not self.wanted:
+            return
+
         last, step = self._last, self.settings.cell_length / 10
         for i, (stamp, length) in enumerate(zip(stamps, lengths)):
             # by time and by path: a standing robot is not scored
@@ -434,7 +442,9 @@ class OneStepAhead:
         self._widened = float(state.get("widened", 1.0))
         self.lag.load_state_dict(state["lag"])
         self._picked = [
-            tuple(p[k] for k in ("x", "y", "length", "heading", "rate")) for p in state["picked"]
+            tuple(p[k] for k in ("x", "y", "length", "heading", "rate"))
+            # an older version picked samples that nobody scored
+            for p in (state["picked"] if self.wanted else [])
         ]
         self._last = None if state["last"] is None else tuple(state["last"])
 
