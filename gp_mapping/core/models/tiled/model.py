@@ -160,7 +160,7 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
             self._go_on(batch.x)
 
         with transaction(self), ExitStack() as stack:
-            # a new tile takes from the former map what that knew before: the batch comes to it below
+            # a new tile takes what the former map knew before: the batch comes to it below
             for key, _ in self.layout.keys(batch.x):
                 if not self.exists(key):
                     self.open_tile(key)
@@ -305,9 +305,10 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
         self.tiles[key] = new_tile(self, key)
 
     def present(self, keys: list[Key]) -> list[Key]:
-        """Those of the tiles that exist, brought from the shelf if need be, with all forgetting done.
+        """Those of the tiles that exist, brought from the shelf if need be.
 
-        One that cannot be read is left out from now on.
+        These have then forgotten what the others have. One that cannot be read is left out from
+        now on.
         """
         present = []
         for key in keys:

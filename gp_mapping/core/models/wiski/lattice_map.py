@@ -388,7 +388,7 @@ class LatticeMap(BoundedLattice):
         self.changed(features=False)
 
     def converted(self, other: LatticeMap, offset: Tensor) -> LatticeMap:
-        """A copy of another map at this map's θ and on its lattice, or on its own into an empty map.
+        """A copy of another map at this map's θ and on its lattice; an empty map takes any.
 
         Raises:
             ValueError: the box of both would have more than `max_nodes`.

@@ -352,7 +352,7 @@ class GridSites(Revertible):
         return rows, columns
 
     def move(self, by: Tensor) -> None:
-        """Go over to a frame in which all places lie `by` (2,) m further, the nodes along with them.
+        """Go over to a frame in which all places lie `by` (2,) m further, the nodes along.
 
         Where nodes lie relative to the samples does not change, so neither does any sum.
         """
