@@ -117,6 +117,17 @@ def test_a_tile_on_the_shelf_forgets_as_those_in_memory(act, roads):
 
 
 @torch.no_grad()
+def test_a_tile_that_lags_behind_in_an_old_file_catches_up(roads):
+    """Earlier versions saved tiles that the robot had come near to as they had lain on the shelf."""
+    field = copy.deepcopy(roads[1])
+    lagging = field.state_dict()["tiles"]
+    field.forget(0.02)
+    again = create_map("dual_svgp", **SETTINGS)
+    again.load_state_dict(copy.deepcopy(field.state_dict() | {"tiles": lagging}))
+    assert alike(again, field, road(0.0, 18.0).x[::3])
+
+
+@torch.no_grad()
 def test_what_waits_for_a_tile_is_forgotten_as_what_it_has():
     settings = SETTINGS | {"inducing_information": 0.0}  # of weak data fewer inputs are worth it
     field = create_map("dual_svgp", **settings)
