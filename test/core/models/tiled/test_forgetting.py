@@ -77,8 +77,8 @@ def merging(field):
 
 
 def opening(field):
-    """Beside the first tile, which lies on the shelf."""
-    return drive(field, road(0.5, 1.0, field.layout.high[1] + 0.1))
+    """Beside a tile that lies on the shelf; one by one, so that what it hands on is taken in."""
+    return drive(field, road(-1.5, -1.2), 1)
 
 
 def forgetting_near(field):
@@ -111,7 +111,7 @@ def test_a_tile_on_the_shelf_forgets_as_those_in_memory(act, roads):
     for field in (whole, few):
         field.forget(0.02)
     whole, few = act(whole), act(few)
-    x = torch.cat([road(0.0, 18.0).x[::3], road(0.0, 3.0, 0.4).x[::3]])
+    x = torch.cat([road(-0.6, 18.0).x[::3], road(0.0, 3.0, 0.4).x[::3]])
     assert float(whole.predict(x).stddev.max()) > 0.5 * UT, "it was forgotten"
     assert alike(few, whole, x)
 
