@@ -81,6 +81,11 @@ class CurlFree(ScaledMap):
     def samples(self) -> int:
         return self.rows.samples // COMPONENTS
 
+    def changed(self) -> None:
+        """Note that all of the map may have changed; the epoch is that of the rows."""
+        self.outdate()
+        self.rows.changed()
+
     @property
     def capabilities(self) -> frozenset[str]:
         return super().capabilities | {VECTOR}

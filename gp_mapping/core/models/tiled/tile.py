@@ -52,16 +52,25 @@ class Tile(Revertible):
         while self.seeds:
             self.sow()
 
-    def catch_up(self, forgot: float, learner: HyperLearner | None) -> None:
-        """Apply what was forgotten, and adopt what was learned, since the tile was needed last.
+    def forget(self, forgot: float) -> None:
+        """Apply what was forgotten and the tile has not seen yet, also to samples that wait for it.
 
         Args:
             forgot: logarithm of the product of all forgetting factors so far.
+        """
+        if forgot >= self.forgot:
+            return
+        factor = math.exp(forgot - self.forgot)
+        for part in (self.map, *self.seeds):
+            part.forget(factor)
+        self.forgot = forgot
+
+    def catch_up(self, learner: HyperLearner | None) -> None:
+        """Adopt what was learned since the tile was needed last.
+
+        Args:
             learner: of all tiles; None where nothing is learned.
         """
-        if forgot < self.forgot:
-            self.map.forget(math.exp(forgot - self.forgot))
-            self.forgot = forgot
         # θ of an empty map is just set; a map that works in slices adopts it in `go_on`
         if learner is not None and learner.left(self.map.theta):
             if not self.map.started:
