@@ -27,7 +27,15 @@ from gp_mapping.core.stored import StoredState
 from gp_mapping.errors import UserError
 from gp_mapping.store.atomic import written_whole
 
-__all__ = ["ID_LENGTH", "VERSION", "CheckpointError", "manifest_of", "read_state", "write_state"]
+__all__ = [
+    "ID_LENGTH",
+    "VERSION",
+    "CheckpointError",
+    "MissingCheckpoint",
+    "manifest_of",
+    "read_state",
+    "write_state",
+]
 
 VERSION, ID_LENGTH = 1, 12  # of the format; hexadecimal digits of the id of a state
 _WITH_FILES = 2  # of a file that refers to others
@@ -54,6 +62,10 @@ _DTYPES = {
 
 class CheckpointError(UserError):
     """A checkpoint that cannot be written or read; the text is one line and says what to do."""
+
+
+class MissingCheckpoint(CheckpointError):
+    """There is no file of that name."""
 
 
 def write_state(
@@ -207,7 +219,7 @@ def _guarded(path: Path, *whole) -> dict:
     except CheckpointError:
         raise
     except FileNotFoundError:
-        raise CheckpointError(f"{path}: no such checkpoint") from None
+        raise MissingCheckpoint(f"{path}: no such checkpoint") from None
     except (IsADirectoryError, PermissionError) as error:
         raise CheckpointError(
             f"{path}: the checkpoint cannot be read ({error.strerror})"

@@ -132,6 +132,14 @@ def test_what_cannot_be_loaded_is_refused_and_the_map_stays(node_of, tmp_path):
     filled(node, peer, 1.0, start=10.0)  # nothing is stuck
 
 
+def test_a_map_that_exists_is_not_missing_whatever_the_words_of_its_fault(node_of, tmp_path):
+    folder = tmp_path / "no such checkpoint"
+    node, peer = node_of(save_directory=str(folder))
+    folder.mkdir()
+    (folder / "map.gpm").write_bytes(b"no map")
+    assert load_named(node, peer, "").result == LoadMap.Response.RESULT_INVALID_MAP_DATA
+
+
 def test_names_of_maps_stay_in_their_folder(tmp_path):
     assert map_folder(str(tmp_path), "a/b.c-d_1") == tmp_path / "a" / "b.c-d_1"
     for name in (
@@ -217,6 +225,9 @@ def test_nav2s_services_where_they_are_installed(node_of, tmp_path, monkeypatch)
     with pytest.raises(ValueError, match="not the name of a map"):
         save("../lab")
     assert save(str(tmp_path / "hall")) is True and (tmp_path / "hall" / "map.gpm").exists()
+    with pytest.raises(ValueError, match="not the name of a map"):
+        save(str(tmp_path / ".hidden"))  # no other name than the one that was given
+    assert save(str(tmp_path)) is True and (tmp_path / "map.gpm").exists()
     for name, value in (("image_format", "png"), ("map_mode", "trinary"), ("free_thresh", 0.1)):
         monkeypatch.setattr(SaveMap.Request, name, value)
         with pytest.raises(ValueError, match=f"{name}: .* cannot be had"):
