@@ -29,7 +29,15 @@ from gp_mapping.errors import UserError
 from gp_mapping.store.atomic import written_whole
 from gp_mapping.store.marks import Marks
 
-__all__ = ["ID_LENGTH", "VERSION", "CheckpointError", "manifest_of", "read_state", "write_state"]
+__all__ = [
+    "ID_LENGTH",
+    "VERSION",
+    "CheckpointError",
+    "MissingCheckpoint",
+    "manifest_of",
+    "read_state",
+    "write_state",
+]
 
 # version of the format; hexadecimal digits of the id of a state
 VERSION, ID_LENGTH = 1, 12
@@ -61,6 +69,10 @@ class CheckpointError(UserError):
 
     The text is one line and says what to do.
     """
+
+
+class MissingCheckpoint(CheckpointError):
+    """There is no file of that name."""
 
 
 def write_state(
@@ -238,7 +250,7 @@ def _guarded(path: Path, *whole) -> dict:
     except CheckpointError:
         raise
     except FileNotFoundError:
-        raise CheckpointError(f"{path}: no such checkpoint") from None
+        raise MissingCheckpoint(f"{path}: no such checkpoint") from None
     except (IsADirectoryError, PermissionError) as error:
         raise CheckpointError(
             f"{path}: the checkpoint cannot be read ({error.strerror})"
