@@ -522,7 +522,7 @@ class FieldMap(ABC):
     def log_predictive(self, batch: Samples) -> Tensor:
         """Log predictive density of new samples, (N,); by default with Gaussian noise.
 
-        log p(y* | data) = log ∫ p(y*|f) q(f) df
+        log p(y* | data) = log ∫ p(y*|f) q(f) df; of places, values and noise_variance alone
         """
         p = self.predict(batch.x)
         y, variance = batch.y.to(p.mean), p.variance

@@ -89,7 +89,8 @@ class ObservingMap(ScaledMap):
             log p(y* | data) = log ∫ p(y*|f) q(f) df
 
         Args:
-            batch: samples; y is in SI where the likelihood is metric.
+            batch: samples; y is in SI where the likelihood is metric. Of the noise their
+                noise_variance is used, else the map's typical one; nothing of the robot's motion.
         """
         self.need_data()
         p, standardised = (
