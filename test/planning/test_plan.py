@@ -26,7 +26,7 @@ from gp_mapping.planning import (
 )
 from gp_mapping.planning.plan import Plan
 from gp_mapping.planning.planners.greedy import greedy
-from gp_mapping.planning.planners.lanes import fitted, lane_routes
+from gp_mapping.planning.planners.lanes import _pieces, fitted, lane_routes
 from gp_mapping.planning.registry import GROUP, find_planner
 
 KINDS = (
@@ -323,6 +323,17 @@ def test_lanes_are_as_many_as_the_limit_pays_for_were_it_one_along_the_middle():
     ends = [x[list(stops)] for stops in lane_routes(problem) if len(stops) == 2]
     assert len(ends) == 2 and np.ptp(ends[0][:, 0]) > 1.3
     np.testing.assert_allclose([end[:, 1] for end in ends], 0.5 * (x[:, 1].min() + x[:, 1].max()))
+
+
+def test_however_often_lanes_are_asked_for_no_more_is_kept_of_them():
+    """The robot begins somewhere else each time."""
+    problem = problem_in(5, 30, 60, budget=Budget(8.0))
+    travel = problem.travel
+    rng, reached = np.random.default_rng(0), travel.reachable(problem.start)
+    pieces = _pieces(travel, 0.0, float(travel.nodes[:, 1].min()), 0.8, 3, 0.0)
+    for node in rng.choice(np.flatnonzero(reached), 200, replace=False).tolist():
+        pieces.joined(node, reached)
+    assert len(pieces._away) <= pieces.ends.size + 20
 
 
 def test_where_a_lane_is_as_short_as_a_place_it_is_one_stop():
