@@ -471,7 +471,8 @@ class DualSVGP(MergingMap):
         def marginals(which: Tensor) -> tuple[Tensor, Tensor]:
             whitened = memory.whitened(self.basis.size)[:, which]
             mean, variance = self.marginals(whitened)
-            return mean, variance + self.basis.residual(memory.x[which], whitened)
+            places = self.memory_places(self.theta)[which]
+            return mean, variance + self.basis.residual(places, whitened)
 
         return super().learning_data() | {
             "lam": memory.lam,
