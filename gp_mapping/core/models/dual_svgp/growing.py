@@ -124,6 +124,7 @@ class GrowingMap(SendableMap):
         if (
             self.rebuild is None
             and len(self.basis) == self.max_inducing
+            and self.promises(self.theta)
             and self._wanted(x, whitened, precision)
         ):
             removed = self._move()

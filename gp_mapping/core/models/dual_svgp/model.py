@@ -471,7 +471,8 @@ class DualSVGP(MergingMap):
         def marginals(which: Tensor) -> tuple[Tensor, Tensor]:
             whitened = memory.whitened(self.basis.size)[:, which]
             mean, variance = self.marginals(whitened)
-            return mean, variance + self.basis.residual(memory.x[which], whitened)
+            places = self.memory_places(self.theta)[which]
+            return mean, variance + self.basis.residual(places, whitened)
 
         return super().learning_data() | {
             "lam": memory.lam,
@@ -541,6 +542,7 @@ class DualSVGP(MergingMap):
         parts |= super()._loaded_parts(state, parts) | {
             "basis": None,
             "rebuild": self.restored_rebuild(state),
+            "failed": self.restored_failure(state),
         }
         if state["basis"] is None:
             return parts

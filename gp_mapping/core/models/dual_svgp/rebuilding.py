@@ -6,7 +6,7 @@ The transfer is done at once, or in slices, one with each update.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import torch
 from torch import Tensor
@@ -19,6 +19,9 @@ from gp_mapping.core.types import Samples, UpdateReport
 from gp_mapping.errors import NumericalError
 
 __all__ = ["Rebuilding"]
+
+# after a rebuild has failed: samples, or change of θ (Theta.distance), until it is tried again
+_LATER, _ELSEWHERE = 100, 0.05
 
 
 class Rebuilding(SparseMap):
@@ -33,6 +36,7 @@ class Rebuilding(SparseMap):
     sliced = False  # whether large work is done in slices
     driven = False  # whether the map's owner calls go_on, and not each update
     rebuild: Rebuild | None = None  # the one under way
+    failed: tuple[Theta, int] | None = None  # θ of the last one if it failed, and the samples then
 
     def adopt(self, theta: Theta, budget: int | None = None) -> bool:
         """Transfer the map to θ, with inputs chosen again; whether it succeeded.
@@ -47,8 +51,18 @@ class Rebuilding(SparseMap):
         return self.begin_rebuild(theta, budget, at_once=True)
 
     def adopt_in_slices(self, theta: Theta) -> bool:
-        """Begin the transfer to θ, in slices where the map is sliced; whether it is done."""
-        return self.rebuild is None and self.begin_rebuild(theta)
+        """Begin the transfer to θ, in slices where the map is sliced; whether it is done.
+
+        Nothing is begun while another transfer is under way, or soon after it has failed.
+        """
+        return self.rebuild is None and self.promises(theta) and self.begin_rebuild(theta)
+
+    def promises(self, theta: Theta) -> bool:
+        """Whether a rebuild at θ may succeed: not if one has failed about there a moment ago."""
+        if self.failed is None:
+            return True
+        there, samples = self.failed
+        return self.samples >= samples + _LATER or theta.distance(there) > _ELSEWHERE
 
     def begin_rebuild(
         self, theta: Theta, budget: int | None = None, full: bool = False, at_once: bool = False
@@ -67,6 +81,9 @@ class Rebuilding(SparseMap):
         try:
             rebuild.advance(SLICE if self.sliced and not at_once else math.inf)
         except NumericalError:
+            # who asks for it at once is told, and decides whether to ask again
+            if not at_once:
+                self.failed = theta, self.samples
             self._rejected()
             return False
 
@@ -96,6 +113,7 @@ class Rebuilding(SparseMap):
         self.basis, self.sites = converted.basis, converted.sites
         converted.memory_sites.write(self.memory)
         self.theta, self.floor, self.thinned = theta, converted.floor, len(self.basis)
+        self.failed = None
 
         if full:
             self.moves += 1
@@ -122,7 +140,7 @@ class Rebuilding(SparseMap):
         try:
             done = self.rebuild.slice()
         except (NumericalError, torch.linalg.LinAlgError):
-            self.rebuild = None
+            self.failed, self.rebuild = (self.rebuild.theta, self.samples), None
             self._rejected()
             return
 
@@ -182,8 +200,17 @@ class Rebuilding(SparseMap):
 
     # --- files ------------------------------------------------------------------------------------
     def saved_rebuild(self) -> dict:
-        """The rebuild that is under way as an entry of a checkpoint; empty where there is none."""
-        return {} if self.rebuild is None else {"rebuild": self.rebuild.state_dict()}
+        """Entries of a checkpoint: the rebuild that is under way, and the last one if it failed."""
+        saved = {} if self.rebuild is None else {"rebuild": self.rebuild.state_dict()}
+        if self.failed is not None:
+            theta, samples = self.failed
+            saved["failed"] = {"theta": asdict(theta), "samples": samples}
+        return saved
+
+    def restored_failure(self, state: dict) -> tuple[Theta, int] | None:
+        """θ and samples of the rebuild that had failed when the state was taken, or None."""
+        kept = state.get("failed")
+        return kept and (type(self.theta)(**kept["theta"]), int(kept["samples"]))
 
     def restored_rebuild(self, state: dict) -> Rebuild | None:
         """The rebuild that was under way when the state was taken, or None.

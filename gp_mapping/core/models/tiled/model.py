@@ -388,7 +388,7 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
 
         if not self.sliced and self.learner.left(self.home.theta):
             with transaction(self.home):
-                if self.home.adopt(self.learner.theta):
+                if self.home.adopt_in_slices(self.learner.theta):
                     self.note_change(self.current)
 
     # --- what has changed -------------------------------------------------------------------------

@@ -76,7 +76,7 @@ class Tile(Revertible):
             if not self.map.started:
                 self.map.theta = learner.theta
             elif not self.map.sliced:
-                self.map.adopt(learner.theta)
+                self.map.adopt_in_slices(learner.theta)
 
     def go_on(self, learner: HyperLearner | None) -> bool:
         """Do a slice of a transfer to another θ: of the one under way, or to what was learned.
@@ -95,8 +95,9 @@ class Tile(Revertible):
             or not learner.left(self.map.theta)
         ):
             return False
-        self.map.adopt_in_slices(learner.theta)
-        return True
+        # one that has just failed is not begun: another tile has its turn
+        done = self.map.adopt_in_slices(learner.theta)
+        return done or self.map.rebuild is not None
 
     def rest(self) -> None:
         """Give up a transfer that is under way, until the tile is needed again."""

@@ -267,6 +267,37 @@ def test_one_that_does_not_factor_leaves_the_map_as_it_was(small_slices, monkeyp
     same(sliced, plain)
 
 
+@pytest.mark.parametrize("sliced", [False, True])
+@pytest.mark.parametrize("settings", [{}, {"max_inducing": 60}], ids=["thinned", "full"])
+def test_one_that_failed_is_not_tried_with_every_batch(small_slices, monkeypatch, sliced, settings):
+    """Neither the removal of inputs nor room in a full budget; the map goes on, and later it is tried again."""
+    field, more, tried = built(count=60, **settings), samples(340, seed=3), []
+    field.in_slices(sliced)
+
+    def fails(rebuild):
+        tried.append(rebuild)
+        raise NumericalError("does not factor")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Rebuild, "_check", fails)
+        for i in range(230):
+            field.update(more[i : i + 1])
+        assert 1 <= len(tried) <= 3, len(tried)
+        resumed = create_map(
+            "dual_svgp", **(GIVEN | {"max_inducing": 300, "memory_size": 600} | settings)
+        )
+        resumed.load_state_dict(copy.deepcopy(field.state_dict()))
+        resumed.in_slices(sliced)
+        for one in (field, resumed):
+            one.update(more[230:231])
+        same(resumed, field)
+        assert resumed.failed == field.failed is not None
+
+    for i in range(231, len(more)):
+        field.update(more[i : i + 1])
+    assert field.failed is None and (field.moves > 0 if settings else field.thinned > 0)
+
+
 def slices_of(field):
     """Operations and processor seconds of each slice of a rebuild, and of the floor beside it."""
     rebuild = Rebuild(field, replace(field.theta, lengthscale=0.52), 400)
