@@ -349,7 +349,7 @@ class MapSession(Gathering):
     def merge(self, other: "MapSession") -> None:
         """Add what another session has mapped: cells, path and scores. The other stays as it is.
 
-        This session's settings and hyper-parameters count. Making the frames agree is the caller's
+        The robot is where this session has it. This session's settings and hyper-parameters count. Making the frames agree is the caller's
         duty: what lies at (x, y) in one map must lie there in the other.
 
         Raises:
@@ -366,8 +366,9 @@ class MapSession(Gathering):
 
         self._path.join(other.trace)
         self.fixes.join(other.fixes)
-        for name in ("raw_count", "cell_count", "passes", "left_out", "refused"):
+        for name in ("raw_count", "cell_count", "passes", "left_out", "refused", "lost"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.cells.gross += other.gross
         self._bias.join(other.bias_numbers)
 
         stamps = [stamp for stamp in (self._last_stamp, other.newest_stamp) if stamp is not None]

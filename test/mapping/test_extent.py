@@ -48,6 +48,23 @@ def test_an_area_is_what_was_counted_on_its_squares():
     assert far == Area((95.0, 4.0), (96.0, 5.0), 1, 2, ((9, 0),), (96.0, 4.0))
 
 
+def test_the_place_of_an_area_is_where_its_newest_sample_was():
+    """On a square that was visited first and last; the robot is elsewhere by now."""
+    way = [[2.0, 3.0], [11.0, 1.0], [21.0, 1.0], [4.0, 1.0], [95.0, 5.0]]
+    extent = counted(way[:3], [True] * 3)
+    assert extent.areas(0.1)[0].place == (21.0, 1.0)
+    for x in way[3:]:
+        extent.add(x, True)
+    again = Extent()
+    again.load_state_dict(extent.state_dict())
+    for one in (extent, again):
+        assert [area.place for area in one.areas(0.1)] == [(4.0, 1.0), (95.0, 5.0)]
+    extent.add([12.0, 2.0], True)  # the squares are the same, and so the areas
+    assert [area.place for area in extent.areas(0.1)] == [(12.0, 2.0), (95.0, 5.0)]
+    extent.add([96.0, 5.0], True)
+    assert extent.areas(0.1)[0].place == (12.0, 2.0)
+
+
 def test_two_robots_positions_are_those_of_one_that_was_at_both():
     """On squares that one has, and that both have."""
     mine, other = counted(WAY[:120], POINTS[:120]), counted(WAY[80:], POINTS[80:])

@@ -141,10 +141,32 @@ def test_two_robots_paths_are_one_trace_with_a_gap():
     assert mine.length == alone[0] + other.length == pytest.approx(7.0, abs=0.02)
     assert mine.bounds() == ([-2.0, 0.0], [3.0, 40.0])
     assert len(mine.points()) == alone[1] + len(other.points())
-    assert np.flatnonzero(mine.starts().numpy()).tolist() == [0, alone[1]], (
+    assert np.flatnonzero(mine.starts().numpy()).tolist() == [0, len(other.points())], (
         "nobody drove from the one to the other"
+    )
+    assert mine.newest == [3.0, 0.0] and mine.around(0.4).place[1] == 0.0, (
+        "the robot is where it was"
     )
     areas = {area.low[1]: area.samples for area in mine.extent.areas(0.01)}
     assert areas == {0.0: 301, 40.0: 401}
-    mine.add([9.0, 9.0])
-    assert mine.starts()[-1], "what is driven next goes on from neither"
+    for x in ([3.1, 0.0], [9.0, 9.0]):
+        mine.add(x)
+    assert mine.starts()[-2:].tolist() == [True, True], "what is driven next goes on from neither"
+
+    young = Path(0.1)
+    young.join(other)
+    assert (
+        young.newest == other.points()[-1].tolist()
+        and young.starts().tolist() == other.starts().tolist()
+    )
+
+
+def test_two_long_traces_are_one_that_is_bounded():
+    mine, other = Path(0.1), Path(0.1)
+    mine.extend([[0.1 * i, 0.0] for i in range(15000)])
+    other.extend([[0.1 * i, 40.0] for i in range(15000)])
+    mine.join(other)
+    points = mine.points()
+    assert len(points) <= 20000 and mine.starts().sum() == 2 and mine.step == 0.2
+    assert {0.0, 40.0} == set(points[:, 1].tolist()) and points[-1, 1] == 0.0
+    assert mine.newest == [0.1 * 14999, 0.0]

@@ -100,6 +100,19 @@ def test_the_order_of_robots_changes_nothing_and_own_data_count_once():
     assert twice.session.cell_count == made.session.cell_count
 
 
+def test_the_robot_is_where_its_own_map_has_it():
+    """Whatever the others are called, and however far they drove; of one saved map its own copy counts."""
+    one, two = (session_of(part, **QUICK) for part in drives())
+    for name in ("a", "z"):
+        made = sum_of(*members_of(source_of(two, name=name)), own_of(one))
+        assert len(made.used) == 2 and made.session.position == one.position
+        areas = made.session.trace.extent.drawn(lambda low, high: True, 0.1)[0]
+        assert areas[0].place == one.position
+    again = sum_of(*members_of(source_of(one, name="copy")), own_of(one))
+    assert [m.own for m in again.used] == [True]
+    assert [(m.name, reason) for m, reason, _ in again.refused] == [("copy", "same_map")]
+
+
 def test_learned_hyperparameters_are_agreed_on():
     settings = QUICK | {
         "learn_hyperparameters": True,

@@ -53,7 +53,8 @@ class Extent:
     """Counts positions by squares, and chooses which areas to draw."""
 
     def __init__(self):
-        # square -> lowest x, y, highest x, y, points, samples, newest x, y
+        # square -> lowest x, y, highest x, y, points, samples, newest x, y; the one that was visited
+        # last comes last
         self._squares = Squares(8)
         self._here: tuple[int, int] | None = None  # square of the newest position
         self._total = 0
@@ -77,6 +78,8 @@ class Extent:
             self._squares.put(key, (x[0], x[1], x[0], x[1], float(point), 1.0, x[0], x[1]))
         else:
             x_low, y_low, x_high, y_high, points, samples, _, _ = held
+            if key != self._here:
+                self._squares.pop(key)
             self._squares.put(
                 key,
                 (
@@ -176,15 +179,25 @@ class Extent:
         else:
             groups = [area.squares for area in cached[0]]
 
-        areas = sorted(map(self._area, groups), key=lambda area: (-area.points, -area.samples))
+        visited = {square: number for number, square in enumerate(self._squares)}
+        areas = sorted(
+            (self._area(group, visited) for group in groups),
+            key=lambda area: (-area.points, -area.samples),
+        )
         self._areas = areas, len(self._squares), link
         return areas
 
-    def _area(self, squares) -> Area:
-        """Sum up the squares of one area."""
+    def _area(self, squares, visited: dict[tuple[int, int], int]) -> Area:
+        """Sum up the squares of one area.
+
+        Args:
+            squares: which.
+            visited: number of each square, in the order of their last visits.
+        """
         rows = np.array([self._squares.get(key) for key in squares])
-        # on the robot's own square lies the newest sample of all
-        newest = rows[-1] if self._here not in squares else np.array(self._squares.get(self._here))
+        # on the robot's own square lies the newest sample of all, also where another's were added
+        last = self._here if self._here in squares else max(squares, key=visited.__getitem__)
+        newest = self._squares.get(last)
 
         return Area(
             tuple(rows[:, :2].min(0).tolist()),

@@ -114,23 +114,32 @@ class Path:
         return lengths
 
     def join(self, other: "Path") -> None:
-        """Add another robot's path: its points, from its starts on, and its length."""
-        points, starts = other.points(), other.starts()
+        """Add another robot's path: its points, from its starts on, and its length.
+
+        The robot stays where this path has it: the other's points come before its own.
+        """
+        points = other.points()
         if not len(points):
             return
-        for i, (x, start) in enumerate(zip(points.tolist(), starts.tolist())):
-            # no line leads from this robot's path into the other's
-            self._broken = start or i == 0
-            self._append(x)
+
+        # no line leads from the other's path into this robot's: both begin with a start
+        self._points = torch.cat([points, self._points])
+        self._starts = torch.cat([other.starts(), self._starts])
+        self._count += len(points)
+        if self._newest[0] == math.inf:
+            self._newest = points[-1].tolist()
+        while self._count > _MOST:
+            self._halve()
 
         low, high = other.bounds()
         self._low, self._high = list(map(min, self._low, low)), list(map(max, self._high, high))
         self.extent.join(other.extent)
         self.length += other.length
-        self.lift()
+        # what is driven next goes on from neither
+        self._anchor, self._broken = None, True
 
     def _append(self, x: list[float]) -> None:
-        """Add a point to the trace; beyond _MOST halve the trace."""
+        """Add a point to the trace; halve it beyond _MOST."""
         if self._count == len(self._points):
             self._points = torch.cat([self._points, torch.empty_like(self._points)])
             self._starts = torch.cat([self._starts, torch.zeros_like(self._starts)])
@@ -138,15 +147,18 @@ class Path:
         self._starts[self._count] = self._broken
         self._count, self._newest, self._broken = self._count + 1, list(x), False
 
-        # every second point is dropped; a start among them is handed on to the point after it
         if self._count > _MOST:
-            starts = self._starts[: self._count]
-            kept = starts[::2].clone()
-            kept[1:] |= starts[1::2][: len(kept) - 1]
-            self._points[: len(kept)] = self._points[: self._count : 2].clone()
-            self._starts[: len(kept)] = kept
-            self._count, self.step = len(kept), 2 * self.step
-            self._newest = self._points[self._count - 1].tolist()
+            self._halve()
+
+    def _halve(self) -> None:
+        """Drop every second point; a start among them is handed on to the point after it."""
+        starts = self._starts[: self._count]
+        kept = starts[::2].clone()
+        kept[1:] |= starts[1::2][: len(kept) - 1]
+        self._points[: len(kept)] = self._points[: self._count : 2].clone()
+        self._starts[: len(kept)] = kept
+        self._count, self.step = len(kept), 2 * self.step
+        self._newest = self._points[self._count - 1].tolist()
 
     @property
     def usual_move(self) -> float:

@@ -117,8 +117,8 @@ def summed(
         OSError: a file, of a tile that is laid by, cannot be read or written.
     """
     out, arguments = Sum(), (settings, frame, quantity, transforms, before)
-    # this robot last: the newest position is its own
-    ordered = sorted(members, key=lambda m: (m.own, m.name, m.map_id))
+    # this robot first: the position is its own, and no other keeps it out
+    ordered = sorted(members, key=lambda m: (not m.own, m.name, m.map_id))
     sessions: list[MapSession] = []
     seen: dict[str, str] = {}
 

@@ -1,0 +1,67 @@
+"""Two sessions' counts add up, and the robot is where the session that takes the other in has it."""
+
+import numpy as np
+import pytest
+
+from gp_mapping import MapSettings, Samples
+from gp_mapping.core.field_map import FieldMap
+from gp_mapping.errors import NumericalError
+from gp_mapping.mapping.session import MapSession
+
+GIVEN = {
+    "model": "exact",
+    "lengthscale": 1.0,
+    "signal_stddev": 5e-6,
+    "noise_stddev": 5e-7,
+    "constant_stddev": 1e-5,
+    "learn_hyperparameters": False,
+    "cell_length": 0.2,
+}
+
+
+def lane(y: float, wild: tuple[int, ...] = (), settings: dict = GIVEN) -> MapSession:
+    """Of 6 m along x, a measurement each 2 cm."""
+    x = np.stack([0.02 * np.arange(301), np.full(301, y)], 1)
+    values = 45.0 + np.sin(x[:, 0]) + 0.2 * np.random.default_rng(int(y)).standard_normal(301)
+    values[list(wild)] = 1e5
+    session = MapSession(MapSettings(**settings))
+    session.ingest(Samples(x, 1e-6 * values, stamp=0.1 * np.arange(301) + 100.0 * y))
+    session.flush()
+    return session
+
+
+def test_the_counts_of_both_add_up():
+    refuse = pytest.MonkeyPatch()
+    update = type(lane(0.0).map).update
+
+    def refuses(self: FieldMap, batch: Samples):
+        if float(batch.x[0, 0]) > 5.5:
+            raise NumericalError("a pivot is NaN")
+        return update(self, batch)
+
+    refuse.setattr(type(lane(0.0).map), "update", refuses)
+    one, other = lane(0.0, (70, 150)), lane(1.0, (40, 130, 220))
+    refuse.undo()
+    before = [session.report() for session in (one, other)]
+    lost = one.lost + other.lost
+    assert [report["gross_errors"] for report in before] == [2, 3] and lost > 20
+    one.merge(other)
+    after = one.report()
+    for name in ("samples", "cells", "gross_errors", "refused_samples"):
+        assert after[name] == before[0][name] + before[1][name], name
+    assert one.lost == lost and MapSession.from_state_dict(one.state_dict()).gross == 5
+
+
+def test_the_robot_stays_where_it_was():
+    one, other = lane(0.0, settings=GIVEN | {"window": 2.0}), lane(8.0)
+    place, drawn = one.position, one.render()
+    assert place == (6.0, 0.0)
+    one.merge(other)
+    resumed = MapSession.from_state_dict(one.state_dict())
+    assert one.position == resumed.position == place and one.position == (6.0, 0.0)
+    after = one.render()
+    assert after.origin[1] + after.resolution * after.shape[0] < 4.0, "drawn about where it is"
+    assert after.origin[0] == pytest.approx(drawn.origin[0], abs=0.3)
+
+    one.ingest(Samples(np.array([[6.1, 0.3]]), np.array([[4.5e-5]]), stamp=[1000.0]))
+    assert one.position == (6.1, 0.3)
