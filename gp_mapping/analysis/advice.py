@@ -11,13 +11,18 @@ from gp_mapping.analysis.pass_biases import compared, differ
 
 __all__ = ["Advice", "advise"]
 
-_WORTH = 0.03  # share of RMSE below which a refit's gain is no reason to mend anything
-_GROSS, _DROPPED = 0.002, 0.01  # shares worth a word
-_CORRELATED = 0.3  # residual autocorrelation at 0.5 s
+_WORTH = 0.03  # fraction of the RMSE below which a refit's gain is no reason to mend anything
+_GROSS, _DROPPED = 0.002, 0.01  # fractions of the measurements above which they are mentioned
+_CORRELATED = 0.3  # autocorrelation of residuals at 0.5 s above which it is mentioned
 
 
 class Advice(NamedTuple):
-    """One sentence, and the share of the RMSE that mending it is expected to save (None: not known)."""
+    """One piece of advice.
+
+    Attributes:
+        text: a sentence.
+        gain: the fraction of the RMSE that mending it is expected to save; None: not known.
+    """
 
     text: str
     gain: float | None
@@ -26,20 +31,27 @@ class Advice(NamedTuple):
 def advise(
     c: Calibration | None, found: dict, tried: dict[str, float], context: dict
 ) -> list[Advice]:
-    """A dead sensor; faults of the robot, largest gain first; how it was driven; what no refit can weigh.
+    """Return advice: sensor faults, faults of the robot by gain, driving, what no refit measures.
 
-    c: None of a map from which no calibration is made.  found: `quality` of the test.  tried: RMSE of `refits`.
-    context: unit, sensor, sensor_faults (list), gross, measurements, dropped, explained (list), changes (list),
-        follow_changes, biases (`pass_biases`), noise (of one measurement, in the unit).
+    Where the sensor is dead nothing else is advised.
+
+    Args:
+        c: None of a map from which no calibration is made.
+        found: `quality` of the test.
+        tried: RMSE of `refits`, by name.
+        context: unit, sensor, sensor_faults (list), gross, measurements, dropped, explained (list),
+            changes (list), follow_changes, biases (`pass_biases`), noise (of one measurement, in
+            the unit).
     """
     rmse, unit, out = found["rmse_ut"], context["unit"], []
 
     def gain(name: str) -> float | None:
-        return (
-            1.0 - rmse / tried[name] if tried.get(name) else None
-        )  # no error at all: nothing to gain
+        """Return the fraction of the RMSE that the correction of that name saves."""
+        # Without any error there is nothing to gain.
+        return 1.0 - rmse / tried[name] if tried.get(name) else None
 
     def spared(name: str) -> str:
+        """Say what the correction of that name saves."""
         g = gain(name)
         if g is None:
             return ""
@@ -68,6 +80,7 @@ def advise(
                 gain("without_offset"),
             )
         )
+
     if c is not None and c.turning_seen:
         out.append(
             Advice(
@@ -77,6 +90,7 @@ def advise(
                 gain("without_heading"),
             )
         )
+
     arm = tried.get("with_lever_arm")
     if arm is not None and rmse > 0.0 and 1.0 - arm / rmse > _WORTH:
         out.append(
@@ -86,6 +100,7 @@ def advise(
                 1.0 - arm / rmse,
             )
         )
+
     if differ(context["biases"], context["noise"]):
         out.append(
             Advice(
@@ -95,7 +110,10 @@ def advise(
                 gain("without_bias"),
             )
         )
+
+    # What follows has no refit to be weighed by, or is no fault: it stays behind the sorted ones.
     out.sort(key=lambda a: -(a.gain or 0.0))
+
     near = found["bands"][BANDS[0]]["rmse_ut"]
     if near is not None and found["square_beyond"] > 0.5 and near < (1 - _WORTH) * rmse:
         out.append(
@@ -105,14 +123,20 @@ def advise(
                 1.0 - near / rmse,
             )
         )
+
     faults = context["sensor_faults"]
-    said = [Advice(fault.text, None) for fault in faults]
-    return said if any(fault.dead for fault in faults) else said + out + _others(found, context)
+    sensor_advice = [Advice(fault.text, None) for fault in faults]
+    return (
+        sensor_advice
+        if any(fault.dead for fault in faults)
+        else sensor_advice + out + _others(found, context)
+    )
 
 
 def _others(found: dict, context: dict) -> list[Advice]:
-    """What no refit weighs."""
+    """Return advice on what no refit measures."""
     out, unit = [], context["unit"]
+
     if context["changes"]:
         places = ", ".join(f"({c['x']:.1f}, {c['y']:.1f})" for c in context["changes"][:5])
         more = f" and {len(context['changes']) - 5} more" if len(context["changes"]) > 5 else ""
@@ -122,21 +146,24 @@ def _others(found: dict, context: dict) -> list[Advice]:
                 None,
             )
         )
-    share = context["dropped"] / max(1, context["dropped"] + context["measurements"])
-    if share > _DROPPED and context["explained"]:
+
+    fraction = context["dropped"] / max(1, context["dropped"] + context["measurements"])
+    if fraction > _DROPPED and context["explained"]:
         why = context["explained"][0]
         out.append(
-            Advice(f"{100 * share:.1f} % of the measurements could not be used: {why}", None)
+            Advice(f"{100 * fraction:.1f} % of the measurements could not be used: {why}", None)
         )
-    share = context["gross"] / max(1, context["measurements"])
-    if share > _GROSS:
+
+    fraction = context["gross"] / max(1, context["measurements"])
+    if fraction > _GROSS:
         out.append(
             Advice(
-                f"{100 * share:.1f} % of the measurements are gross errors (left out): look for a loose "
+                f"{100 * fraction:.1f} % of the measurements are gross errors (left out): look for a loose "
                 "cable, a switching motor, a magnet that moves",
                 None,
             )
         )
+
     correlated = found["autocorrelation"].get("0.5", 0.0)
     if correlated > _CORRELATED:
         out.append(
@@ -147,6 +174,7 @@ def _others(found: dict, context: dict) -> list[Advice]:
                 None,
             )
         )
+
     inside = found["coverage_levels"].get("95", 0.95)
     if not 0.90 <= inside <= 0.985:
         z = "narrow" if inside < 0.9 else "wide"
@@ -161,6 +189,7 @@ def _others(found: dict, context: dict) -> list[Advice]:
                 None,
             )
         )
+
     bias = abs(found["bias"])
     if bias > 0.3 * found["rmse_ut"] and math.isfinite(bias):
         out.append(

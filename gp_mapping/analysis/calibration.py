@@ -1,10 +1,14 @@
-"""What a map has learned of its robot, with standard deviations: time offset, lever arm, the part that turns with it.
+"""What a map has learned of its robot, with standard deviations.
 
-At the mode of the exact log evidence over up to 8 disjoint neighbourhoods of the remembered samples, hyper-parameters
-held, the curvature over (δ, along, across) plus the priors' is the inverse covariance (Laplace). The neighbourhoods'
-own scores are compared with it: where they scatter more than a model with white noise would have it, the covariance
-grows by as much. What turns with the robot is estimated in the same way, at the mode of the offset; a fifth of it is
-taken to differ from place to place, which is a systematic error of the shift: that much over the field's rms slope.
+That is time offset, lever arm and body-fixed field.
+
+At the mode of the exact log evidence over up to 8 disjoint neighbourhoods of the remembered
+samples, hyper-parameters held, the curvature over (δ, along, across) plus the priors' is the
+inverse covariance (Laplace). The scatter of the neighbourhoods' scores is compared with it: where
+they scatter more than a model with white noise would have it, the covariance grows by as much. The
+body-fixed field is estimated in the same way, at the mode of the offset. A fifth of it is assumed
+to differ from place to place, which is a systematic error of the shift: that much over the field's
+rms slope.
 """
 
 from __future__ import annotations
@@ -19,28 +23,49 @@ from gp_mapping.core.field_map import FieldMap
 
 __all__ = ["Calibration", "calibration_report"]
 
-_APART = 0.9  # |correlation| beyond which only a sum is known
-_STEADY = 0.1  # a speed that varies by less than this share tells a delay from an arm hardly
-_SEEN = 3.0  # standard deviations
-_UNEVEN = 0.2  # share of what turns with the robot that differs from place to place: of hard iron, what |B| shows of it
-# follows the direction of the field, and that mimics a shift of the positions
-_TURNS = (
-    18.0  # chi-square of 2: the same odds where the covariance is itself estimated from 8 blocks
-)
+_APART = 0.9  # |correlation| of offset and arm beyond which only a sum is known
+_STEADY = 0.1  # sd/mean of the speed below which a delay cannot be told from an arm
+_SEEN = 3.0  # standard deviations from 0 that count as seen
+# Fraction of the body-fixed field that differs from place to place: what |B| shows of hard iron
+# follows the direction of the field, and that mimics a shift of the positions.
+_UNEVEN = 0.2
+# Chi-square of 2 at the same odds, where the covariance is itself estimated from 8 blocks.
+_TURNS = 18.0
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """SI units; standard deviations with _stddev. `samples` remembered ones are behind it.
+    """Estimates in SI units; standard deviations have _stddev in their names.
 
-    offset: δ, how much later the sensor's stamps are than the pose's, as all remembered samples have it;
-        offset_in_use: what the map applies now.
-    offset_stddev, …: given what is assumed; offset_stddev_free: were the lever arm free too (with its prior).
-    along, across: lever arm, forward and to the left.  *_assumed: held by the settings, not learned.
-    correlation: of δ and along, both free.  separable: whether the two can be told apart.
-    lag: δ·speed − along, metres behind on the way, known in any case.  speed: the samples' mean; steadiness: sd/mean.
-    turning: amplitude of what turns with the robot; direction: heading (rad, map frame) in which it reads most too much
-    inflation: factor on the standard deviations of δ and arm for noise that is not white.
+    Attributes:
+        samples: number of remembered samples that it is made from.
+        offset: δ, s, how much later the sensor's stamps are than the pose's, by all remembered
+            samples.
+        offset_in_use: s, what the map applies now.
+        offset_stddev: s, given what is held by the settings.
+        offset_stddev_free: s, with a free lever arm (with its prior).
+        offset_assumed: held by the settings, not learned.
+        along: m, lever arm, forward.
+        along_stddev: m.
+        across: m, lever arm, to the left.
+        across_stddev: m.
+        lever_assumed: held by the settings, not learned.
+        correlation: of δ and along, both free.
+        separable: whether δ and along can be told apart.
+        lag: δ·speed − along, m behind on the way, known in any case.
+        lag_stddev: m.
+        speed: m/s, the mean of the samples.
+        steadiness: standard deviation of the speed / its mean.
+        inflation: factor on the standard deviations of δ and arm for noise that is not white.
+        turning: amplitude of the body-fixed field.
+        turning_stddev: of that amplitude.
+        direction: radians, map frame, heading at which the sensor reads most too much.
+        direction_stddev: radians.
+        turning_assumed: assumed absent by the settings.
+        turning_chi_square: of the body-fixed field against 0, two degrees of freedom.
+        hyperparameters: of the map.
+        noise_stddev: of one new measurement.
+        scale: one display unit in SI.
     """
 
     samples: int
@@ -73,12 +98,12 @@ class Calibration:
 
     @property
     def offset_seen(self) -> bool:
-        """δ differs from 0 by three standard deviations."""
+        """Whether δ differs from 0 by three standard deviations."""
         return abs(self.offset) > _SEEN * self.offset_stddev
 
     @property
     def lever_seen(self) -> bool:
-        """A learned lever arm differs from 0 by three standard deviations, in one direction or the other."""
+        """Whether a learned lever arm differs from 0 by three sd, along or across."""
         return not self.lever_assumed and (
             abs(self.along) > _SEEN * self.along_stddev
             or abs(self.across) > _SEEN * self.across_stddev
@@ -86,11 +111,11 @@ class Calibration:
 
     @property
     def turning_seen(self) -> bool:
-        """What turns with the robot differs from 0 at the level of three standard deviations ."""
+        """Whether the body-fixed field differs from 0 at the level of three standard deviations."""
         return not self.turning_assumed and self.turning_chi_square > _TURNS
 
     def as_dict(self) -> dict:
-        """Plain numbers, and the three judgements."""
+        """Return plain numbers, and the three judgements."""
         return asdict(self) | {
             "offset_seen": self.offset_seen,
             "lever_seen": self.lever_seen,
@@ -98,7 +123,12 @@ class Calibration:
         }
 
     def plain(self, sensor: str = "magnetometer", unit: str = "µT") -> list[str]:
-        """Sentences for a person; values in the map's inner unit, which is called `unit`."""
+        """Return sentences for a person.
+
+        Args:
+            sensor: its name.
+            unit: name of the map's display unit.
+        """
         return [
             self._offset_text(sensor),
             *self._arm_text(),
@@ -109,22 +139,26 @@ class Calibration:
         ]
 
     def _offset_text(self, sensor: str) -> str:
+        """Say how pose and sensor differ in time."""
         if self.offset_assumed:
             how = _seconds(self.offset, self.offset_stddev)
             return f"a time offset of {self.offset_in_use:.2f} s is assumed, not learned; the data would have it {how}"
+
         how = _seconds(abs(self.offset), self.offset_stddev)
         if not self.offset_seen:
             return f"no offset is seen between pose and {sensor} ({_seconds(self.offset, self.offset_stddev)})"
         return f"the {sensor} {'lags' if self.offset > 0 else 'is ahead of'} the pose by {how}"
 
     def _arm_text(self) -> list[str]:
+        """Say where the sensor sits, and what is known where arm and offset are not separable."""
         sign = "behind" if self.lag > 0 else "ahead"
-        together = (
+        sum_text = (
             f"time offset and a lever arm along the way cannot be told apart (correlation "
             f"{self.correlation:.2f}, the speed varies by {100 * self.steadiness:.0f} %): only their sum, "
             f"{100 * abs(self.lag):.1f} ± {100 * self.lag_stddev:.1f} cm {sign} at {self.speed:.2f} m/s, is "
             "known"
         )
+
         if self.lever_assumed:
             text = (
                 f"the sensor is assumed {100 * self.along:.1f} cm ahead and {100 * self.across:.1f} cm to the left "
@@ -136,14 +170,17 @@ class Calibration:
                 f"the sensor sits {100 * self.along:.1f} ± {100 * self.along_stddev:.1f} cm ahead and "
                 f"{100 * self.across:.1f} ± {100 * self.across_stddev:.1f} cm to the left of where the pose says"
             )
-        return [text] if self.separable else [text, together]
+        return [text] if self.separable else [text, sum_text]
 
     def _turning_text(self, unit: str) -> str:
+        """Say how large the body-fixed field is."""
         if self.turning_assumed:
             return "a part that turns with the robot is assumed absent (heading_stddev is 0)"
+
         how = f"{self.turning / self.scale:.2g} ± {self.turning_stddev / self.scale:.1g} {unit}"
         if not self.turning_seen:
             return f"nothing is seen that turns with the robot ({how})"
+
         degrees = f"{math.degrees(self.direction):.0f} ± {math.degrees(self.direction_stddev):.0f}°"
         return (
             f"a part of {how} turns with the robot, most when it heads towards {degrees} of the map"
@@ -151,7 +188,7 @@ class Calibration:
 
 
 def _seconds(value: float, stddev: float) -> str:
-    """As many digits as the standard deviation knows, milliseconds at the most."""
+    """Format a time ± its standard deviation, with the known digits, milliseconds at most."""
     digits = 2 if stddev >= 0.0095 else 3
     return f"{value + 0.0:.{digits}f} ± {max(stddev, 10.0**-digits):.{digits}f} s".replace(
         "-0.000 ", "0.000 "
@@ -159,8 +196,17 @@ def _seconds(value: float, stddev: float) -> str:
 
 
 def _systematic(theta, turning: float) -> float:
-    """Metres by which an uneven body-fixed part (inner units) may mimic a shift along the way: over √E[(∂f)²]."""
+    """Return the shift along the way, m, that an uneven body-fixed field may mimic.
+
+        0.2 · turning / √E[(∂f)²]
+
+    Args:
+        theta: hyper-parameters.
+        turning: amplitude of the body-fixed field, inner units.
+    """
     kernel = theta.kernel()
+
+    # ℓ² E[(∂f)²]: the kernel's slope at 0 is by the scaled squared distance.
     steepest = (
         -2.0 * float(kernel.slope(torch.zeros(1, dtype=torch.float64))) * theta.signal_stddev**2
     )
@@ -172,9 +218,15 @@ def _systematic(theta, turning: float) -> float:
 
 
 def calibration_report(field: FieldMap, noise_variance: float | None = None) -> Calibration:
-    """From a map that remembers samples. noise_variance: of a new measurement (SI²), where scores know better.
+    """Return the calibration by a map that remembers samples.
 
-    RuntimeError where the map remembers fewer than 5 samples, or no samples one by one (model curl_free).
+    Args:
+        field: the map.
+        noise_variance: of a new measurement (SI²), where scores know better; None: the map's.
+
+    Raises:
+        RuntimeError: the map remembers fewer than 5 samples, or no samples one by one (model
+            curl_free).
     """
     data = field.calibration_data()
     if data is None and field.started:
@@ -187,23 +239,33 @@ def calibration_report(field: FieldMap, noise_variance: float | None = None) -> 
             f"the map remembers {0 if data is None else len(data)} samples; a calibration needs at "
             f"least {LEAST}, so drive on"
         )
+
     theta, free = data.theta, list(data.learned)
     offset_assumed = not free[0]
+
     blocks = neighbourhoods(theta.place(data.x, data.velocity, data.heading))
     free[0] = True  # where it is held, the report says what the data would have it
     mode, covariance, inflation = laplace(data, blocks, free)
-    given = given_held(covariance, free)
+    conditional = given_held(covariance, free)
+
+    # Speed over ground, without a vertical part.
     moving = data.velocity[:, :2].norm(dim=1)
     speed = float(moving.mean())
     steadiness = float(moving.std()) / speed if speed > 0 else 0.0
+
     correlation = float(covariance[0, 1] / (covariance[0, 0] * covariance[1, 1]).sqrt())
+    # The lag is this combination of (δ, along, across).
     lag = torch.tensor([speed, -1.0, 0.0], dtype=torch.float64)
-    deviations, turns = given.diagonal().sqrt().tolist(), turning(data, blocks, mode)
+
+    deviations, turns = conditional.diagonal().sqrt().tolist(), turning(data, blocks, mode)
+    # An uneven body-fixed field mimics a shift, or the time in which the robot drives it.
     shift = _systematic(theta, turns["turning"] / data.scale)
     in_time = shift / speed if speed > 0 else 0.0
+
     hyper = field.hyperparameters()
     noise = float(field.noise_variance().mean()) if noise_variance is None else noise_variance
     lag_stddev = math.hypot(float((lag @ covariance @ lag).clamp_min(0).sqrt()), shift)
+
     return Calibration(
         samples=len(data),
         offset=float(mode[0]),

@@ -1,4 +1,4 @@
-"""Where a test found the field changed since the map was made; a map that goes on through the test says so."""
+"""Where the field has changed since the map was made, by a copy that goes on through a test."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from gp_mapping.mapping.session import MapSession
 
 __all__ = ["APART", "ChangeFollower", "at_changes", "listed", "plain"]
 
-APART = {
-    "changed": "changed places",
-    "unchanged": "all others",
-}  # of scores: key in reports, and words
-_MOST = 12  # places in a line
+# Scores that are reported separately: key in reports, and words.
+APART = {"changed": "changed places", "unchanged": "all others"}
+_MOST = 12  # places in a line of text
 
 
 class ChangeFollower:
-    """A copy of a map that goes on through test passes and is not kept; nothing where changes are not followed."""
+    """A copy of a map that goes on through test passes and is dropped afterwards.
+
+    It finds nothing where changes are not followed.
+    """
 
     def __init__(self, session: MapSession):
-        follows = (
-            session.settings.follow_changes and session.settings.metric
-        )  # classes have no error in a unit
+        # Classes have no error in a unit.
+        follows = session.settings.follow_changes and session.settings.metric
         self._scale = session.settings.field_scale
         self._map = MapSession.from_state_dict(session.state_dict()) if follows else None
         self._before = session.scores.change_count
         self._known = session.map.hyperparameters()["lengthscale"]
 
     def add(self, samples: Samples, new_pass: bool = False) -> None:
-        """The next samples of the test."""
+        """Take in the next samples of the test."""
         if self._map is None:
             return
         if new_pass:
@@ -37,10 +37,16 @@ class ChangeFollower:
         self._map.ingest(samples)
 
     def found(self) -> list[dict]:
-        """x, y (m), stamp (s), error (display unit), and radius (m), as far as the map forgets around it."""
+        """Return the changes found since the copy was made.
+
+        Keys are x, y (m), stamp (s), error (display unit) and radius (m), within which the map
+        forgets.
+        """
         if self._map is None:
             return []
         self._map.flush()
+
+        # The copy has inherited earlier changes: only those of the test are new.
         count = self._map.scores.change_count - self._before
         return (
             [plain(c, self._scale) | {"radius": self._known} for c in self._map.changes[-count:]]
@@ -50,12 +56,12 @@ class ChangeFollower:
 
 
 def plain(change, scale: float) -> dict:
-    """A change in numbers for a report."""
+    """Return a change as numbers for a report; error in units of scale."""
     return {"x": change.x, "y": change.y, "stamp": change.stamp, "error": change.error / scale}
 
 
 def at_changes(x: np.ndarray, changes: list[dict]) -> np.ndarray:
-    """Which places (N, 2) m lie within the radius of a change: (N,) bool."""
+    """Return which places (N, 2) m lie within the radius of a change: (N,) bool."""
     inside = np.zeros(len(x), dtype=bool)
     for change in changes:
         inside |= np.hypot(x[:, 0] - change["x"], x[:, 1] - change["y"]) <= change["radius"]
@@ -63,7 +69,7 @@ def at_changes(x: np.ndarray, changes: list[dict]) -> np.ndarray:
 
 
 def listed(changes: list[dict], unit: str) -> str:
-    """How often and where, for a line of text."""
+    """Return how often and where the field changed, for a line of text."""
     if not changes:
         return "nowhere"
     places = [f"({c['x']:.1f}, {c['y']:.1f}) {c['error']:+.1f} {unit}" for c in changes]

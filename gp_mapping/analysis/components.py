@@ -1,4 +1,4 @@
-"""`gp-mapping check` of a map of vectors: each component and the norm by itself, and what was learned of the robot."""
+"""`gp-mapping check` of a map of vectors: each component and the norm, and what it has learned."""
 
 from __future__ import annotations
 
@@ -18,34 +18,50 @@ _KEPT = ("n", "rmse_ut", "nlpd", "coverage", "coverage_levels", "pit", "bias")
 def by_component(
     session: MapSession, found: Residuals, passes, trained: np.ndarray
 ) -> dict[str, dict]:
-    """Scores of each component, and of the norm; {} of a map of one channel. found: `residuals` of those passes."""
+    """Return the scores of each component, and of the norm; {} of a map of one channel.
+
+    Args:
+        session: the map.
+        found: `residuals` of those passes.
+        passes: the test.
+        trained: (N, 2) m, training positions.
+    """
     names = axis_names(session.map.channels)
     if not names:
         return {}
+
     parts = {}
     for c, name in enumerate(names):
-        mine = found.which % len(names) == c
+        # `residuals` numbers the components of a pass one after the other.
+        members = found.which % len(names) == c
         parts[name] = replace(
-            found, **{f.name: getattr(found, f.name)[mine] for f in fields(Residuals)}
+            found, **{f.name: getattr(found, f.name)[members] for f in fields(Residuals)}
         )
     parts["norm"] = norm_residuals(session, passes, trained)
+
     summaries = {name: part.summary() for name, part in parts.items()}
-    return {name: {key: one[key] for key in _KEPT} for name, one in summaries.items()}
+    return {name: {key: summary[key] for key in _KEPT} for name, summary in summaries.items()}
 
 
 def learned(session: MapSession, sensor: str, unit: str) -> list[str]:
-    """What such a map has learned of the robot. Without standard deviations: it remembers rows, not samples, from which
-    no calibration is made."""
+    """Return sentences on what such a map has learned of the robot.
+
+    Without standard deviations: it remembers rows, not samples, of which no calibration can be
+    made.
+    """
     values, scale = session.map.hyperparameters(), session.settings.field_scale
+
     out = [
         f"no calibration: model {session.settings.model} does not remember what it is made from; with --set "
         "model=dual_svgp the offset and what turns come with standard deviations"
     ]
+
     offset, lag = values.get("time_offset", 0.0), session.scores.lag.seconds
     out.append(
         f"the {sensor} {'lags' if offset >= 0 else 'is ahead of'} the pose by {abs(offset):.2f} s; the attitude "
         f"by which its vectors are turned is {abs(lag):.2f} s too {'new' if lag >= 0 else 'old'}"
     )
+
     body = session.map.body_field()
     if body is not None:
         text = ", ".join(
@@ -55,6 +71,8 @@ def learned(session: MapSession, sensor: str, unit: str) -> list[str]:
         out.append(
             f"({text}) {unit} forward, left and up turn with the robot (noise taken as white)"
         )
+
+    # Of each axis, one new measurement about the map.
     noise = ", ".join(
         f"{name} {v**0.5 / scale:.2g}"
         for name, v in zip(AXES, session.scores.component_variances(session.map).tolist())

@@ -7,37 +7,44 @@ from gp_mapping.mapping.session import MapSession
 __all__ = ["compared", "differ", "pass_biases"]
 
 _SURE = 3.0  # standard deviations by which a pass differs from the mean of all
-_NAMED = 6  # passes that are named one by one
+_NAMED = 6  # passes that are listed one by one
 
 
 def pass_biases(session: MapSession) -> list[dict]:
-    """Of each pass whose constant is kept apart: pass (from 1; None: another robot's), stamp (s), mean, stddev, apart.
+    """Return a record of each pass whose constant is estimated.
 
-    mean and stddev in the field's unit; of three axes the largest mean; apart: standard deviation of its difference
-    from the mean of all. A pass that drifts has several (`bias_time`).
+    Keys are pass (from 1; None: another robot's), stamp (s), mean, stddev and apart. mean and
+    stddev are in the field's unit; of three axes those of the largest mean. apart is the standard
+    deviation of its difference from the mean of all. A pass that drifts has several records
+    (`bias_time`).
     """
     scale, began = session.settings.field_scale, session.bias_numbers.began
-    told = session.map.biases() if session.map.started else []
+    biases = session.map.biases() if session.map.started else []
     out = []
-    for bias in told:
+
+    for bias in biases:
         number, stamp = began.get(bias.number, (None, None))
-        k = int(bias.mean.abs().argmax())
+        axis = int(bias.mean.abs().argmax())
         out.append(
             {
                 "pass": number,
                 "stamp": stamp,
-                "mean": float(bias.mean[k]) / scale,
-                "stddev": float(bias.stddev[k]) / scale,
-                "apart": float(bias.stddev_apart[k]) / scale,
+                "mean": float(bias.mean[axis]) / scale,
+                "stddev": float(bias.stddev[axis]) / scale,
+                "apart": float(bias.stddev_apart[axis]) / scale,
             }
         )
     return out
 
 
 def differ(biases: list[dict], noise: float) -> bool:
-    """Whether a pass differs from the mean of all by more than what is not known of that, and than the noise.
+    """Return whether a pass clearly differs from the mean of all.
 
-    noise: standard deviation of one measurement, in the field's unit.
+    By more than three standard deviations of that difference, and by more than the noise.
+
+    Args:
+        biases: as of pass_biases.
+        noise: standard deviation of one measurement, in the field's unit.
     """
     if len(biases) < 2:
         return False
@@ -46,12 +53,15 @@ def differ(biases: list[dict], noise: float) -> bool:
 
 
 def compared(biases: list[dict], unit: str) -> str:
-    """Each pass ± its standard deviation; of many, those that lie farthest off."""
+    """Return each pass ± its standard deviation as text; of many, those that differ most."""
     far = sorted(biases, key=lambda b: -abs(b["mean"]))[:_NAMED]
-    said = [
+
+    # Chosen by size, listed in their own order.
+    texts = [
         f"{'another robot' if b['pass'] is None else 'pass ' + str(b['pass'])} {b['mean']:+.2f} ± "
         f"{b['stddev']:.2f} {unit}"
         for b in sorted(far, key=lambda b: biases.index(b))
     ]
-    more = len(biases) - len(far)
-    return ", ".join(said) + (f", and {more} that differ less" if more else "")
+
+    omitted = len(biases) - len(far)
+    return ", ".join(texts) + (f", and {omitted} that differ less" if omitted else "")

@@ -26,13 +26,13 @@ __all__ = [
     "whole",
 ]
 
-_SHARE = 0.7  # of a lone recording maps, the rest tests
-_NEAR = 0.1  # a boundary between passes this near to the share is preferred to a cut through one
+_SHARE = 0.7  # fraction of a single recording that maps; the rest tests
+_NEAR = 0.1  # a boundary between passes this near to that fraction is preferred to a cut
 _ENOUGH = 50  # samples on either side
 
 
 def whole(parts) -> list[Samples]:
-    """Passes from the stream of (begins a new pass, samples)."""
+    """Return passes from the stream of (begins a new pass, samples)."""
     passes: list[list[Samples]] = []
     for new_pass, samples in parts:
         if new_pass or not passes:
@@ -42,7 +42,14 @@ def whole(parts) -> list[Samples]:
 
 
 def split(passes: list[Samples]) -> tuple[list[Samples], list[Samples], str]:
-    """Those that map, those that test, and how they were told apart. UsageError where there is too little."""
+    """Split passes into those that map and those that test.
+
+    Returns:
+        The former, the latter, and in words how they were divided.
+
+    Raises:
+        UsageError: there is too little.
+    """
     sizes = np.array([len(p) for p in passes])
     total, ends = int(sizes.sum()), np.cumsum(sizes)
     if total < 2 * _ENOUGH:
@@ -50,20 +57,24 @@ def split(passes: list[Samples]) -> tuple[list[Samples], list[Samples], str]:
             f"only {total} measurements: too few to map with one part and test on another; give a longer "
             "recording, or a second one with --against"
         )
-    at = int(np.abs(ends[:-1] / total - _SHARE).argmin()) if len(passes) > 1 else -1
-    if at >= 0 and abs(ends[at] / total - _SHARE) <= _NEAR:
-        words = f"passes 1 to {at + 1} of {len(passes)} map, the others test"
-        return passes[: at + 1], passes[at + 1 :], words
+
+    # The boundary between passes that is nearest to the fraction, if it is near enough; else a cut.
+    boundary = int(np.abs(ends[:-1] / total - _SHARE).argmin()) if len(passes) > 1 else -1
+    if boundary >= 0 and abs(ends[boundary] / total - _SHARE) <= _NEAR:
+        words = f"passes 1 to {boundary + 1} of {len(passes)} map, the others test"
+        return passes[: boundary + 1], passes[boundary + 1 :], words
+
     cut = round(_SHARE * total)
-    k = int(np.searchsorted(ends, cut, side="right"))
-    inside = cut - (int(ends[k - 1]) if k else 0)
-    first = passes[:k] + ([passes[k][:inside]] if inside else [])
+    cut_pass = int(np.searchsorted(ends, cut, side="right"))
+    inside = cut - (int(ends[cut_pass - 1]) if cut_pass else 0)
+
+    first = passes[:cut_pass] + ([passes[cut_pass][:inside]] if inside else [])
     words = f"the first {100 * _SHARE:.0f} % maps, the rest tests (no --against was given)"
-    return first, [passes[k][inside:], *passes[k + 1 :]], words
+    return first, [passes[cut_pass][inside:], *passes[cut_pass + 1 :]], words
 
 
 def fit(passes: list[Samples], settings: MapSettings) -> MapSession:
-    """Each pass in turn, as `gp-mapping map` does."""
+    """Map each pass in turn, as `gp-mapping map` does."""
     session = MapSession(settings)
     for samples in passes:
         session.break_pass()
@@ -73,21 +84,31 @@ def fit(passes: list[Samples], settings: MapSettings) -> MapSession:
 
 
 def positions(passes: list[Samples]) -> np.ndarray:
-    """(N, 2) m."""
+    """Return all positions (N, 2), m."""
     return torch.cat([p.x for p in passes]).numpy()
 
 
 def rmse_of(train: list[Samples], test: list[Samples], settings: MapSettings) -> float:
-    """RMSE on the test of a map with these settings, in the unit that is displayed."""
+    """Return the test RMSE of a map with these settings, display unit.
+
+    Args:
+        train: passes that map.
+        test: passes that test.
+        settings: of the map.
+    """
     return residuals(fit(train, settings), test, positions(train)).summary()["rmse_ut"]
 
 
 def ways_to_refit(settings: MapSettings, biased: bool = False) -> dict[str, MapSettings]:
-    """Maps to compare with: no time offset, no part that turns, neither, or a learned lever arm.
+    """Return settings of maps to compare with, by name.
 
-    biased: no constants of passes, too.
+    Without a time offset, without a body-fixed field, without both, or with a learned lever arm.
+    Only what the settings have is left out, and a lever arm is tried where it is not learned
+    already.
 
-    Only what the settings have is left out, and a lever arm is tried where it is not learned already.
+    Args:
+        settings: of the map that is checked.
+        biased: try a map without constants of passes, too.
     """
     ways: dict[str, dict] = {}
     if settings.learn_time_offset or settings.time_offset:
@@ -100,11 +121,12 @@ def ways_to_refit(settings: MapSettings, biased: bool = False) -> dict[str, MapS
         ways["without_bias"] = {"learn_bias": False, "bias_stddev": 0.0}
     if not settings.learn_lever_arm:
         ways["with_lever_arm"] = {"learn_lever_arm": True}
+
     return {name: replace(settings, **change) for name, change in ways.items()}
 
 
 def changes_along(session: MapSession, test: list[Samples]) -> list[dict]:
-    """Changes of the field that the finished map finds as it goes on through the test passes; it is not kept."""
+    """Return changes of the field that a copy of the finished map finds along the test passes."""
     follower = ChangeFollower(session)
     for samples in test:
         follower.add(samples, new_pass=True)
@@ -112,22 +134,28 @@ def changes_along(session: MapSession, test: list[Samples]) -> list[dict]:
 
 
 def changes_of(session: MapSession) -> list[dict]:
-    """Those found while mapping."""
+    """Return the changes that were found while mapping."""
     return [plain(c, session.settings.field_scale) for c in session.changes]
 
 
 def quality(found: Residuals, changes: list[dict]) -> dict:
-    """The summary, and where the squared error lies: share of it beyond 10 cm of the training path.
+    """Return the summary of residuals, and where the squared error lies.
 
-    With changes that the test found, `changed` and `unchanged` too: the summary at their places, and elsewhere.
+    square_beyond is its fraction beyond 10 cm of the training path. With changes, `changed` and
+    `unchanged` are the summaries at their places and elsewhere.
+
+    Args:
+        found: of the test.
+        changes: that the test found.
     """
-    square, apart = found.error**2, {}
+    square, by_change = found.error**2, {}
     if changes:
-        at = at_changes(found.x, changes)
-        apart = {
-            name: found.part(there).summary()
-            for name, there in (("changed", at), ("unchanged", ~at))
-            if there.any()
+        in_changed_place = at_changes(found.x, changes)
+        by_change = {
+            name: found.part(mask).summary()
+            for name, mask in (("changed", in_changed_place), ("unchanged", ~in_changed_place))
+            if mask.any()
         }
+
     beyond = float(square[found.distance >= 0.1].sum() / max(square.sum(), 1e-300))
-    return apart | found.summary() | {"square_beyond": beyond}
+    return by_change | found.summary() | {"square_beyond": beyond}

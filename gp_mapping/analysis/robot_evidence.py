@@ -1,4 +1,7 @@
-"""How well the remembered samples know the robot: curvature and scatter of the log evidence, block by block."""
+"""How well the remembered samples determine time offset, lever arm and body-fixed field.
+
+From curvature and scatter of the log evidence, block by block. Constants of passes are part of it.
+"""
 
 from __future__ import annotations
 
@@ -8,68 +11,97 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import CalibrationData
-from gp_mapping.core.hyper.evidence import negative_log_evidence
+from gp_mapping.core.hyper.evidence import membership, negative_log_evidence
 from gp_mapping.core.hyper.theta import Theta, sensor_place
 from gp_mapping.core.linalg import cholesky, solve_lower
 
 __all__ = ["LEAST", "given_held", "laplace", "neighbourhoods", "turning"]
 
-LEAST = 5  # samples in a neighbourhood
-_BLOCKS, _ROWS = 8, 250
+LEAST = 5  # samples in a neighbourhood, at least
+_BLOCKS, _ROWS = 8, 250  # neighbourhoods, and samples in each, at most
 _STEPS = (1e-3, 1e-3, 1e-3)  # s, m, m: of the central differences of the gradient
 _ROUNDS = 8  # Newton steps towards the mode
 
 
 def neighbourhoods(x: Tensor) -> list[Tensor]:
-    """Up to 8 disjoint sets of at most 250 indices: Voronoi cells of centres far from each other, nearest first."""
+    """Return up to 8 disjoint sets of at most 250 indices.
+
+    They are Voronoi cells of centres far from each other; of each cell the samples nearest to its
+    centre.
+
+    Args:
+        x: (m, D) m, places of the samples.
+    """
     count = min(_BLOCKS, max(1, len(x) // (4 * LEAST)))
     distance = (x - x.mean(0)).square().sum(1)
     centres = [int(distance.argmin())]
     nearest = (x - x[centres[0]]).square().sum(1)
+
+    # Farthest-point selection: the next centre is the sample farthest from all centres so far.
     while len(centres) < count:
         centres.append(int(nearest.argmax()))
         nearest = torch.minimum(nearest, (x - x[centres[-1]]).square().sum(1))
-    apart = torch.cdist(x, x[centres])
-    owner = apart.argmin(1)
+
+    distances = torch.cdist(x, x[centres])
+    owner = distances.argmin(1)
     cells = [(owner == k).nonzero()[:, 0] for k in range(count)]
     return [
-        c[apart[c, k].argsort(stable=True)[:_ROWS]] for k, c in enumerate(cells) if len(c) >= LEAST
+        c[distances[c, k].argsort(stable=True)[:_ROWS]]
+        for k, c in enumerate(cells)
+        if len(c) >= LEAST
     ]
 
 
 def _scores(theta: Theta, vector: Tensor, data: CalibrationData, blocks: list[Tensor]) -> Tensor:
-    """Gradients of each block's −log evidence over (δ, along, across): (blocks, 3)."""
+    """Return the gradients of each block's −log evidence over (δ, along, across): (blocks, 3)."""
     rows = []
-    for near in blocks:
-        at = vector.clone().requires_grad_(True)
+    for block in blocks:
+        point = vector.clone().requires_grad_(True)
         with torch.enable_grad():
-            parts = (c[near] for c in (data.x, data.velocity, data.heading, data.y, data.extra))
-            loss = negative_log_evidence(theta, at, *parts) * len(near) * data.y.shape[1]
-            rows.append(torch.autograd.grad(loss, at)[0][4:])
+            columns = (data.x, data.velocity, data.heading, data.y, data.extra, data.pass_number)
+            parts = (column[block] for column in columns)
+            loss = negative_log_evidence(theta, point, *parts) * len(block) * data.y.shape[1]
+            rows.append(torch.autograd.grad(loss, point)[0][4:])
     return torch.stack(rows)
 
 
 def laplace(data: CalibrationData, blocks: list[Tensor], free: list[bool]):
-    """Mode (3,), covariance (3, 3) with all three free, and the factor on sd's from the scatter of the scores."""
+    """Return the Laplace approximation of the posterior of (δ, along, across).
+
+    Args:
+        data: remembered samples.
+        blocks: indices of each neighbourhood.
+        free: (3,) whether each is searched for; the others stay where they are in use.
+
+    Returns:
+        Mode (3,), covariance (3, 3) with all three free, and the factor on standard deviations from
+        the scatter of the scores.
+    """
     theta, used = data.theta, sum(map(len, blocks))
     scale = len(data) / used
+
+    # The last three of Theta.vector() are (δ, along, across); weight is their prior precision.
     centre, weight = data.prior.vector()[4:], 1.0 / data.prior_stddev[4:].square()
+
     vector, mask = theta.vector().to(data.x.device), torch.tensor(free)
     centre, weight, mask = (t.to(vector.device) for t in (centre, weight, mask))
 
     def gradient(at: Tensor) -> Tensor:
+        """Return the scores of the blocks, (blocks, 3)."""
         return _scores(theta, at, data, blocks)
 
     def curvature(at: Tensor) -> Tensor:
-        """(blocks, 3, 3) by central differences of the gradient."""
+        """Return the Hessians (blocks, 3, 3) by central differences of the gradient."""
         columns = []
         for k, step in enumerate(_STEPS):
             moved = torch.zeros_like(at)
             moved[4 + k] = step
             columns.append((gradient(at + moved) - gradient(at - moved)) / (2 * step))
+
         hessian = torch.stack(columns, 2)
         return 0.5 * (hessian + hessian.mT)
 
+    # Newton's method: blocks stand for all samples, and the prior counts once.
     for _ in range(_ROUNDS if any(free) else 0):
         total = scale * gradient(vector).sum(0) + weight * (vector[4:] - centre)
         hessian = _positive(scale * curvature(vector).sum(0)) + torch.diag(weight)
@@ -80,78 +112,132 @@ def laplace(data: CalibrationData, blocks: list[Tensor], free: list[bool]):
         vector[4:] -= step
         if float(step.abs().max()) < 1e-4:
             break
+
     hessian = curvature(vector)
     inflation = _inflation(gradient(vector), hessian, mask)
+    # The inflation is of the data's part alone: the prior stays what it is.
     data_part = _positive(scale * hessian.sum(0)) / inflation**2
     return vector[4:].cpu(), torch.linalg.inv(data_part + torch.diag(weight)).cpu(), inflation
 
 
 def _positive(hessian: Tensor) -> Tensor:
-    """The nearest positive semi-definite matrix: a direction in which the evidence curves the wrong way says nothing"""
+    """Return the nearest positive semi-definite matrix.
+
+    A direction in which the evidence curves the wrong way determines nothing.
+    """
     values, vectors = torch.linalg.eigh(hessian)
     return (vectors * values.clamp_min(0.0)) @ vectors.mT
 
 
 def _inflation(scores: Tensor, hessian: Tensor, mask: Tensor) -> float:
-    """√ of the mean of g²/h over blocks and learned parameters, at least 1: h is the variance of g where the model is
-    right. Noise that is not white, and gross errors, make scores scatter more."""
-    curved = hessian.diagonal(dim1=1, dim2=2)
+    """Return √ of the mean of g²/h over blocks and learned parameters, at least 1.
+
+    h is the variance of g where the model is right. Noise that is not white, and gross errors, make
+    scores scatter more.
+
+    Args:
+        scores: (blocks, 3) g.
+        hessian: (blocks, 3, 3), with h on its diagonals.
+        mask: (3,) learned parameters.
+    """
+    curvature = hessian.diagonal(dim1=1, dim2=2)
     chosen = mask if bool(mask.any()) else torch.ones_like(mask)
-    good = (curved > 0) & chosen
+
+    usable = (curvature > 0) & chosen
+    # Scatter about the common mean, which is not 0 where a parameter is held.
     scores = scores - scores.mean(0) if len(scores) > 2 else scores
-    if int(good.sum()) < 3:
+
+    if int(usable.sum()) < 3:
         return 1.0
     freedom = (len(scores) - 1) / len(scores) if len(scores) > 2 else 1.0
-    return max(1.0, math.sqrt(float((scores.square() / curved)[good].mean()) / freedom))
+    return max(1.0, math.sqrt(float((scores.square() / curvature)[usable].mean()) / freedom))
 
 
 def given_held(covariance: Tensor, free: list[bool]) -> Tensor:
-    """With what is held held: of the free ones the conditional covariance; of a held one what it would be, free."""
+    """Return the covariance with what is held held.
+
+    Of the free parameters it is the conditional covariance; of a held one what it would be if free.
+
+    Args:
+        covariance: (3, 3) with all free.
+        free: (3,).
+    """
     mask = torch.tensor(free)
     out = covariance.clone()
+
     if bool(mask.any()) and not bool(mask.all()):
         precision = torch.linalg.inv(covariance)
+        # The inverse of a block of the precision is the conditional covariance.
         inner = torch.linalg.inv(precision[mask][:, mask])
         out[mask.nonzero(), mask.nonzero().mT] = inner
     return out
 
 
 def turning(data: CalibrationData, blocks: list[Tensor], mode: Tensor) -> dict[str, float]:
-    """Amplitude and direction of what turns with the robot: w in y = w·ĥ + field + noise, w ~ N(0, s_h² I).
+    """Return amplitude and direction of the body-fixed field w, SI.
 
-    The map's own posterior of its heading features says the same, but at the time offset that it uses now and with
-    noise taken as white. Here it is at the mode of the offset, and its covariance grows by the scatter of the blocks:
-    scores Hᵀ C⁻¹ (y − Hw), of variance A = Hᵀ C⁻¹ H were the noise white. SI.
+        y = w·ĥ + field + constant of the pass + noise,   w ~ N(0, s_h² I)
+
+    The map's own posterior of its heading features is the same, but at the time offset that it uses
+    now and with noise taken as white. Here it is at the mode of the offset, and its covariance
+    grows by the scatter of the blocks: scores Hᵀ C⁻¹ (y − Hw), of variance A = Hᵀ C⁻¹ H were the
+    noise white.
+
+    Args:
+        data: remembered samples.
+        blocks: indices of each neighbourhood.
+        mode: (3,) offset, along and across.
+
+    Returns:
+        turning, turning_stddev, direction, direction_stddev and turning_chi_square, as of
+        Calibration.
     """
     theta = data.theta
     names = ("turning", "turning_stddev", "direction", "direction_stddev", "turning_chi_square")
     if theta.heading_stddev <= 0:
         return dict.fromkeys(names, 0.0)
-    curved, pulls = [], []
-    for near in blocks:
-        heading, y = data.heading[near], data.y[near].mean(1, keepdim=True)
-        x = sensor_place(data.x[near], data.velocity[near], heading, *mode.tolist())
-        noise = theta.noise_stddev**2 + data.extra[near]
-        factor, _ = cholesky(theta.kernel()(x, x) + theta.constant_stddev**2 + torch.diag(noise))
-        half, white = solve_lower(factor, heading), solve_lower(factor, y)
-        curved.append(half.mT @ half)
-        pulls.append((half.mT @ white)[:, 0])
-    curved, pulls = torch.stack(curved), torch.stack(pulls)
-    more = len(data) / sum(map(len, blocks))
-    shrink = torch.eye(2, dtype=curved.dtype, device=curved.device) / theta.heading_stddev**2
-    mean = torch.linalg.solve(more * curved.sum(0) + shrink, more * pulls.sum(0))
-    diagonal = curved.diagonal(dim1=1, dim2=2)
-    good = diagonal > 1e-3 * diagonal.max()
-    freedom, inflation = int(good.sum()) - 2, 1.0
+
+    information, projections = [], []
+    for block in blocks:
+        heading, y = data.heading[block], data.y[block].mean(1, keepdim=True)
+
+        x = sensor_place(data.x[block], data.velocity[block], heading, *mode.tolist())
+        noise = theta.noise_stddev**2 + data.extra[block]
+        together = membership(data.pass_number[block])  # s_b² δ(p, p′): one constant for each pass
+        constants = theta.constant_stddev**2 + theta.bias_stddev**2 * (together @ together.mT)
+        factor, _ = cholesky(theta.kernel()(x, x) + constants + torch.diag(noise))
+
+        whitened_heading, whitened_y = solve_lower(factor, heading), solve_lower(factor, y)
+        information.append(whitened_heading.mT @ whitened_heading)
+        projections.append((whitened_heading.mT @ whitened_y)[:, 0])
+    information, projections = torch.stack(information), torch.stack(projections)
+
+    scale = len(data) / sum(map(len, blocks))
+    prior_precision = (
+        torch.eye(2, dtype=information.dtype, device=information.device) / theta.heading_stddev**2
+    )
+    mean = torch.linalg.solve(
+        scale * information.sum(0) + prior_precision, scale * projections.sum(0)
+    )
+
+    # Blocks with hardly any turn say nothing of the scatter.
+    diagonal = information.diagonal(dim1=1, dim2=2)
+    usable = diagonal > 1e-3 * diagonal.max()
+    # Two parameters are fitted.
+    freedom, inflation = int(usable.sum()) - 2, 1.0
     if freedom >= 2:
-        scores = (pulls - curved @ mean).square() / diagonal
-        inflation = max(1.0, math.sqrt(float(scores[good].sum()) / freedom))
-    covariance = torch.linalg.inv(more * curved.sum(0) / inflation**2 + shrink).cpu()
+        scores = (projections - information @ mean).square() / diagonal
+        inflation = max(1.0, math.sqrt(float(scores[usable].sum()) / freedom))
+
+    covariance = torch.linalg.inv(scale * information.sum(0) / inflation**2 + prior_precision).cpu()
     mean = mean.cpu()
+
     amplitude = max(float(mean.norm()), 1e-12)
     ahead = mean / amplitude
+    # Standard deviations along w are of its amplitude, across it of its direction.
     left = torch.stack([-ahead[1], ahead[0]])
     along, across = (float((axis @ covariance @ axis).sqrt()) for axis in (ahead, left))
+
     values = (
         amplitude * data.scale,
         along * data.scale,

@@ -1,8 +1,8 @@
-"""One module per subcommand of `gp-mapping`, imported only when it is asked for.
+"""The subcommands of `gp-mapping`: one module each, imported only when that command runs.
 
-Each has `run(args) -> int` (the exit code); what it takes stands apart, in `arguments`, which is read without torch.
-What the user got wrong is a UserError: one line on stderr and exit code 2, never a traceback; cli.py sees to it, and
-to everything that nobody expected.
+Each module has `run(args) -> int`, which returns the exit code. The options stand apart, in
+`arguments`, which needs no torch. A user's mistake is a UserError: one line on stderr and exit
+code 2, never a traceback; cli.py sees to it, and to every unexpected error.
 """
 
 import importlib
@@ -10,7 +10,8 @@ from argparse import ArgumentParser
 
 __all__ = ["COMMANDS", "add_arguments"]
 
-COMMANDS = {  # name -> (module, file of arguments in which NAME_arguments(parser) is, what it does)
+# name -> (module, file in `arguments` that defines NAME_arguments(parser), one line of help)
+COMMANDS = {
     "demo": (
         "demo.command",
         "robots",
@@ -58,6 +59,6 @@ COMMANDS = {  # name -> (module, file of arguments in which NAME_arguments(parse
 
 
 def add_arguments(command: str, parser: ArgumentParser) -> None:
-    """What a subcommand takes, and what its exit code means."""
+    """Add the options of a subcommand to its parser, and what its exit code means."""
     file = importlib.import_module(f"gp_mapping.commands.arguments.{COMMANDS[command][1]}")
     getattr(file, f"{command}_arguments")(parser)

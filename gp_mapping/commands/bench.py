@@ -1,4 +1,4 @@
-"""`gp-mapping bench`: runs the benchmark folder of the repository, where there is one."""
+"""`gp-mapping bench`: run the benchmark folder of the repository, where there is one."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ __all__ = ["run"]
 
 
 def run(args: argparse.Namespace) -> int:
-    """The exit code of the benchmark."""
+    """Run `python -m benchmark` with the given arguments; returns its exit code."""
     root = Path(gp_mapping.__file__).resolve().parents[1]
     if not (root / "benchmark" / "__main__.py").exists():
         raise UsageError(
             "the benchmark is not installed with the package; run this in a clone of the repository, "
             "where the folder benchmark/ lies beside gp_mapping/"
         )
+
     return subprocess.run(
         [sys.executable, "-m", "benchmark", *args.arguments], cwd=root, check=False
     ).returncode

@@ -1,4 +1,4 @@
-"""`gp-mapping calibrate BAG [--output FILE]`: hard and soft iron of the magnetometer, as parameters."""
+"""`gp-mapping calibrate BAG [--output FILE]`: the iron of a magnetometer, as parameters."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ __all__ = ["run"]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read, fit, say what was found and what cannot be known from this."""
+    """Read the bags, fit the iron, write the parameters and a summary; returns the exit code."""
     output = file_to_write(args.output) if args.output else None
     left_out, first = 0, ""
 
     def leave_out(_, why: str) -> None:
+        """Count a message that cannot be read; keep the first reason."""
         nonlocal left_out, first
         left_out, first = left_out + 1, first or why
 
@@ -32,6 +33,7 @@ def run(args: argparse.Namespace) -> int:
         for _, _, message in read_messages(args.bags, topics, leave_out)
         for v in (message.magnetic_field,)
     ]
+
     if left_out:
         print(f"warning: messages left out: {left_out}, the first because {first}", file=sys.stderr)
     if not readings:
@@ -39,57 +41,62 @@ def run(args: argparse.Namespace) -> int:
             f"{', '.join(map(str, args.bags))}: no message can be read; the bag is damaged, or recorded "
             "in another format than CDR"
         )
+
     try:
-        found = calibrate(np.array(readings))
+        fit = calibrate(np.array(readings))
     except CalibrationError as error:
         raise UsageError(f"{', '.join(map(str, args.bags))}: {error}") from error
-    text = _file(found, args.bags)
+
+    text = _file(fit, args.bags)
+
     if output is None:
         print(text, end="")
-        print(_summary(found), file=sys.stderr)
+        # stdout holds the parameter file alone, so that it can be redirected
+        print(_summary(fit), file=sys.stderr)
         return 0
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(output, text.encode())
     except OSError as error:
         raise UsageError(f"{output}: cannot be written ({error.strerror or error})") from error
-    print(_summary(found) + f"\nwritten: {output}; use it with --params {output}")
+    print(_summary(fit) + f"\nwritten: {output}; use it with --params {output}")
     return 0
 
 
 def _number(value: float) -> str:
-    """As ROS and PyYAML both read a float back."""
+    """Format a float so that ROS and PyYAML both read it back as one: with a decimal point."""
     text = f"{value:.6e}" if abs(value) < 1e-3 else f"{value:.8g}"
     return text if "." in text else f"{text}.0"
 
 
-def _summary(found: Calibration) -> str:
-    hard = ", ".join(f"{1e6 * v:.2f}" for v in found.hard)
-    what = "of its part in the plane" if found.planar else "of the field"
+def _summary(fit: Calibration) -> str:
+    """Return what was found, in µT and %, and what these readings leave unknown."""
+    hard = ", ".join(f"{1e6 * v:.2f}" for v in fit.hard)
+    what = "of its part in the plane" if fit.planar else "of the field"
     lines = [
-        f"{found.readings} readings ({found.used} after thinning), {100 * found.turned:.0f} % of "
-        f"{'the circle' if found.planar else 'all directions'} seen",
+        f"{fit.readings} readings ({fit.used} after thinning), {100 * fit.turned:.0f} % of "
+        f"{'the circle' if fit.planar else 'all directions'} seen",
         f"hard iron ({hard}) µT",
-        "soft iron "
-        + "\n          ".join(" ".join(f"{v:8.4f}" for v in row) for row in found.soft),
-        f"strength {what} {1e6 * found.field:.2f} µT; it varied by {100 * found.before:.1f} % and varies by "
-        f"{100 * found.after:.1f} % now",
+        "soft iron " + "\n          ".join(" ".join(f"{v:8.4f}" for v in row) for row in fit.soft),
+        f"strength {what} {1e6 * fit.field:.2f} µT; it varied by {100 * fit.before:.1f} % and varies by "
+        f"{100 * fit.after:.1f} % now",
     ]
-    lines += _limits(found)
-    if found.after > 0.05:
+
+    lines += _limits(fit)
+    if fit.after > 0.05:
         lines.append(
             "warning: more than 5 % is left: was the robot near steel, or did it drive while it turned?"
         )
     return "\n".join(lines)
 
 
-def _limits(found: Calibration) -> list[str]:
-    """What these readings cannot tell, in plain words."""
-    if not found.planar:
+def _limits(fit: Calibration) -> list[str]:
+    """Return lines that say what these readings cannot determine."""
+    if not fit.planar:
         return [
             "not observable, and left alone: a common factor of all axes, and a rotation of the sensor"
         ]
-    axis = ", ".join(f"{v:.2f}" for v in found.normal)
+    axis = ", ".join(f"{v:.2f}" for v in fit.normal)
     return [
         f"planar: the sensor turned about one axis only, ({axis}) in its own axes. Found is what lies across that "
         "axis.",
@@ -100,15 +107,17 @@ def _limits(found: Calibration) -> list[str]:
     ]
 
 
-def _file(found: Calibration, bags) -> str:
+def _file(fit: Calibration, bags) -> str:
+    """Return the parameter file (ROS 2 YAML), with the summary as its comments."""
     lines = [
         f"# Hard and soft iron, by `gp-mapping calibrate {' '.join(Path(b).name for b in bags)}`."
     ]
-    lines += [f"# {line}" for line in _summary(found).splitlines()]
+    lines += [f"# {line}" for line in _summary(fit).splitlines()]
+
     lines += ["/**:", "  ros__parameters:"]
-    lines += [f"    hard_iron_{a}: {_number(v)}" for a, v in zip("xyz", found.hard)]
+    lines += [f"    hard_iron_{a}: {_number(v)}" for a, v in zip("xyz", fit.hard)]
     lines += [
-        f"    soft_iron_{a}{b}: {_number(found.soft[i, j])}"
+        f"    soft_iron_{a}{b}: {_number(fit.soft[i, j])}"
         for i, a in enumerate("xyz")
         for j, b in enumerate("xyz")
     ]

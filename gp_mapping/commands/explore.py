@@ -1,4 +1,7 @@
-"""`gp-mapping explore`: a survey from its start to the saved map: the mapper plans, explorer_node drives."""
+"""`gp-mapping explore`: a survey from its start to the saved map.
+
+mapping_node maps and plans, explorer_node drives; this process starts, watches and ends them.
+"""
 
 from __future__ import annotations
 
@@ -26,37 +29,42 @@ from gp_mapping.sim.room import WALLS, WAYPOINTS
 __all__ = ["ExploreError", "run"]
 
 SURVEY = "mapping: survey"  # name in /diagnostics
-STARTING, SAVING = 60.0, 120.0  # s
+STARTING, SAVING = 60.0, 120.0  # s, longest wait for the nodes to start, and for a save
 
 
 class ExploreError(RuntimeError):
-    """The survey could not be carried through; the text says why."""
+    """The survey failed; the text says why."""
 
 
 def _check(args: argparse.Namespace) -> dict:
-    """The mapper's parameters; UsageError for what cannot be meant."""
+    """Check the options; returns the mapper's parameters, or raises UsageError."""
     if args.domain_id is not None and not 0 <= args.domain_id <= 101:
         raise UsageError(f"--domain-id {args.domain_id}: expected 0 to 101")
+
     for name in ("budget", "budget_time", "target_stddev", "timeout"):
         if not 0 <= (getattr(args, name) or 0.0) < math.inf:
             raise UsageError(
                 f"--{name.replace('_', '-')} {getattr(args, name)}: expected 0 or more"
             )
+
     if not args.patience > 0:
         raise UsageError(f"--patience {args.patience}: expected more than 0 seconds")
-    wrong = [
+
+    malformed = [
         word
         for word in args.remap
         if word.count(":=") != 1 or word.startswith(":=") or word.endswith(":=")
     ]
-    if wrong:
-        raise UsageError(f"--remap {wrong[0]}: expected FROM:=TO, for example odometry:=/odom")
+    if malformed:
+        raise UsageError(f"--remap {malformed[0]}: expected FROM:=TO, for example odometry:=/odom")
+
     if args.kind is not None and args.kind not in planner_names():
         raise UsageError(f"--kind {args.kind}: expected one of {', '.join(planner_names())}")
     if args.simulate and args.drive not in (None, "cmd_vel"):
         raise UsageError(
             f"--drive {args.drive}: a simulated robot is driven by cmd_vel; leave it out"
         )
+
     try:
         home_of(args.home or "none")
         corners = places(args.region, "--region")
@@ -65,6 +73,7 @@ def _check(args: argparse.Namespace) -> dict:
     except ValueError as error:
         raise UsageError(str(error).replace("plan_home", "--home")) from error
 
+    # the model's file, then the user's, then the options: the later ones win
     values: dict = {"plan_home": "start"}
     for path in ([model_file(args.model)] if args.model else []) + (
         [args.params] if args.params else []
@@ -80,11 +89,13 @@ def _check(args: argparse.Namespace) -> dict:
     }
     # what was not given leaves what the files say
     values |= {name: value for name, value in options.items() if value is not None}
-    Parameters.build(values)
+
+    Parameters.build(values)  # raises for what the node would refuse
     return values | {"save_directory": str(args.output.resolve()), "save_on_exit": True}
 
 
 def _domain(args: argparse.Namespace) -> int:
+    """Return the ROS_DOMAIN_ID: as given, of this simulation alone, or the environment's."""
     if args.domain_id is not None:
         return args.domain_id
     if args.simulate:
@@ -98,20 +109,23 @@ def _domain(args: argparse.Namespace) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """The whole survey; the exit code that --help states."""
+    """Run the whole survey; returns the exit code that --help states."""
     values, domain, watcher_class = (
         _check(args),
         _domain(args),
         ros_client("survey_watcher", "SurveyWatcher"),
     )
+
     try:
         args.output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
             f"--output {args.output}: the folder cannot be made ({error.strerror})"
         ) from error
+
     if args.simulate:
         os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
+
     signals = Signals()
     try:
         with ExitStack() as stack:
@@ -125,6 +139,7 @@ def run(args: argparse.Namespace) -> int:
         return 1
     finally:
         signals.restore()
+
     print(args.output / "map.gpm")
     return 0
 
@@ -132,9 +147,13 @@ def run(args: argparse.Namespace) -> int:
 def _start(
     args: argparse.Namespace, values: dict, domain: int, stack: ExitStack
 ) -> dict[str, NodeProcess]:
-    """The nodes by name; the explorer ends first, so that the robot stands before anything else goes."""
+    """Start the nodes; returns them by name.
+
+    The explorer is started last and so ends first: the robot stands before anything else goes.
+    """
     environment = node_environment(domain, args.output)
     remap = [word for pair in args.remap for word in ("-r", pair)]
+
     nodes = {"mapper": ("mapping_node", values)}
     if args.simulate:
         nodes["simulator"] = (
@@ -147,11 +166,13 @@ def _start(
                 "walls": WALLS,
             },
         )
+
     speed = values.get("plan_speed", KNOWN["plan_speed"].default)
     nodes["explorer"] = (
         "explorer_node",
         {"drive": "cmd_vel" if args.simulate else args.drive or "none", "speed": speed},
     )
+
     return {
         name: stack.enter_context(
             NodeProcess(
@@ -168,7 +189,7 @@ def _start(
 
 
 class _Survey:
-    """Watches it from the start to the end."""
+    """Watch the survey from its start to the saved map."""
 
     def __init__(
         self, args: argparse.Namespace, watcher, processes: dict[str, NodeProcess], interrupted
@@ -180,28 +201,36 @@ class _Survey:
             interrupted,
         )
         self._began = self._planned = time.monotonic()
-        self._said = ""
+        self._shown = ""
 
     def go(self) -> None:
-        """Until the explorer says that it is over; then the map is saved. ExploreError where it cannot be."""
+        """Watch until the explorer ends, then have the map saved.
+
+        Raises:
+            ExploreError: a process died, no plan came, time is up, or the map cannot be saved.
+        """
         args, explorer = self._args, self._processes["explorer"]
         try:
             if args.region:
                 self._watcher.say_region(places(args.region, "--region"), STARTING, self._check)
+
             while explorer.code is None:
                 self._watcher.spin(0.5)
                 self._check()
                 self._tell()
-            self._watcher.spin(1.2)  # one more report
+
+            self._watcher.spin(1.2)  # long enough for one more report
             self._check()
             self._tell(last=True)
             print(self._watcher.save(SAVING, self._check))
         except RuntimeError as error:
             if isinstance(error, ExploreError):
                 raise
+            # the watcher's own errors, such as a service that does not answer
             raise ExploreError(f"{error}\n{self._processes['mapper'].last_lines()}") from error
 
     def _check(self) -> None:
+        """Raise after a signal, a process's end, too long without a plan, or when time is up."""
         self._interrupted()
         for name, process in self._processes.items():
             if process.code is not None and not (name == "explorer" and process.code == 0):
@@ -209,38 +238,42 @@ class _Survey:
                     f"the {name} ended early with code {process.code}; its last lines:\n"
                     f"{process.last_lines()}"
                 )
-        now, told = time.monotonic(), self._watcher.values(SURVEY)
-        if told.get("phase") == "done" or float(told.get("plan (m)", 0.0)) > 0.0:
+
+        now, status = time.monotonic(), self._watcher.values(SURVEY)
+        if status.get("phase") == "done" or float(status.get("plan (m)", 0.0)) > 0.0:
             self._planned = now
+
         if now - self._planned > self._args.patience:
             raise ExploreError(
                 f"no plan for {self._args.patience:g} s: "
                 + (
-                    told.get("reason")
+                    status.get("reason")
                     or f"nothing was measured; the mapper's last lines:\n"
                     f"{self._processes['mapper'].last_lines(5)}"
                 )
             )
+
         if self._args.timeout and now - self._began > self._args.timeout:
-            raise ExploreError(f"time is up after {self._args.timeout:g} s ({_progress(told)})")
+            raise ExploreError(f"time is up after {self._args.timeout:g} s ({_progress(status)})")
 
     def _tell(self, last: bool = False) -> None:
-        """A line when the plan changes, not more often than every few seconds."""
-        told = self._watcher.values(SURVEY)
-        text = _progress(told)
-        if text != self._said and (last or int(time.monotonic() - self._began) % 5 == 0):
+        """Print the progress when it has changed, only in every fifth second."""
+        status = self._watcher.values(SURVEY)
+        text = _progress(status)
+        if text != self._shown and (last or int(time.monotonic() - self._began) % 5 == 0):
             print(text, flush=True)
-            self._said = text
+            self._shown = text
 
 
-def _progress(told: dict[str, str]) -> str:
-    """What diagnostics say of a survey, in a line."""
-    if not told:
+def _progress(status: dict[str, str]) -> str:
+    """Return what /diagnostics report of a survey, as one line."""
+    if not status:
         return "waiting for the mapper"
-    left = told.get("budget left (m)")
+
+    budget_left = status.get("budget left (m)")
     return (
-        f"{told.get('phase', '')}: {float(told.get('driven (m)', 0.0)):.1f} m driven"
-        + (f", {float(left):.1f} m left" if left else "")
-        + f", {float(told.get('area (m2)', 0.0)):.1f} m² of area"
-        + (f": {told['reason']}" if told.get("phase") == "done" and "reason" in told else "")
+        f"{status.get('phase', '')}: {float(status.get('driven (m)', 0.0)):.1f} m driven"
+        + (f", {float(budget_left):.1f} m left" if budget_left else "")
+        + f", {float(status.get('area (m2)', 0.0)):.1f} m² of area"
+        + (f": {status['reason']}" if status.get("phase") == "done" and "reason" in status else "")
     )

@@ -1,4 +1,7 @@
-"""`gp-mapping export DIR_or_checkpoint`: all of a saved map at full resolution, for map_server or as a GeoTIFF."""
+"""`gp-mapping export DIR_or_checkpoint`: all of a saved map at full resolution.
+
+It is written for map_server, or as one GeoTIFF.
+"""
 
 from __future__ import annotations
 
@@ -23,26 +26,29 @@ from gp_mapping.store.wording import quantity
 
 __all__ = ["BLOCK_CELLS", "run", "write_blocks"]
 
-BLOCK_CELLS = 512  # along a side of a block
+BLOCK_CELLS = 512  # grid cells along a side of a block
 
 
 def run(args: argparse.Namespace) -> int:
-    """Load, draw block by block, say where."""
+    """Load the map, draw it block by block, print where it is; returns the exit code."""
     checkpoint, output = checkpoint_in(args.map), folder_to_write(args.output)
     if args.datum is not None and args.format != "geotiff":
         raise UsageError(
             "--datum has a meaning for --format geotiff only; map_server's files are in the map's frame"
         )
+
     session = open_session(
         checkpoint, **({} if args.resolution is None else {"resolution": args.resolution})
     )
     if session.report()["cells"] == 0:
         raise UsageError(f"{checkpoint}: the map is empty, no measurement has reached it")
-    datum, whence = None, ""
+
+    datum, datum_line = None, ""
     if args.format == "geotiff":
-        datum, whence = datum_of(args.datum, session.about, args.fix_topic, session.fixes)
-    if whence:
-        print(whence)
+        datum, datum_line = datum_of(args.datum, session.about, args.fix_topic, session.fixes)
+    if datum_line:
+        print(datum_line)
+
     try:
         output.mkdir(parents=True, exist_ok=True)
         with blaming(checkpoint):
@@ -53,13 +59,16 @@ def run(args: argparse.Namespace) -> int:
             )
     except OSError as error:
         raise UsageError(f"{output}: cannot be written ({error.strerror or error})") from error
+
     print(text)
+    # what the map itself reports, such as a tile that could not be read
     for note in session.map.notes():
         print(f"warning: {note}")
     return 0
 
 
 def _map_server(session: MapSession, output: Path) -> str:
+    """Write the blocks for map_server; returns the line to print."""
     count = write_blocks(session, blocks(session, BLOCK_CELLS), output)
     side = BLOCK_CELLS * session.settings.resolution
     return (
@@ -70,23 +79,35 @@ def _map_server(session: MapSession, output: Path) -> str:
 def write_blocks(
     session: MapSession, drawn: Iterable[tuple[tuple[int, int], FieldGrid]], output: Path
 ) -> int:
-    """Blocks of a map as yaml and pgm, in the colours of its overview; how many."""
+    """Write blocks of a map as yaml and pgm for map_server, two pairs each: mean and stddev.
+
+    Args:
+        session: the map, whose overview sets the limits of the grey levels.
+        drawn: column and row of each block, and its grid.
+        output: folder of the files, mean_COLUMN_ROW and stddev_COLUMN_ROW.
+
+    Returns:
+        How many blocks were written.
+    """
+    # all blocks share the limits of the whole map: one grey level means one value everywhere
     whole = overview(session) or session.render()
-    ends = field_limits(whole) or Limits(0.0, 1.0, 0.0, 1.0)
+    limits_of_map = field_limits(whole) or Limits(0.0, 1.0, 0.0, 1.0)
+
     shown, count = quantity(session.settings), 0
     for (i, j), grid in drawn:
-        for name, values, limits, what in (
-            ("mean", grid.mean, ends[:2], "mean"),
-            ("stddev", grid.stddev, ends[2:], "standard deviation"),
+        for name, values, limits, statistic in (
+            ("mean", grid.mean, limits_of_map[:2], "mean"),
+            ("stddev", grid.stddev, limits_of_map[2:], "standard deviation"),
         ):
             export_map_server(
-                output / f"{name}_{i}_{j}", values, grid, limits, f"{what} of the {shown}"
+                output / f"{name}_{i}_{j}", values, grid, limits, f"{statistic} of the {shown}"
             )
         count += 1
     return count
 
 
 def _geotiff(session: MapSession, output: Path, datum: Datum | None) -> str:
+    """Write map.tif, without a datum in the map's own coordinates; returns the line to print."""
     s = session.settings
     indices = block_indices(ground(session), BLOCK_CELLS * s.resolution, s.margin)
     count = export_geotiff(

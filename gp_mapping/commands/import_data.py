@@ -1,4 +1,7 @@
-"""`gp-mapping import magnetic-csv FOLDER --trials 1 2 3 5 --output BAG`: recordings become rosbag2 bags."""
+"""`gp-mapping import`: write a rosbag2 bag from recordings in another format.
+
+For example: gp-mapping import magnetic-csv FOLDER --trials 1 2 3 5 --output BAG.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,14 @@ __all__ = ["run"]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read everything first, so that a bad trial leaves no bag behind."""
-    names = (
-        args.trials or available_trials(args.folder) or ["1"]
-    )  # none: reading trial 1 says what is missing
+    """Read all trials, then write the bag; returns the exit code."""
+    # where no trial is found, reading trial 1 raises the error that says what is missing
+    names = args.trials or available_trials(args.folder) or ["1"]
+
+    # all are read before anything is written, so that a bad trial leaves no bag behind
     trials = [read_trial(args.folder, name, args.to_tesla) for name in names]
     count = write_trials(trials, args.output, args.storage, args.gap)
+
     for trial in trials:
         skipped = f", {trial.skipped} rows left out (NaN or infinite)" if trial.skipped else ""
         print(

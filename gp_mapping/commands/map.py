@@ -1,4 +1,8 @@
-"""`gp-mapping map BAG… --output DIR`: the live node's road from messages to a map, as fast as the machine allows."""
+"""`gp-mapping map BAG… --output DIR`: map recorded bags, and test the map on others.
+
+The messages pass through the same intake and session as in the live node, as fast as the machine
+allows.
+"""
 
 from __future__ import annotations
 
@@ -46,11 +50,12 @@ __all__ = [
     "written",
 ]
 
+# of hyper-parameters; a stddev is in the field's unit
 UNITS = {"lengthscale": "m", "time_offset": "s"}
 
 
 def parameters_of(args: argparse.Namespace) -> Parameters:
-    """Defaults, then the file, then --model and --seed, then --set."""
+    """Return the parameters: --params, then --model and --seed, then --set; the later ones win."""
     values = read_parameter_file(args.params) if args.params else {}
     values.update({k: v for k, v in (("model", args.model), ("seed", args.seed)) if v is not None})
     values.update(map(parse_assignment, args.set))
@@ -58,60 +63,75 @@ def parameters_of(args: argparse.Namespace) -> Parameters:
 
 
 def _session(args: argparse.Namespace, parameters: Parameters) -> MapSession:
-    """A new map, or the saved one; its settings then are the saved ones but for those given now."""
+    """Return a new map, or with --resume the saved one, with its settings but for those given now.
+
+    Raises:
+        UsageError: the saved map is of another sensor or quantity.
+    """
     if not args.resume:
         return new_session(parameters.map, Path(args.output))
     names = {f.name for f in fields(MapSettings)} & set(parameters.given)
     session = open_session(
         args.resume, Path(args.output), **{name: getattr(parameters.map, name) for name in names}
     )
+
+    # a unit that no sensor type has, such as that of a count, says nothing about the sensor
     unit, sensor = session.settings.field_unit, parameters.intake.sensor
-    others = [name for name, kind in SENSOR_TYPES.items() if kind.shown == unit]
-    if others and sensor not in others:
+    fitting = [name for name, kind in SENSOR_TYPES.items() if kind.shown == unit]
+    if fitting and sensor not in fitting:
         raise UsageError(
-            f"{args.resume} is a map in {unit}, as sensor {others[0]!r} makes it, and this is sensor "
-            f"{sensor!r}; write --set sensor={others[0]}, or begin a new map without --resume"
+            f"{args.resume} is a map in {unit}, as sensor {fitting[0]!r} makes it, and this is sensor "
+            f"{sensor!r}; write --set sensor={fitting[0]}, or begin a new map without --resume"
         )
-    mine, its = parameters.intake.quantity, quantity_of(session.about)
-    if its and its != mine and "field_unit" not in names:
+
+    quantity, saved_quantity = parameters.intake.quantity, quantity_of(session.about)
+    if saved_quantity and saved_quantity != quantity and "field_unit" not in names:
         raise UsageError(
-            f"{args.resume} is a map of {named(its)}, and this is {named(mine)}; write --set sensor=… and "
-            "--set field_component=… as they were, or begin a new map without --resume"
+            f"{args.resume} is a map of {named(saved_quantity)}, and this is {named(quantity)}; "
+            "write --set sensor=… and --set field_component=… as they were, or begin a new map without --resume"
         )
-    session.break_pass()  # whatever comes now, it does not go on from the last sample that was saved
+
+    session.break_pass()  # the next sample does not continue the pass of the last one saved
     return session
 
 
 def run(args: argparse.Namespace) -> int:
-    """Map, test, export, report."""
+    """Map the bags, test, export and report; returns the exit code."""
     if many(args):
-        from gp_mapping.commands.fleet.map import run as run_fleet  # it takes this file's parts
+        # not above: that module imports this one
+        from gp_mapping.commands.fleet.map import run as run_fleet
 
         return run_fleet(args)
+
     started = time.perf_counter()
     parameters = parameters_of(args)
     torch.set_num_threads(parameters.node.torch_threads)  # as the node, so that both round alike
     topics = {"measurement": args.field_topic, "pose": args.odometry_topic}
-    # what is wrong with a bag is said before the work, not after it
+
+    # a fault of any bag, also of a test bag, is reported before the work, not after it
     plans = plan_bags(args.bags, parameters.intake, topics, fixes=True)
     test_plans = plan_bags(args.test, parameters.intake, topics)
     output = folder_to_write(args.output)
     check_suggest(args.suggest)
+
     session, positions = _session(args, parameters), []
     intake = Intake(parameters.intake, judge=judge_of(parameters.map))
     before = session.report()["samples"]
     if session.about.get("frame"):
         intake.expect(session.about["frame"])
+
     with blaming(args.resume) if args.resume else nullcontext():
         for samples in ingest_batches(samples_of(plans, intake, "map"), session, intake.drops):
             session.fixes.add(intake.fixes.take())
-            if args.test:  # nothing else needs every position, and a recording may be long
+            # only the test needs every position, and a recording may be long
+            if args.test:
                 positions.append(samples.x.numpy())
         ingest_remaining(session, intake.drops)
         session.fixes.add(intake.fixes.take(finish=True))
     session.about = {**intake.about, **session.about}
     if intake.samples == 0 or not session.cell_count:
         raise UsageError(f"no measurement could be used: {reasons(intake)}")
+
     mapped = time.perf_counter()
     result = {
         "samples": session.report()["samples"] - before,
@@ -122,9 +142,11 @@ def run(args: argparse.Namespace) -> int:
         "coverage": None,
         "bands": None,
     }
+
     if args.test:
         trained = np.vstack([session.path.numpy(), *positions] if args.resume else positions)
         result.update(scored(test_plans, parameters, session, trained))
+
     with blaming(args.resume) if args.resume else nullcontext():
         grid = session.render()
     suggestions = next_places(session, grid, args.suggest, parameters.node)
@@ -141,6 +163,7 @@ def run(args: argparse.Namespace) -> int:
             ),
         }
     )
+
     paths = written(output, session, suggestions, result, started)
     print(json.dumps(result, allow_nan=False) if args.json else summary(result, session, paths))
     return 0
@@ -153,7 +176,7 @@ def about_map(
     suggestions,
     warnings: list[str],
 ) -> dict:
-    """What the report of a map says of it, however it was made."""
+    """Return what a report states about a map, whichever command made it."""
     report = session.report()
     return {
         "warnings": [*warnings, *session.warnings],
@@ -171,7 +194,7 @@ def about_map(
 
 
 def lonely(parameters: Parameters, session: MapSession) -> list[str]:
-    """What is said where fixes were asked for, and none has told the map anything."""
+    """Return a warning where a fix_topic is set and no fix could be paired with a pose."""
     topic = parameters.intake.fix_topic
     return (
         []
@@ -181,21 +204,38 @@ def lonely(parameters: Parameters, session: MapSession) -> list[str]:
 
 
 def reasons(intake: Intake) -> str:
+    """Return why measurements were dropped, for the error that none could be used."""
     return "; ".join(intake.drops.explain() + intake.warnings) or "there was none"
 
 
 def scored(plans, parameters: Parameters, session: MapSession, trained: np.ndarray) -> dict:
-    """The scores on --test, every one of its measurements."""
+    """Score a finished map on every measurement of the test bags.
+
+    Args:
+        plans: of the test bags.
+        parameters: by which they are read.
+        session: the map; it learns nothing from them.
+        trained: (N, 2) m, all positions it was trained at, for the scores by distance.
+
+    Returns:
+        The scores by name, and how many measurements counted and were dropped.
+
+    Raises:
+        UsageError: no measurement could be used.
+    """
     intake = Intake(parameters.intake, judge=judge_of(parameters.map))
     scores = PredictionScores(session, trained, session.settings.field_scale)
+
     started, follower = time.perf_counter(), ChangeFollower(session)
     for new_pass, samples in samples_of(plans, intake, "test"):
         scores.add(samples, new_pass)
         follower.add(samples, new_pass)
+
     changes = follower.found()
     result = scores.result(changes) | {"changes_in_test": changes}
     if result["n"] == 0:
         raise UsageError(f"no measurement of --test could be used: {reasons(intake)}")
+
     return {
         **{k: v for k, v in result.items() if k != "n"},
         "test_samples": result["n"],
@@ -207,10 +247,27 @@ def scored(plans, parameters: Parameters, session: MapSession, trained: np.ndarr
 def written(
     output: Path, session: MapSession, suggestions, result: dict, started: float
 ) -> dict[str, Path]:
+    """Write the checkpoint, the exports and report.json.
+
+    Args:
+        output: folder of the files.
+        session: the map.
+        suggestions: places to measure next.
+        result: the report; `files` and `total_seconds` are added to it.
+        started: perf_counter at the start of the command, s.
+
+    Returns:
+        Path of each file by name.
+
+    Raises:
+        UsageError: a file cannot be written.
+    """
     try:
         paths = {"checkpoint": save_checkpoint(output / "map.gpm", session.state_dict())}
         map_id = about_checkpoint(paths["checkpoint"])["id"]
         paths.update(export_all(session, output, suggestions=suggestions, map_id=map_id))
+
+        # last, so that the report names all files and the whole time
         paths["report"] = output / "report.json"
         result["files"] = {name: str(path) for name, path in paths.items()}
         result["total_seconds"] = time.perf_counter() - started
@@ -223,7 +280,7 @@ def written(
 
 
 def summary(result: dict, session: MapSession, written: dict[str, Path]) -> str:
-    """What a person wants to know, with units."""
+    """Return the report as text, with units."""
     scale, unit = session.settings.field_scale, unit_text(session.settings.field_unit)
     report = result["map"]
     received = result["received"].get(result["sensor"], 0)
@@ -231,6 +288,7 @@ def summary(result: dict, session: MapSession, written: dict[str, Path]) -> str:
         f"{result['samples']} measurements of {received} in {result['passes']} passes and "
         f"{report['path_length']:.1f} m, mapped in {result['seconds']:.1f} s"
     ]
+
     for reason in DropReason:
         if result["dropped"].get(reason.value):
             lines.append(
@@ -238,17 +296,18 @@ def summary(result: dict, session: MapSession, written: dict[str, Path]) -> str:
             )
     lines += [f"  warning: {text}" for text in result["warnings"]]
     lines += [f"  warning: {text}" for text in (left_out_note(report), spoiled(report)) if text]
-    if (
-        report.get("budget_full") and "prior_left" in report
-    ):  # nothing is remembered: there is nothing to tell it by
+
+    # a map that remembers no samples has no `prior_left`
+    if report.get("budget_full") and "prior_left" in report:
         lines.append(
             f"inducing inputs {report['inducing']} of {report['budget']}, "
             f"{report['inputs_per_square_lengthscale']:.1f} for each square of a lengthscale, at most "
             f"{100 * report['prior_left']:.1f} % of the prior variance left where it was measured"
         )
+
     lines += [report["datum"]] if report["datum"] else []
     lines.append("hyper-parameters")
-    metric = session.settings.metric  # else f has no unit
+    metric = session.settings.metric  # of classes and counts the latent field has no unit
     for name, value in report["hyperparameters"].items():
         if name.endswith("stddev") and metric:
             lines.append(f"  {name:18} {value / scale:8.3f} {unit}")
@@ -256,6 +315,7 @@ def summary(result: dict, session: MapSession, written: dict[str, Path]) -> str:
             lines.append(f"  {name:18} {value:8.3f} {UNITS.get(name, '')}".rstrip())
     if metric:
         lines.append(f"  {'predictive noise':18} {result['noise_stddev'] / scale:8.3f} {unit}")
+
     if result["rmse_ut"] is not None:
         error = unit if metric else "counts" if session.settings.likelihood == "poisson" else ""
         lines += [f"test                   n {f'RMSE {error}':>9}    NLPD   in 95 %"]
@@ -270,6 +330,7 @@ def summary(result: dict, session: MapSession, written: dict[str, Path]) -> str:
             lines.append(f"  {name:16} {row['n']:6d} {numbers}")
         if result["changes_in_test"]:
             lines.append(f"  field changed on the test: {listed(result['changes_in_test'], error)}")
+
     if result["suggestions"]:
         places = ", ".join(f"({s['x']:.2f}, {s['y']:.2f})" for s in result["suggestions"])
         lines.append(f"measure next at {places} m")

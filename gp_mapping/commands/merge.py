@@ -1,4 +1,4 @@
-"""`gp-mapping merge MAP MAP… --output DIR`: one map of what several robots, or several days, have measured."""
+"""`gp-mapping merge MAP MAP… --output DIR`: add the maps of several robots, or of several days."""
 
 from __future__ import annotations
 
@@ -23,39 +23,47 @@ from gp_mapping.store.wording import unit_text
 
 __all__ = ["run"]
 
-_LATE = 0.01  # s by which delays of two sensors differ before each counts for itself
+_LATE = 0.01  # s; where delays of two sensors differ by more, each is corrected by its own
 _SHOWN = (("lengthscale", "m"), ("signal_stddev", ""), ("noise_stddev", ""), ("time_offset", "s"))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Open, compare, add, write."""
+    """Open the maps, check that they fit, add and write them; returns the exit code."""
     paths, output = [checkpoint_in(path) for path in args.maps], folder_to_write(args.output)
+
     if len(paths) < 2:
         raise UsageError(f"one map is given, {paths[0]}; expected two or more")
+    # resolved: one file may be given by two names
     twice = next(
         (p for i, p in enumerate(paths) if p.resolve() in [q.resolve() for q in paths[:i]]), None
     )
     if twice is not None:
         raise UsageError(f"{twice} is given twice; its measurements would count twice")
+
     transforms = _transforms(args.transform, args.maps)
+
     sessions = [open_session(path) for path in paths]
     _check_copies(paths)
     _check_quantities(paths, sessions)
-    still = [i for i in range(len(paths)) if i not in transforms]
+
+    unmoved = [i for i in range(len(paths)) if i not in transforms]
     warnings = _frames(
-        [paths[i] for i in still], [sessions[i] for i in still], args.allow_frame_change
+        [paths[i] for i in unmoved], [sessions[i] for i in unmoved], args.allow_frame_change
     )
+
     for i, transform in transforms.items():
         with blaming(paths[i]):
-            sessions[i] = _moved(paths[i], sessions[i], transform, sessions[still[0]])
+            sessions[i] = _moved(paths[i], sessions[i], transform, sessions[unmoved[0]])
 
-    # the map that has learned from most cells keeps its hyper-parameters, the others are carried to these
+    # the map that has learned from most cells keeps its hyper-parameters; the others adopt these
     order = sorted(range(len(paths)), key=lambda i: -sessions[i].cell_count)
-    ids = sorted({each for session in sessions for each in map_ids(session.about)})
+    ids = sorted({map_id for session in sessions for map_id in map_ids(session.about)})
+    # the rows state what each map had learned: they are taken before anything is changed
     first, rows = (
         sessions[order[0]],
         [_row(path, session) for path, session in zip(paths, sessions)],
     )
+
     warnings += _own_delays(paths, sessions, order)
     for i in order[1:]:
         with blaming(paths[i]):
@@ -65,11 +73,15 @@ def run(args: argparse.Namespace) -> int:
                 raise UsageError(
                     f"{paths[i]}: not merged into {paths[order[0]]}: {error}"
                 ) from error
-        for name, value in sessions[i].about.items():  # what the one does not say, the other may
+        # what the first map does not state about itself, another may
+        for name, value in sessions[i].about.items():
             if not first.about.get(name):
                 first.about[name] = value
+
+    # the sum is a new map: it has no id yet, and names the maps that must not be added to it again
     first.about.pop(MAP_ID, None)
     first.about[MADE_OF] = ids
+
     with blaming(paths[order[0]]):
         report = first.report()
         thin = spoiled(report)
@@ -80,12 +92,14 @@ def run(args: argparse.Namespace) -> int:
             "hyperparameters": report["hyperparameters"],
             "warnings": warnings + ([thin] if thin else []),
         }
+
         if report.get("merged_without"):
             result["warnings"].append(
                 f"{report['merged_without']} cells that the maps of tiles no longer remember one by one are left out: "
                 "they cannot be told apart by place; raise memory_size, or map the recordings together"
             )
         result["warnings"] += first.map.notes()
+
         try:
             checkpoint = save_checkpoint(output / "map.gpm", first.state_dict())
             written = {
@@ -104,13 +118,25 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _transforms(given: list[str], maps: list[str]) -> dict[int, tuple[float, float, float]]:
-    """Number of a map -> x, y, yaw; UsageError for one that is none, and where no map is left whose frame counts."""
-    out: dict[int, tuple[float, float, float]] = {}
+    """Parse --transform.
+
+    Args:
+        given: texts MAP=x,y,yaw.
+        maps: the maps as they stand on the command line.
+
+    Returns:
+        Index of a map -> x, y (m) and yaw (rad) of its frame's origin in the frame of the others.
+
+    Raises:
+        UsageError: a text is no transform or fits no single map, or every map is to be moved.
+    """
+    parsed: dict[int, tuple[float, float, float]] = {}
     for text in given:
         name, _, numbers = text.rpartition("=")
-        named_so = [
-            i for i, each in enumerate(maps) if name in (each, each.rstrip("/"), Path(each).name)
+        matches = [
+            i for i, path in enumerate(maps) if name in (path, path.rstrip("/"), Path(path).name)
         ]
+
         try:
             x, y, yaw = map(float, numbers.replace(",", " ").split())
         except ValueError:
@@ -120,21 +146,31 @@ def _transforms(given: list[str], maps: list[str]) -> dict[int, tuple[float, flo
                 f"--transform {text}: expected a map and x, y and yaw, for example {Path(maps[-1]).name}="
                 "1.5,-2.0,0.79 (metres, radians)"
             )
-        if len(named_so) != 1:
+        if len(matches) != 1:
             raise UsageError(
-                f"--transform {text}: {name!r} is {'none' if not named_so else 'more than one'} of the "
+                f"--transform {text}: {name!r} is {'none' if not matches else 'more than one'} of the "
                 f"maps; expected one of {', '.join(maps)}"
             )
-        out[named_so[0]] = (x, y, yaw)
-    if len(out) == len(maps):
+        parsed[matches[0]] = (x, y, yaw)
+    if len(parsed) == len(maps):
         raise UsageError("--transform is given for every map; the frame of one of them has to stay")
-    return out
+    return parsed
 
 
 def _moved(
     path: Path, session: MapSession, transform: tuple[float, float, float], into: MapSession
 ) -> MapSession:
-    """The map in the frame of the others; UsageError where its model cannot be turned."""
+    """Move a map into the frame of another one.
+
+    Args:
+        path: of the map, for the error.
+        session: the map; it is used up.
+        transform: x, y (m) and yaw (rad) of its origin in that frame.
+        into: a map in that frame.
+
+    Raises:
+        UsageError: the map's model cannot be turned.
+    """
     try:
         session = moved(session, *transform)
     except ValueError as error:
@@ -144,26 +180,42 @@ def _moved(
 
 
 def _own_delays(paths: list[Path], sessions: list[MapSession], order: list[int]) -> list[str]:
-    """Where sensors' delays differ, the others' samples go to where their own says that they were; what is said."""
-    told, first = [], sessions[order[0]]
+    """Correct the samples of maps whose sensors' delays differ, each by its own delay.
+
+    The others' samples are put where their own delay says that the sensor was.
+
+    Args:
+        paths: of the maps, for the notes.
+        sessions: the maps; those in question are changed.
+        order: indices of the maps, that with most cells first.
+
+    Returns:
+        A sentence for each map that was corrected.
+    """
+    notes, first = [], sessions[order[0]]
+
     delays = [
         float(session.map.hyperparameters().get("time_offset") or 0.0) for session in sessions
     ]
+
     learned = first.map.learned()
     for i in order[1:]:
         if (
             learned is not None
             and abs(delays[i] - delays[order[0]]) > _LATE
+            # agree_on changes the map, and is False where it cannot: then nothing is reported
             and sessions[i].map.agree_on(learned.theta)
         ):
-            told.append(
+            notes.append(
                 f"the sensor of {paths[i]} is {delays[i]:.3g} s late, and that of {paths[order[0]]} "
                 f"{delays[order[0]]:.3g} s: each is put right by its own"
             )
-    return told
+    return notes
 
 
 def _row(path: Path, session: MapSession) -> dict:
+    """Return what the report says of one map."""
+
     report = session.report()
     return {
         "file": str(path),
@@ -176,21 +228,36 @@ def _row(path: Path, session: MapSession) -> dict:
 
 
 def _frames(paths: list[Path], sessions: list[MapSession], any_frame: bool) -> list[str]:
-    """UsageError where frames differ and nobody has said that they are one place; what is to be said otherwise."""
+    """Check that the maps are in one frame.
+
+    Args:
+        paths: of the maps.
+        sessions: the maps.
+        any_frame: frames of different names are one place (--allow-frame-change).
+
+    Returns:
+        Warnings: a map that names no frame, a frame whose origin changes with each start.
+
+    Raises:
+        UsageError: two maps name different frames.
+    """
+    # a map without a frame fits any, with a warning
     frames = [session.about.get("frame") or "" for session in sessions]
     known = [i for i, frame in enumerate(frames) if frame]
-    other = next((i for i in known if frames[i] != frames[known[0]]), None)
-    if other is not None and not any_frame:
+    different = next((i for i in known if frames[i] != frames[known[0]]), None)
+    if different is not None and not any_frame:
         raise UsageError(
-            f"{paths[other]} is in frame {named(frames[other])} and {paths[known[0]]} in "
+            f"{paths[different]} is in frame {named(frames[different])} and {paths[known[0]]} in "
             f"{named(frames[known[0]])}; where both are one place, add --allow-frame-change, else say "
-            f"where the one lies in the other: --transform {Path(paths[other]).parent.name}=x,y,yaw"
+            f"where the one lies in the other: --transform {Path(paths[different]).parent.name}=x,y,yaw"
         )
+
     warnings = [
         f"{path} does not say in which frame it is"
         for path, frame in zip(paths, frames)
         if not frame
     ]
+
     moving = next((s.about for s in sessions if odometry_frame_of(s.about)), None)
     if moving:
         warnings.append(
@@ -201,7 +268,7 @@ def _frames(paths: list[Path], sessions: list[MapSession], any_frame: bool) -> l
 
 
 def _check_quantities(paths: list[Path], sessions: list[MapSession]) -> None:
-    """UsageError where two maps say that they are of different things."""
+    """Raise UsageError where two maps state different quantities."""
     known = [
         (path, quantity) for path, s in zip(paths, sessions) if (quantity := quantity_of(s.about))
     ]
@@ -214,32 +281,35 @@ def _check_quantities(paths: list[Path], sessions: list[MapSession]) -> None:
 
 
 def _check_copies(paths: list[Path]) -> None:
-    """UsageError where two files hold one map."""
+    """Raise UsageError where two files hold one map, by the ids of their checkpoints."""
     seen: dict[str, Path] = {}
     for path in paths:
-        other = seen.setdefault(str(about_checkpoint(path)["id"]), path)
-        if other is not path:
+        first = seen.setdefault(str(about_checkpoint(path)["id"]), path)
+        if first is not path:
             raise UsageError(
-                f"{path} and {other} are copies of one map; its measurements would count twice"
+                f"{path} and {first} are copies of one map; its measurements would count twice"
             )
 
 
 def _summary(result: dict, session: MapSession) -> str:
-    """What was put together, what differed, what counts."""
+    """Return what was added, what differed, and what the sum is, as text."""
     scale, unit = session.settings.field_scale, unit_text(session.settings.field_unit)
     lines = []
     for row in result["maps"]:
-        told = []
-        for name, its in _SHOWN:
+        learned = []
+        for name, unit_of_value in _SHOWN:
             value = row["hyperparameters"].get(name)
             if value is not None:
-                told.append(
-                    f"{name} {value:.3g} {its}" if its else f"{name} {value / scale:.3g} {unit}"
+                learned.append(
+                    f"{name} {value:.3g} {unit_of_value}"
+                    if unit_of_value
+                    else f"{name} {value / scale:.3g} {unit}"
                 )
         lines.append(
             f"{row['file']}: {row['samples']} measurements, {row['cells']} cells, {row['passes']} passes; "
-            + ", ".join(told)
+            + ", ".join(learned)
         )
+
     report = result["map"]
     lines.append(
         f"together {report['samples']} measurements, {report['cells']} cells, {report['passes']} passes, "

@@ -1,4 +1,7 @@
-"""Where a command writes: looked at before the work, which may take minutes; the disk has the last word."""
+"""Check --output before the work, which may take minutes.
+
+A disk may still refuse later, so that each command also handles the OSError of its writing.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ __all__ = ["file_to_write", "folder_to_write"]
 
 
 def folder_to_write(path) -> Path:
-    """A folder that is there, or that can be made.
+    """Return --output as a folder that exists or can be made.
 
     Raises:
         UsageError: it is a file, or nothing can be written there.
@@ -24,7 +27,7 @@ def folder_to_write(path) -> Path:
 
 
 def file_to_write(path) -> Path:
-    """A file that is there, or that can be made; its folder may still have to be.
+    """Return --output as a file that exists or can be made; its folder may not exist yet.
 
     Raises:
         UsageError: it is a folder, or nothing can be written there.
@@ -37,16 +40,20 @@ def file_to_write(path) -> Path:
 
 
 def _check(path: Path, folder: Path) -> None:
-    """UsageError where the nearest of the folders above that exists takes nothing new."""
+    """Raise UsageError unless a file can be made in the nearest existing folder above `path`."""
     while not folder.exists() and folder != folder.parent:
+        # a dangling link does not exist, but mkdir would fail on it
         if folder.is_symlink():
             raise UsageError(
                 f"--output {named(path)}: {named(folder)} is a link that leads nowhere"
             )
         folder = folder.parent
+
     if not folder.is_dir():
         raise UsageError(f"--output {named(path)}: {named(folder)} is a file, no folder")
+
     try:
+        # permissions alone do not suffice: a disk may be read-only
         TemporaryFile(dir=folder).close()
     except OSError as error:
         raise UsageError(

@@ -1,4 +1,7 @@
-"""`gp-mapping plan MAP`: a way for tomorrow, planned on a saved map: CSV, GeoJSON or a picture."""
+"""`gp-mapping plan MAP`: plan the next drive on a saved map.
+
+The route is written as CSV, GeoJSON or a picture.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +33,23 @@ from gp_mapping.store.atomic import write_atomic
 __all__ = ["places", "run"]
 
 _LONGEST = 1e6  # m of a budget, as the node's plan_budget
-_EFFORT = 1000  # of a plan that is made once
+_EFFORT = 1000  # routes compared: more than a node compares, since the plan is made only once
 
 
 def places(text: str, option: str) -> list[tuple[float, float]]:
-    """'0 0, 1 0.5' as pairs of metres; UsageError names the one that is wrong."""
-    out = []
+    """Parse places such as '0 0, 1 0.5'.
+
+    Args:
+        text: places separated by commas, each x and y in metres.
+        option: name of the option, for the error.
+
+    Returns:
+        Pairs (x, y), m; empty for an empty text.
+
+    Raises:
+        UsageError: names the place that is wrong.
+    """
+    parsed = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         try:
             x, y = map(float, part.split())
@@ -45,12 +59,12 @@ def places(text: str, option: str) -> list[tuple[float, float]]:
             raise UsageError(f"{option}: {part!r} is not finite")
         if not on_earth([(x, y)]).all():
             raise UsageError(f"{option}: {part!r} is farther than {FARTHEST:g} m from the origin")
-        out.append((x, y))
-    return out
+        parsed.append((x, y))
+    return parsed
 
 
 def run(args: argparse.Namespace) -> int:
-    """Plan, write, say what it brings."""
+    """Plan, write the route, print its length and its gain; returns the exit code."""
     output = file_to_write(args.output)
     if output.suffix not in ROUTES:
         raise UsageError(f"--output {output}: expected a name that ends in {', '.join(ROUTES)}")
@@ -59,11 +73,13 @@ def run(args: argparse.Namespace) -> int:
     for name, most in (("budget", _LONGEST), ("margin", FARTHEST)):
         if not 0 <= getattr(args, name) <= most:
             raise UsageError(f"--{name} {getattr(args, name)}: expected 0 to {most:g} metres")
+
     corners, home = places(args.region, "--region"), places(args.home, "--home")
     start = places(args.start, "--start")
     for name, given in (("start", start), ("home", home)):
         if len(given) > 1:
             raise UsageError(f"--{name}: {len(given)} places, expected one")
+
     session = open_session(checkpoint_in(args.map))
     if not session.cell_count:
         raise UsageError(f"{args.map}: the map is empty, no measurement has reached it")
@@ -71,57 +87,80 @@ def run(args: argparse.Namespace) -> int:
         region = [Polygon.of(corners, name="--region")] if corners else []
     except ValueError as error:
         raise UsageError(str(error)) from error
+
+    # where nothing else is said, the robot stands at the end of the path
     position = np.array(start[0] if start else session.driven[-1].tolist())
-    found, note = _planned(session, position, region, args, home[0] if home else None)
-    if not found:
-        raise UsageError(f"{args.map}: no plan: {found.reason}")
+    route, note = _planned(session, position, region, args, home[0] if home else None)
+    if not route:
+        raise UsageError(f"{args.map}: no plan: {route.reason}")
+
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(output, _written(session, found, output.suffix))
+        write_atomic(output, _content(session, route, output.suffix))
     except OSError as error:
         raise UsageError(
             f"--output {output}: cannot be written ({error.strerror or error})"
         ) from error
+
     unit, scale = session.settings.field_unit, session.settings.field_scale
     print(
-        f"{found.metres:.1f} m, {len(found.stops)} stops; stddev over the area {found.stddev_now / scale:.3g} {unit} "
-        f"now, {found.stddev_then / scale:.3g} {unit} after it" + (f"\n{note}" if note else "")
+        f"{route.metres:.1f} m, {len(route.stops)} stops; stddev over the area {route.stddev_now / scale:.3g} {unit} "
+        f"now, {route.stddev_then / scale:.3g} {unit} after it" + (f"\n{note}" if note else "")
     )
     print(output)
     return 0
 
 
 def _planned(session, position, region, args, home):
+    """Plan a route, and return it with a note on what was assumed about the area."""
     area = SurveyArea.of(
         None, position, path=session.driven.numpy(), region=region, grow=args.margin
     )
     if not area:
         raise UsageError(f"{args.map}: no plan: {area.reason}")
+
+    # places a third of a lengthscale apart: between them the field is known from both
     travel = Travel(area.free, session.map.hyperparameters()["lengthscale"] / 3)
     value = PathValue.of(
         session.map.for_planning(), travel.xy, area.cells, area.areas, session.noise_variance
     )
+
     budget = Budget(args.budget or math.inf, home=home)
+    # with a budget only the end counts (mix 0), without one how soon the variance falls (1)
     problem = Problem(
         value, travel, position, budget=budget, mix=0.0 if args.budget else 1.0, effort=_EFFORT
     )
+
     return plan(problem, args.kind), area.reason
 
 
-def _written(session, found, kind: str) -> bytes:
-    """The file's content: poses with headings and what the part up to each has taken off the variance."""
-    x, headings = found.poses(0.25)
-    marks = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(x, axis=0).T))])
-    gained = np.interp(marks, np.append(0.0, found.marks), np.append(0.0, np.cumsum(found.gains)))
+def _content(session, route, kind: str) -> bytes:
+    """Return the content of the file that holds the route.
+
+    Args:
+        session: the map, for a picture.
+        route: planning.Plan.
+        kind: ending of the file name. A table holds poses with headings, and for each the variance
+            that the drive up to there has taken off the area; GeoJSON the line and its stops.
+    """
+    x, headings = route.poses(0.25)
+    distances = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(x, axis=0).T))])
+    gained = np.interp(
+        distances, np.append(0.0, route.marks), np.append(0.0, np.cumsum(route.gains))
+    )
+
     if kind == ".csv":
-        out = io.StringIO()
-        rows = csv.writer(out)
+        table = io.StringIO()
+        rows = csv.writer(table)
         rows.writerow(["x_m", "y_m", "heading_rad", "driven_m", "variance_taken"])
         rows.writerows(
-            [*map(repr, map(float, row))] for row in np.column_stack([x, headings, marks, gained])
+            [*map(repr, map(float, row))]
+            for row in np.column_stack([x, headings, distances, gained])
         )
-        return out.getvalue().encode()
-    if kind == ".geojson":  # metres in the map's frame, not degrees: said in the properties
+        return table.getvalue().encode()
+
+    # metres in the map's frame, not degrees as GeoJSON expects: the properties name the unit
+    if kind == ".geojson":
         return json.dumps(
             {
                 "type": "FeatureCollection",
@@ -129,16 +168,16 @@ def _written(session, found, kind: str) -> bytes:
                     {
                         "type": "Feature",
                         "properties": {
-                            "kind": found.kind,
-                            "metres": found.metres,
+                            "kind": route.kind,
+                            "metres": route.metres,
                             "unit": "m, map frame",
                         },
-                        "geometry": {"type": "LineString", "coordinates": found.line.tolist()},
+                        "geometry": {"type": "LineString", "coordinates": route.line.tolist()},
                     },
                     {
                         "type": "Feature",
                         "properties": {"role": "stops"},
-                        "geometry": {"type": "MultiPoint", "coordinates": found.stops.tolist()},
+                        "geometry": {"type": "MultiPoint", "coordinates": route.stops.tolist()},
                     },
                 ],
             },
@@ -148,7 +187,7 @@ def _written(session, found, kind: str) -> bytes:
 
     figure, picture = draw_map(session, session.render(), ()), io.BytesIO()
     for axis in figure.axes[:2]:
-        axis.plot(*found.line.T, color="white", linewidth=2.5)
-        axis.plot(*found.line.T, color="tab:red", linewidth=1.2)
+        axis.plot(*route.line.T, color="white", linewidth=2.5)
+        axis.plot(*route.line.T, color="tab:red", linewidth=1.2)
     figure.savefig(picture, format=kind.lstrip("."))
     return picture.getvalue()

@@ -1,4 +1,4 @@
-"""`gp-mapping play BAG`: starts bag_player_node with its parameters as options, and passes its exit code on."""
+"""`gp-mapping play BAG`: run bag_player_node with options, and return its exit code."""
 
 from __future__ import annotations
 
@@ -15,26 +15,29 @@ from gp_mapping.errors import UsageError
 
 __all__ = ["run"]
 
-_MOST = 1000.0  # of rate, and s
+_MOST = 1000.0  # largest --rate (a factor) and --wait (s)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play in a process of its own, which Ctrl-C ends in order."""
+    """Play in a child process, which Ctrl-C ends in order; returns its exit code."""
     if importlib.util.find_spec("rclpy") is None:
         raise UsageError(
             "playing needs rclpy and ROS 2 messages; install requirements/ros.txt, or source a ROS 2 "
             "installation"
         )
+
     wrong = [r for r in args.remap if ":=" not in r]
     if wrong:
         raise UsageError(
             f"--remap {wrong[0]}: expected OLD:=NEW, for example /mag:=/magnetic_field"
         )
+
     for name, value, low in (("--rate", args.rate, 1e-3), ("--wait", args.wait, 0.0)):
         if not low <= value <= _MOST:
             raise UsageError(f"{name} {value}: expected {low:g} to {_MOST:g}")
     if args.wait_for and not args.wait:
         raise UsageError("--wait-for says for whom to wait; write how long, too: --wait 30")
+
     arguments = ros_arguments(
         path=str(args.bag),
         rate=args.rate,
@@ -45,7 +48,9 @@ def run(args: argparse.Namespace) -> int:
         wait_for=",".join(args.wait_for),
     )
     arguments += [word for r in args.remap for word in ("-r", r)]
-    source = str(Path(__file__).resolve().parents[2])  # works without an installation, too
+
+    # the child finds this package even where it is not installed
+    source = str(Path(__file__).resolve().parents[2])
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")])),
@@ -54,15 +59,17 @@ def run(args: argparse.Namespace) -> int:
         [sys.executable, "-m", "gp_mapping.ros.bag_player_node", *arguments], env=environment
     )
 
-    def pass_on(number, _frame):  # a terminal sends Ctrl-C to the child as well; twice does no harm
+    def pass_on(number, _frame):
+        # a terminal sends Ctrl-C to the child as well; twice does no harm
         child.send_signal(number)
 
     previous = {
         number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)
     }
+
     try:
         code = child.wait()
-        return code if code >= 0 else 128 - code  # ended by a signal: as a shell says it
+        return code if code >= 0 else 128 - code  # ended by signal n (code −n): 128 + n, as a shell
     finally:
         for number, old in previous.items():
             signal.signal(number, old)

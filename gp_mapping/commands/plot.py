@@ -1,4 +1,4 @@
-"""`gp-mapping plot DIR_or_checkpoint`: a picture of a saved map."""
+"""`gp-mapping plot DIR_or_checkpoint`: draw a saved map as a picture."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FORMATS = ("png", "pdf", "svg")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Load, draw, say where."""
+    """Load the map, draw it, write the picture and print its path; returns the exit code."""
     checkpoint = checkpoint_in(args.map)
     output = file_to_write(args.output or checkpoint.with_name("map.png"))
     kind = output.suffix.lstrip(".").lower()
@@ -26,17 +26,21 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             f"{output}: expected a name that ends in {', '.join('.' + f for f in _FORMATS)}"
         )
+
     session = open_session(
         checkpoint, **({} if args.resolution is None else {"resolution": args.resolution})
     )
     if session.report()["cells"] == 0:
         raise UsageError(f"{checkpoint}: the map is empty, no measurement has reached it")
     check_suggest(args.suggest)
+
+    # a checkpoint may open well and still fail when it is drawn: the file is then to blame
     with blaming(checkpoint):
         grid, picture = session.render(), BytesIO()
         draw_map(session, grid, next_places(session, grid, args.suggest)).savefig(
             picture, format=kind
         )
+
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(output, picture.getvalue())

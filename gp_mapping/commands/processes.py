@@ -1,4 +1,7 @@
-"""Child processes that end with their parent, whatever happens to it, and whose last words can be shown."""
+"""Child processes that end with their parent, whatever happens to it.
+
+Each writes a log file, whose last lines an error message can show.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,10 @@ __all__ = [
 
 
 def ros_arguments(**parameters) -> list[str]:
-    """`--ros-args -p name:=value …`; `__` in a name stands for the dot of a group."""
+    """Return `--ros-args -p name:=value …`; `__` in a name stands for the dot of a group."""
 
-    def text(value):  # as YAML: a string is quoted, so that '', '12' or 'a, b' stay strings
+    def text(value):
+        # as YAML: a string is quoted, so that '', '12' or 'a, b' stay strings
         return json.dumps(value, ensure_ascii=False)
 
     words = [
@@ -39,10 +43,14 @@ def ros_arguments(**parameters) -> list[str]:
 
 
 def ros_client(module: str, name: str) -> type:
-    """A class of ros/clients, imported when it is needed: the command line works without ROS, and only parts need one.
+    """Import a class of gp_mapping.ros.clients, which needs ROS, only when a command asks for it.
+
+    Args:
+        module: module in gp_mapping.ros.clients.
+        name: class in it.
 
     Raises:
-        UsageError: ROS is not here.
+        UsageError: ROS is not installed, or not sourced.
     """
     try:
         return getattr(importlib.import_module(f"gp_mapping.ros.clients.{module}"), name)
@@ -54,25 +62,33 @@ def ros_client(module: str, name: str) -> type:
 
 
 def node_environment(domain: int, folder: Path) -> dict[str, str]:
-    """For nodes of ours in that ROS_DOMAIN_ID, with their logs in a folder; works without an installation, too."""
+    """Return the environment variables of this package's nodes, installed or not.
+
+    Args:
+        domain: ROS_DOMAIN_ID.
+        folder: parent of the folder of their ROS logs.
+    """
     return {
         "ROS_DOMAIN_ID": str(domain),
         "ROS_LOG_DIR": str(folder / "ros_log"),
         "PYTHONUNBUFFERED": "1",
-        # several processes share the machine, and matrices of a few hundred rows gain nothing from more
+        # several processes share the machine; matrices of a few hundred rows gain nothing from more
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
         "PYTHONPATH": python_path(),
     }
 
 
 def python_path() -> str:
-    """PYTHONPATH of a process that is to find this package, whether or not it is installed."""
+    """Return a PYTHONPATH with which a child finds this package, whether or not it is installed."""
     source = str(Path(__file__).resolve().parents[2])
     return os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
 
 
 class Signals:
-    """Ctrl-C and SIGTERM as a question asked at safe moments: raised inside rclpy's C++ they would be lost."""
+    """Remember Ctrl-C and SIGTERM until `check` is called at a safe moment.
+
+    Raised at once, inside rclpy's C++, they would be lost.
+    """
 
     def __init__(self):
         self._number = None
@@ -84,27 +100,37 @@ class Signals:
         self._number = number
 
     def check(self) -> None:
-        """Raise what unwinds the stack, which ends the children."""
+        """Raise KeyboardInterrupt or SystemExit after a signal: unwinding ends the children."""
         if self._number == signal.SIGINT:
             raise KeyboardInterrupt
         if self._number == signal.SIGTERM:
-            raise SystemExit(143)
+            raise SystemExit(143)  # 128 + SIGTERM, as a shell reports it
 
     def restore(self) -> None:
+        """Put the previous signal handlers back."""
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
 
 def die_with_parent() -> None:
-    """Linux: SIGTERM when the parent is gone, even by SIGKILL. Elsewhere only an orderly end of the parent stops us."""
+    """Ask Linux to send this process SIGTERM when its parent is gone, even by SIGKILL.
+
+    Elsewhere nothing is done: only an orderly end of the parent stops its children.
+    """
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 class NodeProcess:
-    """`python -m module arguments`, with its output in a log file; a context manager that always ends it.
+    """`python -m module arguments` with its output in a log file; a context manager that ends it.
 
-    patience: s between SIGINT, SIGTERM and SIGKILL at the end.
+    Args:
+        name: for messages and as prefix of its last lines.
+        module: run as __main__.
+        arguments: command-line words.
+        log: file of its stdout and stderr.
+        environment: variables in addition to this process's own.
+        patience: s between SIGINT, SIGTERM and SIGKILL at the end.
     """
 
     def __init__(
@@ -118,7 +144,7 @@ class NodeProcess:
     ):
         self.name, self.log, self.patience = name, log, patience
         self._file = log.open("wb")
-        # a session of its own: Ctrl-C reaches the parent only, which then ends its children in order
+        # in its own session: Ctrl-C reaches the parent only, which then ends its children in order
         self._popen = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
             stdout=self._file,
@@ -138,16 +164,21 @@ class NodeProcess:
 
     @property
     def pid(self) -> int:
+        """Process id."""
         return self._popen.pid
 
     @property
     def code(self) -> int | None:
-        """Exit code; None while it runs."""
+        """Exit code; None while the process runs."""
         return self._popen.poll()
 
     def processor_seconds(self) -> float:
-        """Processor time of all its threads so far (Linux, while it runs); NaN where that cannot be read."""
+        """Return the processor time of all its threads so far, s.
+
+        NaN where that cannot be read: not on Linux, or the process has ended.
+        """
         try:
+            # the name, in parentheses, may hold spaces: fields are counted after the last ")"
             fields = (
                 Path(f"/proc/{self.pid}/stat")
                 .read_text(encoding="utf-8")
@@ -159,7 +190,7 @@ class NodeProcess:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # utime, stime
 
     def stop(self) -> int:
-        """SIGINT, then SIGTERM, then SIGKILL, each after `patience` seconds; the exit code."""
+        """Send SIGINT, SIGTERM, SIGKILL, `patience` apart, until it ends; returns the exit code."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
             if self._popen.poll() is None:
                 self._popen.send_signal(number)
@@ -170,6 +201,6 @@ class NodeProcess:
         return self._popen.wait()
 
     def last_lines(self, count: int = 15) -> str:
-        """The end of its log."""
+        """Return the last `count` lines of its log, each with its name in front."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join(f"  {self.name} | {line}" for line in lines[-count:])

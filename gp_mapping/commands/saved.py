@@ -1,4 +1,4 @@
-"""A saved map back in hand, and where to measure next in it."""
+"""Open a saved map, and choose where to measure next in it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,15 @@ from gp_mapping.store.sessions import CHECKPOINT, saved_session
 
 __all__ = ["CHECKPOINT", "check_suggest", "checkpoint_in", "next_places", "open_session"]
 
-_MOST = 100  # suggestions, as in a node
+_MOST = 100  # suggestions at most, as in a node
 
 
 def checkpoint_in(path) -> Path:
-    """The checkpoint itself, or the one in the folder that `gp-mapping map` wrote."""
+    """Return the path of a checkpoint: `path` itself, or map.gpm in the folder `path`.
+
+    Raises:
+        UsageError: the folder holds no checkpoint.
+    """
     path = Path(path)
     if path.is_dir():
         if not (path / CHECKPOINT).exists():
@@ -32,15 +36,21 @@ def checkpoint_in(path) -> Path:
 
 
 def open_session(path, folder: Path | None = None, **overrides) -> MapSession:
-    """The session in a checkpoint or a folder, with some settings changed; UserError where it does not fit.
+    """Open the session that a checkpoint holds, with some settings changed.
 
-    folder: in which its tiles are while nobody needs them; the system's temporary one if None.
+    Args:
+        path: a checkpoint, or a folder that `gp-mapping map` wrote.
+        folder: where tiles are put that are not needed in memory; None: the system's temporary one.
+        **overrides: settings by name that replace the saved ones.
+
+    Raises:
+        UserError: there is no checkpoint, or its content or the settings do not fit.
     """
     return saved_session(checkpoint_in(path), folder, **overrides)
 
 
 def check_suggest(count: int) -> None:
-    """UsageError for a number of suggestions that is negative, or that nobody drives to."""
+    """Raise UsageError unless --suggest is between 0 and _MOST."""
     if not 0 <= count <= _MOST:
         raise UsageError(f"--suggest is {count}, expected 0 to {_MOST}")
 
@@ -48,13 +58,22 @@ def check_suggest(count: int) -> None:
 def next_places(
     session: MapSession, grid: FieldGrid, count: int, settings: NodeSettings | None = None
 ) -> Suggestions | tuple:
-    """Up to count places to measure next, as a node without a free-space map, at the end of the path, chooses them.
+    """Choose up to `count` places to measure next.
 
-    settings: of the node; None: its defaults.
+    They are those that a node without a free-space map chooses while the robot stands at the end of
+    the path.
+
+    Args:
+        session: the map.
+        grid: the map as drawn, of which places are candidates.
+        count: most suggestions; 0 gives none.
+        settings: of the node; None: its defaults.
     """
     check_suggest(count)
+
     if not count:
         return ()
+
     return offer_as_set(
         session, grid, replace(settings or NodeSettings(), suggestion_count=count), Ground()
     )

@@ -1,1 +1,4 @@
-"""Many bags as one map: each bag by itself, θ agreed on, sites summed as a tree, on this machine or a Dask cluster."""
+"""Many bags as one map: each bag by itself, θ agreed on, sites summed as a tree.
+
+The steps run on this machine or on a Dask cluster.
+"""

@@ -1,4 +1,4 @@
-"""One bag as cells: what a session would put into its map, without a map, so at the speed of reading."""
+"""One bag as cells: what a session would put into its map, made at the speed of reading."""
 
 from __future__ import annotations
 
@@ -30,10 +30,15 @@ __all__ = ["BagCells", "BagReport", "CellMaker", "Job", "cells_of", "read_bag", 
 
 @dataclass(frozen=True)
 class Job:
-    """One bag of a fleet. number: its place among them.  topics: as of plan_bags.
+    """One bag of a fleet.
 
-    keep: folder in which its cells are kept once they are made, for whoever needs them after a worker has died; '' for
-    none.
+    Attributes:
+        number: its place among them.
+        bag: path.
+        parameters: of the whole run.
+        topics: as of plan_bags.
+        keep: folder in which its cells are kept once they are made, for steps that need them after
+            a worker has died; '' for none.
     """
 
     number: int
@@ -45,9 +50,19 @@ class Job:
 
 @dataclass(frozen=True)
 class BagReport:
-    """What is said of a bag, in plain numbers. failed: why it cannot be used; '' where it can.
+    """What is reported of a bag, in plain numbers.
 
-    dead: that its sensor is, in a sentence.  middle: medians of place (2,) m and value (C,), SI.
+    Attributes:
+        bag: path.
+        failed: why it cannot be used; '' where it can.
+        samples: raw measurements that were used.
+        cells: their averages.
+        dead: a sentence that its sensor is dead; '' where it is not.
+        gross: measurements that were gross errors.
+        path_length: m.
+        low: (2,) lower corner of the path, m.
+        high: (2,) upper corner of the path, m.
+        middle: medians of place (2,) m and value (C,), SI.
     """
 
     bag: str
@@ -73,7 +88,14 @@ class BagReport:
 
 @dataclass(frozen=True)
 class BagCells:
-    """cells: all of them, None where there are none.  path: of the robot.  told: of it.  fixes: state of its Fixes."""
+    """All that later steps need of a bag.
+
+    Attributes:
+        report: of the bag.
+        cells: all of them; None where there are none.
+        path: state of the robot's path.
+        fixes: state of its Fixes.
+    """
 
     report: BagReport
     cells: Samples | None = None
@@ -82,44 +104,50 @@ class BagCells:
 
 
 class CellMaker(Gathering):
-    """Raw samples to the cells that a MapSession with these settings hands to its map; what is refused is counted.
+    """The cells that a MapSession with these settings would hand to its map; refusals are counted.
 
-    Not among what it does: weakening a cell that contradicts the map, since there is none.
+    A cell that contradicts the map is not weakened, since there is no map.
     """
 
     def __init__(self, settings: MapSettings):
         super().__init__(settings)
         self._begin()
-        self._opening: Samples | None = None  # the first cells, while they are still coming
+
+        # the first cells, while they are still coming
+        self._opening: Samples | None = None
         self.made: list[Samples] = []
 
     def ingest(self, samples: Samples) -> None:
-        """Raw samples of one pass."""
+        """Take in raw samples of one pass."""
         self._gather(samples)
 
     def _open_with(self, first: Samples, cell: Samples) -> None:
+        """Hold the first cells back until the map would begin."""
         self._opening = first
         if not self.opening:
             self.made, self._opening = [first], None
 
     def _absorb(self, cell: Samples) -> None:
+        """Take a finished cell."""
         self.made.append(cell)
 
     def _begin_over(self) -> None:
+        """Discard all cells."""
         self.made, self._opening = [], None
 
     def all(self) -> Samples | None:
-        """Every cell as one batch, with all columns; None where there is none."""
+        """All cells as one batch, with every column; None where there is none."""
         parts = ([] if self._opening is None else [self._opening]) + self.made
-        return _one(parts) if parts else None
+        return _concatenated(parts) if parts else None
 
     def settle(self) -> None:
-        """Cells that were made one by one become one batch, which is written and read in one piece."""
+        """Join cells that were made one by one, so that they are written and read in one piece."""
         if len(self.made) > 1:
-            self.made = [_one(self.made)]
+            self.made = [_concatenated(self.made)]
 
 
-def _one(parts: list[Samples]) -> Samples:
+def _concatenated(parts: list[Samples]) -> Samples:
+    """Batches as one, with every column that any of them has."""
     have = {f.name for f in fields(Samples) if any(getattr(p, f.name) is not None for p in parts)}
     return Samples.concatenate(
         [
@@ -130,21 +158,24 @@ def _one(parts: list[Samples]) -> Samples:
 
 
 def _absent(cells: Samples, name: str) -> Tensor:
-    """What a column that some cells have means in those that have it not."""
+    """Values of a column that other cells have, for cells that lack it."""
     n = len(cells)
+
     if name in ("velocity", "heading"):
         return cells.x.new_zeros((n, 2))
     return cells.x.new_full((n,), {"count": 1.0, "pass_number": -1.0}.get(name, 0.0))
 
 
 def read_bag(job: Job) -> BagCells:
-    """All cells of a bag; a bag that cannot be read, or holds nothing that can be used, says so and stops nobody.
+    """All cells of a bag; one that cannot be used is reported as failed, and no other bag stops.
 
-    Where its folder keeps cells, what has been read is kept from time to time as well, and goes on from there.
+    Where the job keeps cells, what has been read is kept from time to time as well, and a repeated
+    step goes on from there.
     """
     kept = FilePath(job.keep) / f"{job.number}.cells" if job.keep else None
     if kept is not None and kept.is_file():
         return _unpacked(read_state(kept))
+
     halfway = Halfway(None if kept is None else kept.with_suffix(".halfway"))
     try:
         made = _read(job, halfway)
@@ -154,6 +185,7 @@ def read_bag(job: Job) -> BagCells:
         return BagCells(
             BagReport(job.bag, failed=f"{type(error).__name__}: {one_line(error, 300)}")
         )
+
     if kept is not None:
         write_state(kept, _packed(made), lasting=False)
     halfway.over()
@@ -162,7 +194,15 @@ def read_bag(job: Job) -> BagCells:
 
 @dataclass
 class _Reading:
-    """A bag that is being read. messages: of it that the intake has had.  parts: raw samples, pass by pass."""
+    """A bag that is being read.
+
+    Attributes:
+        intake: of its messages.
+        maker: of its cells.
+        fixes: of its path on the earth.
+        parts: raw samples, and whether each begins a new pass.
+        messages: how many the intake has taken.
+    """
 
     intake: Intake
     maker: CellMaker
@@ -172,7 +212,7 @@ class _Reading:
 
     @staticmethod
     def of(job: Job) -> _Reading:
-        """Nothing of it yet."""
+        """A reading that has not begun."""
         settings = job.parameters.map
         return _Reading(
             Intake(job.parameters.intake, judge=judge_of(settings)),
@@ -182,27 +222,36 @@ class _Reading:
 
 
 def _read(job: Job, halfway: Halfway) -> BagCells:
+    """Read a bag, or what is left of it.
+
+    Args:
+        job: the bag.
+        halfway: keeps the reading from time to time.
+    """
     plans = plan_bags([job.bag], job.parameters.intake, job.topics, fixes=True)
     reading = halfway.found() or _Reading.of(job)
     intake, maker, parts, fixes = reading.intake, reading.maker, reading.parts, reading.fixes
 
-    def had(messages: int) -> None:
+    def keep_if_due(messages: int) -> None:
+        """Keep the reading after so many messages, where the last time is long enough ago."""
         if halfway.due():
             reading.messages = messages
-            maker.settle()
+            maker.settle()  # one batch is written faster than many cells
             halfway.keep(reading)
 
-    def heard():
+    def batches():
+        """Batches of raw samples, which are collected for the search for sensor faults."""
         for new_pass, samples in samples_of(
-            plans, intake, "", shown=False, skip=reading.messages, taken=had
+            plans, intake, "", shown=False, skip=reading.messages, taken=keep_if_due
         ):
             parts.append((new_pass, samples))
             yield new_pass, samples
 
-    for _ in ingest_batches(heard(), maker, intake.drops):
+    for _ in ingest_batches(batches(), maker, intake.drops):
         fixes.add(intake.fixes.take())
     ingest_remaining(maker, intake.drops)
     fixes.add(intake.fixes.take(finish=True))
+
     cells = maker.all()
     if cells is None:
         why = "; ".join(intake.drops.explain() + intake.warnings) or "there was none"
@@ -210,6 +259,7 @@ def _read(job: Job, halfway: Halfway) -> BagCells:
             BagReport(job.bag, failed=f"{job.bag}: no measurement could be used: {why}")
         )
 
+    # faults show in raw samples, which cells average out
     faults = sensor_faults(
         whole(parts), job.parameters.map.field_scale, unit_text(job.parameters.map.field_unit)
     )
@@ -239,7 +289,7 @@ def _read(job: Job, halfway: Halfway) -> BagCells:
 
 
 def report_of(made: BagCells) -> BagReport:
-    """The little that the one who asks needs to see."""
+    """The report alone, which is all that the main process needs."""
     return made.report
 
 
@@ -250,18 +300,22 @@ def cells_of(made: BagCells) -> Samples:
 
 
 def _packed(made: BagCells) -> dict:
+    """Cells and report as a state for a file."""
     report = {f.name: getattr(made.report, f.name) for f in fields(BagReport)} | {
         "middle": list(map(list, made.report.middle))
     }
+
     cells = (
         None
         if made.cells is None
         else {f.name: getattr(made.cells, f.name) for f in fields(Samples)}
     )
+
     return {"told": report, "cells": cells, "path": made.path, "fixes": made.fixes}
 
 
 def _unpacked(state: dict) -> BagCells:
+    """Cells and report from a state of a file."""
     report = BagReport(**state["told"] | {"middle": tuple(state["told"]["middle"])})
     return BagCells(
         report,
@@ -272,20 +326,22 @@ def _unpacked(state: dict) -> BagCells:
 
 
 def counted(reports: list[BagReport], name: str) -> dict[str, int]:
-    """A dict of counts of all bags together."""
+    """Sum of the reports' counts in the dict of that name."""
     total: Counter[str] = Counter()
+
     for report in reports:
         total.update(getattr(report, name))
+
     return dict(total)
 
 
 def bounds_of(reports: list[BagReport]) -> tuple[list[float], list[float]]:
-    """Of all paths, m."""
+    """Corners (low, high) of the box of all paths, m."""
     return [min(t.low[k] for t in reports) for k in (0, 1)], [
         max(t.high[k] for t in reports) for k in (0, 1)
     ]
 
 
 def medians(columns: list[list[float]]) -> Tensor:
-    """Of each column."""
+    """Median of each column."""
     return torch.tensor(columns, dtype=torch.float64).median(0).values

@@ -1,4 +1,4 @@
-"""All of a fleet's map at full resolution, block by block on the workers: each needs the tiles about it alone."""
+"""All of a fleet's map at full resolution, block by block on the workers, from nearby tiles."""
 
 from __future__ import annotations
 
@@ -27,27 +27,36 @@ __all__ = ["fleet_blocks"]
 def fleet_blocks(
     engine: Engine, made: FleetMap, cells: int
 ) -> Iterator[tuple[tuple[int, int], FieldGrid]]:
-    """As mapping.atlas.blocks of the session, drawn where the tiles are; one block is here at a time.
+    """Blocks as mapping.atlas.blocks of the session gives them, drawn where the tiles are.
+
+    Only one block at a time is in this process.
 
     Args:
         engine: on which the map was made.
         made: the map.
         cells: along a side of a block.
+
+    Yields:
+        Index of a block, and its grid.
     """
     session, agreed = made.session, made.agreed
     settings, boxes = session.settings, ground(session)
+
     local = engine.step("local", _same, session.local)
     shared = settings, math.sqrt(session.noise_variance), session.revision
     side, handles = cells * settings.resolution, []
     indices = block_indices(boxes, side, settings.margin)
+
     for index in indices:
-        low, high = ([(k + one) * side for k in index] for one in (0, 1))
+        low, high = ([(k + end) * side for k in index] for end in (0, 1))
         tiles = [tile for tile in made.sums if _near(tile, low, high, agreed.theta.lengthscale)]
+        # a worker gets the ground and the tiles near its block alone
         near = boxes[
             ((boxes[:, 2:] >= np.array(low) - side) & (boxes[:, :2] <= np.array(high) + side)).all(
                 1
             )
         ]
+
         handles.append(
             engine.step(
                 "block",
@@ -62,19 +71,22 @@ def fleet_blocks(
                 *(made.states[tile.key] for tile in tiles),
             )
         )
+
     for index, grid in zip(indices, engine.results(handles, "draw")):
         if grid is not None:
             yield index, grid
 
 
 def _near(tile: Tile, low: list[float], high: list[float], length: float) -> bool:
-    """Whether a tile answers within a lengthscale of a block, or is beside one that does."""
+    """Whether a tile is blended within a lengthscale of a block, or is next to one that is."""
     if tile.layout is None:
         return True
+
     first, last = (
         tile.layout.key([v - length for v in low]),
         tile.layout.key([v + length for v in high]),
     )
+
     return all(a - 1 <= k <= b + 1 for a, k, b in zip(first, tile.key, last))
 
 
@@ -91,17 +103,21 @@ def _drawn(
     tiles: list[Tile],
     *states: dict,
 ) -> FieldGrid | None:
-    """One block; None where nothing in it is known."""
+    """One block, on a worker; None where nothing in it is known."""
     if not tiles:
         return None
+
     held: dict[Key, StoredState | dict] = {
         tile.key: state if tile.layout is None else StoredState(str(tile.key), tile_state(state))
         for tile, state in zip(tiles, states)
     }
+
+    # the map of these tiles, without the session around them
     field = field_of(agreed, held, tiles)
     grid = drawn_block(index, field, settings, boxes, cells, noise, revision, local)
     return grid if bool(grid.known.any()) else None
 
 
 def _same(value):
+    """The value itself, as a step that sends it to the workers once."""
     return value

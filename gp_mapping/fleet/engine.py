@@ -1,7 +1,8 @@
 """Where the steps of a fleet run: in this process, or on the workers of a Dask cluster.
 
-A step is a function without side effects, so one that is lost with its worker is done again, and nothing changes. Sums
-are formed in a fixed binary tree: the same numbers in the same order, whatever the number of workers.
+A step is a function without side effects, so one that is lost with its worker is done again, and
+nothing changes. Sums are formed in a fixed binary tree: the same numbers in the same order,
+whatever the number of workers.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import signal
 import sys
 import tempfile
 import threading
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
@@ -29,7 +31,7 @@ from gp_mapping.threads import MATRIX_LIBRARIES
 
 __all__ = ["Cluster", "Engine", "Here", "Lost", "connected"]
 
-_DEATHS = 10  # workers that may die over one step before it is taken for what kills them
+_DEATHS = 10  # workers that may die over one step, before the step counts as what kills them
 _THREADS = ("OMP_NUM_THREADS", *MATRIX_LIBRARIES)  # matrices of a few hundred rows: one thread
 _MISSING = (
     "the Python package 'distributed' is not installed, and bags go to several workers by it; write: pip "
@@ -42,9 +44,10 @@ class Lost(UserError):
 
 
 class Engine(ABC):
-    """Steps in, handles out. A handle may be an argument of a later step; a result is asked for by `results`.
+    """Takes steps and gives handles, which may be arguments of later steps and give results.
 
-    about: one line for a person, of where the steps run.
+    Attributes:
+        about: one line for a person, of where the steps run.
     """
 
     about = ""
@@ -60,45 +63,64 @@ class Engine(ABC):
 
     @abstractmethod
     def step(self, name: str, call: Callable, *arguments) -> Any:
-        """A handle of call(*arguments). name: of what it does, a word."""
+        """A handle of call(*arguments).
+
+        Args:
+            name: a word for what the step does.
+            call: a function without side effects.
+            arguments: values, or handles of other steps.
+        """
 
     @abstractmethod
     def finished(self, handles: list) -> Iterator[int]:
-        """The places of handles in the order in which they are done, or have failed."""
+        """The indices of handles in the order in which they are done, or have failed."""
 
     @abstractmethod
     def result(self, handle) -> Any:
-        """What the step gave. Whatever it raised; Lost where its workers died."""
+        """The value of a step.
+
+        Raises:
+            Lost: its workers died. Whatever the step itself raised comes as it is.
+        """
 
     @abstractmethod
     def close(self) -> None:
-        """Nothing more comes."""
+        """End; no step follows."""
 
     def each(self, name: str, call: Callable, *columns: Iterable) -> list:
         """A handle of call(*row) for each row of the columns."""
         return [self.step(name, call, *row) for row in zip(*columns, strict=True)]
 
     def tree(self, name: str, join: Callable, handles: list) -> Any:
-        """A handle of all of them joined, in pairs: of n steps ⌈log₂ n⌉ follow one another."""
+        """A handle of all of them joined in pairs: of n steps ⌈log₂ n⌉ follow one another."""
         while len(handles) > 1:
             pairs = [self.step(name, join, a, b) for a, b in zip(handles[::2], handles[1::2])]
             handles = pairs + (handles[-1:] if len(handles) % 2 else [])
         return handles[0]
 
     def results(self, handles: list, label: str = "") -> Iterator[Any]:
-        """Each result in turn, one of them here at a time; label: of a progress bar on stderr, '' for none."""
+        """The results in turn, with one of them in this process at a time.
+
+        Args:
+            handles: of steps.
+            label: of a progress bar on stderr; '' for none.
+
+        Yields:
+            The result of each handle, in their order.
+        """
         if label:
             with tqdm(
                 total=len(handles), desc=label, file=sys.stderr, mininterval=0.3, disable=None
             ) as bar:
                 for _ in self.finished(handles):
                     bar.update(1)
+
         for handle in handles:
             yield self.result(handle)
 
 
 class Here(Engine):
-    """In this process, one after the other."""
+    """Steps in this process, one after the other."""
 
     about = "1 worker: this process"
 
@@ -118,22 +140,24 @@ class Here(Engine):
 
 
 class _Kept:
-    """The value of a step that is asked for when it is needed first."""
+    """A step that is done when its value is needed first."""
 
     def __init__(self, call: Callable, *arguments):
         self._call, self._arguments = call, arguments
 
     @functools.cached_property
     def value(self) -> Any:
-        given, self._arguments = self._arguments, ()
-        return self._call(*(a.value if isinstance(a, _Kept) else a for a in given))
+        """The value, and from then on no longer the arguments; a step that failed keeps them."""
+        value = self._call(*(a.value if isinstance(a, _Kept) else a for a in self._arguments))
+        self._arguments = ()
+        return value
 
 
 class Cluster(Engine):
-    """On a Dask cluster, through a distributed.Client; `close` ends both where they were made here.
+    """Steps on a Dask cluster; `close` ends cluster and client where they were made here.
 
     Args:
-        client: connected.
+        client: a connected distributed.Client.
         about: as of an Engine.
         closing: called at the end.
     """
@@ -141,7 +165,7 @@ class Cluster(Engine):
     def __init__(self, client, about: str, closing: Callable[[], None]):
         super().__init__()
         self.client, self.about, self._closing = client, about, closing
-        self._run = f"{os.getpid()}-{id(self):x}"
+        self._run = uuid.uuid4().hex  # keys of several runs on one scheduler differ
 
     def step(self, name: str, call: Callable, *arguments) -> Any:
         key = f"{name}-{self._run}-{next(self._numbers)}"
@@ -153,6 +177,8 @@ class Cluster(Engine):
         places: dict[str, list[int]] = {}
         for i, handle in enumerate(handles):
             places.setdefault(handle.key, []).append(i)
+
+        # a step may have been given twice: it is awaited once
         for handle in as_completed(
             list({h.key: h for h in handles}.values()), loop=self.client.loop
         ):
@@ -178,14 +204,15 @@ class Cluster(Engine):
 
 
 def connected(workers: int | None, scheduler: str | None = None) -> Engine:
-    """The engine that is asked for.
+    """The engine for some options of the command line.
 
     Args:
-        workers: processes on this machine, of one thread each; one is this process. None with a scheduler.
-        scheduler: address of a Dask scheduler that is there, as tcp://host:8786.
+        workers: processes on this machine, of one thread each; one is this process. None with a
+            scheduler.
+        scheduler: address of a running Dask scheduler, as tcp://host:8786.
 
     Raises:
-        UsageError: Dask is not installed; nobody answers at the address.
+        UsageError: Dask is not installed, or no scheduler is at the address.
     """
     if workers is not None and workers < 1:
         raise UsageError(f"--workers is {workers}, expected 1 or more")
@@ -197,7 +224,7 @@ def connected(workers: int | None, scheduler: str | None = None) -> Engine:
 
 
 def _there(scheduler: str) -> Cluster:
-    """A cluster that somebody else has started."""
+    """A cluster that was started elsewhere."""
     from distributed import Client
 
     try:
@@ -207,6 +234,7 @@ def _there(scheduler: str) -> Cluster:
             f"--scheduler {scheduler}: no Dask scheduler answers there ({one_line(error, 300)}); expected "
             "an address as tcp://host:8786"
         ) from error
+
     threads = sum(client.nthreads().values())
     return Cluster(
         client, f"{threads} workers of {scheduler}, dashboard {client.dashboard_link}", client.close
@@ -214,13 +242,13 @@ def _there(scheduler: str) -> Cluster:
 
 
 def _local(workers: int) -> Cluster:
-    """Processes of this machine."""
+    """A cluster of processes on this machine."""
     import dask
     from distributed import Client, LocalCluster
 
-    logging.getLogger("distributed").setLevel(
-        logging.CRITICAL
-    )  # a worker that is started again is no news
+    # a worker that is started again is no news
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+
     folder, bokeh = tempfile.mkdtemp(prefix="gp_mapping_fleet."), importlib.util.find_spec("bokeh")
     environment = dict.fromkeys(_THREADS, "1")
     source = os.pathsep.join(filter(None, [p for p in sys.path if p]))
@@ -228,13 +256,14 @@ def _local(workers: int) -> Cluster:
     ending.callback(shutil.rmtree, folder, ignore_errors=True)
     try:
         with (
-            _whole() as asked,
+            _signals_collected() as signals,
             dask.config.set(
                 {
                     "distributed.scheduler.allowed-failures": _DEATHS,
                     "distributed.worker.profile.enabled": False,  # it looks a hundred times a second
                     "distributed.nanny.environ": environment,
-                    # without Dask's MALLOC_TRIM_THRESHOLD_: by it each matrix is asked of the system anew, page by page
+                    # without Dask's MALLOC_TRIM_THRESHOLD_, by which each matrix is allocated anew,
+                    # page by page
                     "distributed.nanny.pre-spawn-environ": environment,
                     "temporary-directory": folder,
                 }
@@ -253,48 +282,55 @@ def _local(workers: int) -> Cluster:
             ending.callback(cluster.close)
             client = Client(cluster, set_as_default=False)
             ending.callback(client.close)
-        if asked:
-            _interrupted(asked[0], None)
+
+        if signals:
+            # the first of the signals that came meanwhile
+            _interrupted(signals[0], None)
     except BaseException:
         ending.close()
         raise
+
     if threading.current_thread() is threading.main_thread():
         ending.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _interrupted))
 
-    seen = (
+    dashboard = (
         f"dashboard {cluster.dashboard_link}"
         if bokeh
         else "no dashboard (it needs bokeh: pip install bokeh)"
     )
-    return Cluster(client, f"{workers} workers, {seen}", ending.close)
+    return Cluster(client, f"{workers} workers, {dashboard}", ending.close)
 
 
 @contextlib.contextmanager
-def _whole() -> Iterator[list[int]]:
-    """Signals to end that come meanwhile are collected, since half a cluster cannot be closed.
+def _signals_collected() -> Iterator[list[int]]:
+    """Collect signals to end that come meanwhile, since half a cluster cannot be closed.
 
-    The workers never hear of a Ctrl-C, which a terminal sends to them as well: whoever began them ends them.
+    The workers never get a Ctrl-C, which a terminal sends to them as well: this process ends them.
+
+    Yields:
+        The numbers of the signals so far.
     """
-    asked: list[int] = []
+    signals: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield asked
+        yield signals
         return
-    ends = (signal.SIGINT, signal.SIGTERM)
-    before = {n: signal.signal(n, lambda number, _: asked.append(number)) for n in ends}
+
+    handled = (signal.SIGINT, signal.SIGTERM)
+    before = {n: signal.signal(n, lambda number, _: signals.append(number)) for n in handled}
     resource_tracker.ensure_running()  # begun later, it would take the mask away
-    mask = signal.pthread_sigmask(
-        signal.SIG_BLOCK, {signal.SIGINT}
-    )  # threads and processes begun now have it, too
+    # threads and processes that begin now have the mask, too
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
     try:
-        yield asked
+        yield signals
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # what waited arrives here
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # a blocked signal arrives here
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 def _interrupted(number: int, _) -> None:
-    """The end, in order. SystemExit with the shell's code after SIGTERM."""
+    """End in order: SystemExit with the shell's code after SIGTERM, else KeyboardInterrupt."""
     if number == signal.SIGTERM:
         raise SystemExit(128 + number)
     raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""Where the tiles of a fleet's map lie: one where one budget holds all that was driven, else a grid of squares."""
+"""Where the tiles of a fleet's map lie: one if one budget suffices for the ground, else a grid."""
 
 from __future__ import annotations
 
@@ -15,22 +15,27 @@ __all__ = ["laid_out"]
 def laid_out(
     agreed: Agreed, robots: list[Robot], low: list[float], high: list[float], squares: int
 ) -> Layout | None:
-    """The grid, by the rule of a map that has outgrown its first tile; None where one tile suffices.
+    """The grid, by the rule of a map that has outgrown one tile; None where one tile suffices.
 
     Args:
-        agreed: of all bags.
-        robots: what each took of inducing inputs for a square of a lengthscale.
-        low, high: corners of all paths, m.
-        squares: of a lengthscale that were driven over.
+        agreed: by all bags.
+        robots: with the inducing inputs that each took per square of a lengthscale.
+        low: (2,) lower corner of all paths, m.
+        high: (2,) upper corner of all paths, m.
+        squares: number of squares of a lengthscale that were driven over.
     """
     settings, length = agreed.settings, agreed.theta.lengthscale
     density = median(max(robot.density, 1e-9) for robot in robots)
     extent = max(b - a for a, b in zip(low, high))
+
     if not settings.tiles or squares * density <= FULL * settings.max_inducing:
         return None
+
     side = side_for(density, settings.max_inducing, HALO, settings.map_tile_side) * length
     if extent <= side:
         return None
+
+    # the first tile lies about the middle of the ground, and the grid goes on from it
     middle = [0.5 * (a + b) for a, b in zip(low, high)]
     return Layout(
         tuple(m - 0.5 * side for m in middle),

@@ -1,7 +1,8 @@
-"""How far a long step has come, in a file: the step goes on there when the worker that was doing it has died.
+"""Progress of a long step in a file, from which the step goes on when its worker has died.
 
-Whoever reads the file is the one who wrote it: another process of the same run, in a folder that the run made for
-itself and removes at its end. So the objects themselves are in it, by pickle, and nothing is kept for another release.
+The file is read by another process of the same run, in a folder that the run made for itself and
+removes at its end. So it holds the objects themselves, by pickle, and no other release has to read
+it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from gp_mapping.store.atomic import written_whole
 __all__ = ["Halfway"]
 
 _PERIOD = 1.0  # s of work that may be lost, where writing is cheap
-_WORK = 20.0  # times as long as the last writing took is worked before the next one: writing takes 1/20 at most
+# pause before the next writing, in times that the last one took: writing takes 1/20 at most
+_WORK = 20.0
 
 
 class Halfway:
@@ -31,32 +33,33 @@ class Halfway:
         self._file, self._next = file, time.monotonic() + _PERIOD
 
     def found(self) -> Any:
-        """What was kept last; None where there is nothing, or nothing that can be used."""
+        """The state that was kept last; None where there is none that can be used."""
         if self._file is None or not self._file.is_file():
             return None
+
         try:
             with self._file.open("rb") as file:
                 return pickle.load(file)
-        except (
-            Exception
-        ):  # whatever is the matter with it: without it the step begins at its beginning
+        except Exception:  # whatever is wrong with the file: without it the step begins anew
             return None
 
     def due(self) -> bool:
-        """Whether the last time is long enough ago."""
+        """Whether the last writing is long enough ago."""
         return self._file is not None and time.monotonic() >= self._next
 
     def keep(self, state: Any) -> None:
-        """Keep this in place of what was kept. A disk that is full costs the file, not the step."""
+        """Keep this state in place of the last one; a full disk costs the file, not the step."""
         assert self._file is not None, "who asks first whether it is due does not come here"
+
         began = time.monotonic()
         with suppress(OSError), written_whole(self._file) as file:
             pickle.dump(state, file, protocol=pickle.HIGHEST_PROTOCOL)
+
         now = time.monotonic()
         self._next = now + max(_PERIOD, _WORK * (now - began))
 
     def over(self) -> None:
-        """The step is done: nothing is kept of its way."""
+        """Remove the file, since the step is done."""
         if self._file is not None:
             with suppress(OSError):
                 self._file.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The steps of a fleet's map in their order: bags, θ, ground, inducing inputs, sums, tiles. One barrier between each.
+"""The steps of a fleet's map in their order, with one barrier between each.
 
 bag        cells, robot                         one step each a bag
 all        θ, origin, centre, tiles             here, from a few numbers of each bag
@@ -59,8 +59,15 @@ CALIBRATION_CELLS = 1000  # of each bag, in a map of its own
 class Bags:
     """Bags that were read.
 
-    jobs, tolds, robots: of those that can be mapped, in the order given, with handles of their cells and calibrations.
-    failed: of the others, why not.  frame: of the poses of all.
+    Attributes:
+        jobs: of those that can be mapped, in the order given, like the next four.
+        reports: of their cells.
+        robots: of their calibrations.
+        cells: handles of their cells.
+        calibrated: handles of their calibrations.
+        failed: why others cannot be mapped, by bag.
+        about: of the recordings, as the first one's.
+        warnings: sentences.
     """
 
     jobs: list[Job]
@@ -75,9 +82,13 @@ class Bags:
 
 @dataclass(frozen=True)
 class FleetMap:
-    """session: of all bags.  agreed: by them.
+    """The map of all bags.
 
-    sums: of each tile, handles of its z and of the share of all, and which bags.  states: of each, a handle of its map.
+    Attributes:
+        session: of all bags.
+        agreed: by them.
+        sums: of each tile a handle of its z, one of the sums of all bags, and the indices of bags.
+        states: of each tile a handle of its map's state.
     """
 
     session: MapSession
@@ -87,18 +98,20 @@ class FleetMap:
 
 
 def check_fleet(settings: MapSettings) -> None:
-    """UsageError where maps of these settings cannot be summed."""
+    """Check that maps with these settings can be summed; UsageError where they cannot."""
     if settings.model != "dual_svgp" or settings.likelihood != "gaussian":
         raise UsageError(
             f"model {settings.model} with likelihood {settings.likelihood} is not mapped bag by bag; "
             "write --set model=dual_svgp --set likelihood=gaussian, or leave --workers and --scheduler "
             "out"
         )
+
     if settings.forgetting_time > 0:
         raise UsageError(
             "forgetting_time: bags that are mapped side by side have no order in time; write --set "
             "forgetting_time=0, or leave --workers and --scheduler out"
         )
+
     if not settings.cells:
         raise UsageError(
             "cells: bags are mapped side by side from cells; write --set cells=true, or leave --workers "
@@ -114,20 +127,25 @@ def read_bags(
     keep: Path | None = None,
     most: int = CALIBRATION_CELLS,
 ) -> Bags:
-    """Cells and calibration of each bag; UsageError where not one of them can be used.
+    """Cells and calibration of each bag.
 
     Args:
         engine: where that is done.
         bags: paths, as the workers see them.
-        parameters, topics: of all.
-        keep: folder on this machine in which cells are kept while the run lasts, so that a step that is done again
-            finds them; None where workers are on other machines.
+        parameters: of all bags.
+        topics: of all bags.
+        keep: folder on this machine in which cells are kept while the run lasts, so that a step
+            that is done again finds them; None where workers are on other machines.
         most: cells that calibrate a bag.
+
+    Raises:
+        UsageError: not one of the bags can be used.
     """
     jobs = [
         Job(i, str(bag), parameters, topics, "" if keep is None else str(keep))
         for i, bag in enumerate(bags)
     ]
+
     cells = engine.each("cells", read_bag, jobs)
     calibrated = engine.each("robot", calibrate, jobs, [most] * len(jobs))
     reports = _outcomes(
@@ -140,33 +158,39 @@ def read_bags(
         engine, engine.each("known", robot_of, calibrated), "calibrate", lambda i, why: Robot(why)
     )
 
+    # cells, a sensor that is alive and a calibration: a bag needs all three
     failed = {
         t.bag: t.failed or t.dead or r.failed
         for t, r in zip(reports, robots)
         if t.failed or t.dead or r.failed
     }
     good = [i for i, job in enumerate(jobs) if job.bag not in failed]
-    frame = (
-        Counter(str(reports[i].about.get("frame") or "") for i in good).most_common(1)[0][0]
-        if good
-        else ""
-    )
-    for i in good:
-        its = str(reports[i].about.get("frame") or "")
-        if its != frame:
-            failed[jobs[i].bag] = (
-                f"{jobs[i].bag}: poses are in frame {named(its)}, those of most bags in "
-                f"{named(frame)}; map it by itself, or name the frame with odometry_frame"
-            )
-    channels = Counter(
-        len(reports[i].middle[1]) for i in good if jobs[i].bag not in failed
-    ).most_common(1)
-    good = [
-        i for i in good if jobs[i].bag not in failed and len(reports[i].middle[1]) == channels[0][0]
-    ]
+
+    # poses of most bags decide on the frame, values of most on the number of channels
+    frames = {i: str(reports[i].about.get("frame") or "") for i in good}
+    frame = _commonest(frames)
+    failed |= {
+        jobs[i].bag: f"{jobs[i].bag}: poses are in frame {named(own)}, those of most bags in "
+        f"{named(frame)}; map it by itself, or name the frame with odometry_frame"
+        for i, own in frames.items()
+        if own != frame
+    }
+
+    channels = {i: len(reports[i].middle[1]) for i in good if jobs[i].bag not in failed}
+    count = _commonest(channels)
+    failed |= {
+        jobs[
+            i
+        ].bag: f"{jobs[i].bag}: a measurement has {own} values, of most bags {count}; map it by itself"
+        for i, own in channels.items()
+        if own != count
+    }
+    good = [i for i in good if jobs[i].bag not in failed]
+
     if not good:
         first = next(iter(failed.values()), "none was given")
         raise UsageError(f"none of {len(jobs)} bags can be mapped; the first: {first}")
+
     about, warnings = dict(reports[good[0]].about), []
     if odometry_frame_of(about) and len(good) > 1:
         warnings.append(
@@ -181,40 +205,57 @@ def read_bags(
     )
 
 
+def _commonest(values: dict[int, Any]) -> Any:
+    """The value that most bags have, of several the first; None where there are no bags."""
+    return next((value for value, _ in Counter(values.values()).most_common(1)), None)
+
+
 def _outcomes(engine: Engine, handles: list, label: str, lost: Callable) -> list:
-    """Results; of a step whose workers died, what `lost` makes of that."""
-    out, results = [], engine.results(handles, label)
+    """Results of steps.
+
+    Args:
+        engine: of the steps.
+        handles: of the steps.
+        label: of the progress bar.
+        lost: called with the index of a step whose workers died and the reason; gives its result.
+    """
+    outcomes, results = [], engine.results(handles, label)
+
     for i in range(len(handles)):
         try:
-            out.append(next(results))
+            outcomes.append(next(results))
         except Lost as error:
-            out.append(lost(i, str(error)))
-            results = engine.results(handles[i + 1 :])
-    return out
+            outcomes.append(lost(i, str(error)))
+            results = engine.results(handles[i + 1 :])  # a generator ends with its error
+
+    return outcomes
 
 
 def map_bags(
     engine: Engine, bags: Bags, agreed: Agreed, settings: MapSettings, folder: Path | None = None
 ) -> FleetMap:
-    """The map of all bags at agreed θ.
+    """The map of all bags at the agreed θ.
 
     Args:
         engine: where that is done.
         bags: that were read.
         agreed: by them.
         settings: as a person gave them.
-        folder: in which tiles are while nobody needs them; the system's temporary one if None.
+        folder: for tiles that are not in memory; the system's temporary one if None.
     """
     count = range(len(bags.jobs))
     own = [(bags.cells[i], bags.jobs[i].number, bags.robots[i], agreed) for i in count]
     layout, known = _ground(engine, bags, agreed, own)
+
     all_tiles = sorted({key for cores, _, _ in known for key in cores})
     if len(all_tiles) > settings.max_tiles:
         raise UsageError(
             f"the bags' ground takes {len(all_tiles)} tiles, more than max_tiles ({settings.max_tiles}); "
             f"write --set max_tiles={len(all_tiles)}, or map fewer bags together"
         )
-    found: dict[sums.Tile, tuple] = {}
+
+    tile_sums: dict[sums.Tile, tuple] = {}
+    # steps are only given here; the first result is fetched after all tiles have theirs
     spreads = []
     for key in all_tiles:
         tile = sums.Tile(key, layout)
@@ -226,20 +267,23 @@ def map_bags(
         )
         parts = [engine.step("sites", sums.sums_of, tile, z, *own[i]) for i in which]
         total = engine.tree("sum", partial(sums.joined_sums, most=settings.memory_size), parts)
-        found[tile] = z, total, which
+        tile_sums[tile] = z, total, which
         spreads.append(engine.step("bias", tiles.bias_of, total, z, agreed))
 
-    report = [s for s in engine.results(spreads, "sum") if s is not None]
-    spread = max(report, key=lambda s: s.determined, default=None)
+    spreads_known = [s for s in engine.results(spreads, "sum") if s is not None]
+    # one s_b for all tiles: that of the tile which determines it best
+    spread = max(spreads_known, key=lambda s: s.determined, default=None)
+
     room, states = TileRoom(folder), {}
     made = [
         engine.step("tile", tiles.finished, tile, total, z, agreed, spread)
-        for tile, (z, total, _) in found.items()
+        for tile, (z, total, _) in tile_sums.items()
     ]
-    for tile, state in zip(found, engine.results(made, "draw up")):
+    for tile, state in zip(tile_sums, engine.results(made, "draw up")):
         if layout is None:
             states[tile.key] = state
             continue
+        # to a file at once, so that one state at a time is in this process
         states[tile.key] = StoredState(name_of(tile.key), tiles.tile_state(state))
         room.put(states[tile.key])
 
@@ -254,21 +298,23 @@ def map_bags(
         engine.each("fix", _fixes_of, bags.cells),
     )
     scores = engine.tree("scores", joined_scores, engine.each("score", scores_of, bags.calibrated))
+
     session = tiles.session_of(
         settings,
         agreed,
         states,
-        list(found),
+        list(tile_sums),
         bags.reports,
         engine.result(path),
         engine.result(scores),
         bags.about,
         room,
     )
+
     session.fixes.load_state_dict(engine.result(fixes))
     if spread is not None:
         agreed = replace(agreed, theta=replace(agreed.theta, bias_stddev=spread.stddev))
-    return FleetMap(session, agreed, found, dict(zip((tile.key for tile in found), made)))
+    return FleetMap(session, agreed, tile_sums, dict(zip((tile.key for tile in tile_sums), made)))
 
 
 def agreed_by(bags: Bags, settings: MapSettings) -> Agreed:
@@ -277,33 +323,53 @@ def agreed_by(bags: Bags, settings: MapSettings) -> Agreed:
 
 
 def _path_of(made) -> dict:
+    """State of a bag's path."""
     return made.path
 
 
 def _fixes_of(made) -> dict:
+    """State of a bag's fixes."""
     return made.fixes
 
 
 def _ground(engine: Engine, bags: Bags, agreed: Agreed, own: list[tuple]):
-    """The layout, and of each bag the tiles and squares that it touches."""
+    """The layout, and of each bag the tiles that it touches.
+
+    Args:
+        engine: of the steps.
+        bags: that were read.
+        agreed: by them.
+        own: arguments of each bag's steps: cells, number, robot, agreed.
+
+    Returns:
+        The layout, and of each bag (tiles whose cores it touches, tiles that know some of its
+        cells, nothing).
+    """
     length = agreed.theta.lengthscale
     squares = engine.tree(
         "ground",
         sums.joined_ground,
-        [engine.step("squares", sums.touched, *one, None, length) for one in own],
+        [engine.step("squares", sums.touched, *step, None, length) for step in own],
     )
+
     low, high = bounds_of(bags.reports)
     layout = laid_out(agreed, bags.robots, low, high, len(engine.result(squares)[2]))
-    handles = [engine.step("touched", sums.touched, *one, layout, length) for one in own]
+
+    handles = [engine.step("touched", sums.touched, *step, layout, length) for step in own]
     return layout, [(cores, around, torch.empty(0)) for cores, around, _ in engine.results(handles)]
 
 
 def compared(engine: Engine, bags: Bags, made: FleetMap, noise: float) -> list[Judged | None]:
-    """Each robot beside the map of all others; None where these know too few of its places.
+    """Each robot compared with the map of all others; None where these know too few of its places.
 
-    noise: standard deviation of a measurement, SI.
+    Args:
+        engine: on which the map was made.
+        bags: of the map.
+        made: the map.
+        noise: standard deviation of a measurement, SI.
     """
     agreed, centre = made.agreed, float(made.agreed.centre[0])
+
     handles = []
     for i, (job, robot) in enumerate(zip(bags.jobs, bags.robots)):
         parts = [
@@ -313,9 +379,11 @@ def compared(engine: Engine, bags: Bags, made: FleetMap, noise: float) -> list[J
             for tile, (z, total, which) in made.sums.items()
             if i in which
         ]
+
         handles.append(
             engine.step(
                 "judged", judged, engine.tree("beside", joined_held_out, parts), centre, noise
             )
         )
+
     return list(engine.results(handles, "compare"))

@@ -1,9 +1,9 @@
-"""Each robot beside the map of all others: sites add up, so taking one bag's out leaves what the others say.
+"""Each robot compared with the map of all others, which is left when its own sites are taken out.
 
-    y = c + a + g (m − c) + noise,    m: the others' mean at each of its cells, c: the fleet's centre
+    y = c + a + g (m − c) + noise
 
-a: its bias, g: its gain, both by iteratively reweighted least squares (Huber), so that single wild cells decide
-nothing.
+m: the others' mean at each of its cells, c: the fleet's centre. a: its bias, g: its gain, both by
+iteratively reweighted least squares (Huber), so that single wild cells decide nothing.
 """
 
 from __future__ import annotations
@@ -23,30 +23,42 @@ from gp_mapping.fleet.tiles import map_of
 __all__ = ["HeldOut", "Judged", "held_out", "joined_held_out", "judged"]
 
 _KNOWN = 0.3  # of the signal's standard deviation: beyond, the others know too little of a place
-_MOST = 20_000  # cells of a bag that are looked at
-_FEWEST = 30
+_MOST = 20_000  # cells of a bag that are compared
+_FEWEST = 30  # cells of which a comparison makes sense
 _NORMAL, _HUBER, _ROUNDS = 1.4826, 1.345, 20
-_ALIKE = (
-    10.0  # neighbouring cells that say the same of a robot's errors: of poses, of the field between
-)
+# neighbouring cells that share a robot's errors: of poses, of the field between
+_ALIKE = 10.0
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Of cells where the others know the field: what they say there, its variance, what was measured, each (n,), SI.
+    """Cells where the others know the field.
 
-    seen: cells that the bag has there in all.
+    Attributes:
+        mean: (n,) what the others predict, SI.
+        variance: (n,) of that.
+        measured: (n,) what was measured, SI.
     """
 
     mean: Tensor
     variance: Tensor
     measured: Tensor
-    seen: int
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A robot beside the others, SI; count: cells of which that is. inside: share in the others' 95 % intervals."""
+    """A robot compared with the others, SI.
+
+    Attributes:
+        count: cells that were compared.
+        bias: a.
+        bias_stddev: of the bias.
+        gain: g.
+        gain_stddev: of the gain.
+        scatter: robust standard deviation about a + g (m − c).
+        rmse: of the others' mean.
+        inside: fraction of cells in the others' 95 % intervals.
+    """
 
     count: int
     bias: float
@@ -68,35 +80,48 @@ def held_out(
     robot: Robot,
     agreed: Agreed,
 ) -> HeldOut:
-    """A bag's cells in the core of a tile, and what all other bags say there. Of several axes, their first."""
+    """A bag's cells in the core of a tile, and what all other bags predict there.
+
+    Of several axes, the first.
+
+    Args:
+        tile: the tile.
+        z: (M, 2) its inducing inputs, inner.
+        total: sums of all bags.
+        made: the bag.
+        number: its place among the bags.
+        robot: of the bag.
+        agreed: by all bags.
+    """
     own = sums_of(tile, z, made, number, robot, agreed)
-    rest, nothing = without(total, own), torch.zeros(0, dtype=torch.float64)
+    others, nothing = without(total, own), torch.zeros(0, dtype=torch.float64)
+
     cells = cells_in(tile, made, number, robot, agreed)
     if tile.layout is not None:
-        cells = cells[tile.layout.outside(tile.key, cells.x) <= 0.0]
-    if not rest.count or not len(cells):
-        return HeldOut(nothing, nothing, nothing, len(cells))
+        cells = cells[tile.layout.holds(tile.key, cells.x)]
+    if not others.count or not len(cells):
+        return HeldOut(nothing, nothing, nothing)
 
-    looked = cells[:: max(1, math.ceil(len(cells) / _MOST))]
-    prediction = map_of(rest, z, agreed).predict(looked.x, looked.velocity, looked.heading)
+    compared = cells[:: max(1, math.ceil(len(cells) / _MOST))]
+    prediction = map_of(others, z, agreed).predict(compared.x, compared.velocity, compared.heading)
     theta, scale = agreed.theta, agreed.settings.field_scale
-    level = (
-        theta.bias_stddev * scale
-    ) ** 2  # of a few robots with a bias each, all that is not known of the field
+
+    # where a few robots have a bias each, the field's own level is not known: that is left out, as
+    # far as these biases explain it
+    level = (theta.bias_stddev * scale) ** 2
     variance = prediction.variance[:, 0]
     known = (
         variance - variance.min().clamp_max(level) <= (_KNOWN * theta.signal_stddev * scale) ** 2
     )
-    return HeldOut(prediction.mean[known, 0], variance[known], looked.y[known, 0], len(cells))
+    return HeldOut(prediction.mean[known, 0], variance[known], compared.y[known, 0])
 
 
-def joined_held_out(one: HeldOut, other: HeldOut) -> HeldOut:
-    """Of two tiles together."""
+def joined_held_out(first: HeldOut, second: HeldOut) -> HeldOut:
+    """Held-out cells of two tiles together."""
     return HeldOut(
-        torch.cat([one.mean, other.mean]),
-        torch.cat([one.variance, other.variance]),
-        torch.cat([one.measured, other.measured]),
-        one.seen + other.seen,
+        torch.cat([first.mean, second.mean]),
+        torch.cat([first.variance, second.variance]),
+        torch.cat([first.measured, second.measured]),
     )
 
 
@@ -105,33 +130,41 @@ def judged(found: HeldOut, centre: float, noise: float) -> Judged | None:
 
     Args:
         found: of all tiles.
-        centre: SI.
+        centre: c, SI.
         noise: standard deviation of a measurement, SI.
     """
     if len(found.mean) < _FEWEST:
         return None
+
     m, v, y = found.mean - centre, found.variance, found.measured - centre
-    apart = v - v.min()  # of what is not known, all places share the field's own level
+    relative = v - v.min()  # all places share what is not known of the field's own level
     design, residual = torch.stack([torch.ones_like(m), m], 1), y - m
+
     scale = _spread(residual, noise)
+    # Huber's weights, with the scale from the residuals of the last round
     for _ in range(_ROUNDS):
-        own = 1.0 / (apart + scale**2)
-        weight = own * (_HUBER / (residual.abs() * own.sqrt()).clamp_min(1e-12)).clamp_max(1.0)
+        cell_precision = 1.0 / (relative + scale**2)
+        weight = cell_precision * (
+            _HUBER / (residual.abs() * cell_precision.sqrt()).clamp_min(1e-12)
+        ).clamp_max(1.0)
         precision = design.mT @ (weight[:, None] * design)
-        found_now = torch.linalg.solve(precision, design.mT @ (weight * y))
-        residual = y - design @ found_now
+        bias_and_gain = torch.linalg.solve(precision, design.mT @ (weight * y))
+        residual = y - design @ bias_and_gain
         scale = _spread(residual, noise)
-    spread = torch.linalg.inv(precision).diagonal().clamp_min(0.0).sqrt() * math.sqrt(_ALIKE)
-    plain = y - m
-    inside = float((plain.abs() <= 1.96 * (v + noise**2).sqrt()).double().mean())
+
+    # neighbouring cells share errors: of ten, one counts
+    stddev = torch.linalg.inv(precision).diagonal().clamp_min(0.0).sqrt() * math.sqrt(_ALIKE)
+    difference = y - m
+    inside = float((difference.abs() <= 1.96 * (v + noise**2).sqrt()).double().mean())
+
     return Judged(
         len(m),
-        float(found_now[0]),
-        float(spread[0]),
-        float(found_now[1]),
-        float(spread[1]),
+        float(bias_and_gain[0]),
+        float(stddev[0]),
+        float(bias_and_gain[1]),
+        float(stddev[1]),
         scale,
-        float(plain.square().mean().sqrt()),
+        float(difference.square().mean().sqrt()),
         inside,
     )
 

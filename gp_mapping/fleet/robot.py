@@ -1,7 +1,8 @@
-"""What the first cells of a bag tell of its robot and of the field's hyper-parameters, by a map of their own.
+"""A robot and the field's hyper-parameters from the first cells of a bag, by a map of their own.
 
-A time offset, a lever arm and what turns with the robot are the robot's; lengthscale, signal and noise are the field's,
-and every bag knows something of them: the Fisher information of its cells, by which they are agreed on (agreed.py).
+Time offset, lever arm and body-fixed field are the robot's; lengthscale, signal and noise are the
+field's, and every bag knows something of them: the Fisher information of its cells, by which they
+are agreed on (agreed.py).
 """
 
 from __future__ import annotations
@@ -47,15 +48,24 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Robot:
-    """Of one bag.
+    """What the first cells of one bag tell.
 
-    failed: why there is none; '' where there is.
-    theta: hyper-parameters that were learned, in inner units; information (P, P): what the cells know of its vector.
-    starts: what the first cells told, by name of setting, SI.
-    body: (2, C) SI, what is added where the robot looks along x, along y of the map; zeros where nothing is learned.
-    offset, offset_stddev: s, of the calibration; offset_seen: it differs from 0.  turning: amplitude of body, SI.
-    noise: predictive, SI.  weakened: cells that contradicted the map.
-    density: inducing inputs for a square of a lengthscale.
+    Attributes:
+        failed: why there is nothing; '' where there is.
+        theta: hyper-parameters that were learned, in inner units.
+        information: (P, P), what the cells know of θ's vector.
+        starts: what the first cells gave, by name of setting, SI.
+        body: (2, C) SI, what is added where the robot looks along x, along y of the map; zeros
+            where nothing is learned.
+        learned: whether hyper-parameters were learned.
+        offset: time offset of the calibration, s.
+        offset_stddev: s.
+        offset_seen: whether it differs from 0.
+        turning: amplitude of `body`, SI.
+        noise: predictive standard deviation, SI.
+        weakened: cells that contradicted the map.
+        density: inducing inputs per square of a lengthscale.
+        cells: number of them.
     """
 
     failed: str = ""
@@ -76,7 +86,14 @@ class Robot:
 
 @dataclass(frozen=True)
 class Scores:
-    """One-step-ahead scores of some bags. white: variance of a raw sample; averaged: what of it is left in a cell."""
+    """One-step-ahead scores of some bags.
+
+    Attributes:
+        noise: predictive noise.
+        local: local scale.
+        white_variance: of a raw sample.
+        averaged: the part of that which is left in a cell.
+    """
 
     noise: PredictiveNoise
     local: LocalScale
@@ -85,25 +102,31 @@ class Scores:
 
 
 def calibrate(job: Job, most: int) -> tuple[Robot, Scores | None]:
-    """What the first `most` cells of a bag tell; a bag of which they cannot be mapped says so and stops nobody."""
+    """Calibrate a robot by the first `most` cells of its bag.
+
+    A bag whose cells cannot be mapped is reported as failed, and no other bag stops.
+    """
     kept = FilePath(job.keep) / f"{job.number}.robot" if job.keep else None
     if kept is not None and kept.is_file():
         return _unpacked(read_state(kept))
+
     try:
         made = _calibrated(job, most)
     except UserError as error:
         return Robot(failed=one_line(error)), None
     except Exception as error:  # one bag, whatever is in it, does not cost the others
         return Robot(failed=f"{type(error).__name__}: {one_line(error, 300)}"), None
+
     if kept is not None and made[1] is not None:
         write_state(kept, _packed(*made), lasting=False)
     return made
 
 
 def _packed(robot: Robot, scores: Scores) -> dict:
-    told = {f.name: getattr(robot, f.name) for f in fields(Robot)} | {"theta": asdict(robot.theta)}
+    """Robot and scores as a state for a file."""
+    state = {f.name: getattr(robot, f.name) for f in fields(Robot)} | {"theta": asdict(robot.theta)}
     return {
-        "robot": told,
+        "robot": state,
         "noise": scores.noise.state_dict(),
         "window": scores.noise.window,
         "local": scores.local.state_dict(),
@@ -113,6 +136,7 @@ def _packed(robot: Robot, scores: Scores) -> dict:
 
 
 def _unpacked(state: dict) -> tuple[Robot, Scores]:
+    """Robot and scores from a state of a file."""
     robot = Robot(**state["robot"] | {"theta": Theta(**state["robot"]["theta"])})
     noise, local = PredictiveNoise(int(state["window"])), LocalScale(1.0)
     noise.load_state_dict(state["noise"])
@@ -121,11 +145,13 @@ def _unpacked(state: dict) -> tuple[Robot, Scores]:
 
 
 def _calibrated(job: Job, most: int) -> tuple[Robot, Scores | None]:
+    """Map the first `most` cells of a bag, and take from the map what it has learned."""
     intake, session = (
         Intake(job.parameters.intake, judge=judge_of(job.parameters.map)),
         MapSession(job.parameters.map),
     )
-    session.taken = []
+
+    session.taken = []  # from now on it collects its cells, for their information
     plans = plan_bags([job.bag], job.parameters.intake, job.topics)
     for _ in ingest_batches(samples_of(plans, intake, "", shown=False), session, intake.drops):
         if session.cell_count >= most:
@@ -134,14 +160,15 @@ def _calibrated(job: Job, most: int) -> tuple[Robot, Scores | None]:
     if not session.map.started:
         return Robot(failed=f"{job.bag}: its measurements make no map"), None
 
-    started, told = session.started_settings, session.map.hyperparameters()
+    started, hyperparameters = session.started_settings, session.map.hyperparameters()
     first, learner = start_of(started)
-    theta = theta_told(first, told, started.field_scale)
+    theta = theta_told(first, hyperparameters, started.field_scale)
     known = torch.zeros((len(theta.vector()),) * 2, dtype=torch.float64)
     if learner is not None:
         known = information(
             learner, theta, StoredCells.of(session.taken, started.field_scale, theta)
         )
+
     offset, spread, seen, turning = 0.0, math.inf, False, 0.0
     try:
         found = calibration_report(session.map, session.noise_variance)
@@ -151,12 +178,11 @@ def _calibrated(job: Job, most: int) -> tuple[Robot, Scores | None]:
             found.offset_seen,
             found.turning,
         )
-    except (
-        RuntimeError,
-        ValueError,
-        ArithmeticError,
-    ):  # too few samples are remembered: nothing is known of it
+    except (RuntimeError, ValueError, ArithmeticError):
+        # too few samples are remembered: nothing is known of it
         pass
+
+    # squares of a lengthscale that the robot has touched
     squares = session.memory.div(theta.lengthscale).floor().unique(dim=0)
     robot = Robot(
         "",
@@ -174,15 +200,18 @@ def _calibrated(job: Job, most: int) -> tuple[Robot, Scores | None]:
         len(session.inducing) / max(1, len(squares)),
         session.cell_count,
     )
+
     scores = session.scores
     return robot, Scores(scores.noise, scores.local, scores.white_variance, scores.white_averaged)
 
 
 def _body(session: MapSession) -> Tensor:
-    """(2, C): what the map adds at one place where the robot looks along x, and along y."""
+    """Field (2, C) that the map adds at one place where the robot looks along x, along y."""
     place, still = session.path[-1:], torch.zeros((1, 2), dtype=torch.float64)
     if session.settings.heading_stddev <= 0 or not session.settings.learn_hyperparameters:
         return torch.zeros((2, session.map.channels), dtype=torch.float64)
+
+    # a prediction without a heading is the field alone
     plain = session.map.predict(place).mean
     axes = torch.eye(2, dtype=torch.float64)
     return torch.cat(
@@ -191,44 +220,45 @@ def _body(session: MapSession) -> Tensor:
 
 
 def robot_of(made: tuple[Robot, Scores | None]) -> Robot:
-    """The little that the one who asks needs to see."""
+    """The robot alone, which is all that the main process needs."""
     return made[0]
 
 
 def scores_of(made: tuple[Robot, Scores | None]) -> Scores:
-    """Those of a bag that has not failed."""
+    """The scores of a bag that has not failed."""
     assert made[1] is not None, "a bag that failed goes no further"
     return made[1]
 
 
-def joined_scores(one: Scores, other: Scores) -> Scores:
-    """Both together, in bounded memory; neither is changed."""
-    noise, local = PredictiveNoise(one.noise.window), LocalScale(one.local.width)
-    counts = len(one.noise), len(other.noise)
-    for part in (one, other):
+def joined_scores(first: Scores, second: Scores) -> Scores:
+    """Scores of two sets of bags together, in bounded memory; neither is changed."""
+    noise, local = PredictiveNoise(first.noise.window), LocalScale(first.local.width)
+    counts = len(first.noise), len(second.noise)
+    for part in (first, second):
         noise.join(part.noise)
         local.join(part.local)
+
     weight = counts[0] / sum(counts) if sum(counts) else 0.5
     return Scores(
         noise,
         local,
-        weight * one.white_variance + (1 - weight) * other.white_variance,
-        weight * one.averaged + (1 - weight) * other.averaged,
+        weight * first.white_variance + (1 - weight) * second.white_variance,
+        weight * first.averaged + (1 - weight) * second.averaged,
     )
 
 
 def joined_fixes(one: dict, other: dict, most: int) -> dict:
-    """States of the fixes of two robots as one, of which `most` are kept."""
+    """Fixes of two robots as one state, of which `most` are kept."""
     return _joined(Fixes(most), one, Fixes(most), other)
 
 
 def joined_paths(one: dict, other: dict, step: float) -> dict:
-    """States of two paths as one, as of two robots."""
+    """Paths of two robots as one state; step: of a path, m."""
     return _joined(Path(step), one, Path(step), other)
 
 
 def _joined(first, one: dict, second, other: dict) -> dict:
-    """The state of the first, in state one, joined with the second, in state other."""
+    """State of the first, whose own is `one`, joined with the second, whose own is `other`."""
     first.load_state_dict(one)
     second.load_state_dict(other)
     first.join(second)

@@ -1,10 +1,11 @@
-"""What bags say of one tile, at agreed θ and z: sites that add up, a sample of cells to remember, and the choice of z.
+"""Sums of bags for one tile at agreed θ and z: sites, cells to remember, and the choice of z.
 
 Every function here is pure: it changes none of its arguments, and gives the same for the same.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -35,13 +36,18 @@ __all__ = [
     "without",
 ]
 
-_LOOKED_AT = 4000  # cells of a bag from which its candidates are chosen
-_OPEN = 0.01  # share of a cell's noise that inducing inputs may leave open
+_LOOKED_AT = 4000  # the most cells of a bag from which its candidates are chosen
+_OPEN = 0.01  # fraction of a cell's noise variance that inducing inputs may leave open
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A tile of the fleet's map. layout: None where it is all there is."""
+    """A tile of the fleet's map.
+
+    Attributes:
+        key: column and row.
+        layout: of all tiles; None where this one is everything.
+    """
 
     key: Key
     layout: Layout | None
@@ -57,10 +63,14 @@ class Tile:
 
 @dataclass(frozen=True)
 class TileSums:
-    """What some bags say of a tile.
+    """Sums of some bags' cells for a tile, and some of the cells.
 
-    sites: in the basis of its z.  count: cells in them.  newest_pass: the largest number of a pass.
-    kept: some of the cells, with keys (k,) drawn at random: those with the largest of all.
+    Attributes:
+        sites: in the basis of its z.
+        count: cells in them.
+        newest_pass: the largest number of a pass.
+        kept: some of the cells: those with the largest keys of all.
+        keys: (k,) drawn at random for each cell.
     """
 
     sites: Sites
@@ -71,12 +81,20 @@ class TileSums:
 
 
 def scaling_of(agreed: Agreed) -> Scaling:
-    """Of every tile."""
+    """The scaling of every tile."""
     return Scaling(agreed.origin, agreed.centre, agreed.settings.field_scale)
 
 
 def cells_in(tile: Tile, made: BagCells, number: int, robot: Robot, agreed: Agreed) -> Samples:
-    """A bag's cells that a tile knows, as `prepared`."""
+    """A bag's cells that a tile knows, as `prepared`.
+
+    Args:
+        tile: the tile.
+        made: the bag.
+        number: its place among the bags.
+        robot: of the bag.
+        agreed: by all bags.
+    """
     cells = prepared(cells_of(made), number, robot, agreed)
     return cells[tile.takes(cells.x)]
 
@@ -84,27 +102,41 @@ def cells_in(tile: Tile, made: BagCells, number: int, robot: Robot, agreed: Agre
 def touched(
     made: BagCells, number: int, robot: Robot, agreed: Agreed, layout: Layout | None, squares: float
 ) -> tuple[list[Key], list[Key], Tensor]:
-    """Tiles whose cores hold cells of a bag, tiles that know some, and squares (K, 2) of that side (m) that it is in."""
+    """The ground that a bag's cells lie on.
+
+    Args:
+        made: the bag.
+        number: its place among the bags.
+        robot: of the bag.
+        agreed: by all bags.
+        layout: of the tiles; None for one tile.
+        squares: side of the squares, m.
+
+    Returns:
+        Tiles whose cores hold cells, tiles that know some, and squares with cells (K, 2).
+    """
     x = prepared(cells_of(made), number, robot, agreed).x
     ground = x.div(squares).floor().unique(dim=0)
+
     if layout is None:
         return [(0, 0)], [(0, 0)], ground
+
     cores = [key for key, _ in layout.keys(x)]
     around = sorted({near for key in cores for near in layout.near(key)})
     return sorted(cores), [key for key in around if bool(layout.takes(key, x).any())], ground
 
 
-def joined_ground(one: tuple, other: tuple) -> tuple:
-    """What two bags touch together, as `touched`."""
+def joined_ground(first: tuple, second: tuple) -> tuple:
+    """The ground that two bags touch together, as `touched`."""
     return (
-        sorted({*one[0], *other[0]}),
-        sorted({*one[1], *other[1]}),
-        torch.cat([one[2], other[2]]).unique(dim=0),
+        sorted({*first[0], *second[0]}),
+        sorted({*first[1], *second[1]}),
+        torch.cat([first[2], second[2]]).unique(dim=0),
     )
 
 
 def _chosen(places: Tensor, agreed: Agreed) -> Tensor:
-    """Inducing inputs among places (N, 2), inner: by pivoted Cholesky, within the budget. (M, 2)"""
+    """Inducing inputs (M, 2) among inner places (N, 2), by pivoted Cholesky, within the budget."""
     theta, settings = agreed.theta, agreed.settings
     tolerance = max(
         settings.inducing_tolerance * theta.signal_stddev**2, _OPEN * theta.noise_stddev**2
@@ -114,53 +146,76 @@ def _chosen(places: Tensor, agreed: Agreed) -> Tensor:
 
 @torch.no_grad()
 def candidates(tile: Tile, made: BagCells, number: int, robot: Robot, agreed: Agreed) -> Tensor:
-    """What a bag alone would take for a tile's inducing inputs: (M, 2), inner."""
+    """Inducing inputs (M, 2), inner, that a tile would get from one bag alone."""
     cells = cells_in(tile, made, number, robot, agreed)
-    cells = cells[:: max(1, len(cells) // _LOOKED_AT)]
+    cells = cells[:: max(1, math.ceil(len(cells) / _LOOKED_AT))]
+
     places = agreed.theta.place(scaling_of(agreed).inner_x(cells.x), cells.velocity, cells.heading)
     return _chosen(places, agreed)
 
 
 @torch.no_grad()
-def joined_inputs(one: Tensor, other: Tensor, agreed: Agreed) -> Tensor:
-    """Of the inducing inputs that two sets of bags would take, those of both."""
-    return _chosen(torch.cat([one, other]), agreed)
+def joined_inputs(first: Tensor, second: Tensor, agreed: Agreed) -> Tensor:
+    """Inducing inputs (M, 2), inner, of two sets of bags, chosen from those of each."""
+    return _chosen(torch.cat([first, second]), agreed)
 
 
 def sums_of(
     tile: Tile, z: Tensor, made: BagCells, number: int, robot: Robot, agreed: Agreed
 ) -> TileSums:
-    """What a bag says of a tile."""
+    """The sums of a bag's cells for a tile.
+
+    Args:
+        tile: the tile.
+        z: (M, 2) its inducing inputs, inner.
+        made: the bag.
+        number: its place among the bags.
+        robot: of the bag.
+        agreed: by all bags.
+    """
     cells = cells_in(tile, made, number, robot, agreed)
     part: DualSVGP = part_of(agreed.theta, z, scaling_of(agreed), cells)
-    drawn = torch.Generator().manual_seed((agreed.settings.seed * 1_000_003 + number) % 2**31)
-    keys = torch.rand(len(cells), dtype=torch.float64, generator=drawn)
+
+    # random keys, so that the cells with the largest ones are a random sample
+    generator = torch.Generator().manual_seed((agreed.settings.seed * 1_000_003 + number) % 2**31)
+    keys = torch.rand(len(cells), dtype=torch.float64, generator=generator)
     best = keys.topk(min(len(keys), agreed.settings.memory_size)).indices.sort().values
     return TileSums(part.sites, len(cells), part.newest_pass, cells[best], keys[best])
 
 
-def joined_sums(one: TileSums, other: TileSums, most: int) -> TileSums:
-    """What two sets of bags say of a tile together. most: cells that are kept."""
-    sites = one.sites.clone()
-    sites.merge(other.sites)
-    keys, kept = torch.cat([one.keys, other.keys]), Samples.concatenate([one.kept, other.kept])
+def joined_sums(first: TileSums, second: TileSums, most: int) -> TileSums:
+    """The sums of two sets of bags for a tile; `most` cells are kept."""
+    sites = first.sites.clone()
+    sites.merge(second.sites)
+
+    keys, kept = (
+        torch.cat([first.keys, second.keys]),
+        Samples.concatenate([first.kept, second.kept]),
+    )
     best = keys.topk(min(len(keys), most)).indices.sort().values
     return TileSums(
         sites,
-        one.count + other.count,
-        max(one.newest_pass, other.newest_pass),
+        first.count + second.count,
+        max(first.newest_pass, second.newest_pass),
         kept[best],
         keys[best],
     )
 
 
 def without(total: TileSums, own: TileSums) -> TileSums:
-    """What the others say of a tile: all but one bag's share. Of it nothing is kept."""
-    sites, minus = total.sites.clone(), own.sites.clone()
-    minus.scale(-1.0)
-    sites.merge(minus)
-    mine = set(own.sites.passes.numbers)
-    sites.passes = sites.passes.only(set(sites.passes.numbers) - mine)
+    """The sums of all bags but one for a tile; none of their cells are kept.
+
+    Args:
+        total: of all bags.
+        own: of the one bag.
+    """
+    sites, negative = total.sites.clone(), own.sites.clone()
+    negative.scale(-1.0)
+    sites.merge(negative)
+
+    own_passes = set(own.sites.passes.numbers)
+    sites.passes = sites.passes.only(set(sites.passes.numbers) - own_passes)
+
     return replace(
         total, sites=sites, count=total.count - own.count, kept=total.kept[:0], keys=total.keys[:0]
     )

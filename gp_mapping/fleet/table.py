@@ -1,8 +1,10 @@
-"""The table of a fleet, and which robot to mend: one whose figures lie far from the others' by a robust rule.
+"""The table of a fleet, and which robot to mend: one whose figures lie far from the others'.
 
-    far:  |v − median| > 5 · max(1.4826 MAD, own standard deviation), and more than what would matter
+    far:  |v − median| > 5 · max(1.4826 MAD, own standard deviation), and more than what would
+        matter
 
-of a figure over all robots; of noise and scatter the logarithm, since they are scales.
+v is a figure of one robot, the median that over all robots; of noise and scatter the logarithms are
+compared, since they are scales.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from gp_mapping.fleet.robot import Robot
 
 __all__ = ["FIGURES", "Figure", "row_of", "to_mend"]
 
+# MAD to standard deviation; robust standard deviations that are far; robots that can be compared
 _NORMAL, _FAR, _FEWEST = 1.4826, 5.0, 3
 
 
@@ -24,10 +27,16 @@ _NORMAL, _FAR, _FEWEST = 1.4826, 5.0, 3
 class Figure:
     """One number of each robot.
 
-    name: in a row; its standard deviation, where there is one, is name_stddev.  unit: '' none, 'field': the field's.
-    matters: difference below which nobody mends anything; as a share of the fleet's scatter where unit is 'field', as
-    a factor where it is a scale.  scale: whether logarithms are compared.  more: whether only more is wrong.
-    said: sentence of a value and the fleet's usual one.
+    Attributes:
+        name: in a row; its standard deviation, where there is one, is name_stddev.
+        head: of a column.
+        unit: '' none, 'field': the field's.
+        matters: difference below which nothing needs mending; as a fraction of the fleet's scatter
+            where unit is 'field', as a factor where it is a scale.
+        scale: whether logarithms are compared.
+        more: whether only a larger value is wrong.
+        said: sentence with a value and the fleet's usual one.
+        digits: format of the value.
     """
 
     name: str
@@ -131,7 +140,14 @@ FIGURES = (
 
 
 def row_of(report: BagReport, robot: Robot, found: Judged | None, scale: float) -> dict:
-    """A robot in plain numbers, in the display unit of `scale` SI, None where nothing is known."""
+    """A robot's row of plain numbers, in the display unit; None where nothing is known.
+
+    Args:
+        report: of its bag.
+        robot: of its calibration.
+        found: how it compares with the other robots.
+        scale: SI value of the display unit.
+    """
     measured = report.samples + report.dropped_measurements
     row = {
         "bag": report.bag,
@@ -148,8 +164,10 @@ def row_of(report: BagReport, robot: Robot, found: Judged | None, scale: float) 
         "faults": report.faults,
         "compared_cells": 0 if found is None else found.count,
     }
+
     names = ("bias", "bias_stddev", "scatter", "rmse")
     row |= {name: None if found is None else getattr(found, name) / scale for name in names}
+
     return row | {
         name: None if found is None else getattr(found, name)
         for name in ("gain", "gain_stddev", "inside")
@@ -167,8 +185,17 @@ def usual_of(rows: list[dict]) -> dict[str, float | None]:
 
 
 def to_mend(rows: list[dict], unit: str) -> list[dict]:
-    """What is far, the farthest first: bag, figure, value, usual, how many robust standard deviations, and a sentence."""
-    found = [
+    """What lies far from the others, the farthest first.
+
+    Args:
+        rows: of all robots.
+        unit: of the field, for sentences.
+
+    Returns:
+        bag, figure, value, usual, far (robust standard deviations; None for a fault) and text (a
+        sentence) of each finding.
+    """
+    findings = [
         {
             "bag": row["bag"],
             "figure": "faults",
@@ -180,47 +207,68 @@ def to_mend(rows: list[dict], unit: str) -> list[dict]:
         for row in rows
         for text in row["faults"]
     ]
+
     usual = usual_of(rows)
     for figure in FIGURES:
         known = [row for row in rows if row[figure.name] is not None]
         if len(known) >= _FEWEST:
-            found += _far(figure, known, usual, unit)
-    scaled = {
-        one["bag"] for one in found if one["figure"] == "gain"
-    }  # a wrong scale is a bias, too
-    found = [one for one in found if one["figure"] != "bias" or one["bag"] not in scaled]
-    found.sort(key=lambda one: -one["far"])
-    return [one | {"far": None if math.isinf(one["far"]) else one["far"]} for one in found]
+            findings += _far(figure, known, usual, unit)
+
+    # a wrong scale shows as a bias as well
+    scaled = {finding["bag"] for finding in findings if finding["figure"] == "gain"}
+    findings = [
+        finding
+        for finding in findings
+        if finding["figure"] != "bias" or finding["bag"] not in scaled
+    ]
+    findings.sort(key=lambda finding: -finding["far"])
+    return [
+        finding | {"far": None if math.isinf(finding["far"]) else finding["far"]}
+        for finding in findings
+    ]
 
 
 def _far(figure: Figure, rows: list[dict], usual: dict, unit: str) -> list[dict]:
-    def number(value: float) -> float:
+    """Findings of one figure.
+
+    Args:
+        figure: the figure.
+        rows: of at least _FEWEST robots that have it.
+        usual: the fleet's medians.
+        unit: of the field, for sentences.
+    """
+
+    def compared(value: float) -> float:
+        """The value as it is compared."""
         return math.log(max(value, 1e-12)) if figure.scale else value
 
-    values = [number(row[figure.name]) for row in rows]
-    middle = median(values)
-    spread = _NORMAL * median(abs(v - middle) for v in values)
+    values = [compared(row[figure.name]) for row in rows]
+    centre = median(values)
+    spread = _NORMAL * median(abs(v - centre) for v in values)
     least = math.log(figure.matters) if figure.scale else figure.matters
     if figure.unit == "field" and not figure.scale:
         least *= usual["scatter"] or usual["noise"]
-    out = []
+
+    findings = []
+
     for row, value in zip(rows, values):
         own = 0.0 if figure.scale else row.get(f"{figure.name}_stddev") or 0.0
-        away = value - middle if figure.more else abs(value - middle)
+        excess = value - centre if figure.more else abs(value - centre)
+        # a difference that would not matter is not far, however alike the others are
         size = max(spread, own, least / _FAR)
-        if away > _FAR * size:
+        if excess > _FAR * size:
             report = {
                 name: f"{v:{figure.digits}}{f' {unit}' if figure.unit == 'field' else ''}"
                 for name, v in (("value", row[figure.name]), ("usual", usual[figure.name]))
             }
-            out.append(
+            findings.append(
                 {
                     "bag": row["bag"],
                     "figure": figure.name,
                     "value": row[figure.name],
                     "usual": usual[figure.name],
-                    "far": away / size,
+                    "far": excess / size,
                     "text": figure.said.format(**report),
                 }
             )
-    return out
+    return findings

@@ -1,4 +1,4 @@
-"""Sums of all bags to a map that goes on as any other: tiles one by one, then the session around them."""
+"""Sums of all bags to a map that goes on as any other: its tiles, then the session around them."""
 
 from __future__ import annotations
 
@@ -31,15 +31,17 @@ def map_of(
     """The map of a tile.
 
     Args:
-        share: of all bags.
-        z: inducing inputs, inner.
+        sums: of all bags.
+        z: (M, 2) inducing inputs, inner.
         agreed: by all bags.
         bias_stddev: of the constants of passes, inner; θ's if None.
-        alone: whether it is all there is, and learns on by itself.
+        alone: whether it is the only tile, and learns on by itself.
     """
     theta = agreed.theta if bias_stddev is None else replace(agreed.theta, bias_stddev=bias_stddev)
     model = build_map(replace(agreed.settings, tiles=False), centre=agreed.centre)
     model.learner = agreed.learner() if alone else None
+
+    # the kept cells alone, for the memory; the sums have them already
     remembering = part_of(theta, z, scaling_of(agreed), sums.kept, len(sums.kept))
     assemble(
         model,
@@ -55,29 +57,40 @@ def map_of(
 
 
 def bias_of(sums: TileSums, z: Tensor, agreed: Agreed) -> BiasSpread | None:
-    """How much the constants of passes differ, as one tile tells; None where it has fewer than two passes."""
+    """How much constants of passes differ, as one tile tells; None with fewer than two passes."""
     settings = agreed.settings
     if not settings.learns_bias or len(sums.sites.passes) < 2:
         return None
+
     start = start_of(settings)[0].bias_stddev
+    # the map without remembered cells, with the constants of more passes than a map keeps apart
     bare = replace(sums, kept=sums.kept[:0], keys=sums.keys[:0])
     evidence = map_of(
         bare, z, replace(agreed, settings=replace(settings, max_biases=1000))
     ).posterior.bias_evidence()
+
     return None if evidence is None else evidence.spread(start)
 
 
 def finished(
     tile: Tile, sums: TileSums, z: Tensor, agreed: Agreed, spread: BiasSpread | None
 ) -> dict:
-    """A tile as its file has it."""
+    """State of a finished tile's map.
+
+    Args:
+        tile: the tile.
+        sums: of all bags.
+        z: (M, 2) inducing inputs, inner.
+        agreed: by all bags.
+        spread: of the constants of passes; None where it is not known.
+    """
     model = map_of(sums, z, agreed, None if spread is None else spread.stddev, tile.layout is None)
     model.bias_spread = spread
     return model.state_dict()
 
 
 def tile_state(state: dict) -> dict:
-    """Of a tile among others."""
+    """State of a tile among others, with its map's state."""
     return {"map": state, "forgot": 0.0, "seeds": []}
 
 
@@ -97,15 +110,19 @@ def session_of(
     Args:
         settings: as a person gave them.
         agreed: by all bags.
-        states: of the tiles; of one that is all there is, the map's.
-        tiles: of these.
-        tolds, path, scores, about: of all bags.
-        room: where tiles are that nobody needs.
+        states: of the tiles; of a single one, the map's.
+        tiles: of these states.
+        reports: of all bags.
+        path: of all bags.
+        scores: of all bags.
+        about: of the recordings.
+        room: where tiles are that are not in memory.
     """
     session = MapSession(settings, room)
     low, high = bounds_of(reports)
     cells, passes = sum(t.cells for t in reports), sum(t.passes for t in reports)
     stamps = [t.newest_stamp for t in reports if t.newest_stamp is not None]
+
     start = {
         "resolved": {name: getattr(agreed.settings, name) for name in AUTOMATIC},
         "centre": agreed.centre.tolist(),
@@ -114,9 +131,11 @@ def session_of(
         "open": False,
         "cells": [],
     }
+
+    # the state of a session that has seen nothing, with the parts that the bags fill
     state = session.state_dict()
     state |= {
-        "map": _whole(agreed, states, tiles, low, high, cells),
+        "map": _map_state(agreed, states, tiles, low, high, cells),
         "start": start,
         "path": path,
         "about": about,
@@ -130,15 +149,22 @@ def session_of(
         "refused": sum(t.refused for t in reports),
         "last_stamp": max(stamps, default=None),
     }
+
     new = MapSession.from_state_dict(state, room)
-    theirs = OneStepAhead(agreed.settings)
-    theirs.noise, theirs.local, theirs.white_variance, theirs.white_averaged = (
+    fleet_scores = OneStepAhead(agreed.settings)
+    (
+        fleet_scores.noise,
+        fleet_scores.local,
+        fleet_scores.white_variance,
+        fleet_scores.white_averaged,
+    ) = (
         scores.noise,
         scores.local,
         scores.white_variance,
         scores.averaged,
     )
-    new.scores.join(theirs, new.map)
+    new.scores.join(fleet_scores, new.map)
+
     number = max(new.map.newest_pass, -1.0)
     new.bias_numbers.load_state_dict({"number": number, "began": []})
     return new
@@ -147,21 +173,22 @@ def session_of(
 def field_of(agreed: Agreed, states: dict[Key, StoredState | dict], tiles: list[Tile]) -> FieldMap:
     """The map of some tiles alone; arguments as of session_of."""
     new = build_map(agreed.settings)
-    new.load_state_dict(_whole(agreed, states, tiles, [0.0, 0.0], [0.0, 0.0], 1))
+    new.load_state_dict(_map_state(agreed, states, tiles, [0.0, 0.0], [0.0, 0.0], 1))
     return new
 
 
-def _whole(
+def _map_state(
     agreed: Agreed, states: dict, tiles: list[Tile], low: list[float], high: list[float], cells: int
 ) -> dict:
-    """The state of a map of these tiles."""
+    """State of a map of these tiles; low, high: corners of the ground, m."""
     generator = torch.Generator().manual_seed(agreed.settings.seed).get_state()
+
     if tiles[0].layout is not None:
-        return _tiled(agreed, states, tiles, low, high, cells, generator)
+        return _tiled_state(agreed, states, tiles, low, high, cells, generator)
     return states[tiles[0].key] | {"ground": {"low": low, "high": high, "generator": generator}}
 
 
-def _tiled(
+def _tiled_state(
     agreed: Agreed,
     states: dict,
     tiles: list[Tile],
@@ -170,9 +197,11 @@ def _tiled(
     cells: int,
     generator: Tensor,
 ) -> dict:
-    """A map of several tiles, as its checkpoint has it: one of them at hand."""
+    """State of a map of several tiles: one of them in memory, the others on the shelf."""
+    # one tile has to be in memory; any will do
     learner, current = agreed.learner(), tiles[0].key
     shelf = {name_of(key): state for key, state in states.items() if key != current}
+
     return {
         "model": "tiled",
         "layout": tiles[0].layout.state_dict(),

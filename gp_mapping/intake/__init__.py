@@ -1,4 +1,4 @@
-"""The road from messages to samples: poses at the measurement's own stamp, and every drop counted. No rclpy."""
+"""From messages to samples: a pose at each measurement's own stamp, and every drop counted."""
 
 from gp_mapping.intake.drops import DropCounter, DropReason
 from gp_mapping.intake.pairing import Intake

@@ -1,4 +1,4 @@
-"""Many messages of one type at once: each field a column, read without making an object of each message."""
+"""Many messages of one type at once: each field is a column, and no message becomes an object."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ __all__ = ["ColumnAdaptor", "Columns", "Readings", "Stream", "reads_columns"]
 
 @dataclass(frozen=True)
 class Columns:
-    """n messages that share their strings.
+    """n messages of one type that share their strings.
 
-    rows: (n,) structured; a field has the name by which a message has it ("header.stamp.sec"), arrays stay together.
-    texts: the strings, by the same names.
+    Attributes:
+        rows: (n,) structured; a field has the name by which a message has it ("header.stamp.sec"),
+            an array field holds k numbers.
+        texts: the strings, by the same names.
     """
 
     rows: np.ndarray
@@ -40,7 +42,10 @@ class Columns:
         return self.rows[name].astype(np.float64)
 
     def frame(self, name: str = "header.frame_id") -> str:
-        """A frame's name without the leading slash that older drivers write; empty where there is none."""
+        """The name of a frame without the leading slash that older drivers write.
+
+        Empty where the messages have no such string.
+        """
         return self.texts.get(name, "").lstrip("/")
 
     def stamps(self) -> np.ndarray | None:
@@ -54,7 +59,13 @@ class Columns:
 
 
 class Stream(NamedTuple):
-    """Messages of one input among others. where: (n,) their places in the order of all.  recorded: (n,) int64 ns."""
+    """Messages of one input, among those of others.
+
+    Attributes:
+        where: (n,) their positions in the order of all messages.
+        recorded: (n,) int64, when they were recorded, ns.
+        columns: their contents.
+    """
 
     where: np.ndarray
     recorded: np.ndarray
@@ -65,8 +76,11 @@ class Stream(NamedTuple):
 class Readings:
     """n measurements as their adaptor reads them.
 
-    values: (n, k).  covariance: (n, j), zeros where it is unknown.  known: (n,) bool, where it is not.
-    refused: row -> why it cannot be used.
+    Attributes:
+        values: (n, k).
+        covariance: (n, j), zeros where it is unknown.
+        known: (n,) bool, where the covariance is known.
+        refused: number of a row -> why it cannot be used.
     """
 
     values: np.ndarray
@@ -78,18 +92,19 @@ class Readings:
         return len(self.values)
 
     def row(self, i: int, stamp: int) -> Reading:
-        """One of them by itself."""
+        """Row i as a Reading with this stamp (ns)."""
         covariance = tuple(self.covariance[i].tolist()) if self.known[i] else None
         return Reading(stamp, tuple(self.values[i].tolist()), covariance)
 
     def at(self, which: np.ndarray) -> Readings:
-        """Some of them, none of which is refused."""
+        """The rows of these numbers, none of which may be refused."""
         return Readings(self.values[which], self.covariance[which], self.known[which], {})
 
     def after(self, earlier: list[Reading]) -> Readings:
-        """These, and before them some that came one by one."""
+        """These rows, preceded by readings that came one by one."""
         if not earlier:
             return self
+
         unknown = (0.0,) * self.covariance.shape[1]
         first = Readings(
             np.array([r.values for r in earlier]),
@@ -97,6 +112,7 @@ class Readings:
             np.array([r.covariance is not None for r in earlier]),
             {},
         )
+
         return Readings(
             np.concatenate([first.values, self.values]),
             np.concatenate([first.covariance, self.covariance]),
@@ -106,22 +122,28 @@ class Readings:
 
 
 class ColumnAdaptor(Protocol):
-    """An adaptor that reads many messages at once, and gives what its `read` and `values` give, to the bit."""
+    """An adaptor that reads many messages at once, to the bit as its `read` and `values` do."""
 
     def read_columns(self, columns: Columns) -> Readings | None:
-        """As `read` of each; None where these messages lack what it reads."""
+        """Read each message as `read` does; None where these messages lack what it reads."""
 
     def values_of_rows(
         self, readings: Readings, turn: Rotation | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """As `values`."""
+        """As `values`, for rows."""
 
 
 def reads_columns(adaptor: object) -> TypeGuard[ColumnAdaptor]:
-    """Whether an adaptor is a ColumnAdaptor: its own class must be, not only one that it takes `read` over from."""
+    """Whether an adaptor is a ColumnAdaptor in its own right.
+
+    False where a subclass overrides `read` or `values` and only inherits `read_columns`, which then
+    does not give what the overridden methods give.
+    """
+    # the nearest class that defines either of the two decides
     for kind in type(adaptor).__mro__:
         if "read_columns" in vars(kind):
             return True
         if "read" in vars(kind) or "values" in vars(kind):
             return False
+
     return False

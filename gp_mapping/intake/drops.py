@@ -1,4 +1,7 @@
-"""Why a message was not used: a fixed vocabulary, counted, so that nothing is lost silently."""
+"""Why a message was not used: a fixed vocabulary of reasons.
+
+All are counted, so that nothing is lost silently.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ __all__ = ["DropCounter", "DropReason"]
 
 
 class DropReason(Enum):
-    """One reason each; the value is the name in reports, `explanation` says in plain words what to look at."""
+    """Why a message was not used.
+
+    The value is the name in reports; `explanation` says in plain words what to look at.
+    """
 
     UNREADABLE = "unreadable"
     NOT_FINITE = "not_finite"
@@ -51,17 +57,17 @@ class DropReason(Enum):
 
     @property
     def of_pose(self) -> bool:
-        """True where it is a pose and not a measurement."""
+        """Whether it is about a pose and not about a measurement."""
         return self.value.startswith("pose_") and self is not DropReason.POSE_GAP
 
     @property
     def of_fix(self) -> bool:
-        """True where it is a fix of a satellite receiver."""
+        """Whether it is about a fix of a satellite receiver."""
         return self.value.startswith("fix_")
 
     @property
     def used(self) -> bool:
-        """True where the message was used all the same, but for what was wrong with it."""
+        """Whether the message was used all the same, without the part of it that was wrong."""
         return self is DropReason.POSE_BAD_COVARIANCE
 
 
@@ -121,38 +127,56 @@ class DropCounter:
         self._counts = dict.fromkeys(DropReason, 0)
 
     def count(self, reason: DropReason, n: int = 1) -> None:
-        """Add n drops; ValueError for a reason outside the vocabulary or a negative n."""
+        """Add n drops.
+
+        Raises:
+            ValueError: the reason is outside the vocabulary, or n is negative.
+        """
         if not isinstance(reason, DropReason) or n < 0:
             raise ValueError(f"count({reason!r}, {n!r}): expected a DropReason and n >= 0")
         self._counts[reason] += n
 
     def take_back(self, reason: DropReason, n: int) -> None:
-        """n of those counted were used after all: a map that has begun again took them. ValueError for more."""
+        """Uncount n drops: a map that has begun again took these messages after all.
+
+        Raises:
+            ValueError: n is negative, or fewer are counted.
+        """
         if not 0 <= n <= self._counts[reason]:
             raise ValueError(f"take_back({reason!r}, {n!r}): {self._counts[reason]} are counted")
         self._counts[reason] -= n
+
+    def clear(self) -> None:
+        """Begin again from nothing: the messages that were counted are taken in anew."""
+        self._counts = dict.fromkeys(DropReason, 0)
 
     def __getitem__(self, reason: DropReason) -> int:
         return self._counts[reason]
 
     def as_dict(self) -> dict[str, int]:
-        """Reason name -> count, reasons that occurred only, in the order of the vocabulary."""
+        """Counts by the name of the reason.
+
+        Only reasons that occurred, in the order of the vocabulary.
+        """
         return {reason.value: n for reason, n in self._counts.items() if n}
 
     @property
     def total(self) -> int:
-        """All drops, of measurements, poses and fixes; without those that were used all the same."""
+        """All drops of measurements, poses and fixes.
+
+        Messages that were used all the same are not among them.
+        """
         return sum(n for reason, n in self._counts.items() if not reason.used)
 
     @property
     def measurements(self) -> int:
-        """Dropped measurements (a dropped pose or fix is not a lost measurement)."""
+        """Dropped measurements; a dropped pose or fix is not a lost measurement."""
         return sum(
             n for reason, n in self._counts.items() if not reason.of_pose and not reason.of_fix
         )
 
     def explanations(self) -> dict[str, str]:
-        """Reason name -> what to look at, of those that occurred."""
+        """What to look at, by the name of the reason, only reasons that occurred."""
         return {reason.value: reason.explanation for reason, n in self._counts.items() if n}
 
     def explain(self) -> list[str]:

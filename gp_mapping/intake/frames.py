@@ -1,16 +1,24 @@
-"""Which frame a stream is in: the one that was named, else that of the many; a stray message first decides nothing."""
+"""Which frame a stream is in: the frame that a setting names, else the frame of the majority.
+
+A stray message that comes first decides nothing.
+"""
 
 from __future__ import annotations
 
 __all__ = ["LONGEST", "FrameVote", "to_keep"]
 
 LONGEST = 200  # characters of a frame's name; what is longer is no name, and is not kept
-_NAMES = 16  # frames that are counted one by one
-_LEAD = 5  # messages by which another frame must lead, beside being twice as many
+# frames that are counted besides the expected one: of however many, one with more than
+# 1 / (_NAMES + 1) of the messages in other frames is among them
+_NAMES = 16
+_LEAD = 5  # messages by which another frame must lead, in addition to being twice as many
 
 
 class _Unnamed:
-    """Stands for a message whose frame has a name of megabytes: it is counted again, and is not kept."""
+    """Stands for a message whose frame name is too long to be kept (it may have megabytes).
+
+    Taken in again, it is counted as a message in an unexpected frame, as the original was.
+    """
 
     class header:
         frame_id = "x" * (LONGEST + 1)
@@ -20,49 +28,85 @@ class _Unnamed:
 
 
 def to_keep(message, frame: str):
-    """A message in that frame, or what is kept in its place."""
+    """Return the message, or a small stand-in where the name of its frame is too long.
+
+    Args:
+        message: what came.
+        frame: the name of its frame.
+    """
     return message if len(frame) <= LONGEST else _Unnamed
 
 
 class FrameVote:
-    """Counts the frames of a stream. `frame` is the expected one: the named one, or the first until others win.
+    """Counts the frames of a stream and says which frame is expected.
 
-    named: a frame that holds whatever comes; '' leaves it to the stream.
+    Args:
+        named: a frame that a setting names: it is expected whatever comes, and nobody votes.
+            '' leaves the choice to the stream.
+        expected: a frame that is expected to begin with, and that a majority can still replace.
+            None: the first message decides for the time being.
+
+    Attributes:
+        frame: the expected frame.
+        held: whether the frame is fixed by a setting.
+        known: whether a frame is expected yet.
     """
 
     def __init__(self, named: str = "", expected: str | None = None):
         self.frame = expected if expected is not None else named.lstrip("/")
-        self.held = bool(named)  # nobody votes on it
+        self.held = bool(named)
         self.known = self.held or expected is not None
         self._votes: dict[str, int] = {}
 
     def fits(self, frame: str) -> bool:
-        """Count a message; True where it is in the expected frame, which the first one decides for the time being."""
+        """Count a message in `frame` and return whether that is the expected frame."""
         if len(frame) > LONGEST:
             return False
+
         if not self.known:
             self.frame, self.known = frame, True
-        if frame in self._votes or len(self._votes) < _NAMES:
+
+        # bounded, as Misra and Gries count: a name that finds no room costs each other one a vote.
+        # So many names of few messages each cannot keep out that of the many, and none has more
+        # votes than messages; those of the expected frame are all counted
+        others = len(self._votes) - (self.frame in self._votes)
+        if frame in self._votes or frame == self.frame or others < _NAMES:
             self._votes[frame] = self._votes.get(frame, 0) + 1
+        else:
+            self._votes = {
+                name: votes if name == self.frame else votes - 1
+                for name, votes in self._votes.items()
+                if name == self.frame or votes > 1
+            }
+
         return frame == self.frame
 
     def held_by(self, frame: str) -> bool:
-        """Whether messages in that frame have come before, and it is the expected one."""
+        """Whether messages in `frame` have come before and it is the expected frame."""
         return self.known and frame == self.frame and frame in self._votes
 
     def count(self, more: int) -> None:
-        """So many more messages in the expected frame, of which there have been some."""
+        """Count `more` messages in the expected frame.
+
+        At least one message in it must have been counted by `fits` before.
+        """
         self._votes[self.frame] += more
 
     @property
     def winner(self) -> str | None:
-        """Another frame that clearly more messages are in than in the expected one; None: there is none."""
+        """Another frame that clearly leads the expected one; None where there is none.
+
+        It must have at least twice as many messages, and at least _LEAD more.
+        """
         if self.held or not self._votes:
             return None
+
         most = max(self._votes, key=self._votes.__getitem__)
-        mine = self._votes.get(self.frame, 0)
+        expected_votes = self._votes.get(self.frame, 0)
+
         return (
             most
-            if most != self.frame and self._votes[most] >= max(2 * mine, mine + _LEAD)
+            if most != self.frame
+            and self._votes[most] >= max(2 * expected_votes, expected_votes + _LEAD)
             else None
         )

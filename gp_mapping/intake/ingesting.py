@@ -1,4 +1,7 @@
-"""From an intake into a map, for node and command line alike: whatever a batch holds, only the culprit is lost."""
+"""From an intake into a map, for node and command line alike.
+
+Where a batch holds a sample that the map cannot take, only that sample is lost.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,12 @@ __all__ = ["Pool", "ingest_batches", "ingest_remaining"]
 
 
 class Pool(Protocol):
-    """Who takes samples in: a mapping session. `raw_count` it has used, `refused` it has refused, of those so far."""
+    """What takes samples in: a mapping session.
+
+    Attributes:
+        raw_count: samples that it has used so far.
+        refused: samples that it has refused so far.
+    """
 
     raw_count: int
     refused: int
@@ -30,42 +38,53 @@ def ingest_batches(
     drops: DropCounter,
     on_error: Callable[[Exception, int], None] | None = None,
 ) -> Iterator[Samples]:
-    """Each batch of `Intake.batches` after the session has taken it in.
+    """Put each batch into the session, and then hand it on.
 
-    Every sample is used or counted: received = used + dropped by reason + waiting. What the session refuses is a drop
-    with reason REFUSED. Where it raises, the sample it was at is lost, and the rest of the batch goes on.
+    Every sample is used or counted: received = used + dropped by reason + waiting. A sample that
+    the session refuses is counted as REFUSED. Where the session raises, the sample that it was
+    working on is lost, and the remainder of the batch goes on.
 
-    on_error: told, while it is handled, what was raised and how many samples that has cost; None: REFUSED as well.
+    Args:
+        batches: as `Intake.batches` gives them: whether a new pass begins, and the samples.
+        session: takes the samples in.
+        drops: counts what is refused.
+        on_error: called while an exception is handled, with the exception and the number of samples
+            that it has cost; None: these are counted as REFUSED, too.
+
+    Yields:
+        The samples of each batch.
     """
 
     def lost(error: Exception, count: int) -> None:
+        """Count samples that an exception has cost, or report them."""
         if on_error is None:
             drops.count(DropReason.REFUSED, count)
         else:
             on_error(error, count)
 
     for new_pass, samples in batches:
-        refused = session.refused
+        # what the session refuses quietly is counted after the batch
+        refused_before = session.refused
         if new_pass:
             try:
                 session.break_pass()
             except Exception as error:  # the pass before it is over all the same
                 lost(error, 0)
-        rest = samples
-        while len(rest):
-            before = session.raw_count + session.refused
+
+        remaining = samples
+        while len(remaining):
+            counted_before = session.raw_count + session.refused
             try:
-                session.ingest(rest)
+                session.ingest(remaining)
                 break
-            except (
-                Exception
-            ) as error:  # whatever it is, what comes after it shall be mapped; nothing is hidden
-                through = session.raw_count + session.refused - before
-                lost(
-                    error, 0 if through else 1
-                )  # it raised before it had counted the sample, or afterwards
-                rest = rest[max(through, 1) :]
-        _count_refused(drops, session.refused - refused)
+            # whatever it is, the samples after it are mapped; nothing is hidden
+            except Exception as error:
+                counted = session.raw_count + session.refused - counted_before
+                # the session raises before it counts the sample, or afterwards
+                lost(error, 0 if counted else 1)
+                remaining = remaining[max(counted, 1) :]
+
+        _count_refused(drops, session.refused - refused_before)
         yield samples
 
 
@@ -77,7 +96,10 @@ def ingest_remaining(session: Pool, drops: DropCounter) -> None:
 
 
 def _count_refused(drops: DropCounter, more: int) -> None:
-    """So many more have been refused; fewer, where a session has begun again with some of them (warm_up.py)."""
+    """Count `more` refused samples.
+
+    A negative number: the session has begun again with some that it had refused (warm_up.py).
+    """
     if more >= 0:
         drops.count(DropReason.REFUSED, more)
     else:

@@ -1,4 +1,7 @@
-"""What every message has, and what an adaptor makes of one. Messages are duck-typed: rclpy's and rosbags' alike."""
+"""What all messages have in common, and the interface of the adaptors that read them.
+
+Messages are duck-typed: those of rclpy and of rosbags look alike.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,13 @@ __all__ = ["Adaptor", "Reading", "frame_of", "has_header", "sensor_rotation", "s
 
 
 class Reading(NamedTuple):
-    """One measurement: stamp (ns), its numbers, and the covariance of them, row-major, None where it is unknown."""
+    """One measurement as its adaptor reads it.
+
+    Attributes:
+        stamp: ns.
+        values: its numbers.
+        covariance: of these numbers, row-major; None where it is unknown.
+    """
 
     stamp: int
     values: tuple[float, ...]
@@ -22,25 +31,30 @@ class Reading(NamedTuple):
 
 
 class Adaptor(Protocol):
-    """One sensor type: a message in, numbers out."""
+    """Reads the messages of one sensor type as numbers."""
 
     needs_rotation: bool
     """True where the value depends on how the sensor is turned."""
 
     def read(self, msg, stamp: int) -> Reading | DropReason:
-        """A message as a Reading with that stamp (ns), or why it cannot be used."""
+        """Read a message as a Reading with this stamp (ns), or say why it cannot be used."""
 
     def values(
         self, readings: list[Reading], turn: Rotation | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """What is mapped, y (N,) or (N, C), and the variance of its white noise (N,), 0 where it is unknown.
+        """What is mapped, and the variance of its white noise.
 
-        turn: N rotations from the sensor's axes to the map's, where needs_rotation says so.
+        Args:
+            readings: N of them.
+            turn: N rotations from the sensor's axes to the map's, where `needs_rotation` says so.
+
+        Returns:
+            y (N,) or (N, C), and its noise variance (N,), 0 where it is unknown.
         """
 
 
 def has_header(msg) -> bool:
-    """True for a stamped message."""
+    """Whether a message is stamped."""
     return hasattr(msg, "header")
 
 
@@ -50,7 +64,10 @@ def stamp_ns(msg) -> int:
 
 
 def frame_of(msg) -> str:
-    """header.frame_id without the leading slash that older drivers write; empty where there is no header."""
+    """header.frame_id without the leading slash that older drivers write.
+
+    Empty where the message has no header.
+    """
     return str(msg.header.frame_id).lstrip("/") if has_header(msg) else ""
 
 

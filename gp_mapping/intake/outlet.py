@@ -1,4 +1,4 @@
-"""Samples out: measurements whose poses are known, until they are taken, cut where passes begin."""
+"""Samples out: placed measurements wait here until they are taken, cut where passes begin."""
 
 from __future__ import annotations
 
@@ -22,33 +22,38 @@ __all__ = ["Outlet"]
 class Outlet:
     """Measurements with their poses, in stamp order, handed out as Samples.
 
-    A new pass begins where the epoch is another one, or after a pause longer than a pass may have; no samples are ever
-    handed out across that.
+    A new pass begins where the epoch changes, or after a pause longer than a pass may have. A batch
+    of samples never spans such a break.
 
     Args:
-        placer: makes Samples of them.
-        drops: counts those that cannot be placed, and those that nobody takes.
-        most: so many wait to be taken.
+        placer: makes Samples of measurements.
+        drops: counts measurements that cannot be placed, and those that nobody takes.
+        most: how many may wait to be taken.
+
+    Attributes:
+        samples: how many were handed out.
+        first_stamp: of the first of them, s.
     """
 
     def __init__(self, placer: Placer, drops: DropCounter, most: int):
         self._placer, self._drops, self._most = placer, drops, most
         self._ready: deque[Placed] = deque()
-        self._newest: tuple[int, int] | None = None  # epoch and stamp of the newest that came, ns
+        self._newest: tuple[int, int] | None = None  # epoch and stamp (ns) of the newest that came
+        # the next measurement begins a new pass whatever its stamp; take() has stopped at a break
         self._force_break = self._at_break = False
-        self.samples = 0  # handed out
-        self.first_stamp: float | None = None  # s, of the first sample
+        self.samples = 0
+        self.first_stamp: float | None = None
 
     @property
     def empty(self) -> bool:
-        """Whether nothing waits to be taken."""
+        """Whether no measurement waits to be taken."""
         return not self._ready
 
     def begin_pass(self) -> None:
-        """What comes next belongs to another pass than what came until now."""
+        """Let a new pass begin with the next measurement."""
         self._force_break = self._newest is not None
 
-    # ---- one by one ----------------------------------------------------------------------------------------------
+    # ---- one by one ------------------------------------------------------------------------------
 
     def add(
         self,
@@ -58,17 +63,33 @@ class Outlet:
         mounting: Transform | None,
         longest: int,
     ) -> None:
-        """A measurement between two poses. longest: a longer pause before it begins a new pass, ns."""
+        """Append a measurement between two poses.
+
+        Args:
+            epoch: of measurement and poses.
+            reading: the measurement.
+            bracket: the poses around it.
+            mounting: T_base_sensor at its stamp; None: as the settings say.
+            longest: a longer pause before it begins a new pass, ns.
+        """
         if len(self._ready) >= self._most:
             return self._drops.count(DropReason.QUEUE_FULL)
 
         last = self._newest
+        # stamps of another epoch do not compare
         paused = last is not None and (epoch != last[0] or reading.stamp - last[1] > longest)
         self._ready.append(Placed(reading, bracket, mounting, self._force_break or paused))
         self._force_break, self._newest = False, (epoch, reading.stamp)
 
     def take(self, oriented: bool) -> Samples | None:
-        """All that wait, up to the next break; None: nothing, or a break comes. oriented: poses have orientations."""
+        """Hand out all that wait, up to the next break.
+
+        Args:
+            oriented: whether the poses have orientations.
+
+        Returns:
+            None where nothing waits, or where a break comes first.
+        """
         if not self._ready:
             return None
         if self._ready[0].new_pass:
@@ -86,22 +107,32 @@ class Outlet:
         """True once where the next samples begin a new pass."""
         if not self._at_break:
             return False
+
         self._at_break = False
         self._ready[0] = self._ready[0]._replace(new_pass=False)
         return True
 
     def batches(self, oriented: bool) -> Iterator[tuple[bool, Samples]]:
-        """(begins a new pass, samples) until nothing is left to hand out."""
+        """Hand out all that wait, in batches cut at breaks.
+
+        Args:
+            oriented: whether the poses have orientations.
+
+        Yields:
+            Whether a new pass begins, and the samples.
+        """
         new_pass = False
         while self._ready:
+            # a break stays due while batches come out empty
             new_pass, self._at_break = new_pass or self._ready[0].new_pass, False
             self._ready[0] = self._ready[0]._replace(new_pass=False)
+
             samples = self.take(oriented)
             if samples is not None and len(samples):
                 yield new_pass, samples
                 new_pass = False
 
-    # ---- many at once --------------------------------------------------------------------------------------------
+    # ---- many at once ----------------------------------------------------------------------------
 
     def place_rows(
         self,
@@ -113,22 +144,35 @@ class Outlet:
         readings: Readings,
         longest: int,
     ) -> list[tuple[bool, Samples]]:
-        """Samples of measurements at stamps (N,) in ns, between poses of these numbers, cut where passes begin.
+        """Hand out many measurements at once, cut where passes begin; nothing may wait before them.
 
-        Nothing waits to be taken before them.
+        Args:
+            epoch: of measurements and poses.
+            stamps: (N,) of the measurements, ns.
+            rows: poses.
+            before: (N,) number of the pose before each stamp.
+            after: (N,) number of the pose after each stamp.
+            readings: N measurements.
+            longest: a longer pause between two measurements begins a new pass, ns.
+
+        Returns:
+            Whether a new pass begins, and the samples, for each part.
         """
         if not len(stamps):
             return []
+
         last = self._newest
-        pause = np.diff(stamps, prepend=stamps[0] if last is None else last[1]) > longest
-        pause[0] |= self._force_break or (last is not None and last[0] != epoch)
+        # begins[i]: a new pass begins with measurement i
+        begins = np.diff(stamps, prepend=stamps[0] if last is None else last[1]) > longest
+        begins[0] |= self._force_break or (last is not None and last[0] != epoch)
         self._force_break, self._newest = False, (epoch, int(stamps[-1]))
 
         out, new_pass = [], False
-        ends = [*np.flatnonzero(pause[1:]).tolist(), len(stamps) - 1]
+        # number of the last measurement of each part
+        ends = [*np.flatnonzero(begins[1:]).tolist(), len(stamps) - 1]
         for start, end in zip([0, *(end + 1 for end in ends)], ends):
             part = np.arange(start, end + 1)
-            new_pass |= bool(pause[start])
+            new_pass |= bool(begins[start])
             samples = self._placer.place_rows(
                 stamps[part],
                 rows.between(stamps[part], before[part], after[part]),
@@ -140,7 +184,10 @@ class Outlet:
         return out
 
     def _count(self, count: int, samples: Samples) -> int:
-        """Count what is handed out of so many measurements; how many samples that is."""
+        """Count `count` measurements as handed out, and return how many samples they gave.
+
+        The difference is counted as NOT_PLACEABLE.
+        """
         self._drops.count(DropReason.NOT_PLACEABLE, count - len(samples))
         self.samples += len(samples)
         if self.first_stamp is None and samples.stamp is not None and len(samples):

@@ -1,4 +1,7 @@
-"""Measurements with their poses -> Samples: where the sensor was, how it was turned, what it said."""
+"""Makes Samples of measurements with their poses.
+
+That is position and heading of the sensor, the value, and the variances that are known.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,14 @@ __all__ = ["Placed", "Placer"]
 
 
 class Placed(NamedTuple):
-    """A measurement that can be placed. mounting: T_base_sensor at its stamp; None: as the parameters say."""
+    """A measurement that can be placed.
+
+    Attributes:
+        reading: its numbers.
+        bracket: the poses around its stamp.
+        mounting: T_base_sensor at its stamp; None: as the settings say.
+        new_pass: whether a pass begins with it.
+    """
 
     reading: Reading
     bracket: Bracket
@@ -29,56 +39,87 @@ class Placed(NamedTuple):
 
 
 class Placer:
-    """Turns batches into Samples whose optional columns are there always or never.
+    """Turns batches into Samples whose optional columns are always there, or never.
 
-    The rule: position_variance and heading are there where the settings ask for them and the source has them (the first
-    pose decides on the orientation); an unknown position variance is 0. sensor_variance is there where the first
-    measurement stated one; a later one that states none counts as 0, and one that states one too late is not used.
-    Else the map would depend on how the stream is cut into batches.
+    Otherwise the map would depend on how the stream is cut into batches. So:
+
+    - position_variance and heading are there where the settings ask for them and the source has
+      them (the first pose decides whether poses have orientations). An unknown position variance is
+      0.
+    - sensor_variance is there where the first measurement states one. A later measurement that
+      states none gets 0. Where the first one states none, later variances are not used.
     """
 
     def __init__(self, settings: IntakeSettings, adaptor: Adaptor):
         s = settings
         self._adaptor = adaptor
+
         self._offset = np.array([s.sensor_offset_x, s.sensor_offset_y, s.sensor_offset_z])
         self._turn = sensor_rotation(s)
+
         self._variance = s.use_pose_covariance and s.pose_source in (
             "odometry",
             "pose_with_covariance",
         )
         self._heading = s.use_heading
+
         self._needs_rotation = (
             bool(self._offset.any()) or adaptor.needs_rotation or s.mounting == "tf"
         )
+
         self._farthest = s.max_position
-        self._states_noise: bool | None = None
+        self._states_noise: bool | None = None  # of the first measurement; None before it
 
     def place(self, batch: list[Placed], oriented: bool) -> Samples:
-        """Positions of the sensor in the map frame: pose + R · lever arm. oriented: the poses have orientations.
+        """Place a batch: position of the sensor = pose + R · lever arm, in the map frame.
 
-        What cannot be placed (its numbers overflow once they are turned, or a pose is continued too far) is left out:
-        fewer samples come out than measurements went in.
-        Raises ValueError where an orientation is needed and there is none.
+        What cannot be placed is left out (its numbers overflow once they are turned, or a pose is
+        extrapolated too far), so that fewer samples may come out than measurements go in.
+
+        Args:
+            batch: measurements with their poses.
+            oriented: whether the poses have orientations.
+
+        Raises:
+            ValueError: an orientation is needed and there is none.
         """
         readings = [p.reading for p in batch]
         stamps = [r.stamp for r in readings]
         between = Between.of([p.bracket for p in batch], stamps)
+
+        # as the settings say, unless TF says it for each measurement
         mounting = self._offset, self._turn
-        frames = [p.mounting for p in batch if p.mounting is not None]  # of all of them, or of none
+        frames = [p.mounting for p in batch if p.mounting is not None]  # all of them, or none
         if frames:
             mounting = (
                 np.array([frame.translation for frame in frames]),
                 Rotation.from_quat(np.array([frame.rotation for frame in frames])),
             )
-        states = readings[0].covariance is not None
+
+        states_noise = readings[0].covariance is not None
         return self._place(
-            stamps, between, partial(self._adaptor.values, readings), states, oriented, mounting
+            stamps,
+            between,
+            partial(self._adaptor.values, readings),
+            states_noise,
+            oriented,
+            mounting,
         )
 
     def place_rows(self, stamps: np.ndarray, between: Between, readings: Readings) -> Samples:
-        """As `place`, of poses with orientations and a sensor that sits where the parameters say. stamps: (N,) ns."""
+        """Place rows as `place` does.
+
+        Args:
+            stamps: (N,) ns.
+            between: the poses around them, with orientations.
+            readings: N of them, of a sensor that sits where the settings say.
+
+        Raises:
+            ValueError: the adaptor does not read columns.
+        """
         if not reads_columns(self._adaptor):
             raise ValueError(f"a {type(self._adaptor).__name__} does not read columns")
+
         values = partial(self._adaptor.values_of_rows, readings)
         return self._place(
             stamps.tolist(),
@@ -98,8 +139,10 @@ class Placer:
         oriented: bool,
         mounting: tuple[np.ndarray, Rotation],
     ) -> Samples:
+        """Samples of N measurements; `values(turn)` returns y and its noise variance."""
         if self._states_noise is None:
             self._states_noise = states_noise
+
         if self._needs_rotation and not oriented:
             raise ValueError(
                 "a lever arm or an axis of the field needs poses with orientation, and these have none"
@@ -113,10 +156,12 @@ class Placer:
             positions = positions + rotate(rotation, offset)
 
         with np.errstate(all="ignore"):  # what overflows is left out below
-            y, noise = values(rotation * turn if self._adaptor.needs_rotation else None)
+            y, noise_variance = values(rotation * turn if self._adaptor.needs_rotation else None)
         columns = {"x": positions[:, :2], "y": y, "stamp": np.array([t / 1e9 for t in stamps])}
+
         if self._states_noise:
-            columns["sensor_variance"] = noise
+            columns["sensor_variance"] = noise_variance
+        # each of these columns is there for all batches, or for none: see the class
         if self._variance:
             columns["position_variance"] = between.variance
         if self._heading and oriented:
@@ -129,13 +174,23 @@ class Placer:
 
 
 def rotate(rotation: Rotation, vectors: np.ndarray) -> np.ndarray:
-    """R v, (N, 3), of vectors (3,) or (N, 3): sums over each row by itself, so that no row depends on the others."""
+    """Rotate vectors: R v, (N, 3).
+
+    Sums over each row by itself, so that no row depends on the others, as it might with BLAS.
+
+    Args:
+        rotation: N of them.
+        vectors: (3,) or (N, 3).
+    """
     matrix, v = rotation.as_matrix(), np.broadcast_to(vectors, (len(rotation), 3))
     return sum(matrix[:, :, k] * v[:, k, None] for k in range(3))
 
 
 def _forward(rotation: Rotation) -> np.ndarray:
-    """(N, 2) unit vectors of the robot's x axis in the map's plane; zeros where it points straight up or down."""
+    """Unit vectors (N, 2) of the robot's x axis in the plane of the map.
+
+    Zeros where the axis points straight up or down.
+    """
     axis = rotation.as_matrix()[:, :2, 0]
     length = np.sqrt(axis[:, :1] ** 2 + axis[:, 1:] ** 2)
     return np.where(length > 1e-6, axis / np.maximum(length, 1e-6), 0.0)

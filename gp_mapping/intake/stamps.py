@@ -1,20 +1,25 @@
-"""A stamp that leaps waits for the message after it, which tells a stray from a pause and from a bag that loops.
+"""Tells a stray stamp from a pause, and from a bag that loops, by the messages that follow it.
 
-Of a stream whose newest stamp is s, with usual step d, a stamp t leaps where t < s − jump_back, or t > s + ahead,
-ahead = max(jump_back, 5 d). A message that leaps is held. The next one decides:
+Of a stream whose newest stamp is s, with usual step d, a stamp t leaps where t < s − jump_back, or
+t > s + ahead, with ahead = max(jump_back, 5 d). A message that leaps is held, and the next one
+decides:
 
-    it goes on from s                      what was held is stray: a wrong stamp, or another publisher's clock
-    it goes on from the one that was held  there was a pause, or time jumped back: both are taken, in order
-    it leaps again, on from the one held   held as well; of five in a row all are taken: the stream has become that slow
-    none of these                          what was held is stray, and this one is held in its place
+- It goes on from s: what is held is stray (a wrong stamp, or another publisher's clock).
+- It goes on from the one that is held: there was a pause, or time jumped back. Both are taken, in
+  order.
+- It leaps again, on from the one held: it is held as well. Of five in a row all are taken, since
+  the stream has become that slow.
+- None of these: what is held is stray, and this message is held in its place.
 
-A robot's measurements and its poses have one clock, so each of the two streams is witness of the other: a leap that
-is confirmed by what follows it is still held until the other has come to t, or holds a leap of its own to there; a
-message that goes on from s makes it stray, however many said it. The other may be late, or not have begun: that is no
-word against s. Of a stream whose s has never been near the other, a t that is near is the right one at once. What is
-far from any pose could not be placed.
+A robot's measurements and its poses have one clock, so each of the two streams is a witness of the
+other. A leap that is confirmed by what follows it is still held until the other stream has come to
+t, or holds a leap of its own to there. A message that goes on from s makes the held ones stray,
+however many they are. The other stream may be late, or may not have begun: that does not speak
+against s. Where s has never been near the other stream, a t that is near it is right at once. What
+is far from any pose could not be placed anyway.
 
-Which messages are taken follows from the two streams' own orders, so that it does not matter how they interleave.
+Which messages are taken follows from the two streams' own orders, so that it does not matter how
+they interleave.
 """
 
 from __future__ import annotations
@@ -25,12 +30,12 @@ from typing import Any, NamedTuple
 
 __all__ = ["Spans", "StampGate", "Stamped"]
 
-Spans = Iterable[tuple[int, int]]  # stamps from … to …, ns: where a stream is, or may be
+Spans = Iterable[tuple[int, int]]  # first and last stamp, ns: where a stream is, or may be
 
-_STEPS = 5  # usual steps that are no leap
-_NO_STEP = 60_000_000_000  # ns; ahead while no step is known
-_SLOW = 5  # leaps in a row that are a slow stream's steps
-_WEIGHT = 0.1  # of a new step in the usual one
+_STEPS = 5  # a step forward of so many usual steps is no leap
+_NO_STEP = 60_000_000_000  # ns; such a step while no usual step is known
+_SLOW = 5  # so many leaps in a row are the steps of a stream that has become slow
+_WEIGHT = 0.1  # of a new step in the usual step, an exponential average
 
 
 class Stamped(NamedTuple):
@@ -41,19 +46,28 @@ class Stamped(NamedTuple):
 
 
 class StampGate:
-    """One stream.
+    """Admits the messages of one stream, and holds back those whose stamps leap.
 
-    jump_back: ns by which stamps may go back without leaping.  near: ns from the witness that are near it.
-    most: messages that are held; beyond them a leap is taken without a word of the witness.
+    Args:
+        jump_back: stamps may go back by so much without leaping, ns.
+        near: a stamp so far from a span of the witness is near it, ns.
+        most: messages that are held; beyond them a confirmed leap is taken whatever the witness
+            says.
     """
 
     def __init__(self, jump_back: int, near: int = 0, most: int = 1000):
         self.jump_back, self._near, self._most = jump_back, near, most
         self._witness: Callable[[], Spans | None] = lambda: None
+
         self.clear()
 
     def believe(self, witness: Callable[[], Spans | None]) -> None:
-        """Who tells where the robot's clock is: no span while it has not begun, None where it cannot tell."""
+        """Set the witness: a function that tells where the robot's clock is.
+
+        Args:
+            witness: returns no span while the other stream has not begun, None where it cannot
+                tell.
+        """
         self._witness = witness
 
     def spans(self) -> Spans:
@@ -64,79 +78,113 @@ class StampGate:
             yield self._held[0].stamp, self._held[-1].stamp
 
     def clear(self) -> None:
-        """Forget the stream; what is held is forgotten, too."""
-        self._last: int | None = None
-        self._usual: float | None = None
+        """Forget the stream, and what is held of it."""
+        self._last: int | None = None  # s, ns
+        self._usual: float | None = None  # d, ns
         self._held: list[Stamped] = []
-        self._confirmed = False  # what is held, by its own order
-        self._sure = False  # that this stream has been where the witness was
+        self._confirmed = False  # what is held is confirmed by its own order
+        self._sure = False  # this stream has been near the witness
 
     @property
     def holding(self) -> int:
-        """Messages that wait: at most `most`."""
+        """Messages that are held: at most `most`."""
         return len(self._held)
 
     def admit(self, stamp: int, content) -> tuple[list[Stamped], int]:
-        """What is to be taken now, in order, and how many strays have been found."""
+        """Take in the next message of the stream.
+
+        Args:
+            stamp: ns.
+            content: handed out together with the stamp.
+
+        Returns:
+            The messages that are to be taken now, in order, and how many strays have been found.
+        """
         new, held, last = Stamped(stamp, content), self._held, self._last
+
+        # it goes on from s
         if last is None or (not self._leaps(stamp, last) and (not held or stamp > last)):
             self._drop()
             self._follow(stamp)
             return [new], len(held)
+
+        # it neither goes on from s nor from what is held
         if held and not self._follows(held[-1].stamp, stamp):
             self._drop()
             held, strays = self._held, len(held)
         else:
             strays = 0
 
+        # while no usual step is known, one more leap is enough to confirm
         slow = len(held) + 1 >= (2 if self._usual is None else _SLOW)
         self._confirmed |= bool(held) and (slow or 0 < stamp - held[-1].stamp <= self._ahead())
+
         held.append(new)
         return self.release(), strays
 
     def release(self) -> list[Stamped]:
-        """What was held and is to be taken now: the witness may have gone on meanwhile."""
+        """Return held messages that are to be taken now.
+
+        To be asked again where the witness has gone on meanwhile.
+        """
         if not self._held:
             return []
-        told = self._witness()
-        seen = [] if told is None else list(told)
-        there = any(self._is_near(one.stamp, seen) for one in (self._held[0], self._held[-1]))
+        answer = self._witness()
+        spans = [] if answer is None else list(answer)
+
+        held_is_near = any(
+            self._is_near(message.stamp, spans) for message in (self._held[0], self._held[-1])
+        )
         if self._confirmed:
-            right = there or told is None or len(self._held) > self._most
+            # the witness cannot tell, or nothing may wait for it any longer
+            take = held_is_near or answer is None or len(self._held) > self._most
         else:
-            here = self._last is not None and self._is_near(self._last, seen)
-            right = there and not here and not self._sure
-            self._usual = None if right else self._usual  # what came before was not this stream
-        self._sure &= there
-        return self._take() if right else []
+            last_is_near = self._last is not None and self._is_near(self._last, spans)
+            # not confirmed: only what was near the witness, while s never was, is right at once
+            take = held_is_near and not last_is_near and not self._sure
+            self._usual = None if take else self._usual  # that step was of another clock
+
+        self._sure &= held_is_near
+        return self._take() if take else []
 
     def _is_near(self, stamp: int, spans: list[tuple[int, int]]) -> bool:
+        """Whether a stamp is near one of the witness's spans."""
         reach = max(self._near, 0 if self._usual is None else min(self._ahead(), _NO_STEP))
         return any(start - reach <= stamp <= end + reach for start, end in spans)
 
     def _drop(self) -> None:
+        """Forget what is held."""
         self._held, self._confirmed = [], False
 
     def steady(self, stamps: list[int]) -> tuple[int, float, dict[int, bool]] | None:
-        """What admitting all of these leads to, where none of them leaps and nothing is held; None: it is not so.
+        """Where admitting these stamps would lead, if none of them leaps and nothing is held.
 
-        The newest stamp, the usual step, and those that are late: which -> whether they repeat the newest.
+        Nothing is changed; `go_on` admits them.
+
+        Args:
+            stamps: ns, in the order of the messages.
+
+        Returns:
+            The newest stamp, the usual step, and those stamps that are late: number -> whether it
+            repeats the newest stamp. None where a stamp leaps, or something is held.
         """
-        last, usual, back = self._last, self._usual, self.jump_back
+        last, usual, jump_back = self._last, self._usual, self.jump_back
         if self._held or last is None or usual is None:
             return None
+
         late: dict[int, bool] = {}
         for i, stamp in enumerate(stamps):
             step = stamp - last
             if step <= 0:
-                if step < -back:
+                if step < -jump_back:
                     return None
                 late[i] = step == 0
-            elif step > back and step > _STEPS * usual:
+            elif step > jump_back and step > _STEPS * usual:
                 return None
             else:
                 usual += _WEIGHT * (step - usual)
                 last = stamp
+
         return last, usual, late
 
     @property
@@ -145,50 +193,75 @@ class StampGate:
         return self._last
 
     def go_on(self, last: int, usual: float) -> None:
-        """All that `steady` was asked of has been admitted."""
+        """Admit all stamps that `steady` was asked about.
+
+        Args:
+            last: newest stamp, as `steady` returned it, ns.
+            usual: usual step, as `steady` returned it, ns.
+        """
         self._last, self._usual = last, usual
 
     def finish(self) -> tuple[list[Stamped], int]:
-        """The end of the stream: what is held is taken, or so many are strays, where the witness speaks against it."""
-        seen, held = list(self._witness() or ()), self._held
+        """End the stream.
+
+        Returns:
+            What is held and is taken now, and how many strays there are. What is held is stray
+            where s is near the witness and none of it is.
+        """
+        spans, held = list(self._witness() or ()), self._held
+
         if (
             held
             and self._last is not None
-            and self._is_near(self._last, seen)
-            and not any(self._is_near(one.stamp, seen) for one in held)
+            and self._is_near(self._last, spans)
+            and not any(self._is_near(message.stamp, spans) for message in held)
         ):
             self._drop()
             return [], len(held)
+
         return self._take(), 0
 
     def _take(self) -> list[Stamped]:
+        """Admit all that is held."""
         taken = self._held
         self._drop()
+
+        # a confirmed pause: its step is the usual one from now on
         for before, after in pairwise(taken):
             if after.stamp > before.stamp + self._ahead():
                 self._usual = float(after.stamp - before.stamp)
-        for one in taken:
-            self._follow(one.stamp)
+
+        for message in taken:
+            self._follow(message.stamp)
         return taken
 
     def _ahead(self) -> float:
+        """The largest step forward that is no leap, ns."""
         return _NO_STEP if self._usual is None else max(self.jump_back, _STEPS * self._usual)
 
     def _leaps(self, stamp: int, last: int) -> bool:
         return stamp < last - self.jump_back or stamp > last + self._ahead()
 
     def _follows(self, held: int, stamp: int) -> bool:
-        """Whether a stream that has leapt from `_last` to `held` may be at `stamp` next."""
+        """Whether a stream that has leapt to `held` may be at `stamp` next.
+
+        Args:
+            held: stamp of the newest message that is held, ns.
+            stamp: of the message after it, ns.
+        """
         if stamp < held:
             return False
         return self._last is not None and (held > self._last or stamp < self._last - self.jump_back)
 
     def _follow(self, stamp: int) -> None:
+        """Admit one stamp: update usual step and newest stamp, and compare it with the witness."""
         step = None if self._last is None else stamp - self._last
         if step is not None and 0 < step <= self._ahead():
             self._usual = (
                 float(step) if self._usual is None else self._usual + _WEIGHT * (step - self._usual)
             )
+
         if self._last is None or stamp > self._last or stamp < self._last - self.jump_back:
             self._last = stamp
+
         self._sure = self._sure or self._is_near(stamp, list(self._witness() or ()))

@@ -1,4 +1,7 @@
-"""What an intake with given settings listens to: topics and message types, for a node and for bags alike."""
+"""Topics and message types that an intake with given settings listens to.
+
+A node and a reader of bags use them alike.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,13 @@ __all__ = ["Input", "feed", "inputs_of"]
 
 
 class Input(NamedTuple):
-    """One input: its role, its usual topic, the ROS types that it may have.
+    """One input of an intake.
 
-    role: measurement, pose, tf, tf_static, fix.  topic: relative, but for TF, whose topics are always the same, and as
-    it was written for fixes.
+    Attributes:
+        role: measurement, pose, tf, tf_static or fix.
+        topic: its usual topic. Relative, but for TF, whose topics are always the same, and for
+            fixes, whose topic is as the setting has it.
+        messages: the ROS types that it may have.
     """
 
     role: str
@@ -25,21 +31,35 @@ class Input(NamedTuple):
 
 
 def inputs_of(settings: IntakeSettings) -> tuple[Input, ...]:
-    """The measurement first, then the poses, then TF and fixes where they are asked for."""
+    """All inputs of an intake.
+
+    The measurement comes first, then the poses, then TF and fixes where the settings ask for them.
+    """
     sensor = settings.sensor
     out = [Input("measurement", sensor, SENSOR_TYPES[sensor].messages)]
+
     if settings.pose_source != "tf":
         topic = "odometry" if settings.pose_source == "odometry" else "pose"
         out.append(Input("pose", topic, (POSE_MESSAGES[settings.pose_source],)))
+
     if "tf" in (settings.pose_source, settings.mounting):
         out += [Input("tf", "/tf", (TF_MESSAGE,)), Input("tf_static", "/tf_static", (TF_MESSAGE,))]
+
     if settings.fix_topic:
         out.append(Input(ROLE, settings.fix_topic, (FIX,)))
+
     return tuple(out)
 
 
 def feed(intake, role: str, message, received_ns: int) -> None:
-    """Hand a message to an intake by the role of its input."""
+    """Hand a message to an intake by the role of its input.
+
+    Args:
+        intake: takes the message.
+        role: as `inputs_of` names it.
+        message: what came.
+        received_ns: when it was received or recorded, ns; stands in for a stamp that it lacks.
+    """
     if role == "measurement":
         intake.add_measurement(message, received_ns)
     elif role == "pose":

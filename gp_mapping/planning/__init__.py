@@ -1,4 +1,4 @@
-"""Where to measure next: the survey area, the ways through it, the worth of a path, and planners by name."""
+"""Where to measure next: the survey area, ways through it, worth of a path, planners by name."""
 
 from gp_mapping.planning import planners  # registers those of this package
 from gp_mapping.planning.acquisition import (

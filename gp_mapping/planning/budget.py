@@ -10,10 +10,14 @@ __all__ = ["Budget"]
 
 @dataclass(frozen=True)
 class Budget:
-    """Metres and seconds that are left, and the place that must be within them at any time.
+    """Metres and seconds that are left, and the home that must stay within them at any time.
 
-    metres, seconds: infinite where they are not limited.  speed: m/s and turn_rate: rad/s, of which seconds are made.
-    home: (x, y) m where the robot ends; None: anywhere. It stays within reach at every point of a plan.
+    Attributes:
+        metres: m; infinite where they are not limited.
+        seconds: s; infinite where they are not limited.
+        speed: m/s, from which seconds are computed.
+        turn_rate: rad/s, from which seconds are computed.
+        home: (x, y) m where the robot ends, within reach at every point of a plan; None: anywhere.
     """
 
     metres: float = math.inf
@@ -36,25 +40,32 @@ class Budget:
 
     @property
     def limited(self) -> bool:
-        """Whether there is an end to it."""
+        """Whether metres or seconds are limited."""
         return math.isfinite(self.metres) or math.isfinite(self.seconds)
 
     def time(self, metres: float, turned: float) -> float:
-        """Seconds that driving so many metres with so many radians of turns takes."""
+        """Return the seconds that a drive of that many metres and radians of turns takes."""
         return metres / self.speed + turned / self.turn_rate
 
     def allows(self, metres: float, seconds: float) -> bool:
-        """Whether so much is within it (a hair more is forgiven, for sums in another order)."""
+        """Return whether a cost is within it; 10⁻⁹ more is forgiven, for sums in another order."""
         return metres <= self.metres + 1e-9 and seconds <= self.seconds + 1e-9
 
     def share(self, metres, seconds):
-        """How much of it is spent by then, 0 to 1: of metres or of seconds, whichever ends it first."""
-        spent = metres / self.metres if self.metres > 0 else metres * math.inf
-        timed = seconds / self.seconds if self.seconds > 0 else seconds * math.inf
-        return spent if self.metres / self.speed <= self.seconds else timed
+        """Return the fraction of it that is spent, 0 to 1.
+
+        Of metres or of seconds, whichever ends the budget first.
+
+        Args:
+            metres: driven, a number or an array.
+            seconds: passed, of the same shape.
+        """
+        distance_fraction = metres / self.metres if self.metres > 0 else metres * math.inf
+        time_fraction = seconds / self.seconds if self.seconds > 0 else seconds * math.inf
+        return distance_fraction if self.metres / self.speed <= self.seconds else time_fraction
 
     def less(self, metres: float, seconds: float) -> Budget:
-        """What is left after spending so much."""
+        """Return what is left after spending that much."""
         return Budget(
             max(0.0, self.metres - metres),
             max(0.0, self.seconds - seconds),

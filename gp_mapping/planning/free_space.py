@@ -16,21 +16,22 @@ from gp_mapping.planning.area.places import FARTHEST, on_earth
 
 __all__ = ["FreeSpace", "along"]
 
-_NEAREST = 12  # obstacles' cells that are looked at where a grid's clearance alone does not decide
+_NEAREST = 12  # occupied cells looked at where a grid's clearance alone does not decide
 _SLACK = math.sqrt(0.5) - 0.5  # cells by which clearance may be less than the distance
-_STEP = 0.01  # m between two looks at a line
-_ASIDE = 1e-6  # cells
-_AT_ONCE = 200_000  # places looked at together: bounds memory
+_STEP = 0.01  # m between two samples of a line
+_ASIDE = 1e-6  # cells; both sides of a line this far off are tested
+_AT_ONCE = 200_000  # samples tested together: bounds memory
 
 
 def _yaw(q) -> float:
-    """Heading of a map's origin; ValueError for a zero or tilted quaternion."""
+    """Return the heading of a map's origin; ValueError for a zero or tilted quaternion."""
     norm = math.sqrt(q.x * q.x + q.y * q.y + q.z * q.z + q.w * q.w)
     if not norm > 1e-6:
         raise ValueError(
             "the occupancy grid's origin has a zero or non-finite quaternion, expected a rotation about "
             "z, for example x=0 y=0 z=0 w=1"
         )
+
     x, y, z, w = q.x / norm, q.y / norm, q.z / norm, q.w / norm
     if math.hypot(x, y) > 1e-3:
         raise ValueError(
@@ -44,11 +45,17 @@ def _yaw(q) -> float:
 class FreeSpace:
     """The cells of an occupancy grid whose centre a round robot may occupy.
 
-    origin: (x, y) metres of the grid's lower left corner.  yaw: radians.  resolution: metres.
-    clearance: (H, W) metres, no more than the distance from a cell's centre to the nearest cell that may not be
-        entered, and less than it by a fifth of a cell at most; 0 in those.  radius: metres.
-    open: (H, W) bool, what is left to the robot's centre.
-    frame: the frame that all of it is in.  walled: whether what lies outside the grid counts as occupied.
+    Attributes:
+        origin: (x, y) metres of the grid's lower left corner.
+        yaw: radians.
+        resolution: metres.
+        radius: metres, of the robot.
+        clearance: (H, W) metres, a lower bound of the distance from a cell's centre to the nearest
+            cell that may not be entered, less than it by a fifth of a cell at most; 0 in those
+            cells.
+        open: (H, W) bool, where the robot's centre may be.
+        frame: the frame of all of it.
+        walled: whether what lies outside the grid counts as occupied.
     """
 
     origin: tuple[float, float]
@@ -68,11 +75,20 @@ class FreeSpace:
         occupied_threshold: int = 65,
         unknown: str = "blocked",
     ) -> FreeSpace:
-        """From anything with the fields of nav_msgs/OccupancyGrid.
+        """Return the free space of anything with the fields of nav_msgs/OccupancyGrid.
 
-        Below free_threshold a cell is free, from occupied_threshold on an obstacle; what lies between, −1 and all that
-        is outside the grid is unknown, 'blocked' or 'free' as `unknown` says. Outside is never suggested either way.
-        Raises ValueError for a message that contradicts itself, with the field's name.
+        Outside the grid is unknown, and never suggested whatever `unknown` says.
+
+        Args:
+            message: the grid.
+            radius: of the robot, m.
+            free_threshold: below it a cell is free.
+            occupied_threshold: from it on a cell is an obstacle; what lies between, and −1, is
+                unknown.
+            unknown: 'blocked' or 'free', how unknown cells count.
+
+        Raises:
+            ValueError: a message that contradicts itself, with the field's name.
         """
         info = message.info
         width, height, resolution = int(info.width), int(info.height), float(info.resolution)
@@ -81,6 +97,7 @@ class FreeSpace:
                 f"the occupancy grid is {width} x {height} cells of {resolution} m, expected at least one "
                 "cell and a positive resolution"
             )
+
         data = np.asarray(message.data, dtype=np.int16)
         if data.size != width * height:
             raise ValueError(
@@ -90,6 +107,7 @@ class FreeSpace:
             raise ValueError(
                 f"the occupancy grid has values {data.min()} to {data.max()}, expected -1 to 100"
             )
+
         if not 0 < free_threshold <= occupied_threshold <= 101:
             raise ValueError(
                 f"thresholds {free_threshold} and {occupied_threshold}, expected 0 < free <= occupied "
@@ -99,6 +117,7 @@ class FreeSpace:
             raise ValueError(f"unknown is {unknown!r}, expected 'blocked' or 'free'")
         if not (math.isfinite(radius) and radius >= 0):
             raise ValueError(f"radius is {radius} m, expected 0 or more")
+
         corner = (float(info.origin.position.x), float(info.origin.position.y))
         size = max(width, height) * resolution
         if not on_earth([corner]).all() or size > FARTHEST:
@@ -106,11 +125,14 @@ class FreeSpace:
                 f"the occupancy grid lies at {corner} m and is {size:.3g} m long, expected finite metres, "
                 f"at most {FARTHEST:g}"
             )
+
         data = data.reshape(height, width)
         passable = (data >= 0) & (data < free_threshold)
         if unknown == "free":
             passable = data < occupied_threshold
-        # A frame of one cell stands for the outside; half a diagonal makes centre-to-centre distances safe ones.
+
+        # A frame of one cell stands for the outside. Half a diagonal turns distances between
+        # centres into lower bounds of the distance to a cell's square.
         framed = np.pad(passable, 1, constant_values=unknown == "free")
         away = (
             ndimage.distance_transform_edt(framed)[1:-1, 1:-1]
@@ -118,6 +140,7 @@ class FreeSpace:
             else np.full(data.shape, np.inf)
         )
         clearance = np.where(passable, np.maximum(away - math.sqrt(0.5), 0.0) * resolution, 0.0)
+
         frame = str(getattr(getattr(message, "header", None), "frame_id", ""))
         free = FreeSpace(
             corner,
@@ -132,14 +155,14 @@ class FreeSpace:
         if not radius > 0:
             return free
 
-        # where the bound does not decide, the distance itself does: a robot fits where it fits
+        # Where the bound does not decide, the exact distance does: a robot fits where it fits.
         narrow = passable & (clearance < radius) & (clearance + _SLACK * resolution >= radius)
         fits = clearance >= radius
         fits[narrow] = free._room(free.centres(narrow), radius) >= radius - 1e-9
         return replace(free, open=passable & fits)
 
     def same_as(self, other: FreeSpace) -> bool:
-        """Whether two maps say the same."""
+        """Return whether two maps have equal contents."""
         return (
             (self.origin, self.yaw, self.resolution, self.radius, self.frame, self.walled)
             == (other.origin, other.yaw, other.resolution, other.radius, other.frame, other.walled)
@@ -148,7 +171,8 @@ class FreeSpace:
         )
 
     def centres(self, mask=None) -> np.ndarray:
-        """Centres (N, 2) m of the cells in mask (H, W), of the open ones if None, row by row."""
+        """Return centres (N, 2) m of the cells in mask (H, W), or of the open ones, row by row."""
+
         rows, columns = np.nonzero(self.open if mask is None else mask)
         u, v = (columns + 0.5) * self.resolution, (rows + 0.5) * self.resolution
         cos, sin = math.cos(self.yaw), math.sin(self.yaw)
@@ -156,7 +180,7 @@ class FreeSpace:
 
     @cached_property
     def _obstacles(self) -> cKDTree | None:
-        """Centres of the occupied cells at the border of the free ones, in cells; None where there is none."""
+        """Centres of occupied cells that border on free ones, in cells; None without any."""
         occupied = np.pad(self.clearance <= 0.0, 1, constant_values=self.walled)
         border = occupied & ndimage.binary_dilation(~occupied, np.ones((3, 3)))
         rows, columns = np.nonzero(border)
@@ -164,87 +188,121 @@ class FreeSpace:
 
     @cached_property
     def _obstacles_and_none(self) -> np.ndarray:
-        """Their centres, and one at infinity, which is what a search that finds fewer gives as the others."""
+        """The centres of _obstacles, and infinity: the row of a neighbour that was not found."""
         return np.vstack([self._obstacles.data, np.full(2, np.inf)])
 
     def _room(self, x: np.ndarray, enough: float) -> np.ndarray:
-        """No more than the distance (N,) m from x (N, 2) to the nearest occupied cell; exact, but among many cells.
+        """Return a lower bound of the distance from places to the nearest occupied cell.
 
-        enough: beyond it the distance does not matter.
+        It is exact unless more cells are about equally near than are looked at.
+
+        Args:
+            x: (N, 2) m.
+            enough: m, beyond which the distance does not matter.
+
+        Returns:
+            (N,) m.
         """
         if self._obstacles is None:
             return np.full(len(x), np.inf)
+
         limit = enough / self.resolution + 1.0
         local = self._local(x)
         away, index = self._obstacles.query(local, k=_NEAREST, distance_upper_bound=limit)
+
         square = np.maximum(np.abs(self._obstacles_and_none[index] - local[:, None]) - 0.5, 0.0)
         nearest = np.hypot(square[..., 0], square[..., 1]).min(1)
-        # cells that were not asked for are at least as far as the last one, less half a diagonal
+        # Cells that are not among the nearest are at least as far as the last one, less half a
+        # diagonal.
         return np.minimum(nearest, np.maximum(away[:, -1] - math.sqrt(0.5), 0.0)) * self.resolution
 
     def _local(self, x: np.ndarray) -> np.ndarray:
-        """Places (N, 2) m in cells from the grid's corner."""
+        """Return places (N, 2) m in cells from the grid's corner."""
         cos, sin = math.cos(self.yaw), math.sin(self.yaw)
         dx, dy = x[:, 0] - self.origin[0], x[:, 1] - self.origin[1]
         return np.stack([cos * dx + sin * dy, cos * dy - sin * dx], 1) / self.resolution
 
     def _cells(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Row and column (N,) of places x (N, 2), and their distance in metres to the centre of that cell."""
+        """Return row, column and the distance to the cell's centre, m, of x (N, 2): (N,) each."""
         local = self._local(x).T
         cells = np.floor(local)
         off = np.hypot(*(local - cells - 0.5)) * self.resolution
+
+        # Clipped before the conversion: an integer cannot hold a place that is very far away.
         limit = np.array(self.open.shape)[::-1, None]
         column, row = np.clip(cells, -1, limit).astype(int)
         return row, column, off
 
     def allows(self, x: Tensor) -> Tensor:
-        """Whether the robot's centre may be at x (N, 2) metres: (N,) bool. Outside the grid it may not."""
+        """Return whether the robot's centre may be at x (N, 2) m: (N,) bool; outside, False."""
         return torch.from_numpy(self._allows(x.cpu().numpy()))
 
     def allows_near(self, x: np.ndarray, slack: float) -> np.ndarray:
-        """Whether no obstacle is nearer to x (N, 2) m than the radius less slack (m): (N,) bool. Outside there is one."""
+        """Return whether no obstacle is nearer to places than the radius less some slack.
+
+        Args:
+            x: (N, 2) m.
+            slack: m.
+
+        Returns:
+            (N,) bool; False outside the grid.
+        """
         row, column, _ = self._cells(x)
         inside = (
             (row >= 0) & (column >= 0) & (row < self.open.shape[0]) & (column < self.open.shape[1])
         )
+
         need = max(0.0, self.radius - slack)
         return inside & (self._room(x, need + self.resolution) >= need)
 
     def _allows(self, x: np.ndarray) -> np.ndarray:
-        """The same of an array."""
-        row, column, off = self._cells(x)
+        """As `allows`, of an array."""
+        row, column, off_centre = self._cells(x)
         inside = (
             (row >= 0) & (column >= 0) & (row < self.open.shape[0]) & (column < self.open.shape[1])
         )
+
         row, column = np.where(inside, row, 0), np.where(inside, column, 0)
-        ok = inside & self.open[row, column]
+        allowed = inside & self.open[row, column]
+
         need = self.radius
         if (
             need > 0
         ):  # the place is not the cell's centre: its own distance differs by the way between them at most
+            # A place's own distance differs from its cell centre's by the way between them at most.
             clearance = self.clearance[row, column]
-            sure = clearance - off >= need - 1e-9
-            ask = ok & ~sure & (clearance + _SLACK * self.resolution + off >= need)
-            ok &= sure
-            ok[ask] = self._room(x[ask], need) >= need - 1e-9
-        return ok
+            sure = clearance - off_centre >= need - 1e-9
+            undecided = (
+                allowed & ~sure & (clearance + _SLACK * self.resolution + off_centre >= need)
+            )
+            allowed &= sure
+            allowed[undecided] = self._room(x[undecided], need) >= need - 1e-9
+        return allowed
 
     @cached_property
     def _roomy(self) -> np.ndarray:
-        """(H, W) bool: the robot may be anywhere in the cell and in the eight about it."""
+        """(H, W) bool: the robot may be anywhere in the cell and in its eight neighbours."""
         corner = math.sqrt(0.5) * self.resolution
         sure = self.open & (self.clearance - corner >= self.radius + 0.5 * _STEP)
         return ndimage.binary_erosion(sure, np.ones((3, 3)))
 
     @cached_property
     def _amid(self) -> np.ndarray:
-        """(H, W) bool: the cell and the eight about it are open."""
+        """(H, W) bool: the cell and its eight neighbours are open."""
         return ndimage.binary_erosion(self.open, np.ones((3, 3)))
 
     def sees(self, a, b) -> np.ndarray:
-        """Whether the robot's centre may go straight from a (N, 2) to b (N, 2), metres: (N,) bool.
+        """Return whether the robot's centre may go straight from a to b.
 
-        Exact to a centimetre: what is called passable is so in every point, what misses by less may be refused.
+        Exact to a centimetre: every point of a line that passes is passable; a line that misses an
+        obstacle by less may be refused.
+
+        Args:
+            a: (N, 2) m.
+            b: (N, 2) m.
+
+        Returns:
+            (N,) bool.
         """
         a, b = (np.asarray(end, dtype=np.float64).reshape(-1, 2) for end in (a, b))
         length = np.hypot(*(b - a).T)
@@ -252,39 +310,45 @@ class FreeSpace:
         if not len(a):
             return out
 
-        # coarse: half a cell between looks, and cells that have room all about them
+        # Coarse test: samples half a cell apart, sure where all cells around have room.
         step = 0.5 * self.resolution
         count = np.maximum(2, np.ceil(length / step).astype(int) + 1)
         for part in _groups(count):
             x, owner = along(a[part], b[part], count[part])
-            row, column, off = self._cells(x)
+            row, column, off_centre = self._cells(x)
             inside = (
                 (row >= 0)
                 & (column >= 0)
                 & (row < self.open.shape[0])
                 & (column < self.open.shape[1])
             )
+
             row, column = np.where(inside, row, 0), np.where(inside, column, 0)
             sure = inside & self._roomy[row, column]
             never = ~(inside & self.open[row, column])
             out[part] = np.bincount(owner, never, len(part)) == 0
 
-            # from look to look where one of both is not sure: by the room at the looks, or else every centimetre
-            ask = (owner[1:] == owner[:-1]) & ~(sure[1:] & sure[:-1]) & out[part][owner[1:]]
-            first = np.flatnonzero(ask)
+            # Between two samples that are not both sure, their room decides, or else every
+            # centimetre.
+            undecided = (owner[1:] == owner[:-1]) & ~(sure[1:] & sure[:-1]) & out[part][owner[1:]]
+            first = np.flatnonzero(undecided)
             if not len(first):
                 continue
-            # (where a cell's clearance says that there is enough, no obstacle need be looked for)
+
+            # Where a cell's clearance says that there is enough room, no obstacle is looked for.
             room = np.full(len(x), np.inf)
-            looks = np.zeros(len(x), dtype=bool)
-            looks[first] = looks[first + 1] = True
-            looks &= self.clearance[row, column] - off < self.radius + 0.5 * (step + _STEP)
-            room[looks] = self._room(x[looks], self.radius + step)
+            tested = np.zeros(len(x), dtype=bool)
+            tested[first] = tested[first + 1] = True
+            tested &= self.clearance[row, column] - off_centre < self.radius + 0.5 * (step + _STEP)
+            room[tested] = self._room(x[tested], self.radius + step)
+
             least = np.minimum(room[first], room[first + 1])
             clear = least >= self.radius - 1e-9
             narrow = clear & (least < self.radius + 0.5 * (step + _STEP))
             if narrow.any():
                 clear[narrow] = self._closely(x[first[narrow]], x[first[narrow] + 1])
+
+            # Near a cell that is not open, every cell that the line cuts must be.
             by_border = clear & ~(
                 self._amid[row[first], column[first]]
                 & self._amid[row[first + 1], column[first + 1]]
@@ -293,19 +357,30 @@ class FreeSpace:
                 clear[by_border] = self._crosses_open_cells(
                     x[first[by_border]], x[first[by_border] + 1]
                 )
+
             out[part] &= np.bincount(owner[first], ~clear, len(part)) == 0
         return out
 
     def seems_open(self, a, b) -> np.ndarray:
-        """Whether all cells are open that one comes by every half cell from a (N, 2) to b (N, 2), metres: (N,) bool.
+        """Return whether a line's samples every half cell all lie in open cells.
 
-        What `sees` says, but for corners that are cut by less than that: for a search that asks thousands of times.
+        The answer of `sees`, but for corners that are cut by less than that: for a search that asks
+        thousands of times.
+
+        Args:
+            a: (N, 2) m, start of each line.
+            b: (N, 2) m, end of each line.
+
+        Returns:
+            (N,) bool.
         """
         a, b = (np.asarray(end, dtype=np.float64).reshape(-1, 2) for end in (a, b))
         out = np.zeros(len(a), dtype=bool)
+
         count = np.maximum(
             2, np.ceil(np.hypot(*(b - a).T) / (0.5 * self.resolution)).astype(int) + 1
         )
+
         for part in _groups(count):
             x, owner = along(a[part], b[part], count[part])
             column, row = np.floor(self._local(x)).astype(int).T
@@ -320,20 +395,23 @@ class FreeSpace:
         return out
 
     def _closely(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Whether there is room every centimetre from look a to look b (N, 2), half of one to spare: (N,) bool."""
+        """Return whether there is room every cm from a to b (N, 2), half a cm to spare: (N,)."""
         if not len(a):
             return np.zeros(0, dtype=bool)
+
         count = np.maximum(2, np.ceil(np.hypot(*(b - a).T) / _STEP).astype(int) + 1)
         x, owner = along(a, b, count)
         need = self.radius + 0.5 * _STEP
         return np.bincount(owner, self._room(x, need) < need - 1e-9, len(a)) == 0
 
     def _crosses_open_cells(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Whether every cell that a line from a (N, 2) to b (N, 2) cuts is open, were it by a corner: (N,) bool.
+        """Return whether every cell that a line from a (N, 2) to b (N, 2) cuts is open: (N,) bool.
 
-        A line along the border of two cells, or through a corner of four, is in all of them.
+        Cells whose corner is cut count, too. A line along the border of two cells, or through a
+        corner of four, is in all of them.
         """
         a, b = self._local(a), self._local(b)
+        # The line is tested a hair to its left and a hair to its right.
         aside = (
             (b - a)[:, ::-1] * (-_ASIDE, _ASIDE) / np.maximum(np.hypot(*(b - a).T), 1e-12)[:, None]
         )
@@ -343,8 +421,10 @@ class FreeSpace:
         return both[: len(a)] & both[len(a) :]
 
     def _cells_are_open(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """The same for lines in cells that meet no corner."""
-        owners, shares = [np.repeat(np.arange(len(a)), 2)], [np.tile([0.0, 1.0], len(a))]
+        """The same for lines, in cells, that pass through no corner."""
+
+        # Where each line crosses the borders of cells, as fractions of its length, ends included.
+        owners, fractions = [np.repeat(np.arange(len(a)), 2)], [np.tile([0.0, 1.0], len(a))]
         for axis in (0, 1):
             low, high = np.minimum(a, b)[:, axis], np.maximum(a, b)[:, axis]
             first = np.floor(low) + 1
@@ -352,57 +432,71 @@ class FreeSpace:
             owner = np.repeat(np.arange(len(a)), count)
             line = first[owner] + np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
             owners.append(owner)
-            shares.append((line - a[owner, axis]) / (b - a)[owner, axis])
-        owner, share = np.concatenate(owners), np.concatenate(shares)
-        order = np.lexsort((share, owner))
-        owner, share = owner[order], share[order]
+            fractions.append((line - a[owner, axis]) / (b - a)[owner, axis])
+
+        owner, fraction = np.concatenate(owners), np.concatenate(fractions)
+        order = np.lexsort((fraction, owner))
+        owner, fraction = owner[order], fraction[order]
+
+        # Between two crossings the line is in one cell: the one that holds the middle.
         inner = owner[1:] == owner[:-1]
-        owner, middle = owner[1:][inner], 0.5 * (share[1:] + share[:-1])[inner]
+        owner, middle = owner[1:][inner], 0.5 * (fraction[1:] + fraction[:-1])[inner]
+
         column, row = np.floor(a[owner] + middle[:, None] * (b - a)[owner]).astype(int).T
         height, width = self.open.shape
         shut = ~self.open[row.clip(0, height - 1), column.clip(0, width - 1)]
         return np.bincount(owner, shut, len(a)) == 0
 
     def reachable_from(self, position, search: float = 0.5) -> FreeSpace:
-        """Only what is connected, over cells that share a side, to the open cell nearest to position (x, y) in metres.
+        """Return the part that is connected, over cells that share a side, to the robot's cell.
 
-        search: how far that cell may be, in metres; with none so near nothing is left.
+        That is the open cell nearest to the position; with none near enough nothing is left.
+
+        Args:
+            position: (x, y) m.
+            search: metres to the farthest cell that counts.
         """
         label = self._label_near(position, search)
         if label not in self._components:
             self._components.clear()  # one is enough: a robot stays in its own
             left = self._labels == label if label else np.zeros_like(self.open)
             self._components[label] = replace(self, open=left)
+
         return self._components[label]
 
     def prepare(self) -> None:
-        """Find now, in this thread, what would else be found when it is first asked for: components and borders."""
+        """Compute components and borders now, in this thread, not when they are first needed."""
         _ = self._labels, self._obstacles, self._roomy, self._amid
 
     @cached_property
     def _labels(self) -> np.ndarray:
-        """(H, W) the number of each open cell's component, 0 elsewhere; found once, however often a robot asks."""
+        """(H, W) number of each open cell's component, 0 elsewhere; computed once."""
         return ndimage.label(self.open)[0]
 
     @cached_property
     def _components(self) -> dict[int, FreeSpace]:
-        """The component that was asked for last, by its number."""
+        """The component that was returned last, by its number."""
         return {}
 
     def _label_near(self, position, search: float) -> int:
-        """The component of the open cell nearest to position, among those that are no farther than search; else 0."""
+        """Return the component of the open cell nearest to position; 0 with none in search."""
         x = np.asarray(position, dtype=np.float64).reshape(1, 2)
         if not np.isfinite(x).all():
             return 0
+
         column, row = np.floor(self._local(x)[0])
+        # Only a window of cells around the position is searched.
         reach = math.ceil(search / self.resolution) + 1
         height, width = self.open.shape
         top, left = (
-            int(np.clip(at - reach, 0, most)) for at, most in ((row, height), (column, width))
+            int(np.clip(middle - reach, 0, size))
+            for middle, size in ((row, height), (column, width))
         )
         bottom, right = (
-            int(np.clip(at + reach + 1, 0, most)) for at, most in ((row, height), (column, width))
+            int(np.clip(middle + reach + 1, 0, size))
+            for middle, size in ((row, height), (column, width))
         )
+
         rows, columns = np.nonzero(self.open[top:bottom, left:right])
         if not len(rows):
             return 0
@@ -418,7 +512,7 @@ class FreeSpace:
 
 
 def _groups(count: np.ndarray) -> list[np.ndarray]:
-    """Indices of lines in groups whose looks together are few enough."""
+    """Split lines into groups of indices whose samples together are at most about _AT_ONCE."""
     if not len(count):
         return []
     ends = np.cumsum(count) // _AT_ONCE
@@ -426,8 +520,8 @@ def _groups(count: np.ndarray) -> list[np.ndarray]:
 
 
 def along(a: np.ndarray, b: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Places (S, 2) evenly along each line, ends included, and the line (S,) of each."""
+    """Return samples (S, 2) evenly along each line, ends included, and the line (S,) of each."""
     owner = np.repeat(np.arange(len(count)), count)
     first = np.concatenate([[0], np.cumsum(count)[:-1]])
-    share = (np.arange(len(owner)) - first[owner]) / (count[owner] - 1)
-    return a[owner] + share[:, None] * (b - a)[owner], owner
+    fraction = (np.arange(len(owner)) - first[owner]) / (count[owner] - 1)
+    return a[owner] + fraction[:, None] * (b - a)[owner], owner

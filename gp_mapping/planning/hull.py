@@ -1,6 +1,7 @@
-"""Where a robot has driven around: the convex hull of its path, grown by a distance. No map of obstacles is needed.
+"""Where a robot has driven around: the convex hull of its path, grown by a distance.
 
-Between the places where it has been a robot may well go again; beyond them nobody has looked.
+No map of obstacles is needed. Between the places where it has been, a robot may well go again;
+beyond them nothing is known.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ from scipy.spatial import ConvexHull, QhullError
 
 __all__ = ["grown_hull", "inside_convex", "within_hull"]
 
-_CORNERS = 32  # of the polygon that stands for a circle; it lies inside the circle by half a per cent of the radius
+# Of the polygon that stands for a circle, and lies inside it by half a per cent of the radius.
+_CORNERS = 32
 
 
 def grown_hull(path, beyond: float) -> np.ndarray:
     """Corners of the convex hull of a path, grown on all sides.
 
-    The hull of the points p_i + beyond · (cos φ_k, sin φ_k), φ_k = 2πk / 32: the Minkowski sum of the hull with a disc,
-    but for half a per cent of `beyond`. A path that is a line, or a single place, has one as well.
+    The hull of the points p_i + beyond · (cos φ_k, sin φ_k), φ_k = 2πk / 32: the Minkowski sum of
+    the hull with a disc, but for half a per cent of `beyond`. A path that is a line, or a single
+    place, has one as well.
 
     Args:
         path: (K, 2) metres, K ≥ 1, finite.
@@ -44,13 +47,13 @@ def grown_hull(path, beyond: float) -> np.ndarray:
             points = points[[along.argmin(), along.argmax()]]
 
     angle = 2.0 * np.pi * np.arange(_CORNERS) / _CORNERS
-    ring = beyond * np.stack([np.cos(angle), np.sin(angle)], 1)
-    around = (points[:, None, :] + ring).reshape(-1, 2)
-    return around[ConvexHull(around).vertices] + origin
+    circle = beyond * np.stack([np.cos(angle), np.sin(angle)], 1)
+    grown = (points[:, None, :] + circle).reshape(-1, 2)
+    return grown[ConvexHull(grown).vertices] + origin
 
 
 def inside_convex(corners: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Which centres of a grid lie inside a convex polygon, row by row: O(H V + H W).
+    """Return which centres of a grid lie inside a convex polygon, row by row: O(H V + H W).
 
     Args:
         corners: (V, 2) metres, in order around the polygon.
@@ -62,31 +65,34 @@ def inside_convex(corners: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarr
     """
     start, end = corners, np.roll(corners, -1, axis=0)
     rise = end[:, 1] - start[:, 1]
+
     with np.errstate(divide="ignore", invalid="ignore"):
-        t = (y[:, None] - start[:, 1]) / rise  # (H, V)
-        at = start[:, 0] + t * (end[:, 0] - start[:, 0])
-    crosses = (t >= 0.0) & (
-        t <= 1.0
-    )  # a level side crosses no row: its neighbours end where it lies
-    left = np.where(crosses, at, np.inf).min(1)
-    right = np.where(crosses, at, -np.inf).max(1)
+        fraction = (y[:, None] - start[:, 1]) / rise  # (H, V)
+        crossing_x = start[:, 0] + fraction * (end[:, 0] - start[:, 0])
+
+    # A level side crosses no row: its neighbours end where it lies.
+    crosses = (fraction >= 0.0) & (fraction <= 1.0)
+
+    left = np.where(crosses, crossing_x, np.inf).min(1)
+    right = np.where(crosses, crossing_x, -np.inf).max(1)
     return (x >= left[:, None]) & (x <= right[:, None])
 
 
 def within_hull(path, x: np.ndarray, y: np.ndarray, beyond: float) -> np.ndarray:
-    """Which centres of a drawn grid lie inside the grown hull of the path.
+    """Return which centres of a drawn grid lie inside the grown hull of the path.
 
-    A place outside the grid does not count: what is drawn follows the many, and a single pose that leapt away must not
-    stretch the hull over ground where nobody was.
+    A place outside the grid does not count: what is drawn covers most of the path, and a single
+    pose that jumped away must not stretch the hull over ground where the robot never was.
 
     Args:
         path: (K, 2) metres.
         x: (W,) metres, evenly spaced.
         y: (H,) metres, evenly spaced.
-        beyond: how far the hull is grown, metres, ≥ 0; no less than a cell counts, so that a line has an inside.
+        beyond: how far the hull is grown, metres, ≥ 0; at least one cell, so that a line has an
+            inside.
 
     Returns:
-        (H, W) bool; nothing where no place of the path lies in the grid.
+        (H, W) bool; all False where no place of the path lies in the grid.
     """
     path = np.asarray(path, np.float64).reshape(-1, 2)
     side = max(
@@ -94,7 +100,9 @@ def within_hull(path, x: np.ndarray, y: np.ndarray, beyond: float) -> np.ndarray
         abs(float(y[1] - y[0])) if len(y) > 1 else 0.0,
         1e-3,
     )
+
     low, high = np.array([x.min(), y.min()]) - side, np.array([x.max(), y.max()]) + side
+
     path = path[((path >= low) & (path <= high)).all(1)]
     if not len(path):
         return np.zeros((len(y), len(x)), dtype=bool)

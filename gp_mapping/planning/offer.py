@@ -1,4 +1,4 @@
-"""The one policy for places to measure next, of a live node and of a saved map: where they may lie."""
+"""Suggested places to measure next, by one policy for a live node and for a saved map."""
 
 from __future__ import annotations
 
@@ -32,13 +32,16 @@ def offer_as_set(
     free: FreeSpace | None = None,
     position=None,
 ) -> Suggestions:
-    """The places that the settings ask for: of a live node, of its saves, and of the command line alike.
+    """Return the suggestions that the settings ask for.
+
+    The same for a live node, its saves, and the command line.
 
     Args:
         session: MapSession.
         grid: the FieldGrid that was drawn of it.
-        settings: suggestion_kind, suggestion_count, suggestion_distance, suggestion_margin, plan_reach.
-        ground: kept from call to call.
+        settings: suggestion_kind, suggestion_count, suggestion_distance, suggestion_margin,
+            plan_reach.
+        ground: cached area, kept from call to call.
         free: where the robot may be; None: not known.
         position: (x, y) of the robot, metres; None: where the newest sample of the map was taken.
     """
@@ -54,6 +57,7 @@ def offer_as_set(
             min_distance=s.suggestion_distance,
             beyond=s.suggestion_margin,
         )
+
     return offer_by_way(
         session,
         ground,
@@ -67,17 +71,19 @@ def offer_as_set(
 
 
 def driven_area(path, grid, beyond: float) -> FreeSpace:
-    """The cells of a drawn map inside the hull of the path, grown by `beyond` metres, as a FreeSpace.
+    """Return the cells of a drawn map inside the grown hull of the path, as a FreeSpace.
 
     Args:
         path: (K, 2) metres.
         grid: FieldGrid.
-        beyond: metres, ≥ 0.
+        beyond: metres by which the hull is grown, ≥ 0.
     """
     height, width = grid.shape
     (left, bottom), side = grid.origin, grid.resolution
     x, y = left + side * (np.arange(width) + 0.5), bottom + side * (np.arange(height) + 0.5)
+
     inside = within_hull(path, x, y, beyond)
+
     return FreeSpace(
         origin=(float(left), float(bottom)),
         yaw=0.0,
@@ -100,13 +106,13 @@ def offer_by_way(
     reach: float = math.inf,
     places: int = 200,
 ) -> Suggestions:
-    """The k places of the survey area with the most gain for each metre of the way, one after another.
+    """Return the k places of the survey area with the most gain for each metre of the way.
 
-    Each is chosen after the one before it, from there, on what the way there has left.
+    Each is chosen after the one before it, from there, given what the way there has measured.
 
     Args:
         session: MapSession.
-        ground: kept from call to call.
+        ground: cached area, kept from call to call.
         k: how many.
         free: where the robot may be; None: inside the hull of its path, grown by `beyond` metres.
         position: (x, y) of the robot, metres; None: where the newest sample of the map was taken.
@@ -119,6 +125,7 @@ def offer_by_way(
     position = session.position if position is None else position
     if position is None:
         return Suggestions(kind, reason="nothing has been measured yet")
+
     position = np.asarray(position, dtype=np.float64)
     area, travel = ground.at(
         position,
@@ -129,20 +136,23 @@ def offer_by_way(
         margin=max(beyond, 1e-3),
         places=places,
     )
+
     if travel is None or len(travel) < 2:
         return Suggestions(kind, reason=area.reason or "no place in the survey area can be reached")
 
+    # From here on the map itself is not asked any more.
     value = PathValue.of(
         session.map.for_planning(), travel.xy, area.cells, area.areas, session.noise_variance
     )
+
     items, closed = [], np.zeros(len(travel.nodes), dtype=bool)
     reason = ""
     while len(items) < k:
         problem = Problem(value, travel, position, closed=closed.copy())
-        found = plan(problem, kind)
-        if not found:
+        chosen = plan(problem, kind)
+        if not chosen:
             reason = (
-                found.reason
+                chosen.reason
                 if not items
                 else (
                     f"{len(items)} of {k}: every other place that the robot may enter "
@@ -150,12 +160,16 @@ def offer_by_way(
                 )
             )
             break
-        stop = found.stops[0]
-        gain = float(found.gains.sum())
-        items.append(Suggestion(float(stop[0]), float(stop[1]), gain / (found.metres + NEAR)))
-        value = value.after(problem.drive(found.nodes).visits)
+
+        stop = chosen.stops[0]
+        gain = float(chosen.gains.sum())
+        items.append(Suggestion(float(stop[0]), float(stop[1]), gain / (chosen.metres + NEAR)))
+        # The next place is chosen as if the robot had driven here and measured on the way.
+        value = value.after(problem.drive(chosen.nodes).visits)
+        # A floor, so that with min_distance 0 the place itself is not chosen again.
         closed |= np.hypot(*(travel.nodes - stop).T) < max(min_distance, 1e-6)
         position = stop
+
     return Suggestions(kind, tuple(items), reason)
 
 
@@ -169,9 +183,10 @@ def offer(
     min_distance: float = 0.0,
     beyond: float = 0.0,
 ) -> Suggestions:
-    """The k places that are worth most where the robot may go.
+    """Return the k places that are worth most where the robot may go.
 
-    With a map of free space that is what it leaves to the robot; without one the hull of the path, grown by `beyond`.
+    With a map of free space that is what it leaves to the robot; without one it is the hull of the
+    path, grown by `beyond`.
 
     Args:
         session: MapSession.

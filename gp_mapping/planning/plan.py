@@ -17,18 +17,28 @@ from gp_mapping.planning.worth.path_value import PathValue
 
 __all__ = ["Plan", "allot", "driven_by_others", "finished", "plan", "plan_steps"]
 
-_AS_NEAR = 0.05  # m within which places of a line are as near to the robot
+# M; points of a line whose distances to the robot differ by less count as equally near.
+_AS_NEAR = 0.05
 
 
 @dataclass(frozen=True)
 class Plan:
     """What to drive; empty, with a reason, where there is nothing to drive.
 
-    kind: the planner's name.  line: (N, 2) m, from the robot on.  stops: (k, 2) m, its goals in order, home included.
-    stop_marks: (k,) metres from the start to each.  nodes: (k,) of the travel that it was planned in, home left out.
-    visits: (m, 2) m, places that it measures, at marks (m,) metres, worth gains (m,) of the area's variance each.
-    metres, seconds: all of it.  stddev_now, stddev_then: SI, root of the mean variance over the area, before and after.
-    reason: in words, why there is none, or what was assumed.
+    Attributes:
+        kind: the planner's name.
+        line: (N, 2) m, from the robot on.
+        stops: (k, 2) m, its goals in order, home included.
+        stop_marks: (k,) metres from the start to each stop.
+        nodes: the stops as nodes of the Travel that it was planned in, home left out.
+        visits: (m, 2) m, places that it measures.
+        marks: (m,) metres from the start to each visit.
+        gains: (m,) variance that each visit takes off the area, SI² times the weights' unit.
+        metres: length of all of it.
+        seconds: duration of all of it.
+        stddev_now: SI, root of the mean variance over the area, before.
+        stddev_then: SI, the same after.
+        reason: in words, why there is none, or what was assumed.
     """
 
     kind: str
@@ -51,31 +61,40 @@ class Plan:
     def progress(
         self, position, before: float = 0.0, ahead: float = 2.0, expected: float | None = None
     ) -> float:
-        """Metres along the line of its point nearest to position, looked for from before to ahead metres beyond.
+        """Return the metres along the line of its point nearest to a position.
 
-        A line that crosses itself is so not taken short cuts of. expected: metres that it should be by what was driven;
-        of places that are as near, as on a way into a dead end and out again, that one counts.
+        Args:
+            position: (2,) m.
+            before: metres along the line from which the point is looked for.
+            ahead: metres beyond `before` up to which it is looked for, so that progress takes no
+                short cut where the line crosses itself.
+            expected: metres that it should be by what was driven. Of points that are equally near,
+                as on the way into a dead end and out again, the one nearest to that counts.
         """
         if not self:
             return 0.0
+
         ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(self.line, axis=0).T))])
         marks = np.append(
             np.arange(before, min(before + ahead, ends[-1]), 0.02), min(before + ahead, ends[-1])
         )
         x = np.stack([np.interp(marks, ends, self.line[:, i]) for i in (0, 1)], 1)
+
         away = np.hypot(*(x - np.asarray(position)).T)
         if expected is None:
             return float(marks[int(away.argmin())])
-        beside = np.pad(away, 1, constant_values=math.inf)
-        near = (away <= np.minimum(beside[:-2], beside[2:])) & (away <= away.min() + _AS_NEAR)
+
+        # Local minima that are as near as the nearest point.
+        padded = np.pad(away, 1, constant_values=math.inf)
+        near = (away <= np.minimum(padded[:-2], padded[2:])) & (away <= away.min() + _AS_NEAR)
         return float(marks[near][int(np.abs(marks[near] - expected).argmin())])
 
     def left(self, metres: float) -> tuple[int, ...]:
-        """Stops (nodes) that are still ahead after so many metres."""
+        """Return the stops (nodes) that are still ahead after that many metres."""
         return tuple(n for n, mark in zip(self.nodes, self.stop_marks) if mark > metres + 1e-6)
 
     def after(self, metres: float) -> np.ndarray:
-        """The line (N, 2) from so many metres on."""
+        """Return the line (N, 2) from that many metres on."""
         ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(self.line, axis=0).T))])
         metres = min(max(metres, 0.0), float(ends[-1])) if self else 0.0
         first = (
@@ -86,10 +105,13 @@ class Plan:
         return np.vstack([first, self.line[ends > metres + 1e-9]]) if self else self.line
 
     def cut(self, metres: float) -> Plan:
-        """What is left of it after so many metres: as if it had been planned there."""
+        """Return the rest of the plan after that many metres, as if it had been planned there."""
         if not self or metres >= self.metres - 1e-6:
             return Plan(self.kind, reason=self.reason)
+
+        # Stops and measurements that are still ahead.
         keep, ahead = self.stop_marks > metres + 1e-6, self.marks > metres + 1e-6
+
         return replace(
             self,
             line=self.after(metres),
@@ -103,10 +125,16 @@ class Plan:
             seconds=self.seconds * (1.0 - metres / self.metres),
         )
 
-    def led_by(self, line: np.ndarray) -> Plan:
-        """The same after driving a line (K, 2) m that ends where this one begins."""
+    def led_by(self, line: np.ndarray, seconds: float) -> Plan:
+        """Return the plan with a line before it.
+
+        Args:
+            line: (K, 2) m, which ends where this plan begins.
+            seconds: that driving the line takes.
+        """
         if len(line) < 2 or not self:
             return self
+
         metres = float(np.hypot(*np.diff(line, axis=0).T).sum())
         return replace(
             self,
@@ -114,16 +142,26 @@ class Plan:
             stop_marks=self.stop_marks + metres,
             marks=self.marks + metres,
             metres=self.metres + metres,
+            seconds=self.seconds + seconds,
         )
 
     def poses(self, spacing: float) -> tuple[np.ndarray, np.ndarray]:
-        """Positions (n, 2) m at most so far apart along the line, corners kept, and headings of travel (n,) radians."""
+        """Return poses along the line.
+
+        Args:
+            spacing: metres between two positions at most; corners are kept.
+
+        Returns:
+            Positions (n, 2) m and headings of travel (n,) radians.
+        """
         if not self:
             return np.empty((0, 2)), np.empty(0)
+
         parts = []
         for a, b in zip(self.line, self.line[1:]):
             count = max(1, math.ceil(math.dist(a, b) / spacing - 1e-9))
             parts.append(a + (b - a) * (np.arange(count)[:, None] / count))
+
         x = np.vstack([*parts, self.line[-1:]])
         ahead = np.diff(x, axis=0)
         headings = np.arctan2(ahead[:, 1], ahead[:, 0])
@@ -131,7 +169,13 @@ class Plan:
 
 
 def plan_steps(problem: Problem, kind: str) -> Iterator[Plan | None]:
-    """Plan in slices: yields None while it thinks, and the plan at the end. The problem itself is untouched.
+    """Plan in slices: yield None between steps of the search, and the plan at the end.
+
+    The problem itself stays as it is.
+
+    Args:
+        problem: the question.
+        kind: name of the planner.
 
     Raises:
         ValueError: there is no planner of that name.
@@ -141,6 +185,7 @@ def plan_steps(problem: Problem, kind: str) -> Iterator[Plan | None]:
     if refused:
         yield Plan(kind, reason=refused)
         return
+
     best: tuple[int, ...] = ()
     for stops in planner(problem):
         best = stops
@@ -149,12 +194,12 @@ def plan_steps(problem: Problem, kind: str) -> Iterator[Plan | None]:
 
 
 def plan(problem: Problem, kind: str = "route") -> Plan:
-    """The plan, at once."""
+    """Return the plan of that planner, all slices at once."""
     return deque(plan_steps(problem, kind), maxlen=1)[0]
 
 
 def finished(problem: Problem, kind: str, stops: tuple[int, ...]) -> Plan:
-    """The plan that drives through stops (nodes), with what it is worth."""
+    """Return the plan that drives through stops (nodes), with what it is worth."""
     drive = problem.drive(stops)
     if drive is None or not drive.legs or drive.metres <= 0.0:
         return Plan(
@@ -163,9 +208,12 @@ def finished(problem: Problem, kind: str, stops: tuple[int, ...]) -> Plan:
             if problem.budget.limited
             else "no place is worth a way any more",
         )
+
     value, size = problem.value, len(drive.legs)
     gains = value.gains([drive.visits])[0].numpy()
+    # Σ_c w_c, so that total / area is a mean variance.
     area = max(value.mass, 1e-300)
+
     reason = "" if stops else "nothing is left to measure within the budget: this is the way home"
     return Plan(
         kind,
@@ -185,15 +233,20 @@ def finished(problem: Problem, kind: str, stops: tuple[int, ...]) -> Plan:
 
 
 def allot(problems: list[Problem], kind: str = "route") -> list[Plan]:
-    """Plans of several robots, one after the other, each on what those before it leave (Singh et al. 2009).
+    """Return plans of several robots, one after the other, each given what those before it measure.
 
-    All problems are of one area: the same value and places (travel), each with a position and budget of its own.
+    All problems are of one area: the same value and places (travel), each with its own position and
+    budget.
 
     Raises:
         ValueError: problems of different areas.
+
+    Reference:
+        Singh et al., 2009.
     """
     plans = []
     value = problems[0].value if problems else None
+
     for problem in problems:
         if len(problem.value) != len(value) or not np.array_equal(
             problem.travel.xy, problems[0].travel.xy
@@ -201,6 +254,8 @@ def allot(problems: list[Problem], kind: str = "route") -> list[Plan]:
             raise ValueError(
                 "robots that share an area need the same places: build one Travel and give it to all"
             )
+
+        # An empty cache of its own: replace would share the dict of the problem.
         own = replace(problem, value=value, _known={})
         plans.append(plan(own, kind))
         if plans[-1]:
@@ -209,15 +264,22 @@ def allot(problems: list[Problem], kind: str = "route") -> list[Plan]:
 
 
 def driven_by_others(value: PathValue, travel: Travel, lines) -> PathValue:
-    """A PathValue after others have driven their lines (K, 2) m: what they will measure is not worth it twice.
+    """Return a PathValue after others have driven their lines: nothing is worth measuring twice.
 
     Only what lies among the places counts.
+
+    Args:
+        value: before.
+        travel: the places of value.
+        lines: (K, 2) m each.
     """
     for line in lines:
         line = np.asarray(line, dtype=np.float64).reshape(-1, 2)
         if len(line) < 2 or not len(travel):
             continue
+
         visits, x, _ = travel.visits([travel.along(line)])
+        # A line may leave the area: there the nearest places say nothing about it.
         near = torch.from_numpy(np.hypot(*(travel.xy[visits.places[:, 0]] - x).T) <= travel.spacing)
         value = value.after(visits.where(near))
     return value

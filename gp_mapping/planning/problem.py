@@ -1,4 +1,4 @@
-"""The question that every planner answers, and the one way in which answers are driven, costed and rated."""
+"""The question that every planner answers, and how answers are driven, costed and rated."""
 
 from __future__ import annotations
 
@@ -17,24 +17,30 @@ from gp_mapping.planning.worth.path_value import PathValue, Visits
 
 __all__ = ["Drive", "Problem", "mix_of_rest", "usual_mix"]
 
-_SOON = 0.1
+_SOON = 0.1  # mix of a survey with a limit
 
 
 def usual_mix(budget: Budget) -> float:
-    """What a route is rated by where nobody says it: mostly its end where the budget says when that is.
+    """Return the mix that rates a route by default: mostly its end where the budget is limited.
 
-    A little of how soon it brings it decides between routes that bring the same in the end: a survey that knows all
-    of the area roughly at half its budget is worth more, whatever happens then.
+    A little weight on early gains decides between routes that gain the same in the end: a survey
+    that knows all of the area roughly at half its budget is worth more if it is cut short.
     """
     return _SOON if budget.limited else 1.0
 
 
 def mix_of_rest(mix: float, spent: float) -> float:
-    """The mix that rates the rest of a survey as the mix rates all of it, when a share of the budget is spent.
+    """Return the mix that rates the rest of a survey as `mix` rates all of it.
 
-        1 − mix · (spent + (1 − spent) s) ∝ 1 − rest · s,   rest = mix (1 − spent) / (1 − mix · spent)
+        1 − mix · (spent + (1 − spent) s) ∝ 1 − rest · s,   rest = mix (1 − spent) / (1 − mix ·
+        spent)
 
-    Were it the same at each new plan, ever more of the end would be given for a little more of it soon.
+    With the same mix at each new plan, more and more of the final gain would be traded for a little
+    of it sooner.
+
+    Args:
+        mix: of the whole survey, 0 … 1.
+        spent: fraction of the budget that is spent.
     """
     return mix * (1.0 - spent) / (1.0 - mix * spent) if spent < 1.0 else 0.0
 
@@ -43,8 +49,14 @@ def mix_of_rest(mix: float, spent: float) -> float:
 class Drive:
     """A way through stops, the way home included.
 
-    legs: the parts, one for each stop.  metres, seconds: all of it.  visits: m measurements, in order, at x (m, 2) m.
-    marks, times: (m,) metres and seconds from the start to each.
+    Attributes:
+        legs: the parts, one for each stop.
+        metres: length of all of it.
+        seconds: duration of all of it.
+        visits: m measurements, in order.
+        x: (m, 2) m, where they are taken.
+        marks: (m,) metres from the start to each.
+        times: (m,) seconds from the start to each.
     """
 
     legs: tuple[Leg, ...]
@@ -67,16 +79,25 @@ class Drive:
 class Problem:
     """Where to go from here.
 
-    value: what measuring is worth.  travel: ways between the places that value knows, in their order.
-    position: (2,) m, where the robot will be when it gets the plan.  heading: radians; NaN: not known.
-    horizon: metres that a plan looks ahead where the budget does not end it first.
-    mix: 0 rates what a whole route brings, 1 how soon it brings it (the area under the curve); between, both.
-    old: stops (nodes) of the plan that is being driven, those that were passed left out.
-    closed: (n,) bool, nodes that are left out for now as goals; None: none is.
-    mean, stddev: (P,) SI, what the map says of the places, for rules that seek high values.
-    seed: of random choices; the same seed and question give the same answer.  effort: routes rated at most.
-    fresh: whether the old route is held against new lanes and a new greedy route, too, or only improved.
-    gain: a new route must leave so much less than the old one, as a share, to replace it.
+    Attributes:
+        value: what measuring is worth.
+        travel: ways between the places of value, in the same order.
+        position: (2,) m, where the robot will be when it gets the plan.
+        heading: radians; NaN: not known.
+        budget: what the survey may still cost.
+        horizon: metres that a plan looks ahead where the budget does not end it first.
+        mix: 0 rates what a whole route gains, 1 how soon it gains it (the area under the curve);
+            between, both.
+        old: stops (nodes) of the plan that is being driven, those that were passed left out.
+        closed: (n,) bool, nodes that are left out for now as goals; None: no node is.
+        mean: (P,) SI, the map's mean at the places, for rules that seek high values.
+        stddev: (P,) SI, the map's standard deviation at the places, for the same.
+        seed: of random choices; the same seed and question give the same answer.
+        effort: routes rated at most.
+        fresh: whether the old route competes with new lanes and a new greedy route, too, or is only
+            improved.
+        gain: fraction of the variance left by the old route by which a new one must leave less to
+            replace it.
     """
 
     value: PathValue
@@ -108,16 +129,16 @@ class Problem:
                 "0 m and 1 or more"
             )
 
-    # ---- where it starts and ends --------------------------------------------------------------------------------
+    # ---- where it starts and ends ----------------------------------------------------------------
 
     @property
     def start(self) -> int | None:
-        """The node at which ways begin; None where the robot sees none."""
+        """The node at which ways begin; None where none is in reach of the robot."""
         return self._once("start", lambda: self.travel.locate(self.position))
 
     @property
     def home(self) -> int | None:
-        """The node nearest to the budget's home; None without one, or where it cannot be reached."""
+        """The node nearest to the budget's home; None without one, or where no way leads there."""
 
         def find():
             home = None if self.budget.home is None else self.travel.locate(self.budget.home)
@@ -135,7 +156,7 @@ class Problem:
 
     @property
     def goals(self) -> np.ndarray:
-        """(P,) bool: places that may be a stop: reached, not left out."""
+        """(P,) bool: places that may be a stop, reachable and not closed."""
 
         def find():
             reached = self.travel.reachable(self.start)[self.travel.places]
@@ -144,18 +165,21 @@ class Problem:
         return self._once("goals", find)
 
     def obstacle(self) -> str:
-        """Why there cannot be a plan, in words; empty where there can."""
+        """Return why there cannot be a plan, in words; empty where there can."""
         x, y = self.position
         if not len(self.travel):
             return "no place in the survey area can be reached"
+
         if self.start is None:
             return (
                 f"the robot at ({x:.2f}, {y:.2f}) m stands where the free space leaves it no room"
             )
+
         if self.budget.home is not None:
             hx, hy = self.budget.home
             if self.home is None:
                 return f"no way leads from the robot at ({x:.2f}, {y:.2f}) m to home at ({hx:.2f}, {hy:.2f}) m"
+
             back = self.drive(())
             if not self.budget.allows(back.metres, back.seconds):
                 return (
@@ -165,17 +189,21 @@ class Problem:
         return ""
 
     def _once(self, name: str, find):
+        """Return find(), computed once for this problem."""
         if name not in self._known:
             self._known[name] = find()
         return self._known[name]
 
-    # ---- what a route costs --------------------------------------------------------------------------------------
+    # ---- what a route costs ----------------------------------------------------------------------
 
     def prepare(self, routes: Sequence[Sequence[int]]) -> None:
-        """Have the ways between the stops of these routes ready, and those from the robot to them."""
+        """Compute at once the ways between the stops of these routes, and from the robot."""
         home = () if self.home is None else (self.home,)
+        # Every route ends at home, where there is one.
         ends = [(*stops, *home) for stops in routes]
         self.travel.prepare([pair for stops in ends for pair in pairwise(stops)])
+
+        # Ways from the robot itself, which stands between nodes.
         first = [
             to
             for to in dict.fromkeys(stops[0] for stops in ends if stops)
@@ -189,10 +217,18 @@ class Problem:
         )
 
     def drive(self, stops: Sequence[int]) -> Drive | None:
-        """The way from the robot through stops (nodes), and home where there is one; None where no way leads."""
+        """Return the way from the robot through stops, and home where there is one.
+
+        Args:
+            stops: nodes.
+
+        Returns:
+            The drive; None where no way leads.
+        """
         legs = self._legs(stops)
         if legs is None:
             return None
+
         ends, clock = self._clock(legs)
         visits, x, marks = self.travel.visits(legs)
         return Drive(
@@ -200,12 +236,12 @@ class Problem:
         )
 
     def fits(self, stops: Sequence[int]) -> bool:
-        """Whether the way through stops can be driven within the limit; what it measures is not asked for."""
+        """Return whether the way through stops is within the limit, without its measurements."""
         legs = self._legs(stops)
         return legs is not None and self.limit.allows(*(spent[-1] for spent in self._clock(legs)))
 
     def _legs(self, stops: Sequence[int]) -> list[Leg] | None:
-        """From the robot through stops, and home; None where one is missing."""
+        """Return the legs from the robot through stops, and home; None where one is missing."""
         ends = [*stops] + ([self.home] if self.home is not None else [])
         legs = (
             [self._first_leg(ends[0])] + [self.travel.leg(a, b) for a, b in pairwise(ends)]
@@ -216,47 +252,63 @@ class Problem:
         return known if len(known) == len(legs) else None
 
     def _clock(self, legs: Sequence[Leg]) -> tuple[list[float], list[float]]:
-        """Metres and seconds from the start to the ends of the legs, the start included."""
+        """Return metres and seconds from the start to the ends of the legs, the start included."""
         speed, rate = self.budget.speed, self.budget.turn_rate
         seconds, heading = 0.0, self.heading
         ends, clock = [0.0], [0.0]
         for leg in legs:
-            # turns at inner corners are spread over the leg: where they lie hardly matters to what a route is worth
+            # Turns at inner corners are spread over the leg: where they lie hardly changes the
+            # worth.
             seconds += (turn(heading, leg.first) + leg.turned) / rate + leg.metres / speed
             ends.append(ends[-1] + leg.metres)
             clock.append(seconds)
+            # A leg without length turns nothing.
             heading = heading if math.isnan(leg.last) else leg.last
         return ends, clock
 
     def _first_leg(self, to: int) -> Leg | None:
+        """Return the leg from the robot to a node."""
         return self._once(
             ("first", to), lambda: self.travel.leg_from(self.position, self.start, to)
         )
 
-    # ---- what a route is worth -----------------------------------------------------------------------------------
+    # ---- what a route is worth -------------------------------------------------------------------
 
     def feasible(self, drive: Drive | None) -> bool:
-        """Whether it can be driven within the limit; then home is in reach all the way, since the route leads there."""
+        """Return whether a drive is within the limit.
+
+        Home is then in reach all the way, since the route leads there.
+        """
         return drive is not None and self.limit.allows(drive.metres, drive.seconds)
 
     def rate(self, routes: Sequence[Sequence[int]]) -> list[float]:
-        """Of each route (stops): the share of the area's variance that it takes, early gains weighted by mix.
+        """Return the rating of each route: the fraction of the area's variance that it removes.
 
-            Σ_i g_i (1 − mix · s_i) / total,   s_i the share of the limit that is spent when i is measured
+        Early gains weigh more, by mix:
 
-        −∞ for one that does not fit the limit.
+            Σ_i g_i (1 − mix · s_i) / total,   s_i the fraction of the limit spent when i is
+            measured
+
+        Args:
+            routes: stops (nodes) of each.
+
+        Returns:
+            Of each route its rating, −∞ for one that does not fit the limit.
         """
         return [soon for _, soon in self.rate_both(routes)]
 
     def rate_both(self, routes: Sequence[Sequence[int]]) -> list[tuple[float, float]]:
-        """Of each route what it brings in the end, Σ_i g_i / total, and its rating; −∞ for one that does not fit."""
+        """Return the final gain Σ_i g_i / total and the rating of each route; −∞ where too long."""
         self.prepare(routes)
         drives = [self.drive(stops) for stops in routes]
+
         good = [i for i, drive in enumerate(drives) if self.feasible(drive)]
         out = [(-math.inf, -math.inf)] * len(routes)
+
         limit, total = self.limit, max(self.value.total, 1e-300)
         for i, gains in zip(good, self.value.gains([drives[i].visits for i in good])):
+            # Fraction of the limit spent at each measurement, by which its gain is discounted.
             spent = limit.share(drives[i].marks, drives[i].times)
-            end, soon = float(gains.sum()), float(gains @ torch.from_numpy(spent))
-            out[i] = end / total, (end - self.mix * soon) / total
+            end, early = float(gains.sum()), float(gains @ torch.from_numpy(spent))
+            out[i] = end / total, (end - self.mix * early) / total
         return out

@@ -1,4 +1,4 @@
-"""Planners by name: those of this package, those that another one registers, and those of its entry points."""
+"""Planners by name: of this package, registered by another one, or found by entry points."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ GROUP = "gp_mapping.planners"
 """Entry point group: name = "package.module:planner"."""
 
 Planner = Callable[[Problem], Iterator[tuple[int, ...]]]
-"""Yields stops (nodes of problem.travel, in order), the best so far, and is asked again until it ends.
+"""Yields stops (nodes of problem.travel, in order), the best so far, and is asked again \
+until it ends.
 
-What it yielded last is the plan. Between two answers at most some ten milliseconds should pass: the map waits.
+What it yielded last is the plan. Between two answers at most some ten milliseconds should \
+pass: the map waits.
 """
 
 _known: dict[str, Planner] = {}
@@ -23,6 +25,10 @@ _known: dict[str, Planner] = {}
 
 def register(name: str, planner: Planner) -> None:
     """Make a planner known under a name.
+
+    Args:
+        name: letters, digits and underscores.
+        planner: as Planner.
 
     Raises:
         ValueError: another planner has that name already, or it is not a name.
@@ -35,18 +41,19 @@ def register(name: str, planner: Planner) -> None:
 
 
 def planner_names() -> tuple[str, ...]:
-    """All names, those of installed packages included."""
+    """Return all names, those of installed packages included."""
     return tuple(sorted(_known.keys() | {point.name for point in entry_points(group=GROUP)}))
 
 
 def find_planner(name: str) -> Planner:
-    """The planner of that name.
+    """Return the planner of that name.
 
     Raises:
-        ValueError: there is none, or its package cannot be imported; the names that there are.
+        ValueError: there is none, with the names that exist, or its package cannot be imported.
     """
     if name in _known:
         return _known[name]
+
     for point in entry_points(group=GROUP):
         if point.name == name:
             try:
@@ -56,4 +63,5 @@ def find_planner(name: str) -> Planner:
                     f"planner {name!r} of {point.value} cannot be loaded: {error}"
                 ) from error
             return _known[name]
+
     raise ValueError(f"planner {name!r} is not one of {', '.join(planner_names())}")

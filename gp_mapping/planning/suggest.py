@@ -23,10 +23,13 @@ __all__ = ["Suggestion", "Suggestions", "suggest", "thin"]
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A place, x and y in metres in the map frame, and what it was worth when it was chosen.
+    """A place in the map frame, and what it was worth when it was chosen.
 
-    score: SI² (kind 'variance'; of a probability or rate its own unit squared), or SI² m² (kind 'integrated_variance':
-    variance that a measurement takes off the map).
+    Attributes:
+        x: metres.
+        y: metres.
+        score: SI² (kind 'variance'; of a probability or rate its own unit squared), or SI² m² (kind
+            'integrated_variance': variance that a measurement takes off the map).
     """
 
     x: float
@@ -36,7 +39,13 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Suggestions:
-    """Places in the order of choice; where there are fewer than were asked for, reason says why in plain words."""
+    """Places in the order of choice.
+
+    Attributes:
+        kind: the rule by which they were chosen.
+        items: the places.
+        reason: in plain words, why there are fewer than were requested.
+    """
 
     kind: str
     items: tuple[Suggestion, ...] = ()
@@ -53,17 +62,27 @@ class Suggestions:
 
     @property
     def positions(self) -> Tensor:
-        """(k, 2) metres."""
+        """Positions (k, 2), metres."""
         return torch.tensor([[s.x, s.y] for s in self.items], dtype=torch.float64).reshape(-1, 2)
 
 
 def thin(mask: Tensor, limit: int, score: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """At most limit cells that stand for all that mask (H, W) allows: flat indices (K,), and the cells of each (K,).
+    """Select at most `limit` cells that represent all cells of a mask.
 
-    The grid is cut into square blocks, just large enough; each block that allows any cell sends one: the cell of
-    highest score (H, W), or the one nearest to the block's centre. So a narrow passage is thinned, never lost.
+    The grid is cut into square blocks, just large enough; each block that holds any cell of the
+    mask sends one: the cell of highest score, or the one nearest to the block's centre. So a narrow
+    passage is thinned, never lost.
+
+    Args:
+        mask: (H, W) bool.
+        limit: bound K.
+        score: (H, W); None: by distance to the block's centre.
+
+    Returns:
+        Flat indices (K,) of the cells, and the number of cells (K,) that each represents.
     """
     height, width = mask.shape
+
     rows, columns = mask.nonzero(as_tuple=True)
     side = 1
     while True:
@@ -71,20 +90,26 @@ def thin(mask: Tensor, limit: int, score: Tensor | None = None) -> tuple[Tensor,
         block = (rows // side) * across + columns // side
         count = torch.bincount(block)
         taken = count > 0
-        number = taken.cumsum(0) - 1  # of each block among those that allow a cell
+        rank = taken.cumsum(0) - 1  # of each block among those that hold a cell
         blocks = int(taken.sum())
         if blocks <= limit:
             break
+        # The next side by the number of blocks that are too many, at least one more.
         side = max(side + 1, int(side * math.sqrt(blocks / limit)))
+
     if score is None:
         middle = (side - 1) / 2
         merit = -((rows % side - middle) ** 2 + (columns % side - middle) ** 2)
     else:
         merit = score[rows, columns]
-    owner = number[block]
+
+    owner = rank[block]
+
+    # Of cells with the best score of their block the first one is taken.
     best = torch.full((blocks,), -torch.inf, dtype=merit.dtype).scatter_reduce(
         0, owner, merit, "amax"
     )
+
     flat = rows * width + columns
     first = torch.full((blocks,), height * width).scatter_reduce(
         0, owner, torch.where(merit == best[owner], flat, height * width), "amin"
@@ -100,6 +125,7 @@ def _values(
     targets: Tensor,
     areas: Tensor,
 ) -> Tensor:
+    """Return the acquisition (K,) at places (K, 2); ValueError where it is not finite."""
     value = (
         observed(field.predict(places)).variance.mean(1).cpu().double()
         if kind == "variance"
@@ -125,19 +151,31 @@ def suggest(
     max_candidates: int = 1000,
     max_targets: int = 500,
 ) -> Suggestions:
-    """The k places over the grid that are worth most, one after another (Alg. 2, Chang et al. 2023).
+    """Return the k places over the grid that are worth most, one after another.
 
-    x_i = argmax acquisition, which goes on with a copy of the map conditioned on its own mean at x_i; the map itself
-    is untouched.
+        x_i = argmax acquisition
 
-    kind: 'variance', of what is observed (of the probability with class labels, of the rate with counts), or
-        'integrated_variance' of the latent field, over every cell of the grid.
-    free: where the robot may be; None is everywhere.
-    position: (x, y) of the robot in metres; with free, only what is connected to it counts.
-    min_distance: metres between two suggestions of the batch.
-    max_candidates, max_targets: bounds K and G; larger grids are thinned by blocks. With M inducing inputs the cost is
-        of order k (K + G) M² + k K G M operations and G × 512 numbers held, whatever the size of the grid.
-    Raises ValueError for an unknown kind or a k, distance or bound out of range.
+    The choice goes on with a copy of the map conditioned on its own mean at x_i; the map itself
+    stays as it is. With M inducing inputs the cost is of order k (K + G) M² + k K G M operations
+    and G × 512 numbers held, whatever the size of the grid.
+
+    Args:
+        field: the map.
+        grid: the drawn grid whose cells are compared.
+        k: how many.
+        kind: 'variance', of what is observed (of the probability with class labels, of the rate
+            with counts), or 'integrated_variance' of the latent field, over every cell of the grid.
+        free: where the robot may be; None is everywhere.
+        position: (x, y) of the robot in metres; with free, only what is connected to it counts.
+        min_distance: metres between two suggestions of the batch.
+        max_candidates: bound K of the candidates; larger grids are thinned by blocks.
+        max_targets: bound G of the targets, likewise.
+
+    Raises:
+        ValueError: an unknown kind or a k, distance or bound out of range.
+
+    Reference:
+        Chang et al., 2023, Alg. 2.
     """
     if kind not in ACQUISITIONS:
         raise ValueError(f"kind is {kind!r}, expected one of {', '.join(map(repr, ACQUISITIONS))}")
@@ -146,11 +184,12 @@ def suggest(
             f"k={k}, max_candidates={max_candidates}, max_targets={max_targets}, "
             f"min_distance={min_distance}: expected counts of 1 or more and a distance of 0 or more"
         )
-    observed = (
-        field.observed
-    )  # of classes and counts: what is wanted is a probability or a rate, not the latent field
-    # the field's variance of now: no mean is asked for, so none is solved for
+
+    # Of classes and counts the probability or the rate is of interest, not the latent field.
+    observed = field.observed
+    # Planning needs the current variance only: no mean is solved for.
     field = field.for_planning()
+
     centres = grid.centres().cpu()
     mask = torch.ones(grid.mean.shape, dtype=torch.bool)
     if mask.numel() == 0:
@@ -169,22 +208,29 @@ def suggest(
             return Suggestions(
                 kind, reason="the occupancy grid leaves no cell of the map that the robot may enter"
             )
+
+    # Of 'variance' a block is represented by its most uncertain cell, otherwise by its middle.
     chosen, _ = thin(
         mask, max_candidates, grid.stddev.cpu().double() if kind == "variance" else None
     )
     target, count = thin(torch.ones_like(mask), max_targets)
+
     places, targets, areas = centres[chosen], centres[target], count.double() * grid.resolution**2
-    open_still, items = torch.ones(len(places), dtype=torch.bool), []
-    while len(items) < k and bool(open_still.any()):
-        left = open_still.nonzero()[:, 0]
-        value = _values(kind, field, observed, places[left], targets, areas)
+
+    open_places, items = torch.ones(len(places), dtype=torch.bool), []
+    while len(items) < k and bool(open_places.any()):
+        candidates = open_places.nonzero()[:, 0]
+        value = _values(kind, field, observed, places[candidates], targets, areas)
         best = int(value.argmax())
-        place = places[left[best]]
+        place = places[candidates[best]]
         items.append(Suggestion(float(place[0]), float(place[1]), float(value[best])))
-        open_still &= torch.linalg.vector_norm(places - place, dim=1) >= min_distance
-        open_still[left[best]] = False
+        # With a min_distance of 0 the place itself is excluded all the same.
+        open_places &= torch.linalg.vector_norm(places - place, dim=1) >= min_distance
+        open_places[candidates[best]] = False
         if len(items) < k:
+            # The next place is chosen as if this one had been measured.
             field = field.fantasize(place[None])
+
     reason = (
         ""
         if len(items) == k

@@ -1,1 +1,1 @@
-"""Bags in and out, other formats, and replay."""
+"""Bags in and out, recordings in other formats, and replay through an intake."""

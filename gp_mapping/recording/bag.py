@@ -1,4 +1,4 @@
-"""rosbag2 bags (sqlite3, mcap) read without a ROS installation, through `rosbags`.
+"""Reads rosbag2 bags (sqlite3, mcap) without a ROS installation, through `rosbags`.
 
 Messages come back with the attribute names that ROS gives them. bag_writer.py writes bags.
 """
@@ -36,8 +36,8 @@ __all__ = [
 MAGNETIC_FIELD = "sensor_msgs/msg/MagneticField"
 ODOMETRY = "nav_msgs/msg/Odometry"
 
-# The types that we read are the same in every ROS 2 so far, but for Range, which has a variance since Iron. Types of
-# other topics in a bag are never looked at, so that an unknown one does no harm.
+# The types that we read are the same in every ROS 2 so far, but for Range, which has a variance
+# since Iron. Types of other topics in a bag are never looked at: an unknown one does no harm.
 STORE = get_typestore(Stores.ROS2_JAZZY)
 
 _BOTH: dict[str, str | None] = {MAGNETIC_FIELD: None, ODOMETRY: None}
@@ -50,7 +50,11 @@ class BagError(UserError):
 
 
 class UnreadableError(BagError):
-    """Bytes that are no message of their type; `why` in a few words."""
+    """Bytes that are no message of their type.
+
+    Args:
+        why: in a few words.
+    """
 
     def __init__(self, why: str):
         super().__init__(f"{why}; the bag is damaged, or recorded in another format than CDR")
@@ -58,7 +62,14 @@ class UnreadableError(BagError):
 
 
 class RawMessage(NamedTuple):
-    """A message as it is stored: topic, type, record time (ns), CDR bytes."""
+    """A message as it is stored.
+
+    Attributes:
+        topic: its topic.
+        type: its ROS type.
+        stamp_ns: when it was recorded, ns.
+        data: CDR bytes.
+    """
 
     topic: str
     type: str
@@ -67,12 +78,13 @@ class RawMessage(NamedTuple):
 
 
 def _check_path(path: Path) -> None:
-    """What can be said about a path before it is opened."""
+    """Raise a BagError for what is wrong with a path before it is opened."""
     if not path.exists():
         raise BagError(f"{path}: no such bag; expected a rosbag2 folder, or a .mcap or .db3 file")
     if path.is_dir():
         if not (path / "metadata.yaml").exists():
             stored = sorted(p.name for p in path.iterdir() if p.suffix in _SUFFIXES)
+            # a recorder that is killed leaves no metadata
             if stored:
                 raise BagError(
                     f"{path}: metadata.yaml is missing, the recording was cut off; pass the file itself "
@@ -83,6 +95,7 @@ def _check_path(path: Path) -> None:
         raise BagError(f"{path}: expected a rosbag2 folder, or a .mcap or .db3 file")
     elif path.stat().st_size == 0:
         raise BagError(f"{path}: the file is empty")
+
     for database in (
         sorted(path.glob("*.db3")) if path.is_dir() else [path] * (path.suffix == ".db3")
     ):
@@ -90,17 +103,22 @@ def _check_path(path: Path) -> None:
 
 
 def _check_database(path: Path) -> None:
-    """What SQLite would pass over in silence: messages in a log beside the file, and a last page that is cut off."""
+    """Raise a BagError for damage that SQLite would pass over in silence.
+
+    Messages in a log next to the file, and a last page that is cut off.
+    """
     log = path.with_name(path.name + "-wal")
     if log.exists() and log.stat().st_size:  # rosbags reads the database only
         raise BagError(
             f"{path}: {log.name} holds messages that the recorder had no time to put into the bag; "
             f"run: sqlite3 {path.name} 'PRAGMA wal_checkpoint(TRUNCATE)'"
         )
+
     with _reading(path), path.open("rb") as file:
         header = file.read(100)
     page, pages = int.from_bytes(header[16:18], "big"), int.from_bytes(header[28:32], "big")
-    expected = (65536 if page == 1 else page) * pages  # 1 stands for 65536 in SQLite's header
+    # in SQLite's header a page size of 1 stands for 65536
+    expected = (65536 if page == 1 else page) * pages
     if path.stat().st_size < expected:
         raise BagError(
             f"{path}: the bag is cut off, {path.stat().st_size} bytes of {expected} are there; "
@@ -110,12 +128,13 @@ def _check_database(path: Path) -> None:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Whatever a library says about a damaged file becomes one clear BagError."""
+    """Turn whatever a library raises about a damaged file into one clear BagError."""
     try:
         yield
     except BagError:
         raise
-    except Exception as error:  # rosbags, sqlite, lz4, zstd and struct each have errors of their own for cut-off data
+    # rosbags, sqlite, lz4, zstd and struct each have errors of their own for data that is cut off
+    except Exception as error:
         text = " ".join(str(error).split()) or type(error).__name__
         raise BagError(
             f"{path}: the bag is cut off or damaged ({text}); try ros2 bag reindex or mcap recover"
@@ -124,11 +143,14 @@ def _reading(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _open(path) -> Iterator[Reader]:
+    """The reader of a bag that holds at least one message; BagError where there is none."""
     path = Path(path)
     _check_path(path)
+
     with _reading(path):
         reader = Reader(path)
         reader.open()
+
     try:
         if reader.message_count == 0:
             raise BagError(f"{path}: the bag is empty, it holds no message")
@@ -138,12 +160,17 @@ def _open(path) -> Iterator[Reader]:
 
 
 def bag_topics(path) -> dict[str, tuple[str, int]]:
-    """Topic -> (message type, number of messages) of one bag; BagError where it cannot be read."""
+    """Topics of one bag, with the type and the number of their messages.
+
+    Raises:
+        BagError: it cannot be read.
+    """
     with _open(path) as reader:
         return _topics(reader)
 
 
 def _topics(reader: Reader) -> dict[str, tuple[str, int]]:
+    """As bag_topics, of an open bag."""
     counts, types = Counter(), {}
     for connection in reader.connections:
         counts[connection.topic] += connection.msgcount
@@ -152,6 +179,7 @@ def _topics(reader: Reader) -> dict[str, tuple[str, int]]:
 
 
 def _has(topics: dict[str, tuple[str, int]]) -> str:
+    """Topics, types and numbers of messages in words."""
     return (
         ", ".join(f"{name} ({kind}, {n} messages)" for name, (kind, n) in topics.items())
         or "no topic at all"
@@ -159,10 +187,18 @@ def _has(topics: dict[str, tuple[str, int]]) -> str:
 
 
 def choose_topics(path, topics: Mapping[str, str | None] | None = None) -> dict[str, str]:
-    """Message type -> topic for one bag; None as a topic means: the only one of that type that has messages.
+    """Choose a topic of one bag for each message type.
 
-    topics: by default {MAGNETIC_FIELD: None, ODOMETRY: None}.
-    Raises BagError where there is none or more than one, naming what is there.
+    Args:
+        path: of the bag.
+        topics: type -> name; None as a name means: the only topic of that type that has messages.
+            By default {MAGNETIC_FIELD: None, ODOMETRY: None}.
+
+    Returns:
+        Type -> topic.
+
+    Raises:
+        BagError: there is no such topic, or several; it lists the topics of the bag.
     """
     there = bag_topics(path)
     return {kind: _choose(path, there, kind, name) for kind, name in (topics or _BOTH).items()}
@@ -179,12 +215,21 @@ def choose_topic(
     name: str | None = None,
     any_kind: bool = False,
 ) -> str:
-    """The topic of that name, or the only one of these types that has messages; `there` comes from bag_topics.
+    """Choose the topic of a name, or the only topic of some types that has messages.
 
-    any_kind: a topic that is named may be of another type.  Raises BagError, naming what is there.
+    Args:
+        path: of the bag, for the text of an error.
+        there: topics of the bag, from bag_topics.
+        kinds: types.
+        name: of the topic; None: the only one.
+        any_kind: a topic that is named may be of another type.
+
+    Raises:
+        BagError: there is no such topic, or several; it lists the topics of the bag.
     """
     expected = " or ".join(kinds)
     if name is not None:
+        # a leading slash may be missing
         found = name if name in there else "/" + name.lstrip("/")
         if found not in there:
             raise BagError(f"{path}: there is no topic {name}; the bag has {_has(there)}")
@@ -193,6 +238,7 @@ def choose_topic(
         if there[found][1] == 0:
             raise BagError(f"{path}: topic {found} has no messages")
         return found
+
     candidates = [topic for topic, (type_, n) in there.items() if type_ in kinds and n]
     if not candidates:
         raise BagError(f"{path}: no messages of type {expected}; the bag has {_has(there)}")
@@ -205,18 +251,26 @@ def choose_topic(
 
 
 def _plan(path, there: dict[str, tuple[str, int]], topics) -> list[str]:
-    """The topics to read from one bag."""
+    """The topics to read of one bag; arguments as read_raw."""
     if topics is None or isinstance(topics, Mapping):
         return [_choose(path, there, kind, name) for kind, name in (topics or _BOTH).items()]
     chosen = []
     for name in topics:
+        # a topic that is missing has type '', and _choose names what is there
         kind = there.get(name, there.get("/" + name.lstrip("/"), ("", 0)))[0]
         chosen.append(_choose(path, there, kind, name))
     return chosen
 
 
 def count_messages(paths, topics: Mapping[str, str | None] | Iterable[str] | None = None) -> int:
-    """How many messages read_messages will give; all errors that show before reading come here."""
+    """How many messages read_messages will give.
+
+    All errors that show before messages are read are raised here.
+
+    Args:
+        paths: one bag, or several.
+        topics: as of read_raw.
+    """
     topics, total = _fixed(topics), 0
     for path in _paths(paths):
         there = bag_topics(path)
@@ -225,11 +279,12 @@ def count_messages(paths, topics: Mapping[str, str | None] | Iterable[str] | Non
 
 
 def _fixed(topics):
-    """Topics that can be gone through once for each bag."""
+    """Topics that can be iterated over more than once: once for each bag."""
     return topics if topics is None or isinstance(topics, Mapping) else list(topics)
 
 
 def _paths(paths) -> list[Path]:
+    """One path or several as a list, which is not empty."""
     paths = [Path(p) for p in ([paths] if isinstance(paths, str | Path) else paths)]
     if not paths:
         raise BagError("no bag was given")
@@ -241,44 +296,54 @@ def read_raw(
 ) -> Iterator[RawMessage]:
     """Stored messages in record order, bag after bag in the order given.
 
-    topics: names, or type -> name (None: the only topic of that type); by default magnetic field and odometry.
-    Raises BagError: missing, empty, cut-off or damaged bag; a topic that is missing or not the only one.
+    Args:
+        paths: one bag, or several.
+        topics: names, or type -> name (None: the only topic of that type); by default magnetic
+            field and odometry.
+
+    Raises:
+        BagError: a bag is missing, empty, cut off or damaged; or a topic is missing, or not the
+            only one.
     """
     topics = _fixed(topics)
     for path in _paths(paths):
         with _open(path) as reader:
-            promised, found = _topics(reader), Counter()
+            promised, read_count = _topics(reader), Counter()
             names = _plan(path, promised, topics)
+
             with _reading(path):
                 chosen = [c for c in reader.connections if c.topic in names]
                 messages = reader.messages(chosen)
+
             _learn_types(chosen)
-            with _reading(path):  # what goes wrong where these are used does not come back here
+            # errors of the code that uses a message do not come back here through `yield`
+            with _reading(path):
                 for connection, stamp, data in messages:
-                    found[connection.topic] += 1
+                    read_count[connection.topic] += 1
                     yield RawMessage(connection.topic, connection.msgtype, stamp, data)
+
             for name in names:
-                if found[name] < promised[name][1]:
+                # readers end quietly where a file is cut off
+                if read_count[name] < promised[name][1]:
                     raise BagError(
                         f"{path}: the bag is cut off, {promised[name][1]} messages were recorded on "
-                        f"{name} and {found[name]} are there"
+                        f"{name} and {read_count[name]} are there"
                     )
 
 
 def _learn_types(connections) -> None:
-    """Types that ROS itself does not have, from the definitions that newer bags carry."""
+    """Register types that ROS itself does not have, from the definitions that newer bags carry."""
     for connection in connections:
         if connection.msgtype not in STORE.types and connection.msgdef.data:
-            read = (
+            parse = (
                 get_types_from_idl
                 if connection.msgdef.format.name == "IDL"
                 else partial(get_types_from_msg, name=connection.msgtype)
             )
-            with suppress(
-                Exception
-            ):  # what cannot be read is said, in one line, when the first message is
+            # a definition that cannot be read shows, as one line, when the first message is read
+            with suppress(Exception):
                 STORE.register(
-                    {k: v for k, v in read(connection.msgdef.data).items() if k not in STORE.types}
+                    {k: v for k, v in parse(connection.msgdef.data).items() if k not in STORE.types}
                 )
 
 
@@ -287,12 +352,19 @@ def read_messages(
     topics: Mapping[str, str | None] | Iterable[str] | None = None,
     on_unreadable: Callable[[RawMessage, str], None] | None = None,
 ) -> Iterator[tuple[str, int, Any]]:
-    """(topic, record time in ns, message) of bags in record order; arguments and errors as read_raw.
+    """Messages of bags in record order; raises what read_raw raises.
 
-    A message has `__msgtype__` and the attributes of its ROS type. One whose bytes are no message of its type is left
-    out, and the others come.
+    A message has `__msgtype__` and the attributes of its ROS type. A message whose bytes cannot be
+    read is left out, and the others are read.
 
-    on_unreadable: told of each one that is left out, and why; None: the first one is a BagError.
+    Args:
+        paths: one bag, or several.
+        topics: as of read_raw.
+        on_unreadable: called with each message that is left out, and why; None: the first one
+            raises a BagError.
+
+    Yields:
+        Topic, record time in ns, message.
     """
     for raw in read_raw(paths, topics):
         try:
@@ -306,12 +378,15 @@ def read_messages(
 
 
 def deserialize(raw: RawMessage) -> Any:
-    """The message; it has `__msgtype__` and the attributes of its ROS type. UnreadableError where the bytes are none."""
+    """Read a stored message; it has `__msgtype__` and the attributes of its ROS type.
+
+    Raises:
+        UnreadableError: the bytes are no such message.
+    """
     try:
         return STORE.deserialize_cdr(raw.data, raw.type)
-    except (
-        Exception
-    ) as error:  # numpy, struct and rosbags each have their own for bytes that are no such message
+    # numpy, struct and rosbags each have errors of their own for bytes that are no such message
+    except Exception as error:
         raise UnreadableError(
             f"the {one_line(raw.type, _NAME)} recorded on {one_line(raw.topic, _NAME)} at "
             f"{raw.stamp_ns} ns cannot be read ({one_line(error, _NAME)})"

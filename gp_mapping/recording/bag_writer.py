@@ -1,4 +1,4 @@
-"""Writes rosbag2 bags (sqlite3, mcap) of a magnetic field and odometry without a ROS installation."""
+"""Writes rosbag2 bags (sqlite3, mcap) of magnetic field and odometry without a ROS installation."""
 
 from __future__ import annotations
 
@@ -16,10 +16,22 @@ _STORAGE = {"sqlite3": StoragePlugin.SQLITE3, "mcap": StoragePlugin.MCAP}
 
 
 class BagWriter:
-    """Writes MagneticField and Odometry into a new bag, which appears under its name only when it is complete.
+    """Writes MagneticField and Odometry into a new bag.
 
-    `with BagWriter(path, "mcap") as bag: bag.odometry(…); bag.magnetic_field(…)`
-    path: a folder that does not exist yet.  storage: sqlite3 or mcap.  BagError where that is not so.
+    The bag appears under its name only when it is complete.
+
+        with BagWriter(path, "mcap") as bag:
+            bag.odometry(…)
+            bag.magnetic_field(…)
+
+    Args:
+        path: a folder that does not exist yet.
+        storage: sqlite3 or mcap.
+        field_topic: of the magnetic field.
+        odometry_topic: of the odometry.
+
+    Raises:
+        BagError: the folder exists, or there is no such storage.
     """
 
     def __init__(
@@ -34,14 +46,16 @@ class BagWriter:
             raise BagError(f"storage {storage!r} is not one of {', '.join(_STORAGE)}")
         if self.path.exists():
             raise BagError(f"{self.path} exists already; choose another name, or remove it first")
-        # the file inside a bag is named after its folder, hence a folder of the same name in one of our own
+
+        # the file inside a bag is named after its folder: a folder of that name in a hidden one
         self._parent = self.path.parent / f".{self.path.name}.partial"
         self._topics = {MAGNETIC_FIELD: field_topic, ODOMETRY: odometry_topic}
         self._storage = _STORAGE[storage]
         self._writer: Writer | None = None
 
     def __enter__(self) -> BagWriter:
-        shutil.rmtree(self._parent, ignore_errors=True)  # left by a run that was killed
+        # what a run that was killed has left
+        shutil.rmtree(self._parent, ignore_errors=True)
         try:
             self._parent.mkdir(parents=True)
             self._writer = Writer(
@@ -50,6 +64,7 @@ class BagWriter:
             self._writer.open()
         except OSError as error:
             raise BagError(f"{self.path}: cannot be written ({error.strerror or error})") from error
+
         self._connections = {
             kind: self._writer.add_connection(topic, kind, typestore=STORE)
             for kind, topic in self._topics.items()
@@ -58,6 +73,7 @@ class BagWriter:
 
     def __exit__(self, kind, *_) -> bool:
         try:
+            # complete: it takes its name
             if kind is None:
                 self._writer.close()
                 (self._parent / self.path.name).replace(self.path)
@@ -79,11 +95,19 @@ class BagWriter:
     def magnetic_field(
         self, stamp_ns: int, field, frame: str = "magnetometer", covariance=None
     ) -> None:
-        """field: (3,) tesla.  covariance: (9,) T², row-major; None writes zeros, which mean unknown."""
+        """Write a MagneticField message.
+
+        Args:
+            stamp_ns: stamp and record time, ns.
+            field: (3,) T.
+            frame: of the sensor.
+            covariance: (9,) T², row-major; None writes zeros, which mean unknown.
+        """
         vector = STORE.types["geometry_msgs/msg/Vector3"](*map(float, field))
         covariance = (
             np.zeros(9) if covariance is None else np.asarray(covariance, np.float64).reshape(9)
         )
+
         self._write(
             MAGNETIC_FIELD,
             stamp_ns,
@@ -106,19 +130,32 @@ class BagWriter:
         pose_covariance=None,
         twist_covariance=None,
     ) -> None:
-        """position: (3,) m.  quaternion: (4,) x y z w.  linear, angular: (3,) in the child frame, m/s and rad/s.
+        """Write an Odometry message.
 
-        Covariances: the diagonals (6,) of x y z and rotations about x y z, in SI units squared; None writes zeros.
+        Args:
+            stamp_ns: stamp and record time, ns.
+            position: (3,) m.
+            quaternion: (4,) x y z w.
+            linear: (3,) velocity in the child frame, m/s.
+            angular: (3,) velocity in the child frame, rad/s.
+            frame: of the pose.
+            child_frame: of the robot.
+            pose_covariance: the diagonal (6,) of x y z and rotations about x y z, in m² and rad²;
+                None writes zeros.
+            twist_covariance: the same of the velocities, in (m/s)² and (rad/s)².
         """
         types = STORE.types
         vector = types["geometry_msgs/msg/Vector3"]
+
         pose = types["geometry_msgs/msg/Pose"](
             position=types["geometry_msgs/msg/Point"](*map(float, position)),
             orientation=types["geometry_msgs/msg/Quaternion"](*map(float, quaternion)),
         )
+
         twist = types["geometry_msgs/msg/Twist"](
             linear=vector(*map(float, linear)), angular=vector(*map(float, angular))
         )
+
         self._write(
             ODOMETRY,
             stamp_ns,
@@ -136,5 +173,5 @@ class BagWriter:
 
 
 def _diagonal(values) -> np.ndarray:
-    """(36,) row-major 6 × 6."""
+    """Row-major 6 × 6 matrix (36,) with this diagonal; zeros for None."""
     return np.diag(np.zeros(6) if values is None else np.asarray(values, np.float64)).ravel()

@@ -1,9 +1,10 @@
-"""Many CDR messages of one type read at once, by numpy.
+"""Reads many CDR messages of one type at once, by numpy.
 
-Where a number lies in a message depends on its type and on the lengths of the strings before it. So messages of one
-type, length and byte order whose strings are the same have one layout: a structured dtype over their bytes. Strings of
-a stream hardly ever change, and a few layouts read a whole bag. What has no fixed layout (sequences, wide strings,
-bytes that are no such message) is left to rosbags, message by message.
+Where a number lies in a message depends on its type and on the lengths of the strings before it. So
+messages of one type, length and byte order whose strings are the same have one layout: a structured
+dtype over their bytes. Strings of a stream hardly ever change, and a few layouts read a whole bag.
+What has no fixed layout (sequences, wide strings, bytes that are no such message) is left to
+rosbags, message by message.
 """
 
 from __future__ import annotations
@@ -42,7 +43,13 @@ class _NoLayout(Exception):
 
 
 class _Layout(NamedTuple):
-    """Where each field lies in messages of `size` bytes that have the same bytes at `shared` (head and strings)."""
+    """Where each field lies in messages of one length.
+
+    Attributes:
+        dtype: structured, of the whole message.
+        shared: numbers of the bytes that these messages have in common (head and strings).
+        texts: the strings, by the names of their fields.
+    """
 
     dtype: np.dtype
     shared: np.ndarray
@@ -50,31 +57,46 @@ class _Layout(NamedTuple):
 
 
 def columns_of(messages: Sequence[bytes], kind: str, store: Typestore) -> Columns | None:
-    """Messages of one type as columns; None where they do not all share a layout.
+    """Read messages of one type as columns.
 
-    Those are to be deserialised one by one; errors in them come to light there.
+    Args:
+        messages: CDR bytes, at least one message.
+        kind: their ROS type.
+        store: knows the type.
+
+    Returns:
+        None where they do not all share a layout: they are to be deserialised one by one, and
+        errors in them show there.
     """
     size = len(messages[0])
     if any(len(message) != size for message in messages):
         return None
+
     try:
         layout = _layout(bytes(messages[0]), kind, store)
     except _NoLayout:
         return None
+
+    # one layout for all: the bytes of heads and strings must be the same
     table = np.frombuffer(b"".join(messages), np.uint8).reshape(-1, size)
     if (table[:, layout.shared] != table[0, layout.shared]).any():
         return None
+
     return Columns(table.view(layout.dtype).reshape(-1), layout.texts)
 
 
 def _layout(message: bytes, kind: str, store: Typestore) -> _Layout:
-    """The layout of one message, and so of all that are like it."""
+    """The layout of one message, and so of all messages like it."""
+    # plain CDR, big or little endian
     if len(message) < _HEAD or message[:2] not in (b"\x00\x00", b"\x00\x01"):
         raise _NoLayout
+
     walk = _Walk(message, "<" if message[1] else ">", store)
     end = walk.struct("", kind, _HEAD)
+    # more bytes than padding: it is not a message of this type
     if not end <= len(message) <= end + _PADDING:
         raise _NoLayout
+
     dtype = np.dtype(
         {
             "names": list(walk.fields),
@@ -83,11 +105,15 @@ def _layout(message: bytes, kind: str, store: Typestore) -> _Layout:
             "itemsize": len(message),
         }
     )
+
     return _Layout(dtype, np.array([0, 1, *walk.shared]), walk.texts)
 
 
 class _Walk:
-    """Goes through one message as its type tells, and notes where the fields are."""
+    """Goes through one message field by field, as its type says, and notes where the fields are.
+
+    Each method takes the number of a byte and returns that of the byte after what it has read.
+    """
 
     def __init__(self, message: bytes, order: str, store: Typestore):
         self.message, self.order, self.store = message, order, store
@@ -96,7 +122,13 @@ class _Walk:
         self.texts: dict[str, str] = {}
 
     def struct(self, prefix: str, kind: str, at: int) -> int:
-        """All fields of a type that begins at a byte; the byte after it."""
+        """All fields of a type.
+
+        Args:
+            prefix: of their names.
+            kind: the type.
+            at: number of its first byte.
+        """
         if kind not in self.store.fielddefs:
             raise _NoLayout
         for name, (node, what) in self.store.fielddefs[kind][1]:
@@ -112,29 +144,41 @@ class _Walk:
         return at
 
     def number(self, path: str, name: str, at: int, count: int | None = None) -> int:
-        """One number, or an array of `count`."""
+        """One number, or an array of them.
+
+        Args:
+            path: name of the field.
+            name: type of the number.
+            at: number of the byte after the field before it.
+            count: length of the array; None: one number.
+        """
         if name not in _NUMBERS:
             raise _NoLayout
         form = np.dtype(self.order + _NUMBERS[name])
+        # CDR aligns a number to its own size
         at = _aligned(at, form.itemsize)
+
         self.fields[path] = (form if count is None else (form, (count,))), at
         return at + form.itemsize * (1 if count is None else count)
 
     def text(self, path: str, at: int) -> int:
-        """A string: its length with the final zero, and its bytes."""
+        """A string: its length, which counts the final zero, and its bytes."""
         at = _aligned(at, 4)
         length = int.from_bytes(self.message[at : at + 4], "little" if self.order == "<" else "big")
         end = at + 4 + length
         if length < 1 or end > len(self.message) or self.message[end - 1] != 0:
             raise _NoLayout
+
         try:
             self.texts[path] = self.message[at + 4 : end - 1].decode()
         except UnicodeDecodeError:
             raise _NoLayout from None
+
+        # length and bytes of the string
         self.shared += range(at, end)
         return end
 
 
 def _aligned(at: int, size: int) -> int:
-    """The next byte that is a multiple of `size` from the end of the head."""
+    """The next byte whose distance from the end of the head is a multiple of `size`."""
     return at + (_HEAD - at) % size

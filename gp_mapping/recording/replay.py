@@ -1,4 +1,7 @@
-"""Bags -> Intake -> whoever wants the samples: the loop that `map` runs for training and for testing."""
+"""From bags through an intake to samples.
+
+The loop that `map` runs for training and for testing.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +38,18 @@ from gp_mapping.settings.sensors import SENSOR_TYPES
 __all__ = ["BagPlan", "plan_bags", "samples_of"]
 
 _TOGETHER = 2000  # messages that are read at once; the samples do not depend on it
-_FIRST = 510  # as many of the first, which come one by one while they decide on frames
+# the same of the first messages, which come one by one while they decide on frames
+_FIRST = 510
 
 
 class BagPlan(NamedTuple):
-    """One bag, what each of its topics is to the intake, and how many messages they have in all."""
+    """What to read of one bag.
+
+    Attributes:
+        path: of the bag.
+        roles: topic -> what it is to the intake.
+        count: how many messages these topics have in all.
+    """
 
     path: Path
     roles: dict[str, str]
@@ -49,98 +59,138 @@ class BagPlan(NamedTuple):
 def plan_bags(
     bags, settings: IntakeSettings, names: dict[str, str | None], fixes: bool = False
 ) -> list[BagPlan]:
-    """What to read of each bag. names: role (measurement, pose) -> topic, None: the only one of its type.
+    """Plan what to read of each bag.
 
-    fixes: those of `fix_topic`, too, for who takes them from the intake.
+    Args:
+        bags: one path, or several.
+        settings: those of the intake.
+        names: role (measurement, pose) -> topic; None: the only one of its type.
+        fixes: whether to read `fix_topic`, too, for callers that take fixes from the intake.
 
-    Raises BagError where a bag cannot be read, or has no such topic, or several.
+    Raises:
+        BagError: a bag cannot be read, or has no such topic, or several.
     """
     if isinstance(bags, str | Path):
         bags = [bags]
+
     plans = []
     for bag in bags:
         there = bag_topics(bag)
         roles = {
-            topic: one.role
-            for one in inputs_of(settings)
-            if (fixes or one.role != FIX)
-            and (topic := _topic(bag, there, one, names.get(one.role), settings)) is not None
+            topic: each_input.role
+            for each_input in inputs_of(settings)
+            if (fixes or each_input.role != FIX)
+            and (topic := _topic(bag, there, each_input, names.get(each_input.role), settings))
+            is not None
         }
         plans.append(BagPlan(Path(bag), roles, sum(there[topic][1] for topic in roles)))
+
     return plans
 
 
-def _topic(bag, there, one: Input, name: str | None, settings: IntakeSettings) -> str | None:
-    """The topic of one input; None for /tf_static, or fixes, that are not there. An error names what mends it."""
+def _topic(bag, there, wanted: Input, name: str | None, settings: IntakeSettings) -> str | None:
+    """The topic of one input; None for /tf_static, or fixes, that are not there.
+
+    Raises:
+        BagError: its text says which setting would help.
+    """
     try:
-        return _found(bag, there, one, name, settings)
+        return _found(bag, there, wanted, name, settings)
     except BagError as error:
-        raise BagError(f"{error}{_mend(there, one.role, name, settings)}") from error
+        raise BagError(f"{error}{_mend(there, wanted.role, name, settings)}") from error
 
 
-def _found(bag, there, one: Input, name: str | None, settings: IntakeSettings) -> str | None:
-    if one.role == FIX:  # a day without a receiver is mapped all the same
-        names = one.topic, f"/{one.topic.lstrip('/')}"
-        return next((t for t in names if t in there and there[t][0] in one.messages), None)
-    if one.role not in ("tf", "tf_static"):
-        scalar = one.role == "measurement" and settings.sensor == "scalar"
-        topic = choose_topic(bag, there, one.messages, name, any_kind=scalar)
+def _found(bag, there, wanted: Input, name: str | None, settings: IntakeSettings) -> str | None:
+    """As `_topic`, with the plain text of an error.
+
+    Raises:
+        BagError: there is no such topic, or several.
+    """
+    if wanted.role == FIX:  # a day without a receiver is mapped all the same
+        names = wanted.topic, f"/{wanted.topic.lstrip('/')}"
+        return next((t for t in names if t in there and there[t][0] in wanted.messages), None)
+
+    if wanted.role not in ("tf", "tf_static"):
+        scalar = wanted.role == "measurement" and settings.sensor == "scalar"
+        topic = choose_topic(bag, there, wanted.messages, name, any_kind=scalar)
         if scalar and there[topic][0] in STORE.fielddefs and not _is_number(there[topic][0]):
             raise BagError(
                 f"{bag}: topic {topic} is a {there[topic][0]}, which has no number called data or value"
             )
         return topic
+
     found = [
-        t for t, (kind, n) in there.items() if kind in one.messages and n and t.endswith(one.topic)
+        t
+        for t, (kind, n) in there.items()
+        if kind in wanted.messages and n and t.endswith(wanted.topic)
     ]
     if len(found) > 1:
-        found = [t for t in found if t == one.topic] or found
+        found = [t for t in found if t == wanted.topic] or found
         if len(found) > 1:
             raise BagError(
-                f"{bag}: several topics that end in {one.topic}: {', '.join(found)}; expected one of them"
+                f"{bag}: several topics that end in {wanted.topic}: {', '.join(found)}; expected one of them"
             )
-    # a robot's mounting may be in /tf_static only, and a bag without /tf_static may hold all its links in /tf
-    if not found and one.role == "tf" and settings.pose_source == "tf":
-        return choose_topic(bag, there, one.messages, one.topic)
+
+    # a robot's mounting may be in /tf_static only, and a bag without /tf_static may hold all its
+    # links in /tf
+    if not found and wanted.role == "tf" and settings.pose_source == "tf":
+        return choose_topic(bag, there, wanted.messages, wanted.topic)
     return found[0] if found else None
 
 
 def _mend(there, role: str, name: str | None, settings: IntakeSettings) -> str:
-    """The setting with which this bag, or this topic of it, would do; "" where there is none."""
+    """The setting with which this bag, or this topic of it, would do, in words.
+
+    "" where there is none.
+    """
     if name is not None:
         kinds = {there[topic][0] for topic in (name, "/" + name.lstrip("/")) if topic in there}
     else:
         kinds = {kind for kind, n in there.values() if n}
+
+    # settings under which messages of these types would be read
     if role == "measurement":
-        option, now = "sensor", settings.sensor
+        option, current = "sensor", settings.sensor
         fitting = [sensor for sensor, kind in SENSOR_TYPES.items() if kinds & set(kind.messages)]
     else:
-        option, now = "pose_source", settings.pose_source
+        option, current = "pose_source", settings.pose_source
         fitting = [
             source for source, kind in {**POSE_MESSAGES, "tf": TF_MESSAGE}.items() if kind in kinds
         ]
-    words = [f"--set {option}={word}" for word in fitting if word != now]
-    if words and now not in fitting:
+
+    words = [f"--set {option}={word}" for word in fitting if word != current]
+    if words and current not in fitting:
         return f"; write {' or '.join(words)} (or {option}: in --params)"
+    # else a topic with one number in a message can be mapped as a scalar
     if role != "measurement" or fitting:
         return ""
-    wanted = there if name is None else (name, "/" + name.lstrip("/"))
-    one = next(
-        (topic for topic, (kind, n) in there.items() if n and topic in wanted and _is_number(kind)),
+
+    searched = there if name is None else (name, "/" + name.lstrip("/"))
+    number_topic = next(
+        (
+            topic
+            for topic, (kind, n) in there.items()
+            if n and topic in searched and _is_number(kind)
+        ),
         None,
     )
-    given = "" if now == "scalar" else "--set sensor=scalar "
+
+    given = "" if current == "scalar" else "--set sensor=scalar "
     return (
-        f"; {one} has one number in a message: write {given}--field-topic {one}"
-        if one is not None
+        f"; {number_topic} has one number in a message: write {given}--field-topic {number_topic}"
+        if number_topic is not None
         else ""
     )
 
 
 def _is_number(kind: str) -> bool:
-    """Whether messages of this type have a number called data or value, which sensor: scalar maps."""
+    """Whether messages of this type have a number called data or value.
+
+    Such messages are mapped with sensor: scalar.
+    """
     fields = dict(STORE.fielddefs[kind][1]) if kind in STORE.fielddefs else {}
     found = next((fields[name] for name in ("data", "value") if name in fields), None)
+
     return (
         found is not None
         and found[0] == Nodetype.BASE
@@ -157,49 +207,105 @@ def samples_of(
     skip: int = 0,
     taken: Callable[[int], None] | None = None,
 ) -> Iterator[tuple[bool, Samples]]:
-    """(begins a new pass, samples) of bags in the order given, with a progress bar where stderr is a terminal.
+    """Samples of bags in the order given.
 
-    together: messages that are read at once; the samples do not depend on it.
-    skip: messages of these plans that the intake has had already, by an earlier call that ended before its time.
-    taken: told how many messages the intake has had, each time that whoever asks for samples has had all of theirs.
+    Samples that the intake may yet find to be void, because most messages are in another frame, are
+    kept back until it has decided: what is handed out stands, and the caller need not begin again.
+
+    With a progress bar where stderr is a terminal.
+
+    Args:
+        plans: what to read.
+        intake: pairs measurements and poses.
+        label: of the progress bar.
+        together: messages that are read at once; the samples do not depend on it.
+        shown: whether the progress bar may be shown.
+        skip: messages of these plans that the intake has had already, by an earlier call that ended
+            before its time.
+        taken: called with the number of messages that the intake has had, each time that the caller
+            has had all samples of theirs.
+
+    Yields:
+        Whether a new pass begins, and the samples.
     """
     total, seen = sum(plan.count for plan in plans), 0
-    hidden = not (
-        shown and sys.stderr.isatty()
-    )  # in a file the one line that says what went wrong is to stand alone
+    kept_back: list[tuple[bool, Samples]] = []
+    # in a file, the one line that says what went wrong is to stand alone
+    hidden = not (shown and sys.stderr.isatty())
+
     with tqdm(
         total=total, desc=label, unit=" messages", file=sys.stderr, mininterval=0.3, disable=hidden
     ) as bar:
         for plan in plans:
             stored = read_raw(plan.path, list(plan.roles))
-            had = sum(1 for _ in islice(stored, skip - seen)) if seen < skip else 0
-            seen += had
-            bar.update(had)
+            # messages that the intake has had are passed over, not decoded
+            skipped = sum(1 for _ in islice(stored, skip - seen)) if seen < skip else 0
+            seen += skipped
+            bar.update(skipped)
+
             while chunk := list(islice(stored, together if seen else min(together, _FIRST))):
-                yield from _samples(intake, plan, chunk)
+                yield from _standing(intake, _samples(intake, plan, chunk), kept_back)
                 seen += len(chunk)
                 bar.update(len(chunk))
-                if taken is not None:
+                if taken is not None and not kept_back:
                     taken(seen)
-        yield from intake.batches(finish=True)
+
+        intake.settle()  # no message comes that could change a frame
+        yield from _standing(intake, intake.batches(finish=True), kept_back)
         bar.update(total - seen)
+
+
+def _standing(
+    intake: Intake, batches: Iterator[tuple[bool, Samples]], kept_back: list[tuple[bool, Samples]]
+) -> Iterator[tuple[bool, Samples]]:
+    """Batches that stand, whatever comes.
+
+    Args:
+        intake: whose batches they are.
+        batches: those that come now.
+        kept_back: those that came before and may turn out to be void; changed in place.
+
+    Yields:
+        Whether a new pass begins, and the samples.
+    """
+    new = list(batches)  # messages are taken in here, and may have begun everything anew
+    if intake.take_restart():
+        kept_back.clear()
+    kept_back += new
+
+    if intake.settled:
+        yield from kept_back
+        kept_back.clear()
 
 
 def _samples(
     intake: Intake, plan: BagPlan, chunk: list[RawMessage]
 ) -> Iterator[tuple[bool, Samples]]:
-    """Stored messages through the intake: together where nothing in them is out of the ordinary, else one by one.
+    """Stored messages through the intake.
 
-    One message that no reader understands does not cost the others: it is counted, and the first ones are named.
+    All at once where nothing in them is out of the ordinary, else one by one. A message that cannot
+    be read does not cost the others: it is counted, and the first ones are named.
+
+    Args:
+        intake: pairs measurements and poses.
+        plan: of the bag.
+        chunk: messages.
+
+    Yields:
+        Whether a new pass begins, and the samples.
     """
+    # fixes have no columns
     fixes = [raw for raw in chunk if plan.roles[raw.topic] == FIX]
-    rest = [raw for raw in chunk if plan.roles[raw.topic] != FIX] if fixes else chunk
-    streams = _streams(plan.roles, rest)
-    taken = None if streams is None else intake.take_together(*streams)
-    if taken is not None:
-        yield from taken
-        rest = []
-    for raw in [*rest, *fixes]:  # each fix finds its pose by its stamp
+    remaining = [raw for raw in chunk if plan.roles[raw.topic] != FIX] if fixes else chunk
+
+    streams = _streams(plan.roles, remaining)
+    batches = None if streams is None else intake.take_together(*streams)
+
+    if batches is not None:
+        yield from batches
+        remaining = []
+
+    for raw in [*remaining, *fixes]:  # each fix finds its pose by its stamp
         role = plan.roles[raw.topic]
         try:
             message = deserialize(raw)
@@ -207,27 +313,32 @@ def _samples(
             intake.add_unreadable(role, f"{plan.path.name}: {error.why}")
             continue
         feed(intake, role, message, raw.stamp_ns)
+
     yield from intake.batches()
 
 
 def _streams(roles: dict[str, str], chunk: list[RawMessage]) -> tuple[Stream, Stream] | None:
-    """The measurements and the poses of a chunk as columns; None where it holds others, or some that have no layout."""
+    """Measurements and poses of a chunk as columns.
+
+    None where the chunk holds other messages, or messages that have no common layout.
+    """
     members: dict[str, list[int]] = {}
     for i, raw in enumerate(chunk):
         members.setdefault(raw.topic, []).append(i)
+    # exactly one topic of each
     if sorted(roles[topic] for topic in members) != ["measurement", "pose"]:
         return None
 
     streams = {}
-    for topic, places in members.items():
-        kinds = {chunk[i].type for i in places}
+    for topic, positions in members.items():
+        kinds = {chunk[i].type for i in positions}
         columns = (
-            columns_of([chunk[i].data for i in places], kinds.pop(), STORE)
+            columns_of([chunk[i].data for i in positions], kinds.pop(), STORE)
             if len(kinds) == 1
             else None
         )
         if columns is None:
             return None
-        recorded = np.array([chunk[i].stamp_ns for i in places])
-        streams[roles[topic]] = Stream(np.array(places), recorded, columns)
+        recorded = np.array([chunk[i].stamp_ns for i in positions])
+        streams[roles[topic]] = Stream(np.array(positions), recorded, columns)
     return streams["measurement"], streams["pose"]

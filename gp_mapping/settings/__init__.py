@@ -1,1 +1,1 @@
-"""Every number that a person may set, with unit, range and default. No torch, no ROS."""
+"""All settings, with unit, range and default; needs neither torch nor ROS."""

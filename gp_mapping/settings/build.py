@@ -1,4 +1,4 @@
-"""Settings from outside: the ROS 2 parameter file that the node reads, and key=value from a command line."""
+"""Read settings from a ROS 2 parameter file, and from key=value on a command line."""
 
 from __future__ import annotations
 
@@ -23,15 +23,22 @@ __all__ = [
     "read_parameter_file",
 ]
 
-NODE_NAMES = ("mapping", "mapping_node")
+NODE_NAMES = ("mapping", "mapping_node")  # names of blocks in a file that are for the node
 _LARGEST = 1_000_000  # bytes of a parameter file
 SETTINGS = (MapSettings, IntakeSettings, NodeSettings)
-KNOWN = {f.name: f for kind in SETTINGS for f in fields(kind)}
+KNOWN = {f.name: f for kind in SETTINGS for f in fields(kind)}  # name -> dataclass field
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """Settings by the part that reads them; what was not given keeps its default."""
+    """Settings by the part that reads them; what was not given keeps its default.
+
+    Attributes:
+        map: of the model and the grid.
+        intake: from messages to samples.
+        node: of the live node.
+        given: names that were given, also those that ROS gives to every node.
+    """
 
     map: MapSettings
     intake: IntakeSettings
@@ -40,12 +47,14 @@ class Parameters:
 
     @staticmethod
     def build(values: dict) -> Parameters:
-        """From flat names and values, as a command line or a parameter file gives them.
+        """Build from flat names and values, as a command line or a parameter file gives them.
 
         Raises:
-            ParameterFileError: an unknown name, a wrong type, a value out of range, values that do not go together.
+            ParameterFileError: an unknown name, a wrong type, a value out of range, or values that
+                do not go together.
         """
         for name in values:
+            # ROS itself gives some parameters to every node: they may stand in a file
             if name not in KNOWN and not is_foreign(name):
                 near = nearest(name, KNOWN)
                 hint = (
@@ -54,6 +63,7 @@ class Parameters:
                     else f"; expected one of {', '.join(sorted(KNOWN))}"
                 )
                 raise ParameterFileError(f"unknown parameter {name}{hint}")
+
         known = {
             name: _number(value, KNOWN[name].default)
             for name, value in values.items()
@@ -63,10 +73,14 @@ class Parameters:
 
     @staticmethod
     def of(values: dict, given: tuple[str, ...] = ()) -> Parameters:
-        """From known names: each checked, the sensor's starts in place, the parts made to fit each other.
+        """Build from known names: check each, put in the sensor's starts, make the parts fit.
+
+        Args:
+            values: by name; all in KNOWN.
+            given: names to note as given.
 
         Raises:
-            ParameterFileError: with a line for each thing that is wrong.
+            ParameterFileError: with a line for each value that is wrong.
         """
         values = {name: _text(value, KNOWN[name].default) for name, value in values.items()}
         groups = [build_groups(values, {"": kind}) for kind in SETTINGS]
@@ -76,9 +90,8 @@ class Parameters:
         maps, intake, node = (settings[""] for settings, _ in groups)
 
         try:
-            if (
-                node.map_frame and not intake.odometry_frame
-            ):  # map_frame asks for this frame, unless another is named
+            # map_frame asks for poses in this frame, unless odometry_frame names another
+            if node.map_frame and not intake.odometry_frame:
                 intake = replace(intake, odometry_frame=node.map_frame)
             maps = map_settings_for(intake.sensor, maps)
             check_model(intake, maps)
@@ -88,7 +101,10 @@ class Parameters:
 
 
 def _number(value, default):
-    """1e-6 is a number to ROS and to people, but a text to PyYAML, which wants 1.0e-6."""
+    """Turn a text into the number that it stands for where one is due.
+
+    1e-6 is a number to ROS and to people, but a text to PyYAML, which wants 1.0e-6.
+    """
     if isinstance(default, float) and isinstance(value, str):
         try:
             return float(value)
@@ -98,17 +114,24 @@ def _number(value, default):
 
 
 def _text(value, default):
-    """A list of names, as [robot1, robot2], is a text of names separated by commas."""
-    named = (
+    """Turn a list of names, such as [robot1, robot2], into names separated by commas."""
+    is_list_of_names = (
         isinstance(default, str)
         and isinstance(value, list | tuple)
         and all(isinstance(n, str) for n in value)
     )
-    return ",".join(value) if named else value
+    return ",".join(value) if is_list_of_names else value
 
 
 def parse_assignment(text: str) -> tuple[str, object]:
-    """key=value, the value read as YAML (true, 3, 0.5, word)."""
+    """Parse key=value.
+
+    Returns:
+        The name, and the value as YAML reads it (true, 3, 0.5, word).
+
+    Raises:
+        ParameterFileError: there is no `=` or no name, or the value is not YAML.
+    """
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
         raise ParameterFileError(f"{text!r}: expected key=value, for example lengthscale=0.5")
@@ -121,9 +144,13 @@ def parse_assignment(text: str) -> tuple[str, object]:
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain values only. ROS itself takes no aliases, by which a few lines can stand for billions of parameters."""
+    """Load plain values, without aliases.
+
+    ROS itself takes none, and with them a few lines can stand for billions of parameters.
+    """
 
     def compose_node(self, parent, index):
+        """Raise YAMLError at an alias; else compose the node."""
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError(
                 "an alias (*name), which ROS 2 parameter files do not have; write the value itself"
@@ -132,48 +159,60 @@ class _Loader(yaml.SafeLoader):
 
 
 def _yaml(text: str):
-    """What a YAML text says; ParameterFileError with the parser's words for whatever it stumbles over."""
+    """Parse a YAML text; raises ParameterFileError, with the parser's words, where it cannot."""
     try:
         return yaml.load(text, _Loader)
     except RecursionError as error:
         raise ParameterFileError("nested too deeply") from error
+    # not YAMLError alone: a date such as 2001-99-99 raises a bare ValueError
     except (
         yaml.YAMLError,
         ValueError,
         TypeError,
         OverflowError,
-    ) as error:  # a date 2001-99-99 is a bare ValueError
+    ) as error:
         raise ParameterFileError(one_line(error, 300)) from error
 
 
 def model_file(name: str) -> Path:
-    """The parameter file of a model, config/models/<name>.yaml, of the source tree or of an installation.
+    """Return the parameter file of a model, config/models/<name>.yaml.
 
-    Raises ParameterFileError where there is no such model, or its file was not installed.
+    It is looked for in the source tree and in an installation.
+
+    Raises:
+        ParameterFileError: there is no such model, or its file was not installed.
     """
-    tried = []
+    folders = []
+    # upwards from here: the root of the source tree, or the prefix of an installation
     for folder in Path(__file__).resolve().parents:
         for part in ("config/models", "share/gp_mapping/config/models"):
             if (folder / part).is_dir():
-                tried.append(folder / part)
+                folders.append(folder / part)
                 if (folder / part / f"{name}.yaml").is_file():
                     return folder / part / f"{name}.yaml"
-    there = sorted(path.stem for path in tried[0].glob("*.yaml")) if tried else []
+
+    available = sorted(path.stem for path in folders[0].glob("*.yaml")) if folders else []
     raise ParameterFileError(
         f"there is no parameter file for a model {name!r}; "
         + (
-            f"expected one of {', '.join(there)}"
-            if there
+            f"expected one of {', '.join(available)}"
+            if available
             else "config/models was not installed with the package"
         )
     )
 
 
 def read_parameter_file(path) -> dict:
-    """Flat name -> value from the blocks of a ROS 2 parameter file that are for the mapping node.
+    """Read the parameters of the mapping node from a ROS 2 parameter file.
 
-    A block `name: ros__parameters:` counts where the last part of name is mapping, mapping_node, * or **; a file with a
-    single block counts whatever its name. Later blocks win. ParameterFileError where there is none.
+    A block `name: ros__parameters:` counts where the last part of name is mapping, mapping_node, *
+    or **; a file with a single block counts whatever its name. Later blocks win.
+
+    Returns:
+        Value by flat name; groups are joined by dots.
+
+    Raises:
+        ParameterFileError: the file cannot be read, is not YAML, or has no block for the node.
     """
     path = Path(path)
     text = _text_of(path)
@@ -181,21 +220,26 @@ def read_parameter_file(path) -> dict:
         blocks = dict(_blocks(_yaml(text), ""))
     except ParameterFileError as error:
         raise ParameterFileError(f"{path}: not a YAML file ({error})") from error
+
     if not blocks:
         raise ParameterFileError(
             f"{path}: no parameters; expected '/**:' and below it 'ros__parameters:'"
         )
-    mine = {
-        name: b for name, b in blocks.items() if name.split("/")[-1] in (*NODE_NAMES, "*", "**")
+
+    own_blocks = {
+        name: block
+        for name, block in blocks.items()
+        if name.split("/")[-1] in (*NODE_NAMES, "*", "**")
     }
-    if not mine and len(blocks) == 1:
-        mine = blocks
-    if not mine:
+    if not own_blocks and len(blocks) == 1:
+        own_blocks = blocks
+    if not own_blocks:
         raise ParameterFileError(
             f"{path}: no parameters for the node 'mapping'; the file has {', '.join(blocks)}"
         )
+
     values: dict = {}
-    for name, block in mine.items():
+    for name, block in own_blocks.items():
         if not isinstance(block, dict):
             raise ParameterFileError(
                 f"{path}: ros__parameters of {name} is {block!r}, expected names and values"
@@ -205,11 +249,10 @@ def read_parameter_file(path) -> dict:
 
 
 def _text_of(path: Path) -> str:
-    """The text of a parameter file; ParameterFileError where it is no file, too large, or no text."""
+    """Return the text of a file; raises ParameterFileError where it is none, or too large."""
     try:
-        if path.exists() and not (
-            path.is_file() or path.is_dir()
-        ):  # a pipe is waited for, a device never ends
+        # a pipe would be waited for, and a device never ends; a folder gives its own OSError below
+        if path.exists() and not (path.is_file() or path.is_dir()):
             raise ParameterFileError(f"{path}: cannot be read, it is not a regular file")
         if path.is_file() and path.stat().st_size > _LARGEST:
             raise ParameterFileError(
@@ -226,7 +269,7 @@ def _text_of(path: Path) -> str:
 
 
 def _blocks(content, name: str):
-    """(full node name, parameters); namespaces may be nested."""
+    """Yield (full node name, parameters) of each block; namespaces may be nested."""
     if isinstance(content, dict):
         for key, value in content.items():
             if key == "ros__parameters":
@@ -236,6 +279,7 @@ def _blocks(content, name: str):
 
 
 def _flat(block: dict, prefix: str):
+    """Yield (name, value), the names of groups joined by dots."""
     for key, value in block.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.")

@@ -11,7 +11,11 @@ __all__ = ["ExplorerSettings"]
 
 @dataclass(frozen=True)
 class ExplorerSettings:
-    """How plans are driven. Raises ValueError for a wrong type, range or choice."""
+    """How plans are driven.
+
+    Raises:
+        ValueError: a wrong type, range or choice.
+    """
 
     drive: str = setting(
         "none",
@@ -20,12 +24,16 @@ class ExplorerSettings:
         choices=("none", "cmd_vel", "nav2"),
     )
     mapping: str = setting("mapping", "name of the mapping node, whose ~/plan is followed")
+
+    # the survey: it begins by itself, or at a goal of the action
     start_survey: bool = setting(True, "begin the survey when the node starts")
     serve_action: bool = setting(
         False,
         "serve the action ~/survey_area and wait for its goals, instead of beginning a "
         "survey and ending with it (needs gp_mapping_interfaces)",
     )
+
+    # drive cmd_vel
     speed: float = setting(0.3, "drive cmd_vel: speed on a straight", "m/s", 0.01, 5.0)
     turn_rate: float = setting(1.0, "drive cmd_vel: turn rate on the spot", "rad/s", 0.05, 10.0)
     acceleration: float = setting(
@@ -34,6 +42,8 @@ class ExplorerSettings:
     tolerance: float = setting(
         0.06, "drive cmd_vel: a corner counts as reached within this", "m", 0.005, 1.0
     )
+
+    # what stops the robot, and what ends the survey
     stale_after: float = setting(
         1.0, "the robot stands still when the newest pose is older than this", "s", 0.1, 60.0
     )
@@ -54,6 +64,8 @@ class ExplorerSettings:
     stuck_after: float = setting(
         15.0, "without progress for this long the next stop counts as unreachable", "s", 1.0, 600.0
     )
+
+    # obstacles ahead
     robot_radius: float = setting(
         0.2,
         "the robot stands still where the free-space map no longer leaves it this much "

@@ -1,4 +1,4 @@
-"""A setting: a dataclass field that carries its meaning, unit and range, and the check of all of them."""
+"""A setting: a dataclass field with its meaning, unit and range; and the check of all of them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ __all__ = ["check_settings", "setting"]
 def setting(
     default, doc: str, unit: str = "", low=None, high=None, choices=None, live: bool = False
 ):
-    """A dataclass field that carries its meaning, unit and range (inclusive).
+    """Return a dataclass field with its meaning, unit and range as metadata.
 
     Args:
-        default: also says the type.
-        doc: what it means, in a sentence without its end.
+        default: of the setting; its type is the setting's type.
+        doc: what it means, a sentence without its full stop, for parameter descriptions and the
+            manual.
         unit: SI, or "SI" for the unit of the sensor.
-        low, high: the range, inclusive; None: no bound.
+        low: smallest value, inclusive; None: no bound.
+        high: largest value, inclusive; None: no bound.
         choices: the values that it may take; None: any in the range.
-        live: may be set while a node runs.
+        live: whether it may be set while a node runs.
     """
     return field(
         default=default,
@@ -36,16 +38,21 @@ def setting(
 
 
 def check_settings(settings) -> None:
-    """Type, range and choice of every field; ValueError says what came, what was expected and what to write."""
+    """Check type, range and choice of every field; a whole number becomes a float where one is due.
+
+    Raises:
+        ValueError: the first that is wrong: what came, what was expected, and what to write.
+    """
     for f in fields(settings):
         value: Any = getattr(settings, f.name)
         meta = f.metadata
         kind: type = type(f.default)
-        if (
-            kind is float and type(value) is int and abs(value) < 2**1023
-        ):  # beyond, it is no float and stays wrong
+        # beyond 2**1023 it may be no float, stays an int, and is refused below
+        if kind is float and type(value) is int and abs(value) < 2**1023:
             value = float(value)
-            object.__setattr__(settings, f.name, value)
+            object.__setattr__(settings, f.name, value)  # the class is frozen
+
+        # not isinstance: True is an int to Python, and no number to a person
         if type(value) is not kind:
             raise ValueError(
                 f"{f.name}: {value!r} is {type(value).__name__}, expected {kind.__name__}, "
@@ -55,6 +62,7 @@ def check_settings(settings) -> None:
             raise ValueError(
                 f"{f.name}: {value!r} is not finite, expected for example {f.default!r}"
             )
+
         low, high, choices = meta.get("low"), meta.get("high"), meta.get("choices")
         if (low is not None and value < low) or (high is not None and value > high):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Settings of the road from messages to samples."""
+"""Settings of the intake: from messages to samples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ POSE_SOURCES = ("odometry", "pose", "pose_with_covariance", "tf")
 
 @dataclass(frozen=True)
 class IntakeSettings:
-    """Which sensor and which poses, how the two are paired, and what is refused."""
+    """Which sensor and which poses, how the two are paired, and what is refused.
+
+    Raises:
+        ValueError: a wrong type, range or choice, or values that do not go together.
+    """
 
     sensor: str = setting(
         "magnetic_field",
@@ -28,6 +32,8 @@ class IntakeSettings:
         "PoseWithCovarianceStamped, or TF",
         choices=POSE_SOURCES,
     )
+
+    # values: what is taken of a measurement, and what is refused
     field_component: str = setting(
         "norm",
         "what is mapped of a magnetic field: its norm, one axis in the map's "
@@ -58,6 +64,8 @@ class IntakeSettings:
         -1e15,
         1e15,
     )
+
+    # iron of a magnetometer
     hard_iron_x: float = setting(
         0.0,
         "what the robot itself adds to the field along the sensor's x; `gp-mapping "
@@ -87,6 +95,8 @@ class IntakeSettings:
     soft_iron_zx: float = setting(0.0, "soft iron matrix, third row", "", -100.0, 100.0)
     soft_iron_zy: float = setting(0.0, "soft iron matrix, third row", "", -100.0, 100.0)
     soft_iron_zz: float = setting(1.0, "soft iron matrix, third row", "", -100.0, 100.0)
+
+    # pairing with poses
     max_wait: float = setting(
         2.0,
         "a measurement is dropped where later ones are this much newer and its pose has "
@@ -121,6 +131,8 @@ class IntakeSettings:
         0.0,
         1e5,
     )
+
+    # what is taken from a pose
     use_pose_covariance: bool = setting(
         True,
         "what is uncertain of a pose makes its measurements count less where "
@@ -131,6 +143,8 @@ class IntakeSettings:
         "the orientation of the poses says where the robot looks; false where it is a "
         "placeholder: the direction of travel then stands in",
     )
+
+    # passes and time
     pass_gap: float = setting(
         2.0,
         "a pause between samples after which a new pass begins; of a sensor that is slower, "
@@ -147,6 +161,8 @@ class IntakeSettings:
         1e-3,
         3600.0,
     )
+
+    # queues
     queue_size: int = setting(1000, "bound of the measurements waiting for a pose", "", 1, 1000000)
     pose_buffer_size: int = setting(
         5000,
@@ -155,6 +171,8 @@ class IntakeSettings:
         2,
         1000000,
     )
+
+    # frames
     odometry_frame: str = setting(
         "",
         "frame that poses must be in; empty: that of the first. With TF: the frame to "
@@ -169,6 +187,8 @@ class IntakeSettings:
         "base_link", "frame of the robot's body, for TF (odometry names its own)"
     )
     sensor_frame: str = setting("", "frame that measurements must be in; empty: that of the first")
+
+    # where the sensor sits on the robot
     mounting: str = setting(
         "parameters",
         "where the sensor sits on the robot: the parameters sensor_..., or TF from "
@@ -196,12 +216,12 @@ class IntakeSettings:
 
     @property
     def channels(self) -> int:
-        """Numbers in one measurement: 3 for all axes of a magnetic field, else 1."""
+        """Count of numbers in one measurement: 3 for all axes of a magnetic field, else 1."""
         return 3 if (self.sensor, self.field_component) == ("magnetic_field", "xyz") else 1
 
     @property
     def quantity(self) -> str:
-        """What one measurement is of: the sensor, and of a magnetic field also which of its numbers."""
+        """What is measured: the sensor, and of a magnetic field also its component."""
         return (
             f"{self.sensor}, {self.field_component}"
             if self.sensor == "magnetic_field"
@@ -210,11 +230,13 @@ class IntakeSettings:
 
     def __post_init__(self):
         check_settings(self)
+
         if self.min_value > self.max_value:
             raise ValueError(
                 f"min_value: {self.min_value!r} is above max_value {self.max_value!r}; exchange them, or "
                 "write 0 for both to have the sensor's own range"
             )
+
         if self.sensor == "scalar" and self.mounting == "tf" and not self.sensor_frame:
             raise ValueError(
                 "sensor_frame: '' names no frame; mounting 'tf' needs it for sensor 'scalar', whose "

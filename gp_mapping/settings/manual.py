@@ -1,6 +1,7 @@
-"""config/mapping.yaml, the manual of all parameters, is written from the settings.
+"""Write config/mapping.yaml, the manual of all parameters, from the settings.
 
-python -m gp_mapping.settings.manual > config/mapping.yaml.
+    python -m gp_mapping.settings.manual > config/mapping.yaml
+
 A test fails where the file and the settings disagree.
 """
 
@@ -33,7 +34,7 @@ TITLES = {
 
 
 def _value(value) -> str:
-    """As YAML 1.1 reads it back with its type: a float has a point, also before an exponent."""
+    """Format a value so that YAML 1.1 reads it back with its type: 1e-06 becomes 1.0e-06."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
@@ -43,8 +44,10 @@ def _value(value) -> str:
 
 
 def _range(meta) -> str:
+    """Return the choices or the range of a setting in words; empty where it has none."""
     if meta.get("choices"):
         return "one of " + ", ".join(meta["choices"])
+
     low, high = meta.get("low"), meta.get("high")
     if low is None and high is None:
         return ""
@@ -52,7 +55,7 @@ def _range(meta) -> str:
 
 
 def manual() -> str:
-    """The text of config/mapping.yaml."""
+    """Return the text of config/mapping.yaml."""
     out = [HEAD]
     for kind, title in TITLES.items():
         out.append(f"\n    # ---- {title} {'-' * (100 - len(title))}\n")
@@ -62,6 +65,7 @@ def manual() -> str:
                 _range(f.metadata),
                 f"default {_value(f.default)}",
             ]
+
             live = " [live]" if f.name in LIVE_PARAMETERS else ""
             text = f"{f.metadata['doc']} ({'; '.join(fact for fact in facts if fact)}){live}"
             out += [f"    # {line}\n" for line in textwrap.wrap(text, 112)]

@@ -1,4 +1,7 @@
-"""Settings of a map: frozen, with unit, range and meaning; ROS parameters and `--params` files are made from them."""
+"""Settings of a map, frozen, with unit, range and meaning.
+
+ROS parameters and `--params` files are made from them.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,24 @@ from gp_mapping.settings.parts import ANY_LIKELIHOOD, BIASES, KERNELS, LIKELIHOO
 
 __all__ = ["AUTOMATIC", "MapSettings", "within_ranges"]
 
+# settings that are estimated from the first cells where they are 0
 AUTOMATIC = (
     "lengthscale",
     "signal_stddev",
     "noise_stddev",
     "constant_stddev",
-)  # 0: what the first cells say
+)
 
 
 @dataclass(frozen=True)
 class MapSettings:
-    """All settings of model, noise, learning and grid. Standard deviations and lengths are SI (tesla, metres)."""
+    """All settings of model, noise, learning and grid.
+
+    Standard deviations and lengths are SI (tesla, metres).
+
+    Raises:
+        ValueError: a wrong type, range or choice, or values that do not go together.
+    """
 
     model: str = setting("dual_svgp", "the map's model", choices=MODELS)
     kernel: str = setting("matern52", "covariance function", choices=KERNELS)
@@ -43,6 +53,8 @@ class MapSettings:
     long_ratio: float = setting(
         5.0, "how many times longer than `lengthscale` the second one is", "1", 1.0, 1000.0
     )
+
+    # what a measurement is
     likelihood: str = setting(
         "gaussian",
         "what a measurement is: the field's value; the same with gross errors; "
@@ -82,6 +94,8 @@ class MapSettings:
     classes: int = setting(
         2, "likelihood softmax: how many; measurements are labels 0, 1, …", "", 2, 64
     )
+
+    # hyper-parameters, or where learning starts
     lengthscale: float = setting(
         0.0,
         "distance over which the field changes; a start where it is learned; 0: from the "
@@ -112,6 +126,8 @@ class MapSettings:
         0.0,
         1e9,
     )
+
+    # the display unit
     field_scale: float = setting(
         1e-6,
         "one display unit in SI, the model's inner unit (1e-6 T = 1 microtesla)",
@@ -120,6 +136,8 @@ class MapSettings:
         1e9,
     )
     field_unit: str = setting("uT", "name of the display unit in pictures, logs and markers")
+
+    # the body-fixed field
     heading_stddev: float = setting(
         0.3e-6,
         "standard deviation of the part of the field that turns with the "
@@ -128,6 +146,8 @@ class MapSettings:
         0.0,
         1e9,
     )
+
+    # constants of passes
     learn_bias: bool = setting(
         True,
         "each pass has an unknown constant of its own (mount, warm-up, what the robot "
@@ -158,6 +178,8 @@ class MapSettings:
         1,
         1000,
     )
+
+    # when and where the sensor measures, relative to the poses
     time_offset: float = setting(
         0.0, "how much later the sensor's stamps are than the pose's; a start", "s", -10.0, 10.0
     )
@@ -178,6 +200,8 @@ class MapSettings:
         0.0,
         100.0,
     )
+
+    # what is learned, and its priors
     learn_noise: bool = setting(
         False, "learn noise and heading online though learn_hyperparameters is off"
     )
@@ -205,6 +229,8 @@ class MapSettings:
         0.0,
         1e9,
     )
+
+    # inducing inputs
     max_inducing: int = setting(
         400, "budget of inducing inputs: sets memory (M squared) and time", "", 1, 5000
     )
@@ -237,6 +263,8 @@ class MapSettings:
         1e-5,
         0.5,
     )
+
+    # tiles of a large map
     tiles: bool = setting(
         True,
         "go on in a new tile where one map is full and the robot has left its ground: constant "
@@ -266,6 +294,8 @@ class MapSettings:
         9,
         10000000,
     )
+
+    # remembered samples
     memory_size: int = setting(2000, "bound of the memory of past samples", "", 0, 100000)
     memory_rule: str = setting(
         "uniform",
@@ -273,6 +303,8 @@ class MapSettings:
         "those of much leverage, the newest, or those far from each other; model wiski: any",
         choices=("uniform", "leverage", "newest", "farthest"),
     )
+
+    # other models: wiski, pitc and pic, exact
     wiski_form: str = setting(
         "matrix_free",
         "model wiski: sums on the lattice, solved by conjugate gradients; or the "
@@ -313,6 +345,8 @@ class MapSettings:
     max_exact_samples: int = setting(
         5000, "model exact: samples beyond these are left out, and counted", "", 1, 50000
     )
+
+    # cells, gross errors and changes of the field
     cells: bool = setting(True, "average raw samples into cells along each pass")
     cell_length: float = setting(0.1, "longest path in one cell", "m", 1e-4, 1e4)
     cell_duration: float = setting(1.0, "longest time in one cell", "s", 1e-3, 1e4)
@@ -323,6 +357,8 @@ class MapSettings:
     follow_changes: bool = setting(
         True, "where scores show that the field has changed, forget what was known there"
     )
+
+    # what one-step-ahead errors change
     predictive_noise: bool = setting(
         True, "noise reported with predictions comes from one-step-ahead errors"
     )
@@ -333,6 +369,8 @@ class MapSettings:
     score_distance: float = setting(
         1.0, "path between a scored sample and the newest data behind its prediction", "m", 0.0, 1e4
     )
+
+    # forgetting, and fixes of a satellite receiver
     forgetting_time: float = setting(
         0.0, "time constant of exponential forgetting; 0 keeps everything", "s", 0.0, 1e9
     )
@@ -344,6 +382,8 @@ class MapSettings:
         10,
         1000000,
     )
+
+    # the grid that is drawn
     resolution: float = setting(0.05, "side of a grid cell", "m", 1e-3, 1e4)
     margin: float = setting(0.5, "how far the grid extends beyond the path", "m", 0.0, 1e4)
     max_grid_cells: int = setting(
@@ -364,6 +404,8 @@ class MapSettings:
     unknown_ratio: float = setting(
         0.8, "a cell is unknown where stddev exceeds this share of signal_stddev", "", 0.01, 1.0
     )
+
+    # computing
     seed: int = setting(0, "seed of every random choice", "", 0, 2**31 - 1)
     device: str = setting("cpu", "torch device of the map: cpu, cuda, cuda:1")
     dtype: str = setting(
@@ -374,6 +416,7 @@ class MapSettings:
 
     def __post_init__(self):
         check_settings(self)
+
         if self.likelihood != "gaussian" and not MODELS.has(self.model, ANY_LIKELIHOOD):
             able = [name for name in MODELS if MODELS.has(name, ANY_LIKELIHOOD)]
             raise ValueError(
@@ -387,10 +430,14 @@ class MapSettings:
                 f"constants of passes; write bias_stddev: 0.0, or model: {' or '.join(able)}, "
                 "likelihood: gaussian"
             )
+
         defaults = {f.name: f.default for f in fields(self)}
+        # what still has its default is replaced by what suits a latent field
         for name, value in latent_starts(self.likelihood).items():
             if getattr(self, name) == defaults[name]:
                 object.__setattr__(self, name, value)
+
+        # "1" and "1/s" are what this line gave an earlier copy, from which this one may be made
         if not self.metric and self.field_unit in (defaults["field_unit"], "1", "1/s"):
             object.__setattr__(
                 self, "field_unit", "1/s" if self.likelihood == "poisson" and self.observes else "1"
@@ -398,16 +445,17 @@ class MapSettings:
 
     @property
     def _may_have_biases(self) -> bool:
+        """Whether model and likelihood know constants of passes."""
         return MODELS.has(self.model, BIASES) and self.likelihood == "gaussian"
 
     @property
     def has_biases(self) -> bool:
-        """Whether passes have constants: where the model knows them, and one is given or can be learned."""
+        """Whether passes have constants: the model knows them, and one is given or learned."""
         return self._may_have_biases and (self.bias_stddev > 0 or self.learns_bias)
 
     @property
     def learns_bias(self) -> bool:
-        """Whether the standard deviation of these constants is learned."""
+        """Whether the standard deviation of the passes' constants is learned."""
         return (
             self._may_have_biases
             and self.learn_bias
@@ -416,44 +464,64 @@ class MapSettings:
 
     @property
     def metric(self) -> bool:
-        """Whether a measurement is a value of the field itself; else classes or counts, and f has no unit."""
+        """Whether a measurement is a value of the field itself.
+
+        Else it is a class or a count, and the latent field f has no unit.
+        """
         return LIKELIHOODS.has(self.likelihood, METRIC)
 
     @property
     def counts(self) -> bool:
-        """Whether a measurement is a number of events."""
+        """Whether a measurement is a count of events."""
         return self.likelihood == "poisson"
 
     @property
     def observes(self) -> bool:
-        """Whether a probability or rate is published in place of f."""
+        """Whether a probability or a rate is published instead of the latent field f."""
         return not self.metric and self.published == "observable"
 
 
 def latent_starts(likelihood: str) -> dict[str, object]:
-    """What stands in for a setting's default where classes or counts are mapped: the latent field has no unit.
+    """Return what replaces settings' defaults where classes or counts are mapped.
 
-    Scores compare a measurement with the field itself, which means nothing there. Gross errors are told from a median:
-    of counts, whose spread is known, and not of labels. Labels are not averaged into cells; counts are, and each cell
-    weighs as many as it has.
+    The latent field has no unit there. Scores compare a measurement with the field itself, which
+    means nothing then: what follows from them is off. Gross errors are found by their distance from
+    a median: among counts, whose spread is known, not among labels. Labels of classes are not
+    averaged into cells; counts are, and each cell weighs as many measurements as it holds.
+
+    Args:
+        likelihood: value of the setting `likelihood`.
+
+    Returns:
+        Value by setting; empty for a metric likelihood.
     """
     if LIKELIHOODS.has(likelihood, METRIC):
         return {}
+
     spread = 1.0 if likelihood == "poisson" else 2.0
     starts: dict[str, object] = {
         "field_scale": 1.0,
         "signal_stddev": spread,
         "noise_stddev": 1.0,
         "heading_stddev": 0.0,
-        "robust": likelihood == "poisson",  # of counts the spread is known, of labels there is none
+        # gross errors: counts have a known spread, labels have none
+        "robust": likelihood == "poisson",
         "constant_stddev": 5.0 if likelihood == "poisson" else 2.0,
         "follow_changes": False,
         "predictive_noise": False,
     }
+
     return starts | ({"cells": False} if likelihood == "softmax" else {})
 
 
 def within_ranges(values: dict[str, float]) -> dict[str, Any]:
-    """Numbers that follow from others, by name: each above 0 and in the range of its setting."""
+    """Limit numbers that were computed from others to the ranges of their settings.
+
+    Args:
+        values: by the name of a setting in MapSettings.
+
+    Returns:
+        The same names; each value is at least 1e-15 and at most the setting's bound.
+    """
     limits = {f.name: f.metadata for f in fields(MapSettings)}
     return {name: min(max(value, 1e-15), limits[name]["high"]) for name, value in values.items()}

@@ -1,4 +1,7 @@
-"""Settings that only the live node has. No rclpy here: the command line reads a node's parameter file, too."""
+"""Settings that only the live node has.
+
+No rclpy is needed here: the command line reads a node's parameter file, too.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,11 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*"
 
 
 def check_map_name(name: str) -> str:
-    """The name of a map, a folder inside save_directory; ValueError for one that could lead out of it."""
+    """Check the name of a map, a folder inside save_directory; returns it.
+
+    Raises:
+        ValueError: it could lead out of save_directory.
+    """
     if name and not _NAME.fullmatch(name):
         raise ValueError(
             f"map_name: {name!r} is not the name of a map; expected a folder inside save_directory, of "
@@ -26,7 +33,11 @@ def check_map_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class NodeSettings(PlanSettings, TeamSettings):
-    """Rates, queues, frames and files of mapping_node. Raises ValueError for a wrong type, range or choice."""
+    """Rates, queues, frames and files of mapping_node.
+
+    Raises:
+        ValueError: a wrong type, range or choice, a malformed name, place or transform.
+    """
 
     autostart: bool = setting(
         True,
@@ -38,6 +49,8 @@ class NodeSettings(PlanSettings, TeamSettings):
         "frame of everything published; empty takes that of the odometry, a name makes the "
         "node accept odometry in that frame only (unless odometry_frame says otherwise)",
     )
+
+    # drawing
     publish_rate: float = setting(
         10.0,
         "how often mean, stddev and field are drawn where somebody listens; less often "
@@ -63,6 +76,8 @@ class NodeSettings(PlanSettings, TeamSettings):
         100.0,
         live=True,
     )
+
+    # suggestions
     suggestion_rate: float = setting(
         0.5,
         "how often the next places to measure are chosen where somebody listens; 0 turns it off",
@@ -101,6 +116,8 @@ class NodeSettings(PlanSettings, TeamSettings):
         0.0,
         1e3,
     )
+
+    # inputs, queues and threads
     input_queue_depth: int = setting(
         1000, "messages that the middleware keeps for each input topic", "", 1, 100000
     )
@@ -151,6 +168,8 @@ class NodeSettings(PlanSettings, TeamSettings):
         1,
         1024,
     )
+
+    # files
     load_checkpoint: str = setting("", "checkpoint file to go on from; empty starts an empty map")
     allow_frame_change: bool = setting(
         False,
@@ -186,6 +205,8 @@ class NodeSettings(PlanSettings, TeamSettings):
 
     def __post_init__(self):
         check_settings(self)
+
+        # these are texts with an inner form: parsing them is the check
         check_map_name(self.map_name)
         home_of(self.plan_home)
         robots_of(self.merge_from)
@@ -193,4 +214,5 @@ class NodeSettings(PlanSettings, TeamSettings):
 
 
 LIVE_PARAMETERS = frozenset(f.name for f in fields(NodeSettings) if f.metadata["live"])
-"""What may be set while the node runs; everything else is read when it is configured: the map is built with it."""
+"""What may be set while the node runs; everything else is read when it is configured: \
+the map is built with it."""

@@ -1,12 +1,14 @@
-"""Parts by name: built in, registered by a program, or offered by other packages. Nothing is imported to know a name.
+"""Registries of models, kernels, likelihoods and sensors by name.
 
-Another package offers parts by entry points of its pyproject.toml, here a model `own` of the module `my_models`:
+A part is built in, registered by a program, or offered by another package; no part is imported
+before it is needed. Another package offers parts by entry points of its pyproject.toml, here a
+model `own` of the module `my_models`:
 
     [project.entry-points."gp_mapping.models"]
     own = "my_models:OwnGP"
 
-The name may point to a Part, which says what the part is capable of, or to what a Part's `make` may be: then its
-attribute `traits` says so, where it has one.
+The entry point may lead to a Part, which has traits, or to what a Part's `make` may be, whose
+attribute `traits` counts where it has one.
 """
 
 from __future__ import annotations
@@ -34,26 +36,28 @@ __all__ = [
 
 # traits of models
 VECTOR = "vector"  # maps the components of one vector
-ANY_LIKELIHOOD = (
-    "any likelihood"  # takes classes, counts and gross errors, not Gaussian measurements alone
-)
-BIASES = "biases"  # knows a constant of each pass
+# takes classes, counts and gross errors, not Gaussian measurements alone
+ANY_LIKELIHOOD = "any likelihood"
+BIASES = "biases"  # has a constant for each pass
 # traits of likelihoods
 METRIC = "metric"  # a measurement is a value of the field itself; else the latent field has no unit
 
 
 @dataclass(frozen=True)
 class Part:
-    """make: what makes one, or where that is ("module:name"), so that nothing is imported before it is needed.
+    """One entry of a registry.
 
-    traits: what can be told of it by its name alone.
+    Attributes:
+        make: what makes the part, or where that is ("module:name"), so that nothing is imported
+            before it is needed.
+        traits: what is known of the part without loading it.
     """
 
     make: Any
     traits: frozenset[str] = frozenset()
 
     def load(self) -> Any:
-        """What makes one."""
+        """Return what makes the part, importing it where necessary."""
         if not isinstance(self.make, str):
             return self.make
         module, _, name = self.make.partition(":")
@@ -61,11 +65,16 @@ class Part:
 
 
 class Parts(Mapping):
-    """Name → what makes a part of one kind. group: of the entry points by which other packages offer theirs."""
+    """A registry: name → what makes a part of one kind.
 
-    _installed: Any = (
-        None  # of all groups, read once for all kinds: each installed package is looked at
-    )
+    Args:
+        kind: the setting that takes the names; other packages offer their parts as entry points of
+            the group `gp_mapping.<kind>s`.
+        builtin: parts of this package.
+    """
+
+    # entry points of all groups, read once for all kinds: it looks at each installed package
+    _installed: Any = None
 
     def __init__(self, kind: str, builtin: dict[str, Part]):
         self.kind, self.group = kind, f"gp_mapping.{kind}s"
@@ -73,7 +82,15 @@ class Parts(Mapping):
         self._offered: dict[str, EntryPoint] | None = None
 
     def register(self, name: str, part: object) -> None:
-        """Make a name known to this program. ValueError where another part has it."""
+        """Make a part known to this program.
+
+        Args:
+            name: a word of letters, digits and _.
+            part: a Part, or what makes one.
+
+        Raises:
+            ValueError: the name is no word, or another part has it.
+        """
         if not name.isidentifier():
             raise ValueError(f"{self.kind} {name!r}: a name is a word of letters, digits and _")
         if name in self:
@@ -81,16 +98,19 @@ class Parts(Mapping):
         self._parts[name] = _part(part)
 
     def part(self, name: str) -> Part:
-        """ValueError where there is none of that name."""
+        """Return the part of that name, loaded where another package offers it.
+
+        Raises:
+            ValueError: there is none, or it cannot be loaded.
+        """
         if name not in self._parts:
             offered = self._entries()
             if name not in offered:
                 raise ValueError(f"{self.kind} {name!r} is not one of {', '.join(self)}")
             try:
                 self._parts[name] = _part(offered[name].load())
-            except (
-                Exception
-            ) as error:  # somebody else's module: whatever it raises is told in one line
+            # another package's module may raise anything: it is reported in one line
+            except Exception as error:
                 raise ValueError(
                     f"{self.kind} {name!r} of {offered[name].value!r} cannot be loaded: "
                     f"{type(error).__name__}: {error}"
@@ -98,7 +118,7 @@ class Parts(Mapping):
         return self._parts[name]
 
     def has(self, name: str, trait: str) -> bool:
-        """Whether the part of that name has a trait."""
+        """Return whether the part of that name has a trait; ValueError where there is none."""
         return trait in self.part(name).traits
 
     def __getitem__(self, name: str) -> Any:
@@ -114,9 +134,11 @@ class Parts(Mapping):
         return len({**self._parts, **self._entries()})
 
     def _entries(self) -> dict[str, EntryPoint]:
+        """Return what other packages offer, by name; read at the first call."""
         if self._offered is None:
             if Parts._installed is None:
                 Parts._installed = entry_points()
+
             self._offered = {
                 entry.name: entry for entry in Parts._installed.select(group=self.group)
             }
@@ -124,6 +146,7 @@ class Parts(Mapping):
 
 
 def _part(part: object) -> Part:
+    """Return a Part as it is; wrap anything else, with its attribute `traits`."""
     return part if isinstance(part, Part) else Part(part, frozenset(getattr(part, "traits", ())))
 
 
@@ -171,13 +194,14 @@ LIKELIHOODS = Parts(
 def register_model(
     name: str, make: Callable, *, vector: bool = False, any_likelihood: bool = False
 ) -> None:
-    """A model of your own: `make(settings, **extra)` gives a FieldMap; the setting `model` then takes its name.
+    """Make a model of your own known: the setting `model` then takes its name.
 
     Args:
-        name: of the setting `model`.
-        make: called with MapSettings; extra are inducing_inputs and centre of create_map, where they are given.
-        vector: it maps three components of a vector as one.
-        any_likelihood: it takes the setting `likelihood`, not Gaussian measurements alone.
+        name: value of the setting `model`.
+        make: `make(settings, **extra)` returns a FieldMap; settings: MapSettings; extra:
+            inducing_inputs and centre of create_map, where they are given.
+        vector: whether it maps three components of a vector as one.
+        any_likelihood: whether it takes the setting `likelihood`, not Gaussian measurements alone.
 
     Raises:
         ValueError: the name is taken, or is no word.
@@ -188,16 +212,28 @@ def register_model(
 
 
 def register_kernel(name: str, kind: type) -> None:
-    """A kernel of your own: a subclass of core.kernels.stationary.Stationary with `correlation`.
+    """Make a kernel of your own known: the setting `kernel` then takes its name.
 
-    ValueError where the name is taken, or is no word.
+    Args:
+        name: value of the setting `kernel`.
+        kind: a subclass of core.kernels.stationary.Stationary with `correlation`.
+
+    Raises:
+        ValueError: the name is taken, or is no word.
     """
     KERNELS.register(name, Part(kind))
 
 
 def register_likelihood(name: str, make: Callable, *, metric: bool = False) -> None:
-    """A likelihood of your own: `make(settings)` gives a core.likelihoods.base.Likelihood; ValueError if taken.
+    """Make a likelihood of your own known: the setting `likelihood` then takes its name.
 
-    metric: a measurement is a value of the field itself, in SI; else the latent field has no unit.
+    Args:
+        name: value of the setting `likelihood`.
+        make: `make(settings)` returns a core.likelihoods.base.Likelihood.
+        metric: whether a measurement is a value of the field itself, in SI; else the latent field
+            has no unit.
+
+    Raises:
+        ValueError: the name is taken, or is no word.
     """
     LIKELIHOODS.register(name, Part(make, frozenset([METRIC] * metric)))

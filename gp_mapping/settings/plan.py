@@ -1,4 +1,4 @@
-"""Settings of the survey: what may be spent, where it ends, what is wanted, and how plans are made."""
+"""Settings of the survey: its budget, its end, its objective, and how plans are made."""
 
 from __future__ import annotations
 
@@ -11,14 +11,22 @@ __all__ = ["PlanSettings", "home_of"]
 
 
 def home_of(text: str) -> str | tuple[float, float] | None:
-    """plan_home as a rule: None, 'start', or a place (x, y) m. ValueError for anything else."""
+    """Parse plan_home.
+
+    Returns:
+        None, 'start', or a place (x, y), m.
+
+    Raises:
+        ValueError: it is none of these.
+    """
     if text in ("none", ""):
         return None
     if text == "start":
         return text
+
     try:
         x, y = (float(part) for part in text.replace(",", " ").split())
-    except ValueError:
+    except ValueError:  # not two numbers: reported below, as what is not finite is
         x = y = math.nan
     if not (math.isfinite(x) and math.isfinite(y)):
         raise ValueError(
@@ -30,7 +38,7 @@ def home_of(text: str) -> str | tuple[float, float] | None:
 
 @dataclass(frozen=True)
 class PlanSettings:
-    """Of ~/plan, ~/survey/start and explorer_node; all of them live."""
+    """Settings of ~/plan, ~/survey/start and explorer_node; all live but other_plans."""
 
     plan_kind: str = setting(
         "route",
@@ -39,6 +47,8 @@ class PlanSettings:
         "that another package registers",
         live=True,
     )
+
+    # what may be driven
     plan_budget: float = setting(
         0.0, "metres that a survey may drive; 0: no limit", "m", 0.0, 1e6, live=True
     )
@@ -57,6 +67,8 @@ class PlanSettings:
     plan_turn_rate: float = setting(
         1.0, "turn rate of the robot, of which seconds are made", "rad/s", 1e-3, 100.0, live=True
     )
+
+    # the survey area
     plan_reach: float = setting(
         30.0,
         "how far from the robot the survey area goes, as the crow flies",
@@ -74,6 +86,8 @@ class PlanSettings:
         1e4,
         live=True,
     )
+
+    # how routes are chosen
     plan_horizon: float = setting(
         16.0, "how far a route looks ahead where no budget ends it", "m", 0.1, 1e5, live=True
     )
@@ -100,6 +114,8 @@ class PlanSettings:
     plan_effort: int = setting(
         64, "routes that one plan compares at most", "", 1, 100000, live=True
     )
+
+    # what is to become known
     plan_objective: str = setting(
         "area",
         "what is to become known: all of the area alike; where the field is near "
@@ -111,6 +127,8 @@ class PlanSettings:
     plan_level: float = setting(
         0.0, "level of the objectives level_set and hotspot", "SI", -1e15, 1e15, live=True
     )
+
+    # how planning works
     plan_slice: float = setting(
         0.02,
         "longest that planning keeps the map from its messages at a time, one step of it "
@@ -126,6 +144,8 @@ class PlanSettings:
     plan_avoid: float = setting(
         0.5, "how far around it goals are left out, too", "m", 0.01, 1e3, live=True
     )
+
+    # when a survey ends
     target_stddev: float = setting(
         0.0,
         "a survey ends where target_share of the area is known this well; 0: no such end",
@@ -146,6 +166,8 @@ class PlanSettings:
         1.0,
         live=True,
     )
+
+    # other robots
     other_plans: str = setting(
         "",
         "topics with the plans of other robots (nav_msgs/Path), separated by commas: what "

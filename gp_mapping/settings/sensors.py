@@ -1,7 +1,7 @@
-"""What is known of each kind of sensor before its first message: types, unit, range, starts.
+"""The sensor types: messages, unit, valid range and starts, known before the first message.
 
-A sensor of your own: publish std_msgs/Float64 (or any message with `data` or `value`, better with a
-header, too) and set `sensor: scalar`, or register a SensorType.
+For a sensor of your own publish std_msgs/Float64 (or any message with `data` or `value`, better
+with a header, too) and set `sensor: scalar`, or register a SensorType.
 """
 
 from __future__ import annotations
@@ -24,11 +24,19 @@ __all__ = ["SENSOR_TYPES", "SensorType", "check_model", "map_settings_for", "reg
 class SensorType:
     """What is known of a sensor type before its first message.
 
-    messages: ROS type names.  value: the number in a message (None: a vector, with an adaptor of its own).
-    unit: of the messages, so of the map.  low, high: valid range in that unit, inclusive.
-    scale, shown: one display unit in `unit`, and its name.
-    signal, noise, constant: starts of the map's standard deviations, in `unit`; 0: from the first cells.
-    adaptor: what makes an Adaptor of IntakeSettings, or where it is ("module:name"); None: one number in a message.
+    Attributes:
+        messages: ROS type names.
+        value: field of a message that holds the number; None: a vector, which needs an adaptor.
+        unit: of the messages, and so of the map.
+        low: smallest valid value, in `unit`, inclusive.
+        high: largest valid value, in `unit`, inclusive.
+        scale: one display unit in `unit`.
+        shown: name of the display unit.
+        signal: start of the map's signal_stddev, in `unit`; 0: from the first cells.
+        noise: start of its noise_stddev, in `unit`; 0: from the first cells.
+        constant: start of its constant_stddev, in `unit`; 0: from the first cells.
+        adaptor: what makes an Adaptor from IntakeSettings, or where it is ("module:name"); None: a
+            message holds one number.
     """
 
     messages: tuple[str, ...]
@@ -44,7 +52,10 @@ class SensorType:
     adaptor: Callable | str | None = None
 
     def preset(self) -> dict[str, object]:
-        """The fields of MapSettings that are in the sensor's unit. Scalars do not turn with the robot: no heading."""
+        """Return the fields of MapSettings that are in the sensor's unit.
+
+        A scalar does not turn with the robot: heading_stddev is 0.
+        """
         return {
             "field_scale": self.scale,
             "field_unit": self.shown,
@@ -99,17 +110,22 @@ SENSOR_TYPES = Parts(
 
 
 def register_sensor(name: str, kind: SensorType) -> None:
-    """A sensor of your own: the setting `sensor` then takes its name. ValueError where the name is taken."""
+    """Make a sensor of your own known: the setting `sensor` then takes its name.
+
+    Raises:
+        ValueError: the name is taken, or is no word.
+    """
     SENSOR_TYPES.register(name, Part(kind))
 
 
 def check_model(intake: IntakeSettings, settings: MapSettings) -> None:
-    """ValueError where a model or likelihood cannot map what the intake delivers."""
+    """Raise ValueError where a model or likelihood cannot map what the intake delivers."""
     if MODELS.has(settings.model, VECTOR) and intake.channels != 3:
         raise ValueError(
             f"model: {settings.model!r} maps all three axes of a magnetic field; write field_component: "
             "xyz"
         )
+
     if not LIKELIHOODS.has(settings.likelihood, METRIC) and intake.channels != 1:
         raise ValueError(
             f"likelihood: {settings.likelihood!r} is of one number in a measurement, and field_component: "
@@ -118,9 +134,10 @@ def check_model(intake: IntakeSettings, settings: MapSettings) -> None:
 
 
 def map_settings_for(sensor: str, settings: MapSettings) -> MapSettings:
-    """Settings of a map of this sensor: what is in its unit and still a magnetic field's default becomes its own.
+    """Return the settings of a map of this sensor.
 
-    So a copy of config/mapping.yaml in which only `sensor` was changed maps degrees, not microtesla.
+    What is in the sensor's unit and still has a magnetic field's default becomes the sensor's own:
+    a copy of config/mapping.yaml in which only `sensor` was changed maps degrees, not microtesla.
     """
     preset = SENSOR_TYPES[sensor].preset() if sensor != "magnetic_field" else {}
     return replace(

@@ -1,4 +1,4 @@
-"""Settings of robots that make one map together: what is sent, what is taken in, in which frames."""
+"""Settings of robots that make one map together: what is sent and merged, in which frames."""
 
 from __future__ import annotations
 
@@ -14,7 +14,17 @@ _NAME = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*")
 
 
 def robots_of(text: str) -> list[str]:
-    """The names in merge_from; ValueError for one that is none, or stands there twice."""
+    """Parse merge_from.
+
+    Args:
+        text: namespaces separated by commas.
+
+    Returns:
+        The names without slashes around them; empty for an empty text.
+
+    Raises:
+        ValueError: one is no namespace, or stands there twice.
+    """
     names = [part.strip().strip("/") for part in text.split(",") if part.strip().strip("/")]
     for name in names:
         if not _NAME.fullmatch(name):
@@ -28,26 +38,37 @@ def robots_of(text: str) -> list[str]:
 
 
 def transforms_of(text: str) -> dict[str, tuple[float, float, float]]:
-    """merge_transforms as robot -> (x, y, yaw); ValueError for anything else."""
-    out: dict[str, tuple[float, float, float]] = {}
+    """Parse merge_transforms.
+
+    Args:
+        text: robot=x y yaw (m, rad), separated by commas.
+
+    Returns:
+        Robot -> (x, y, yaw) of the origin of its frame in this map's.
+
+    Raises:
+        ValueError: a part is no such transform.
+    """
+    transforms: dict[str, tuple[float, float, float]] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, equals, numbers = part.partition("=")
+
         try:
             x, y, yaw = map(float, numbers.split())
-        except ValueError:
+        except ValueError:  # not three numbers: reported below, as what is not finite is
             x = y = yaw = math.nan
         if not equals or not (math.isfinite(x) and math.isfinite(y) and math.isfinite(yaw)):
             raise ValueError(
                 f"merge_transforms: {part!r} is no robot with x, y and yaw; expected for example "
                 "'robot2=1.5 -2.0 0.79' (metres, radians)"
             )
-        out[name.strip().strip("/")] = (x, y, yaw)
-    return out
+        transforms[name.strip().strip("/")] = (x, y, yaw)
+    return transforms
 
 
 @dataclass(frozen=True)
 class TeamSettings:
-    """Of ~/tiles and of the map of a team; docs/teams.md has the whole of it."""
+    """Settings of ~/tiles and of the map of a team, which docs/teams.md explains."""
 
     publish_tiles: bool = setting(
         False, "send the totals of this robot's map on ~/tiles, for others that merge them"
@@ -72,6 +93,8 @@ class TeamSettings:
         1e6,
         live=True,
     )
+
+    # what is merged
     merge_from: str = setting(
         "",
         "robots whose totals are merged into what is shown, namespaces separated by commas; "

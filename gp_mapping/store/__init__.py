@@ -1,1 +1,4 @@
-"""Map files: the only place that opens them. checkpoint.py for exact resume, export.py for pictures and programs."""
+"""Map files; only this folder opens them.
+
+checkpoint.py is for exact resume, export.py for pictures and other programs.
+"""

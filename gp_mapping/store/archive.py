@@ -1,7 +1,8 @@
-"""One state in one file: exact, versioned, atomic. Tensors and plain values only: no file can run code.
+"""One state in one file: exact, versioned, atomic.
 
-A file is a zip (numpy.savez) of one .npy for each tensor and of `manifest`, UTF-8 JSON that holds the nesting,
-the plain values, and the SHA-256 of each array. A part that is a StoredState has a file of its own, and stands in the
+It holds tensors and plain values only, so that no file can run code. It is a zip (numpy.savez) of
+one .npy for each tensor and of `manifest`, UTF-8 JSON that holds the nesting, the plain values, and
+the SHA-256 of each array. A part that is a StoredState has a file of its own, and stands in the
 manifest as what `keep` says of that file.
 """
 
@@ -26,6 +27,7 @@ from torch import Tensor
 from gp_mapping.core.stored import StoredState
 from gp_mapping.errors import UserError
 from gp_mapping.store.atomic import written_whole
+from gp_mapping.store.marks import Marks
 
 __all__ = [
     "ID_LENGTH",
@@ -37,13 +39,15 @@ __all__ = [
     "write_state",
 ]
 
-VERSION, ID_LENGTH = 1, 12  # of the format; hexadecimal digits of the id of a state
-_WITH_FILES = 2  # of a file that refers to others
+# version of the format; hexadecimal digits of the id of a state
+VERSION, ID_LENGTH = 1, 12
+_WITH_FILES = 2  # version of a file that refers to other files
 _FORMAT = "gp_mapping checkpoint"
 _ZIP_START = b"PK\x03\x04"
 _NPY_START = b"\x93NUMPY\x01\x00"  # version 1, which numpy writes but for heads of more than 64 kB
 _TENSOR, _TILE = "__tensor__", "__tile__"
-_MARKS = [mark.lstrip("_") for mark in (_TENSOR, _TILE)]
+# keys that stand for a tensor, or for a part in a file of its own
+_MARKS = Marks(_TENSOR, _TILE)
 _DTYPES = {
     str(t): t
     for t in (
@@ -61,7 +65,10 @@ _DTYPES = {
 
 
 class CheckpointError(UserError):
-    """A checkpoint that cannot be written or read; the text is one line and says what to do."""
+    """A checkpoint that cannot be written or read.
+
+    The text is one line and says what to do.
+    """
 
 
 class MissingCheckpoint(CheckpointError):
@@ -76,21 +83,25 @@ def write_state(
     ready: Callable[[], None] | None = None,
     lasting: bool = True,
 ) -> str:
-    """Write state to path in one piece: a crash leaves the old file, or the new one, and never half of it.
+    """Write a state to a file, whole or not at all.
+
+    After a crash there is the old file, or the new one, and never half of it.
 
     Args:
         path: of the file; its folder is made where it is missing.
-        state: nested dicts (keys are str) and lists of tensors, int, float, str, bool, None; StoredStates with `keep`.
-        about: what `manifest_of` shall say of the file under this name, plain values; no part of the state.
-        keep: has a StoredState written where it lasts; plain values by which it is found again.
+        state: nested dicts (keys are str) and lists of tensors, int, float, str, bool, None;
+            StoredStates with `keep`.
+        about: what `manifest_of` shall return under this name, plain values; no part of the state.
+        keep: has a StoredState written where it lasts; returns plain values by which it is found
+            again.
         ready: called when all StoredStates are kept, before the file takes its name.
-        lasting: whether the file is to be there after a power cut.
+        lasting: whether the file is to survive a power cut.
 
     Returns:
         The id of the state: the same for the same state.
 
     Raises:
-        CheckpointError: any other value; path cannot be written.
+        CheckpointError: there is any other value in it, or path cannot be written.
     """
     arrays: dict[str, np.ndarray] = {}
     referred: list[dict] = []
@@ -104,7 +115,9 @@ def write_state(
         return referred[-1]
 
     tree = _pack(state, arrays, "state", noted)
+
     digests = {name: _digest(array) for name, array in arrays.items()}
+    # a file without references stays readable by programs of the older version
     version = _WITH_FILES if referred and VERSION < _WITH_FILES else VERSION
     manifest = {
         "format": _FORMAT,
@@ -114,8 +127,10 @@ def write_state(
         "id": _id(tree, digests),
         "about": about or {},
     }
+
     if referred:
         manifest["tiles"] = [part["file"] for part in referred]
+
     text = np.frombuffer(json.dumps(manifest).encode(), np.uint8)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -134,17 +149,26 @@ def _digest(array: np.ndarray) -> str:
     """SHA-256 over type, shape and bytes."""
     digest = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
     digest.update(memoryview(np.ascontiguousarray(array)).cast("B") if array.size else b"")
+
     return digest.hexdigest()
 
 
 def _pack(value, arrays: dict[str, np.ndarray], where: str, keep: Callable[[StoredState], dict]):
-    """JSON for value; tensors go into arrays."""
+    """JSON for a value; its tensors go into arrays.
+
+    Args:
+        value: state, or a part of it.
+        arrays: by name.
+        where: path of the value in the state, for an error.
+        keep: has a StoredState written; plain values by which it is found again.
+    """
     if isinstance(value, Tensor):
         if str(value.dtype) not in _DTYPES:
             raise CheckpointError(
                 f"{where}: a tensor of {value.dtype} cannot be saved; expected one of "
                 f"{', '.join(_DTYPES)}"
             )
+
         name = f"a{len(arrays)}"
         arrays[name] = value.detach().cpu().numpy().copy()
         return {_TENSOR: name, "dtype": str(value.dtype)}
@@ -154,7 +178,7 @@ def _pack(value, arrays: dict[str, np.ndarray], where: str, keep: Callable[[Stor
         bad = [k for k in value if not isinstance(k, str)]
         if bad:
             raise CheckpointError(f"{where}: key {bad[0]!r} cannot be saved; expected a str")
-        return {_escape(k): _pack(v, arrays, f"{where}.{k}", keep) for k, v in value.items()}
+        return {_MARKS.escape(k): _pack(v, arrays, f"{where}.{k}", keep) for k, v in value.items()}
     if isinstance(value, list):
         return [_pack(v, arrays, f"{where}[{i}]", keep) for i, v in enumerate(value)]
     if value is None or type(value) in (bool, int, float, str):
@@ -165,45 +189,49 @@ def _pack(value, arrays: dict[str, np.ndarray], where: str, keep: Callable[[Stor
     )
 
 
-def _escape(key: str) -> str:
-    """A key that would be read as a tensor's mark, or as an escaped one, gets one more "_" in front."""
-    return f"_{key}" if key.startswith("__") and key.lstrip("_") in _MARKS else key
-
-
-def _unescape(key: str) -> str:
-    return key[1:] if key.startswith("___") and key.lstrip("_") in _MARKS else key
-
-
 def read_state(
     path: Path, found: Callable[[dict], StoredState] | None = None, expected: str = ""
 ) -> dict:
-    """The state that write_state got.
+    """Read the state that write_state got.
 
-    Nothing in the file is taken at its word before it is checked: no more memory is used than the file is long.
+    Nothing in the file is trusted before it is checked: no more memory is used than the file is
+    long.
 
     Args:
         path: of the file.
-        found: the StoredState of which `keep` said this.
+        found: returns the StoredState of which `keep` said this.
         expected: the id that write_state gave; '' where it is not known.
 
     Raises:
-        CheckpointError: no such file; not a checkpoint, cut off or damaged; another id; written by another version.
+        CheckpointError: there is no such file; it is not a checkpoint, cut off or damaged; it has
+            another id; or another version wrote it.
     """
     return _guarded(path, found, expected)
 
 
 def manifest_of(path: Path) -> dict:
-    """What a file says of itself, its arrays unread: `id`, `about`, and `tiles`, the files that it refers to."""
+    """What a file says of itself; its arrays are not read.
+
+    Returns:
+        `id`, `about`, and `tiles`, the files that it refers to.
+    """
     return _guarded(path)
 
 
 def _guarded(path: Path, *whole) -> dict:
-    """The state (with what read_state takes), or else the manifest; what can be wrong with it as CheckpointError."""
+    """Read the state or the manifest, and raise whatever is wrong with the file as CheckpointError.
+
+    Args:
+        path: of the file.
+        whole: found and expected, as read_state takes them, for the state; nothing, for the
+            manifest.
+    """
     try:
         with _open_regular(path) as file:
             manifest, arrays = _read(path, file, bool(whole))
         if not whole:
             return manifest
+
         found, expected = whole
         for name, digest in manifest["sha256"].items():
             if _digest(arrays[name]) != digest:
@@ -211,10 +239,13 @@ def _guarded(path: Path, *whole) -> dict:
                     f"{path}: the checkpoint is damaged, the checksum of {name} does not fit; use "
                     "an older one"
                 )
+
+        # the id is computed again: what the manifest says of itself may be damaged, too
         if expected and _id(manifest["state"], manifest["sha256"]) != expected:
             raise CheckpointError(
                 f"{path}: damaged, or another one than was written here; its id is not {expected}"
             )
+
         return _unpack(manifest["state"], arrays, found)
     except CheckpointError:
         raise
@@ -224,23 +255,27 @@ def _guarded(path: Path, *whole) -> dict:
         raise CheckpointError(
             f"{path}: the checkpoint cannot be read ({error.strerror})"
         ) from error
-    except (
-        Exception
-    ) as error:  # zipfile, zlib, numpy and json each have their own for damaged bytes
+    # zipfile, zlib, numpy and json each have errors of their own for damaged bytes
+    except Exception as error:
         kind = "cut off or damaged" if _is_zip_start(path) else "not a checkpoint of gp_mapping"
         text = " ".join(str(error).split()) or type(error).__name__
         raise CheckpointError(f"{path}: {kind} ({text}); use an older one") from error
 
 
 def _id(tree, digests: dict[str, str]) -> str:
-    """A short name for a state: of its plain values and the digests of its arrays."""
+    """A short name for a state, by its plain values and the digests of its arrays."""
     return hashlib.sha256(json.dumps([tree, digests], sort_keys=True).encode()).hexdigest()[
         :ID_LENGTH
     ]
 
 
 def _open_regular(path: Path):
-    """The file, open; CheckpointError for a pipe, socket or device, which might never answer."""
+    """Open a regular file.
+
+    Raises:
+        CheckpointError: it is a pipe, socket or device, which might never answer.
+    """
+    # not blocking: to open a pipe would wait for its writer
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     kind = os.fstat(handle).st_mode
     if not stat.S_ISREG(kind):
@@ -254,13 +289,23 @@ def _open_regular(path: Path):
 
 
 def _read(path: Path, file, whole: bool) -> tuple[dict, dict[str, np.ndarray]]:
-    """Manifest and arrays. save_checkpoint compresses nothing, so what is in the file is no larger than the file."""
+    """Manifest and arrays of an open file.
+
+    write_state compresses nothing, so that what is in a file is no larger than the file.
+
+    Args:
+        path: for the text of an error.
+        file: open.
+        whole: whether to read the arrays.
+    """
     if file.read(4) != _ZIP_START:
         raise CheckpointError(f"{path}: not a checkpoint of gp_mapping")
+
     with zipfile.ZipFile(file) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         if "manifest" not in members:
             raise CheckpointError(f"{path}: not a checkpoint of gp_mapping")
+
         packed = [
             name for name, info in members.items() if info.compress_type != zipfile.ZIP_STORED
         ]
@@ -269,6 +314,7 @@ def _read(path: Path, file, whole: bool) -> tuple[dict, dict[str, np.ndarray]]:
                 f"{path}: its part {packed[0][:100]!r} is compressed, as in no checkpoint of "
                 "gp_mapping; use an older one"
             )
+
         total, size = (
             sum(info.file_size for info in members.values()),
             os.fstat(file.fileno()).st_size,
@@ -281,34 +327,47 @@ def _read(path: Path, file, whole: bool) -> tuple[dict, dict[str, np.ndarray]]:
 
         manifest = json.loads(_array(archive.read(members["manifest"])).tobytes().decode())
         _check_version(path, manifest)
+        # arrays are read only where the state is asked for
         names = manifest["sha256"] if whole else ()
         return manifest, {name: _array(archive.read(members[name])) for name in names}
 
 
 def _array(data: bytes) -> np.ndarray:
-    """One .npy, read-only; ValueError where its head promises more or less than there is."""
+    """The array of one .npy, read-only.
+
+    Raises:
+        ValueError: its head promises more or fewer bytes than there are.
+    """
     size = 10 + int.from_bytes(data[8:10], "little")
+    # a usual head is parsed once for all arrays that have the same
     usual = data.startswith(_NPY_START) and size <= len(data)
     shape, by_columns, dtype, begin = _head(data[:size]) if usual else _parsed(data)
+
     if not dtype.hasobject and math.prod(shape) * dtype.itemsize != len(data) - begin:
         raise ValueError(f"an array of shape {shape} and {dtype} in {len(data) - begin} bytes")
+
     if not usual or dtype.kind not in "biuf":
         return np.lib.format.read_array(BytesIO(data), allow_pickle=False)
+    # without a copy: the array lies in the bytes that were read
     return np.ndarray(shape, dtype, buffer=data, offset=begin, order="F" if by_columns else "C")
 
 
 def _parsed(data: bytes) -> tuple[tuple[int, ...], bool, np.dtype, int]:
-    """Of a .npy: shape, whether column by column, type, and where its values begin."""
+    """Shape, whether column by column, type, and where the values begin, of a .npy."""
     stream = BytesIO(data)
     major, _ = np.lib.format.read_magic(stream)
-    head = (
+
+    read_head = (
         np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
     )
-    return *head(stream), stream.tell()
+    return *read_head(stream), stream.tell()
 
 
 _head = lru_cache(maxsize=1000)(_parsed)
-"""A state has thousands of arrays and few shapes, and to parse a head takes longer than to read what follows it."""
+"""_parsed, remembered: a state has thousands of arrays and few shapes.
+
+To parse a head takes longer than to read what follows it.
+"""
 
 
 def _is_zip_start(path: Path) -> bool:
@@ -317,8 +376,10 @@ def _is_zip_start(path: Path) -> bool:
 
 
 def _check_version(path: Path, manifest) -> None:
+    """Raise a CheckpointError for a manifest that this program cannot read."""
     if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
         raise CheckpointError(f"{path}: not a checkpoint of gp_mapping")
+    # both versions are read, newer ones are not
     if manifest.get("version") not in (VERSION, _WITH_FILES):
         raise CheckpointError(
             f"{path}: the checkpoint has version {manifest.get('version')!r}, this program reads "
@@ -327,6 +388,7 @@ def _check_version(path: Path, manifest) -> None:
 
 
 def _unpack(value, arrays: dict[str, np.ndarray], found):
+    """The state of a manifest; the inverse of _pack."""
     if isinstance(value, dict):
         if _TENSOR in value:
             return torch.from_numpy(arrays[value[_TENSOR]].copy()).to(_DTYPES[value["dtype"]])
@@ -334,5 +396,5 @@ def _unpack(value, arrays: dict[str, np.ndarray], found):
             if found is None:
                 raise CheckpointError("it refers to files of its own, which has no meaning here")
             return found(value[_TILE])
-        return {_unescape(k): _unpack(v, arrays, found) for k, v in value.items()}
+        return {_MARKS.unescape(k): _unpack(v, arrays, found) for k, v in value.items()}
     return [_unpack(v, arrays, found) for v in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Writes files that are there whole or not at all."""
 
 from __future__ import annotations
 
@@ -14,25 +14,29 @@ __all__ = ["sync_folder", "write_atomic", "written_whole"]
 
 @contextmanager
 def written_whole(path: Path, lasting: bool = False) -> Iterator[BinaryIO]:
-    """A file to write into, which takes its name when all of it is there: a crash leaves the old one, or the new one.
+    """A file to write into, which takes its name when all of it is there.
 
-    What was written before an exception is removed. A process that is killed leaves `.NAME.PID-THREAD.partial`.
+    After a crash there is the old file or the new one. What was written before an exception is
+    removed. A process that is killed leaves `.NAME.PID-THREAD.partial`.
 
     Args:
         path: its name, in a folder that is there.
-        lasting: whether it is to be there after a power cut.
+        lasting: whether it is to survive a power cut.
 
     Raises:
         OSError: it cannot be written.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_native_id()}.partial")
+
     try:
         with temporary.open("wb") as file:
             yield file
+            # before the name is taken: else a power cut may leave an empty file under it
             file.flush()
             if lasting:
                 os.fsync(file.fileno())
+        # atomic within a folder
         os.replace(temporary, path)
         if lasting:
             sync_folder(path.parent)
@@ -42,18 +46,23 @@ def written_whole(path: Path, lasting: bool = False) -> Iterator[BinaryIO]:
 
 
 def write_atomic(path: Path, data: bytes) -> Path:
-    """Write data under its name in one piece; the path. OSError where it cannot be written."""
+    """Write data to a file, whole or not at all, and return its path.
+
+    Raises:
+        OSError: it cannot be written.
+    """
     with written_whole(path) as file:
         file.write(data)
     return Path(path)
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the new name last over a power cut, where the system can."""
+    """Make new names in a folder survive a power cut, where the system can."""
     try:
         handle = os.open(folder, os.O_RDONLY)
     except OSError:
         return  # a folder cannot be opened everywhere (Windows); the file itself is on the disk
+
     try:
         os.fsync(handle)
     finally:

@@ -1,7 +1,8 @@
-"""Checkpoints: a map in a file, and its tiles, where it has several, in files of their own beside it (tile_files.py).
+"""Checkpoints: a map in a file.
 
-A save writes the tiles that have changed, then the checkpoint, which names them; a tile's file is never written again.
-So a crash at any moment leaves the old map or the new one.
+Where it has several tiles, each has a file of its own next to it (tile_files.py). A save writes the
+tiles that have changed, then the checkpoint, which names them; a tile's file is never written
+again. So a crash at any moment leaves the old map or the new one.
 """
 
 from __future__ import annotations
@@ -21,35 +22,56 @@ from gp_mapping.store.tile_files import TileFolder
 __all__ = ["VERSION", "CheckpointError", "about_checkpoint", "load_checkpoint", "save_checkpoint"]
 
 
-def save_checkpoint(path, state: dict, about: dict | None = None) -> Path:
-    """Write state to path in one piece: a crash leaves the old file, or the new one, and never half of it.
+def save_checkpoint(
+    path, state: dict, about: dict | None = None, left_out: list[str] | None = None
+) -> Path:
+    """Write a state to a file, whole or not at all.
 
-    state: nested dicts (keys are str) and lists of tensors, int, float, str, bool, None, and StoredStates, which get
-    files of their own beside it. Tensors come back on the CPU.
-    about: what `about_checkpoint` shall say of the file beside its id, plain values; no part of the state.
-    Raises CheckpointError for any other value, and where path cannot be written.
+    After a crash there is the old file, or the new one, and never half of it.
+
+    Args:
+        path: of the file.
+        state: nested dicts (keys are str) and lists of tensors, int, float, str, bool, None, and
+            StoredStates, which get files of their own next to it. Tensors come back on the CPU.
+        about: what `about_checkpoint` shall return in addition to the id, plain values; no part of
+            the state.
+        left_out: gets a sentence for each StoredState that cannot be read any more; the others are
+            saved, and who loads the file is told, too.
+
+    Raises:
+        CheckpointError: there is any other value in it, or path cannot be written.
     """
     path = Path(path)
+    said: list[str] = [] if left_out is None else left_out
     tiles = TileFolder.of_checkpoint(path)
+
     with tiles.writing():
-        write_state(path, state, about, tiles.keep, tiles.settle)
+        write_state(path, state, about, lambda part: tiles.keep(part, said), tiles.settle)
+
+    # files that only the checkpoint before this one named
     tiles.sweep()
     return path
 
 
 def load_checkpoint(path) -> dict:
-    """The state that save_checkpoint got; its StoredStates are read when they are asked for.
+    """Read the state that save_checkpoint got; its StoredStates are read when they are asked for.
 
-    Raises CheckpointError: no such file; not a checkpoint, cut off or damaged; written by another version.
+    Raises:
+        CheckpointError: there is no such file; it is not a checkpoint, cut off or damaged; or
+            another version wrote it.
     """
     path = Path(path)
     return read_state(path, TileFolder.of_checkpoint(path).found)
 
 
 def about_checkpoint(path) -> dict:
-    """What a file says of itself, its arrays unread: 'id', the same for the same state, and what `about` was given.
+    """What a file says of itself; its arrays are not read.
 
-    Raises CheckpointError as load_checkpoint.
+    Returns:
+        `id`, the same for the same state, and what save_checkpoint got as `about`.
+
+    Raises:
+        CheckpointError: as load_checkpoint.
     """
     manifest = manifest_of(Path(path))
     about = manifest.get("about")

@@ -1,4 +1,7 @@
-"""A map for other programs: npz for Python, yaml + pgm for map_server, a picture for people. Not for resuming."""
+"""A map for other programs: npz for Python, yaml + pgm for map_server, a picture for people.
+
+Not for resuming.
+"""
 
 from __future__ import annotations
 
@@ -17,26 +20,38 @@ from gp_mapping.store.wording import quantity, unit_text
 
 __all__ = ["UNKNOWN", "export_all", "export_map_server", "export_npz"]
 
-UNKNOWN = (
-    255  # in a pgm of mode raw, map_server takes what is above 100 for unknown: −1 of int8 as it is
-)
+# in a pgm of mode raw, map_server takes what is above 100 for unknown: −1 of int8 as it is
+UNKNOWN = 255
 
 
 def export_map_server(
     path, values, grid: FieldGrid, limits: tuple[float, float], what: str, map_id: str = ""
 ) -> tuple[Path, Path]:
-    """path.yaml and path.pgm as nav2's map_server reads them (mode raw); limits are in the yaml's comments.
+    """Write path.yaml and path.pgm as nav2's map_server reads them (mode raw).
 
-    values: (H, W) SI, row 0 at the smallest y. In the picture the first row is at the largest y.  limits: the
-    values that 1 and 98 stand for, SI; those of the live topics, so that both have the same colours.  map_id: of the
-    checkpoint that it belongs to.
+    The limits are in the yaml's comments. In the picture the first row is at the largest y.
+
+    Args:
+        path: without ending.
+        values: (H, W) SI, row 0 at the smallest y.
+        grid: where they are, and which are known.
+        limits: the values that 1 and 98 stand for, SI; those of the live topics, so that both have
+            the same colours.
+        what: the quantity, in words.
+        map_id: of the checkpoint that it belongs to.
+
+    Returns:
+        The paths of yaml and pgm.
     """
     path, (low, high) = Path(path), limits
+    # int8 of the live topics as unsigned bytes: −1 becomes 255
     cells = levels(np.asarray(values), grid.known.numpy(), low, high).view(np.uint8)
     height, width = cells.shape
+
     image = write_atomic(
         path.with_suffix(".pgm"), f"P5\n{width} {height}\n255\n".encode() + cells[::-1].tobytes()
     )
+
     belongs = f"# map: {map_id}\n" if map_id else ""
     text = (
         f"# {what}, SI units: value = {low!r} + (pixel - {LOWEST}) / {HIGHEST - LOWEST} * {high - low!r}\n"
@@ -45,14 +60,24 @@ def export_map_server(
         f"origin: [{round(float(grid.origin[0]), 9)!r}, {round(float(grid.origin[1]), 9)!r}, 0.0]\n"
         "negate: 0\noccupied_thresh: 0.65\nfree_thresh: 0.25\n"
     )
+
     return write_atomic(path.with_suffix(".yaml"), text.encode()), image
 
 
 def export_npz(path, session, grid: FieldGrid, suggestions=None, map_id: str = "") -> Path:
-    """Grid (mean, stddev, known, origin, resolution), x and y of the columns and rows, path, inducing inputs; SI.
+    """Write a map as arrays, SI.
 
-    Of a map of several components also mean_x, stddev_x, …; mean and stddev are of their norm. Of classes also class,
-    the most likely one, of which mean and stddev are, and mean_0, stddev_0, … of each. `quantity` says what mean is.
+    The grid (mean, stddev, known, origin, resolution), x and y of its columns and rows, path and
+    inducing inputs. Of a map of several components also mean_x, stddev_x, …; mean and stddev are
+    those of their norm. Of classes also class, the most likely one, to which mean and stddev
+    belong, and mean_0, stddev_0, … of each. `quantity` says what mean is.
+
+    Args:
+        path: of the file.
+        session: holds the map.
+        grid: of the map.
+        suggestions: things with x, y, score.
+        map_id: of the checkpoint that it belongs to.
     """
     height, width = grid.shape
     arrays = {
@@ -72,11 +97,14 @@ def export_npz(path, session, grid: FieldGrid, suggestions=None, map_id: str = "
         "field_scale": np.float64(session.settings.field_scale),
         "field_unit": np.array(session.settings.field_unit),
     }
+
     arrays |= {name: values.numpy() for name, values in grid.layers.items()}
     if suggestions is not None:
         arrays["suggestions"] = np.array(
             [[s.x, s.y, s.score] for s in suggestions], np.float64
         ).reshape(-1, 3)
+
+    # in memory first, so that the file is written in one piece
     buffer = BytesIO()
     np.savez_compressed(buffer, **arrays)
     return write_atomic(path, buffer.getvalue())
@@ -85,22 +113,37 @@ def export_npz(path, session, grid: FieldGrid, suggestions=None, map_id: str = "
 def export_all(
     session, directory, suggestions=None, truth=None, map_id: str = ""
 ) -> dict[str, Path]:
-    """Every export of a session's map into a folder, which is made where it is missing; name -> path.
+    """Write every export of a session's map into a folder, which is made where it is missing.
 
-    suggestions: things with x, y, score.  truth: the field (H, W) on the grid, or a function of (N, 2) metres, SI; the
-    picture then shows it and the error beside the map.  map_id: of the checkpoint that they belong to; each says it.
-    Raises ValueError for a map that has seen nothing, OSError where the folder cannot be written.
+    Args:
+        session: holds the map.
+        directory: of the exports.
+        suggestions: things with x, y, score.
+        truth: the field (H, W) on the grid, or a function of (N, 2) metres, SI; the picture then
+            also shows it, and the error of the map.
+        map_id: of the checkpoint that they belong to; each says it.
+
+    Returns:
+        Name -> path.
+
+    Raises:
+        ValueError: the map has no samples.
+        OSError: the folder cannot be written.
     """
     if session.report()["cells"] == 0:
         raise ValueError(
             "the map is empty, no measurement has reached it; there is nothing to export"
         )
+
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
+
     grid = session.render()
     unit = unit_text(session.settings.field_unit)
     paths = {"npz": export_npz(directory / "map.npz", session, grid, suggestions, map_id)}
+
     shown = quantity(session.settings)
+    # a map without known cells has no limits
     ends = field_limits(grid) or Limits(0.0, 1.0, 0.0, 1.0)
     for name, values, limits, what in (
         ("mean", grid.mean, ends[:2], f"mean of the {shown}"),
@@ -110,7 +153,9 @@ def export_all(
         paths[f"{name}_yaml"], paths[f"{name}_pgm"] = export_map_server(
             directory / name, values, grid, limits, what, map_id
         )
+
     paths |= _export_overview(session, directory, shown, unit, map_id)
+
     picture = BytesIO()
     draw_map(session, grid, suggestions=suggestions, truth=truth).savefig(
         picture, format="png", metadata={"Description": f"map: {map_id}"} if map_id else None
@@ -122,13 +167,26 @@ def export_all(
 def _export_overview(
     session, directory: Path, shown: str, unit: str, map_id: str
 ) -> dict[str, Path]:
-    """Where the grid is a part of the ground: all of it, coarser, as overview_mean and overview_stddev."""
+    """Write all of the map, coarser, where the grid is only a part of it.
+
+    Names are overview_mean and overview_stddev; those of an older map are removed where there is
+    none.
+
+    Args:
+        session: holds the map.
+        directory: of the exports.
+        shown: quantity of the mean, in words.
+        unit: of the display, in words.
+        map_id: of the checkpoint that they belong to.
+    """
     grid, paths = overview(session), {}
+
     if grid is None:
         for name in ("mean", "stddev"):  # of an older map in this folder
             for ending in (".yaml", ".pgm"):
                 (directory / f"overview_{name}{ending}").unlink(missing_ok=True)
         return paths
+
     ends = field_limits(grid) or Limits(0.0, 1.0, 0.0, 1.0)
     for name, values, limits, what in (
         ("mean", grid.mean, ends[:2], "mean"),
@@ -141,4 +199,5 @@ def _export_overview(
         paths[f"overview_{name}_yaml"], paths[f"overview_{name}_pgm"] = export_map_server(
             directory / f"overview_{name}", values, grid, limits, what, map_id
         )
+
     return paths

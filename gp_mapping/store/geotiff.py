@@ -1,7 +1,11 @@
-"""A map as a GeoTIFF for geographic programs: two bands, mean and standard deviation, SI; written block by block.
+"""A map as a GeoTIFF for geographic programs: two bands, mean and standard deviation, SI.
 
-East and north of the datum, and from there longitude and latitude by an azimuthal equidistant projection about it,
-which keeps distances from the datum (Snyder 1987, "Map Projections: A Working Manual", USGS PP 1395, ch. 25).
+It is written block by block. Positions are metres east and north of the datum, and from there
+longitude and latitude by an azimuthal equidistant projection about it, which keeps distances from
+the datum.
+
+Reference:
+    Snyder 1987, "Map Projections: A Working Manual", USGS PP 1395, ch. 25.
 """
 
 from __future__ import annotations
@@ -29,16 +33,19 @@ def export_geotiff(
     datum: Datum | None,
     what: str,
 ) -> int:
-    """Write blocks into one file, in which blocks that nobody drove over take no room; how many were written.
+    """Write blocks into one file, in which blocks without data take no room.
 
     Args:
         path: of the file.
         blocks: column and row of each, and its grid.
-        indices: of all that may come.
-        cells: along a side of a block.
-        resolution: side of a cell, m.
+        indices: column and row of all blocks that may come.
+        cells: grid cells along a side of a block.
+        resolution: side of a grid cell, m.
         datum: None: coordinates are metres of the map's frame.
         what: the quantity and its unit, for the bands.
+
+    Returns:
+        How many blocks were written.
 
     Raises:
         UsageError: rasterio is not installed.
@@ -54,12 +61,16 @@ def export_geotiff(
     columns, rows = ([index[axis] for index in indices] for axis in (0, 1))
     left, top = min(columns), max(rows) + 1
     width, height = (max(columns) + 1 - left) * cells, (top - min(rows)) * cells
-    place = rasterio.Affine(
+
+    # from column and row of a pixel to x and y; rows go down from the top
+    transform = rasterio.Affine(
         resolution, 0.0, left * cells * resolution, 0.0, -resolution, top * cells * resolution
     )
+
     crs = None
+    # block axes are the map's; its heading turns them to east and north
     if datum is not None:
-        place = rasterio.Affine.rotation(math.degrees(datum.heading)) * place
+        transform = rasterio.Affine.rotation(math.degrees(datum.heading)) * transform
         crs = (
             f"+proj=aeqd +lat_0={datum.latitude!r} +lon_0={datum.longitude!r} +datum=WGS84 +units=m"
         )
@@ -75,7 +86,7 @@ def export_geotiff(
             count=2,
             dtype="float32",
             crs=crs,
-            transform=place,
+            transform=transform,
             nodata=float("nan"),
             tiled=True,
             blockxsize=256,

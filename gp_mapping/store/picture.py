@@ -1,4 +1,7 @@
-"""A map as a picture: mean, standard deviation, path, inducing inputs, suggestions; with the truth, its error, too."""
+"""A map as a picture: mean, standard deviation, path, inducing inputs, suggestions.
+
+With the truth, also the truth and the error.
+"""
 
 from __future__ import annotations
 
@@ -24,45 +27,68 @@ _UNKNOWN_COLOUR = "#d9d9d9"
 
 
 def picture_text(text: object, longest: int = 200) -> str:
-    """A text with names from outside, as a figure can show it: one line, any bytes, and a $ that is no mathematics."""
+    """A text with names from outside, as a figure can show it.
+
+    One line, of any characters, and a $ does not begin mathematics.
+
+    Args:
+        text: anything.
+        longest: characters.
+    """
     return one_line(text, longest).replace("$", r"\$")
 
 
 def _labelled(what: str, unit: str) -> str:
-    """With its unit, where it has one."""
+    """A quantity with its unit, where it has one."""
     return what if unit == "1" else f"{what} ({unit})"
 
 
 def _truth_values(truth, grid: FieldGrid) -> np.ndarray:
-    """The truth on the grid, (H, W) SI."""
+    """The truth on the grid, (H, W) SI.
+
+    Args:
+        truth: values on the grid, or a function of positions.
+        grid: of the map.
+    """
     values = truth(grid.centres()) if callable(truth) else truth
     values = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values, np.float64)
     if values.size != math.prod(grid.shape):
         raise ValueError(
             f"truth has shape {values.shape}, expected {grid.shape}: one value for each cell of the grid"
         )
+
     return values.reshape(grid.shape)
 
 
 def _lines(session) -> np.ndarray:
-    """The path with NaN rows where a pass ends or the position jumps, so that no line is drawn across."""
+    """The path, with rows of NaN where a pass ends or the position jumps.
+
+    So no line is drawn across.
+    """
     return np.insert(
         session.path.numpy(), np.flatnonzero(session.path_starts.numpy()), np.nan, axis=0
     )
 
 
 def draw_map(session, grid: FieldGrid, suggestions=None, truth=None) -> Figure:
-    """The figure; `figure.savefig(path)` writes it. Values are shown in the map's display unit.
+    """Draw a map; `figure.savefig(path)` writes the figure.
 
-    A map of several components shows their norm, and the mean of each.
+    Values are shown in the map's display unit. Of a map of several components it shows the norm,
+    and the mean of each.
 
-    suggestions: things with x and y.  truth: (H, W) on the grid, or a function of (N, 2) metres, SI; of the norm.
+    Args:
+        session: holds the map.
+        grid: of the map.
+        suggestions: things with x and y.
+        truth: (H, W) on the grid, or a function of (N, 2) metres, SI; of the norm.
     """
     scale, unit = session.settings.field_scale, picture_text(unit_text(session.settings.field_unit))
     known = grid.known.numpy()
     mean, stddev = grid.mean.numpy() / scale, grid.stddev.numpy() / scale
     shown = mean[known] if known.any() else mean
     what = quantity(session.settings)
+
+    # title, label, values, colours, limits
     panels = [
         (
             "Mean",
@@ -79,31 +105,40 @@ def draw_map(session, grid: FieldGrid, suggestions=None, truth=None) -> Figure:
             (0.0, stddev.max()),
         ),
     ]
+
     if truth is not None:
-        true = _truth_values(truth, grid) / scale
-        low, high = min(shown.min(), true[known].min()), max(shown.max(), true[known].max())
+        true_values = _truth_values(truth, grid) / scale
+        error = np.where(known, mean - true_values, np.nan)
+        # one scale for mean and truth, of where both are there; a truth may have holes
+        told = true_values[known] if known.any() else true_values
+        both = np.concatenate([shown.ravel(), told[np.isfinite(told)]])
+        low, high = both.min(), both.max()
         panels[0] = (*panels[0][:4], (low, high))
-        panels.insert(1, ("Truth", f"field ({unit})", true, "viridis", (low, high)))
-        error = np.where(known, mean - true, np.nan)
-        most = float(np.nanmax(np.abs(error))) or 1.0
+        panels.insert(1, ("Truth", f"field ({unit})", true_values, "viridis", (low, high)))
+        most = float(np.abs(error[np.isfinite(error)]).max(initial=0.0)) or 1.0
         panels.append(("Mean − truth", f"error ({unit})", error, "RdBu_r", (-most, most)))
+
     panels += _components(grid, scale, unit)
+
     figure, axes = _canvas(len(panels), grid)
     for axis, panel in zip(axes, panels):
         _panel(figure, axis, grid, *panel)
+
     handles = _overlays(axes, panels, session, suggestions)
     if not known.all():
         handles.append(axes[0].fill_between([], [], color=_UNKNOWN_COLOUR, label="unknown"))
+
     figure.suptitle(_headline(session, grid, scale, unit), fontsize=11)
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
     return figure
 
 
 def _components(grid: FieldGrid, scale: float, unit: str) -> list[tuple]:
-    """A panel for the mean of each component; none for a scalar field."""
+    """A panel for the mean of each component, or one for the classes; none for a scalar field."""
     if grid.axes_mean is None:
         return []
     known, out = grid.known.numpy(), []
+
     if grid.classes is not None:
         count = len(grid.axes_mean)
         return [
@@ -115,6 +150,7 @@ def _components(grid: FieldGrid, scale: float, unit: str) -> list[tuple]:
                 (-0.5, count - 0.5),
             )
         ]
+
     for name, values in zip(axis_names(len(grid.axes_mean)), grid.axes_mean.numpy() / scale):
         shown = values[known] if known.any() else values
         out.append(
@@ -126,14 +162,21 @@ def _components(grid: FieldGrid, scale: float, unit: str) -> list[tuple]:
                 (shown.min(), shown.max()),
             )
         )
+
     return out
 
 
 def _canvas(panels: int, grid: FieldGrid):
-    """Two panels side by side, or stacked where the map is much wider than high; four in a square; more in threes."""
+    """A figure, and axes for its panels.
+
+    Two panels are side by side, or stacked where the map is much wider than high; four are in a
+    square; more in rows of three.
+    """
     height, width = grid.shape
+    # very long maps would give a figure without height
     aspect = min(max(width / height, 0.25), 4.0)
     size = (_PANEL, _PANEL / aspect) if aspect >= 1 else (_PANEL * aspect, _PANEL)
+
     rows, columns = (
         (-(-panels // 3), 3)
         if panels > 4
@@ -143,12 +186,14 @@ def _canvas(panels: int, grid: FieldGrid):
         if aspect > 2
         else (1, panels)
     )
+
     figure = Figure(
         figsize=(max(columns * (size[0] + 1.6), 7.5), rows * (size[1] + 0.6) + 0.9),
         dpi=_DPI,
         layout="constrained",
     )
     FigureCanvasAgg(figure)
+
     axes = np.atleast_1d(figure.subplots(rows, columns, sharex=True, sharey=True)).ravel()
     for axis in axes[panels:]:
         axis.set_visible(False)
@@ -156,19 +201,26 @@ def _canvas(panels: int, grid: FieldGrid):
 
 
 def _panel(figure, axis, grid: FieldGrid, title, label, values, colours, limits) -> None:
+    """Draw one panel: values (H, W) as an image, with a colour bar."""
     height, width = grid.shape
     left, bottom = grid.origin
     extent = (left, left + width * grid.resolution, bottom, bottom + height * grid.resolution)
     axis.set_facecolor(_UNKNOWN_COLOUR)
-    # the square root: differences between driven lanes show beside a margin that is ten times as uncertain
+
+    # by the square root, differences between driven lanes show although a margin is ten times as
+    # uncertain
     norm = PowerNorm(0.5, *limits) if title == "Standard deviation" else Normalize(*limits)
+
+    # "classes N" stands for a colour map of N colours
     classes = int(colours.removeprefix("classes ")) if colours.startswith("classes ") else 0
     if classes:
+        # ten colours that are told apart easily, else N along a scale
         colours = (
             ListedColormap(colormaps["tab10"].colors[:classes])
             if classes <= 10
             else colormaps["turbo"].resampled(classes)
         )
+
     image = axis.imshow(
         values, origin="lower", extent=extent, cmap=colours, norm=norm, interpolation="nearest"
     )
@@ -179,19 +231,23 @@ def _panel(figure, axis, grid: FieldGrid, title, label, values, colours, limits)
         shrink=0.85,
         ticks=range(classes) if 0 < classes <= 20 else None,
     )
-    axis.set(
-        title=title, xlabel="x (m)", ylabel="y (m)", aspect="equal", autoscale_on=False
-    )  # the map sets the limits
+    # the map sets the limits, not what is drawn over it
+    axis.set(title=title, xlabel="x (m)", ylabel="y (m)", aspect="equal", autoscale_on=False)
     axis.label_outer()
 
 
 def _overlays(axes, panels, session, suggestions) -> list:
-    """Path, inducing inputs and suggestions; the legend's handles."""
+    """Draw path, inducing inputs and suggestions over all panels but the truth.
+
+    Returns:
+        The legend's handles.
+    """
     path, inducing, handles = session.path.numpy(), session.inducing.numpy(), {}
     for axis, (title, *_) in zip(axes, panels):
         if title == "Truth":
             continue
-        light = title == "Standard deviation"
+
+        light = title == "Standard deviation"  # light lines, since its colours are dark
         if len(path):
             (line,) = axis.plot(
                 *_lines(session).T,
@@ -201,6 +257,7 @@ def _overlays(axes, panels, session, suggestions) -> list:
                 label="path",
             )
             handles.setdefault("path", line)
+
         if len(inducing) and light:
             handles["inducing"] = axis.scatter(
                 *inducing.T,
@@ -210,6 +267,7 @@ def _overlays(axes, panels, session, suggestions) -> list:
                 linewidths=0.5,
                 label=f"inducing inputs ({len(inducing)})",
             )
+
         for number, place in enumerate(suggestions or (), 1):
             handles["suggestions"] = axis.scatter(
                 place.x,
@@ -236,10 +294,12 @@ def _overlays(axes, panels, session, suggestions) -> list:
 
 
 def _headline(session, grid: FieldGrid, scale: float, unit: str) -> str:
+    """Numbers of samples and metres, noise of a measurement, and lengthscale, in one line."""
     report = session.report()
     parts = [f"{report['samples']} measurements"]
     if session.settings.metric:
         parts.append(f"noise of one measurement {grid.noise_stddev / scale:.2g} {unit}")
+
     lengthscale = report.get("hyperparameters", {}).get("lengthscale")
     if isinstance(lengthscale, float):
         parts.append(f"lengthscale {lengthscale:.2g} m")

@@ -1,7 +1,8 @@
-"""Which file a map goes on from after a crash: the newest intact one of what was saved and what was saved by itself.
+"""Which file a map goes on from after a crash.
 
-Each file of a folder carries a number that is one larger than the largest there when it was written. Clocks of robots
-begin anew, numbers do not.
+It is the newest intact file among the map that was saved on request and its autosaves. Each file of
+a folder carries a number that is one larger than the largest number there when it was written:
+clocks of robots start anew, numbers do not.
 """
 
 from __future__ import annotations
@@ -30,34 +31,48 @@ _PARTIAL = re.compile(r"\..+\.(\d+)(?:-\d+)?\.partial")
 
 
 def autosave_name(node_name: str) -> str:
-    """The name of a node's autosave, so that several nodes may share a folder: /mapping, /robot1/mapping -> robot1."""
+    """The name of a node's autosave, so that several nodes may share a folder.
+
+    /mapping: autosave.gpm; /robot1/mapping: autosave.robot1.gpm.
+    """
     parts = [part for part in node_name.split("/") if part and part != "mapping"]
     return ".".join(["autosave", *parts, "gpm"])
 
 
 def strangers(path: Path) -> list[str]:
-    """Names of the exports beside a checkpoint that say they are of another map: an end came while they were written.
+    """Names of the exports next to a checkpoint that say that they belong to another map.
 
-    An export that does not say of which map it is, as those of older versions, is passed over.
+    The process ended while they were written. An export that does not say to which map it belongs,
+    as those of older versions, is passed over.
     """
-    mine, out = about_checkpoint(path)["id"], []
-    for name in _EXPORTS if mine else ():
+    map_id, out = about_checkpoint(path)["id"], []
+
+    for name in _EXPORTS if map_id else ():
+        # an export that is missing or damaged names no other map
         with suppress(OSError, ValueError, KeyError, zipfile.BadZipFile):
             export = path.parent / name
             if name.endswith(".npz"):
                 with np.load(export) as arrays:
-                    theirs = str(arrays["map_id"])
+                    export_id = str(arrays["map_id"])
             else:
                 with export.open("rb") as file:
                     found = _BELONGS.search(file.read(4096))
-                theirs = found[1].decode() if found else ""
-            if theirs and theirs != mine:
+                export_id = found[1].decode() if found else ""
+
+            if export_id and export_id != map_id:
                 out.append(name)
     return out
 
 
 class Resumed(NamedTuple):
-    """A session to go on with, the file it was in (None: an empty one), what is wrong with newer files, and which."""
+    """A session to go on with.
+
+    Attributes:
+        session: the session.
+        path: the file it was in; None: an empty session.
+        problems: what is wrong with newer files.
+        refused: these files.
+    """
 
     session: MapSession
     path: Path | None
@@ -66,7 +81,12 @@ class Resumed(NamedTuple):
 
 
 class MapFiles:
-    """The checkpoints of one map: map.gpm, the autosave, and the autosave of the run before."""
+    """The checkpoints of one map: map.gpm, the autosave, and the autosave of the run before.
+
+    Args:
+        folder: of the map.
+        node_name: of the node that writes the autosave.
+    """
 
     def __init__(self, folder: Path, node_name: str = "mapping"):
         self.folder = folder.absolute()
@@ -75,16 +95,21 @@ class MapFiles:
         self.before = self.autosave.with_name(f"{self.autosave.stem}.previous.gpm")
 
     def next_number(self) -> int:
-        """One more than any of these files has."""
+        """One more than the largest number of these files."""
         return 1 + int(
             max((number for number, _, _ in self._known() if number < math.inf), default=0)
         )
 
     def newest_first(self) -> list[Path]:
-        """Those that are there; of the same number, the one written last. Damaged ones come first, to be named."""
+        """Those files that are there, the newest first.
+
+        Of the same number, the one that was written last comes first. Damaged files come before all
+        others, so that they are named.
+        """
         return [path for *_, path in sorted(self._known(), reverse=True)]
 
     def _known(self) -> list[tuple[float, float, Path]]:
+        """Number, time of writing, and path of each file that is there."""
         out = []
         for path in (self.before, self.autosave, self.saved):
             with suppress(OSError):
@@ -97,69 +122,98 @@ class MapFiles:
         return out
 
     def resume(self, wanted: Wanted) -> Resumed:
-        """The newest one that can be opened and fits; an empty session where there is none."""
+        """Open the newest file that can be opened and fits; an empty session where there is none.
+
+        Args:
+            wanted: what the map must be.
+        """
         problems: list[str] = []
         refused: list[Path] = []
+
         for path in self.newest_first():
             try:
                 return Resumed(open_session(wanted, path, self.folder), path, problems, refused)
             except ValueError as error:
                 problems.append(str(error))
                 refused.append(path)
+
         return Resumed(open_session(wanted, None, self.folder), None, problems, refused)
 
     def keep_refused(self, refused: list[Path]) -> list[Path]:
-        """Second names for files that could not be gone on from, since this run writes over the first; the new ones.
+        """Give second names to files that could not be resumed: this run writes over the first.
 
-        A map of other settings, or of a newer version, is somebody's day. Its tiles are kept as long as it is there;
-        under this name a damaged one keeps no others from being removed (tile_files.py).
+        A map of other settings, or of a newer version, may be a day's work. Its tiles are kept as
+        long as it is there; under the second name a damaged file does not keep others from being
+        removed (tile_files.py).
+
+        Args:
+            refused: as `resume` found them.
+
+        Returns:
+            The second names.
         """
         kept = []
         for path in refused:
-            mine = path.with_name(f"{path.name}{REFUSED}")
-            if path == self.before or path.is_symlink() or not path.is_file() or _same(path, mine):
+            second = path.with_name(f"{path.name}{REFUSED}")
+            # the autosave of the run before is not written over
+            if (
+                path == self.before
+                or path.is_symlink()
+                or not path.is_file()
+                or _same(path, second)
+            ):
                 continue
+
             with suppress(OSError):
-                mine.unlink(missing_ok=True)
+                second.unlink(missing_ok=True)
                 try:
-                    os.link(path, mine)
+                    os.link(path, second)
                 except OSError:  # a file system without second names
-                    shutil.copyfile(path, mine)
-                kept.append(mine)
+                    shutil.copyfile(path, second)
+                kept.append(second)
         return kept
 
     def keep_before(self) -> Path | None:
-        """A run that does not resume begins: an autosave that is newer than the saved map is set aside, not lost."""
+        """Set an autosave aside that is newer than the saved map, so that it is not lost.
+
+        To be called where a run begins that does not resume.
+
+        Returns:
+            Its new name; None where there is no such autosave.
+        """
         names = self.newest_first()
         if not names or names[0] != self.autosave:
             return None
+
         os.replace(self.autosave, self.before)
         return self.before
 
     def remove_partials(self) -> list[str]:
-        """Names of what processes that are gone have left half written; it is removed."""
+        """Remove what processes that are gone have left half written; return the names."""
         removed = []
         with suppress(OSError):
             for path in sorted(self.folder.iterdir()):
                 found = _PARTIAL.fullmatch(path.name)
+                # a number in the name is the process that wrote the file
                 if found and not _lives(int(found[1])):
                     with suppress(OSError):
                         path.unlink()
                         removed.append(path.name)
+
         return removed
 
 
-def _same(one: Path, other: Path) -> bool:
-    """Whether two names are of one file."""
+def _same(first: Path, second: Path) -> bool:
+    """Whether two paths name one file."""
     try:
-        a, b = one.stat(), other.stat()
+        a, b = first.stat(), second.stat()
     except OSError:
         return False
     return (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
 
 
 def _lives(pid: int) -> bool:
-    """Whether there is such a process; where that cannot be told, as if there were."""
+    """Whether there is such a process; True where that cannot be known."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""What the node reads and writes: checkpoints to go on from, folders to save into. No rclpy."""
+"""What a node reads and writes: checkpoints to go on from, folders to save into; no rclpy."""
 
 from __future__ import annotations
 
@@ -33,10 +33,15 @@ CHECKPOINT = "map.gpm"
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a map must be for a node: its settings, those of them that were given explicitly, numbers in a sample.
+    """What a map must be for a node.
 
-    quantity: what is measured (IntakeSettings.quantity), '' for anything.
-    frame: of the poses, '' while it is not known.  any_frame: a map in another one is taken as if it were in this.
+    Attributes:
+        settings: the node's settings of the map.
+        given: those of them that were given explicitly.
+        channels: numbers in a sample.
+        quantity: what is measured (IntakeSettings.quantity); '' for anything.
+        frame: of the poses; '' while it is not known.
+        any_frame: whether a map in another frame is taken as if it were in this one.
     """
 
     settings: MapSettings
@@ -47,22 +52,31 @@ class Wanted:
     any_frame: bool = False
 
     def check(self, state: dict) -> None:
-        """ValueError where a checkpoint's map is of something else than this node measures."""
+        """Compare a checkpoint's map with what this node measures.
+
+        Args:
+            state: of the checkpoint.
+
+        Raises:
+            ValueError: it is a map of something else.
+        """
         saved = state.get("settings")
-        unit, mine = (
+        unit, own_unit = (
             saved.get("field_unit") if isinstance(saved, dict) else None,
             self.settings.field_unit,
         )
-        if unit not in (None, mine) and "field_unit" not in self.given:
+        if unit not in (None, own_unit) and "field_unit" not in self.given:
             raise ValueError(
-                f"this is a map in {unit!r}, and the node maps {mine!r}; set the sensor that made it"
+                f"this is a map in {unit!r}, and the node maps {own_unit!r}; set the sensor that made it"
             )
+
         channels = state.get("channels")
         if channels not in (None, self.channels):
             raise ValueError(
                 f"this map has {channels} numbers in a measurement, and the node maps {self.channels}; "
                 f"set field_component to {'xyz' if channels == 3 else 'norm, x, y or z'}"
             )
+
         quantity = quantity_of(state.get("about"))
         if (
             self.quantity
@@ -74,6 +88,7 @@ class Wanted:
                 f"this is a map of {named(quantity)}, and what comes is {named(self.quantity)}; set "
                 "sensor and field_component as they were, or begin a new map"
             )
+
         frame = frame_of_map(state)
         if self.frame and frame and frame != self.frame and not self.any_frame:
             raise ValueError(
@@ -83,28 +98,39 @@ class Wanted:
 
 
 def frame_of_map(state: dict) -> str:
-    """The frame that a checkpoint's map is in; '' where it does not say."""
+    """The frame that a checkpoint's map is in; '' where its state does not say."""
     about = state.get("about")
     return str(about.get("frame") or "") if isinstance(about, dict) else ""
 
 
 def quantity_of(about) -> str:
-    """What the measurements of a map were of, from its session.about; '' where it does not say."""
+    """The measured quantity of a map, from its session.about; '' where that does not say."""
     return str(about.get("quantity") or "") if isinstance(about, dict) else ""
 
 
 def odometry_frame_of(about: dict) -> str:
-    """The frame of a session.about where it is that of an odometry, whose origin is new with each start; else ''."""
+    """The frame of a session.about, where it is that of an odometry; else ''.
+
+    The origin of such a frame is new with each start.
+    """
     frame = str(about.get("frame") or "")
+    # the last part of a frame's name, without the robot's prefix
     name = frame.rpartition("/")[2].lower()
     fixed = name in ("map", "earth", "world", "utm") or about.get("pose_source") != "odometry"
+
     return frame if frame and ("odom" in name or not fixed) else ""
 
 
 def map_folder(directory: str, name: str) -> Path:
-    """The folder of the map `name` inside directory; ValueError for a name, or a link, that leads out of it."""
+    """The folder of the map `name` inside `directory`.
+
+    Raises:
+        ValueError: the name, or a link, leads out of it.
+    """
     base = Path(directory).expanduser()
     folder = base / check_map_name(name)
+
+    # links are followed: a name alone cannot show where they lead
     if not (folder / CHECKPOINT).resolve().is_relative_to(base.resolve()):
         raise ValueError(
             f"map_name: {name!r} leads out of {base} by a link; expected a folder inside it"
@@ -113,7 +139,12 @@ def map_folder(directory: str, name: str) -> Path:
 
 
 def new_session(settings: MapSettings, folder: Path | None = None) -> MapSession:
-    """An empty session. folder: in which tiles are while nobody needs them; the system's temporary one if None."""
+    """An empty session.
+
+    Args:
+        settings: of the map.
+        folder: for tiles that are not in memory; None: the system's temporary folder.
+    """
     return MapSession(settings, TileRoom(folder))
 
 
@@ -124,50 +155,68 @@ def saved_session(
 
     Args:
         path: the checkpoint.
-        folder: in which its tiles are while nobody needs them; the system's temporary one if None.
+        folder: for tiles that are not in memory; None: the system's temporary folder.
         check: raises ValueError where it is another map than is wanted.
-        overrides: settings that count in place of the saved ones.
+        overrides: settings that replace the saved ones.
 
     Raises:
-        ValueError (CheckpointError is one): the file is missing, damaged or does not fit.
+        ValueError: the file is missing, damaged or does not fit; CheckpointError is one.
     """
     from gp_mapping.store.checkpoint import load_checkpoint
     from gp_mapping.store.trial import tried_session
 
     state = load_checkpoint(Path(path).expanduser())
+
     if check is not None:
         try:
             check(state)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
+
     return tried_session(state, path, folder, **overrides)
 
 
 def open_session(wanted: Wanted, path, folder: Path | None = None) -> MapSession:
-    """An empty session, or the one in the checkpoint `path`, where that is not empty. folder: as of a new one.
+    """The session in a checkpoint, or an empty one.
 
-    A checkpoint brings its own settings; of those wanted the explicitly given ones count.
-    Raises ValueError (CheckpointError is one) where the file is missing, damaged or does not fit.
+    A checkpoint brings its own settings; of those wanted the explicitly given ones replace them.
+
+    Args:
+        wanted: what the map must be.
+        path: the checkpoint; None or empty: an empty session.
+        folder: for tiles that are not in memory; None: the system's temporary folder.
+
+    Raises:
+        ValueError: the file is missing, damaged or does not fit; CheckpointError is one.
     """
     if not path:
         return new_session(wanted.settings, folder)
+
     overrides = {
         f.name: getattr(wanted.settings, f.name)
         for f in fields(MapSettings)
         if f.name in wanted.given
     }
+
     session = saved_session(path, folder, wanted.check, **overrides)
     if wanted.any_frame:
-        session.about.pop("frame", None)  # that of the poses to come
-    session.break_pass()  # whatever comes now does not go on from the last sample that was saved
+        session.about.pop("frame", None)  # the poses to come decide
+
+    # what comes now does not go on from the last sample that was saved
+    session.break_pass()
     return session
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All of a map at one moment, in memory of its own: what is written while the map goes on.
+    """All of a map at one moment, in memory of its own: it is written while the map goes on.
 
-    key: which map it is and how far; two of the same key hold the same.
+    Attributes:
+        state: of the session.
+        key: which map it is and how far; two snapshots of the same key are the same.
+        samples: how many it has.
+        cells: how many it has.
+        metres: length of its path.
     """
 
     state: dict
@@ -178,10 +227,19 @@ class Snapshot:
 
 
 def take_snapshot(session: MapSession, key: tuple[int, int, int], flush: bool = False) -> Snapshot:
-    """In the map's thread. flush: an open cell counts as finished. What the map goes on with is not in it."""
+    """Take a snapshot, in the map's thread.
+
+    What the map learns afterwards is not in it.
+
+    Args:
+        session: holds the map.
+        key: which map it is, its revision, and its number of samples.
+        flush: whether an open cell counts as finished.
+    """
     if flush:
         session.flush()
         key = (key[0], session.revision, session.raw_count)
+
     state = session.state_dict()
     return Snapshot(
         state, key, session.raw_count, session.cell_count, float(state["path"]["length"])
@@ -190,7 +248,13 @@ def take_snapshot(session: MapSession, key: tuple[int, int, int], flush: bool = 
 
 @dataclass(frozen=True)
 class Saved:
-    """What was written: what -> absolute path; problem: why some of it was not, '' where all was."""
+    """What was written.
+
+    Attributes:
+        snapshot: of the map.
+        paths: what -> absolute path.
+        problem: why some of it was not written; '' where all was.
+    """
 
     snapshot: Snapshot
     paths: dict[str, Path]
@@ -204,11 +268,21 @@ class Saved:
 def write_snapshot(
     snapshot: Snapshot, folder: Path, about: dict, suggest=None, exports: bool = True
 ) -> Saved:
-    """Checkpoint, then exports, into a folder. Where only the exports fail, the map is saved and that is said.
+    """Write checkpoint, then exports, into a folder.
 
-    Raises ValueError for an empty map: what was saved before stays.
+    Where only the exports fail, or tiles cannot be read any more, the map is saved, and `problem`
+    says so.
 
-    suggest: callable(session, grid) -> planning.Suggestions or None; it gets a session of its own.
+    Args:
+        snapshot: of the map.
+        folder: is made where it is missing.
+        about: as of save_checkpoint.
+        suggest: callable(session, grid) -> planning.Suggestions or None; it gets a session of its
+            own.
+        exports: whether to write exports.
+
+    Raises:
+        ValueError: the map is empty; what was saved before stays.
     """
     from gp_mapping.store.checkpoint import about_checkpoint, save_checkpoint
 
@@ -216,9 +290,14 @@ def write_snapshot(
         raise ValueError(
             "the map is empty, no measurement has reached it; what was saved before stays"
         )
+
     folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    paths, problem = {"checkpoint": save_checkpoint(folder / CHECKPOINT, snapshot.state, about)}, ""
+
+    # the checkpoint first: it cannot be made again, exports can
+    problems: list[str] = []
+    paths = {"checkpoint": save_checkpoint(folder / CHECKPOINT, snapshot.state, about, problems)}
+
     try:
         paths |= (
             _export(snapshot, folder, suggest, about_checkpoint(paths["checkpoint"])["id"])
@@ -227,11 +306,12 @@ def write_snapshot(
         )
     except Exception as error:  # the map is on the disk: pictures can be made from it at any time
         reason = str(error) if isinstance(error, ValueError | OSError) else repr(error)
-        problem = f"pictures and exports were not written ({reason})"
-    return Saved(snapshot, paths, problem)
+        problems.append(f"pictures and exports were not written ({reason})")
+    return Saved(snapshot, paths, "; ".join(problems))
 
 
 def _export(snapshot: Snapshot, folder: Path, suggest, map_id: str) -> dict[str, Path]:
+    """Write the exports of a snapshot, from a session of its own; name -> path."""
     from gp_mapping.store.export import export_all  # imports matplotlib: not before somebody saves
 
     session = MapSession.from_state_dict(snapshot.state)

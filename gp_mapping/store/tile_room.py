@@ -1,8 +1,9 @@
-"""Where tiles go that the robot has left: a folder of this process, written by a thread of its own.
+"""Holds tiles that the robot has left: a folder of this process, written by a thread of its own.
 
-The folder is made when the first tile comes, and removed with all that is in it when the process ends; what one that
-was killed has left is removed by the next. A file is written once, and goes when nobody refers to it any more. What is
-to last is linked into the folder of a checkpoint (tile_files.py).
+The folder is made when the first tile comes, and removed with all that is in it when the process
+ends; what a killed process has left is removed by the next one. A file is written once, and removed
+when nothing refers to it any more. What is to last is linked into the folder of a checkpoint
+(tile_files.py).
 """
 
 from __future__ import annotations
@@ -21,45 +22,54 @@ from contextlib import suppress
 from pathlib import Path
 
 from gp_mapping.core.stored import StoredState
+from gp_mapping.errors import one_line
 from gp_mapping.store.archive import ID_LENGTH, CheckpointError, read_state, write_state
 
 __all__ = ["TileRoom", "WorkingFile", "remove_left_rooms"]
 
-_WAITING = (
-    6  # states that wait for the disk; beyond, who brings one waits, too: memory stays bounded
-)
-_PATIENCE = 2.0  # s that it waits at the most; a disk that slow is said to be
-_EVERY = (
-    50  # tiles written, after which freed memory goes back to the system: a hundred metres or more
-)
-_AGAIN, _IDLE = (
-    5.0,
-    1.0,
-)  # s after which a disk that refused is tried again, and the thread looks whether it may end
+# states that may wait for the disk; beyond, the caller of `put` waits, too: memory stays bounded
+_WAITING = 6
+_PATIENCE = 2.0  # s that the caller waits at most; a disk that slow is reported
+# tiles written, after which freed memory goes back to the system: a hundred metres or more
+_EVERY = 50
+# s after which a disk that refused is tried again, and the thread looks whether it may end
+_AGAIN, _IDLE = 5.0, 1.0
+_TRIED = 2  # states that are refused one after the other before the thread waits
 _NUMBERS = itertools.count()
-_LOCK = ".lock"
+_LOCK, _NEW_LOCK = ".lock", ".lock.new"
 _LEFT = re.compile(r"\.tiles\.\d+-\d+\.partial")
 
 
 class _Folder:
-    """A folder of this process; it goes when nobody refers to it any more."""
+    """A folder of this process; it is removed when nothing refers to this object any more.
+
+    Args:
+        base: folder to make it in; folders that killed processes have left there are removed.
+    """
 
     def __init__(self, base: Path):
         base.mkdir(parents=True, exist_ok=True)
         remove_left_rooms(base)
         self.path = base / f".tiles.{os.getpid()}-{next(_NUMBERS)}.partial"
         self.path.mkdir()
-        lock = os.open(
-            self.path / _LOCK, os.O_RDWR | os.O_CREAT
-        )  # held as long as the process lives
+
+        # held as long as the process lives: others see by it that the folder is in use; it takes its
+        # name when it is held, for who finds one that nobody holds removes the folder
+        lock = os.open(self.path / _NEW_LOCK, os.O_RDWR | os.O_CREAT)
         fcntl.flock(lock, fcntl.LOCK_EX)
+        os.rename(self.path / _NEW_LOCK, self.path / _LOCK)
         weakref.finalize(self, _remove_folder, self.path, lock)
 
 
 class WorkingFile:
-    """One tile's file, which is removed when nobody refers to it any more.
+    """One tile's file, which is removed when nothing refers to this object any more.
 
-    There is one for each tile that is on the disk, so it is as small as can be.
+    There is one object for each tile that is on the disk, so it is as small as possible.
+
+    Args:
+        folder: of the file.
+        number: of the file.
+        digest: id of its state, hexadecimal.
     """
 
     __slots__ = ("_digest", "_folder", "_number")
@@ -69,11 +79,12 @@ class WorkingFile:
 
     @staticmethod
     def path_of(folder: _Folder, number: int) -> Path:
-        """Where the file of that number lies."""
+        """Path of the file of that number."""
         return folder.path / f"{number}.tile"
 
     @property
     def path(self) -> Path:
+        """Of the file."""
         return self.path_of(self._folder, self._number)
 
     @property
@@ -82,10 +93,15 @@ class WorkingFile:
         return f"{self._digest:0{ID_LENGTH}x}"
 
     def read(self) -> dict:
-        """The state. CheckpointError where it is damaged or gone."""
+        """Read the state.
+
+        Raises:
+            CheckpointError: the file is damaged or gone.
+        """
         return read_state(self.path, None, self.digest)
 
     def trouble(self) -> str:
+        """Whether the file is gone; '' where all is well."""
         return "" if self.path.exists() else f"{self.path}: the file is gone"
 
     def __del__(self):
@@ -94,79 +110,137 @@ class WorkingFile:
 
 
 class TileRoom:
-    """Writes states into files. base: the folder in which this process has its own; the system's for such if None."""
+    """Writes states into files, in a thread of its own.
+
+    Args:
+        base: the folder in which this process makes its own; None: the system's temporary folder.
+
+    Attributes:
+        written: how many files were written.
+    """
 
     def __init__(self, base: Path | None = None):
         self._base, self._folder = base, None
         self._waiting: deque[StoredState] = deque()
+        # a state has come; the number of states that wait has changed
         self._come, self._done = threading.Event(), threading.Condition()
         self._thread: threading.Thread | None = None
-        self._refused = ""
-        self.written = 0  # files
+        self._refused = ""  # why the disk refused the last write
+        self.written = 0
 
     def put(self, state: StoredState) -> None:
-        """Have it written; it is no longer in memory then. Waits where many wait, but not long."""
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=_write_on, args=(weakref.ref(self), self._come), name="tiles", daemon=True
-            )
-            self._thread.start()
+        """Have a state written; it is no longer in memory afterwards.
+
+        Waits where many states wait, but not for long.
+
+        Args:
+            state: the state.
+        """
         self._waiting.append(state)
+        self._start()
         self._come.set()
+
         with self._done:
             self._done.wait_for(lambda: len(self._waiting) <= _WAITING or self._refused, _PATIENCE)
+
+    def _start(self) -> None:
+        """Start the thread, where none is alive."""
+        if self._thread is not None and self._thread.is_alive():
+            return
+
+        # the thread refers to the room weakly, so that it ends with it
+        thread = threading.Thread(
+            target=_write_on, args=(weakref.ref(self), self._come), name="tiles", daemon=True
+        )
+        try:
+            thread.start()
+            self._thread = thread
+        except RuntimeError as error:  # the system has none to spare; the next state tries again
+            self._refused = one_line(error)
 
     def problem(self) -> str:
         """Why tiles stay in memory, in one sentence; '' where they do not."""
         if not self._refused:
             return ""
+
         return (
             f"{len(self._waiting)} tiles that are far away stay in memory, for they cannot be written "
             f"({self._refused}); it is tried again"
         )
 
     def settle(self, timeout: float = 10.0) -> bool:
-        """Wait until nothing waits for the disk; False where something still does."""
+        """Wait until no state waits for the disk.
+
+        Args:
+            timeout: s.
+
+        Returns:
+            False where one still waits.
+        """
         self._come.set()
         with self._done:
             return self._done.wait_for(lambda: not self._waiting, timeout)
 
     def work(self) -> float:
-        """In the thread: write what waits, in the order in which it came; s after which to look again."""
+        """Write the states that wait; called by the thread.
+
+        In the order in which they came, but that one which cannot be written goes to the end.
+
+        Returns:
+            Time after which to look again, s.
+        """
+        failed = 0  # states in a row
         while self._waiting:
+            # it stays in the queue until it is written: `problem` and `settle` count it
             state = self._waiting[0]
             try:
                 if state.held:  # else a save has written it meanwhile
                     self._write(state)
-                self._refused = ""
-            except (OSError, CheckpointError) as error:
-                self._refused = str(error)
-            if not self._refused:
+                self._refused, failed = "", 0
+            # whatever it is: the thread goes on, and `problem` says it
+            except Exception as error:
+                known = isinstance(error, OSError | CheckpointError)
+                self._refused = one_line(error if known else f"{type(error).__name__}: {error}")
+                failed += 1
+
+            # one that cannot be written does not hold up the others
+            if self._refused:
+                self._waiting.rotate(-1)
+            else:
                 self._waiting.popleft()
+
             with self._done:
                 self._done.notify_all()
-            if self._refused:
+
+            # it was not that state: the disk takes nothing
+            if failed >= min(_TRIED, len(self._waiting)) > 0:
                 return _AGAIN
+
         return _IDLE
 
     def _write(self, state: StoredState) -> None:
+        """Write one state into a new file; make the folder first, where it is missing."""
+        # the folder may have been removed under a running process
         if self._folder is None or not self._folder.path.is_dir():
             self._folder = _Folder(
                 Path(tempfile.gettempdir()) if self._base is None else self._base
             )
+
         number = next(_NUMBERS)
         digest = write_state(WorkingFile.path_of(self._folder, number), state.get(), lasting=False)
         state.move_to(WorkingFile(self._folder, number, digest))
+
         self.written += 1
         if self.written % _EVERY == 0:
             _give_back_memory()
 
 
 def _give_back_memory() -> None:
-    """Pages without a living object go back to the system, where the C library is one that keeps them (glibc).
+    """Give memory pages without living objects back to the system.
 
-    Tiles that come and go leave holes between what stays: without this a process grows by megabytes each kilometre. It
-    takes milliseconds, in which others can go on until they need memory themselves.
+    Where the C library keeps them (glibc): tiles that come and go leave holes between what stays,
+    and without this a process grows by megabytes each kilometre. It takes milliseconds, in which
+    other threads can go on until they need memory themselves.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
@@ -174,35 +248,46 @@ def _give_back_memory() -> None:
 
 
 def _write_on(room_ref: weakref.ref, come: threading.Event) -> None:
-    """The thread, as long as there is the room."""
+    """Body of the thread: works as long as the room is there.
+
+    Args:
+        room_ref: weak, so that the thread does not keep the room.
+        come: a state has come.
+    """
     while True:
         room = room_ref()
+        # nothing refers to the room any more
         if room is None:
             return
+
         wait = room.work()
-        del room  # nothing here keeps it
+        del room  # while the thread waits, it does not keep the room
+
         come.wait(wait)
         come.clear()
 
 
 def remove_left_rooms(base: Path) -> list[str]:
-    """Names of folders of processes that are gone; they are removed."""
+    """Remove folders of processes that are gone; return the names."""
     removed = []
     with suppress(OSError):
         for path in sorted(base.iterdir()):
             if _LEFT.fullmatch(path.name) and not _in_use(path):
                 shutil.rmtree(path, ignore_errors=True)
                 removed.append(path.name)
+
     return removed
 
 
 def _in_use(folder: Path) -> bool:
-    """Whether a process holds its lock; where that cannot be told, as if one did."""
+    """Whether a process holds the lock of a folder; True where that cannot be known."""
     try:
         lock = os.open(folder / _LOCK, os.O_RDWR)
     except OSError:
         return True  # it is being made
+
     try:
+        # the lock is gone with its process, however that ended
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return True
@@ -212,6 +297,7 @@ def _in_use(folder: Path) -> bool:
 
 
 def _remove_folder(path: Path, lock: int) -> None:
+    """Remove a folder, and release its lock."""
     shutil.rmtree(path, ignore_errors=True)
     with suppress(OSError):
         os.close(lock)

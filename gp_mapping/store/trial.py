@@ -1,7 +1,8 @@
-"""A saved map is tried before it is handed out, whatever the file says of itself.
+"""Tries a saved map before it is handed out, whatever the file says of itself.
 
-Checksums say that a file is as it was written, not that what was written fits together. A map that is taken over and
-fails at the next measurement costs a survey, so each is used once, on a copy, before it is handed out.
+Checksums say that a file is as it was written, not that its contents fit together. A map that is
+taken over and fails at the next measurement costs a survey, so each is used once, on a copy, before
+it is handed out.
 """
 
 from __future__ import annotations
@@ -35,22 +36,22 @@ def tried_session(state: dict, path, folder: Path | None = None, **overrides) ->
     """The session in a checkpoint's state, with some settings changed.
 
     Args:
-        state: what load_checkpoint gave.
+        state: what load_checkpoint returned.
         path: where it came from, for the text of an error.
-        folder: in which its tiles are while nobody needs them; the system's temporary one if None.
-        overrides: settings by name that count in place of the saved ones.
+        folder: for tiles that are not in memory; None: the system's temporary folder.
+        overrides: settings by name that replace the saved ones.
 
     Returns:
         A session that goes on exactly where the saved one was.
 
     Raises:
-        CheckpointError: the content does not fit together, or not the settings.
+        CheckpointError: the content does not fit together, or the settings do not fit.
     """
     try:
         with np.errstate(all="ignore"):  # what overflows in the trial is found by its result
             _try(state, overrides)
         return MapSession.from_state_dict(state, TileRoom(folder), **overrides)
-    except Exception as error:  # any part of a wrong state may be what its first user stumbles over
+    except Exception as error:  # any part of a wrong state may make its first user fail, in any way
         text = one_line(error, 300)
         if type(error) is not ValueError:
             text = f"its content does not fit together ({type(error).__name__}: {text}); use an older one"
@@ -59,9 +60,12 @@ def tried_session(state: dict, path, folder: Path | None = None, **overrides) ->
 
 @contextmanager
 def blaming(path) -> Iterator[None]:
-    """What a map raises at its first uses is said of the file that it came from, not of the program.
+    """Turn what a map raises at its first uses into an error about the file that it came from.
 
-    The trial on opening is short: there are wrong contents that show only when a map learns on.
+    The trial on opening is short: some wrong contents show only when a map learns on.
+
+    Args:
+        path: of the file.
     """
     try:
         yield
@@ -75,57 +79,82 @@ def blaming(path) -> Iterator[None]:
 
 
 def _try(state: dict, overrides: dict) -> None:
-    """Use a copy of the map as the program will: report, predict, learn, draw. Any exception is a finding."""
+    """Use a copy of the map as the program will: report, predict, learn.
+
+    Any exception means that the map cannot be used.
+
+    Args:
+        state: of the checkpoint.
+        overrides: settings by name that replace the saved ones.
+    """
     _check_finite(state.get("map"), "map")
     settings = MapSettings(**(state["settings"] | overrides))
     _check_kinds(state, _template(settings, int(state["channels"] or 1)), "state")
+    # a copy: learning must not change the state that is handed out
     trial = MapSession.from_state_dict(copy.deepcopy(state), **overrides)
 
     json.dumps(trial.report(), allow_nan=False)
     trial.flush()  # a map may hold nothing but its first cell, still open
+
     path = trial.path
     if not len(path) or not trial.cell_count:
         return
-    if (
-        trial.report().get("tiles", 1) > 1
-    ):  # those at hand; others are read when somebody needs them
+
+    # only tiles that are in memory: the others are read when they are needed
+    if trial.report().get("tiles", 1) > 1:
         path = path[-_AT_HAND:]
+
     x = path[:: max(1, len(path) // _TRIED)][:_TRIED].clone()
-    told = trial.predict(x)
-    _check_prediction(told)
+    prediction = trial.predict(x)
+    _check_prediction(prediction)
     if not trial.scores.sound(x):
         raise ValueError(
             "what the map keeps of its earlier states predicts values that are not finite; use an older "
             "checkpoint"
         )
 
+    # samples that follow the last one, at places where the map has been, with plausible values
     last = 0.0 if state["last_stamp"] is None else float(state["last_stamp"])
     stamp = last + 0.02 * torch.arange(1, len(x) + 1, dtype=torch.float64)
     # a class or a count of 0 is a measurement of any such map
     y = (
-        told.mean.cpu()
+        prediction.mean.cpu()
         if trial.settings.metric
         else torch.zeros(len(x), int(state["channels"]), dtype=torch.float64)
     )
+
     trial.ingest(Samples(x, y, stamp=stamp))
     trial.flush()
+
     _check_prediction(trial.predict(x))
     json.dumps(trial.report(), allow_nan=False)
 
 
 def _template(settings: MapSettings, channels: int) -> dict:
-    """The state of a young session of these settings: what kind of value stands where."""
+    """The state of a young session of these settings: it shows what kind of value is where."""
     young = MapSession(settings)
     x = torch.zeros(3, 2, dtype=torch.float64)
+    # ten cells apart, so that each sample closes the cell before it
     x[:, 0] = 10.0 * settings.cell_length * torch.arange(3)
+
     young.ingest(
         Samples(x, torch.zeros(3, channels, dtype=torch.float64), stamp=torch.arange(3.0).double())
     )
+
     return young.state_dict()
 
 
 def _check_kinds(value, like, where: str) -> None:
-    """ValueError where a value is of another kind than in the template; what the template lacks is not judged."""
+    """Raise a ValueError where a value is of another kind than in the template.
+
+    Values that the template lacks are not checked.
+
+    Args:
+        value: of the state.
+        like: of the template.
+        where: path of the value in the state, for the error.
+    """
+    # None: a part that is not there yet, in either of the two
     if value is None or like is None:
         return
     if isinstance(like, Tensor):
@@ -139,6 +168,7 @@ def _check_kinds(value, like, where: str) -> None:
     elif isinstance(like, list):
         if not isinstance(value, list):
             raise ValueError(f"{where} is {_named(value)}, expected a list")
+        # a template's list may be shorter: its last item stands for the others
         for i, item in enumerate(value if like else []):
             _check_kinds(item, like[min(i, len(like) - 1)], f"{where}[{i}]")
     elif isinstance(like, bool) or isinstance(like, str):
@@ -153,14 +183,20 @@ def _check_kinds(value, like, where: str) -> None:
 
 
 def _named(value) -> str:
-    """A value's kind in a few words."""
+    """The kind of a value in a few words."""
     if isinstance(value, Tensor):
         return f"a tensor {tuple(value.shape)} of {value.dtype}"
     return f"a {type(value).__name__}"
 
 
 def _check_finite(value, where: str, depth: int = 0) -> None:
-    """ValueError where a number of the map's own state is NaN or infinite."""
+    """Raise a ValueError where a number of the map's own state is NaN or infinite.
+
+    Args:
+        value: of the state.
+        where: path of the value in the state, for the error.
+        depth: of the value.
+    """
     if depth > _DEPTH:
         raise ValueError(f"{where} is nested deeper than any map")
     if isinstance(value, Tensor):
@@ -173,13 +209,14 @@ def _check_finite(value, where: str, depth: int = 0) -> None:
         raise ValueError(f"{where} is {value}; use an older checkpoint")
 
 
-def _check_prediction(told) -> None:
-    """ValueError where the map says nothing usable at a place on its own path."""
+def _check_prediction(prediction) -> None:
+    """Raise a ValueError where the map predicts nothing usable at a place on its own path."""
     good = (
-        torch.isfinite(told.mean).all()
-        and torch.isfinite(told.variance).all()
-        and (told.variance >= 0).all()
+        torch.isfinite(prediction.mean).all()
+        and torch.isfinite(prediction.variance).all()
+        and (prediction.variance >= 0).all()
     )
+
     if not good:
         raise ValueError(
             "the map predicts values that are not finite along its own path; use an older checkpoint"

@@ -1,4 +1,7 @@
-"""What the numbers of a map are, in words: for pictures, reports and the command line; no drawing library is loaded."""
+"""What the numbers of a map are, in words: for pictures, reports and the command line.
+
+No drawing library is loaded.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,19 @@ _MICRO = re.compile(r"u(?=(T|V|A|g|m|s|S|Sv|Gy|Bq|W|Pa|mol|L|l|F|H|N|J|K|R|rad)(
 
 
 def unit_text(unit: str) -> str:
-    """A unit as people write it: uT, ug/m3 and mol/um2 have µ; any other name, as units or usd, stays as given."""
+    """A unit as people write it: uT, ug/m3 and mol/um2 have µ.
+
+    Any other name, as units or usd, stays as given.
+    """
     return re.sub(r"(?<![A-Za-z])" + _MICRO.pattern, "µ", unit)
 
 
 def quantity(settings) -> str:
-    """What the mean of a map is, in words. settings: MapSettings."""
+    """What the mean of a map is, in words.
+
+    Args:
+        settings: MapSettings.
+    """
     if settings.metric:
         return "field"
     if not settings.observes:

@@ -245,6 +245,17 @@ def test_closed_places_are_no_goals():
     assert not everywhere and "nothing is left" in everywhere.reason
 
 
+@pytest.mark.parametrize("mix", [0.0, 1.0])
+def test_where_every_place_is_closed_stops_are_what_lies_between(mix):
+    """As around a goal that was not reached, in a small room: other nodes are open, and ways lead there."""
+    problem = problem_in(6, 30, 30, budget=Budget(6.0), mix=mix, effort=30)
+    closed = np.zeros(len(problem.travel.nodes), dtype=bool)
+    closed[problem.travel.places] = True
+    found = plan(replace(problem, closed=closed, _known={}), "route")
+    assert found and not closed[list(found.nodes)].any()
+    check_drivable(problem, found)
+
+
 def test_permuting_places_changes_no_single_choice():
     problem = problem_in(8)
     travel = Travel(problem.travel.free, 0.3, 150)
@@ -356,6 +367,17 @@ def test_a_budget_that_does_not_reach_home_is_said_with_its_length():
         and "the way home takes" in found.reason
         and "1.0 m and inf s are left" in found.reason
     )
+
+
+def test_a_line_before_a_plan_takes_its_metres_and_its_seconds():
+    """Of what is cut off again no more is left than there was before."""
+    found = plan(problem_in(5, budget=Budget(8.0)), "route")
+    line = np.stack([found.line[0] + (0.0, 3.0), found.line[0]])
+    led = found.led_by(line, 12.0)
+    assert (led.metres, led.seconds) == (found.metres + 3.0, found.seconds + 12.0)
+    rest = led.cut(3.0)
+    np.testing.assert_allclose(rest.line, found.line)
+    assert rest.seconds == pytest.approx(led.seconds * found.metres / led.metres)
 
 
 def test_poses_are_dense_and_head_along_the_line():

@@ -1,1 +1,1 @@
-"""What each subcommand takes, without anything heavy: --help and a wrong option cost no torch."""
+"""The options of each subcommand; --help and a wrong option need no torch."""

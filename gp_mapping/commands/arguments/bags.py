@@ -1,4 +1,4 @@
-"""What the commands that read bags take."""
+"""Options of the commands that read bags."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ __all__ = [
     "report_arguments",
 ]
 
-
 _CELLS = 1000  # of each bag, in a map of its own
-_ITERATIONS, _TOLERANCE = 60, 0.05
+_ITERATIONS, _TOLERANCE = 60, 0.05  # of a fit: iterations of a step at most; nats
 
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `map` and `fit` take alike."""
+    """Add the options that `map` and `fit` share."""
     parser.add_argument(
         "bags",
         nargs="+",
@@ -32,25 +31,30 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder for the map, its exports and the report",
     )
+
+    # shorthands of two parameters
     parser.add_argument("--model", metavar="NAME", help="as the parameter `model`")
     parser.add_argument("--seed", type=int, metavar="N", help="as the parameter `seed`")
+
     parser.add_argument(
         "--test", nargs="+", default=[], metavar="BAG", help="bags to test the finished map on"
     )
     _parameters(parser)
+
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object on stdout and nothing else there"
     )
 
 
 def _parameters(parser: argparse.ArgumentParser) -> None:
-    """By what settings bags are read, and which topics of theirs."""
+    """Add the settings by which bags are read, and which topics of theirs."""
     parser.add_argument(
         "--params", metavar="FILE", help="the parameter file of mapping_node (ROS 2 YAML)"
     )
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="any parameter"
     )
+
     parser.add_argument(
         "--field-topic", metavar="NAME", help="where a bag has several measurements of the sensor"
     )
@@ -63,7 +67,7 @@ def _parameters(parser: argparse.ArgumentParser) -> None:
 
 
 def _test_arguments(parser: argparse.ArgumentParser) -> None:
-    """What a map and its test take, here and in `gp-mapping report`."""
+    """Add the options of a map and its test, which `check` and `report` share."""
     parser.add_argument(
         "--against",
         nargs="+",
@@ -80,13 +84,14 @@ def _test_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _workers(parser: argparse.ArgumentParser) -> Any:
-    """--workers, --scheduler, --calibration-cells; their group, for what else a command takes with them."""
+    """Add --workers, --scheduler, --calibration-cells; returns their group, for further options."""
     group = parser.add_argument_group(
         "many bags side by side",
         "Each bag by itself, then all of them as one map. "
         "A bag that cannot be mapped is named and left out; the exit code is 0 where at "
         "least one was mapped, and 2 where none was.",
     )
+
     group.add_argument(
         "--workers",
         type=int,
@@ -100,6 +105,7 @@ def _workers(parser: argparse.ArgumentParser) -> Any:
         help="a Dask cluster that is there, as tcp://host:8786; its "
         "workers see the bags under the same paths",
     )
+
     group.add_argument(
         "--calibration-cells",
         type=int,
@@ -112,7 +118,7 @@ def _workers(parser: argparse.ArgumentParser) -> Any:
 
 
 def map_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the options of `gp-mapping map`."""
     _run_arguments(parser)
     _workers(parser).add_argument(
         "--blocks",
@@ -121,6 +127,7 @@ def map_arguments(parser: argparse.ArgumentParser) -> None:
         "resolution, on the workers, as `gp-mapping export` does, into blocks below "
         "--output",
     )
+
     parser.add_argument(
         "--resume", "--load", metavar="CHECKPOINT", help="go on from this map (map.gpm)"
     )
@@ -130,9 +137,10 @@ def map_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def fit_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the options of `gp-mapping fit`."""
     _run_arguments(parser)
     _workers(parser)
+
     parser.add_argument(
         "--iterations",
         type=int,
@@ -150,7 +158,7 @@ def fit_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def check_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the options of `gp-mapping check`."""
     parser.add_argument(
         "bags",
         nargs="+",
@@ -165,18 +173,20 @@ def check_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _test_arguments(parser)
     _workers(parser)
+
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object on stdout and nothing else there"
     )
 
 
 def report_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the options of `gp-mapping report`."""
     parser.epilog = (
         "The page needs no network and no other file. From bags it holds the map of all of them, and what "
         "`gp-mapping check` finds; from a saved map what was saved with it, since the measurements are "
         "not there any more."
     )
+
     parser.add_argument(
         "source",
         nargs="+",
@@ -188,6 +198,7 @@ def report_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _test_arguments(parser)
     _workers(parser)
+
     parser.add_argument(
         "--suggest", type=int, default=5, metavar="K", help="places to measure next (default: 5)"
     )
@@ -197,7 +208,7 @@ def report_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def calibrate_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the options of `gp-mapping calibrate`."""
     parser.add_argument(
         "bags",
         nargs="+",
@@ -205,6 +216,7 @@ def calibrate_arguments(parser: argparse.ArgumentParser) -> None:
         help="bags in which the robot turns on the spot, away from "
         "steel: two full turns, and about other axes, too, where it can",
     )
+
     parser.add_argument(
         "--output", metavar="FILE", help="parameter file to write, for --params (default: stdout)"
     )

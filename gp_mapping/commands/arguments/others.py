@@ -1,4 +1,4 @@
-"""What the commands take that neither map nor look at a map."""
+"""Options of the commands that neither map nor use a map."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ __all__ = ["bench_arguments", "import_arguments"]
 
 
 def _positive(text: str) -> float:
+    """Return a finite number above 0, or raise the error that argparse shows."""
     value = float(text)
     if not (math.isfinite(value) and value > 0):
         raise argparse.ArgumentTypeError(f"{text} is not a positive number")
@@ -16,11 +17,12 @@ def _positive(text: str) -> float:
 
 
 def import_arguments(parser: argparse.ArgumentParser) -> None:
-    """The formats are subcommands of their own; so far there is one."""
+    """Add the formats as subcommands of their own; so far there is one."""
     formats = parser.add_subparsers(dest="format", required=True, metavar="FORMAT")
     csv = formats.add_parser(
         "magnetic-csv", help="the layout of AaltoML/magnetic-data: K-time.csv, K-loc.csv, …"
     )
+
     csv.add_argument(
         "folder",
         metavar="FOLDER",
@@ -29,6 +31,7 @@ def import_arguments(parser: argparse.ArgumentParser) -> None:
     csv.add_argument(
         "--trials", nargs="+", metavar="K", help="which ones, in this order (default: all)"
     )
+
     csv.add_argument("--output", required=True, metavar="BAG", help="folder of the new bag")
     csv.add_argument(
         "--to-tesla",
@@ -48,7 +51,7 @@ def import_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def bench_arguments(parser: argparse.ArgumentParser) -> None:
-    """Everything is passed on."""
+    """Take all words, which are passed on to the benchmark."""
     parser.add_argument(
         "arguments", nargs=argparse.REMAINDER, help="passed on to `python -m benchmark`"
     )

@@ -1,4 +1,4 @@
-"""What the commands beside a robot, a simulated one or a played one take."""
+"""Options of the commands that run with a robot, a simulated robot or a played bag."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["demo_arguments", "explore_arguments", "play_arguments", "view_argume
 
 
 def demo_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes, and what its exit code means."""
+    """Add the options of `gp-mapping demo`, and what its exit code means."""
     parser.description = (
         "A simulated robot in a room with magnets under its floor: mapping_node maps the field while the robot "
         "drives, and plans its way among the walls, so that the map is as good as it can be when the robot is home "
@@ -25,6 +25,7 @@ def demo_arguments(parser: argparse.ArgumentParser) -> None:
         "home within its budget and never in a wall. 1 when it is not, when a process dies, or on time-out; 130 after "
         "Ctrl-C."
     )
+
     parser.add_argument(
         "--output",
         type=Path,
@@ -32,6 +33,8 @@ def demo_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder for the picture, the map and the logs (default: out/demo)",
     )
+
+    # the map
     parser.add_argument(
         "--model",
         metavar="NAME",
@@ -40,6 +43,8 @@ def demo_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--params", metavar="FILE", help="a parameter file of mapping_node, on top of the model's"
     )
+
+    # the simulation and the drive
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="seed of world and noise (default: 0)"
     )
@@ -69,6 +74,8 @@ def demo_arguments(parser: argparse.ArgumentParser) -> None:
         dest="parameters",
         help="parameters of simulator_node, for example magnetometer.spike_probability:=0.01",
     )
+
+    # the run
     parser.add_argument(
         "--domain-id",
         type=int,
@@ -85,7 +92,7 @@ def demo_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def explore_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes, and what its exit code means."""
+    """Add the options of `gp-mapping explore`, and what its exit code means."""
     parser.description = (
         "Starts mapping_node and explorer_node on the topics of a robot, has the area surveyed, and saves the map. "
         "Nothing is driven unless --drive says so: cmd_vel steers by itself and is for places without people."
@@ -95,6 +102,8 @@ def explore_arguments(parser: argparse.ArgumentParser) -> None:
         "seconds, a process died, time was up or the map could not be saved; 2 for wrong usage; 130 after Ctrl-C. "
         "However it ends, the robot is told to stand still, and what was mapped is saved."
     )
+
+    # the robot, and who drives it
     parser.add_argument(
         "--simulate",
         action="store_true",
@@ -104,6 +113,8 @@ def explore_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--drive", choices=("none", "cmd_vel", "nav2"), help="who drives (default: none)"
     )
+
+    # what may be driven, where, and until when
     parser.add_argument(
         "--budget", type=float, metavar="M", help="metres to drive (default: --params, or no limit)"
     )
@@ -127,10 +138,14 @@ def explore_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SI",
         help="end where most of the area is known so well (default: --params, or no such end)",
     )
+
+    # the plan
     parser.add_argument(
         "--speed", type=float, metavar="M/S", help="of the robot (default: --params, or 0.3)"
     )
     parser.add_argument("--kind", metavar="NAME", help="planner (default: --params, or route)")
+
+    # the mapper and the topics of the robot
     parser.add_argument(
         "--model", metavar="NAME", help="the map's model, with what its file in config/models says"
     )
@@ -147,6 +162,8 @@ def explore_arguments(parser: argparse.ArgumentParser) -> None:
         help="topics of the nodes, for example "
         "odometry:=/odom magnetic_field:=/imu/mag map:=/map cmd_vel:=/cmd_vel",
     )
+
+    # the run
     parser.add_argument(
         "--output",
         type=Path,
@@ -177,20 +194,27 @@ def explore_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def play_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the options of `gp-mapping play`."""
     parser.epilog = "Exit code 0 at the end of the bag; 1 where it cannot be read to its end; 3 when nobody subscribed."
+
     parser.add_argument(
         "bag", type=Path, metavar="BAG", help="rosbag2 folder, or a .mcap or .db3 file"
     )
+
+    # how it is played
     parser.add_argument(
         "--rate", type=float, default=1.0, metavar="FACTOR", help="speed (default: 1)"
     )
     parser.add_argument("--loop", action="store_true", help="begin again at the end")
     parser.add_argument("--no-clock", action="store_true", help="do not publish /clock")
+
+    # what is played
     parser.add_argument("--topics", nargs="+", default=[], metavar="TOPIC", help="only these")
     parser.add_argument(
         "--remap", nargs="+", default=[], metavar="OLD:=NEW", help="play topics under other names"
     )
+
+    # when it begins
     parser.add_argument(
         "--wait",
         type=float,
@@ -208,8 +232,10 @@ def play_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def view_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the options of `gp-mapping view`."""
     parser.epilog = "Ctrl-C ends it. The mapper draws for the page only while somebody looks at it."
+
+    # whom it listens to
     parser.add_argument(
         "--namespace", default="", metavar="NAME", help="of the mapper and the robot"
     )
@@ -223,6 +249,8 @@ def view_arguments(parser: argparse.ArgumentParser) -> None:
         help="for the robot's place; '' shows "
         "the newest place of the path instead (default: odometry, in the namespace)",
     )
+
+    # where it serves
     parser.add_argument(
         "--address",
         default="127.0.0.1",
@@ -233,6 +261,7 @@ def view_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port", type=int, default=8765, metavar="N", help="0 takes any free one (default: 8765)"
     )
+
     parser.add_argument(
         "--domain-id",
         type=int,

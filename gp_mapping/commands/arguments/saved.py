@@ -1,4 +1,4 @@
-"""What the commands on saved maps take."""
+"""Options of the commands on saved maps."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ __all__ = [
     "plot_arguments",
 ]
 
-
-EXPORTS = ("map_server", "geotiff")
-ROUTES = (".csv", ".geojson", ".png", ".pdf", ".svg")
+EXPORTS = ("map_server", "geotiff")  # formats of `gp-mapping export`
+ROUTES = (".csv", ".geojson", ".png", ".pdf", ".svg")  # endings that `gp-mapping plan` writes
 
 
 def merge_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the options of `gp-mapping merge`."""
     parser.add_argument(
         "maps",
         nargs="+",
@@ -32,6 +31,8 @@ def merge_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder for the map, its exports and the report",
     )
+
+    # how the maps' frames lie to each other
     parser.add_argument(
         "--transform",
         action="append",
@@ -45,16 +46,18 @@ def merge_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="the maps' frames are the same place, whatever their names say",
     )
+
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object on stdout and nothing else there"
     )
 
 
 def plot_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the options of `gp-mapping plot`."""
     parser.add_argument(
         "map", metavar="DIR_or_checkpoint", help="folder that `gp-mapping map` wrote, or a map.gpm"
     )
+
     parser.add_argument(
         "--output", metavar="FILE", help=".png, .pdf or .svg (default: map.png beside the map)"
     )
@@ -67,10 +70,11 @@ def plot_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def export_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the options of `gp-mapping export`."""
     parser.add_argument(
         "map", metavar="DIR_or_checkpoint", help="folder that `gp-mapping map` wrote, or a map.gpm"
     )
+
     parser.add_argument(
         "--output", metavar="DIR", default="export", help="folder to write into (default: export)"
     )
@@ -83,6 +87,8 @@ def export_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resolution", type=float, metavar="METRES", help="side of a grid cell (default: as saved)"
     )
+
+    # where a GeoTIFF lies on the earth
     parser.add_argument(
         "--datum",
         metavar="LAT,LON,HEADING_or_BAG",
@@ -97,10 +103,12 @@ def export_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def plan_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the options of `gp-mapping plan`."""
     parser.add_argument(
         "map", metavar="DIR_or_checkpoint", help="folder that `gp-mapping map` wrote, or a map.gpm"
     )
+
+    # the area
     parser.add_argument(
         "--region",
         default="",
@@ -110,6 +118,8 @@ def plan_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--margin", type=float, default=1.0, metavar="M", help="metres the hull grows (default: 1)"
     )
+
+    # the drive
     parser.add_argument(
         "--budget",
         type=float,
@@ -124,6 +134,7 @@ def plan_arguments(parser: argparse.ArgumentParser) -> None:
         "--home", default="", metavar="'X Y'", help="where to end (default: anywhere)"
     )
     parser.add_argument("--kind", default="route", metavar="NAME", help="planner (default: route)")
+
     parser.add_argument(
         "--output",
         default="route.csv",

@@ -1,4 +1,7 @@
-"""`gp-mapping check BAG [--against BAG]`: how far a map of this recording may be trusted, and what to mend first."""
+"""`gp-mapping check BAG [--against BAG]`: how far a map of this recording may be trusted.
+
+It also lists what to mend on the robot first.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +50,16 @@ __all__ = ["Assessment", "assess", "calibrates", "parameters_of", "run", "topics
 
 
 class Assessment(NamedTuple):
-    """What was found. result: all numbers, plain.  passes: of the bags that map, before a part of them was kept to
-    test.  session: the map that was tested."""
+    """What `check` found.
+
+    Attributes:
+        result: all numbers, plain.
+        calibration: what the map has learned of the robot; None where it remembers no samples.
+        found: residuals of the test.
+        session: the map that was tested.
+        passes: of the bags that map, before a part of them was kept to test.
+        title: of the figure.
+    """
 
     result: dict
     calibration: Calibration | None
@@ -58,7 +69,7 @@ class Assessment(NamedTuple):
     title: str
 
     def draw(self):
-        """The figure of quality."""
+        """Draw the figure."""
         result = self.result
         return draw_check(
             self.found,
@@ -71,25 +82,40 @@ class Assessment(NamedTuple):
 
 
 def parameters_of(args: argparse.Namespace) -> dict:
-    """The values of --params, then of --set."""
+    """Return the values of --params, then of --set, by name."""
     values = read_parameter_file(args.params) if args.params else {}
     return values | dict(map(parse_assignment, args.set))
 
 
 def topics_of(args: argparse.Namespace) -> dict:
-    """Which topics to read, where a bag has several."""
+    """Return which topics to read, where a bag has several."""
     return {"measurement": args.field_topic, "pose": args.odometry_topic}
 
 
-def _say(text: str) -> None:
+def _report_progress(text: str) -> None:
+    """Print a line of progress."""
     print(f"check: {text}", file=sys.stderr, flush=True)
 
 
 def _read(bags, parameters: Parameters, topics: dict, label: str) -> tuple[list[Samples], Intake]:
-    """The passes of some bags. UsageError where nothing could be used."""
+    """Read some bags.
+
+    Args:
+        bags: paths.
+        parameters: checked settings.
+        topics: of topics_of.
+        label: of the progress bar.
+
+    Returns:
+        Their passes, and the intake with its counts.
+
+    Raises:
+        UsageError: no measurement could be used.
+    """
     plans = plan_bags(bags, parameters.intake, topics)
     intake = Intake(parameters.intake, judge=judge_of(parameters.map))
     passes = whole(samples_of(plans, intake, label))
+
     if not passes:
         why = "; ".join(intake.drops.explain() + intake.warnings) or "there was none"
         raise UsageError(f"no measurement of {', '.join(map(str, bags))} could be used: {why}")
@@ -97,69 +123,91 @@ def _read(bags, parameters: Parameters, topics: dict, label: str) -> tuple[list[
 
 
 def run(args: argparse.Namespace) -> int:
-    """Map, test, calibrate, refit, report."""
+    """Map, test, calibrate, map again, report; returns the exit code."""
     parameters = Parameters.build(parameters_of(args))
     torch.set_num_threads(parameters.node.torch_threads)
     if many(args):
         from gp_mapping.commands.fleet.check import run as run_fleet
 
         return run_fleet(args, parameters)
+
     output = folder_to_write(args.output)
-    made = assess(args.bags, args.against, parameters, topics_of(args), tries=not args.no_refits)
-    written = _write(output, made.result, made.draw())
+    assessment = assess(
+        args.bags, args.against, parameters, topics_of(args), tries=not args.no_refits
+    )
+    written = _write(output, assessment.result, assessment.draw())
     print(
-        json.dumps(made.result, allow_nan=False)
+        json.dumps(assessment.result, allow_nan=False)
         if args.json
-        else text_of(made.result, made.calibration) + f"\nwritten: {written}"
+        else text_of(assessment.result, assessment.calibration) + f"\nwritten: {written}"
     )
     return 0
 
 
 def calibrates(session: MapSession) -> bool:
-    """Whether the map remembers samples one by one, with the velocities that a calibration is made from."""
+    """Return whether the map remembers samples with velocities, as a calibration needs them."""
     return session.map.calibration_data() is not None
 
 
 def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = True) -> Assessment:
-    """Map, test, calibrate, and map again to say what each correction gains (tries).
+    """Map, test, calibrate, and map again without each correction.
 
-    UsageError where the bags do not suffice.
+    Args:
+        bags: bags that map; without `against` the last part of them tests.
+        against: bags that test; may be empty.
+        parameters: checked settings.
+        topics: of topics_of.
+        tries: whether to map again, to find what each correction gains.
+
+    Raises:
+        UsageError: the bags do not suffice, or classes or counts are mapped.
     """
     if not parameters.map.metric:
         raise UsageError(
             f"likelihood {parameters.map.likelihood} maps classes or counts, which have no error in the "
             "field's unit to judge; test it with: gp-mapping map --test"
         )
+
     passes, intake = _read(bags, parameters, topics, "map")
     intakes = [intake]
     if against:
-        train, (test, other) = passes, _read(against, parameters, topics, "test")
-        intakes.append(other)
+        train, (test, test_intake) = passes, _read(against, parameters, topics, "test")
+        intakes.append(test_intake)
         how = f"maps {', '.join(map(str, bags))}, tests on {', '.join(map(str, against))}"
     else:
         train, test, how = split(passes)
-    _say(f"{sum(map(len, train))} measurements map, {sum(map(len, test))} test")
+
+    _report_progress(f"{sum(map(len, train))} measurements map, {sum(map(len, test))} test")
     began = time.perf_counter()
     session = fit(train, parameters.map)
-    spent = time.perf_counter() - began
+    seconds = time.perf_counter() - began
     if not session.map.started:
         raise UsageError(
             "the part that maps is too short for a single cell; give a longer recording"
         )
-    found = residuals(session, test, positions(train))
+
+    test_residuals = residuals(session, test, positions(train))
+    # what the map knows of the robot itself: delay, lever arm, body-fixed field
     calibration = None
     if calibrates(session):
         try:
             calibration = calibration_report(session.map, session.noise_variance)
         except RuntimeError as error:
             raise UsageError(str(error)) from error
+
+    # the time of the first map tells whether processes side by side are worth their start
     ways = ways_to_refit(parameters.map, _biased(session)) if tries else {}
     tried = refits(
-        train, test, ways, spent, lambda name: _say("maps again, " + name.replace("_", " "))
+        train,
+        test,
+        ways,
+        seconds,
+        lambda name: _report_progress("maps again, " + name.replace("_", " ")),
     )
+
     result = _result(
         session,
-        found,
+        test_residuals,
         calibration,
         tried,
         intakes,
@@ -167,7 +215,7 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
         parameters,
         sensor_faults(passes, session.settings.field_scale, unit_text(session.settings.field_unit)),
     )
-    result |= {"components": by_component(session, found, test, positions(train))}
+    result |= {"components": by_component(session, test_residuals, test, positions(train))}
     result |= {
         "how": how,
         "bags": [str(b) for b in bags],
@@ -175,21 +223,23 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
         "mapped": sum(map(len, train)),
         "tested": sum(map(len, test)),
     }
+
     tested = result["test"]
     title = (
         f"RMSE {tested['rmse_ut']:.2f} {result['unit']}, NLPD {tested['nlpd']:.2f}, 95 % intervals hold "
         f"{100 * tested['coverage']:.0f} %: {how}"
     )
-    return Assessment(result, calibration, found, session, passes, title)
+    return Assessment(result, calibration, test_residuals, session, passes, title)
 
 
 def _biased(session: MapSession) -> bool:
+    """Return whether passes' constants differ by more than their uncertainty and the noise."""
     return differ(pass_biases(session), session.noise_variance**0.5 / session.settings.field_scale)
 
 
 def _result(
     session: MapSession,
-    found: Residuals,
+    test_residuals: Residuals,
     c: Calibration | None,
     tried: dict,
     intakes: list[Intake],
@@ -197,37 +247,52 @@ def _result(
     parameters: Parameters,
     faults: list[SensorFault],
 ) -> dict:
-    """All that is reported, in plain numbers."""
-    report, tested, changes = session.report(), quality(found, later), changes_of(session)
+    """Return the report in plain numbers.
+
+    Args:
+        session: the map that was tested.
+        test_residuals: of the test.
+        c: calibration of the robot, or None.
+        tried: RMSE of the maps without each correction, by name.
+        intakes: of the bags that map, and of those that test.
+        later: changes of the field that the test found.
+        parameters: checked settings.
+        faults: of the sensor itself.
+    """
+    report, tested, changes = session.report(), quality(test_residuals, later), changes_of(session)
     biases = pass_biases(session)
+
     drops: dict[str, int] = {}
-    for one in intakes:
-        for name, count in one.drops.as_dict().items():
+    for intake in intakes:
+        for name, count in intake.drops.as_dict().items():
             drops[name] = drops.get(name, 0) + count
+    # each warning once, in the order in which they came
     warnings = list(
-        dict.fromkeys([*(w for one in intakes for w in one.warnings), *session.warnings])
+        dict.fromkeys([*(w for intake in intakes for w in intake.warnings), *session.warnings])
     )
+
     unit, sensor = unit_text(session.settings.field_unit), parameters.intake.sensor
-    named = "magnetometer" if sensor == "magnetic_field" else "sensor"
+    sensor_name = "magnetometer" if sensor == "magnetic_field" else "sensor"
     context = {
         "unit": unit,
-        "sensor": named,
+        "sensor": sensor_name,
         "sensor_faults": faults,
         "gross": report["gross_errors"],
         "measurements": report["samples"],
-        "dropped": sum(one.drops.measurements for one in intakes),
+        "dropped": sum(intake.drops.measurements for intake in intakes),
         "changes": changes + later,
         "explained": intakes[0].drops.explain() + warnings,
         "biases": biases,
         "noise": report["noise_stddev"] / session.settings.field_scale,
     }
+
     mend: list[Advice] = advise(c, tested, tried, context)
     return {
         "unit": unit,
-        "sensor": named,
+        "sensor": sensor_name,
         "test": tested,
         "calibration": None if c is None else c.as_dict(),
-        "plain": learned(session, named, unit) if c is None else c.plain(named, unit),
+        "plain": learned(session, sensor_name, unit) if c is None else c.plain(sensor_name, unit),
         "refits": tried,
         "gross_errors": report["gross_errors"],
         "weakened_cells": report["weakened_cells"],
@@ -247,6 +312,7 @@ def _result(
 
 
 def _write(output: Path, result: dict, figure) -> str:
+    """Write report.json and check.png; returns their paths as text."""
     try:
         output.mkdir(parents=True, exist_ok=True)
         buffer = BytesIO()

@@ -1,4 +1,7 @@
-"""`gp-mapping check`: the figure. PIT, coverage by level, autocorrelation of the residuals, and where they lie."""
+"""The figure of `gp-mapping check`.
+
+It shows the PIT, the coverage by level, the autocorrelation of the residuals, and where they lie.
+"""
 
 from __future__ import annotations
 
@@ -13,29 +16,48 @@ __all__ = ["draw_check"]
 
 _DPI = 120
 _GOOD, _INK, _MARK = "#c8d8c8", "#2a5a8a", "#c03020"
-_DOTS = 6000  # residuals drawn at most
+_DOTS = 6000  # residuals drawn, about
 
 
 def draw_check(
-    found: Residuals, quality: dict, path: np.ndarray, changes: list[dict], unit: str, title: str
+    residuals: Residuals,
+    quality: dict,
+    path: np.ndarray,
+    changes: list[dict],
+    unit: str,
+    title: str,
 ) -> Figure:
-    """path: (K, 2) of the map.  quality: of check_fit.  changes: with x and y in metres."""
+    """Draw how far the map may be trusted on the test.
+
+    Args:
+        residuals: of the test.
+        quality: their summary, analysis.refits.quality.
+        path: (K, 2) m, of the map.
+        changes: where the field seems changed, with x and y in metres.
+        unit: of the field, as displayed.
+        title: of the figure.
+    """
     figure = Figure(figsize=(12.0, 8.6), layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(picture_text(title), fontsize=12)
+
     grid = figure.subplot_mosaic(
         [["pit", "map"], ["coverage", "map"], ["auto", "map"]], width_ratios=[1.0, 1.7]
     )
+
     _pit(grid["pit"], quality["pit"])
     _coverage(grid["coverage"], quality)
     _autocorrelation(grid["auto"], quality["autocorrelation"])
-    _map(figure, grid["map"], found, path, changes, picture_text(unit))
+    _map(figure, grid["map"], residuals, path, changes, picture_text(unit))
+
     return figure
 
 
-def _pit(axes, shares) -> None:
-    n = len(shares)
-    axes.bar((np.arange(n) + 0.5) / n, np.array(shares) * n, 0.92 / n, color=_INK)
+def _pit(axes, fractions) -> None:
+    """Draw the histogram of the probability integral transform; fractions: of each bin."""
+    n = len(fractions)
+    # as a density: 1 everywhere where the predictions are right
+    axes.bar((np.arange(n) + 0.5) / n, np.array(fractions) * n, 0.92 / n, color=_INK)
     axes.axhline(1.0, color="k", lw=1)
     axes.set_title("PIT: flat is right; hump: σ too large, bowl: too small", fontsize=11)
     axes.set(
@@ -44,10 +66,11 @@ def _pit(axes, shares) -> None:
 
 
 def _coverage(axes, quality: dict) -> None:
-    """Held against claimed, for all and by distance."""
+    """Draw how many measurements the intervals hold against how many they claim."""
     levels = 100 * np.array(LEVELS)
     held = [quality, *(band for band in quality["bands"].values() if band["n"])]
     lowest = 100 * min(v for part in held for v in part["coverage_levels"].values())
+
     axes.plot([40, 100], [40, 100], color="k", lw=1)
     axes.fill_between([40, 100], [37, 97], [43, 103], color=_GOOD, lw=0, label="within 3 %")
     axes.plot(
@@ -57,6 +80,7 @@ def _coverage(axes, quality: dict) -> None:
         color=_INK,
         label="all",
     )
+
     for mark, (name, band) in zip("sv^", quality["bands"].items()):
         if band["n"]:
             axes.plot(
@@ -66,6 +90,7 @@ def _coverage(axes, quality: dict) -> None:
                 mfc="none",
                 label=f"{name} m from path ({band['n']})",
             )
+
     axes.set(
         title="Share of measurements inside the intervals",
         xlabel="interval (%)",
@@ -77,6 +102,7 @@ def _coverage(axes, quality: dict) -> None:
 
 
 def _autocorrelation(axes, values: dict[str, float]) -> None:
+    """Draw the autocorrelation of error/σ; values: lag (s) as text -> correlation."""
     axes.axhline(0.0, color="k", lw=1)
     if values:
         lags = [float(k) for k in values]
@@ -84,6 +110,7 @@ def _autocorrelation(axes, values: dict[str, float]) -> None:
         axes.set_xscale("log")
         axes.set_xticks(lags, list(values))
         axes.minorticks_off()
+
     axes.set(
         title="How long an error/σ persists",
         xlabel="lag (s)",
@@ -92,20 +119,26 @@ def _autocorrelation(axes, values: dict[str, float]) -> None:
     )
 
 
-def _map(figure, axes, found: Residuals, path: np.ndarray, changes: list[dict], unit: str) -> None:
-    step = max(1, len(found) // _DOTS)
-    most = float(np.quantile(np.abs(found.error), 0.98)) or 1.0
+def _map(
+    figure, axes, residuals: Residuals, path: np.ndarray, changes: list[dict], unit: str
+) -> None:
+    """Draw the errors where they were measured, the mapped path, and changed places."""
+    step = max(1, len(residuals) // _DOTS)
+    # a few gross errors would leave all others white
+    limit = float(np.quantile(np.abs(residuals.error), 0.98)) or 1.0
+
     axes.plot(path[:, 0], path[:, 1], ".", color="#bbbbbb", ms=2, zorder=1, label="mapped here")
     dots = axes.scatter(
-        *found.x[::step].T,
-        c=found.error[::step],
+        *residuals.x[::step].T,
+        c=residuals.error[::step],
         cmap="RdBu_r",
-        vmin=-most,
-        vmax=most,
+        vmin=-limit,
+        vmax=limit,
         s=9,
         zorder=2,
         lw=0,
     )
+
     if changes:
         axes.plot(
             [c["x"] for c in changes],
@@ -119,6 +152,7 @@ def _map(figure, axes, found: Residuals, path: np.ndarray, changes: list[dict], 
             zorder=3,
             label="field seems changed",
         )
+
     axes.set(
         title="Measured minus predicted on the test", xlabel="x (m)", ylabel="y (m)", aspect="equal"
     )

@@ -1,6 +1,7 @@
-"""The same recording mapped again with other settings: side by side on the cores that there are, where it takes long.
+"""Map the same recording again with other settings, side by side on all cores where it takes long.
 
-`python -m gp_mapping.commands.check.refits` is one such process: a job on its standard input, the RMSE on its output.
+`python -m gp_mapping.commands.check.refits` is one such process: it reads a pickled job from its
+standard input and writes the RMSE to its standard output.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["refits"]
 
-_LONG = 20.0  # s of work for which starting processes pays: each loads torch first
+_LONG = 20.0  # s; with more work processes are worth their start: each loads torch first
 
 
 def refits(
@@ -31,18 +32,28 @@ def refits(
     seconds: float,
     progress: Callable[[str], None],
 ) -> dict[str, float]:
-    """RMSE on the test of each way to map the others, whatever the number of cores: to the bit.
+    """Return the RMSE on the test of each way to map; to the bit the same for any number of cores.
 
-    seconds: that one map takes.  progress: told the name of each as it begins.
+    Args:
+        train: passes that map.
+        test: passes that test.
+        ways: settings of each map, by name.
+        seconds: duration of one map.
+        progress: called with the name of each map as it begins.
+
+    Returns:
+        RMSE by name, in the display unit.
     """
     cores = min(len(ways), _cores()) if seconds * len(ways) > _LONG else 1
-    found = _side_by_side(train, test, ways, cores, progress) if cores > 1 else {}
+    rmse_by_name = _side_by_side(train, test, ways, cores, progress) if cores > 1 else {}
     for name, settings in ways.items():
-        if found.get(name) is None:
-            if name not in found:
+        # also what a process could not do, for a part that only this program has registered
+        if rmse_by_name.get(name) is None:
+            if name not in rmse_by_name:
                 progress(name)
-            found[name] = rmse_of(train, test, settings)
-    return {name: found[name] for name in ways}
+            rmse_by_name[name] = rmse_of(train, test, settings)
+
+    return {name: rmse_by_name[name] for name in ways}
 
 
 def _side_by_side(
@@ -52,24 +63,24 @@ def _side_by_side(
     cores: int,
     progress: Callable[[str], None],
 ) -> dict[str, float | None]:
-    """What each process found; None where it could not."""
+    """Return the RMSE that each process found; None where it could not."""
     aside = Aside()
 
-    def one(name: str) -> float | None:
+    def run_one(name: str) -> float | None:
         progress(name)
         return aside.rmse_of(train, test, ways[name])
 
     with ThreadPoolExecutor(max_workers=cores) as threads:
         try:
-            return dict(zip(ways, threads.map(one, ways)))
-        except BaseException:  # Ctrl-C, too: nobody waits for the others
+            return dict(zip(ways, threads.map(run_one, ways)))
+        except BaseException:  # Ctrl-C, too: the other maps are not waited for
             threads.shutdown(wait=False, cancel_futures=True)
             aside.end()
             raise
 
 
 class Aside:
-    """Maps made in processes of their own."""
+    """Make maps in child processes, and end them all at once."""
 
     def __init__(self) -> None:
         self._running: set[subprocess.Popen] = set()
@@ -78,38 +89,52 @@ class Aside:
     def rmse_of(
         self, train: list[Samples], test: list[Samples], settings: MapSettings
     ) -> float | None:
-        """None where it cannot be done there: a part that this program alone has registered, or no memory for it."""
+        """Map and test in a child process; blocks until it ends.
+
+        Args:
+            train: passes that map.
+            test: passes that test.
+            settings: of the map.
+
+        Returns:
+            The RMSE. None where the process fails: a part of the settings that only this program
+            has registered, or too little memory.
+        """
         if self._ended:
             return None
+
         command = [sys.executable, "-m", "gp_mapping.commands.check.refits"]
         process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for us
+            start_new_session=True,  # Ctrl-C reaches this process only, which then calls end()
             env={**os.environ, "PYTHONPATH": python_path()},
         )
         self._running.add(process)
+        # end() may have run between the check above and the line before: it has not seen this one
         if self._ended:
             process.terminate()
+
         out, _ = process.communicate(pickle.dumps((train, test, settings, torch.get_num_threads())))
         self._running.discard(process)
         return float(out) if process.returncode == 0 else None
 
     def end(self) -> None:
-        """All of them at once; what they were asked for is nobody's any more."""
+        """End all processes at once; their results are not needed any more."""
         self._ended = True
         for process in list(self._running):
             process.terminate()
 
 
 def _cores() -> int:
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def main() -> None:
-    """One job."""
+    """Do one job: the child process."""
     die_with_parent()
     train, test, settings, threads = pickle.load(sys.stdin.buffer)
     torch.set_num_threads(threads)

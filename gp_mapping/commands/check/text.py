@@ -1,4 +1,4 @@
-"""`gp-mapping check`: the report as text."""
+"""The report of `gp-mapping check` as text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ _NAMES = {
 
 
 def text_of(result: dict, c: Calibration | None) -> str:
-    """What a person wants to know, the most important first."""
+    """Return the report as text, the most important first.
+
+    Args:
+        result: the report in plain numbers.
+        c: the calibration; None where the map has none.
+    """
     unit, test = result["unit"], result["test"]
     lines = [
         result["how"],
@@ -27,22 +32,27 @@ def text_of(result: dict, c: Calibration | None) -> str:
         "",
         "what to mend on the robot first",
     ]
+
     lines += [f"  {i}. {m['text']}" for i, m in enumerate(result["mend"], 1)] or [
         "  nothing: no fault is seen"
     ]
+
     lines += [
         "",
         "what the map has learned of the robot",
         *(f"  {text}" for text in result["plain"]),
     ]
+
     if c is not None and c.inflation > 1.5:
         lines.append(
             f"  (standard deviations are {c.inflation:.1f} times those of white noise: errors are not)"
         )
+
     lines += [
         "",
         f"test                 n {f'RMSE {unit}':>9}    NLPD   in 50 %   80 %   95 %   99 %",
     ]
+
     bands = {f"{b} m of path": r for b, r in test["bands"].items()}
     apart = {label: test[key] for key, label in APART.items() if key in test}
     for name, row in {"all": test, **bands, **apart, **result["components"]}.items():
@@ -53,6 +63,7 @@ def text_of(result: dict, c: Calibration | None) -> str:
             + " ".join(f"{v:6.3f}" for v in row["coverage_levels"].values())
         )
         lines.append(f"  {name:14} {row['n']:6d} {numbers}".rstrip())
+
     lines.append(
         "  PIT in tenths  " + " ".join(f"{v:.2f}" for v in test["pit"]) + "   (.10 each is right)"
     )
@@ -60,11 +71,13 @@ def text_of(result: dict, c: Calibration | None) -> str:
         "  autocorrelation of errors  "
         + ", ".join(f"{v:.2f} at {k} s" for k, v in test["autocorrelation"].items())
     )
+
     if result["refits"]:
         lines += [
             f"RMSE of other maps ({unit}; this one {test['rmse_ut']:.3f})",
             *(f"  {_NAMES[k]:36} {v:.3f}" for k, v in result["refits"].items()),
         ]
+
     if len(result["biases"]) > 1:
         lines += [
             f"passes compared (their constants' standard deviation {result['bias_stddev']:.2f} {unit})",
@@ -75,6 +88,7 @@ def text_of(result: dict, c: Calibration | None) -> str:
         f"  gross errors left out: {result['gross_errors']}; cells weakened: "
         f"{result['weakened_cells']}",
     ]
+
     for name, label in (("changes", "while mapping"), ("changes_in_test", "on the test")):
         lines.append(f"  field changed {label}: {listed(result[name], unit)}")
     lines += [f"  {text}" for text in result["explained"]]

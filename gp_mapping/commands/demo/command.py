@@ -1,4 +1,7 @@
-"""`gp-mapping demo`: simulator and mapper as processes of their own over real DDS; this process only listens."""
+"""`gp-mapping demo`: a simulated robot maps a magnetic field over real DDS.
+
+Simulator and mapper are processes of their own; this process only listens, judges and draws.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +43,9 @@ __all__ = ["run"]
 
 FAST_ROUTE = {"sim__spacing": 0.5, "sim__crossing_spacing": 0.0}
 LANES_FILE = "lanes.json"
-# At several times real time the node's default of 10 maps a second would cost as many times more than they do live.
-# On a busy machine the mapper may not be served for seconds, so its queues hold the whole drive.
+# At several times real time, the node's default of 10 maps a second would cost several times more
+# than live. On a busy machine the mapper may get no processor for seconds: its queues hold the
+# whole drive.
 MAPPER = {
     "publish_rate": 2.0,
     "suggestion_rate": 0.2,
@@ -51,6 +55,7 @@ MAPPER = {
 
 
 def _check(args: argparse.Namespace) -> None:
+    """Check the options, fill in the speed, make the output folder; else raise UsageError."""
     if args.speed is None:
         args.speed = LANES_SPEED if args.lanes else PLAN_SPEED
     if not 0 <= args.seed < 2**31:
@@ -63,12 +68,14 @@ def _check(args: argparse.Namespace) -> None:
         )
     if args.domain_id is not None and not 0 <= args.domain_id <= 101:
         raise UsageError(f"--domain-id {args.domain_id}: expected 0 to 101")
-    wrong = [p for p in args.parameters if ":=" not in p]
+
+    malformed = [p for p in args.parameters if ":=" not in p]
     _mapper_parameters(args)
-    if wrong:
+    if malformed:
         raise UsageError(
-            f"--set {wrong[0]}: expected NAME:=VALUE, for example magnetometer.lag:=0.2"
+            f"--set {malformed[0]}: expected NAME:=VALUE, for example magnetometer.lag:=0.2"
         )
+
     try:
         args.output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -78,17 +85,23 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _budget(args: argparse.Namespace) -> float:
-    """Metres of the survey."""
+    """Return the budget of the survey, m."""
     return survey.FAST_BUDGET if args.fast else survey.BUDGET
 
 
 def _mapper_parameters(args: argparse.Namespace) -> dict:
-    """What the demo sets, then the model's file, then the user's; ParameterFileError for what the node would refuse."""
+    """Return the mapper's parameters: the demo's, then the model's file, then the user's.
+
+    Raises:
+        ParameterFileError: the node would refuse them.
+        UsageError: they map something else than a magnetic field's strength or vector.
+    """
     values = dict(MAPPER) | ({} if args.lanes else survey.survey_parameters(_budget(args)))
     for path in ([model_file(args.model)] if args.model else []) + (
         [args.params] if args.params else []
     ):
         values.update(read_parameter_file(path))
+
     built = Parameters.build(values)
     if built.intake.sensor != "magnetic_field" or built.intake.field_component not in (
         "norm",
@@ -102,10 +115,22 @@ def _mapper_parameters(args: argparse.Namespace) -> dict:
 
 
 def _start(args: argparse.Namespace, domain: int, stack: ExitStack) -> list[NodeProcess]:
-    """mapping_node, simulator_node, which waits until the mapper listens, and the lanes beside a survey."""
+    """Start mapping_node, simulator_node and, next to a survey, the lanes.
+
+    The simulator waits until the mapper listens.
+
+    Args:
+        args: of the command.
+        domain: ROS_DOMAIN_ID.
+        stack: ends the processes.
+
+    Returns:
+        The processes in this order.
+    """
     environment = node_environment(domain, args.output)
     values = _mapper_parameters(args)
     route = (FAST_ROUTE if args.fast else {}) if args.lanes else survey.simulator()
+
     commands = [
         (
             "mapper",
@@ -137,7 +162,9 @@ def _start(args: argparse.Namespace, domain: int, stack: ExitStack) -> list[Node
             + [word for p in args.parameters for word in ("-p", p)],
         ),
     ]
+
     if _compared(args, values):
+        # a file of an earlier run would be taken for this one's
         (args.output / LANES_FILE).unlink(missing_ok=True)
         commands.append(
             (
@@ -151,6 +178,7 @@ def _start(args: argparse.Namespace, domain: int, stack: ExitStack) -> list[Node
                 ],
             )
         )
+
     return [
         stack.enter_context(
             NodeProcess(name, module, words, args.output / f"{name}.log", environment)
@@ -160,7 +188,11 @@ def _start(args: argparse.Namespace, domain: int, stack: ExitStack) -> list[Node
 
 
 def _compared(args: argparse.Namespace, values: dict) -> bool:
-    """Whether the plan is held against lanes: of one component they would have to be turned as the robot turns."""
+    """Return whether the plan is compared with lanes.
+
+    Not where components of the field are mapped: those of the lanes would have to be turned as the
+    robot turns.
+    """
     return (
         not (args.lanes or args.duration)
         and values.get("field_component", "norm") == "norm"
@@ -169,11 +201,12 @@ def _compared(args: argparse.Namespace, values: dict) -> bool:
 
 
 def run(args: argparse.Namespace) -> int:
-    """The whole demo; the exit code that --help states."""
+    """Run the whole demo; returns the exit code that --help states."""
     started = time.monotonic()
     _check(args)
     watcher_class = ros_client("map_watcher", "MapWatcher")
     os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"  # for this process and its children
+
     signals = Signals()
     try:
         with ExitStack() as stack:
@@ -183,6 +216,7 @@ def run(args: argparse.Namespace) -> int:
         return 1
     finally:
         signals.restore()
+
     limits = PLANNED if not args.lanes else FAST if args.fast or args.duration else FULL
     return _report(result, verdict(result, limits), args.output, time.monotonic() - started)
 
@@ -190,21 +224,34 @@ def run(args: argparse.Namespace) -> int:
 def _drive_and_draw(
     args: argparse.Namespace, watcher_class, stack: ExitStack, signals: Signals, started: float
 ) -> DemoResult:
+    """Start the processes, watch the drive to its end, and draw the picture.
+
+    Args:
+        args: of the command.
+        watcher_class: MapWatcher.
+        stack: ends the processes and the watcher.
+        signals: checked while it waits.
+        started: monotonic s, from which --timeout counts.
+
+    Raises:
+        DemoError: a process died, time is up, or no map came.
+    """
     from tqdm import tqdm
 
     from gp_mapping.commands.demo.picture import draw_comparison
 
     domain = args.domain_id if args.domain_id is not None else 1 + os.getpid() % 101
-    mapper, simulator, *others = _start(
-        args, domain, stack
-    )  # first: they load while this process does
+    # first: they load while this process does
+    mapper, simulator, *lanes_processes = _start(args, domain, stack)
     watcher = watcher_class(domain)
     stack.callback(watcher.close)
+
     model = f" (model {args.model})" if args.model else ""
     print(
         f"simulator and mapper{model} run on ROS_DOMAIN_ID={domain}, {args.speed:g} times real time; logs in "
         f"{args.output}"
     )
+
     world = DipoleWorld.random(WorldSettings(seed=args.seed))
     watch = DemoWatch(
         watcher,
@@ -215,17 +262,20 @@ def _drive_and_draw(
         signals.check,
         None if args.lanes else survey.room(world.settings),
     )
+
     with tqdm(total=100.0, bar_format="{percentage:3.0f} %|{bar:20}|{postfix}") as bar:
         watch.drive(bar)
     watch.settle(args.output / "map.npz")
-    lanes = _lanes(args, others, signals, started)
+    lanes = _lanes(args, lanes_processes, signals, started)
     result = watch.result(_budget(args) if not (args.lanes or args.duration) else 0.0, lanes)
-    cells = watch.cells(within=np.inf)
+
+    cells = watch.cells(within=np.inf)  # the picture shows all of the map, the score what is near
     title = (
         f"{result.used} samples; within {NEAR} m of the path: RMSE {UT * result.score.rmse:.2f} µT, "
         f"{result.score.coverage:.0%} of the truth inside the 95 % interval"
     )
     room = watch.world.settings
+
     draw_comparison(
         args.output / "demo.png",
         cells=cells,
@@ -242,10 +292,10 @@ def _drive_and_draw(
 
 
 def _lanes(
-    args: argparse.Namespace, others: list[NodeProcess], signals: Signals, started: float
+    args: argparse.Namespace, lanes_processes: list[NodeProcess], signals: Signals, started: float
 ) -> survey.Curve | None:
-    """What the lanes came to, once they are driven; None where there are none."""
-    for lanes in others:
+    """Wait for the lanes, and return their curve; None where there are none."""
+    for lanes in lanes_processes:
         while lanes.code is None:
             signals.check()
             if time.monotonic() > started + args.timeout:
@@ -263,6 +313,7 @@ def _lanes(
 
 
 def _survey_lines(s: SurveyResult | None) -> str:
+    """Return lines about the survey, with the error of the lanes where they were driven."""
     if s is None:
         return ""
     against = (
@@ -282,7 +333,17 @@ def _survey_lines(s: SurveyResult | None) -> str:
 
 
 def _report(result: DemoResult, wrong: list[str], output: Path, seconds: float) -> int:
-    """Print the numbers, the files and what is wrong; the exit code."""
+    """Write demo.json, print the numbers, the files and what is wrong.
+
+    Args:
+        result: of the demo.
+        wrong: sentences; empty where the map is good.
+        output: folder of the files.
+        seconds: that all of it took.
+
+    Returns:
+        The exit code.
+    """
     s = result.score
     numbers = asdict(result) | {"score": asdict(s), "wrong": wrong, "seconds": seconds}
     (output / "demo.json").write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
@@ -296,6 +357,7 @@ def _report(result: DemoResult, wrong: list[str], output: Path, seconds: float) 
         f"mapper    {result.share:.2f} processor seconds for a second of driving, {result.memory:.0f} MB\n"
         f"time      {seconds:.1f} s"
     )
+
     for path in sorted(p for p in output.iterdir() if p.is_file()):
         print(f"wrote     {path}")
     for text in wrong:

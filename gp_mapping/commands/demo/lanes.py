@@ -1,6 +1,7 @@
-"""What the demo is held against: the best lanes for the same budget, driven in the same room and mapped the same way.
+"""The baseline of the demo: the best lanes for the same budget.
 
-A process of its own, beside the demo: python -m gp_mapping.commands.demo.lanes FILE SEED BUDGET [NAME:=VALUE …]
+They are driven in the same room and mapped the same way, in a process of their own, next to the
+demo: python -m gp_mapping.commands.demo.lanes FILE SEED BUDGET [NAME:=VALUE …]
 """
 
 from __future__ import annotations
@@ -26,17 +27,26 @@ from gp_mapping.sim.world import WorldSettings
 
 __all__ = ["driven", "main", "route"]
 
-PRIOR = 0.8  # m, the lengthscale that the lanes are chosen with: nothing has been measured when they are
-EVERY = 1.0  # m between two looks at the map
+PRIOR = 0.8  # m, lengthscale by which the lanes are chosen, before anything is measured
+EVERY = 1.0  # m driven between two evaluations of the map
 
 
 def route(area: SurveyArea, budget: float) -> np.ndarray:
-    """Corners (K, 2) m of the lanes with the least predicted variance that the budget pays for, and of the way home.
+    """Plan the lanes with the least predicted variance within the budget, and the way home.
 
-    They know all of the walls beforehand.
+    All walls are known beforehand.
+
+    Args:
+        area: to be surveyed.
+        budget: m.
+
+    Returns:
+        Corners (K, 2) m.
     """
     travel = Travel(area.free, PRIOR / 3)
+    # a prior as of such a room: signal 10 µT, noise 0.5 µT
     value = PathValue.of(survey.blank(PRIOR, 1e-5, 5e-7), travel.xy, area.cells, area.areas)
+
     return plan(
         Problem(
             value,
@@ -49,7 +59,16 @@ def route(area: SurveyArea, budget: float) -> np.ndarray:
 
 
 def driven(settings: MapSettings, seed: int, budget: float) -> survey.Curve:
-    """The error of a map of those lanes, by metres."""
+    """Drive and map the lanes in simulation.
+
+    Args:
+        settings: of the map.
+        seed: of the world and of the sensors.
+        budget: m.
+
+    Returns:
+        The error of the whole area by metres driven.
+    """
     world = WorldSettings(seed=seed)
     area = survey.room(world)
     simulation = Simulation(
@@ -58,19 +77,22 @@ def driven(settings: MapSettings, seed: int, budget: float) -> survey.Curve:
         RobotSettings(max_speed=survey.SPEED, max_turn_rate=survey.TURN_RATE),
         waypoints=route(area, budget),
     )
-    session, look, rows, waiting = MapSession(settings), EVERY, [], []
+
+    session, next_look, rows, waiting = MapSession(settings), EVERY, [], []
     for reading in simulation:
         if isinstance(reading, FieldReading):
             r = simulation.robot
             waiting.append(
                 (r.x, r.y, float(np.linalg.norm(reading.field)), 1e-9 * reading.stamp_ns)
             )
-        if len(waiting) < 50 and simulation.robot.travelled < look:
+        # in batches, but not beyond the next evaluation
+        if len(waiting) < 50 and simulation.robot.travelled < next_look:
             continue
         _take(session, waiting)
-        if simulation.robot.travelled >= look and session.cell_count:
+        if simulation.robot.travelled >= next_look and session.cell_count:
             rows.append(_look(session, simulation.robot.travelled, area))
-            look += EVERY
+            next_look += EVERY
+
     _take(session, waiting)
     session.flush()
     rows.append(_look(session, simulation.robot.travelled, area))
@@ -78,6 +100,7 @@ def driven(settings: MapSettings, seed: int, budget: float) -> survey.Curve:
 
 
 def _take(session: MapSession, waiting: list) -> None:
+    """Ingest rows of x, y (m), value (T), stamp (s), and empty the list."""
     if waiting:
         x, y, value, stamp = torch.tensor(waiting, dtype=torch.float64).mT
         session.ingest(Samples(torch.stack([x, y], 1), value[:, None], stamp=stamp))
@@ -85,17 +108,20 @@ def _take(session: MapSession, waiting: list) -> None:
 
 
 def _look(session: MapSession, metres: float, area: SurveyArea):
-    told = session.predict(area.cells)
-    return metres, told.mean[:, 0].numpy(), told.stddev[:, 0].numpy()
+    """Return the metres driven, and mean and stddev (G,) of the area's cells, T."""
+    prediction = session.predict(area.cells)
+    return metres, prediction.mean[:, 0].numpy(), prediction.stddev[:, 0].numpy()
 
 
 def main(words: list[str]) -> int:
-    """Write the curve."""
+    """Drive, map, and write the curve; returns 1 where the map is not finite, else 0."""
     file, seed, budget = Path(words[0]), int(words[1]), float(words[2])
-    os.nice(10)  # the live map comes first
+    os.nice(10)  # the live map of the demo goes first
     torch.set_num_threads(1)
     given = {name: json.loads(value) for name, value in (word.split(":=", 1) for word in words[3:])}
     curve = driven(Parameters.build({**given, "seed": seed}).map, seed, budget)
+
+    # the demo reads the file when this process has ended: it is whole, or it is not there
     partial = file.with_suffix(".partial")
     curve.write(partial)
     partial.replace(file)

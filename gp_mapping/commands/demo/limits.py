@@ -1,4 +1,4 @@
-"""By what the demo is judged, and how fast it goes; --help says it, too."""
+"""The limits by which the demo is judged, and its speed; --help states them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,23 @@ NEAR = 0.3  # m: the map is judged where the robot has been
 
 
 class Limits(NamedTuple):
-    """error: largest RMSE near the path as a share of the field's own standard deviation there.
+    """What a map must keep to.
 
-    coverage: smallest share of the truth inside the 95 % interval. Wide, because dipoles are rougher than any
-    stationary prior, errors are correlated, and one drive is one sample.
+    They are wide, because dipoles are rougher than any stationary prior, errors are correlated, and
+    one drive is one sample.
+
+    Attributes:
+        error: largest RMSE near the path, as a fraction of the field's own stddev there.
+        coverage: smallest fraction of the truth inside the 95 % interval.
     """
 
     error: float
     coverage: float
 
 
+# FULL: lanes 0.4 m apart and crossed. FAST: lanes that pass each place once.
 FULL, FAST = (
     Limits(0.35, 0.8),
     Limits(0.5, 0.7),
-)  # lanes 0.4 m apart and crossed; lanes that come by once
-PLANNED = Limits(0.75, 0.6)  # a few of the metres that such lanes take, once
+)
+PLANNED = Limits(0.75, 0.6)  # a planned route, far shorter than such lanes, driven once

@@ -1,4 +1,4 @@
-"""The demo's picture: truth, mean, error and standard deviation side by side, in microtesla."""
+"""The picture of the demo: truth, mean, error and standard deviation, in microtesla."""
 
 from __future__ import annotations
 
@@ -13,18 +13,26 @@ UNKNOWN = "0.85"  # grey
 
 
 def cells_to_image(x, y, values) -> tuple[np.ndarray, tuple[float, float, float, float]]:
-    """Scattered cells of a square lattice as an image (H, W), NaN where there is none, and its extent in metres.
+    """Put scattered grid cells of a square lattice into an image.
 
-    x, y: (N,) cell centres, m.  values: (N,).  Row 0 is at the smallest y: draw with origin="lower".
+    Args:
+        x: (N,) m, of the centres.
+        y: (N,) m, of the centres.
+        values: (N,).
+
+    Returns:
+        Image (H, W), NaN where there is no cell, row 0 at the smallest y (draw it with
+        origin="lower"), and its extent: left, right, bottom, top, m.
     """
-    steps = [
-        np.diff(np.unique(np.round(v, 4))) for v in (x, y)
-    ]  # the cloud's coordinates are float32
+    # rounded, because the cloud's coordinates are float32
+    steps = [np.diff(np.unique(np.round(v, 4))) for v in (x, y)]
     steps = [s.min() for s in steps if len(s)]
     step = float(min(steps)) if steps else 1.0
+
     column, row = (np.rint((v - v.min()) / step).astype(int) for v in (x, y))
     image = np.full((row.max() + 1, column.max() + 1), np.nan)
     image[row, column] = values
+
     left, bottom = x.min() - step / 2, y.min() - step / 2
     return image, (left, left + image.shape[1] * step, bottom, bottom + image.shape[0] * step)
 
@@ -42,13 +50,22 @@ def draw_comparison(
     curves=None,
     worth=None,
 ) -> Path:
-    """Write a PNG and return its path.
+    """Write the picture as PNG and return its path.
 
-    cells: columns x, y (m), mean, stddev, truth (T) of the known cells.  room: width, depth (m); the truth and the
-    error are shown inside it, as its walls stand among magnets.  path, inducing, suggestions: (K, 2) m.
-    walls: boxes x0, y0, x1, y1 (m) in the room.
-    curves: of a survey, how the error fell by metres (survey.Curve), and of the lanes it is held against, or None.
-    worth: of its way, metres (m,) and the share (m,) of the area's variance that was taken off up to there.
+    Args:
+        file: to write.
+        cells: columns x, y (m), mean, stddev, truth (T) of the known grid cells.
+        room: width and depth, m; the truth and the error are shown inside it only, since its walls
+            stand among magnets.
+        path: (K, 2) m.
+        inducing: (K, 2) m.
+        suggestions: (K, 2) m, in their order.
+        title: of the figure.
+        walls: boxes x0, y0, x1, y1 (m) in the room.
+        curves: of a survey: how its error fell by metres (survey.Curve), and that of the lanes it
+            is compared with, or None for these.
+        worth: of a survey's path: metres (m,), and the fraction (m,) of the area's variance that
+            was taken off up to there.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # no display, no global state
     from matplotlib.figure import Figure
@@ -57,8 +74,10 @@ def draw_comparison(
     mean, stddev, truth = (UT * cells[name] for name in ("mean", "stddev", "truth"))
     inside = (x > 0) & (x < room[0]) & (y > 0) & (y < room[1])
     error = mean - truth
+    # limits from percentiles: a cell next to a magnet would hide all others
     low, high = np.percentile(truth[inside], [0.5, 99.5])
     largest = max(1.0, float(np.percentile(np.abs(error[inside]), 99)))
+
     panels = [
         ("Truth", "|B| (µT)", np.where(inside, truth, np.nan), "viridis", low, high),
         ("Map: mean", "|B| (µT)", mean, "viridis", low, high),
@@ -72,6 +91,8 @@ def draw_comparison(
         ),
         ("Map − truth", "error (µT)", np.where(inside, error, np.nan), "RdBu_r", -largest, largest),
     ]
+
+    # a survey adds a third column: its path, and its error by metres
     columns = 2 if curves is None else 3
     figure = Figure(figsize=(6.25 * columns, 10.0), layout="constrained")
     FigureCanvasAgg(figure)
@@ -92,6 +113,8 @@ def draw_comparison(
             shown, ax=axis, label=label, shrink=0.9, extend="max" if colours == "magma" else "both"
         )
         _floor(axis, name, room, walls)
+
+    # for the legend only: the walls themselves are patches
     (outline,) = axes[0].plot([], [], color="black", linewidth=1.5, label="walls")
     (drawn,) = axes[1].plot(*path.T, color="white", linewidth=0.8, label="path")
     axes[3].plot(*path.T, color="0.3", linewidth=0.5)
@@ -115,9 +138,11 @@ def draw_comparison(
         *([points] if len(inducing) else []),
         *([next_] if len(suggestions) else []),
     ]
+
     if curves is not None:
         _way(figure, figure.add_subplot(grid[0, 2]), path, worth, room, walls)
         _curves(figure.add_subplot(grid[1, 2]), *curves)
+
     figure.legend(handles=shown, loc="outside lower center", ncols=4, facecolor="0.75")
     figure.suptitle(title)
     figure.savefig(file, dpi=120 if curves is None else 100)
@@ -125,7 +150,7 @@ def draw_comparison(
 
 
 def _floor(axis, name: str, room: tuple[float, float], walls) -> None:
-    """Frame, walls and axes of a panel in the plane."""
+    """Draw frame, walls and axes of a panel in the plane."""
     from matplotlib.patches import Rectangle
 
     axis.set_facecolor(UNKNOWN)
@@ -136,24 +161,30 @@ def _floor(axis, name: str, room: tuple[float, float], walls) -> None:
 
 
 def _way(figure, axis, path, worth, room: tuple[float, float], walls) -> None:
-    """The way, coloured by what each metre of it took off the area's variance."""
+    """Draw the path, coloured by what each metre of it took off the area's variance."""
     from matplotlib.collections import LineCollection
 
     _floor(axis, "The way, and what each part was worth", room, walls)
-    ends = (
+    distances = (
         np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(path, axis=0).T))])
         if len(path)
         else np.zeros(1)
     )
+
+    # of each piece of the path, the rate of the part of the drive that its middle lies in
     marks, taken = worth
     rates = 100.0 * np.diff(taken) / np.maximum(np.diff(marks), 1e-9)
-    which = np.searchsorted(marks[1:], 0.5 * (ends[1:] + ends[:-1])).clip(max=len(rates) - 1)
-    rates = rates[which]
+    part = np.searchsorted(marks[1:], 0.5 * (distances[1:] + distances[:-1])).clip(
+        max=len(rates) - 1
+    )
+    rates = rates[part]
+
     line = LineCollection(
         np.stack([path[:-1], path[1:]], 1), array=rates, cmap="plasma", linewidth=3.0
     )
     line.set_clim(0.0, max(1e-9, float(np.percentile(rates, 95))) if len(rates) else 1.0)
     axis.add_collection(line)
+
     if len(path):
         axis.plot(*path[0], "o", color="tab:green", markersize=10)
         axis.annotate("home", path[0], textcoords="offset points", xytext=(8, -12))
@@ -164,7 +195,7 @@ def _way(figure, axis, path, worth, room: tuple[float, float], walls) -> None:
 
 
 def _curves(axis, planned, lanes) -> None:
-    """Error of the whole area against metres."""
+    """Draw the error of the whole area against metres; planned, lanes: survey.Curve."""
     axis.plot(planned.metres, planned.rmse, color="tab:blue", label="its own plan: error")
     axis.plot(
         planned.metres,

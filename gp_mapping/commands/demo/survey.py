@@ -1,4 +1,4 @@
-"""The demo's survey: the room's walls, what may be driven, and how the error falls with the metres."""
+"""The survey of the demo: its room and budget, and how the error falls with the metres."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ __all__ = [
     "worth",
 ]
 
-RADIUS = 0.2  # m that plans keep from walls
-BUDGET, FAST_BUDGET = 40.0, 20.0  # m
+RADIUS = 0.2  # m, distance that plans keep from walls
+BUDGET, FAST_BUDGET = 40.0, 20.0  # m to drive; with --fast
 SPEED, TURN_RATE = 0.5, 1.5  # m/s, rad/s
-_RESOLUTION, _CELLS = 0.05, 800  # m; of the room's cells, those that the error is taken over
+_RESOLUTION, _CELLS = 0.05, 800  # m; most grid cells over which the error is taken
 
 
 def simulator() -> dict:
-    """Parameters of simulator_node: a robot that follows the mapper's plans among walls."""
+    """Return parameters of simulator_node: a robot that follows the mapper's plans among walls."""
     return {
         "walls": WALLS,
         "waypoints": WAYPOINTS,
@@ -51,7 +51,7 @@ def simulator() -> dict:
 
 
 def survey_parameters(budget: float) -> dict:
-    """Parameters of mapping_node: what may be driven, and that the robot ends where it began."""
+    """Return parameters of mapping_node: the budget (m), and that the robot ends at its start."""
     return {
         "plan_budget": budget,
         "plan_home": "start",
@@ -62,31 +62,38 @@ def survey_parameters(budget: float) -> dict:
 
 
 def room(world: WorldSettings) -> SurveyArea:
-    """What a robot that begins at home can reach of the room, and the cells that stand for it."""
+    """Return the area that a robot can reach from home, with the grid cells that stand for it."""
     walls = Walls(world.width, world.depth, parse_walls(WALLS))
     width, height = (round(v / _RESOLUTION) for v in (world.width, world.depth))
     x, y = ((np.arange(n) + 0.5) * _RESOLUTION for n in (width, height))
-    taken = [[walls.clearance(u, v) <= 0.0 for u in x] for v in y]
-    still = SimpleNamespace(x=0.0, y=0.0, z=0.0, w=1.0)
+    occupied = [[walls.clearance(u, v) <= 0.0 for u in x] for v in y]
+
+    # as the message that a node would receive, so that the area is built in the same way
+    unturned = SimpleNamespace(x=0.0, y=0.0, z=0.0, w=1.0)
     info = SimpleNamespace(
         resolution=_RESOLUTION,
         width=width,
         height=height,
-        origin=SimpleNamespace(position=SimpleNamespace(x=0.0, y=0.0, z=0.0), orientation=still),
+        origin=SimpleNamespace(position=SimpleNamespace(x=0.0, y=0.0, z=0.0), orientation=unturned),
     )
     message = SimpleNamespace(
         info=info,
         header=SimpleNamespace(frame_id=""),
-        data=array("b", np.where(taken, 100, 0).astype(np.int8).tobytes()),
+        data=array("b", np.where(occupied, 100, 0).astype(np.int8).tobytes()),
     )
     return SurveyArea.of(FreeSpace.from_occupancy_grid(message, RADIUS), HOME, max_cells=_CELLS)
 
 
 @dataclass(frozen=True)
 class Curve:
-    """How a map of the whole area grows: metres (K,), rmse and stddev (K,) as shares of the field's own stddev there.
+    """How well a map knows the whole area, by metres driven.
 
     At 0 m nothing is known: rmse and stddev are 1.
+
+    Attributes:
+        metres: (K,), increasing from 0.
+        rmse: (K,), as a fraction of the field's own standard deviation in the area.
+        stddev: (K,), as the map predicts it, as the same fraction.
     """
 
     metres: np.ndarray
@@ -95,30 +102,41 @@ class Curve:
 
     @staticmethod
     def of(rows, area: SurveyArea, truth: np.ndarray) -> Curve:
-        """From (metres, mean (G,), stddev (G,)) of the area's cells, at several times, SI."""
+        """Build a curve from evaluations of a map.
+
+        Means over the area are weighted by the areas w of its cells:
+
+            rmse = √(Σ_g w_g (mean_g − truth_g)²) / field_stddev        Σ_g w_g = 1
+
+        Args:
+            rows: (metres, mean (G,), stddev (G,)) of the area's cells, SI, in any order.
+            area: of the survey.
+            truth: (G,), SI.
+        """
         weights = area.areas.numpy() / area.size
-        spread = float(np.sqrt(weights @ np.square(truth - weights @ truth)))
-        out = [(0.0, 1.0, 1.0)]
-        out += [
+        field_stddev = float(np.sqrt(weights @ np.square(truth - weights @ truth)))
+
+        points = [(0.0, 1.0, 1.0)]
+        points += [
             (
                 metres,
-                float(np.sqrt(weights @ np.square(mean - truth))) / spread,
-                float(np.sqrt(weights @ np.square(stddev))) / spread,
+                float(np.sqrt(weights @ np.square(mean - truth))) / field_stddev,
+                float(np.sqrt(weights @ np.square(stddev))) / field_stddev,
             )
             for metres, mean, stddev in rows
         ]
-        return Curve(*np.array(sorted(out, key=lambda row: row[0])).T)
+        return Curve(*np.array(sorted(points, key=lambda row: row[0])).T)
 
     def at(self, metres) -> np.ndarray:
-        """rmse there, between the looks and after the last one."""
+        """Return the rmse at a distance, interpolated; after the last evaluation its value."""
         return np.interp(metres, self.metres, self.rmse)
 
     def area(self, metres: float) -> float:
-        """Mean of rmse over the first metres."""
+        """Return the mean rmse over the first `metres`."""
         return float(self.at(np.linspace(0.0, metres, 400)).mean())
 
     def write(self, file: Path) -> None:
-        """As JSON."""
+        """Write the curve as JSON."""
         file.write_text(
             json.dumps({name: values.tolist() for name, values in vars(self).items()}),
             encoding="utf-8",
@@ -126,7 +144,7 @@ class Curve:
 
     @staticmethod
     def read(file: Path) -> Curve:
-        """What write wrote."""
+        """Read a curve that `write` wrote."""
         return Curve(
             **{
                 name: np.array(v)
@@ -136,7 +154,14 @@ class Curve:
 
 
 def blank(lengthscale: float, signal: float, noise: float, constant: float = 2e-5):
-    """A map that knows one place, of home, and nothing else. Metres and T; constant: stddev of the field's mean."""
+    """Return an exact map that has one measurement, 45 µT at home, and nothing else.
+
+    Args:
+        lengthscale: m.
+        signal: standard deviation of the field about its mean, T.
+        noise: standard deviation of a measurement, T.
+        constant: standard deviation of the field's mean, T.
+    """
     field = create_map(
         "exact",
         lengthscale=lengthscale,
@@ -146,26 +171,34 @@ def blank(lengthscale: float, signal: float, noise: float, constant: float = 2e-
         learn_hyperparameters=False,
     )
     field.update(Samples(torch.tensor([HOME]).double(), torch.tensor([[45e-6]]).double()))
+
     return field
 
 
 def worth(
     path: np.ndarray, area: SurveyArea, learned: dict[str, float]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What a way was worth, part by part, at the hyper-parameters that the map has learned in the end.
+    """Rate a path part by part, at the hyper-parameters that the map has learned in the end.
 
-    path: (K, 2) m.  learned: lengthscale (m), signal_stddev, noise_stddev (SI).
-    Returns metres (m,) from the start and the share (m,) of the area's variance that was taken off up to there.
+    Args:
+        path: (K, 2) m.
+        area: of the survey.
+        learned: lengthscale (m), signal_stddev, noise_stddev (SI).
+
+    Returns:
+        Metres (m,) from the start, and the fraction (m,) of the area's variance that the path has
+        taken off up to there.
     """
     travel = Travel(area.free, learned["lengthscale"] / 3)
-    # the field's mean is soon known: with it in the sum the first metre would outshine all others
+    # 1e-7 T: the mean is soon known, and would make the first metre outshine all others
     start = blank(learned["lengthscale"], learned["signal_stddev"], learned["noise_stddev"], 1e-7)
     value = PathValue.of(start, travel.xy, area.cells, area.areas)
+
     visits, _, marks = travel.visits([travel.along(path)])
     gains = value.gains([visits])[0].numpy() / value.total
     return np.concatenate([[0.0], marks]), np.concatenate([[0.0], np.cumsum(gains)])
 
 
 def truth_of(world, area: SurveyArea) -> np.ndarray:
-    """The field's strength at the area's cells (G,), T."""
+    """Return the field's strength at the area's cells, (G,) T."""
     return world.norm(torch.as_tensor(area.cells).numpy())

@@ -1,7 +1,8 @@
-"""`gp-mapping fit BAG… --output DIR`: hyper-parameters from all cells of recordings at once, and the map at them.
+"""`gp-mapping fit BAG… --output DIR`: hyper-parameters from all cells at once, and the map at them.
 
-The bags are read twice: first as `gp-mapping map` reads them, which gives the cells and the hyper-parameters that a
-robot would have learned on the way; then, when all cells together have said better, with these from the beginning.
+The bags are read twice: first as `gp-mapping map` reads them, which gives the cells and the
+hyper-parameters that a robot would have learned on the way; then, after the fit to all cells
+together, with the fitted ones from the beginning.
 """
 
 from __future__ import annotations
@@ -31,14 +32,15 @@ from gp_mapping.store.sessions import new_session
 
 __all__ = ["run"]
 
-_LARGEST = 10_000
+_LARGEST = 10_000  # iterations
 
 
 def run(args: argparse.Namespace) -> int:
-    """Stream, fit, map again, test, export, report."""
+    """Stream the bags, fit, map again, test, export and report; returns the exit code."""
     started = time.perf_counter()
     parameters = parameters_of(args)
     output = folder_to_write(args.output)
+
     if not 1 <= args.iterations <= _LARGEST:
         raise UsageError(f"--iterations is {args.iterations}, expected 1 to {_LARGEST}")
     if not 0.0 < args.tolerance < float("inf"):
@@ -47,17 +49,20 @@ def run(args: argparse.Namespace) -> int:
         check_fits(parameters.map)
     except ValueError as error:
         raise UsageError(str(error)) from error
+
     if many(args):
         from gp_mapping.commands.fleet.fit import run as run_fleet
 
         return run_fleet(args, parameters, output)
+
     topics = {"measurement": args.field_topic, "pose": args.odometry_topic}
     plans, test_plans = (
         plan_bags(bags, parameters.intake, topics) for bags in (args.bags, args.test)
     )
 
+    # first time: as a robot would map them
     new = new_session(parameters.map)
-    new.taken = []
+    new.taken = []  # makes the session keep its cells
     streamed, intake, positions = _through(plans, parameters, new, "stream")
     if intake.samples == 0 or not streamed.cell_count:
         raise UsageError(f"no measurement could be used: {reasons(intake)}")
@@ -65,36 +70,40 @@ def run(args: argparse.Namespace) -> int:
     progress, again = Progress(args.iterations), {}
 
     def repeat(session: MapSession) -> None:
+        """Read the bags a second time; called when the fit is over."""
         progress.close()
         again["about"] = _through(plans, parameters, session, "map")[0].about
 
-    made = refitted(
+    refit = refitted(
         streamed, repeat, output, most=args.iterations, tolerance=args.tolerance, told=progress
     )
-    session = made.session
+    session = refit.session
     session.about = {**again["about"], **session.about}
 
     result = {
-        "fit": _plain(made),
+        "fit": _plain(refit),
         "received": dict(intake.received),
         "dropped": intake.drops.as_dict(),
-        "warnings": [*intake.warnings, *session.warnings, *made.fit.notes],
+        "warnings": [*intake.warnings, *session.warnings, *refit.fit.notes],
         "bags": [str(b) for b in args.bags],
         "test_bags": [str(b) for b in args.test],
         "sensor": parameters.intake.sensor,
         "unit": session.settings.field_unit,
         "map": session.report(),
-        "hyperparameters": made.after,
+        "hyperparameters": refit.after,
         "noise_stddev": session.report()["noise_stddev"],
         "test": None,
         "settings": asdict(session.settings) | asdict(parameters.intake),
     }
+
     if args.test:
+        # both maps saw the same samples, so that one set of positions serves both scores
         trained = np.vstack(positions)
         result["test"] = {
-            name: scored(test_plans, parameters, one, trained)
-            for name, one in (("streamed", streamed), ("fitted", session))
+            name: scored(test_plans, parameters, tested, trained)
+            for name, tested in (("streamed", streamed), ("fitted", session))
         }
+
     paths = written(output, session, (), result, started)
     print(
         json.dumps(result, allow_nan=False)
@@ -107,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
 def _through(
     plans, parameters: Parameters, session: MapSession, label: str
 ) -> tuple[MapSession, Intake, list[np.ndarray]]:
-    """The bags through a session: it, their intake, and every position."""
+    """Take the bags in; returns the session, their intake, and the positions, (n, 2) m a batch."""
     intake, positions = Intake(parameters.intake, judge=judge_of(parameters.map)), []
     for samples in ingest_batches(samples_of(plans, intake, label), session, intake.drops):
         positions.append(samples.x.numpy())
@@ -116,22 +125,22 @@ def _through(
     return session, intake, positions
 
 
-def _plain(made: Refitted) -> dict:
-    """The fit as plain numbers."""
-    found = made.fit
+def _plain(refit: Refitted) -> dict:
+    """Return the fit as plain numbers, for the report."""
+    fit = refit.fit
     return {
-        "objective": found.objective,
-        "nats_before": found.before,
-        "nats_after": found.after,
-        "evidence_before": found.evidence_before,
-        "evidence_after": found.evidence_after,
-        "before": made.before,
-        "after": made.after,
-        "cells": found.cells,
-        "blocks": found.blocks,
-        "iterations": found.iterations,
-        "steps": found.steps,
-        "converged": found.converged,
-        "seconds": made.seconds,
-        "anytime": made.limit,
+        "objective": fit.objective,
+        "nats_before": fit.before,
+        "nats_after": fit.after,
+        "evidence_before": fit.evidence_before,
+        "evidence_after": fit.evidence_after,
+        "before": refit.before,
+        "after": refit.after,
+        "cells": fit.cells,
+        "blocks": fit.blocks,
+        "iterations": fit.iterations,
+        "steps": fit.steps,
+        "converged": fit.converged,
+        "seconds": refit.seconds,
+        "anytime": refit.limit,
     }

@@ -1,4 +1,4 @@
-"""A streamed map's hyper-parameters from all of its cells at once, and the map of the same samples at these."""
+"""Fit hyper-parameters to all cells of a streamed map, and map the same samples at these."""
 
 from __future__ import annotations
 
@@ -21,14 +21,20 @@ from gp_mapping.store.tile_room import TileRoom
 
 __all__ = ["Refitted", "refitted"]
 
-_SLOPE = 0.01  # lengthscales: of the difference by which the field's slope is found
+_SLOPE = 0.01  # lengthscales, step h of the central difference that gives the field's slope
 
 
 @dataclass(frozen=True)
 class Refitted:
-    """session: the map at the θ that was found, which learns on from there.  before, after: hyper-parameters, SI.
+    """A fit, and the map at the θ that it found.
 
-    seconds: that the fit took.  limit: offline.anytime_limit's, of the anytime family.
+    Attributes:
+        session: the map at that θ, which learns on from there.
+        fit: what was found.
+        before: hyper-parameters that the streamed map had learned, SI.
+        after: hyper-parameters that were found, SI.
+        seconds: duration of the fit.
+        limit: what offline.anytime_limit found; None but for the anytime family.
     """
 
     session: MapSession
@@ -48,28 +54,32 @@ def refitted(
     tolerance: float = 0.05,
     told: Callable[[str, float], None] = lambda what, value: None,
 ) -> Refitted:
-    """Fit, and map again.
+    """Fit θ to all cells of a session, and map the same samples at it.
 
     Args:
         streamed: a session that has kept its cells (`taken`).
-        repeat: lets a new session take in the same samples.
-        folder: in which tiles are while nobody needs them; the system's temporary one if None.
-        most, tolerance, told: fit_theta's.
+        repeat: makes a new session take in the same samples.
+        folder: where tiles are put that are not needed in memory; None: the system's temporary one.
+        most: iterations of a step at most, as in fit_theta.
+        tolerance: nats; a step ends where an iteration gains less, as in fit_theta.
+        told: called after each iteration with what is raised and its value, nats.
     """
     started, before = time.perf_counter(), streamed.map.hyperparameters()
     parts, settings = still_so(streamed), streamed.started_settings
-    found = fit_theta(
+    fit = fit_theta(
         settings, before, parts, slope=slope_of(streamed), most=most, tolerance=tolerance, told=told
     )
     seconds = time.perf_counter() - started
 
-    after = said(found.theta, before, settings.field_scale)
+    after = said(fit.theta, before, settings.field_scale)
+    # with θ fixed from the beginning, scores and predictive noise are of this θ
     settled = new_session(settings_at(settings, after), folder)
     repeat(settled)
-    limit = iterations_to_the_limit(settings, found.theta, joined(parts), settled.inducing)
+
+    limit = iterations_to_the_limit(settings, fit.theta, joined(parts), settled.inducing)
     return Refitted(
-        learning_on(settled, streamed, found.learner, TileRoom(folder)),
-        found,
+        learning_on(settled, streamed, fit.learner, TileRoom(folder)),
+        fit,
         before,
         after,
         seconds,
@@ -78,9 +88,14 @@ def refitted(
 
 
 def still_so(session: MapSession) -> list[Samples]:
-    """The cells that the map has taken, but for those about a place that has changed since."""
+    """Return the cells that the map has taken, without those near a place that changed afterwards.
+
+    A cell is left out within a lengthscale of the change, where it is older, but for the newest
+    score_distance metres before it: these saw the field as it is now.
+    """
     parts, reach = session.taken or [], session.map.hyperparameters()["lengthscale"]
     recent = round(session.settings.score_distance / session.settings.cell_length)
+
     for change in session.changes:
         place = torch.tensor([[change.x, change.y]], dtype=torch.float64)
         before = [
@@ -88,17 +103,24 @@ def still_so(session: MapSession) -> list[Samples]:
             for i, part in enumerate(parts)
             if part.stamp is not None and float(part.stamp[-1]) <= change.stamp
         ]
-        gone = {
+
+        outdated = {
             i
             for i in before[: len(before) - recent]
             if float(torch.cdist(parts[i].x, place).min()) <= reach
         }
-        parts = [part for i, part in enumerate(parts) if i not in gone]
+
+        parts = [part for i, part in enumerate(parts) if i not in outdated]
     return parts
 
 
 def slope_of(session: MapSession):
-    """|∇f|² of the session's map at x (N, 2): (N,), SI per m, squared, mean over channels."""
+    """Return the function x (N, 2) m ↦ |∇f|² (N,) of the session's map, (SI per m)².
+
+    By central differences, mean over channels:
+
+        |∇f|² = Σ_d ((f(x + h e_d) − f(x − h e_d)) / 2h)²
+    """
 
     def slope(x: Tensor) -> Tensor:
         step = _SLOPE * session.map.hyperparameters()["lengthscale"]
@@ -113,8 +135,15 @@ def slope_of(session: MapSession):
     return slope
 
 
-def said(theta: Theta, told: dict[str, float], scale: float) -> dict[str, float]:
-    """θ as a map tells it: SI."""
+def said(theta: Theta, reported: dict[str, float], scale: float) -> dict[str, float]:
+    """Return θ as a map reports it: by name, in SI.
+
+    Args:
+        theta: in inner units.
+        reported: hyper-parameters as the map reports them, of which the names count.
+        scale: one inner unit in SI.
+    """
     return {
-        name: getattr(theta, name) * (scale if name.endswith("stddev") else 1.0) for name in told
+        name: getattr(theta, name) * (scale if name.endswith("stddev") else 1.0)
+        for name in reported
     }

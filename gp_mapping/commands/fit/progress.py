@@ -1,4 +1,4 @@
-"""How far a fit is: a bar on a terminal, plain lines elsewhere."""
+"""Progress of a fit on stderr: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -12,13 +12,22 @@ _EVERY = 5  # iterations between two plain lines
 
 
 class Progress:
-    """Told after each iteration; on stderr. most: iterations of a step."""
+    """Call it after each iteration; it writes on stderr.
+
+    Args:
+        most: iterations of a step at most, the length of the bar.
+    """
 
     def __init__(self, most: int):
         self.most, self._step, self._count, self._bar = most, "", 0, None
 
     def __call__(self, what: str, value: float) -> None:
-        """what: is raised; a new name is a new step.  value: nats."""
+        """Show one more iteration.
+
+        Args:
+            what: the objective that is raised; a new name begins a new step.
+            value: of the objective, nats.
+        """
         if what != self._step:
             self.close()
             self._step, self._count = what, 0
@@ -26,6 +35,7 @@ class Progress:
                 self._bar = tqdm(
                     total=self.most, desc=f"fit, {what}", unit=" iterations", file=sys.stderr
                 )
+
         self._count += 1
         if self._bar is not None:
             self._bar.update(1)
@@ -38,7 +48,7 @@ class Progress:
             )
 
     def close(self) -> None:
-        """The step is over."""
+        """End the bar of the step that is over."""
         if self._bar is not None:
             self._bar.close()
         self._bar = None

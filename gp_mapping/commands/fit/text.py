@@ -1,4 +1,4 @@
-"""What a person reads of a fit."""
+"""The report of `gp-mapping fit` as text."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ __all__ = ["summary"]
 
 
 def summary(result: dict, settings: MapSettings, paths: dict[str, Path]) -> str:
-    """The report, with units."""
+    """Return the report as text, with units."""
     fit, unit, scale = result["fit"], unit_text(settings.field_unit), settings.field_scale
     stopped = (
         "it stopped by itself"
         if fit["converged"]
-        else "stopped at --iterations: more may gain more"
+        else "it stopped short of a maximum, after --iterations or where no step gained: more may gain more"
     )
+
     lines = [
         f"{fit['cells']} cells, fitted in {fit['seconds']:.1f} s; {stopped}",
         f"  {fit['steps']}",
@@ -32,17 +33,22 @@ def summary(result: dict, settings: MapSettings, paths: dict[str, Path]) -> str:
             f"{'log evidence of the exact GP, nats':38} {fit['evidence_before']:10.1f} "
             f"{fit['evidence_after']:10.1f}"
         )
+
     for name, value in fit["after"].items():
+        # what is left out, such as a heading of 0, is 0 before and after
         if not value and not fit["before"][name]:
             continue
-        measured = name.endswith("stddev") and settings.metric  # else f has no unit
-        size, its = (
+
+        # of classes and counts the latent field has no unit
+        measured = name.endswith("stddev") and settings.metric
+        size, unit_of_value = (
             (scale, unit)
             if measured
             else (1.0, UNITS.get(name, "m" if name.startswith("lever") else ""))
         )
-        label = f"{name} {its}".rstrip()
+        label = f"{name} {unit_of_value}".rstrip()
         lines.append(f"{label:38} {fit['before'][name] / size:10.3f} {value / size:10.3f}")
+
     lines += _tested(result["test"], settings, unit)
     limit = fit["anytime"]
     if limit is not None:
@@ -55,9 +61,10 @@ def summary(result: dict, settings: MapSettings, paths: dict[str, Path]) -> str:
 
 
 def _tested(test: dict | None, settings: MapSettings, unit: str) -> list[str]:
-    """The scores on --test of both maps."""
+    """Return a line for each score on --test, of the streamed and of the fitted map."""
     if test is None:
         return []
+
     error = unit if settings.metric else "counts" if settings.likelihood == "poisson" else ""
     rows = {
         f"test RMSE {error}".rstrip(): "rmse_ut",

@@ -1,1 +1,4 @@
-"""`--workers` and `--scheduler` of `gp-mapping map`, `check`, `report` and `fit`: each bag by itself, then all as one."""
+"""`--workers` and `--scheduler` of `gp-mapping map`, `check`, `report` and `fit`.
+
+Each bag is read by itself, then all of them make one map.
+"""

@@ -1,4 +1,4 @@
-"""What commands over many bags take, and the engine that is asked for."""
+"""The options of commands over many bags, and the engine that they ask for."""
 
 from __future__ import annotations
 
@@ -14,19 +14,24 @@ from gp_mapping.errors import UsageError
 
 __all__ = ["at_work", "many"]
 
-_FEWEST = 50
+_FEWEST = 50  # cells that calibrate a robot
 
 
 def many(args: argparse.Namespace) -> bool:
-    """Whether bags go side by side."""
+    """Return whether bags are read side by side."""
     return args.workers is not None or args.scheduler is not None
 
 
 @contextmanager
 def at_work(args: argparse.Namespace, output: Path) -> Iterator[tuple]:
-    """The engine, said on stderr, and the folder in which cells are kept meanwhile (None: elsewhere).
+    """Connect to the engine that the options ask for, and name it on stderr.
 
-    UsageError where options do not go together, or Dask is not here.
+    Yields:
+        The engine, and the folder in which cells are kept while the run lasts; None where the
+        workers are on other machines.
+
+    Raises:
+        UsageError: options do not go together, a bag is given twice, or Dask is not installed.
     """
     from gp_mapping.fleet.engine import connected
 
@@ -41,6 +46,7 @@ def at_work(args: argparse.Namespace, output: Path) -> Iterator[tuple]:
     twice = next((bag for i, bag in enumerate(args.bags) if bag in args.bags[:i]), None)
     if twice is not None:
         raise UsageError(f"{twice} is given twice; its measurements would count twice")
+
     with connected(args.workers, args.scheduler) as engine:
         print(
             f"fleet: {len(args.bags)} bag{'s' * (len(args.bags) > 1)}, {engine.about}",
@@ -50,6 +56,8 @@ def at_work(args: argparse.Namespace, output: Path) -> Iterator[tuple]:
         if args.scheduler is not None:
             yield engine, None
             return
+
+        # named by the process, so that two runs into one folder do not meet
         keep = output / f".cells.{os.getpid()}.partial"
         keep.mkdir(parents=True, exist_ok=True)
         try:

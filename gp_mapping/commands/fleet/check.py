@@ -1,4 +1,4 @@
-"""`gp-mapping check BAG… --workers N`: the table of a fleet, and which robot to mend first."""
+"""`gp-mapping check BAG… --workers N`: table of a fleet, and which robot to mend first."""
 
 from __future__ import annotations
 
@@ -28,32 +28,35 @@ from gp_mapping.store.wording import unit_text
 
 __all__ = ["run", "table_of", "text_of"]
 
-_SHOWN = 10  # things to mend that are said one by one
+_SHOWN = 10  # faults that are listed one by one
 
 
 def run(args: argparse.Namespace, parameters: Parameters) -> int:
-    """Read, map, compare, judge, report."""
+    """Read the bags, map them, compare each robot with the others; returns the exit code."""
     check_fleet(parameters.map)
     if args.against:
         raise UsageError(
             "--against tests one map on other bags; among many bags each is compared with the map of all "
             "others: leave --against out, or --workers and --scheduler"
         )
+
     output = folder_to_write(args.output)
     topics = {"measurement": args.field_topic, "pose": args.odometry_topic}
     with at_work(args, output) as (engine, keep):
         bags = read_bags(engine, args.bags, parameters, topics, keep, args.calibration_cells)
         said(bags)
-        made = map_bags(engine, bags, agreed_by(bags, parameters.map), parameters.map)
-        table = table_of(engine, bags, made)
+        fleet_map = map_bags(engine, bags, agreed_by(bags, parameters.map), parameters.map)
+        table = table_of(engine, bags, fleet_map)
         about = engine.about
+
     result = table | {
-        "fleet": about_fleet(bags, made.agreed, about),
+        "fleet": about_fleet(bags, fleet_map.agreed, about),
         "warnings": warnings_of(bags),
-        "hyperparameters": made.session.map.hyperparameters(),
+        "hyperparameters": fleet_map.session.map.hyperparameters(),
         "dropped": counted(bags.reports, "dropped"),
         "bags": [str(b) for b in args.bags],
     }
+
     try:
         output.mkdir(parents=True, exist_ok=True)
         write_atomic(
@@ -61,6 +64,7 @@ def run(args: argparse.Namespace, parameters: Parameters) -> int:
         )
     except OSError as error:
         raise UsageError(f"{output}: cannot be written ({error.strerror or error})") from error
+
     print(
         json.dumps(result, allow_nan=False)
         if args.json
@@ -69,17 +73,29 @@ def run(args: argparse.Namespace, parameters: Parameters) -> int:
     return 0
 
 
-def table_of(engine: Engine, bags: Bags, made: FleetMap) -> dict:
-    """Rows of all robots, the usual values, and what to mend; those that failed first."""
-    settings = made.session.settings
+def table_of(engine: Engine, bags: Bags, fleet_map: FleetMap) -> dict:
+    """Compare each robot with the map of all others.
+
+    Args:
+        engine: where the cells are.
+        bags: that were read.
+        fleet_map: their map.
+
+    Returns:
+        `unit` of the field, `table` (a row for each robot), `usual` (the fleet's values) and `mend`
+        (bags that failed, then robots far from the others).
+    """
+    settings = fleet_map.session.settings
     unit, scale = unit_text(settings.field_unit), settings.field_scale
-    noise = math.sqrt(made.session.noise_variance)
+    noise = math.sqrt(fleet_map.session.noise_variance)
     rows = [
-        row_of(report, robot, found, scale)
-        for report, robot, found in zip(
-            bags.reports, bags.robots, compared(engine, bags, made, noise)
+        row_of(report, robot, comparison, scale)
+        for report, robot, comparison in zip(
+            bags.reports, bags.robots, compared(engine, bags, fleet_map, noise)
         )
     ]
+
+    # a bag that failed has no figures, and is the first thing to mend
     mend = [
         {"bag": bag, "figure": "failed", "value": None, "usual": None, "far": None, "text": why}
         for bag, why in bags.failed.items()
@@ -93,17 +109,19 @@ def table_of(engine: Engine, bags: Bags, made: FleetMap) -> dict:
 
 
 def text_of(result: dict) -> list[str]:
-    """Lines of the table, with units, and what to mend first."""
+    """Return the lines of the table, with units, and what to mend first."""
     unit, rows = result["unit"], result["table"]
     units = {figure.name: unit if figure.unit == "field" else figure.unit for figure in FIGURES}
     width = max(len(row["bag"]) for row in rows)
-    flagged = {(one["bag"], one["figure"]) for one in result["mend"]}
+    flagged = {(fault["bag"], fault["figure"]) for fault in result["mend"]}
+
     lines = [
         f"{'':{width}}  cells" + "".join(f"{figure.head:>10}" for figure in FIGURES),
         f"{'':{width}}       " + "".join(f"{units[figure.name]:>10}" for figure in FIGURES),
     ]
 
     def cells(row: dict, name: str) -> str:
+        """Return the figures of a row; name: of the robot, "" for the usual values."""
         parts = []
         for figure in FIGURES:
             value = row[figure.name]
@@ -115,12 +133,16 @@ def text_of(result: dict) -> list[str]:
         f"{row['bag']:{width}} {row['cells']:6d}{cells(row, row['bag'])}".rstrip() for row in rows
     ]
     lines.append(f"{'usual':{width}}       {cells(result['usual'], '')}".rstrip())
+
     if not result["mend"]:
         return [*lines, f"no robot of these {len(rows)} lies far from the others"]
+
     lines.append("mend first:")
     lines += [
-        f"  {one['text']}" if one["figure"] == "failed" else f"  {one['bag']}: {one['text']}"
-        for one in result["mend"][:_SHOWN]
+        f"  {fault['text']}"
+        if fault["figure"] == "failed"
+        else f"  {fault['bag']}: {fault['text']}"
+        for fault in result["mend"][:_SHOWN]
     ]
-    more = len(result["mend"]) - _SHOWN
-    return lines + ([f"  and {more} more in report.json"] if more > 0 else [])
+    remaining = len(result["mend"]) - _SHOWN
+    return lines + ([f"  and {remaining} more in report.json"] if remaining > 0 else [])

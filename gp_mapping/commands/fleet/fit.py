@@ -1,4 +1,4 @@
-"""`gp-mapping fit BAG… --workers N`: hyper-parameters from all cells of many bags, and their map at these."""
+"""`gp-mapping fit BAG… --workers N`: fit hyper-parameters to many bags, and map them at these."""
 
 from __future__ import annotations
 
@@ -33,7 +33,16 @@ _FITTED = (
 
 
 def run(args: argparse.Namespace, parameters: Parameters, output: Path) -> int:
-    """Read, agree, raise, sum, test, export, report."""
+    """Read the bags, agree on θ, fit it, map, test, export and report.
+
+    Args:
+        args: of the command.
+        parameters: checked settings.
+        output: folder of the files.
+
+    Returns:
+        The exit code.
+    """
     started = time.perf_counter()
     check_fleet(parameters.map)
     topics = {"measurement": args.field_topic, "pose": args.odometry_topic}
@@ -41,68 +50,84 @@ def run(args: argparse.Namespace, parameters: Parameters, output: Path) -> int:
     with at_work(args, output) as (engine, keep):
         bags = read_bags(engine, args.bags, parameters, topics, keep, args.calibration_cells)
         said(bags)
-        first, progress = agreed_by(bags, parameters.map), Progress(args.iterations)
+
+        agreed, progress = agreed_by(bags, parameters.map), Progress(args.iterations)
+
         began = time.perf_counter()
-        found = raised(engine, bags, first, args.iterations, args.tolerance, progress)
+        fitted = raised(engine, bags, agreed, args.iterations, args.tolerance, progress)
         progress.close()
         seconds = time.perf_counter() - began
-        made = map_bags(engine, bags, found.agreed, parameters.map, output)
+
+        # mapping settles the stddev of the biases as well: what is reported is of this θ
+        fleet_map = map_bags(engine, bags, fitted.agreed, parameters.map, output)
         about = engine.about
-    session, scale = made.session, parameters.map.field_scale
+
+    session, scale = fleet_map.session, parameters.map.field_scale
     fit = {
-        "objective": found.objective,
-        "nats_before": found.before,
-        "nats_after": found.after,
-        "before": _told(first.theta, scale),
-        "after": _told(made.agreed.theta, scale),
+        "objective": fitted.objective,
+        "nats_before": fitted.before,
+        "nats_after": fitted.after,
+        "before": _in_si(agreed.theta, scale),
+        "after": _in_si(fleet_map.agreed.theta, scale),
         "cells": session.cell_count,
-        "iterations": found.iterations,
-        "converged": found.converged,
+        "iterations": fitted.iterations,
+        "converged": fitted.converged,
         "seconds": seconds,
     }
+
     result = {
         "fit": fit,
         "received": counted(bags.reports, "received"),
         "dropped": counted(bags.reports, "dropped"),
         **about_map(args, parameters, session, (), warnings_of(bags)),
         "test": None,
-        "fleet": about_fleet(bags, made.agreed, about),
+        "fleet": about_fleet(bags, fleet_map.agreed, about),
     }
+
     if args.test:
         result["test"] = scored(test_plans, parameters, session, session.path.numpy())
+
     paths = written(output, session, (), result, started)
     print(
         json.dumps(result, allow_nan=False)
         if args.json
-        else _text(result, found, parameters.map, paths)
+        else _text(result, fitted, parameters.map, paths)
     )
     return 0
 
 
-def _told(theta: Theta, scale: float) -> dict[str, float]:
-    """SI."""
+def _in_si(theta: Theta, scale: float) -> dict[str, float]:
+    """Return θ (inner units) by name, in SI."""
     return {
         name: getattr(theta, name) * (scale if name.endswith("stddev") else 1.0) for name in _FITTED
     }
 
 
-def _text(result: dict, found: Raised, settings: MapSettings, paths: dict[str, Path]) -> str:
+def _text(result: dict, fitted: Raised, settings: MapSettings, paths: dict[str, Path]) -> str:
+    """Return the report as text, with units."""
     fit, unit, scale = result["fit"], unit_text(settings.field_unit), settings.field_scale
     stopped = (
-        "it stopped by itself" if found.converged else "stopped at --iterations: more may gain more"
+        "it stopped by itself"
+        if fitted.converged
+        else "it stopped short of a maximum, after --iterations or where no step gained: more may gain more"
     )
+
     lines = [
         f"{fit['cells']} cells of {result['fleet']['mapped']} bags, fitted in {fit['seconds']:.1f} s with "
         f"{fit['iterations']} iterations of L-BFGS; {stopped}",
         f"{'':38} {'agreed':>10} {'fitted':>10}",
         f"{fit['objective'] + ', nats':38} {fit['nats_before']:10.1f} {fit['nats_after']:10.1f}",
     ]
+
     for name in _FITTED:
-        size, its = (scale, unit) if name.endswith("stddev") else (1.0, UNITS.get(name, ""))
+        size, unit_of_value = (
+            (scale, unit) if name.endswith("stddev") else (1.0, UNITS.get(name, ""))
+        )
         lines.append(
-            f"{f'{name} {its}'.rstrip():38} {fit['before'][name] / size:10.3f} "
+            f"{f'{name} {unit_of_value}'.rstrip():38} {fit['before'][name] / size:10.3f} "
             f"{fit['after'][name] / size:10.3f}"
         )
+
     if result["test"]:
         lines += [
             f"{label:38} {'':10} {result['test'][key]:10.3f}"

@@ -25,7 +25,7 @@ __all__ = ["about_fleet", "run", "said", "warnings_of"]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read, agree, sum, draw, test, export, report."""
+    """Read the bags, agree on θ, add them up, draw, test, export; returns the exit code."""
     started = time.perf_counter()
     parameters = parameters_of(args)
     check_fleet(parameters.map)
@@ -34,17 +34,21 @@ def run(args: argparse.Namespace) -> int:
             "--resume goes on with a map, bag after bag; leave --workers and --scheduler out, or merge "
             "the maps afterwards (gp-mapping merge)"
         )
+
     topics = {"measurement": args.field_topic, "pose": args.odometry_topic}
     test_plans = plan_bags(args.test, parameters.intake, topics)
     output = folder_to_write(args.output)
     check_suggest(args.suggest)
+
     with at_work(args, output) as (engine, keep):
         bags = read_bags(engine, args.bags, parameters, topics, keep, args.calibration_cells)
         said(bags)
-        made = map_bags(engine, bags, agreed_by(bags, parameters.map), parameters.map, output)
+        fleet_map = map_bags(engine, bags, agreed_by(bags, parameters.map), parameters.map, output)
         about = engine.about
-        count = _blocks(engine, made, output / "blocks") if args.blocks else None
-    session = made.session
+        # inside the `with`: the workers draw, and hold the sums of the tiles
+        count = _blocks(engine, fleet_map, output / "blocks") if args.blocks else None
+
+    session = fleet_map.session
     result = {
         "samples": session.raw_count,
         "dropped": counted(bags.reports, "dropped"),
@@ -54,13 +58,15 @@ def run(args: argparse.Namespace) -> int:
         "coverage": None,
         "bands": None,
     }
+
     if args.test:
         result.update(scored(test_plans, parameters, session, session.path.numpy()))
+
     suggestions = next_places(session, session.render(), args.suggest, parameters.node)
     result.update(
         {
             "received": counted(bags.reports, "received"),
-            "dropped_measurements": sum(t.dropped_measurements for t in bags.reports),
+            "dropped_measurements": sum(report.dropped_measurements for report in bags.reports),
             **about_map(
                 args,
                 parameters,
@@ -68,9 +74,10 @@ def run(args: argparse.Namespace) -> int:
                 suggestions,
                 warnings_of(bags) + lonely(parameters, session),
             ),
-            "fleet": about_fleet(bags, made.agreed, about) | {"blocks": count},
+            "fleet": about_fleet(bags, fleet_map.agreed, about) | {"blocks": count},
         }
     )
+
     paths = written(output, session, suggestions, result, started)
     print(
         json.dumps(result, allow_nan=False)
@@ -80,46 +87,52 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _blocks(engine: Engine, made: FleetMap, folder: Path) -> int:
-    """All of the map at full resolution, drawn by the workers; how many blocks."""
+def _blocks(engine: Engine, fleet_map: FleetMap, folder: Path) -> int:
+    """Draw all of the map at full resolution, on the workers; returns how many blocks."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return write_blocks(made.session, fleet_blocks(engine, made, BLOCK_CELLS), folder)
+        return write_blocks(fleet_map.session, fleet_blocks(engine, fleet_map, BLOCK_CELLS), folder)
     except OSError as error:
         raise UsageError(f"{folder}: cannot be written ({error.strerror or error})") from error
 
 
 def said(bags: Bags) -> None:
-    """Who is left out, as soon as it is known."""
+    """Print which bags are left out, and why, as soon as it is known."""
     for why in bags.failed.values():
         print(f"fleet: left out: {why}", file=sys.stderr, flush=True)
 
 
 def warnings_of(bags: Bags) -> list[str]:
-    """Of all bags, each once, with the bag that it is of where it is of one."""
-    heard: dict[str, list[str]] = {}
+    """Return the warnings of all bags: each text once, with its first bag and how many more."""
+    bags_of: dict[str, list[str]] = {}
     for report in bags.reports:
         for text in [*report.warnings, *report.faults]:
-            heard.setdefault(text, []).append(report.bag)
-    of_bags = [
-        f"{named[0]}{f' and {len(named) - 1} more' if len(named) > 1 else ''}: {text}"
-        for text, named in heard.items()
+            bags_of.setdefault(text, []).append(report.bag)
+    texts = [
+        f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {text}"
+        for text, names in bags_of.items()
     ]
-    return [*[f"left out: {why}" for why in bags.failed.values()], *bags.warnings, *of_bags]
+    return [*[f"left out: {why}" for why in bags.failed.values()], *bags.warnings, *texts]
 
 
 def about_fleet(bags: Bags, agreed: Agreed, engine: str) -> dict:
-    """Which bags, and how they agreed, in plain numbers."""
+    """Return which bags were mapped and how they agreed on θ, as plain numbers.
+
+    Args:
+        bags: that were read.
+        agreed: by them.
+        engine: one line about where the steps ran.
+    """
     rows = [
         {
-            "bag": t.bag,
-            "samples": t.samples,
-            "cells": t.cells,
-            "passes": t.passes,
-            "time_offset": r.theta.time_offset,
-            "calibration_cells": r.cells,
+            "bag": report.bag,
+            "samples": report.samples,
+            "cells": report.cells,
+            "passes": report.passes,
+            "time_offset": robot.theta.time_offset,
+            "calibration_cells": robot.cells,
         }
-        for t, r in zip(bags.reports, bags.robots)
+        for report, robot in zip(bags.reports, bags.robots)
     ]
     return {
         "engine": engine,
@@ -135,11 +148,12 @@ def about_fleet(bags: Bags, agreed: Agreed, engine: str) -> dict:
 
 
 def _first_line(result: dict) -> str:
+    """Return how many bags make the map, how they agreed, and which had no say in that."""
     fleet = result["fleet"]
-    left = f", {len(fleet['failed'])} left out" if fleet["failed"] else ""
+    left_out = f", {len(fleet['failed'])} left out" if fleet["failed"] else ""
     silent = (
         f"; without a say in them, being far from the others: {', '.join(fleet['without_a_say'])}"
         if fleet["without_a_say"]
         else ""
     )
-    return f"{fleet['mapped']} bags as one map{left}; {fleet['agreed']}{silent}"
+    return f"{fleet['mapped']} bags as one map{left_out}; {fleet['agreed']}{silent}"

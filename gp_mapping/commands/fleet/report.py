@@ -1,4 +1,4 @@
-"""`gp-mapping report BAG… --workers N`: the page of a fleet's map, with the table of its robots."""
+"""`gp-mapping report BAG… --workers N`: page of a fleet's map, with the table of its robots."""
 
 from __future__ import annotations
 
@@ -18,32 +18,41 @@ __all__ = ["facts_of"]
 
 
 def facts_of(args: argparse.Namespace, parameters: Parameters, topics: dict, output: Path) -> dict:
-    """What the page tells: the map of all bags, and each robot beside the map of all others."""
+    """Return what the page states: the map of all bags, and each robot against all others.
+
+    Args:
+        args: of the command; its sources are the bags.
+        parameters: checked settings.
+        topics: which topics to read, where a bag has several.
+        output: the page; cells are kept next to it while the run lasts.
+    """
     check_fleet(parameters.map)
-    args.bags = args.source
+    args.bags = args.source  # the name that at_work expects
     if args.against:
         raise UsageError(
             "--against tests one map on other bags; among many bags each is compared with the map of all "
             "others: leave --against out, or --workers and --scheduler"
         )
+
     with at_work(args, output.parent) as (engine, keep):
         bags = read_bags(engine, args.bags, parameters, topics, keep, args.calibration_cells)
         said(bags)
-        made = map_bags(engine, bags, agreed_by(bags, parameters.map), parameters.map)
-        table = table_of(engine, bags, made)
-        about = about_fleet(bags, made.agreed, engine.about)
-    names = {
-        bag: one_line(Path(bag).resolve().name) for bag in map(str, args.bags)
-    }  # the page goes to others
-    for one in [*table["table"], *table["mend"]]:
-        one["bag"] = names[one["bag"]]
+        fleet_map = map_bags(engine, bags, agreed_by(bags, parameters.map), parameters.map)
+        table = table_of(engine, bags, fleet_map)
+        about = about_fleet(bags, fleet_map.agreed, engine.about)
+
+    # the page goes to other people: folders of this machine stay out of it
+    names = {bag: one_line(Path(bag).resolve().name) for bag in map(str, args.bags)}
+    for row in [*table["table"], *table["mend"]]:
+        row["bag"] = names[row["bag"]]
 
     def without_folders(text: str) -> str:
+        # the longest first: one path may be the beginning of another
         for bag, name in sorted(names.items(), key=lambda item: -len(item[0])):
             text = text.replace(bag, name)
         return text
 
-    report = made.session.report()
+    report = fleet_map.session.report()
     plain = [
         about["agreed"]
         + "; time offset, lever arm and what turns with a robot are each robot's own"
@@ -55,8 +64,9 @@ def facts_of(args: argparse.Namespace, parameters: Parameters, topics: dict, out
                 + ", ".join(about["without_a_say"])
             )
         )
+
     return {
-        "session": made.session,
+        "session": fleet_map.session,
         "figures": {},
         "fleet": table,
         "part": False,
@@ -66,14 +76,14 @@ def facts_of(args: argparse.Namespace, parameters: Parameters, topics: dict, out
         "plain": plain,
         "dropped": counted(bags.reports, "dropped"),
         "mend": [
-            without_folders(one["text"])
-            if one["figure"] == "failed"
-            else f"{one['bag']}: {one['text']}"
-            for one in table["mend"]
+            without_folders(fault["text"])
+            if fault["figure"] == "failed"
+            else f"{fault['bag']}: {fault['text']}"
+            for fault in table["mend"]
         ],
         "explained": [without_folders(text) for text in warnings_of(bags)],
         "changes": [],
         "changes_in_test": [],
         "events": {name: report[name] for name in ("gross_errors", "weakened_cells")},
-        "settings": asdict(made.session.settings) | asdict(parameters.intake),
+        "settings": asdict(fleet_map.session.settings) | asdict(parameters.intake),
     }

@@ -1,4 +1,7 @@
-"""`gp-mapping report BAG_or_saved_map -o report.html`: one file that tells the run to people without this package."""
+"""`gp-mapping report BAG_or_saved_map -o report.html`: one page about a run.
+
+It is for people who do not have this package.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +30,21 @@ from gp_mapping.store.wording import unit_text
 
 __all__ = ["run"]
 
-_NAME, _TITLE = 100, 500  # characters of a name from outside, and of a heading
+_NAME, _TITLE = 100, 500  # characters at most of a name from outside, and of the heading
 
 
 def run(args: argparse.Namespace) -> int:
-    """Map or load, draw, write."""
+    """Map the bags or load the map, draw, write the page; returns the exit code."""
     output = file_to_write(args.output)
     if output.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"{output}: expected the name of a file that ends in .html")
+
     check_suggest(args.suggest)
+
     saved = [source for source in args.source if _is_saved(Path(source))]
     if saved and len(args.source) > 1:
         raise UsageError(f"{saved[0]} is a saved map; give it alone, or give bags only")
+
     values = parameters_of(args)
     if saved and many(args):
         raise UsageError(
@@ -49,6 +55,7 @@ def run(args: argparse.Namespace) -> int:
             f"{saved[0]} is a saved map, to which --params, --set and --against come too late; give the "
             "bags instead"
         )
+
     if saved:
         with blaming(saved[0]):
             text = _page(args, _of_saved(Path(saved[0])))
@@ -58,6 +65,7 @@ def run(args: argparse.Namespace) -> int:
         text = _page(args, facts_of(args, Parameters.build(values), topics_of(args), output))
     else:
         text = _page(args, _of_bags(args, Parameters.build(values)))
+
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(output, text.encode())
@@ -68,12 +76,22 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _page(args: argparse.Namespace, facts: dict) -> str:
-    """The HTML of what was found."""
+    """Return the HTML page.
+
+    Args:
+        args: of the command.
+        facts: what was found, and the `session`, as _of_bags, _of_saved and the fleet's facts_of
+            return it; `session` and `figures` are taken out of it.
+
+    Raises:
+        UsageError: the map is empty.
+    """
     session: MapSession = facts.pop("session")
     if session.report()["cells"] == 0:
         raise UsageError(f"{args.source[0]}: the map is empty, no measurement has reached it")
 
     grid = session.render()
+    # each warning once, in the order in which they came
     facts["explained"] = list(dict.fromkeys([*facts["explained"], *session.warnings]))
     places = next_places(session, grid, args.suggest)
     figures = {"map": as_png(draw_run(session, grid, places)), **facts.pop("figures")}
@@ -95,35 +113,43 @@ def _page(args: argparse.Namespace, facts: dict) -> str:
 
 
 def _names(paths) -> str:
-    """Without the folders they lie in: the page goes to others. A name may be any bytes, a page not."""
+    """Return file names without their folders, for the page goes to other people.
+
+    A file name may be any bytes, which a page may not: each is made printable and short.
+    """
     return ", ".join(one_line(Path(path).resolve().name, _NAME) for path in paths)
 
 
 def _is_saved(path: Path) -> bool:
+    """Return whether a path is a checkpoint or a folder that holds one."""
     return path.suffix == ".gpm" or (path / CHECKPOINT).is_file()
 
 
 def _extent(grid) -> tuple[float, float]:
+    """Return width and height of a grid, m."""
     height, width = grid.shape
     return width * grid.resolution, height * grid.resolution
 
 
 def _spread(grid):
-    """Median and largest standard deviation of the known cells, SI."""
+    """Return the median and the largest standard deviation of the known grid cells, SI."""
     known = grid.stddev[grid.known]
     return (known.median(), known.max()) if len(known) else (0.0, 0.0)
 
 
 def _of_bags(args: argparse.Namespace, parameters: Parameters) -> dict:
-    """Everything that `check` knows, and the map of all passes."""
-    made = assess(args.source, args.against, parameters, topics_of(args), tries=not args.no_refits)
-    result = made.result
+    """Return everything that `check` finds, and the map of all passes."""
+    assessment = assess(
+        args.source, args.against, parameters, topics_of(args), tries=not args.no_refits
+    )
+    result = assessment.result
     if args.against:
         how = f"maps {_names(args.source)}, tests on {_names(args.against)}"
-        made = made._replace(title=made.title.replace(result["how"], how))
+        assessment = assessment._replace(title=assessment.title.replace(result["how"], how))
         result["how"] = how
-    session = made.session if args.against else fit(made.passes, parameters.map)
-    kept = (
+    # without --against a part of the bags has tested; the page shows the map of all of them
+    session = assessment.session if args.against else fit(assessment.passes, parameters.map)
+    copied = (
         "how",
         "test",
         "components",
@@ -136,25 +162,29 @@ def _of_bags(args: argparse.Namespace, parameters: Parameters) -> dict:
     )
     return {
         "session": session,
-        "figures": {"quality": as_png(made.draw())},
+        "figures": {"quality": as_png(assessment.draw())},
         "part": not args.against,
         "mend": [m["text"] for m in result["mend"]],
-        **{name: result[name] for name in kept},
+        **{name: result[name] for name in copied},
         "events": {name: result[name] for name in ("gross_errors", "weakened_cells")},
         "settings": asdict(session.settings) | asdict(parameters.intake),
     }
 
 
 def _of_saved(path: Path) -> dict:
-    """What a checkpoint tells, and the report.json that `gp-mapping map` wrote beside it."""
+    """Return what a checkpoint and the report.json that `gp-mapping map` wrote next to it hold."""
     session = open_session(path)
     folder = path if path.is_dir() else path.parent
-    kept = _kept(folder / "report.json", session)
+    saved_report = _saved_report(folder / "report.json", session)
     unit, report = unit_text(session.settings.field_unit), session.report()
     sensor = (
-        "magnetometer" if kept.get("sensor", "magnetic_field") == "magnetic_field" else "sensor"
+        "magnetometer"
+        if saved_report.get("sensor", "magnetic_field") == "magnetic_field"
+        else "sensor"
     )
+
     plain = []
+    # without remembered samples there is no calibration, only what was learned
     if report["cells"] and not calibrates(session):
         plain = learned(session, sensor, unit)
     elif report["cells"]:
@@ -162,12 +192,14 @@ def _of_saved(path: Path) -> dict:
             plain = calibration_report(session.map, session.noise_variance).plain(sensor, unit)
         except RuntimeError as error:
             plain = [f"no calibration: {error}"]
+
     test = None
-    if kept.get("rmse_ut") is not None:
+    if saved_report.get("rmse_ut") is not None:
         test = {
-            "n": kept["test_samples"],
-            **{k: kept[k] for k in ("rmse_ut", "nlpd", "coverage", "bands")},
+            "n": saved_report["test_samples"],
+            **{k: saved_report[k] for k in ("rmse_ut", "nlpd", "coverage", "bands")},
         }
+
     scale = session.settings.field_scale
     return {
         "session": session,
@@ -176,36 +208,43 @@ def _of_saved(path: Path) -> dict:
         "mend": None,
         "plain": plain,
         "refits": {},
-        "how": f"tested on {_names(kept['test_bags'])} when it was made" if test else None,
-        "dropped": kept.get("dropped"),
-        "explained": kept.get("warnings", []),
+        "how": f"tested on {_names(saved_report['test_bags'])} when it was made" if test else None,
+        "dropped": saved_report.get("dropped"),
+        "explained": saved_report.get("warnings", []),
         "changes": [
             {"x": c.x, "y": c.y, "stamp": c.stamp, "error": c.error / scale}
             for c in session.changes
         ],
         "changes_in_test": [],
         "events": {name: report[name] for name in ("gross_errors", "weakened_cells")},
-        "settings": {**kept.get("settings", {}), **asdict(session.settings)},
+        "settings": {**saved_report.get("settings", {}), **asdict(session.settings)},
     }
 
 
-def _kept(path: Path, session: MapSession) -> dict:
-    """The report beside a checkpoint, where it is one of this very map; else nothing."""
+def _saved_report(path: Path, session: MapSession) -> dict:
+    """Return the report next to a checkpoint where it is of this very map, else an empty dict."""
     try:
         if not path.is_file():
             return {}
-        kept = json.loads(path.read_text(encoding="utf-8"))
+        saved_report = json.loads(path.read_text(encoding="utf-8"))
+
+        # a map that was changed after the report was written has another revision
         same = (
-            kept["map"]["revision"] == session.report()["revision"]
-            and kept["map"]["samples"] == session.report()["samples"]
+            saved_report["map"]["revision"] == session.report()["revision"]
+            and saved_report["map"]["samples"] == session.report()["samples"]
         )
-        return kept if same and _well_formed(kept) else {}
+        return saved_report if same and _well_formed(saved_report) else {}
+    # the file is from outside: whatever is wrong with it, the page does without
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
 
 
-def _well_formed(kept: dict) -> bool:
-    """Whether everything that the page takes from a report is of the kind that `gp-mapping map` writes."""
+def _well_formed(saved_report: dict) -> bool:
+    """Return whether all that the page takes from a report has the type that `map` writes.
+
+    Raises:
+        KeyError: a part is missing; also TypeError or AttributeError for a wrong type.
+    """
 
     def number(value) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool)
@@ -213,21 +252,24 @@ def _well_formed(kept: dict) -> bool:
     def texts(value) -> bool:
         return isinstance(value, list) and all(isinstance(line, str) for line in value)
 
-    tested = kept["rmse_ut"] is None or (
-        number(kept["rmse_ut"])
-        and number(kept["test_samples"])
-        and texts(kept["test_bags"])
-        and all(value is None or number(value) for value in (kept["nlpd"], kept["coverage"]))
+    tested = saved_report["rmse_ut"] is None or (
+        number(saved_report["rmse_ut"])
+        and number(saved_report["test_samples"])
+        and texts(saved_report["test_bags"])
+        and all(
+            value is None or number(value)
+            for value in (saved_report["nlpd"], saved_report["coverage"])
+        )
         and all(
             number(band["n"])
             and all(band[k] is None or number(band[k]) for k in ("rmse_ut", "nlpd", "coverage"))
-            for band in (kept["bands"][name] for name in BANDS)
+            for band in (saved_report["bands"][name] for name in BANDS)
         )
     )
     return (
         tested
-        and texts(kept["warnings"])
-        and isinstance(kept["sensor"], str)
-        and all(isinstance(name, str) and number(n) for name, n in kept["dropped"].items())
-        and all(isinstance(name, str) for name in kept["settings"])
+        and texts(saved_report["warnings"])
+        and isinstance(saved_report["sensor"], str)
+        and all(isinstance(name, str) and number(n) for name, n in saved_report["dropped"].items())
+        and all(isinstance(name, str) for name in saved_report["settings"])
     )

@@ -1,4 +1,4 @@
-"""The run report as one HTML page: numbers in, text out. No script, no network, figures within."""
+"""The run report as one HTML page, without scripts and network; its figures are inside."""
 
 from __future__ import annotations
 
@@ -36,7 +36,12 @@ _UNITS = {"lengthscale": "m", "time_offset": "s", "lever_arm_along": "m", "lever
 
 
 def page(facts: dict, figures: dict[str, bytes]) -> str:
-    """The page. facts: of report.run.  figures: name -> PNG; `map` always, `quality` where something was tested."""
+    """Return the page.
+
+    Args:
+        facts: of report.command; numbers and plain text, which are escaped here.
+        figures: name -> PNG: `map` always, `quality` where something was tested.
+    """
     sections = [
         ("Map", _map(facts, figures)),
         ("The fleet", _fleet(facts)),
@@ -48,6 +53,7 @@ def page(facts: dict, figures: dict[str, bytes]) -> str:
         ("Changes of the field", _changes(facts)),
         ("Settings", _settings(facts)),
     ]
+    # a section without content is left out, also of the links
     sections = [(title, body) for title, body in sections if body]
     links = "".join(
         f'<li><a href="#{_slug(title)}">{escape(title)}</a></li>' for title, _ in sections
@@ -56,6 +62,7 @@ def page(facts: dict, figures: dict[str, bytes]) -> str:
         f'<section id="{_slug(title)}"><h2>{escape(title)}</h2>\n{body}\n</section>'
         for title, body in sections
     ]
+
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -68,21 +75,30 @@ def page(facts: dict, figures: dict[str, bytes]) -> str:
 
 
 def _slug(title: str) -> str:
+    """Return the anchor of a heading."""
     return title.lower().replace(" ", "-")
 
 
 def _list(words) -> str:
+    """Return words as code, separated by commas."""
     return ", ".join(f"<code>{escape(str(word))}</code>" for word in words)
 
 
 def _number(value, digits: int = 3) -> str:
+    """Return a number as text; a dash for None, NaN and infinity."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return "–"
     return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
 
 
 def _table(head, rows, kind: str = "") -> str:
-    """head: names of columns.  rows: of text; the first cell names its row."""
+    """Return a table.
+
+    Args:
+        head: names of the columns.
+        rows: of text or numbers; the first cell names its row.
+        kind: class of the table; "words" for one that holds sentences.
+    """
     top = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
     body = "".join(
         "<tr>"
@@ -95,6 +111,7 @@ def _table(head, rows, kind: str = "") -> str:
         + "</tr>\n"
         for row in rows
     )
+    # chr(34) is a double quote, which these nested f-strings cannot hold
     return (
         f"<table{f' class={chr(34)}{kind}{chr(34)}' if kind else ''}>\n<thead><tr>{top}</tr></thead>\n"
         f"<tbody>\n{body}</tbody>\n</table>"
@@ -102,11 +119,13 @@ def _table(head, rows, kind: str = "") -> str:
 
 
 def _points(lines, ordered: bool = False) -> str:
+    """Return lines as a list."""
     tag = "ol" if ordered else "ul"
     return f"<{tag}>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + f"</{tag}>"
 
 
 def _figure(data: bytes, alt: str, caption: str) -> str:
+    """Return a PNG inside the page, as a data URL."""
     return (
         f'<figure><img alt="{escape(alt)}" src="data:image/png;base64,{base64.b64encode(data).decode()}">'
         f"<figcaption>{escape(caption)}</figcaption></figure>"
@@ -114,10 +133,11 @@ def _figure(data: bytes, alt: str, caption: str) -> str:
 
 
 def _headline(facts: dict) -> str:
-    made, test, unit = facts["map"], facts["test"], facts["unit"]
+    """Return the sentence below the title: how much was measured, and the RMSE."""
+    map_report, test, unit = facts["map"], facts["test"], facts["unit"]
     words = (
-        f"{made['samples']} measurements in {made['passes']} passes and {made['path_length']:.0f} m; the map "
-        f"covers {facts['extent'][0]:.1f} m × {facts['extent'][1]:.1f} m"
+        f"{map_report['samples']} measurements in {map_report['passes']} passes and "
+        f"{map_report['path_length']:.0f} m; the map covers {facts['extent'][0]:.1f} m × {facts['extent'][1]:.1f} m"
     )
     if test and test["n"]:
         words += f". Measurements that it had not seen: RMSE {test['rmse_ut']:.2f} {unit}"
@@ -127,6 +147,8 @@ def _headline(facts: dict) -> str:
 
 
 def _map(facts: dict, figures: dict[str, bytes]) -> str:
+    """Return the picture of the map, how well it is known, and where to measure next."""
+    # the limits are SI; all that is shown is in the display unit
     unit, (usual, most) = facts["unit"], (v / facts["scale"] for v in facts["stddev_limits"])
     text = _figure(
         figures["map"],
@@ -142,13 +164,14 @@ def _map(facts: dict, figures: dict[str, bytes]) -> str:
 
 
 def _fleet(facts: dict) -> str:
-    """Each robot's figures, where there are many."""
+    """Return the table of all robots; empty where there is only one."""
     if "fleet" not in facts:
         return ""
     rows, unit = facts["fleet"]["table"], facts["unit"]
-    marked = {(one["bag"], one["figure"]) for one in facts["fleet"]["mend"]}
+    marked = {(fault["bag"], fault["figure"]) for fault in facts["fleet"]["mend"]}
 
     def text(row: dict, name: str, figure: Figure) -> str:
+        """Return one figure of a robot, with an asterisk where it lies far from the fleet's."""
         value = row[figure.name]
         return (
             "–"
@@ -167,6 +190,7 @@ def _fleet(facts: dict) -> str:
     shown = [
         [row["bag"], row["cells"], *(text(row, row["bag"], f) for f in FIGURES)] for row in rows
     ]
+    # the last row: what is usual in the fleet, by which the asterisks are set
     shown.append(["usual", "", *(text(facts["fleet"]["usual"], "", f) for f in FIGURES)])
     return _table(head, shown) + (
         "<p>Gain, bias and scatter are of a robot beside the map of all others. An asterisk: "
@@ -175,7 +199,7 @@ def _fleet(facts: dict) -> str:
 
 
 def _beside(facts: dict) -> str:
-    """How far the map of all others foretold each robot's cells."""
+    """Return how well the map of all others predicted each robot's cells."""
     rows = [
         [
             row["bag"],
@@ -191,6 +215,7 @@ def _beside(facts: dict) -> str:
 
 
 def _trust(facts: dict, figures: dict[str, bytes]) -> str:
+    """Return the scores of the test, by distance and component, and the maps compared with."""
     test, unit = facts["test"], facts["unit"]
     if "fleet" in facts:
         return _beside(facts)
@@ -199,6 +224,8 @@ def _trust(facts: dict, figures: dict[str, bytes]) -> str:
             "<p>Nothing was tested: a saved map has no measurements any more. <code>gp-mapping report BAG</code> "
             "with the recording itself tests, too.</p>"
         )
+
+    # the test as a whole, then by distance from the path, then by component of a vector
     rows = {
         "all": test,
         **{f"{name} m from the path": band for name, band in test["bands"].items()},
@@ -207,6 +234,8 @@ def _trust(facts: dict, figures: dict[str, bytes]) -> str:
         name if name == "norm" else f"component {name}": part
         for name, part in facts.get("components", {}).items()
     }
+
+    # a saved report has only the 95 % intervals
     levels = "coverage_levels" in test
     head = [
         "distance",
@@ -219,27 +248,32 @@ def _trust(facts: dict, figures: dict[str, bytes]) -> str:
     def row(name: str, part: dict) -> list:
         if not part["n"]:
             return [name, 0, *["–"] * (len(head) - 2)]
-        shares = (
+        coverages = (
             [part["coverage_levels"][level] for level in _LEVELS] if levels else [part["coverage"]]
         )
-        told = ["–" if v is None else f"{v:.3f}" for v in (part["rmse_ut"], part["nlpd"], *shares)]
-        return [name, part["n"], *told]
+        columns = [
+            "–" if v is None else f"{v:.3f}" for v in (part["rmse_ut"], part["nlpd"], *coverages)
+        ]
+        return [name, part["n"], *columns]
 
     how = facts["how"][0].upper() + facts["how"][1:] + "."
     if facts.get("part"):
         how += " The pictures above are of a map of everything."
+
     text = f"<p>{escape(how)}</p>"
     text += _table(head, [row(name, part) for name, part in rows.items()])
     text += (
         "<p>“In 95 %” is the share of the measurements that lay inside the map's own 95 % intervals: .95 is "
         "right, less means that the map trusts itself too much. NLPD: smaller is better.</p>"
     )
+
     if "quality" in figures:
         text += _figure(
             figures["quality"],
             "PIT histogram, coverage by level, autocorrelation, and errors on a map",
             "Reliability: flat bars, points on the line and a correlation that falls quickly are right.",
         )
+
     if facts["refits"]:
         text += _table(
             ["map", f"RMSE ({unit})"],
@@ -252,6 +286,7 @@ def _trust(facts: dict, figures: dict[str, bytes]) -> str:
 
 
 def _mend(facts: dict) -> str:
+    """Return what to mend on the robot; empty where nothing was tested."""
     if facts["mend"] is None:
         return ""
     return (
@@ -262,12 +297,15 @@ def _mend(facts: dict) -> str:
 
 
 def _robot(facts: dict) -> str:
+    """Return what the map has learned of the robot, in sentences."""
     return _points(facts["plain"])
 
 
 def _hyper(facts: dict) -> str:
+    """Return the hyper-parameters with their meaning, in the display unit."""
     scale, unit, rows = facts["scale"], facts["unit"], []
     for name, value in facts["map"]["hyperparameters"].items():
+        # standard deviations are in the field's unit; a model may have several of one kind
         field = name.endswith("stddev")
         numbers = value if isinstance(value, list | tuple) else [value]
         shown = ", ".join(_number(float(v) / scale if field else float(v)) for v in numbers)
@@ -278,6 +316,7 @@ def _hyper(facts: dict) -> str:
                 _MEANING.get(name, ""),
             ]
         )
+
     if facts["noise_stddev"] is not None:
         rows.append(
             [
@@ -290,14 +329,17 @@ def _hyper(facts: dict) -> str:
 
 
 def _drops(facts: dict) -> str:
+    """Return what was left out of the map or dropped before it, and why."""
     why = {reason.value: reason.explanation for reason in DropReason}
     events = facts["events"]
     text = (
         f"<p>Gross errors that were left out of their cells: {events['gross_errors']}. Cells that count for less "
         f"because most of what is in them disagrees with the map: {events['weakened_cells']}.</p>"
     )
+
     if facts["dropped"] is None:
         return text + "<p>What was dropped before the map was not saved with it.</p>"
+
     dropped = {name: n for name, n in facts["dropped"].items() if n}
     if dropped:
         text += _table(
@@ -307,15 +349,18 @@ def _drops(facts: dict) -> str:
         )
     else:
         text += "<p>No measurement and no pose was dropped.</p>"
-    said = [
+
+    # what the table above already explains is not repeated
+    unexplained = [
         line
         for line in facts["explained"]
         if not any(f" {name}:" in line or f"[{name}]" in line for name in dropped)
     ]
-    return text + (_points(said) if said else "")
+    return text + (_points(unexplained) if unexplained else "")
 
 
 def _changes(facts: dict) -> str:
+    """Return where and when the field changed."""
     unit = facts["unit"]
     rows = [
         [when, f"({c['x']:.2f}, {c['y']:.2f})", f"{c['error']:+.2f}", f"{c['stamp']:.1f}"]
@@ -328,9 +373,11 @@ def _changes(facts: dict) -> str:
 
 
 def _settings(facts: dict) -> str:
+    """Return the settings that are not defaults, and all of them, folded."""
     meta = {f.name: f for kind in (MapSettings, IntakeSettings) for f in fields(kind)}
     rows = []
     for name, value in facts["settings"].items():
+        # a saved map may have a setting that this version does not know
         f = meta.get(name)
         changed = f is not None and value != f.default
         rows.append(
@@ -345,9 +392,14 @@ def _settings(facts: dict) -> str:
                 ],
             )
         )
+
     head = ["setting", "value", "", "unit", "meaning"]
-    changed = [row for same, row in rows if not same]
-    text = _table(head, changed, "words") if changed else "<p>All settings have their defaults.</p>"
+    changed_rows = [row for same, row in rows if not same]
+    text = (
+        _table(head, changed_rows, "words")
+        if changed_rows
+        else "<p>All settings have their defaults.</p>"
+    )
     return (
         text + f"<details><summary>All {len(rows)} settings</summary>\n"
         f"{_table(head, [row for _, row in rows], 'words')}</details>"

@@ -1,4 +1,4 @@
-"""Figures of the run report: the map with a scale bar, as PNG."""
+"""Figures of the run report: the map with scale bars, as PNG."""
 
 from __future__ import annotations
 
@@ -15,16 +15,24 @@ __all__ = ["as_png", "draw_run", "nice_length"]
 
 
 def nice_length(most: float) -> float:
-    """The longest of 1, 2, 5 times a power of ten that is at most `most` (> 0)."""
+    """Return the largest of 1, 2, 5 times a power of ten that is at most `most` (> 0)."""
     power = 10.0 ** math.floor(math.log10(most))
+    # with a tolerance: a `most` that is a rounded 0.5 still gives 0.5
     return next(k * power for k in (5.0, 2.0, 1.0) if k * power <= most * (1 + 1e-12))
 
 
 def draw_run(session, grid: FieldGrid, suggestions) -> Figure:
-    """Mean and standard deviation with path and suggestions, and a scale bar of a round length in each."""
+    """Draw mean and standard deviation with path and suggestions, each with a scale bar.
+
+    Args:
+        session: the map.
+        grid: the map as drawn.
+        suggestions: places to measure next.
+    """
     figure = draw_map(session, grid, suggestions)
     length = nice_length(0.3 * grid.shape[1] * grid.resolution)
     text = f"{length:g} m" if length >= 1 else f"{100 * length:g} cm"
+
     for axis in figure.axes:
         if axis.get_title():  # colour bars have none
             bar = AnchoredSizeBar(
@@ -43,7 +51,10 @@ def draw_run(session, grid: FieldGrid, suggestions) -> Figure:
 
 
 def as_png(figure: Figure) -> bytes:
-    """The figure's bytes, without the software's name and version: the same run gives the same file."""
+    """Return the figure as PNG.
+
+    Without the name and version of the software: the same run gives the same bytes.
+    """
     buffer = BytesIO()
     figure.savefig(buffer, format="png", dpi=110, metadata={"Software": None})
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""How the run report looks, on a screen and on paper."""
+"""Style sheet of the run report, for a screen and for paper."""
 
 __all__ = ["STYLE"]
 

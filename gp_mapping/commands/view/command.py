@@ -17,6 +17,7 @@ __all__ = ["run"]
 
 
 def _node_name(namespace: str, node: str) -> str:
+    """Return the full name of the mapper's node; UsageError where it is no name in ROS."""
     name = f"/{namespace.strip('/')}/{node.strip('/')}".replace("//", "/")
     if not re.fullmatch(r"(/[A-Za-z_]\w*)+", name):
         raise UsageError(
@@ -26,6 +27,7 @@ def _node_name(namespace: str, node: str) -> str:
 
 
 def _server(args: argparse.Namespace, feed) -> ViewServer:
+    """Open the server; UsageError where the address or the port cannot be had."""
     try:
         return ViewServer(args.address, args.port, feed)
     except (OSError, OverflowError) as error:
@@ -36,15 +38,16 @@ def _server(args: argparse.Namespace, feed) -> ViewServer:
 
 
 class _Stop(Exception):
-    """SIGINT or SIGTERM: the usual end of this command."""
+    """Raised at SIGINT or SIGTERM, the usual end of this command."""
 
 
 def _stop(number, frame):
+    """Handle a signal by raising _Stop."""
     raise _Stop
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until Ctrl-C."""
+    """Serve the page until Ctrl-C; returns the exit code."""
     if importlib.util.find_spec("rclpy") is None:
         raise UsageError(
             "a live map needs rclpy and ROS 2 messages; install requirements/ros.txt, or source a ROS 2 "
@@ -54,11 +57,15 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--port {args.port}: expected 0 to 65535")
     if args.domain_id is not None and not 0 <= args.domain_id <= 101:
         raise UsageError(f"--domain-id {args.domain_id}: expected 0 to 101")
+
     name = _node_name(args.namespace, args.node)
-    from gp_mapping.ros.clients.view_feed import LiveFeed  # not above: --help needs no rclpy
+
+    # not above: --help works without rclpy
+    from gp_mapping.ros.clients.view_feed import LiveFeed
 
     feed = LiveFeed(name, args.odometry_topic, args.domain_id)
     previous = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM)}
+
     server = None
     try:
         server = _server(args, feed)
@@ -69,6 +76,7 @@ def run(args: argparse.Namespace) -> int:
     except _Stop:
         return 0
     finally:
+        # first the handlers: a second Ctrl-C ends a shutdown that hangs
         for number, old in previous.items():
             signal.signal(number, old)
         if server is not None:
@@ -78,6 +86,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _greet(name: str, address: str, port: int) -> None:
+    """Print where the page is, and a warning where other machines can see it."""
     if address not in LOOPBACK:
         print(
             f"warning: everybody who reaches {address} port {port} can see the map and where the robot is; there is "
@@ -85,6 +94,8 @@ def _greet(name: str, address: str, port: int) -> None:
             f"  ssh -N -L {port}:127.0.0.1:{port} USER@ROBOT",
             file=sys.stderr,
         )
+
+    # an address that means "all" cannot be opened in a browser
     shown = (
         "127.0.0.1"
         if address in ("0.0.0.0", "::")

@@ -1,4 +1,4 @@
-"""The page of `gp-mapping view` over HTTP: standard library, read-only, bounded."""
+"""The HTTP server of `gp-mapping view`: standard library only, read-only, bounded."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _PAGE = {
     "/draw.js": ("draw.js", "text/javascript"),
     "/view.css": ("view.css", "text/css"),
 }
-_FARTHEST = 1e7  # m
-_AT_ONCE = 16  # requests
+_FARTHEST = 1e7  # m, of a corner from the origin
+_AT_ONCE = 16  # requests at a time
 HEADER, TOTAL = 3.0, 60.0  # s for sending a request, and for all of it
 GRACE = 1.0  # s in which an answer may be taken before it gives way to another request
 _HEADERS = {
@@ -39,13 +39,25 @@ _HEADERS = {
 
 
 class ViewServer(ThreadingHTTPServer):
-    """Serves a feed: an object with touch(), status(), overlay(), map() and window(), as ros.view_feed.LiveFeed.
+    """Serve the page and the data of a feed.
 
-    GET / is the page; /api/status and /api/overlay are JSON; /api/map is what view_map.encode_map writes, 204 before
-    the first map; /api/window?low=X,Y&high=X,Y the same of what is known between two corners (m), 204 while the mapper
-    has not answered. A request has HEADER s to be sent and TOTAL s in all, however busily it trickles; where all places
-    are taken, the one that has been sending its request for longest gives way, or else the one that has been taking
-    its answer for longest, and for GRACE s at least.
+    What is served:
+
+    - GET / and its files: the page.
+    - /api/status, /api/overlay: JSON.
+    - /api/map: what map_image.encode_map writes; 204 before the first map.
+    - /api/window?low=X,Y&high=X,Y: the same for what is known between two corners (m); 204 while
+      the mapper has not answered.
+
+    A request has HEADER s to be sent and TOTAL s in all, however busily it trickles. At most
+    _AT_ONCE are open; a further one replaces the request that has been sent for longest, or else
+    the answer that has been taken for longest, and for GRACE s at least; else it is refused.
+
+    Args:
+        host: address to listen on; on a loopback address only requests for this machine are served.
+        port: 0 for any free one.
+        feed: object with touch(), status(), overlay(), map() and window(), such as
+            ros.clients.view_feed.LiveFeed.
     """
 
     daemon_threads = True
@@ -54,9 +66,8 @@ class ViewServer(ThreadingHTTPServer):
     def __init__(self, host: str, port: int, feed):
         self.feed = feed
         self.only_here = host in LOOPBACK
-        self._open: dict[
-            socket.socket, tuple[float, bool]
-        ] = {}  # when it came; whether it is being answered
+        # of each open request: when it came (monotonic s), and whether it is being answered
+        self._open: dict[socket.socket, tuple[float, bool]] = {}
         self._lock = threading.Lock()
         self._encoded: tuple[int, bytes] | None = None
         self._encoding = threading.Lock()
@@ -64,22 +75,24 @@ class ViewServer(ThreadingHTTPServer):
         super().__init__((host, port), _Handler)
 
     def process_request(self, request, client_address) -> None:
-        """Each in a thread, and no more than so many at a time."""
+        """Answer a request in its own thread; where all places are taken, free one or refuse."""
         with self._lock:
             if len(self._open) >= _AT_ONCE:
                 before = time.monotonic() - GRACE
-                late = [one for one, (_, answered) in self._open.items() if not answered] or [
-                    one for one, (came, _) in self._open.items() if came < before
+                # requests that are still being sent, or else old ones that are being answered
+                late = [sock for sock, (_, answered) in self._open.items() if not answered] or [
+                    sock for sock, (came, _) in self._open.items() if came < before
                 ]
                 if not late:
                     self.shutdown_request(request)
                     return
-                self._cut(min(late, key=lambda one: self._open[one][0]))
+                self._cut(min(late, key=lambda sock: self._open[sock][0]))
             self._open[request] = (time.monotonic(), False)
+
         super().process_request(request, client_address)
 
     def process_request_thread(self, request, client_address) -> None:
-        """Frees its place, whatever happens."""
+        """Answer a request, and free its place, whatever happens."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -87,62 +100,70 @@ class ViewServer(ThreadingHTTPServer):
                 self._open.pop(request, None)
 
     def answering(self, request) -> None:
-        """The request has been read; now it is ours to answer, and the reader's to take."""
+        """Note that a request has been read and is being answered: from now on TOTAL counts."""
         with self._lock:
             if request in self._open:
                 self._open[request] = (self._open[request][0], True)
 
     def service_actions(self) -> None:
-        """Called twice a second by serve_forever: cuts off who takes too long."""
+        """Cut off requests that take too long; serve_forever calls it twice a second."""
         super().service_actions()
+
         now = time.monotonic()
         with self._lock:
             late = [
-                one
-                for one, (came, answered) in self._open.items()
+                sock
+                for sock, (came, answered) in self._open.items()
                 if now - came > (TOTAL if answered else HEADER)
             ]
             for request in late:
                 self._cut(request)
 
     def _cut(self, request) -> None:
-        """End a connection; its thread then wakes with an error and goes. The place is free at once."""
+        """End a connection and free its place at once; its thread wakes with an error and ends."""
         self._open.pop(request, None)
         with suppress(OSError):  # gone already
             request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request, client_address) -> None:
-        """A reader that went away in the middle is nothing to report."""
+        """Report nothing: a reader that goes away in the middle is no fault."""
 
     def encoded_map(self) -> bytes | None:
-        """The newest map in its wire form; made once for all readers."""
+        """Return the newest map, encoded and compressed once for all readers; None before it."""
         with self._encoding:
-            made = self.feed.map()
-            if made is None:
+            live_map = self.feed.map()
+            if live_map is None:
                 return None
-            if self._encoded is None or self._encoded[0] != made.number:
-                data = encode_map(made.number, made.columns, made.limits, made.frame)
-                self._encoded = (made.number, gzip.compress(data, 1))
+            if self._encoded is None or self._encoded[0] != live_map.number:
+                data = encode_map(
+                    live_map.number, live_map.columns, live_map.limits, live_map.frame
+                )
+                self._encoded = (live_map.number, gzip.compress(data, 1))
             return self._encoded[1]
 
 
 def _corners(query: str) -> tuple[tuple[float, float], tuple[float, float]] | None:
-    """Lower and upper corner from low=X,Y&high=X,Y; None where they are none."""
-    given = parse_qs(query)
+    """Parse low=X,Y&high=X,Y as lower and upper corner, m; None where the query is malformed."""
+    parameters = parse_qs(query)
     try:
-        low, high = (tuple(map(float, given[name][0].split(","))) for name in ("low", "high"))
+        low, high = (tuple(map(float, parameters[name][0].split(","))) for name in ("low", "high"))
     except (KeyError, ValueError):
         return None
-    good = len(low) == len(high) == 2 and all(abs(v) <= _FARTHEST for v in (*low, *high))
-    return (low, high) if good and all(a < b for a, b in zip(low, high)) else None
+
+    # abs(v) <= … is False for NaN, too
+    valid = len(low) == len(high) == 2 and all(abs(v) <= _FARTHEST for v in (*low, *high))
+    return (low, high) if valid and all(a < b for a, b in zip(low, high)) else None
 
 
 class _Handler(BaseHTTPRequestHandler):
+    """Answer one request: GET or HEAD."""
+
     server: ViewServer
     timeout = 10.0
     server_version, sys_version = "gp-mapping", ""
 
     def do_GET(self) -> None:
+        """Answer with the page, the data of the feed, or an error."""
         self.server.answering(self.request)
         if not self._meant_for_us():
             self._send(
@@ -151,6 +172,7 @@ class _Handler(BaseHTTPRequestHandler):
                 "text/plain; charset=utf-8",
             )
             return
+
         path, feed = self.path.partition("?")[0], self.server.feed
         if path in _PAGE:
             name, kind = _PAGE[path]
@@ -160,7 +182,8 @@ class _Handler(BaseHTTPRequestHandler):
                 f"{kind}; charset=utf-8",
             )
             return
-        feed.touch()
+
+        feed.touch()  # the mapper draws for the page only while the page is open
         if path == "/api/status":
             self._json(feed.status())
         elif path == "/api/overlay":
@@ -173,12 +196,13 @@ class _Handler(BaseHTTPRequestHandler):
                 text = b"expected low=X,Y&high=X,Y in metres\n"
                 self._send(HTTPStatus.BAD_REQUEST, text, "text/plain; charset=utf-8")
                 return
-            made = feed.window(*corners)
+            live_map = feed.window(*corners)
             self._map(
                 None
-                if made is None
+                if live_map is None
                 else gzip.compress(
-                    encode_map(made.number, made.columns, made.limits, made.frame), 1
+                    encode_map(live_map.number, live_map.columns, live_map.limits, live_map.frame),
+                    1,
                 )
             )
         else:
@@ -187,14 +211,19 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def _map(self, data: bytes | None) -> None:
+        """Send a compressed map, or 204 where there is none."""
         if data is None:
             self._send(HTTPStatus.NO_CONTENT, b"", "application/octet-stream")
         else:
             self._send(HTTPStatus.OK, data, "application/octet-stream", "gzip")
 
     def _meant_for_us(self) -> bool:
-        """A page elsewhere whose name is made to point here (DNS rebinding) must not read a local map."""
+        """Return whether the Host of a request is this machine, where only it may read the map.
+
+        Else a page elsewhere whose name is made to point here (DNS rebinding) could read it.
+        """
         name = self.headers.get("Host", "").lower()
+        # without the port; an IPv6 address such as [::1] ends in a bracket where it has none
         name = (
             name.rpartition(":")[0]
             if name.rpartition(":")[2].isdigit() and not name.endswith("]")
@@ -203,6 +232,7 @@ class _Handler(BaseHTTPRequestHandler):
         return not self.server.only_here or name.strip("[]") in LOOPBACK
 
     def _json(self, value: dict) -> None:
+        """Send JSON, compressed where it is long."""
         text = json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
         packed = len(text) > 2000
         self._send(
@@ -213,13 +243,15 @@ class _Handler(BaseHTTPRequestHandler):
         )
 
     def _send(self, code: HTTPStatus, body: bytes, kind: str, encoding: str = "") -> None:
+        """Send a whole answer; of HEAD the headers alone."""
         self.send_response(code)
         headers = _HEADERS | {"Content-Type": kind, "Content-Length": str(len(body))}
         for name, value in (headers | ({"Content-Encoding": encoding} if encoding else {})).items():
             self.send_header(name, value)
         self.end_headers()
+
         if self.command != "HEAD":
             self.wfile.write(body)
 
     def log_message(self, *_) -> None:
-        """A line for each poll would bury what matters."""
+        """Log nothing: a line for each poll would bury what matters."""

@@ -1,1 +1,1 @@
-"""Poses in order: read, kept, found, interpolated; the tree of transforms."""
+"""Poses: read, kept in order, found by stamp, interpolated; and the tree of transforms."""

@@ -23,13 +23,20 @@ __all__ = [
     "read_rows",
 ]
 
-MAX_POSITION = 1e7  # m; what no coordinate of a map on the earth exceeds
+MAX_POSITION = 1e7  # m; no coordinate of a map on the earth exceeds it
 _SMALLEST_QUATERNION = 1e-3  # a norm below it has no direction worth keeping
 _LARGEST_QUATERNION = 1e3  # a norm above it is no rounding of 1
 
 
 class Pose(NamedTuple):
-    """A stamped pose: ns, metres, unit quaternion x y z w (None: position only), variance (m², 0: unknown)."""
+    """A stamped pose.
+
+    Attributes:
+        stamp: ns.
+        position: m.
+        quaternion: unit, x y z w; None: position only.
+        variance: of a coordinate, m²; 0: unknown.
+    """
 
     stamp: int
     position: tuple[float, float, float]
@@ -38,7 +45,7 @@ class Pose(NamedTuple):
 
 
 class Bracket(NamedTuple):
-    """Two poses to interpolate between; the same one twice where a stamp is hit exactly."""
+    """Two poses to interpolate between; the same pose twice where a stamp is hit exactly."""
 
     before: Pose
     after: Pose
@@ -47,9 +54,15 @@ class Bracket(NamedTuple):
 def read_numbers(
     position, quaternion, max_position: float
 ) -> tuple[tuple, tuple | None] | DropReason:
-    """Position (3,) m and unit quaternion (4,) or None, as plain numbers; a reason where no robot can be there.
+    """Read a pose as plain numbers, and check that a robot can be there.
 
-    quaternion: x y z w, any norm but zero; None: not known.  max_position: of each coordinate, m.
+    Args:
+        position: (3,) m.
+        quaternion: x y z w, any norm but zero; None: not known.
+        max_position: largest absolute coordinate, m.
+
+    Returns:
+        Position (3,) in m and unit quaternion (4,) or None; or why the pose cannot be used.
     """
     position = tuple(map(float, position))
     if not all(map(math.isfinite, position)):
@@ -61,6 +74,7 @@ def read_numbers(
 
     x, y, z, w = quaternion = tuple(map(float, quaternion))
     norm = math.sqrt(x * x + y * y + z * z + w * w)
+    # a norm may overflow to infinity though all four are finite
     if math.isnan(norm) or math.inf in map(abs, quaternion):
         return DropReason.POSE_NOT_FINITE
     if norm < _SMALLEST_QUATERNION:
@@ -71,25 +85,42 @@ def read_numbers(
 
 
 def read_rows(rows: np.ndarray, max_position: float) -> tuple[np.ndarray, dict[int, DropReason]]:
-    """As read_numbers, of each row (n, 7): position, m, and quaternion x y z w. row -> why no robot can be there."""
+    """Read many poses as `read_numbers` does.
+
+    Args:
+        rows: (n, 7) position in m, and quaternion x y z w.
+        max_position: largest absolute coordinate, m.
+
+    Returns:
+        The rows with unit quaternions; and number of a row -> why it cannot be used.
+    """
     position, (x, y, z, w) = rows[:, :3], rows[:, 3:].T
-    with np.errstate(all="ignore"):  # what is no number is looked at by itself
+
+    with np.errstate(all="ignore"):  # rows that are not finite are looked at one by one below
         norm = np.sqrt(x * x + y * y + z * z + w * w)
         out = np.concatenate([position, rows[:, 3:] / norm[:, None]], 1)
         good = (np.abs(position) <= max_position).all(1)
         good &= (norm >= _SMALLEST_QUATERNION) & (norm <= _LARGEST_QUATERNION)
+
     refused = {}
     for i in np.flatnonzero(~good).tolist():
-        one = read_numbers(rows[i, :3].tolist(), rows[i, 3:].tolist(), max_position)
-        if isinstance(one, DropReason):
-            refused[i] = one
+        reason = read_numbers(rows[i, :3].tolist(), rows[i, 3:].tolist(), max_position)
+        if isinstance(reason, DropReason):
+            refused[i] = reason
     return out, refused
 
 
 class PoseBuffer:
-    """The latest poses in the order of their stamps: at least `size` of them are kept, never twice as many.
+    """The latest poses, in the order of their stamps.
 
-    Stamps are integer nanoseconds, so that a weight is exact also at today's epoch.
+    At least `size` of them are kept, and always fewer than twice as many. Stamps are integer
+    nanoseconds, so that an interpolation weight is exact also at today's epoch.
+
+    Args:
+        size: how many poses are kept, at least 2.
+        max_gap: largest time between two poses to interpolate between, ns.
+        max_extrapolation: how far past the outermost pose a position may be continued, ns.
+        max_position: largest absolute coordinate, m.
     """
 
     def __init__(
@@ -110,15 +141,22 @@ class PoseBuffer:
 
     @property
     def newest(self) -> int | None:
-        """Stamp of the newest pose in ns."""
+        """Stamp of the newest pose, ns."""
         return self._poses[-1].stamp if self._poses else None
 
     def add(
         self, stamp: int, position, quaternion=None, variance: float = 0.0
     ) -> DropReason | None:
-        """Append a pose; a reason when it is refused, and the buffer is then as it was.
+        """Append a pose.
 
-        stamp: ns.  position: (3,) m.  quaternion: (4,) x y z w, any norm but zero.  variance: of a coordinate, m².
+        Args:
+            stamp: ns.
+            position: (3,) m.
+            quaternion: (4,) x y z w, any norm but zero; None: not known.
+            variance: of a coordinate, m².
+
+        Returns:
+            Why it is refused (the buffer is then as it was), or None.
         """
         pose = read_numbers(position, quaternion, self.max_position)
         if isinstance(pose, DropReason):
@@ -126,27 +164,33 @@ class PoseBuffer:
         return self.append(Pose(stamp, *pose, variance))
 
     def append(self, pose: Pose) -> DropReason | None:
-        """As `add`, of a pose whose numbers have been read."""
+        """As `add`, for a pose whose numbers have been checked."""
         if self._poses and pose.stamp <= self._poses[-1].stamp:
             same = pose.stamp == self._poses[-1].stamp
             return DropReason.POSE_REPEATED_STAMP if same else DropReason.POSE_OUT_OF_ORDER
+
         self._poses.append(pose)
-        if (
-            len(self._poses) >= 2 * self.size
-        ):  # trimmed rarely, so that adding is constant time on average
+        # trimmed rarely, so that adding takes constant time on average
+        if len(self._poses) >= 2 * self.size:
             del self._poses[: -self.size]
         return None
 
     def extend(self, poses: list[Pose]) -> None:
-        """As `append` of each, at most `size` of them, which are in order, each later than all before."""
+        """Append poses as `append` does, each later than all before.
+
+        Args:
+            poses: at most `size` of them.
+        """
         self._poses += poses
-        if (
-            len(self._poses) >= 2 * self.size
-        ):  # one by one, these would have gone when there were twice as many
+        # one by one, the first `size` would have gone when there were twice as many
+        if len(self._poses) >= 2 * self.size:
             del self._poses[: self.size]
 
     def since(self, stamp: int) -> list[Pose]:
-        """The last pose before a stamp, and all from there on; none where the oldest is later."""
+        """The last pose before a stamp, and all poses from there on.
+
+        Empty where the oldest pose is not before the stamp.
+        """
         return (
             self._poses[bisect_left(self._poses, stamp, key=_stamp_of) - 1 :]
             if self._poses and self._poses[0].stamp < stamp
@@ -154,42 +198,59 @@ class PoseBuffer:
         )
 
     def trim(self, keep: int) -> None:
-        """Forget all but the newest `keep`."""
+        """Forget all but the newest `keep` poses."""
         del self._poses[:-keep]
 
     def bracket(self, stamp: int, last_chance: bool = False) -> Bracket | DropReason | None:
-        """The poses around a stamp (ns); None: not known yet; a reason: never.
+        """Find the poses around a stamp.
 
-        last_chance: no later pose will come, so that a stamp up to max_extrapolation past the newest is continued.
+        Args:
+            stamp: ns.
+            last_chance: no later pose will come, so that positions up to max_extrapolation past the
+                newest pose are extrapolated.
+
+        Returns:
+            None: not known yet. A reason: it will never be known.
         """
         poses = self._poses
         if not poses:
             return DropReason.NO_POSE if last_chance else None
+
         if stamp > poses[-1].stamp:
             if not last_chance:
                 return None
             return self._continue(poses[-2:], poses[-1], stamp)
+
         i = bisect_left(poses, stamp, key=_stamp_of)
         if poses[i].stamp == stamp:
             return Bracket(poses[i], poses[i])
+        # before the oldest pose: no earlier one will come
         if i == 0:
             return self._continue(poses[:2], poses[0], stamp)
+
         if poses[i].stamp - poses[i - 1].stamp > self.max_gap:
             return DropReason.POSE_GAP
         return Bracket(poses[i - 1], poses[i])
 
     def _continue(self, pair: list[Pose], nearest: Pose, stamp: int) -> Bracket | DropReason:
-        """Straight on from the outermost two poses, where that is allowed."""
+        """Extrapolate from the outermost two poses, where that is allowed."""
         if abs(stamp - nearest.stamp) > self.max_extrapolation:
             return DropReason.NO_POSE
+        # no speed is known: the robot is taken to stand
         if len(pair) < 2 or pair[1].stamp - pair[0].stamp > self.max_gap:
-            return Bracket(nearest, nearest)  # no speed is known: it is taken to stand
+            return Bracket(nearest, nearest)
         return Bracket(*pair)
 
 
 class Between(NamedTuple):
-    """N stamps between two poses each: weight (N,), 0 at the first and 1 at the second; positions (N, 3), m;
-    quaternions (N, 4), x y z w, None where a pose has none; variances (N,), m²."""
+    """N stamps between two poses each.
+
+    Attributes:
+        weight: (N,) 0 at the first pose and 1 at the second.
+        positions: of both, (N, 3) each, m.
+        quaternions: of both, (N, 4) each, x y z w; None where some pose has none.
+        variances: of both, (N,) each, of a coordinate, m².
+    """
 
     weight: np.ndarray
     positions: tuple[np.ndarray, np.ndarray]
@@ -198,19 +259,27 @@ class Between(NamedTuple):
 
     @staticmethod
     def of(brackets: list[Bracket], stamps) -> Between:
-        """Of brackets found one by one, and stamps (N,) ns."""
+        """Collect brackets that were found one by one.
+
+        Args:
+            brackets: N of them.
+            stamps: (N,) ns.
+        """
         before, after = zip(*brackets)
-        # integer differences first: a float64 of nanoseconds since 1970 is no better than a quarter of a microsecond
+
+        # integer differences first: float64 resolves nanoseconds since 1970 to 256 ns only
         weight = np.array(
             [
                 (t - a.stamp) / (b.stamp - a.stamp) if b is not a else 0.0
                 for a, b, t in zip(before, after, stamps, strict=True)
             ]
         )
+
         positions, variances = (
             tuple(np.array([getattr(pose, name) for pose in poses]) for poses in (before, after))
             for name in ("position", "variance")
         )
+
         return Between(
             weight,
             (positions[0], positions[1]),
@@ -220,18 +289,30 @@ class Between(NamedTuple):
 
     @property
     def variance(self) -> np.ndarray:
-        """(N,) m², linear between the two poses: their errors go together, so the one does not average out the other."""
+        """Variance of a coordinate, (N,) m², linear between the two poses.
+
+        Their errors go together, so that the one does not average out the other.
+        """
         before, after = self.variances
         return before + np.clip(self.weight, 0.0, 1.0) * (after - before)
 
     def interpolate(self, orientation: bool = True) -> tuple[np.ndarray, Rotation | None]:
-        """Positions (N, 3) and rotations: p₀ + w (p₁ − p₀), and slerp with the same w.
+        """Interpolate positions linearly and rotations by slerp.
 
-        The rotation is None where a pose has none, or where none is asked for. Outside its bracket (w beyond [0, 1])
-        the orientation is held.
+            p = p₀ + w (p₁ − p₀)
+
+        Outside its bracket (w beyond [0, 1]) a position is extrapolated and the orientation is
+        held.
+
+        Args:
+            orientation: whether rotations are asked for.
+
+        Returns:
+            Positions (N, 3) in m, and rotations; None where a pose has none, or none are asked for.
         """
         before, after = self.positions
         positions = before + self.weight[:, None] * (after - before)
+
         first, second = self.quaternions
         if not orientation or first is None or second is None:
             return positions, None
@@ -243,11 +324,18 @@ class Between(NamedTuple):
 def interpolate(
     brackets: list[Bracket], stamps, orientation: bool = True
 ) -> tuple[np.ndarray, Rotation | None]:
-    """Positions (N, 3) and rotations at stamps (N,) ns, as Between.interpolate."""
+    """Positions (N, 3) and rotations at stamps, as `Between.interpolate`.
+
+    Args:
+        brackets: N of them.
+        stamps: (N,) ns.
+        orientation: whether rotations are asked for.
+    """
     return Between.of(brackets, stamps).interpolate(orientation)
 
 
 def _quaternions(poses: tuple[Pose, ...]) -> np.ndarray | None:
+    """(N, 4); None where some pose has none."""
     values = [pose.quaternion for pose in poses]
     return None if None in values else np.array(values)
 

@@ -1,4 +1,4 @@
-"""Pose messages: what each of them says, by where it stands in the message."""
+"""Reads pose messages of all types."""
 
 from __future__ import annotations
 
@@ -27,12 +27,19 @@ POSE_MESSAGES = {  # pose_source -> ROS type
 }
 TF_MESSAGE = "tf2_msgs/msg/TFMessage"
 LARGE_VARIANCE = 1.0  # m²; a pose that is worse says little about where a field was measured
-LOST_VARIANCE = 1e8  # m²; a pose that is worse says that it may be anywhere, and would take a whole cell's weight
+# m²; a pose that is worse may be anywhere, and would take a whole cell's weight
+LOST_VARIANCE = 1e8
 _UNKNOWN = -1.0  # in front of a covariance: unknown, as IMU drivers write it
 
 
 class PoseReading(NamedTuple):
-    """position (3,) m, quaternion (4,) x y z w, variance of a horizontal coordinate (m²): 0 unknown, NaN wrong."""
+    """What a pose message says.
+
+    Attributes:
+        position: (3,) m.
+        quaternion: (4,) x y z w.
+        variance: of a horizontal coordinate, m²; 0: unknown, NaN: not a variance.
+    """
 
     position: tuple[float, float, float]
     quaternion: tuple[float, float, float, float]
@@ -40,21 +47,38 @@ class PoseReading(NamedTuple):
 
 
 def planar_variance(covariance) -> float:
-    """Variance of one horizontal coordinate: ½ (C_xx + C_yy) of a row-major 6 × 6; 0: unknown, NaN: not a variance.
+    """Variance of one horizontal coordinate.
 
-    A position error e costs gᵀ C g at field gradient g. Over gradients of no preferred direction the mean of that is
-    |g|² tr(C) / 2, however the axes lie; the largest eigenvalue would write off a robot that is unsure along a corridor
-    only, and is never more than twice as much.
+        ½ (C_xx + C_yy)
+
+    A position error e costs gᵀ C g at field gradient g. Over gradients of no preferred direction
+    its mean is |g|² tr(C) / 2, however the axes lie. The largest eigenvalue is never more than
+    twice as much, and would write off a robot that is uncertain along a corridor only.
+
+    Args:
+        covariance: C, 6 × 6, row-major, m² and rad².
+
+    Returns:
+        m²; 0: unknown, NaN: not a variance.
     """
     xx, yy = float(covariance[0]), float(covariance[7])
     if xx == _UNKNOWN or (xx == 0.0 and yy == 0.0):
         return 0.0
+
     known = math.isfinite(xx) and math.isfinite(yy) and min(xx, yy) >= 0.0
     return 0.5 * xx + 0.5 * yy if known else math.nan
 
 
 def read_pose_columns(columns: Columns, source: str) -> tuple[np.ndarray, np.ndarray]:
-    """As read_pose, of many: rows (n, 7) of position, m, and quaternion x y z w; variances (n,)."""
+    """Read many pose messages as `read_pose` does.
+
+    Args:
+        columns: n messages.
+        source: their pose_source.
+
+    Returns:
+        Rows (n, 7) of position in m and quaternion x y z w; variances (n,) in m².
+    """
     path = {"odometry": "pose.pose.", "pose": "pose.", "pose_with_covariance": "pose.pose."}[source]
     rows = columns.numbers(
         *(f"{path}position.{a}" for a in "xyz"), *(f"{path}orientation.{a}" for a in "xyzw")
@@ -64,7 +88,7 @@ def read_pose_columns(columns: Columns, source: str) -> tuple[np.ndarray, np.nda
 
     covariance = columns.array("pose.covariance")
     xx, yy = covariance[:, 0], covariance[:, 7]
-    with np.errstate(all="ignore"):  # what is no number is looked at by itself
+    with np.errstate(all="ignore"):  # rows that are not finite are looked at one by one below
         variance = 0.5 * xx + 0.5 * yy
         plain = (xx >= 0.0) & (yy >= 0.0) & np.isfinite(xx) & np.isfinite(yy)
     for i in np.flatnonzero(~plain).tolist():
@@ -73,11 +97,17 @@ def read_pose_columns(columns: Columns, source: str) -> tuple[np.ndarray, np.nda
 
 
 def read_pose(msg, source: str) -> PoseReading:
-    """A message of that pose_source."""
+    """Read a pose message.
+
+    Args:
+        msg: of the type that `source` names.
+        source: its pose_source.
+    """
     outer = msg.pose
     pose = outer if source == "pose" else outer.pose
     p, q = pose.position, pose.orientation
     covariance = getattr(outer, "covariance", None)
+
     return PoseReading(
         (p.x, p.y, p.z),
         (q.x, q.y, q.z, q.w),

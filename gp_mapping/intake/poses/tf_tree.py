@@ -1,9 +1,10 @@
-"""A TF tree from the messages of /tf and /tf_static: what a bag needs, and what a node may use instead of tf2.
+"""A TF tree from the messages of /tf and /tf_static.
 
-As in tf2, each link is interpolated by itself (linear and slerp), at the stamp that is asked for and never at the
-latest, and the links are then chained. Where map→odom jumps (a localiser corrects itself), the transform at the stamp
-of the measurement counts: between the two messages the jump is a short ramp, and samples taken before it stay where
-they were put, since nobody can tell which of them the correction would have moved.
+A bag needs it, and a node may use it instead of tf2. As in tf2, each link is interpolated by itself
+(linear and slerp), at the stamp that is asked for and never at the latest, and the links are then
+chained. Where map→odom jumps (a localiser corrects itself), the transform at the stamp of the
+measurement counts: between the two messages the jump is a short ramp. Samples taken before it stay
+where they are, since nothing tells which of them the correction would have moved.
 """
 
 from __future__ import annotations
@@ -22,28 +23,49 @@ from gp_mapping.intake.poses.transforms import IDENTITY, Transform, slerp
 __all__ = ["Missing", "TfTree"]
 
 _FRAMES = 2000  # links that are kept, static and moving: a robot has tens
-_SHOWN = 20  # frames in a sentence
-_UNUSED = 1000  # transforms kept of a link that no look-up has met: joints of an arm, wheels
+_SHOWN = 20  # frames that a warning lists
+_LATE = (DropReason.POSE_REPEATED_STAMP, DropReason.POSE_OUT_OF_ORDER)
+_UNUSED = 1000  # transforms kept of a link that no look-up has used: joints of an arm, wheels
 
 
 class Missing(NamedTuple):
-    """Why there is no transform, in words; reason None: it may still come."""
+    """Why there is no transform.
+
+    Attributes:
+        text: in words.
+        reason: None: it may still come.
+    """
 
     text: str
     reason: DropReason | None = None
 
 
 class _Link(NamedTuple):
+    """T_parent_child over time.
+
+    Attributes:
+        parent: frame above the child.
+        transforms: poses of the child in the parent's frame; a single one, of stamp 0, where the
+            link is static.
+    """
+
     parent: str
-    transforms: (
-        PoseBuffer  # of the child in the parent's frame; one, without a stamp, where it is static
-    )
+    transforms: PoseBuffer
 
 
 class TfTree:
-    """Bounded buffers of T_parent_child for each child frame; time that goes back begins a new epoch.
+    """Bounded buffers of T_parent_child for each child frame.
 
-    buffer: makes an empty PoseBuffer.  jump_back: ns.  drops: where refused transforms of used links are counted.
+    Time that goes back begins a new epoch.
+
+    Args:
+        buffer: makes an empty PoseBuffer.
+        jump_back: stamps that go back by more are a jump in time, ns.
+        drops: counts refused transforms; late ones only of links that look-ups use.
+
+    Attributes:
+        epoch: grows by one with each jump in time.
+        warnings: sentences for a person, at most ten.
     """
 
     def __init__(self, buffer, jump_back: int, drops: DropCounter | None = None):
@@ -52,11 +74,10 @@ class TfTree:
         self.epoch = 0
         self.warnings: list[str] = []
         self._static: dict[str, _Link] = {}
-        self._moving: dict[int, dict[str, _Link]] = {
-            0: {}
-        }  # epoch -> child -> link; this epoch and the one before
+        # epoch -> child -> link, of this epoch and the one before
+        self._moving: dict[int, dict[str, _Link]] = {0: {}}
         self._newest: int | None = None
-        self._used: set[str] = set()
+        self._used: set[str] = set()  # children whose links look-ups have used
 
     @property
     def newest(self) -> int | None:
@@ -64,7 +85,15 @@ class TfTree:
         return self._newest
 
     def add(self, message, static: bool = False) -> list[int]:
-        """Take in a tf2_msgs/TFMessage (static: from /tf_static); the stamps of the moving links in it that were used."""
+        """Take in a tf2_msgs/TFMessage.
+
+        Args:
+            message: holds transforms.
+            static: whether it is from /tf_static.
+
+        Returns:
+            Stamps in ns of the moving links in it that were taken.
+        """
         stamps = []
         for item in message.transforms:
             t, q = item.transform.translation, item.transform.rotation
@@ -73,25 +102,28 @@ class TfTree:
             if self._too_many(parent, child):
                 self._drops.count(DropReason.POSE_FRAMES_FULL)
                 continue
+
             refused = (
                 self._set_static(parent, child, *pose)
                 if static
                 else self._add_moving(parent, child, stamp_ns(item), *pose)
             )
-            bad = refused in (DropReason.POSE_NOT_FINITE, DropReason.POSE_ZERO_QUATERNION)
-            if refused is not None and (
-                bad or child in self._used
-            ):  # repeats of wheels and doors are nobody's loss
+
+            # late or repeated transforms of links that no look-up uses (wheels, doors) are no loss;
+            # one that is refused for what it says may be why no look-up finds its link
+            if refused is not None and (refused not in _LATE or child in self._used):
                 self._drops.count(refused)
             elif refused is None and not static:
                 stamps.append(stamp_ns(item))
         return stamps
 
     def _too_many(self, parent: str, child: str) -> bool:
-        """Whether this link would be one more than may be kept, or has a name that is none."""
+        """Whether a link must be left out: it is one too many, or has a name that is too long."""
         moving = self._moving[self.epoch]
         known = child in self._static or child in moving
         full = not known and len(self._static) + len(moving) >= _FRAMES
+
+        # strange names must not fill the memory
         if full or max(len(parent), len(child)) > LONGEST:
             self._warn(
                 f"TF has more than {_FRAMES} frames, or names of more than {LONGEST} characters: what is beyond "
@@ -101,7 +133,8 @@ class TfTree:
         return False
 
     def _set_static(self, parent: str, child: str, position, quaternion) -> DropReason | None:
-        transforms = PoseBuffer(2)
+        """Take in a static link; return a reason where it is refused."""
+        transforms = self._make()
         refused = transforms.add(0, position, quaternion)
         if refused is None:
             self._static[child] = _Link(parent, transforms)
@@ -110,8 +143,11 @@ class TfTree:
     def _add_moving(
         self, parent: str, child: str, stamp: int, position, quaternion
     ) -> DropReason | None:
+        """Take in a transform of a moving link; return a reason where it is refused."""
         links, before = self._moving[self.epoch], self._moving.get(self.epoch - 1, {})
         link = links.get(child)
+
+        # others have jumped back, this link has not yet: it goes on in the epoch before
         if (
             link is None
             and child in before
@@ -119,25 +155,32 @@ class TfTree:
             and stamp > self._newest + self._jump_back
             and stamp >= _newest(before[child]) - self._jump_back
         ):
-            return before[child].transforms.add(
-                stamp, position, quaternion
-            )  # it has not made the jump yet
+            return before[child].transforms.add(stamp, position, quaternion)
+
         jumped = link is not None and stamp < _newest(link) - self._jump_back
+
         if link is not None and link.parent != parent and not jumped:
             self._warn(
                 f"TF: {named(child)} was below {named(link.parent)} and is now below {named(parent)}; two nodes "
                 "that publish the same frame cannot both be right"
             )
+            # it begins anew below its new parent
             link = None
+
         if link is None or jumped:
             link = _Link(parent, self._make())
+
         refused = link.transforms.add(stamp, position, quaternion)
         if refused is not None:
             return refused
+
         if jumped:
+            # a jump in time: the epoch before stays for measurements that still wait
             self._moving = {self.epoch: links, self.epoch + 1: {}}
             self.epoch, self._newest = self.epoch + 1, None
+
         if child not in self._used and len(link.transforms) > _UNUSED:
+            # half at a time, so that trimming is rare
             link.transforms.trim(_UNUSED // 2)
         self._moving[self.epoch][child] = link
         self._newest = stamp if self._newest is None else max(stamp, self._newest)
@@ -148,11 +191,15 @@ class TfTree:
             self.warnings.append(text)
 
     def move_to(self, epoch: int) -> None:
-        """The measurements have jumped and these transforms go with them."""
+        """Continue the current links under another epoch.
+
+        The measurements have jumped in time, and these transforms belong to the time after the
+        jump.
+        """
         self._moving, self.epoch = {epoch: self._moving[self.epoch]}, epoch
 
     def restart(self, epoch: int) -> None:
-        """Forget the moving links."""
+        """Forget the moving links, and begin this epoch."""
         self._moving, self.epoch, self._newest = {epoch: {}}, epoch, None
 
     def lookup(
@@ -163,9 +210,14 @@ class TfTree:
         epoch: int | None = None,
         last_chance: bool = False,
     ) -> Transform | Missing:
-        """T_target_source at a stamp in ns: takes coordinates in frame `source` to coordinates in frame `target`.
+        """T_target_source at a stamp: coordinates in frame `source` to those in frame `target`.
 
-        epoch: None is the current one.  last_chance: nothing more will come.
+        Args:
+            target: frame.
+            source: frame.
+            stamp: ns.
+            epoch: in which the stamp is; None: the current one.
+            last_chance: nothing more will come.
         """
         target, source, epoch = (
             target.lstrip("/"),
@@ -173,11 +225,14 @@ class TfTree:
             self.epoch if epoch is None else epoch,
         )
         links = ChainMap(self._moving.get(epoch, {}), self._static)
+
+        # from both frames up to the nearest frame that is above both
         up, down = list(_ancestors(source, links)), list(_ancestors(target, links))
-        there = set(down)
-        common = next((frame for frame in up if frame in there), None)
+        above_target = set(down)
+        common = next((frame for frame in up if frame in above_target), None)
         if common is None:
             return self._apart(target, source, links, epoch, last_chance)
+
         parts, waits, fails = [], None, None
         for frames in (up[: up.index(common)], down[: down.index(common)]):
             total = IDENTITY
@@ -188,17 +243,21 @@ class TfTree:
                 else:
                     total = found @ total  # T_common_child, from the bottom up
             parts.append(total)
+
+        # a link that may still come goes first: the answer is not final before it has
         problem = waits or fails
         return problem if problem is not None else parts[1].inverse() @ parts[0]
 
     def _apart(self, target: str, source: str, links, epoch: int, last_chance: bool) -> Missing:
+        """Why no chain of links connects two frames."""
         frames = sorted({*links, *(link.parent for link in links.values())})
-        rest = [f"{len(frames) - _SHOWN} more"] if len(frames) > _SHOWN else []
-        shown = ", ".join([*map(named, frames[:_SHOWN]), *rest])
+        more = [f"{len(frames) - _SHOWN} more"] if len(frames) > _SHOWN else []
+        shown = ", ".join([*map(named, frames[:_SHOWN]), *more])
         text = (
             f"TF does not connect {named(target)} and {named(source)}; the frames known so far are "
             f"{shown or 'none'}"
         )
+
         if epoch < self.epoch:
             return Missing(text, DropReason.TIME_JUMP)
         return Missing(text, DropReason.NO_TRANSFORM if last_chance else None)
@@ -206,13 +265,24 @@ class TfTree:
     def _link_at(
         self, child: str, link: _Link, stamp: int, last_chance: bool, over: bool
     ) -> Transform | Missing:
-        """T_parent_child at a stamp. over: its epoch is."""
+        """T_parent_child of one link at a stamp.
+
+        Args:
+            child: frame.
+            link: its link.
+            stamp: ns.
+            last_chance: nothing more will come.
+            over: whether the epoch of the link has ended.
+        """
         if self._static.get(child) is link:
             return _transform(link.transforms.since(1)[0])
+
         self._used.add(child)
         found = link.transforms.bracket(stamp, last_chance or over)
         if over and found is DropReason.NO_POSE and stamp > _newest(link):
+            # the link ended where time jumped
             found = DropReason.TIME_JUMP
+
         if found is None:
             return Missing(
                 f"TF {named(link.parent)} to {named(child)} has not come yet for {stamp / 1e9:.3f} s"
@@ -222,9 +292,11 @@ class TfTree:
                 f"TF {named(link.parent)} to {named(child)} cannot be told for {stamp / 1e9:.3f} s",
                 found,
             )
+
         before, after = found
         if after is before:
             return _transform(before)
+
         weight = (stamp - before.stamp) / (after.stamp - before.stamp)
         (x, turn), (end, end_turn) = _transform(before), _transform(after)
         position = (
@@ -232,11 +304,12 @@ class TfTree:
             x[1] + weight * (end[1] - x[1]),
             x[2] + weight * (end[2] - x[2]),
         )
+        # the orientation is not extrapolated
         return Transform(position, slerp(turn, end_turn, min(max(weight, 0.0), 1.0)))
 
 
 def _newest(link: _Link) -> int:
-    """Stamp of a link's newest transform; it is kept with its first one."""
+    """Stamp of a link's newest transform, ns; a link always has at least one."""
     newest = link.transforms.newest
     if newest is None:
         raise ValueError(f"the link to {named(link.parent)} has no transform")
@@ -248,7 +321,7 @@ def _transform(pose: Pose) -> Transform:
 
 
 def _ancestors(frame: str, links: Mapping[str, _Link]) -> dict[str, None]:
-    """The frame and what is above it, nearest first; a loop ends where it closes."""
+    """The frame and all frames above it, nearest first; a loop ends where it closes."""
     out, last = {frame: None}, frame
     while last in links and links[last].parent not in out:
         last = links[last].parent

@@ -1,4 +1,7 @@
-"""Poses of one source through jumps in time: a buffer for each epoch, the current one and the one before."""
+"""Poses of one source through jumps in time.
+
+There is a buffer for each epoch: the current one and the one before.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,14 @@ __all__ = ["PoseTrack"]
 
 
 class PoseTrack:
-    """A stream of poses that counts its own jumps back in time; `epoch` grows by one with each.
+    """A stream of poses that counts its own jumps back in time.
 
-    buffer: makes an empty PoseBuffer.  jump_back: ns.
+    Args:
+        buffer: makes an empty PoseBuffer.
+        jump_back: stamps that go back by more are a jump, ns.
+
+    Attributes:
+        epoch: grows by one with each jump.
     """
 
     def __init__(self, buffer, jump_back: int):
@@ -25,11 +33,14 @@ class PoseTrack:
         return self._buffers[self.epoch].newest
 
     def add(self, pose: Pose) -> DropReason | None:
-        """Take in a pose; a reason when it is refused."""
+        """Take in a pose; return a reason where it is refused."""
         newest = self.newest
         jumped = newest is not None and pose.stamp < newest - self._jump_back
         buffer = self._make() if jumped else self._buffers[self.epoch]
+
         refused = buffer.append(pose)
+
+        # the epoch before stays for measurements that still wait
         if refused is None and jumped:
             self._buffers = {self.epoch: self._buffers[self.epoch], self.epoch + 1: buffer}
             self.epoch += 1
@@ -37,26 +48,41 @@ class PoseTrack:
 
     @property
     def buffer(self) -> PoseBuffer:
-        """The poses of this epoch."""
+        """The poses of the current epoch."""
         return self._buffers[self.epoch]
 
     def move_to(self, epoch: int) -> None:
-        """The measurements have jumped and these poses go with them."""
+        """Continue the current poses under another epoch.
+
+        The measurements have jumped in time, and these poses belong to the time after the jump.
+        """
         self._buffers, self.epoch = {epoch: self._buffers[self.epoch]}, epoch
 
     def restart(self, epoch: int) -> None:
-        """Forget all poses."""
+        """Forget all poses, and begin this epoch."""
         self._buffers, self.epoch = {epoch: self._make()}, epoch
 
     def find(self, epoch: int, stamp: int, last_chance: bool) -> Bracket | DropReason | None:
-        """The poses around a stamp of an epoch; None: not known yet."""
+        """Find the poses around a stamp.
+
+        Args:
+            epoch: in which the stamp is.
+            stamp: ns.
+            last_chance: nothing more will come.
+
+        Returns:
+            None: not known yet. A reason: it will never be known.
+        """
         buffer = self._buffers.get(epoch)
-        if buffer is None:  # long over, or not begun
+        if buffer is None:  # an epoch that ended long ago, or has not begun
             if epoch < self.epoch:
                 return DropReason.TIME_JUMP
             return DropReason.NO_POSE if last_chance else None
+
         over = epoch < self.epoch
         found = buffer.bracket(stamp, last_chance=last_chance or over)
+
+        # a stamp beyond the end of an epoch that has ended was cut off by the jump
         if (
             over
             and found is DropReason.NO_POSE

@@ -1,6 +1,7 @@
-"""Rigid transforms, in plain Python where a chain of a few of them is made for each measurement.
+"""Rigid transforms, in plain Python, since a chain of a few of them is made for each measurement.
 
-Quaternions are (x, y, z, w), of unit length; T_a_b takes coordinates in frame b to coordinates in frame a.
+Quaternions are (x, y, z, w), of unit length; T_a_b takes coordinates in frame b to coordinates in
+frame a.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ Quaternion = tuple[float, float, float, float]
 
 
 class Transform(NamedTuple):
-    """p_a = R p_b + translation."""
+    """A rigid transform T_a_b.
+
+    p_a = R p_b + translation
+    """
 
     translation: Vector
     rotation: Quaternion
@@ -29,7 +33,7 @@ class Transform(NamedTuple):
         return Transform((a + x, b + y, c + z), multiply(self.rotation, other.rotation))
 
     def inverse(self) -> Transform:
-        """T_b_a."""
+        """T_b_a of T_a_b."""
         x, y, z, w = self.rotation
         back = (-x, -y, -z, w)
         a, b, c = rotate(back, self.translation)
@@ -40,14 +44,14 @@ IDENTITY = Transform((0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0))
 
 
 def unit(quaternion: Quaternion) -> Quaternion:
-    """Scaled to length 1."""
+    """Scale a quaternion to length 1."""
     x, y, z, w = quaternion
     norm = math.sqrt(x * x + y * y + z * z + w * w)
     return x / norm, y / norm, z / norm, w / norm
 
 
 def multiply(p: Quaternion, q: Quaternion) -> Quaternion:
-    """The rotation q, and after it p."""
+    """Quaternion of the rotation q, followed by p."""
     (a, b, c, d), (x, y, z, w) = p, q
     return (
         d * x + a * w + b * z - c * y,
@@ -58,7 +62,7 @@ def multiply(p: Quaternion, q: Quaternion) -> Quaternion:
 
 
 def rotate(q: Quaternion, v: Vector) -> Vector:
-    """R(q) v."""
+    """Rotate a vector: R(q) v."""
     a, b, c, d = q
     x, y, z = v
     # t = 2 (a, b, c) × v;  v + d t + (a, b, c) × t
@@ -67,17 +71,26 @@ def rotate(q: Quaternion, v: Vector) -> Vector:
 
 
 def slerp(p: Quaternion, q: Quaternion, weight: float) -> Quaternion:
-    """From p (weight 0) to q (weight 1) along the shorter arc, at a steady rate."""
+    """Interpolate from p (weight 0) to q (weight 1) along the shorter arc, at a steady rate.
+
+    Args:
+        p: unit quaternion.
+        q: unit quaternion.
+        weight: 0…1.
+    """
     (a, b, c, d), (x, y, z, w) = p, q
     cosine = a * x + b * y + c * z + d * w
+
+    # q and −q are the same rotation: take the nearer one
     if cosine < 0.0:
         x, y, z, w, cosine = -x, -y, -z, -w, -cosine
-    if (
-        cosine > 1.0 - 1e-12
-    ):  # the arc is as good as straight, and its sine would divide zero by zero
+
+    # the arc is as good as straight, and its sine would divide zero by zero
+    if cosine > 1.0 - 1e-12:
         return unit(
             (a + weight * (x - a), b + weight * (y - b), c + weight * (z - c), d + weight * (w - d))
         )
+
     angle = math.acos(cosine)
     first, second = math.sin((1.0 - weight) * angle), math.sin(weight * angle)
     return unit(
@@ -91,17 +104,27 @@ def slerp(p: Quaternion, q: Quaternion, weight: float) -> Quaternion:
 
 
 def slerp_rows(p: np.ndarray, q: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """slerp of each row (n, 4) with its weight (n,); rows of weight 0 stay as they are.
+    """Interpolate each row as `slerp` does.
 
-    No row depends on the others: of arrays only what rounds the same everywhere, and sines one by one.
+    No row depends on the others: of operations on arrays only those are used that round the same
+    whatever the shape, and sines are taken one by one.
+
+    Args:
+        p: (n, 4) unit quaternions.
+        q: (n, 4) unit quaternions.
+        weight: (n,) 0…1; rows of weight 0 stay as they are.
     """
     cosine = p[:, 0] * q[:, 0] + p[:, 1] * q[:, 1] + p[:, 2] * q[:, 2] + p[:, 3] * q[:, 3]
+
+    # q and −q are the same rotation: take the nearer one
     q, cosine = np.where(cosine < 0.0, -q.T, q.T).T, np.abs(cosine)
+
     angle = np.array(list(map(math.acos, np.minimum(cosine, 1.0).tolist())))
     first, second = (
         np.array(list(map(math.sin, part.tolist())))
         for part in ((1.0 - weight) * angle, weight * angle)
     )
+
     arc = first[:, None] * p + second[:, None] * q
     arc = np.where((cosine > 1.0 - 1e-12)[:, None], p + weight[:, None] * (q - p), arc)
 

@@ -1,4 +1,4 @@
-"""Measurements held against what the map can be told, before they wait for a pose."""
+"""Drops measurements whose values the map cannot take, before they wait for a pose."""
 
 from __future__ import annotations
 
@@ -15,16 +15,21 @@ __all__ = ["Judge", "JudgedAdaptor"]
 
 
 class Judge(Protocol):
-    """What numbers a map knows; core.likelihoods.outcomes.Outcomes is one."""
+    """Knows which values a map can take; core.likelihoods.outcomes.Outcomes is one."""
 
     def strangers(self, y: np.ndarray) -> list[int]:
-        """The rows of y (N, C) that it does not know, in order."""
+        """Numbers of the rows of y (N, C) that the map cannot take, in order."""
 
 
 class JudgedAdaptor:
     """An adaptor whose measurements are IMPOSSIBLE where the judge does not know their value.
 
-    Values that depend on how the sensor is turned are not known here; the map itself refuses those.
+    Only for sensors whose values do not depend on orientation: other values are not known before
+    there is a pose, and the map itself refuses those.
+
+    Args:
+        adaptor: reads the messages.
+        judge: knows which values the map can take.
     """
 
     needs_rotation = False
@@ -34,19 +39,22 @@ class JudgedAdaptor:
         self.values = adaptor.values
 
     def read(self, msg, stamp: int) -> Reading | DropReason:
-        """As the adaptor's, or IMPOSSIBLE."""
+        """As the adaptor's `read`, or IMPOSSIBLE."""
         reading = self._adaptor.read(msg, stamp)
         if isinstance(reading, DropReason):
             return reading
+
         return (
             DropReason.IMPOSSIBLE if self._strangers(self.values([reading], None)[0]) else reading
         )
 
     def read_columns(self, columns: Columns) -> Readings | None:
-        """As `read` of each; None where the adaptor reads one by one."""
+        """As `read` of each; None where the adaptor reads messages one by one."""
         readings = self._adaptor.read_columns(columns) if reads_columns(self._adaptor) else None
         if readings is None:
             return None
+
+        # rows that the adaptor refuses are not judged
         usable = np.setdiff1d(np.arange(len(readings)), list(readings.refused))
         strangers = usable[self._strangers(self.values_of_rows(readings.at(usable), None)[0])]
         return replace(
@@ -55,9 +63,14 @@ class JudgedAdaptor:
         )
 
     def values_of_rows(self, readings: Readings, turn) -> tuple[np.ndarray, np.ndarray]:
-        """As the adaptor's."""
+        """As the adaptor's.
+
+        Raises:
+            TypeError: it reads messages one by one.
+        """
         if not reads_columns(self._adaptor):
             raise TypeError(f"{type(self._adaptor).__name__} reads one by one")
+
         return self._adaptor.values_of_rows(readings, turn)
 
     def _strangers(self, y: np.ndarray) -> list[int]:

@@ -1,1 +1,1 @@
-"""Where a robot may measure, and the ways there: polygons, the survey area, travel, what is kept of them."""
+"""Where a robot may measure and the ways there: polygons, survey area, travel and its caches."""

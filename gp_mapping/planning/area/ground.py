@@ -1,4 +1,7 @@
-"""The survey area and the ways through it, kept while nothing about them changes: making them is most of the work."""
+"""The survey area and the ways through it, cached while their inputs do not change.
+
+Making them is most of the work of a plan.
+"""
 
 from __future__ import annotations
 
@@ -16,35 +19,43 @@ from gp_mapping.planning.free_space import FreeSpace
 
 __all__ = ["Ground", "HasGround"]
 
-_PER_LENGTHSCALE = 3.0  # places
-_MOVED = 0.2  # of the reach: after that the area is looked at again
-_GROWN = 0.5  # m that the hull of a path may grow before it is made anew
-_LEFT = 0.1  # m from where the area was made, below which it is not made again for a robot that has left it
+_PER_LENGTHSCALE = 3.0  # places per lengthscale
+_MOVED = 0.2  # fraction of the reach; a robot that moved farther gets a new area
+_GROWN = 0.5  # m by which the bounds of the path may grow before its hull is made anew
+_LEFT = 0.1  # m from where the area was made; nearer than that it is not made again for a robot outside it
 
 
 @dataclass(frozen=True)
 class _Key:
-    free: int
-    region: tuple
-    keep_out: tuple
-    reach: float
-    margin: float
-    places: int
-    frame: str
+    """What the area depends on: polygons by their corners, the map of obstacles by its identity.
+
+    It holds the map of obstacles, so that no other one gets the same identity. A polygon that was
+    dropped lends its identity to the next one, which would then be taken for it.
+    """
+
+    free: FreeSpace | None
+    settings: tuple
+
+    def same_as(self, other: _Key | None) -> bool:
+        """Return whether both are of one area."""
+        return other is not None and self.free is other.free and self.settings == other.settings
 
 
 class HasGround(Protocol):
-    """A Ground, or what stands for one while it is made elsewhere."""
+    """A Ground, or a stand-in for one that is made elsewhere."""
 
     @property
     def at(self) -> Callable[..., tuple[SurveyArea, Travel | None]]:
-        """As Ground.at."""
+        """Signature and result of Ground.at."""
 
 
 class Ground:
-    """Answers with the same SurveyArea and Travel until what they were made from has changed.
+    """The survey area and its Travel, the same objects until their inputs have changed.
 
-    `made` counts how often they were made: plans of an earlier ground know other nodes.
+    Attributes:
+        area: the survey area; None before the first question.
+        travel: the ways in it; None where nothing is left of the area.
+        made: how often they were made. A plan of an earlier ground refers to other nodes.
     """
 
     def __init__(self, made: int = 0):
@@ -52,7 +63,6 @@ class Ground:
         self.travel: Travel | None = None
         self.made = made
         self._key: _Key | None = None
-        self._free: FreeSpace | None = None  # held, so that its identity is its own
         self._centre = np.zeros(2)
         self._bounds = np.zeros(4)
         self._spacing = 0.0
@@ -71,12 +81,22 @@ class Ground:
         places: int = 450,
         frame: str = "",
     ) -> tuple[SurveyArea, Travel | None]:
-        """The area about a robot at position (2,) m, and the ways in it; None where nothing is left of it.
+        """Return the area around a robot and the ways in it; no ways (None) where it is empty.
 
-        path: (K, 2) m where it has been.  lengthscale: m, places lie a third of it apart.  The rest: SurveyArea.of.
+        Args:
+            position: (2,) m, the robot.
+            free: map of obstacles; None: there is none.
+            path: (K, 2) m where the robot has been.
+            lengthscale: m; places lie a third of it apart.
+            region: as in SurveyArea.of.
+            keep_out: as in SurveyArea.of.
+            reach: m, as in SurveyArea.of.
+            margin: m, `grow` of SurveyArea.of.
+            places: bound of the places.
+            frame: of the map.
 
         Raises:
-            ValueError: frames that do not fit.
+            ValueError: frames that do not match.
         """
         given = {
             "region": region,
@@ -86,9 +106,10 @@ class Ground:
             "places": places,
             "frame": frame,
         }
+
         if not self.suits(position, free, path, lengthscale, **given):
             position = np.asarray(position, dtype=np.float64)
-            self.area = SurveyArea.of(
+            area = SurveyArea.of(
                 free,
                 position,
                 path=path,
@@ -98,11 +119,16 @@ class Ground:
                 grow=margin,
                 frame=frame,
             )
-            self._spacing = lengthscale / _PER_LENGTHSCALE
-            self.travel = Travel(self.area.free, self._spacing, places) if self.area else None
-            self._key, self._free, self._centre = _key(free, **given), free, position
+
+            spacing = lengthscale / _PER_LENGTHSCALE
+            travel = Travel(area.free, spacing, places) if area else None
+
+            # All of it at once: where one of them cannot be made, the ground before stays whole.
+            self.area, self.travel, self._spacing = area, travel, spacing
+            self._key, self._centre = _key(free, **given), position
             self._bounds = _bounds(path)
             self.made += 1
+
         return self.area, self.travel
 
     def stands_in(
@@ -117,9 +143,12 @@ class Ground:
         places: int = 450,
         frame: str = "",
     ) -> bool:
-        """Whether it was made of these, though for another place or a shorter path, and holds the robot."""
+        """Return whether the cached area is of the same settings and holds the robot.
+
+        It may have been made at another position or of a shorter path. Arguments as in `at`.
+        """
         position = np.asarray(position, dtype=np.float64)
-        same = self._key == _key(free, region, keep_out, reach, margin, places, frame)
+        same = _key(free, region, keep_out, reach, margin, places, frame).same_as(self._key)
         return bool(self.area) and same and not self._left(position, free)
 
     def suits(
@@ -136,15 +165,19 @@ class Ground:
         places: int = 450,
         frame: str = "",
     ) -> bool:
-        """Whether what is there answers for these; arguments as of `at`."""
+        """Return whether the cached area answers for these arguments, which are those of `at`."""
         position = np.asarray(position, dtype=np.float64)
         key = _key(free, region, keep_out, reach, margin, places, frame)
         spacing = lengthscale / _PER_LENGTHSCALE
+
         moved = math.dist(position, self._centre) > _MOVED * reach
+        # Only the hull of a path depends on the path; the bounds are low x, low y, −high x, −high
+        # y.
         grown = free is None and not region and (_bounds(path) < self._bounds - _GROWN).any()
         refined = not 0.7 < spacing / max(self._spacing, 1e-9) < 1.4
+
         return not (
-            key != self._key
+            not key.same_as(self._key)
             or moved
             or grown
             or refined
@@ -153,7 +186,10 @@ class Ground:
         )
 
     def _left(self, position: np.ndarray, free: FreeSpace | None) -> bool:
-        """Whether the robot has left what was its path's hull: nobody has looked for a way there yet."""
+        """Return whether the robot has left the hull of its path that the area was made of.
+
+        No way leads there yet. Where a map of obstacles is given, a new area would not help: False.
+        """
         return (
             free is None
             and self.travel is not None
@@ -163,10 +199,13 @@ class Ground:
 
 
 def _key(free, region, keep_out, reach, margin, places, frame) -> _Key:
-    return _Key(
-        id(free), tuple(map(id, region)), tuple(map(id, keep_out)), reach, margin, places, frame
+    polygons = tuple(
+        tuple((polygon.frame, polygon.corners.tobytes()) for polygon in part)
+        for part in (region, keep_out)
     )
+    return _Key(free, (*polygons, reach, margin, places, frame))
 
 
 def _bounds(path: np.ndarray) -> np.ndarray:
+    """Return (4,) low x, low y, −high x, −high y of a path: a longer path has smaller numbers."""
     return np.concatenate([path.min(0), -path.max(0)]) if len(path) else np.zeros(4)

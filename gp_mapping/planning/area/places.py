@@ -1,4 +1,4 @@
-"""Which places can be meant: finite, and no farther than where a float still has its millimetres."""
+"""Valid coordinates: finite, and no farther out than where a float still resolves millimetres."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ __all__ = ["FARTHEST", "on_earth"]
 
 
 def on_earth(x) -> np.ndarray:
-    """Whether places are any that a map can have: (N,) bool; finite, and no coordinate beyond FARTHEST.
+    """Return which places a map can have: finite, and no coordinate beyond FARTHEST.
 
     Args:
         x: (N, 2) m.
+
+    Returns:
+        (N,) bool.
     """
-    return (np.abs(np.asarray(x, dtype=np.float64)) <= FARTHEST).all(1)  # NaN is not
+    return (np.abs(np.asarray(x, dtype=np.float64)) <= FARTHEST).all(1)  # NaN compares false

@@ -1,4 +1,4 @@
-"""Polygons that a person draws: checked once, in words, and measured against many places at a time."""
+"""Polygons drawn by a person: validated once, with readable errors, and tested for many places."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ _POINTS = 2000  # corners at most: the check for crossings compares every pair o
 class Polygon:
     """A simple polygon; its last corner is joined to its first.
 
-    corners: (K, 2) metres.  frame: the frame that they are in; empty is the map's.
+    Attributes:
+        corners: (K, 2) metres.
+        frame: the frame of the corners; empty is the map's.
     """
 
     corners: np.ndarray
@@ -25,7 +27,7 @@ class Polygon:
 
     @staticmethod
     def of(corners, frame: str = "", name: str = "polygon") -> Polygon:
-        """A checked polygon.
+        """Return a validated polygon.
 
         Args:
             corners: (K, 2) metres, either way round; a last corner equal to the first is left out.
@@ -33,7 +35,8 @@ class Polygon:
             name: what the polygon is, for the error.
 
         Raises:
-            ValueError: too few or too many corners, one that is not finite or too far, no area, sides that cross.
+            ValueError: too few or too many corners, one that is not finite or too far, no area,
+                sides that cross.
         """
         try:
             x = np.array(corners, dtype=np.float64).reshape(-1, 2)
@@ -44,8 +47,10 @@ class Polygon:
 
         if len(x) > 1 and np.array_equal(x[0], x[-1]):
             x = x[:-1]
+
         if not 3 <= len(x) <= _POINTS:
             raise ValueError(f"{name}: it has {len(x)} corners, expected 3 to {_POINTS}")
+
         if not np.isfinite(x).all():
             bad = int((~np.isfinite(x)).any(1).argmax())
             raise ValueError(f"{name}: corner {bad} is {x[bad].tolist()}, expected finite metres")
@@ -56,6 +61,7 @@ class Polygon:
                 "the origin"
             )
 
+        # Relative to the extent, so that small polygons are not refused.
         size = np.ptp(x, axis=0).max()
         crossing = _crossing(x)
         if crossing is not None:
@@ -64,38 +70,48 @@ class Polygon:
                 f"{name}: the side from corner {i} crosses or touches the side from corner {j}; give "
                 "the corners in order around the area, each once"
             )
+
         if abs(_area(x)) <= 1e-9 * size * size:
             raise ValueError(f"{name}: its {len(x)} corners enclose no area")
         return Polygon(x, frame)
 
     @property
     def area(self) -> float:
-        """Square metres."""
+        """Enclosed area, square metres."""
         return abs(_area(self.corners))
 
     def contains(self, x) -> np.ndarray:
-        """Whether places (N, 2) m lie inside, by the parity of sides to their right: (N,) bool."""
+        """Return which places (N, 2) m lie inside, by the parity of sides to the right: (N,)."""
         x = np.asarray(x, dtype=np.float64).reshape(-1, 2)
         inside = np.zeros(len(x), dtype=bool)
+
         for (ax, ay), (bx, by) in zip(self.corners, np.roll(self.corners, -1, axis=0)):
+            # Sides that cross the horizontal line through the place; a corner counts for one side
+            # only.
             spans = (ay > x[:, 1]) != (by > x[:, 1])
             if spans.any():
-                at = ax + (x[:, 1] - ay) / (by - ay) * (bx - ax)
-                inside ^= spans & (x[:, 0] < at)
+                crossing_x = ax + (x[:, 1] - ay) / (by - ay) * (bx - ax)
+                inside ^= spans & (x[:, 0] < crossing_x)
         return inside
 
     def away(self, x) -> np.ndarray:
-        """Distance of places (N, 2) m to the nearest side: (N,) metres."""
+        """Return the distance of places (N, 2) m to the nearest side: (N,) metres."""
         x = np.asarray(x, dtype=np.float64).reshape(-1, 2)
-        least = np.full(len(x), np.inf)
+        nearest = np.full(len(x), np.inf)
+
         for a, b in zip(self.corners, np.roll(self.corners, -1, axis=0)):
             side = b - a
-            share = np.clip((x - a) @ side / max(float(side @ side), 1e-300), 0.0, 1.0)
-            least = np.minimum(least, np.hypot(*(x - a - share[:, None] * side).T))
-        return least
+            # The nearest point of a side, between its ends.
+            fraction = np.clip((x - a) @ side / max(float(side @ side), 1e-300), 0.0, 1.0)
+            nearest = np.minimum(nearest, np.hypot(*(x - a - fraction[:, None] * side).T))
+        return nearest
 
 
 def _area(x: np.ndarray) -> float:
+    """Return the signed area, m²; positive for counter-clockwise corners.
+
+    Shoelace formula, relative to the first corner: far from the origin products would lose digits.
+    """
     after = np.roll(x, -1, axis=0)
     origin = x[0]
     (ax, ay), (bx, by) = (x - origin).T, (after - origin).T
@@ -103,24 +119,31 @@ def _area(x: np.ndarray) -> float:
 
 
 def _crossing(x: np.ndarray) -> tuple[int, int] | None:
-    """The first two sides that meet elsewhere than at a corner that they share."""
+    """Return the first two sides that meet elsewhere than at a shared corner; None where no two do.
+
+    Side i goes from corner i to corner i + 1. A side without length is returned as (i, i).
+    """
     a, b, n = x, np.roll(x, -1, axis=0), len(x)
+    # Bound of twice a triangle's area below which three places count as collinear.
     tiny = 1e-12 * float(np.ptp(x, axis=0).max()) ** 2
 
     def turn(p, q, r):
+        """Return twice the signed area of the triangle p q r; 0 where they lie on a line."""
         return (q[..., 0] - p[..., 0]) * (r[..., 1] - p[..., 1]) - (q[..., 1] - p[..., 1]) * (
             r[..., 0] - p[..., 0]
         )
 
     def between(p, q, r):
+        """Return whether r lies in the box that p and q span."""
         low, high = np.minimum(p, q), np.maximum(p, q)
         return ((r >= low) & (r <= high)).all(-1)
 
     for i in range(n):
         if (a[i] == b[i]).all():
             return i, i
+
         j = np.arange(i + 1, n)
-        apart = (j != i + 1) & ~((i == 0) & (j == n - 1))
+        not_neighbours = (j != i + 1) & ~((i == 0) & (j == n - 1))
         p, q, c, d = a[i], b[i], a[j], b[j]
         first, second, third, fourth = (
             turn(p, q, c),
@@ -128,6 +151,8 @@ def _crossing(x: np.ndarray) -> tuple[int, int] | None:
             turn(c, d, p[None]),
             turn(c, d, q[None]),
         )
+
+        # Either both sides separate the other one's ends, or an end of one lies upon the other.
         proper = (first * second < 0) & (third * fourth < 0)
         touch = np.zeros(len(j), dtype=bool)
         for value, inside in (
@@ -137,10 +162,12 @@ def _crossing(x: np.ndarray) -> tuple[int, int] | None:
             (fourth, between(c, d, q[None])),
         ):
             touch |= (np.abs(value) <= tiny) & inside
-        # neighbours share a corner; only a side that turns straight back lies upon the one before
-        back = ~apart & (np.abs(np.where(j == i + 1, second, first)) <= tiny)
+
+        # Neighbours share a corner; only a side that turns straight back lies upon the one before.
+        back = ~not_neighbours & (np.abs(np.where(j == i + 1, second, first)) <= tiny)
         back &= np.where(j == i + 1, ((q - p) * (d - q)).sum(-1), ((q - p) * (p - c)).sum(-1)) < 0
-        bad = (apart & (proper | touch)) | back
+
+        bad = (not_neighbours & (proper | touch)) | back
         if bad.any():
             return i, int(j[bad.argmax()])
     return None

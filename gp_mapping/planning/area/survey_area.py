@@ -16,18 +16,21 @@ from gp_mapping.planning.suggest import thin
 
 __all__ = ["SurveyArea", "hull_space"]
 
-_HULL_CELLS = 40_000  # of a grid that is made where no map of obstacles is there
-_FINEST = 0.05  # m
+_HULL_CELLS = 40_000  # of a grid that is made where no map of obstacles is given
+_FINEST = 0.05  # m, smallest cell of such a grid
 _HALF_DIAGONAL = math.sqrt(0.5)
 _CORNERS = np.pi * (0.25 + 0.5 * np.arange(4))  # directions from a cell's centre
 
 
 @dataclass(frozen=True)
 class SurveyArea:
-    """The area, as a robot drives in it and as it is to become known.
+    """The area, as a robot drives in it and as the cells that are to become known.
 
-    free: what the robot may reach; its open cells are the area.  cells: (G, 2) m, places that stand for it.
-    areas: (G,) m² that each stands for.  reason: in words, what was assumed or why nothing is left; may be empty.
+    Attributes:
+        free: what the robot may reach; its open cells are the area.
+        cells: (G, 2) m, places that represent it.
+        areas: (G,) m² that each cell stands for.
+        reason: in words, what was assumed or why nothing is left; may be empty.
     """
 
     free: FreeSpace
@@ -40,12 +43,12 @@ class SurveyArea:
 
     @property
     def size(self) -> float:
-        """Square metres."""
+        """Total area, square metres."""
         return float(self.areas.sum())
 
     @staticmethod
     def none(reason: str) -> SurveyArea:
-        """No area at all, and why."""
+        """Return an empty area with the reason why it is empty."""
         return SurveyArea(_nowhere(), torch.empty((0, 2)).double(), torch.empty(0).double(), reason)
 
     @staticmethod
@@ -62,14 +65,14 @@ class SurveyArea:
         max_cells: int = 1024,
         search: float = 0.5,
     ) -> SurveyArea:
-        """Reachable free space ∩ region − keep_out, within reach of the robot.
+        """Return reachable free space ∩ region − keep_out, within reach of the robot.
 
         Args:
-            free: map of obstacles; None where there is none: then the region is taken to be free, or, without one,
-                the hull of the path grown by `grow` metres.
+            free: map of obstacles; None where there is none: then the region is taken to be free,
+                or, without a region, the hull of the path grown by `grow` metres.
             position: (2,) m, the robot.
-            path: (K, 2) m where it has been; asked for where neither free nor region is given.
-            region: polygons; the robot stays in them, cell by cell. None: wherever it is free.
+            path: (K, 2) m where it has been; used where neither free nor region is given.
+            region: polygons; the robot stays in them, cell by cell. Empty: wherever it is free.
             keep_out: polygons that the robot's body stays out of.
             reach: metres from the robot, as the crow flies, to the farthest place of the area.
             grow: metres by which the hull of the path is grown.
@@ -101,26 +104,35 @@ class SurveyArea:
         else:
             _same_frame("the free-space map", free.frame, frame)
 
-        wanted = _restricted(_cropped(free, position, reach), position, region, keep_out, reach)
-        reached = wanted.reachable_from(position, search)
+        allowed = _restricted(_cropped(free, position, reach), position, region, keep_out, reach)
+        reached = allowed.reachable_from(position, search)
         if not reached.open.any():
             return SurveyArea(
                 reached,
                 torch.empty((0, 2)).double(),
                 torch.empty(0).double(),
-                _why_not(free, wanted, position, region, bool(region or keep_out), search),
+                _why_not(free, allowed, position, region, bool(region or keep_out), search),
             )
 
         chosen, count = thin(torch.from_numpy(reached.open), max_cells)
         mask = np.zeros(reached.open.size, dtype=bool)
         mask[chosen.numpy()] = True
         cells = torch.from_numpy(reached.centres(mask.reshape(reached.open.shape)))
-        order = torch.argsort(chosen)  # centres come row by row, blocks in their own order
+        # Centres come row by row, the blocks of thin in an order of their own.
+        order = torch.argsort(chosen)
         return SurveyArea(reached, cells, count[order].double() * reached.resolution**2, note)
 
 
 def hull_space(path, grow: float) -> FreeSpace | None:
-    """Convex hull of places (K, 2) m, grown by so many metres, as free space; None without a finite place."""
+    """Return the convex hull of a path, grown by a margin, as free space.
+
+    Args:
+        path: (K, 2) m; places that are not finite are left out.
+        grow: m.
+
+    Returns:
+        Free space; None without a finite place.
+    """
     x = np.asarray(path, dtype=np.float64).reshape(-1, 2)
     x = x[np.isfinite(x).all(1)]
     if not len(x):
@@ -130,13 +142,22 @@ def hull_space(path, grow: float) -> FreeSpace | None:
 
 
 def _made(corners: np.ndarray, margin: float, inside) -> FreeSpace:
-    """A grid about corners (K, 2) whose cells are free where inside(centres) says so."""
+    """Return free space on a new grid around a polygon.
+
+    Args:
+        corners: (K, 2) m, of what the grid covers.
+        margin: m that the grid extends beyond them.
+        inside: of centres (N, 2) m, whether each is free.
+    """
     low, high = corners.min(0) - margin, corners.max(0) + margin
+
+    # Neither the area nor, of a long and thin one, a side may have too many cells.
     resolution = max(
         _FINEST,
         math.sqrt(float((high - low).prod()) / _HULL_CELLS),
         float((high - low).max()) / _HULL_CELLS,
     )
+
     width, height = (max(1, math.ceil(v / resolution)) for v in high - low)
     blank = FreeSpace(
         tuple(low.tolist()),
@@ -146,19 +167,25 @@ def _made(corners: np.ndarray, margin: float, inside) -> FreeSpace:
         np.zeros((height, width)),
         np.ones((height, width), dtype=bool),
     )
+
     free = inside(blank.centres()).reshape(height, width)
     return replace(blank, clearance=np.where(free, resolution, 0.0), open=free)
 
 
 def _nowhere() -> FreeSpace:
+    """Return free space of one cell that is not free."""
     return FreeSpace((0.0, 0.0), 0.0, 1.0, 0.0, np.zeros((1, 1)), np.zeros((1, 1), dtype=bool))
 
 
 def _without_map(path, region, grow: float, position, reach: float) -> tuple[FreeSpace | None, str]:
-    """Free space where no map of obstacles is there, and the sentence that says what was assumed."""
+    """Return free space where no map of obstacles is given, and what was assumed, in words.
+
+    Without a region or a path there is no free space: None, and the reason.
+    """
     if region:
         corners = np.concatenate([polygon.corners for polygon in region])
         if math.isfinite(reach):
+            # The grid need not be larger than the reach.
             corners = np.clip(corners, position - reach, position + reach)
         free = _made(
             corners,
@@ -166,6 +193,7 @@ def _without_map(path, region, grow: float, position, reach: float) -> tuple[Fre
             lambda at: np.any([polygon.contains(at) for polygon in region], axis=0),
         )
         return free, "no free-space map: the whole region is taken to be free of obstacles"
+
     free = None if path is None else hull_space(path, grow)
     if free is None:
         return (
@@ -178,6 +206,7 @@ def _without_map(path, region, grow: float, position, reach: float) -> tuple[Fre
 
 
 def _same_frame(name: str, given: str, frame: str) -> None:
+    """Raise ValueError where a named frame is not the map's."""
     if given.lstrip("/") and frame and given.lstrip("/") != frame.lstrip("/"):
         raise ValueError(
             f"{name} is in frame {given!r} and the map in {frame!r}; publish it in {frame!r}"
@@ -185,18 +214,24 @@ def _same_frame(name: str, given: str, frame: str) -> None:
 
 
 def _cropped(free: FreeSpace, position: np.ndarray, reach: float) -> FreeSpace:
-    """The part of the grid within reach, so that a building costs no more than its next room."""
+    """Return the part of the grid within reach: work depends on the reach, not on the building."""
     if not math.isfinite(reach):
         return free
     height, width = free.open.shape
     cos, sin = math.cos(free.yaw), math.sin(free.yaw)
+
+    # The robot's cell, and a square of cells around it.
     dx, dy = position - free.origin
     column, row = (cos * dx + sin * dy) / free.resolution, (cos * dy - sin * dx) / free.resolution
+    # Obstacles just outside the reach still count, and two cells for rounding.
     extent = math.ceil((reach + free.radius) / free.resolution) + 2
     left, right = (int(min(max(column + e, 0), width)) for e in (-extent, extent))
     bottom, top = (int(min(max(row + e, 0), height)) for e in (-extent, extent))
+
     if right <= left or top <= bottom or (right - left) * (top - bottom) == width * height:
         return free
+
+    # The corner of the cut grid, turned back into the map frame.
     u, v = left * free.resolution, bottom * free.resolution
     origin = (free.origin[0] + cos * u - sin * v, free.origin[1] + sin * u + cos * v)
     return replace(
@@ -208,41 +243,48 @@ def _cropped(free: FreeSpace, position: np.ndarray, reach: float) -> FreeSpace:
 
 
 def _restricted(free: FreeSpace, position: np.ndarray, region, keep_out, reach: float) -> FreeSpace:
-    """Only the cells that lie within a region as a whole, out of keep_out's way, and in reach."""
+    """Return only cells that lie within a region as a whole, clear of keep_out, and in reach."""
     x = free.centres()
-    half = _HALF_DIAGONAL * free.resolution
+    half_diagonal = _HALF_DIAGONAL * free.resolution
     kept = np.hypot(*(x - position).T) <= reach
+
     if region:
         inside = np.zeros(len(x), dtype=bool)
         for polygon in region:
-            inside |= polygon.contains(x) & (polygon.away(x) >= half)
-        # cells on a border may still lie in two regions that touch: each corner in one of them
+            inside |= polygon.contains(x) & (polygon.away(x) >= half_diagonal)
+        # A cell on a border may still lie in two regions that touch: its centre and corners are
+        # probed.
         ask = np.flatnonzero(kept & ~inside)
+        # Probes lie a millionth inside the corners, so that rounding does not put them outside.
         aside = (
             (1.0 - 1e-6)
-            * half
+            * half_diagonal
             * np.stack([np.cos(_CORNERS + free.yaw), np.sin(_CORNERS + free.yaw)], 1)
         )
-        looks = (x[ask, None] + np.vstack([aside, np.zeros((1, 2))])).reshape(-1, 2)
-        within = np.zeros(len(looks), dtype=bool)
+        probes = (x[ask, None] + np.vstack([aside, np.zeros((1, 2))])).reshape(-1, 2)
+        within = np.zeros(len(probes), dtype=bool)
         for polygon in region:
-            within |= polygon.contains(looks)
+            within |= polygon.contains(probes)
         inside[ask] = within.reshape(-1, 5).all(1)
         kept &= inside
+
     for polygon in keep_out:
-        kept &= ~polygon.contains(x) & (polygon.away(x) > half + free.radius)
-    left = np.zeros_like(free.open)
-    left[free.open] = kept
-    return replace(free, open=left)
+        # The whole cell, and the robot around its centre, stay out.
+        kept &= ~polygon.contains(x) & (polygon.away(x) > half_diagonal + free.radius)
+
+    remaining = np.zeros_like(free.open)
+    remaining[free.open] = kept
+    return replace(free, open=remaining)
 
 
 def _why_not(
-    free: FreeSpace, wanted: FreeSpace, position: np.ndarray, region, polygons: bool, search: float
+    free: FreeSpace, allowed: FreeSpace, position: np.ndarray, region, polygons: bool, search: float
 ) -> str:
+    """Say why nothing is left of the area, in words."""
     here = f"({position[0]:.2f}, {position[1]:.2f}) m"
     if not free.open.any():
         return "the free-space map leaves no place that the robot may enter"
-    if not wanted.open.any() and polygons:
+    if not allowed.open.any() and polygons:
         return (
             "no free place lies inside the region, out of the keep-out areas and within reach of the robot at "
             f"{here}"

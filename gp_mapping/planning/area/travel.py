@@ -1,4 +1,4 @@
-"""Ways through the survey area: how far from one place to another, along which line, and past which places."""
+"""Ways through the survey area: their lengths, their lines and the places that they pass."""
 
 from __future__ import annotations
 
@@ -19,27 +19,34 @@ from gp_mapping.planning.worth.path_value import Visits
 
 __all__ = ["Leg", "Travel", "measurements", "turn", "turning"]
 
-_ROWS = 600  # sources whose distances to everywhere are kept
-_LEGS = 40_000  # ways that are kept
+_ROWS = 600  # source nodes whose distances to all nodes are cached
+_LEGS = 40_000  # ways in the cache
 _APART = 1.5  # spacings of a way for each measurement
-_KEPT = 200  # findings of planners that are kept
-_NEAR = 16  # nodes of which one should be in plain view
+_KEPT = 200  # results of planners in the cache
+_NEAR = 16  # nearest nodes that are tried for one in plain view
 _LOOKS = 4  # points of a way for each spacing
-_ABOUT = 4  # places between which a point is interpolated
+_ABOUT = 4  # places that a point is interpolated from
 _SMOOTH = 3.0  # spacings: correlation length of the field that is interpolated
-_AHEAD = np.round(1.6 ** np.arange(1, 40)).astype(
-    int
-)  # points of a way on that are looked at from a corner
-_BETWEEN = 8  # parts into which the points between one that is seen and one that is not are cut
+
+# How many points ahead of a corner are tested for a line of sight, farther and farther.
+_AHEAD = np.round(1.6 ** np.arange(1, 40)).astype(int)
+# Parts into which the points between the last visible and the first hidden one are divided.
+_BETWEEN = 8
 
 
 @dataclass(frozen=True)
 class Leg:
     """One way, straightened.
 
-    line: (K, 2) m, start and end included.  metres: its length.  turned: radians turned at its inner corners.
-    first, last: heading in radians of its first and last piece; NaN where start and end are one place.
-    points: (n, 2) m, evenly along it, both ends included.  places, weights: (n, k), between which places they lie.
+    Attributes:
+        line: (K, 2) m, corners in order, start and end included.
+        metres: its length.
+        turned: radians turned at its inner corners.
+        first: radians, heading of its first piece; NaN where start and end are one place.
+        last: radians, heading of its last piece; NaN likewise.
+        points: (n, 2) m, evenly along it, both ends included.
+        places: (n, k), the places that each point is interpolated from.
+        weights: (n, k), the weights of those places.
     """
 
     line: np.ndarray
@@ -53,29 +60,35 @@ class Leg:
 
 
 def turning(a, b):
-    """Radians between headings a and b; 0 where one of them is NaN."""
+    """Return the angle between headings a and b, radians, 0 … π; 0 where one of them is NaN."""
     return np.nan_to_num(
         np.abs(np.remainder(np.asarray(b) - np.asarray(a) + np.pi, 2 * np.pi) - np.pi)
     )
 
 
 def turn(a: float, b: float) -> float:
-    """The same of two numbers."""
+    """Return the angle between two headings, as `turning`, of single numbers."""
     return 0.0 if math.isnan(a) or math.isnan(b) else abs(math.remainder(b - a, math.tau))
 
 
 class Travel:
     """Shortest ways over the free cells (knight's moves), straightened, never through a wall.
 
-    Nodes are free cells, or of a large area one of each small block and connected part of it. Places are nodes about
-    `spacing` apart, where measurements are valued.
+    Nodes are free cells, or of a large area one of each small block and connected part of it.
+    Places are nodes about `spacing` apart, where measurements are valued.
 
     Args:
         free: reachable free space; its open cells are the area.
-        spacing: metres between places, about a third of a lengthscale; more where max_places would not do.
+        spacing: metres between places, about a third of a lengthscale; more where max_places would
+            be exceeded.
         max_places: bound P of the places: a plan costs P².
-        max_nodes: bound of the nodes, besides corners that join them, of which there are no more: a shortest way costs
-            n log n.
+        max_nodes: bound n of the nodes; corners that join them come in addition, no more than as
+            many. A shortest way costs n log n.
+
+    Attributes:
+        nodes: (n, 2) m.
+        places: (P,) node of each place.
+        xy: (P, 2) m, the places.
     """
 
     def __init__(
@@ -86,16 +99,20 @@ class Travel:
                 f"spacing={spacing} m, max_places={max_places}, max_nodes={max_nodes}: expected a spacing "
                 "above 0 and 2 places and nodes or more"
             )
+
         self.free = free
         self.nodes, self.block = nodes_of(free, max_nodes)
+
         self.graph = moves_between(free, self.nodes, self.block)
         self._tree = cKDTree(self.nodes) if len(self.nodes) else None
+
         chosen, self.spacing = _spread(
             self.nodes, max(spacing, self.block * free.resolution), max_places
         )
-        self.places = chosen  # (P,) nodes
-        self.xy = self.nodes[chosen]  # (P, 2) m
+        self.places = chosen
+        self.xy = self.nodes[chosen]
         self._places_tree = cKDTree(self.xy) if len(chosen) else None
+
         self._rows: OrderedDict[int, tuple[np.ndarray, np.ndarray]] = OrderedDict()
         self._legs: OrderedDict[tuple[int, int], Leg] = OrderedDict()
         self._kept: OrderedDict[tuple, Any] = OrderedDict()
@@ -105,68 +122,98 @@ class Travel:
 
     @property
     def step(self) -> float:
-        """Metres of a way that one measurement stands for: half a lengthscale, over which they say little new."""
+        """Metres of a way per measurement: half a lengthscale, denser ones would add little."""
         return _APART * self.spacing
 
     @property
     def about(self) -> int:
-        """Places between which one measurement lies."""
+        """Number of places that one measurement is interpolated from."""
         return min(_ABOUT, len(self.xy))
 
     def locate(self, xy, search: float = 0.5) -> int | None:
-        """The node nearest to xy (2,) m that is in plain view of it, at most search away; None where there is none.
+        """Return the node nearest to xy that is in plain view; None without a node within reach.
 
-        A place that the robot may not be at (a map that is a little off) gets the nearest node.
+        A position that the robot may not be at (a map that is a little off) gets the nearest node.
+
+        Args:
+            xy: (2,) m.
+            search: metres to the farthest node that counts.
         """
-        found = int(self.locate_all(np.asarray(xy, dtype=np.float64).reshape(1, 2), search)[0])
-        return None if found < 0 else found
+        node = int(self.locate_all(np.asarray(xy, dtype=np.float64).reshape(1, 2), search)[0])
+        return None if node < 0 else node
 
     def locate_all(self, xy: np.ndarray, search: float = 0.5) -> np.ndarray:
-        """The same of many places (N, 2) m: (N,), −1 where there is none."""
+        """Return the node of each of many positions, as `locate`: (N,), −1 where there is none.
+
+        Args:
+            xy: (N, 2) m.
+            search: metres to the farthest node that counts.
+        """
         if self._tree is None or not len(xy):
             return np.full(len(xy), -1)
         count = min(_NEAR, len(self.nodes))
-        away, found = self._tree.query(xy, k=np.arange(1, count + 1), distance_upper_bound=search)
-        near = np.isfinite(away)
+        distance, found = self._tree.query(
+            xy, k=np.arange(1, count + 1), distance_upper_bound=search
+        )
+        near = np.isfinite(distance)
+
         row, column = np.nonzero(near)
-        seen = np.zeros_like(near)
-        for some in (column == 0, column > 0):  # most see the nearest one
-            some &= ~seen[row, 0]
-            seen[row[some], column[some]] = self.free.sees(
-                xy[row[some]], self.nodes[found[row[some], column[some]]]
+
+        visible = np.zeros_like(near)
+        # Most see the nearest node: the others are looked at only where it is hidden.
+        for asked in (column == 0, column > 0):
+            asked &= ~visible[row, 0]
+            visible[row[asked], column[asked]] = self.free.sees(
+                xy[row[asked]], self.nodes[found[row[asked], column[asked]]]
             )
-        chosen = found[np.arange(len(xy)), seen.argmax(1)]  # the nearest one where none is seen
+
+        # argmax gives the nearest one where none is visible.
+        chosen = found[np.arange(len(xy)), visible.argmax(1)]
         return np.where(near[:, 0], chosen, -1)
 
     def nearest(self, xy) -> np.ndarray:
-        """The place nearest to each of xy (N, 2): (N,)."""
+        """Return the place nearest to each of xy (N, 2) m: (N,)."""
         return self._places_tree.query(np.asarray(xy, dtype=np.float64).reshape(-1, 2))[1]
 
     def distances(self, node: int, within: float = math.inf) -> np.ndarray:
-        """Length (n,) m of the shortest way over the grid from a node to every node; infinite where there is none.
+        """Return the lengths of the shortest ways over the grid from a node to all nodes.
 
-        within: metres beyond which they may be infinite, too: who asks for what is near need not wait for the rest.
+        Args:
+            node: where the ways begin.
+            within: metres beyond which lengths may be infinite, too: a search of what is near is
+                faster.
+
+        Returns:
+            (n,) m, infinite where no way leads.
         """
         if node in self._rows or math.isinf(within):
             return self._row(node)[0]
+        # A search that is cut off is not cached: its row is incomplete.
         return dijkstra(self.graph, indices=node, limit=within)
 
     def _row(self, node: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return lengths (n,) m of the ways from a node to all nodes, and each predecessor."""
         if node in self._rows:
             self._rows.move_to_end(node)
             return self._rows[node]
-        distance, before = dijkstra(self.graph, indices=node, return_predecessors=True)
-        self._rows[node] = (distance, before)
+
+        distance, predecessor = dijkstra(self.graph, indices=node, return_predecessors=True)
+        self._rows[node] = (distance, predecessor)
         if len(self._rows) > _ROWS:
             self._rows.popitem(last=False)
-        return distance, before
+        return distance, predecessor
 
     def reachable(self, node: int) -> np.ndarray:
-        """(n,) bool: nodes to which a way leads."""
+        """Return which nodes a way leads to: (n,) bool."""
         return np.isfinite(self.distances(node))
 
     def keep(self, key: tuple, make: Callable[[], Any]):
-        """What make() finds of this ground, once: planners ask for the same of it at every decision."""
+        """Return make(), computed once for each key: planners ask for the same at every decision.
+
+        Args:
+            key: what the result is of; a different key for a different result.
+            make: computes it of this travel.
+        """
         if key in self._kept:
             self._kept.move_to_end(key)
         else:
@@ -176,33 +223,45 @@ class Travel:
         return self._kept[key]
 
     def leg(self, a: int, b: int) -> Leg | None:
-        """The way from node a to node b; None where there is none."""
+        """Return the way from node a to node b; None where there is none."""
         if (a, b) not in self._legs:
             self.prepare([(a, b)])
         return self._legs.get((a, b))
 
     def prepare(self, pairs) -> None:
-        """Have legs (a, b) ready, all of them together: a search asks for hundreds."""
+        """Compute and cache the ways of many pairs of nodes (a, b): a search asks for hundreds.
+
+        Together they cost far less than one by one.
+        """
         pairs = [pair for pair in dict.fromkeys(pairs) if pair not in self._legs]
         if not pairs:
             return
+
         a, b = self.nodes[[p for p, _ in pairs]], self.nodes[[q for _, q in pairs]]
-        seen = self.free.sees(a, b)
+        visible = self.free.sees(a, b)
         chains = {
-            pair: np.stack([a[i], b[i]]) if seen[i] else self._chain(*pair, min(pair))
+            pair: np.stack([a[i], b[i]]) if visible[i] else self._chain(*pair, min(pair))
             for i, pair in enumerate(pairs)
         }
+
         ways = {pair: chain for pair, chain in chains.items() if chain is not None}
         self._legs.update(zip(ways, self._legs_along(self._pulled(list(ways.values())))))
+
         while len(self._legs) > _LEGS:
             self._legs.popitem(last=False)
 
     def leg_from(self, xy, node: int, to: int) -> Leg | None:
-        """The way from anywhere, xy (2,) m, by the node that locate gave for it, to a node."""
+        """Return the way from any position to a node; None where there is none.
+
+        Args:
+            xy: (2,) m.
+            node: what locate gave for it.
+            to: the node where the way ends.
+        """
         return self.legs_from(xy, node, [to])[0]
 
     def legs_from(self, xy, node: int, to: Sequence[int]) -> list[Leg | None]:
-        """The same to several nodes."""
+        """Return the ways from any position to several nodes, as `leg_from`."""
         chains = [self._chain(node, end, node) for end in to]
         first = np.asarray(xy, dtype=np.float64)[None]
         legs = iter(
@@ -211,159 +270,226 @@ class Travel:
         return [None if chain is None else next(legs) for chain in chains]
 
     def _chain(self, a: int, b: int, source: int) -> np.ndarray | None:
-        """Nodes of the shortest way (K, 2) m; of equally short ones that which is found from source, a or b."""
+        """Return the nodes (K, 2) m of the shortest way from a to b; None where there is none.
+
+        Args:
+            a: first node.
+            b: last node.
+            source: a or b, where the search begins; it decides between ways of equal length.
+        """
         if a == b:
             return self.nodes[[a, b]]
         target = b if source == a else a
-        distance, before = self._row(source)
+        distance, predecessor = self._row(source)
         if not np.isfinite(distance[target]):
             return None
+
         chain = [target]
         while chain[-1] != source:
-            chain.append(int(before[chain[-1]]))
+            chain.append(int(predecessor[chain[-1]]))
+
         return self.nodes[chain if source == b else chain[::-1]]
 
     def over_the_grid(self, a: int, b: int) -> np.ndarray | None:
-        """The shortest way (K, 2) m over the grid between two nodes, not straightened; None where there is none."""
+        """Return the shortest way (K, 2) m over the grid, not straightened; None without one."""
         return self._chain(a, b, min(a, b))
 
     def straightened(self, chain: np.ndarray) -> np.ndarray:
-        """The same way with few corners (string pulling): (K, 2) m."""
+        """Return the way with few corners (string pulling): (K, 2) m."""
         return self._pulled([chain])[0]
 
     def _pulled(self, chains: list[np.ndarray]) -> list[np.ndarray]:
-        """Ways straightened side by side: what they ask of the free space is asked together."""
+        """Straighten several ways at once: one call tests all lines of sight of a round."""
         kept: list[list[int]] = [[0] for _ in chains]
-        asking = [_pull(len(chain), points) for chain, points in zip(chains, kept)]
-        wants = {
-            i: want for i, steps in enumerate(asking) if (want := next(steps, None)) is not None
+
+        # Each puller yields (point, points to look at) and is sent which of those are visible.
+        pullers = [_pull(len(chain), points) for chain, points in zip(chains, kept)]
+        requests = {
+            i: request
+            for i, steps in enumerate(pullers)
+            if (request := next(steps, None)) is not None
         }
-        while wants:
+
+        while requests:
             a = np.concatenate(
-                [np.broadcast_to(chains[i][at], (len(to), 2)) for i, (at, to) in wants.items()]
+                [np.broadcast_to(chains[i][at], (len(to), 2)) for i, (at, to) in requests.items()]
             )
-            b = np.concatenate([chains[i][to] for i, (_, to) in wants.items()])
-            ends = np.cumsum([len(to) for _, to in wants.values()])[:-1]
-            for i, seen in zip(list(wants), np.split(self.free.sees(a, b), ends)):
+            b = np.concatenate([chains[i][to] for i, (_, to) in requests.items()])
+
+            ends = np.cumsum([len(to) for _, to in requests.values()])[:-1]
+            for i, visible in zip(list(requests), np.split(self.free.sees(a, b), ends)):
                 try:
-                    wants[i] = asking[i].send(seen)
+                    requests[i] = pullers[i].send(visible)
                 except StopIteration:
-                    del wants[i]
+                    del requests[i]
         return [chain[points] for chain, points in zip(chains, kept)]
 
     def along(self, line: np.ndarray) -> Leg:
-        """What driving a line (K, 2) m means."""
+        """Return a line (K, 2) m as a Leg."""
         return self._legs_along([line])[0]
 
     def _legs_along(self, lines: list[np.ndarray]) -> list[Leg]:
-        """The same of several lines: what lies about all of their points is looked for together."""
+        """Return several lines as Legs: all of their points are interpolated together."""
         if not lines:
             return []
-        known, xs = [], []
+
+        parts_of_lines, xs = [], []
         for line in lines:
             pieces = np.diff(line, axis=0)
             length = np.hypot(*pieces.T)
             ends = np.concatenate([[0.0], np.cumsum(length)])
+            # Pieces without length have no heading.
             pieces = pieces[length > 0]
+
             total = float(ends[-1])
             headings = np.arctan2(pieces[:, 1], pieces[:, 0])
             turned = float(turning(headings[:-1], headings[1:]).sum())
             first, last = (
                 (float(headings[0]), float(headings[-1])) if len(headings) else (math.nan, math.nan)
             )
-            known.append((line, total, turned, first, last))
+            parts_of_lines.append((line, total, turned, first, last))
 
             count = max(2, math.ceil(_LOOKS * total / self.spacing) + 1)
             marks = np.linspace(0.0, total, count)
             xs.append(np.stack([np.interp(marks, ends, line[:, i]) for i in (0, 1)], 1))
+
         ends = np.cumsum([len(x) for x in xs])[:-1]
         about = (np.split(part, ends) for part in self.between(np.concatenate(xs)))
-        return [Leg(*parts, x, *near) for parts, x, near in zip(known, xs, zip(*about))]
+        return [Leg(*parts, x, *near) for parts, x, near in zip(parts_of_lines, xs, zip(*about))]
 
     def between(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Places (N, k) about each of x (N, 2) m and weights (N, k) that interpolate a smooth field there."""
+        """Return the places around points, and weights that interpolate a smooth field there.
+
+            w = (G + 10⁻⁶ I)⁻¹ g,   G, g squared exponentials among the places and to the point
+
+        Args:
+            x: (N, 2) m.
+
+        Returns:
+            Places (N, k) and weights (N, k).
+        """
         count = self.about
         away, index = self._places_tree.query(x, k=np.arange(1, count + 1))
+
         gram = self.xy[index]
         gram = np.square(gram[:, :, None] - gram[:, None]).sum(-1)
+
         width = 2.0 * (_SMOOTH * self.spacing) ** 2
+        # The jitter keeps nearly collinear places solvable.
         weights = np.linalg.solve(
             np.exp(-gram / width) + 1e-6 * np.eye(count), np.exp(-(away**2) / width)[..., None]
         )
         return index, weights[..., 0]
 
     def visits(self, legs) -> tuple[Visits, np.ndarray, np.ndarray]:
-        """What driving legs one after the other measures: Visits of m, where (m, 2) m, and metres (m,) from the start.
+        """Return what driving legs one after the other measures.
 
-        Of each leg as many as it has half lengthscales (1.5 `spacing`), one at least, each in the middle of its part
-        of the leg: what a leg is worth does not depend on where the legs before it end. The noise of each is scaled by
-        how much of the way it stands for.
+        Each leg has a measurement for every half lengthscale (1.5 `spacing`), one at least, each in
+        the middle of its part of the leg: the worth of a leg does not depend on where the legs
+        before it end. The noise variance of each is divided by the number of steps of way that it
+        stands for.
+
+        Args:
+            legs: Legs, in order.
+
+        Returns:
+            Visits of m measurements, their positions (m, 2) m, and metres (m,) from the start.
         """
         legs = [leg for leg in legs if leg.metres > 0.0]
         if not legs:
             return Visits.at([]), np.empty((0, 2)), np.empty(0)
+
         step = self.step
         lengths = np.array([leg.metres for leg in legs])
         counts = np.array([measurements(metres, step) for metres in lengths])
-        which = np.repeat(np.arange(len(legs)), counts)
-        share = (np.arange(len(which)) - (np.cumsum(counts) - counts)[which] + 0.5) / counts[which]
-        marks = (np.cumsum(lengths) - lengths)[which] + share * lengths[which]
 
+        # Of each measurement its leg, how far along that leg it lies, and how far from the start.
+        leg_of = np.repeat(np.arange(len(legs)), counts)
+        fraction = (np.arange(len(leg_of)) - (np.cumsum(counts) - counts)[leg_of] + 0.5) / counts[
+            leg_of
+        ]
+        marks = (np.cumsum(lengths) - lengths)[leg_of] + fraction * lengths[leg_of]
+
+        # The interpolation of the nearest of the leg's points.
         points = np.array([len(leg.points) for leg in legs])
-        take = (np.cumsum(points) - points)[which] + np.rint(share * (points[which] - 1)).astype(
-            int
-        )
+        take = (np.cumsum(points) - points)[leg_of] + np.rint(
+            fraction * (points[leg_of] - 1)
+        ).astype(int)
         x, places, weights = (
             np.concatenate([getattr(leg, name) for leg in legs])[take]
             for name in ("points", "places", "weights")
         )
-        scale = torch.from_numpy((step * counts / lengths)[which])
+
+        # A measurement for a longer piece of way is worth more: its noise is smaller.
+        scale = torch.from_numpy((step * counts / lengths)[leg_of])
         return Visits(torch.from_numpy(places), torch.from_numpy(weights), scale), x, marks
 
 
 def measurements(metres: float, step: float) -> int:
-    """How many measurements stand for so many metres of a way, step metres each."""
+    """Return how many measurements stand for a way of that many metres, one for each step."""
     return max(1, round(metres / step))
 
 
 def _pull(count: int, kept: list[int]) -> Generator[tuple[int, np.ndarray], np.ndarray, None]:
-    """Which of a way's points 0 … count − 1 to keep, into kept; asks (from, to (n,)) and is sent which are in view.
+    """Select which of a way's points 0 … count − 1 to keep.
 
-    From each corner the farthest point in plain view is looked for among ever more distant ones, and then between
-    the last that is seen and the first that is not: a few lines of sight instead of one to every point ahead. The next
-    point is taken where none is seen.
+    From each corner the farthest visible point is looked for among ever more distant ones, and then
+    between the last visible and the first hidden one: a few lines of sight instead of one to every
+    point ahead. Where none is visible the next point is taken.
+
+    Args:
+        count: number of points.
+        kept: of the points that stay; extended in place.
+
+    Yields:
+        (corner, points (n,) to look at from there); to be sent which of them are visible (n,) bool.
     """
-    at, last = 0, count - 1
-    while at < last:
-        near, unseen = at + 1, last + 1
-        ahead = at + _AHEAD
+    corner, last = 0, count - 1
+    while corner < last:
+        nearest_kept, first_hidden = corner + 1, last + 1
+
+        ahead = corner + _AHEAD
         ahead = np.append(ahead[ahead < last], last)
+
         while len(ahead):
-            seen = yield at, ahead
-            if seen.any():
-                near = max(near, int(ahead[seen][-1]))
-            if (beyond := ahead[ahead > near]).size:
-                unseen = int(beyond[0])
-            if near >= last or unseen - near <= 1:
+            visible = yield corner, ahead
+            if visible.any():
+                nearest_kept = max(nearest_kept, int(ahead[visible][-1]))
+            if (beyond := ahead[ahead > nearest_kept]).size:
+                first_hidden = int(beyond[0])
+
+            if nearest_kept >= last or first_hidden - nearest_kept <= 1:
                 break
-            if unseen - near <= _BETWEEN:
-                ahead = np.arange(near + 1, unseen)
+            if first_hidden - nearest_kept <= _BETWEEN:
+                ahead = np.arange(nearest_kept + 1, first_hidden)
             else:
-                ahead = np.linspace(near, unseen, _BETWEEN + 1)[1:-1].round().astype(int)
-        at = near
-        kept.append(at)
+                ahead = (
+                    np.linspace(nearest_kept, first_hidden, _BETWEEN + 1)[1:-1].round().astype(int)
+                )
+
+        corner = nearest_kept
+        kept.append(corner)
 
 
 def _spread(nodes: np.ndarray, spacing: float, most: int) -> tuple[np.ndarray, float]:
-    """Nodes about spacing apart, one for each square of that side, nearest to its middle; more apart beyond most."""
+    """Select nodes about spacing apart, one for each square of that side, nearest to its middle.
+
+    Returns:
+        Indices of the nodes, and the spacing: larger than asked for where more than `most` would
+        result.
+    """
     if not len(nodes):
         return np.empty(0, dtype=int), spacing
+
     corner = nodes.min(0)
     while True:
         square = np.floor((nodes - corner) / spacing).astype(np.int64)
-        off = np.hypot(*((nodes - corner) / spacing - square - 0.5).T).round(9)
-        order = np.lexsort((np.arange(len(nodes)), off, square[:, 0], square[:, 1]))
-        new = np.concatenate([[True], (np.diff(square[order], axis=0) != 0).any(1)])
-        if new.sum() <= most:
-            return order[new], spacing
-        spacing *= max(1.02, math.sqrt(new.sum() / most))
+        # Rounded, so that ties are broken by the node's number on every machine.
+        off_middle = np.hypot(*((nodes - corner) / spacing - square - 0.5).T).round(9)
+
+        order = np.lexsort((np.arange(len(nodes)), off_middle, square[:, 0], square[:, 1]))
+        first_of_square = np.concatenate([[True], (np.diff(square[order], axis=0) != 0).any(1)])
+
+        if first_of_square.sum() <= most:
+            return order[first_of_square], spacing
+        spacing *= max(1.02, math.sqrt(first_of_square.sum() / most))

@@ -1,4 +1,4 @@
-"""A route made stop by stop, each the best gain per metre after those before it: a seed for better ones."""
+"""A route made stop by stop, each the best gain per metre after those before: a seed."""
 
 from __future__ import annotations
 
@@ -13,35 +13,47 @@ from gp_mapping.planning.problem import Problem
 __all__ = ["greedy"]
 
 _STOPS = 60
-_FIRST = 4.0  # spacings of places: so far is looked first for the best one
+_FIRST = 4.0  # spacings of places: radius in which the best one is looked for first
 
 
 def greedy(problem: Problem) -> Iterator[tuple[int, ...]]:
-    """Gain per metre again and again, on what the way there has left, until the limit ends it."""
+    """Yield the route so far: the best gain per metre again and again, until the limit ends it.
+
+    Each stop is chosen given what the way to those before it has measured.
+    """
     travel, limit = problem.travel, problem.limit
     home = None if problem.home is None else travel.distances(problem.home)[travel.places]
     value, stops, at, metres = problem.value, [], problem.start, 0.0
+
     goals = problem.goals.copy()
     for _ in range(_STOPS):
         back = 0.0 if home is None else home
-        pays, within = value.at(range(len(value))).numpy(), _FIRST * travel.spacing
+
+        gain, within = value.at(range(len(value))).numpy(), _FIRST * travel.spacing
+
+        # Lengths of ways are computed within a growing radius: most often the best one is near.
         while True:
             away = travel.distances(at, within)[travel.places]
-            worth = np.where(
+            rate = np.where(
                 goals & (travel.places != at) & (metres + away + back <= limit.metres),
-                pays / (away + NEAR),
+                gain / (away + NEAR),
                 -np.inf,
             )
-            best = int(worth.argmax())
-            if math.isinf(within) or worth[best] > pays.max() / (within + NEAR):
-                break  # what lies beyond pays less
+
+            best = int(rate.argmax())
+            if math.isinf(within) or rate[best] > gain.max() / (within + NEAR):
+                break  # what lies beyond has a lower rate
             within = 2.0 * within if metres + within <= limit.metres else math.inf
-        if not worth[best] > 0.0:
+
+        if not rate[best] > 0.0:
             break
+
         stop = int(travel.places[best])
         if not problem.fits((*stops, stop)):
+            # Its way is too long after all: try the next best one.
             goals[best] = False
             continue
+
         leg = problem.drive((stop,)).legs[0] if not stops else travel.leg(at, stop)
         value = value.after(travel.visits([leg])[0])
         stops.append(stop)

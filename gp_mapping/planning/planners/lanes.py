@@ -1,8 +1,9 @@
-"""Lanes up and down the area: inset, over obstacles, their number and direction chosen by predicted variance.
+"""Lanes up and down the area, their number and direction chosen by predicted variance.
 
-n lanes lie at (i + ½)·span/n, so that each has as much unknown on either side; a lane is cut where it meets an
-obstacle, and the pieces are driven one after the other, the nearest end first. Where it counts how soon the area is
-known (mix), every other lane may be left to a second pass: among walls, where no spiral leads around all of it.
+n lanes lie at (i + ½)·span/n, so that each has as much unknown on either side. A lane is cut where
+it meets an obstacle, and the pieces are driven one after the other, the nearest end first. Where it
+counts how soon the area is known (mix), every other lane may be left to a second pass: among walls,
+where no spiral leads around all of it.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from gp_mapping.planning.problem import Problem
 
 __all__ = ["best_lanes", "lane_routes", "lanes"]
 
-_LEAST = (
-    0.3  # share of the span's lanes; pieces shorter than that share of their distance are left out
-)
-_TRIED = 3  # numbers of lanes for each direction
-_DETOUR = 1.5  # times as far as the nearest piece lies is looked for the way to it, and farther if that is too little
-_FAR = 10.0  # times as far, beyond which all of the ground is looked at
+# Pieces shorter than this fraction of the distance between lanes are left out.
+_LEAST = 0.3
+_TRIED = 3  # bounds the numbers of lanes tried for each direction
+# Times the distance of the nearest piece: how far the way to it is looked for at first.
+_DETOUR = 1.5
+_FAR = 10.0  # times that distance, beyond which all of the ground is looked at
 _PASSES = 2  # over the area: all of it is known a little before any of it is known well
 
 
 def lanes(problem: Problem) -> Iterator[tuple[int, ...]]:
-    """The best of the lanes."""
+    """Yield the first of the lanes, and the best of them at the end."""
     routes = []
     for stops in lane_routes(problem):
         routes.append(fitted(problem, stops))
@@ -38,11 +39,12 @@ def lanes(problem: Problem) -> Iterator[tuple[int, ...]]:
 
 
 def best_lanes(problem: Problem) -> tuple[tuple[int, ...], float]:
-    """Stops and rating of the best lanes; nowhere to go, and −∞, where none fits."""
+    """Return stops and rating of the best lanes; no stops, and −∞, where none fits."""
     return _best(problem, [fitted(problem, stops) for stops in lane_routes(problem)])
 
 
 def _best(problem: Problem, routes: list[tuple[int, ...]]) -> tuple[tuple[int, ...], float]:
+    """Return the route with the highest rating, and that rating; no stops, and −∞, of no routes."""
     routes = [stops for stops in dict.fromkeys(routes) if stops]
     ratings = problem.rate(routes)
     best = max(range(len(routes)), key=ratings.__getitem__, default=None)
@@ -50,17 +52,24 @@ def _best(problem: Problem, routes: list[tuple[int, ...]]) -> tuple[tuple[int, .
 
 
 def fitted(problem: Problem, stops: tuple[int, ...]) -> tuple[int, ...]:
-    """As many of the first stops as the limit allows, those that are left out for now excepted."""
+    """Return as many of the first stops as the limit allows, closed ones left out.
+
+    Args:
+        problem: the question.
+        stops: nodes, in order.
+    """
     if problem.closed is not None:
         stops = tuple(stop for stop in stops if not problem.closed[stop])
-    # what is too far as the crow flies needs no way looked for
+    # No way is looked for to stops that are too far already as the crow flies.
     x = np.vstack([problem.position[None], problem.travel.nodes[list(stops)]])
     limit = problem.limit
     ends = np.cumsum(np.hypot(*np.diff(x, axis=0).T))
     stops = stops[
         : int(np.searchsorted(ends, min(limit.metres, limit.seconds * limit.speed), side="right"))
     ]
+
     problem.prepare([stops])
+    # Bisection: more stops never cost less.
     low, high = 0, len(stops)
     while low < high:
         middle = (low + high + 1) // 2
@@ -69,9 +78,10 @@ def fitted(problem: Problem, stops: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def lane_routes(problem: Problem) -> Iterator[tuple[int, ...]]:
-    """Stops of lanes in two directions, of several numbers about what the limit pays for, ends at or off the walls.
+    """Yield the stops of lanes in two directions, of several numbers about what the limit allows.
 
-    One route at a time: each takes milliseconds, and all of them together longer than a map may wait.
+    Lanes end at the walls or some way off them. One route at a time: each takes milliseconds, and
+    all of them together longer than a map may wait.
     """
     travel = problem.travel
     free = travel.free
@@ -79,14 +89,19 @@ def lane_routes(problem: Problem) -> Iterator[tuple[int, ...]]:
     nodes = travel.nodes[reached]
     area = free.open.sum() * free.resolution**2
     metres = min(problem.limit.metres, problem.limit.seconds * problem.limit.speed)
+
     for angle in (free.yaw, free.yaw + 0.5 * math.pi):
-        across = np.array([-math.sin(angle), math.cos(angle)])
-        low, high = (nodes @ across).min(), (nodes @ across).max()
+        normal = np.array([-math.sin(angle), math.cos(angle)])
+        low, high = (nodes @ normal).min(), (nodes @ normal).max()
+
         span = float(high - low) + free.resolution
         low = float(low) - 0.5 * free.resolution
-        # a lane is as long as the area is wide there, and lanes nearer than two places measure the same ones
-        paid = min(metres / max(area / span, 1e-9), span / travel.spacing)
-        for count in sorted({max(1, round(paid) + k) for k in range(-_TRIED + 1, _TRIED - 1)}):
+        # A lane is as long as the area is wide there. Lanes nearer than two places measure the same
+        # ones.
+        affordable = min(metres / max(area / span, 1e-9), span / travel.spacing)
+        for count in sorted(
+            {max(1, round(affordable) + k) for k in range(-_TRIED + 1, _TRIED - 1)}
+        ):
             for inset in (0.0, 0.35 * span / count):
                 key = (angle, low, span / count, count, inset)
                 pieces: _Pieces = travel.keep(("lanes", *key), partial(_pieces, travel, *key))
@@ -98,7 +113,13 @@ def lane_routes(problem: Problem) -> Iterator[tuple[int, ...]]:
 
 
 class _Pieces:
-    """Both ends (nodes) (K, 2) of each free piece of each lane (K,), and what is known of the ways between them."""
+    """The free pieces of lanes, and what is known of the ways between them.
+
+    Args:
+        travel: of the nodes.
+        ends: (K, 2) nodes, both ends of each piece.
+        lanes: (K,) the lane of each piece.
+    """
 
     def __init__(self, travel: Travel, ends: np.ndarray, lanes: np.ndarray):
         self.ends, self.lanes, self._travel = ends, lanes, travel
@@ -107,34 +128,44 @@ class _Pieces:
         ] = {}  # (K, 2) m from an end to those that are so near
 
     def joined(self, start: int, reached: np.ndarray, passes: int = 1) -> tuple[int, ...]:
-        """Stops: the pieces one after the other, the nearest end first, from a node on; where they are reached.
+        """Return stops: the pieces one after the other, the nearest end first.
 
-        In several passes each takes every so manieth lane, and those between are left to the next ones.
+        With several passes, pass p takes the lanes whose number is p modulo passes.
+
+        Args:
+            start: node where the robot is.
+            reached: (n,) bool; pieces with an end elsewhere are left out.
+            passes: over the area.
         """
-        left = reached[self.ends].all(1)
+        remaining = reached[self.ends].all(1)
         at, stops = start, []
-        for passed in range(passes):
-            now = left & (self.lanes % passes == passed)
-            while now.any():
-                away = np.where(now[:, None], self._distances(at, now), np.inf)
+
+        for number in range(passes):
+            pending = remaining & (self.lanes % passes == number)
+            while pending.any():
+                away = np.where(pending[:, None], self._distances(at, pending), np.inf)
                 piece, end = np.unravel_index(int(away.argmin()), away.shape)
-                now[piece] = False
+                pending[piece] = False
+
                 a, b = self.ends[piece] if end == 0 else self.ends[piece][::-1]
                 stops += [int(a), int(b)]
                 at = int(b)
+
         return tuple(s for i, s in enumerate(stops) if i == 0 or s != stops[i - 1])
 
-    def _distances(self, node: int, now: np.ndarray) -> np.ndarray:
-        """(K, 2) m from a node to the ends, that to the nearest of the pieces now (K,) among them; others may lack.
+    def _distances(self, node: int, pending: np.ndarray) -> np.ndarray:
+        """Return lengths (K, 2) m from a node to the ends, at least to the nearest pending piece.
 
-        A way leads to all of these pieces.
+        Lengths to others may be infinite. A way must lead to all pending pieces (K,) bool.
         """
         away, within = self._away.get(
             node, (np.full(self.ends.shape, np.inf), self._travel.spacing)
         )
-        while not np.isfinite(away[now]).any() and within < math.inf:
+
+        # The radius grows until it holds a pending piece; what was found is cached for the node.
+        while not np.isfinite(away[pending]).any() and within < math.inf:
             x = self._travel.nodes
-            near = float(np.hypot(*(x[self.ends[now]] - x[node]).reshape(-1, 2).T).min())
+            near = float(np.hypot(*(x[self.ends[pending]] - x[node]).reshape(-1, 2).T).min())
             within = (
                 _DETOUR * max(near, within)
                 if within < _FAR * max(near, self._travel.spacing)
@@ -148,25 +179,42 @@ class _Pieces:
 def _pieces(
     travel: Travel, angle: float, low: float, spacing: float, count: int, inset: float
 ) -> _Pieces:
+    """Return the free pieces of parallel lanes.
+
+    Args:
+        travel: of the nodes.
+        angle: direction of the lanes, radians.
+        low: m across the lanes, where the area begins.
+        spacing: m between lanes.
+        count: number of lanes.
+        inset: m by which pieces are cut at both ends.
+    """
     free = travel.free
     along = np.array([math.cos(angle), math.sin(angle)])
     across = np.array([-along[1], along[0]])
     extent = travel.nodes @ along
     first, last = float(extent.min()), float(extent.max())
+    # Samples along the lanes, half a cell apart.
     marks = np.linspace(
         first, last, max(2, math.ceil((last - first) / (0.5 * free.resolution)) + 1)
     )
+
     lanes = low + (np.arange(count) + 0.5) * spacing
     x = marks[:, None] * along + lanes[:, None, None] * across  # (lanes, marks, 2)
     clear = free.allows(torch.from_numpy(x.reshape(-1, 2))).numpy().reshape(count, -1)
 
+    # A piece begins where a lane becomes clear and ends where it is blocked again.
     edges = np.diff(np.pad(clear, ((0, 0), (1, 1))).astype(int), axis=1)
     lane, start = np.nonzero(edges > 0)
     end = np.nonzero(edges < 0)[1] - 1
+
     length = marks[end] - marks[start]
+    # Short pieces are not worth the turns.
     lane, start, end, length = (
         v[length >= max(_LEAST * spacing, free.resolution)] for v in (lane, start, end, length)
     )
+
+    # A piece shorter than both insets shrinks to its middle.
     off = np.minimum(inset, 0.5 * length)[:, None] * along
     ends = np.stack(
         [travel.locate_all(x[lane, start] + off), travel.locate_all(x[lane, end] - off)], 1

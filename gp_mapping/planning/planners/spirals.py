@@ -1,7 +1,8 @@
-"""Two passes over the area for the metres of one: in along a spiral, and out again between its turns.
+"""Two passes over the area for the metres of one: in along a spiral, out between its turns.
 
-Both together are as long as lanes so far apart as their turns are (the area / that distance) and end as densely, but at
-half of the way all of the area has been passed at that distance. Lanes in two passes cross the area once more.
+Both together are as long as lanes whose distance is that of their turns (the area / that distance)
+and end as densely, but at half of the way all of the area has been passed within that distance.
+Lanes in two passes cross the area once more.
 """
 
 from __future__ import annotations
@@ -15,53 +16,58 @@ from gp_mapping.planning.problem import Problem
 
 __all__ = ["in_and_out", "spiral_routes"]
 
-_FIRST = (
-    0.35,
-    0.42,
-    0.5,
-)  # distances of turns off the walls: beyond them nothing is measured, and nothing is wanted
+# Distance of the first turn off the walls, in distances between turns: beyond the walls nothing is
+# measured, and nothing needs to be known.
+_FIRST = (0.35, 0.42, 0.5)
 _CORE = 0.6  # distances of turns: what is farther from the innermost one gets a way of its own
-_STEP = 1.005  # of one distance that is tried to the next
-_AGAIN = (
-    2  # ways looked for: of the length of the limit, and shorter by as much as that one is too long
-)
+_STEP = 1.005  # ratio of one distance tried to the one before
+# Ways tried: of the length of the limit, and shorter by as much as that one is too long.
+_AGAIN = 2
 
 
 def spiral_routes(problem: Problem) -> Iterator[tuple[int, ...]]:
-    """Stops of spirals as long as the limit, in and out from the corner nearest to the robot, either way round.
+    """Yield the stops of spirals as long as the limit, in and out, either way round.
 
-    Corners that are not free are left out.
+    They begin at the corner nearest to the robot. Corners that are not free are left out.
     """
     travel, limit = problem.travel, problem.limit
     free = travel.free
     reached = travel.reachable(problem.start)
+
+    # Coordinates along and across the grid.
     axes = np.array(
         [[math.cos(free.yaw), math.sin(free.yaw)], [-math.sin(free.yaw), math.cos(free.yaw)]]
     )
     extent = travel.nodes[reached] @ axes.T
     low, high = extent.min(0), extent.max(0)
-    far = problem.position @ axes.T > 0.5 * (low + high)
-    grain = free.resolution * travel.block  # of the nodes
 
-    paid = min(limit.metres, limit.seconds * limit.speed)
-    for turned in (False, True) if paid > 0.0 else ():
-        sides = (high - low)[::-1] if turned else high - low
+    far = problem.position @ axes.T > 0.5 * (low + high)
+    grain = free.resolution * travel.block  # m between nodes
+
+    affordable = min(limit.metres, limit.seconds * limit.speed)
+    for transposed in (False, True) if affordable > 0.0 else ():
+        sides = (high - low)[::-1] if transposed else high - low
         for first in _FIRST:
-            metres = paid
+            metres = affordable
             for _ in range(_AGAIN):
                 x = _as_long_as(*sides, first, metres, travel.spacing, grain)
                 if x is None:
                     break
                 length = _length(x)
-                x = x[:, ::-1] if turned else x
+                x = x[:, ::-1] if transposed else x
+
                 nodes = travel.locate_all(np.where(far, high - x, low + x) @ axes)
                 nodes = nodes[nodes >= 0]
                 nodes = nodes[reached[nodes]]
                 stops = tuple(int(n) for i, n in enumerate(nodes) if i == 0 or n != nodes[i - 1])
+
                 yield stops
                 drive = problem.drive(stops)
                 if drive is None or problem.feasible(drive):
                     break
+
+                # Ways around obstacles made it too long: try a spiral that is shorter by that
+                # factor.
                 metres = (
                     length / max(drive.metres / limit.metres, drive.seconds / limit.seconds) - grain
                 )
@@ -70,11 +76,24 @@ def spiral_routes(problem: Problem) -> Iterator[tuple[int, ...]]:
 def _as_long_as(
     width: float, height: float, first: float, metres: float, least: float, grain: float
 ) -> np.ndarray | None:
-    """Corners (n, 2) m, on nodes so far apart, of the densest spirals no longer than that; None: not once around."""
-    # what is so long is near the area / its metres, on either side of it as the nodes and the core have it
+    """Return the corners (n, 2) m of the densest spirals in a rectangle that are short enough.
+
+    Args:
+        width: m.
+        height: m.
+        first: distance of the first turn off the walls, in distances between turns.
+        metres: longest length.
+        least: m, smallest distance between turns.
+        grain: m, to whose multiples corners are rounded.
+
+    Returns:
+        Corners; None where the way does not lead once around.
+    """
+    # The distance is near area / metres, more or less by the rounding and the core.
     apart = max(least, 0.9 * (width + grain) * (height + grain) / max(metres, grain))
     while apart < 0.5 * min(width, height):
         x = np.round(in_and_out(width, height, apart, first) / grain) * grain
+        # Lengths fall with the distance: the first that fits is the densest.
         if _length(x) <= metres:
             return x
         apart *= _STEP
@@ -82,30 +101,38 @@ def _as_long_as(
 
 
 def _length(x: np.ndarray) -> float:
+    """Return the length of a line (n, 2) m."""
     return float(np.hypot(*np.diff(x, axis=0).T).sum())
 
 
 def in_and_out(width: float, height: float, apart: float, first: float = 0.5) -> np.ndarray:
-    """Corners (n, 2) m of both spirals in a rectangle, from near its corner (0, 0).
+    """Return the corners (n, 2) m of both spirals in a rectangle, from near its corner (0, 0).
 
     Args:
-        width, height: m.  apart: m between turns.  first: distance of the first one off the walls, in those between.
+        width: m.
+        height: m.
+        apart: m between turns of both together.
+        first: distance of the first turn off the walls, in distances between turns.
     """
-    half = 0.5 * min(width, height)
-    turns = max(1, math.ceil(half / apart - first))
-    core = np.array([[half, half], [width - half, height - half]])
+    half_width = 0.5 * min(width, height)
+    turns = max(1, math.ceil(half_width / apart - first))
+
+    core = np.array([[half_width, half_width], [width - half_width, height - half_width]])
     ways = [_inward(width, height, (first + k) * apart, 2.0 * apart) for k in (0, 1)]
-    bare = half - (first + turns - 1) * apart > _CORE * apart
+
+    # Whether the innermost turn leaves a core that is not measured.
+    bare = half_width - (first + turns - 1) * apart > _CORE * apart
     return np.vstack([ways[0], *([core] if bare else []), ways[1][::-1]])
 
 
 def _inward(width: float, height: float, first: float, pitch: float) -> np.ndarray:
-    """Corners (n, 2) of one spiral from (first, first), each turn so much farther in than the one before it."""
-    x, off = [(first, first)], first
-    while off < 0.5 * min(width, height):
-        x += [(width - off, off), (width - off, height - off), (off, height - off)]
-        if height - off <= off + pitch:
+    """Return corners (n, 2) of one spiral from (first, first), each turn farther in by pitch."""
+    x, inset = [(first, first)], first
+
+    while inset < 0.5 * min(width, height):
+        x += [(width - inset, inset), (width - inset, height - inset), (inset, height - inset)]
+        if height - inset <= inset + pitch:
             break
-        off += pitch
-        x.append((off - pitch, off))
+        inset += pitch
+        x.append((inset - pitch, inset))
     return np.array(x) if len(x) > 1 else np.empty((0, 2))

@@ -1,11 +1,13 @@
-"""What a route is worth when a few of its legs are exchanged: the matrices of its measurements are kept.
+r"""What a route is worth when a few of its legs are exchanged.
 
-Of the measurements X with K = C_XX + N let B = K⁻¹ and D = B S_XX B. Leaving out R and measuring at A instead,
+The matrices of the route's measurements are cached. Of the measurements X with K = C_XX + N let
+B = K⁻¹ and D = B S_XX B. Leaving out R and measuring at A instead changes the gain by
 
-    loss   tr(B_RR⁻¹ D_RR)
-    gain   tr((C_AA + N_A − C_AJ Q)⁻¹ (S_AA − Qᵀ S_JA − S_AJ Q + Qᵀ S_JJ Q)),   J = X \\ R,   Q = K_JJ⁻¹ C_JA
+    − tr(B_RR⁻¹ D_RR)
+    + tr((C_AA + N_A − C_AJ Q)⁻¹ (S_AA − Qᵀ S_JA − S_AJ Q + Qᵀ S_JJ Q))
 
-with K_JJ⁻¹ = B_JJ − B_JR B_RR⁻¹ B_RJ: exact, without a factorisation of what stays.
+with J = X \ R, Q = K_JJ⁻¹ C_JA and K_JJ⁻¹ = B_JJ − B_JR B_RR⁻¹ B_RJ: exact, without a
+factorisation of what stays.
 """
 
 from __future__ import annotations
@@ -27,9 +29,12 @@ _ROWS = 40_000_000  # bytes of covariances of legs with all places that are kept
 
 
 class Exchange:
-    """A route's legs, each with a key, and what exchanging some of them changes.
+    """A route's legs, each with a key, and the change of gain when some of them are exchanged.
 
-    gain: Σ_c w_c var(c) that they take off.  left: (P,), the gain of one more measurement at each place.
+    Attributes:
+        keys: of the legs, in order.
+        gain: Σ_c w_c var(c) that the legs remove.
+        left: (P,) gain of one more measurement at each place.
     """
 
     def __init__(self, value: PathValue):
@@ -39,21 +44,27 @@ class Exchange:
         self.gain = 0.0
 
     def begin(self, keys: Sequence[tuple[int, int]], legs: Sequence[Glance]) -> None:
-        """From now on of these legs."""
+        """Start from a route of these legs."""
         parts = [self._of(key, leg) for key, leg in zip(keys, legs)]
         self.keys = list(keys)
+
         lengths = np.array([len(part.noise) for part in parts])
         self._ends = np.cumsum(lengths)
         self._firsts = self._ends - lengths
+
         places, weights, noise, self._C_X, self._S_X = (
             np.concatenate([getattr(part, name) for part in parts])
             for name in ("places", "weights", "noise", "C", "S")
         )
-        m = len(noise)
+
+        # C and S side by side: one interpolation gives both K and the inner matrix S_XX.
+        count = len(noise)
         self._both = np.concatenate([self._C_X, self._S_X]).T.copy()  # (P, 2 m)
-        both = _combined(self._both, places, weights)
-        K, self._I = both[:, :m].copy(), both[:, m:].copy()
-        K.flat[:: m + 1] += noise
+        combined = _combined(self._both, places, weights)
+        K, self._I = combined[:, :count].copy(), combined[:, count:].copy()
+        # The diagonal.
+        K.flat[:: count + 1] += noise
+
         self._B = _inverse(K)
         self._D = _product(_product(self._B, self._I), self._B)
         self.gain = float(np.vdot(self._B, self._I))
@@ -67,18 +78,26 @@ class Exchange:
         return S / (C + self._noise)
 
     def change(self, keys: Sequence[tuple[int, int]], legs: dict[tuple[int, int], Glance]) -> float:
-        """How much more is gained by other legs, told by the keys of all; those that are new are in legs."""
-        there = Counter(keys)
-        gone = []
+        """Return how much more other legs gain.
+
+        Args:
+            keys: of all legs of the new route.
+            legs: by key, those that are new at least.
+        """
+        # Legs are compared by key, with multiplicity: a route may use one twice.
+        remaining = Counter(keys)
+        removed = []
         for i, key in enumerate(self.keys):
-            if there[key] > 0:
-                there[key] -= 1
+            if remaining[key] > 0:
+                remaining[key] -= 1
             else:
-                gone.append(np.arange(self._firsts[i], self._ends[i]))
-        come = [self._of(key, legs[key]) for key, count in there.items() for _ in range(count)]
-        return self._exchanged(np.concatenate(gone) if gone else None, come)
+                removed.append(np.arange(self._firsts[i], self._ends[i]))
+
+        added = [self._of(key, legs[key]) for key, count in remaining.items() for _ in range(count)]
+        return self._exchanged(np.concatenate(removed) if removed else None, added)
 
     def _of(self, key: tuple[int, int], leg: Glance) -> _Leg:
+        """Return what a leg measures, from the cache where it is known."""
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = _Leg(
@@ -93,34 +112,46 @@ class Exchange:
                 self._bytes -= 2 * self._known.popitem(last=False)[1].C.nbytes
         return known
 
-    def _exchanged(self, R: np.ndarray | None, come: list[_Leg]) -> float:
-        more = 0.0
+    def _exchanged(self, R: np.ndarray | None, added: list[_Leg]) -> float:
+        """Return the change of gain without the measurements R and with those of other legs."""
+        change = 0.0
         if R is not None:
             inner = np.linalg.inv(self._B[R[:, None], R])
-            more -= float(np.vdot(inner, self._D[R[:, None], R]))
-        come = [leg for leg in come if len(leg.noise)]
-        if not come:
-            return more
+            change -= float(np.vdot(inner, self._D[R[:, None], R]))
+        added = [leg for leg in added if len(leg.noise)]
+        if not added:
+            return change
 
         places, weights, noise, C_A, S_A = (
-            come[0] if len(come) == 1 else map(np.concatenate, zip(*come))
+            added[0] if len(added) == 1 else map(np.concatenate, zip(*added))
         )
-        m = len(self._B)
-        both = _combined(self._both, places, weights)
-        C_AX, S_AX = both[:, :m], both[:, m:]
-        Q = C_AX @ self._B  # (a, m)
+        count = len(self._B)
+        combined = _combined(self._both, places, weights)
+        C_AX, S_AX = combined[:, :count], combined[:, count:]
+
+        # Here Q is (a, m), the transpose of the module's.
+        Q = C_AX @ self._B
         if R is not None:
-            Q -= (Q[:, R] @ inner) @ self._B[R]  # nothing is left of it at R
+            Q -= (Q[:, R] @ inner) @ self._B[R]  # zero at R
+
         worth = (S_AX - 0.5 * (Q @ self._I)) @ Q.T
         C = _combined(C_A.T, places, weights) - C_AX @ Q.T
         C.flat[:: len(C) + 1] += noise
-        return more + float(
+        return change + float(
             np.trace(np.linalg.solve(C, _combined(S_A.T, places, weights) - worth - worth.T))
         )
 
 
 class _Leg(NamedTuple):
-    """What a leg measures: (m, k), (m, k), (m,), and covariances C, S (m, P) with all places."""
+    """What a leg of m measurements measures.
+
+    Attributes:
+        places: (m, k), as in Visits.
+        weights: (m, k), as in Visits.
+        noise: (m,) SI², noise variance of each measurement.
+        C: (m, P) covariances with all places.
+        S: (m, P) the same of S.
+    """
 
     places: np.ndarray
     weights: np.ndarray
@@ -129,12 +160,13 @@ class _Leg(NamedTuple):
     S: np.ndarray
 
 
-# Of whole routes, by torch: it keeps to the threads that a node gives it, which numpy's and scipy's libraries do not.
-# Where others use the cores, theirs wait for each other hundreds of times as long as a product takes.
+# Matrices of whole routes go through torch: it keeps to the number of threads that a node gives it,
+# which the libraries of numpy and scipy do not. Where other programs use the cores, the threads of
+# those libraries wait for each other hundreds of times as long as a product takes.
 
 
 def _inverse(K: np.ndarray) -> np.ndarray:
-    """Of a symmetric positive definite matrix."""
+    """Return the inverse of a symmetric positive definite matrix."""
     if not len(K):
         return K
     factor, failed = torch.linalg.cholesky_ex(torch.from_numpy(K))
@@ -146,9 +178,10 @@ def _inverse(K: np.ndarray) -> np.ndarray:
 
 
 def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return a @ b."""
     return (torch.from_numpy(a) @ torch.from_numpy(b)).numpy()
 
 
 def _combined(rows: np.ndarray, places: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Σ_k w_k R[i_k] for rows (P, n), places and weights (a, k): (a, n)."""
+    """Return Σ_k w_k R[i_k] for rows (P, n), places and weights (a, k): (a, n)."""
     return np.matmul(weights[:, None], rows[places])[:, 0]

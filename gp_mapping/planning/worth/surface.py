@@ -1,10 +1,12 @@
-"""The value of one measurement at every cell of a grid at once: by convolutions, whatever their number.
+"""The value of one measurement at every cell of a grid at once, by convolutions.
 
     Δ(x) = Σ_c w_c cov(c, x)² / (var(x) + σ²),   cov = k − q,  q = b_cᵀ b_x
-    Σ_c w_c cov² = Σ w k² − 2 Σ w k q + Σ w q² = (w ∗ k²)(x) − 2 Σ_j b_j(x) ((w b_j) ∗ k)(x) + b_xᵀ (Σ w b bᵀ) b_x
+    Σ_c w_c cov² = Σ w k² − 2 Σ w k q + Σ w q²
+                 = (w ∗ k²)(x) − 2 Σ_j b_j(x) ((w b_j) ∗ k)(x) + b_xᵀ (Σ w b bᵀ) b_x
 
-k depends on the difference of places alone, so on a grid the sums are convolutions; b has as many rows as the map has
-inducing inputs (`explained`). The cost is 3 G R² + R transforms of the padded grid, for all cells as candidates.
+k depends on the difference of places alone, so on a grid the sums are convolutions; b has as many
+rows R as the map has inducing inputs (`explained`). The cost is 3 G R² + R transforms of the padded
+grid, for all G cells as candidates.
 """
 
 from __future__ import annotations
@@ -23,7 +25,16 @@ _ROWS = 16  # features transformed together: bounds memory
 
 
 def lattice(origin, resolution: float, shape: tuple[int, int]) -> Tensor:
-    """Centres (H·W, 2) m of a grid's cells, row by row. origin: lower left corner, m."""
+    """Return the centres of a grid's cells, row by row.
+
+    Args:
+        origin: lower left corner, m.
+        resolution: m.
+        shape: rows, columns.
+
+    Returns:
+        (H·W, 2) m.
+    """
     height, width = shape
     xs = origin[0] + (torch.arange(width, dtype=torch.float64) + 0.5) * resolution
     ys = origin[1] + (torch.arange(height, dtype=torch.float64) + 0.5) * resolution
@@ -34,11 +45,12 @@ def lattice(origin, resolution: float, shape: tuple[int, int]) -> Tensor:
 def variance_reduction_surface(
     field: FieldMap, origin, resolution: float, weights: Tensor, noise_variance: float | None = None
 ) -> Tensor:
-    """By how much one measurement in each cell lowers the variance over all cells.
+    """Return by how much one measurement in each cell lowers the variance over all cells.
 
     Args:
-        field: any map; one that has `explained` in the time of its convolutions, others cell by cell.
-        origin: (2,) m, lower left corner of the grid.  resolution: m.
+        field: any map; fast by convolutions where it has `explained`, otherwise cell by cell.
+        origin: (2,) m, lower left corner of the grid.
+        resolution: m.
         weights: (H, W) of the cells: their areas in m², 0 outside the survey area.
         noise_variance: σ², SI²; None takes the map's own.
 
@@ -51,6 +63,7 @@ def variance_reduction_surface(
     weights = torch.as_tensor(weights, dtype=torch.float64)
     x = lattice(origin, resolution, tuple(weights.shape))
     b = field.explained(x)
+
     if b is None:
         targets = weights.reshape(-1) > 0
         return integrated_variance_reduction(
@@ -63,17 +76,19 @@ def variance_reduction_surface(
     kernel = _kernel(field, origin, resolution, padded)
 
     def smoothed(values: np.ndarray, transform: np.ndarray) -> np.ndarray:
-        """(values ∗ kernel) (…, H, W)."""
+        """Return values ∗ kernel (…, H, W), by the kernel's transform."""
         spectrum = fft.rfft2(values, padded)
         spectrum *= transform
         return fft.irfft2(spectrum, padded, overwrite_x=True)[..., :height, :width]
 
+    # The three terms of Σ w cov², in the order of the module's equation.
     total = smoothed(w, fft.rfft2(kernel**2))
     transform = fft.rfft2(kernel)
     features = b.reshape(-1, height, width)
     for start in range(0, len(features), _ROWS):
         part = features[start : start + _ROWS]
         total -= 2.0 * np.einsum("jhw,jhw->hw", part, smoothed(part * w, transform))
+
     gram = (b * w.reshape(-1)) @ b.T  # (R, R)
     total += np.einsum("jn,jn->n", b, gram @ b).reshape(height, width)
 
@@ -91,7 +106,10 @@ def variance_reduction_surface(
 
 
 def _kernel(field: FieldMap, origin, resolution: float, padded: list[int]) -> np.ndarray:
-    """k of every difference of two cells, with the wrapped-around ones where a transform looks for them."""
+    """Return k of every difference of two cells.
+
+    Negative differences are wrapped around, where a Fourier transform expects them.
+    """
     rows, columns = (np.fft.fftfreq(n, 1.0 / n) for n in padded)
     offsets = np.stack(np.meshgrid(columns, rows), -1).reshape(-1, 2) * resolution
     here = torch.as_tensor(origin, dtype=torch.float64).reshape(1, 2)

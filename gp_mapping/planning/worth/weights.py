@@ -1,4 +1,4 @@
-"""What is wanted to be known: a weight for each cell of the survey area. Each is a weight of the same S."""
+"""What is wanted to be known: a weight for each cell of the survey area, as used by PathValue."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from torch import Tensor
 __all__ = ["OBJECTIVES", "cell_weights"]
 
 OBJECTIVES = ("area", "level_set", "hotspot", "local_scale")
-_FLOOR = 0.01  # share of its area that every cell keeps, so that what is surely elsewhere is not never looked at
+# Least probability of a cell, so that no place is never looked at because the map is sure of it.
+_FLOOR = 0.01
 
 
 def _below(x: Tensor) -> Tensor:
+    """Return the standard normal distribution function Φ(x)."""
     return 0.5 * (1.0 + torch.erf(x / math.sqrt(2.0)))
 
 
@@ -27,17 +29,20 @@ def cell_weights(
     band: float | None = None,
     scale: Tensor | None = None,
 ) -> Tensor:
-    """Weights (G,) of cells.
+    """Return the weights (G,) of cells by what the survey is for.
 
         area         w = a
         level_set    w = a · P(|f − level| < band)
         hotspot      w = a · P(f > level)
         local_scale  w = a · κ
 
+    Probabilities are at least 0.01.
+
     Args:
         objective: one of OBJECTIVES.
         areas: (G,) m², a.
-        mean, stddev: (G,) SI, what the map says of the cells.
+        mean: (G,) SI, the map's mean at the cells.
+        stddev: (G,) SI, the map's standard deviation at the cells.
         level: SI.
         band: SI; None: the mean stddev of the cells.
         scale: (G,) κ, the local scale of the variance by one-step-ahead scores; None is 1.
@@ -53,16 +58,18 @@ def cell_weights(
         raise ValueError(
             f"level={level}, band={band}: expected finite SI values and a band above 0"
         )
+
     if objective == "area":
         return areas
     if objective == "local_scale":
         return areas if scale is None else areas * scale
 
     stddev = stddev.clamp_min(1e-300)
+
     away = (mean - level) / stddev
     if objective == "hotspot":
-        share = _below(away)
+        probability = _below(away)
     else:
         width = (float(stddev.mean()) if band is None else band) / stddev
-        share = _below(width - away) - _below(-width - away)
-    return areas * share.clamp_min(_FLOOR)
+        probability = _below(width - away) - _below(-width - away)
+    return areas * probability.clamp_min(_FLOOR)

@@ -1,1 +1,1 @@
-"""Where the live mapper says to go: suggestions, a survey in slices, maps of free space, the driver that follows."""
+"""Where the live mapper sends the robot: suggestions, surveys, free-space maps, line following."""

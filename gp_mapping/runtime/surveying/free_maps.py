@@ -1,4 +1,7 @@
-"""The newest free-space map that has been read: a large one takes seconds, and the map's thread waits for none."""
+"""The newest free-space map that has been read, and the ground made of it, without delays.
+
+A large map takes seconds to read; the map's thread waits for none.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,28 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gp_mapping.errors import one_line
+from gp_mapping.errors import named, one_line
 from gp_mapping.planning.area.ground import Ground
 from gp_mapping.planning.area.survey_area import SurveyArea
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.runtime.aside import Aside
 
-__all__ = ["FreeMaps", "GroundAside"]
+__all__ = ["FreeMaps", "GroundAside", "wrong_frame"]
 
-_AT_ONCE = 160_000  # cells that are read here and now: some milliseconds
+_AT_ONCE = 160_000  # cells that are read in the calling thread: some milliseconds
 _LOOKING = "the survey area and the ways through it are being looked at"
 _READING = "the free-space map is being read"
 
 
 class _Read(NamedTuple):
-    """What a message (nav_msgs/OccupancyGrid) says to a robot of that radius; wrong: why it cannot be used."""
+    """The free space of a message (nav_msgs/OccupancyGrid) for a robot of that radius.
+
+    Attributes:
+        message: the message.
+        radius: of the robot, metres.
+        free: the free space; None where there is none.
+        wrong: why the message cannot be used.
+    """
 
     message: object
     radius: float
@@ -31,7 +41,8 @@ class _Read(NamedTuple):
 class FreeMaps:
     """Reads free-space maps, large ones in a thread of their own; belongs to one thread.
 
-    aside: False reads every map at once, whatever it costs.
+    Args:
+        aside: False reads every map in the calling thread, whatever it costs.
     """
 
     def __init__(self, aside: bool = False):
@@ -40,26 +51,32 @@ class FreeMaps:
 
     @property
     def reading(self) -> bool:
-        """Whether a map is being read, or has been and was not asked for since."""
+        """Whether a map is being read, or has been read and not been fetched since."""
         return self._aside is not None and not self._aside.idle
 
     @property
     def making(self) -> bool:
-        """Whether a map is being read, and not done yet."""
+        """Whether a map is being read and not done yet."""
         return self._aside is not None and self._aside.running
 
     def at(self, message, radius: float) -> tuple[FreeSpace | None, str]:
-        """(free space, why there is none): of this message, or, while that is read, of the one before it.
+        """Return the free space of a message, and why there is none.
 
-        A map for another radius, or none at all, does not stand in: then the reason says that it is being read. The
-        same map published again gives the same object.
+        While a large message is read, the free space of the one before it is returned. A map for
+        another radius, or none at all, does not stand in: then the reason says that the map is
+        being read. The same map published again gives the same object.
 
         Args:
             message: the newest nav_msgs/OccupancyGrid, or None.
             radius: of the robot, metres.
+
+        Returns:
+            (free space or None, reason or "").
         """
-        done = None if self._aside is None else self._aside.fetch()
-        before = self._newest = self._newest if done is None else done
+        fetched = None if self._aside is None else self._aside.fetch()
+
+        before = self._newest = self._newest if fetched is None else fetched
+
         if message is before.message and radius == before.radius:
             return before.free, before.wrong
         if message is None:
@@ -77,13 +94,17 @@ class FreeMaps:
 
 
 def _read(message, radius: float, before: FreeSpace | None, prepare: bool = False) -> _Read:
-    """A map that says the same as the one before is that one: what was made of it holds."""
+    """Return the free space of a message.
+
+    A map equal to the one before it is that same object: what was made of it stays valid.
+    """
     try:
         free = FreeSpace.from_occupancy_grid(message, radius=radius)
     except (ValueError, TypeError, OverflowError) as error:
         return _Read(
             message, radius, wrong=f"the free-space map cannot be read: {one_line(error, 300)}"
         )
+
     if before is not None and before.same_as(free):
         return _Read(message, radius, before)
     if prepare:
@@ -91,11 +112,31 @@ def _read(message, radius: float, before: FreeSpace | None, prepare: bool = Fals
     return _Read(message, radius, free)
 
 
-class GroundAside:
-    """A Ground that is made anew beside the map's thread, while the one before still answers.
+def wrong_frame(free: FreeSpace | None, frame: str) -> str:
+    """Return in words that free space and map are in different frames; "" where they are not.
 
-    A small one (a free-space map of up to `_AT_ONCE` cells) is made at once: it costs less than a robot drives in it.
-    aside: False makes every one at once, whatever that costs.
+    A free-space map without a frame is in none that can be compared: obstacles must not be taken
+    for some that lie elsewhere.
+    """
+    if free is None or free.frame.lstrip("/") == frame.lstrip("/"):
+        return ""
+    return (
+        f"the free-space map is in frame {named(free.frame)} and the field map in {frame!r}: it is not used; "
+        "publish it in the same frame, or set map_frame and odometry_frame"
+    )
+
+
+class GroundAside:
+    """A Ground that is made anew in another thread, while the one before still answers.
+
+    A small one (a free-space map of up to `_AT_ONCE` cells) is made at once: that costs less time
+    than a robot drives in.
+
+    Args:
+        aside: False makes every ground in the calling thread, whatever it costs.
+
+    Attributes:
+        waiting: whether the last answer was empty because the first ground for it is being made.
     """
 
     def __init__(self, aside: bool = False):
@@ -104,31 +145,33 @@ class GroundAside:
 
     @property
     def making(self) -> bool:
-        """Whether one is being made, and not done yet."""
+        """Whether a ground is being made and not done yet."""
         return self._aside is not None and self._aside.running
 
     @property
     def area(self) -> SurveyArea | None:
-        """Of the newest ground."""
+        """The survey area of the newest ground."""
         return self._ground.area
 
     @property
     def made(self) -> int:
-        """How often there was a new one; plans of an earlier ground know other nodes."""
+        """How often there was a new ground; plans of an earlier one refer to other nodes."""
         return self._ground.made
 
     def at(self, position, free: FreeSpace | None, path, lengthscale: float, **given):
-        """As Ground.at; SurveyArea.none with a reason while the first one for these is made: `waiting` says so.
+        """Return what Ground.at returns, for the same arguments.
 
-        One that was made where the robot was before, or for a shorter path, stands in; one for another free-space map,
-        region or reach does not.
+        While the first ground for these is made it is SurveyArea.none with a reason, and `waiting`
+        is True. A ground that was made where the robot was before, or for a shorter path, stands
+        in; one for another free-space map, region or reach does not.
         """
         self.waiting, ground, aside = False, self._ground, self._aside
         if aside is None:
             return ground.at(position, free, path, lengthscale, **given)
-        made = aside.fetch()
-        if made is not None:
-            ground = self._ground = made
+
+        finished = aside.fetch()
+        if finished is not None:
+            ground = self._ground = finished
         if ground.suits(position, free, path, lengthscale, **given):
             return ground.area, ground.travel
 
@@ -136,14 +179,17 @@ class GroundAside:
             aside.idle and free is not None and free.open.size <= _AT_ONCE
         ):  # sooner done than handed over
             return ground.at(position, free, path, lengthscale, **given)
+
+        # The path is copied: the map appends to it while the other thread reads.
         if aside.idle:
-            new, path = Ground(ground.made), np.array(path)
+            successor, path = Ground(ground.made), np.array(path)
 
             def make() -> Ground:
-                new.at(position, free, path, lengthscale, **given)
-                return new
+                successor.at(position, free, path, lengthscale, **given)
+                return successor
 
             aside.start(make)
+
         if ground.stands_in(position, free, **given):
             return ground.area, ground.travel
         self.waiting = True

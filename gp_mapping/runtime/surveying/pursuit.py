@@ -1,4 +1,4 @@
-"""Steering along a line: turn towards the next corner, drive, slow down where it turns. No rclpy."""
+"""Steering along a line: turn towards the next corner, drive, slow down at turns. No rclpy."""
 
 from __future__ import annotations
 
@@ -8,16 +8,22 @@ import numpy as np
 
 __all__ = ["Pursuit"]
 
-_POINTING = math.pi / 6  # radians off beyond which the robot turns on the spot
-_CORNER = 0.15  # radians that a line turns at a point that has to be slowed down for
-_JOIN = 1.5  # m of a new line in which the robot may already be
-_GAIN = 2.0  # 1/s: turn rate for each radian off
+_POINTING = math.pi / 6  # radians of heading error beyond which the robot turns on the spot
+_CORNER = 0.15  # radians of turn at a point beyond which the robot slows down for it
+_JOIN = 1.5  # m of a new line along which the robot may already be
+_GAIN = 2.0  # 1/s: turn rate for each radian of heading error
 
 
 class Pursuit:
-    """Speed and turn rate of a robot that follows a line closely: the plan keeps clear of walls, a cut corner may not.
+    """Speed and turn rate of a robot that follows a line closely.
 
-    speed: m/s.  turn_rate: rad/s.  acceleration: m/s².  tolerance: m.
+    The plan keeps clear of walls, a cut corner may not.
+
+    Args:
+        speed: m/s, at most.
+        turn_rate: rad/s, at most.
+        acceleration: m/s², of slowing down.
+        tolerance: m from a point at which it counts as reached.
     """
 
     def __init__(self, speed: float, turn_rate: float, acceleration: float, tolerance: float):
@@ -31,30 +37,35 @@ class Pursuit:
         self._next, self._fresh = 0, False
 
     def follow(self, line) -> None:
-        """A new line (K, 2) m; one without points: stand still. Where the robot has passed its beginning, it goes on
-        from the nearest point of the first metres."""
+        """Follow a new line (K, 2) m; one without points: stand still.
+
+        Where the robot has passed its beginning, it goes on from the nearest point of the first
+        metres.
+        """
         self._line, self._next, self._fresh = (
             np.asarray(line, dtype=np.float64).reshape(-1, 2),
             0,
             True,
         )
 
-    def _join(self, at: np.ndarray) -> None:
-        """Leave out what lies behind the robot at the beginning of a line."""
+    def _join(self, position: np.ndarray) -> None:
+        """Skip the points at the beginning of a line that lie behind the robot."""
         self._fresh = False
         ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(self._line, axis=0).T))])
-        best, chosen = math.dist(at, self._line[0]), 0
+        least_distance, index = math.dist(position, self._line[0]), 0
         for i in range(1, len(self._line)):
             if ends[i - 1] > _JOIN:
                 break
             a, b = self._line[i - 1], self._line[i]
-            share = min(
-                1.0, max(0.0, float((at - a) @ (b - a)) / max(float((b - a) @ (b - a)), 1e-12))
+            fraction = min(
+                1.0,
+                max(0.0, float((position - a) @ (b - a)) / max(float((b - a) @ (b - a)), 1e-12)),
             )
-            away = math.dist(at, a + share * (b - a))
-            if away < best - 1e-9:
-                best, chosen = away, i
-        self._next = chosen
+            away = math.dist(position, a + fraction * (b - a))
+            if away < least_distance - 1e-9:
+                least_distance, index = away, i
+
+        self._next = index
 
     @property
     def done(self) -> bool:
@@ -67,43 +78,58 @@ class Pursuit:
         return self._line[self._next :]
 
     def command(self, x: float, y: float, yaw: float) -> tuple[float, float]:
-        """Speed (m/s) and turn rate (rad/s) for a robot at that pose."""
-        at = np.array([x, y])
+        """Return speed (m/s) and turn rate (rad/s) for a robot at a pose.
+
+        Args:
+            x: m.
+            y: m.
+            yaw: radians.
+        """
+        position = np.array([x, y])
         if self._fresh and len(self._line):
-            self._join(at)
-        while not self.done and self._passed(at):
+            self._join(position)
+
+        while not self.done and self._passed(position):
             self._next += 1
         if self.done:
             return 0.0, 0.0
-        dx, dy = self._line[self._next] - at
+
+        dx, dy = self._line[self._next] - position
         error = math.remainder(math.atan2(dy, dx) - yaw, math.tau)
         turn = max(-self.turn_rate, min(self.turn_rate, _GAIN * error))
         if abs(error) > _POINTING:
             return 0.0, math.copysign(self.turn_rate, error)
-        stop = math.sqrt(
-            2.0 * self.acceleration * max(self._until_corner(at) - 0.3 * self.tolerance, 0.01)
-        )
-        return min(self.speed, stop) * math.cos(error) ** 2, turn
 
-    def _passed(self, at: np.ndarray) -> bool:
-        """Whether the next point is behind the robot: reached, or, on a straight, passed by."""
+        # v² = 2 a d: the speed from which the robot can still stop at the next corner.
+        braking_speed = math.sqrt(
+            2.0 * self.acceleration * max(self._until_corner(position) - 0.3 * self.tolerance, 0.01)
+        )
+        return min(self.speed, braking_speed) * math.cos(error) ** 2, turn
+
+    def _passed(self, position: np.ndarray) -> bool:
+        """Return whether the next point is reached, or, on a straight, passed."""
         point = self._line[self._next]
-        if math.dist(at, point) < self.tolerance:
+        if math.dist(position, point) < self.tolerance:
             return True
         if self._next + 1 >= len(self._line) or self._turn_at(self._next) > _CORNER:
             return False
+
         ahead = self._line[self._next + 1] - point
-        return float((at - point) @ ahead) > 0.0 and math.dist(at, point) < 3.0 * self.tolerance
+        return (
+            float((position - point) @ ahead) > 0.0
+            and math.dist(position, point) < 3.0 * self.tolerance
+        )
 
     def _turn_at(self, index: int) -> float:
+        """Return the angle by which the line turns at a point, radians; π at its end."""
         if not 0 < index < len(self._line) - 1:
             return math.pi if index == len(self._line) - 1 else 0.0
         a, b = self._line[index] - self._line[index - 1], self._line[index + 1] - self._line[index]
         return abs(math.remainder(math.atan2(b[1], b[0]) - math.atan2(a[1], a[0]), math.tau))
 
-    def _until_corner(self, at: np.ndarray) -> float:
-        """Metres to the next point where the line turns, or ends."""
-        length, index = math.dist(at, self._line[self._next]), self._next
+    def _until_corner(self, position: np.ndarray) -> float:
+        """Return metres to the next point where the line turns or ends; past 2 m it may be less."""
+        length, index = math.dist(position, self._line[self._next]), self._next
         while self._turn_at(index) <= _CORNER and index < len(self._line) - 1:
             length += math.dist(self._line[index], self._line[index + 1])
             index += 1

@@ -1,4 +1,4 @@
-"""What a survey tells, and what is asked of it."""
+"""What a survey reports, and what is requested of it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,21 @@ __all__ = ["Request", "SurveyState"]
 
 @dataclass(frozen=True)
 class SurveyState:
-    """What diagnostics and people are told. Metres, seconds, SI.
+    """What diagnostics show. Metres, seconds, SI.
 
-    phase: idle, running, paused or done.  reason: why it ended, or why there is no plan.
+    Attributes:
+        phase: idle, running, paused or done.
+        reason: why it ended, or why there is no plan.
+        driven: metres since the start of the survey.
+        metres_left: of the budget; infinite without one.
+        seconds_left: of the budget; infinite without one.
+        area: m² of the survey area.
+        stddev_now: SI, root of the mean variance over the area.
+        stddev_then: SI, the same after the plan.
+        share_done: fraction of the area that is known well enough.
+        plan_metres: length of the plan.
+        plans: how many were made.
+        closed: goals that are left out for now.
     """
 
     phase: str = "idle"
@@ -35,14 +47,20 @@ class SurveyState:
 
 @dataclass
 class Request:
-    """A plan that somebody asked for: from start or the robot, to goal or anywhere."""
+    """A plan on demand.
+
+    Attributes:
+        start: (x, y) m; None: the robot's position.
+        goal: (x, y) m where it ends; None: anywhere.
+        future: carries the answer.
+    """
 
     start: tuple[float, float] | None
     goal: tuple[float, float] | None
     future: Future = field(default_factory=Future)
 
     def answer(self, plan: Plan | Exception) -> None:
-        """Whoever asked gets it; the first answer counts."""
+        """Deliver the plan, or the error; the first answer counts."""
         with suppress(InvalidStateError):
             if isinstance(plan, Exception):
                 self.future.set_exception(plan)

@@ -1,9 +1,10 @@
 """A vector field without curl: three components of one scalar potential, as a dual SVGP of rows.
 
-A sample is three rows, one for each component, at one place: a(x) = L⁻¹ ∂_c k_φ(·, x). Inducing variables are
-derivatives of the potential, (place, component) pairs that pivoted Cholesky picks as it does for a scalar field. Values
-of the potential itself would not do: along a lane, or in a plane, its values say nothing of the slope across it.
-Everything else (sites, memory, growth, learning) is DualSVGP's.
+A sample is three rows, one for each component, at one place: a(x) = L⁻¹ ∂_c k_φ(·, x). Inducing
+variables are derivatives of the potential, (place, component) pairs that pivoted Cholesky picks as
+it does for a scalar field. Values of the potential itself would not do: along a lane, or in a
+plane, its values say nothing of the slope across it. Everything else (sites, memory, growth,
+learning) is DualSVGP's.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from gp_mapping.core.hyper.vector_theta import VectorTheta
 from gp_mapping.core.kernels.curl_free import COMPONENTS, to_rows
 from gp_mapping.core.models.curl_free.posterior import CurlFreePosterior
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
-from gp_mapping.core.scaled_map import ScaledMap, Standardised
+from gp_mapping.core.scaled_map import ScaledMap
 from gp_mapping.core.scaling import Scaling
+from gp_mapping.core.standardised import Standardised
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 
 __all__ = ["CurlFree"]
@@ -31,15 +33,27 @@ class _Rows(DualSVGP):
     name = "curl_free"
 
     def noise(self, own, extra, theta, x):
+        """Noise variance of rows (N,): their own, or that of their component; plus `extra`.
+
+        Args:
+            own: (N,) the rows' own noise variance, 0 where they have none.
+            extra: (N,) variance in addition.
+            theta: VectorTheta.
+            x: (N, D + 1) rows, the component last.
+        """
         return torch.where(own > 0, own, theta.row_noise(x[:, -1])) + extra
 
 
 class CurlFree(ScaledMap):
-    """Online map of (N, 3) samples at (N, 2) or (N, 3) metres; the plane is z = 0 of a field in space.
+    """Online map of (N, 3) samples at (N, 2) or (N, 3) metres; the plane is z = 0 in space.
 
     Args:
         theta: hyper-parameters in inner units (of `scale` SI), with the potential's.
-        scale, centre, device, others: DualSVGP's; max_inducing counts (place, component) pairs, memory_size rows.
+        scale, centre, device, others: DualSVGP's; max_inducing counts (place, component) pairs,
+            memory_size rows.
+
+    Attributes:
+        rows: the dual SVGP of rows, in this map's inner units.
 
     Reference:
         Solin et al. 2018: one scalar potential for the three components.
@@ -50,11 +64,13 @@ class CurlFree(ScaledMap):
     ):
         super().__init__(scale=scale, centre=centre, device=device)
         self.rows = _Rows(theta, device=device, **others)
-        self.rows.theta.kernel()  # refuses a kernel without a potential, now and not at the first sample
+
+        # refuses a kernel without a potential now, not at the first sample
+        self.rows.theta.kernel()
 
     name = "curl_free"
 
-    # --- what a mapper looks at -----------------------------------------------------------------------------------
+    # --- what a mapper looks at -------------------------------------------------------------------
     theta = property(lambda self: self.rows.theta)
     learner = property(lambda self: self.rows.learner)
     jitter = property(lambda self: self.rows.jitter)
@@ -64,6 +80,11 @@ class CurlFree(ScaledMap):
     @property
     def samples(self) -> int:
         return self.rows.samples // COMPONENTS
+
+    def changed(self) -> None:
+        """Note that all of the map may have changed; the epoch is that of the rows."""
+        self.outdate()
+        self.rows.changed()
 
     @property
     def capabilities(self) -> frozenset[str]:
@@ -77,33 +98,39 @@ class CurlFree(ScaledMap):
         """Places of remembered rows (m', D), each once."""
         return self._outer_places(None if self.rows.memory is None else _places(self.rows.memory.x))
 
-    # --- samples in -----------------------------------------------------------------------------------------------
+    # --- samples in -------------------------------------------------------------------------------
     def _scaling_for(self, batch: Samples) -> Scaling:
         if batch.y.shape[1] != COMPONENTS or batch.x.shape[1] not in (2, 3):
             raise ValueError(
                 f"curl_free maps the three components of a vector in the plane or in space: y is (N, 3) "
                 f"and x (N, 2) or (N, 3), not {tuple(batch.y.shape)} and {tuple(batch.x.shape)}"
             )
+
         return super()._scaling_for(batch)
 
     def absorb(self, batch: Standardised) -> UpdateReport:
+        """Add a batch as three rows a sample."""
         if self.rows.scaling is None:
+            # rows are made in inner units already
             self.rows.scaling = _unit(len(self.scaling.origin), self.device)
-        each = {
+
+        columns = {
             name: getattr(batch, name).repeat_interleave(COMPONENTS, 0)
             for name in ("heading", "noise", "extra", "position_variance", "count")
         }
+
         report = self.rows.absorb(
             Standardised(
                 x=to_rows(batch.x),
                 velocity=_still(batch.velocity),
                 y=batch.y.reshape(-1, 1),
-                **each,
+                **columns,
             )
         )
         return self.report(len(batch.x), report)
 
     def report(self, used: int, rows: UpdateReport | None = None) -> UpdateReport:
+        """A report of an update with `used` samples; rows: the one of their rows."""
         rows = rows or self.rows.report(0)
         return UpdateReport(
             used,
@@ -117,18 +144,18 @@ class CurlFree(ScaledMap):
         )
 
     def refine(self, budget_s: float = float("inf")) -> bool:
-        """Hyper-parameter steps that are pending; True: more are pending."""
+        """Do pending hyper-parameter steps; whether more are pending."""
         return self.rows.refine(budget_s)
 
-    # --- the map out ----------------------------------------------------------------------------------------------
+    # --- the map out ------------------------------------------------------------------------------
     @property
     def posterior(self) -> CurlFreePosterior:
-        """The posterior now."""
+        """The posterior given the present samples."""
         self.need_data()
         return CurlFreePosterior(self.rows.posterior, self.scaling)
 
     def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> CurlFreePosterior:
-        """The posterior now."""
+        """The posterior given the present samples, of the whole map."""
         return self.posterior
 
     def noise_variance(self) -> Tensor:
@@ -136,33 +163,50 @@ class CurlFree(ScaledMap):
         return self.posterior.component_noise * self.scale**2
 
     def body_field(self) -> tuple[Tensor, Tensor] | None:
-        """What turns with the robot, forward, left, up: mean and standard deviation (3,), SI; None if left out."""
+        """The body-fixed field, forward, left, up.
+
+        Returns:
+            Mean and standard deviation (3,), SI; None where it is left out.
+        """
         return self.posterior.body()
 
     def cross_covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Between the components at a (N, D) and those at b (K, D): (N, 3, K, 3), squared SI."""
+        """Covariance of components at a (N, D) and b (K, D): (N, 3, K, 3), squared SI."""
         return self.posterior.cross_covariance(a, b)
 
     def norm(self, x: Tensor) -> Prediction:
-        """|B| at x (N, D): mean and variance (N, 1) by the delta method."""
+        """Norm |B| at x (N, D): mean and variance (N, 1) by the delta method."""
         return self.posterior.norm(x)
 
     def hyperparameters(self) -> dict[str, float]:
-        """ScaledMap's, signal_stddev of the vertical component; its noise over the others'; γ."""
+        """ScaledMap's, with the ratio of the vertical noise to the others', and γ, the coherence.
+
+        signal_stddev is that of the vertical component.
+        """
         return super().hyperparameters() | {
             "vertical_noise": self.theta.vertical,
             "coherence": self.theta.coherence,
         }
 
-    # --- forget, fantasize, merge, save ---------------------------------------------------------------------------
+    # --- forget, fantasize, merge, save -----------------------------------------------------------
     def forget(self, factor: float) -> None:
-        """Scale what the data said by factor in (0, 1]."""
+        """Scale what the data said by a factor in (0, 1]."""
         self.rows.forget(factor)
 
     def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
-        """Forget what was known within radius (m) of x (K, D), but for the newest samples; how many rows went / 3."""
+        """Forget what was known near places, but for the newest samples.
+
+        Args:
+            x: (K, D) places, m.
+            radius: m.
+            newest: so many samples stay.
+
+        Returns:
+            How many samples went: rows / 3, rounded up.
+        """
         if self.empty:
             return 0
+
         rows = self.rows.forget_near(to_rows(self.scaling.inner_x(x)), radius, COMPONENTS * newest)
         return -(-rows // COMPONENTS)
 
@@ -176,7 +220,8 @@ class CurlFree(ScaledMap):
     def _union(
         self, other: CurlFree, scaling: Scaling, offset: Tensor, delta: Tensor, renumber: float
     ) -> None:
-        """Its rows, moved to this map's origin and centre."""
+        """Add the rows of another map, moved to this map's origin and centre."""
+        # places by the rows' own scaling, values by their constants and targets
         rows = other.rows.duplicate()
         _recentre(rows, delta)
         rows.scaling = Scaling(torch.cat([offset, offset.new_zeros(1)]), rows.scaling.centre, 1.0)
@@ -190,14 +235,18 @@ class CurlFree(ScaledMap):
         return self.rows.agree_on(theta)
 
     def state_dict(self) -> dict:
-        """That of the rows, and the units that they are in."""
+        """State of the rows, and the units that they are in."""
         units = {"field_scale": self.scale, "place": None, "mean": None}
         if self.scaling is not None:
             units |= {"place": self.scaling.origin.clone(), "mean": self.scaling.centre.clone()}
         return self.rows.state_dict() | units
 
     def load_state_dict(self, state: dict) -> None:
-        """Continue where `state_dict` was taken. ValueError, and the map as it was, where the state does not fit."""
+        """Continue where `state_dict` was taken.
+
+        Raises:
+            ValueError: the state does not fit; the map is as it was.
+        """
         try:
             if (
                 state["field_scale"] != self.scale
@@ -207,6 +256,7 @@ class CurlFree(ScaledMap):
                     f"the state is of a {state['theta']['potential']} potential with field_scale "
                     f"{state['field_scale']}, this map of a {self.theta.potential} one with {self.scale}"
                 )
+
             scaling = None
             if state["place"] is not None:
                 scaling = Scaling(
@@ -216,36 +266,48 @@ class CurlFree(ScaledMap):
             raise ValueError(
                 f"not a state of a curl_free map: {type(error).__name__}: {error}"
             ) from error
+
         self.rows.load_state_dict(state)
         self.scaling = scaling
 
 
 def _unit(dimension: int, device) -> Scaling:
-    """Rows come standardised already."""
+    """The scaling of rows, which come standardised already."""
     zero = torch.zeros(dimension + 1, dtype=torch.float64, device=device)
     return Scaling(zero, zero[:1].clone(), 1.0)
 
 
 def _still(velocity: Tensor) -> Tensor:
-    """(N, D) → (3N, D + 1): the component does not move."""
+    """Velocities (N, D) of samples as those of rows (3N, D + 1): the component does not move."""
     return torch.nn.functional.pad(velocity, (0, 1)).repeat_interleave(COMPONENTS, 0)
 
 
 def _places(rows: Tensor) -> Tensor:
+    """Places of rows, each once."""
     return rows[:, :-1].unique(dim=0)
 
 
 def _recentre(rows: _Rows, delta: Tensor) -> None:
-    """Every target of component c grows by delta_c (3,): r grows by Σ_c (D − I)_{·c} delta_c/s_c, since the constant's
-    feature is s_c where the component is c and 0 elsewhere."""
+    """Add delta_c (3,) to every target of component c.
+
+        r += Σ_c (D − I)_{·c} delta_c / s_c
+
+    since the constant's feature is s_c where the component is c, and 0 elsewhere.
+
+    Raises:
+        ValueError: there is no constant that could take it.
+    """
     if not bool((delta != 0).any()):
         return
+
     if rows.theta.constant_stddev <= 0:
         raise ValueError("maps with different centres cannot be merged where constant_stddev is 0")
+
     excess = rows.sites.precision[:, :COMPONENTS].clone()
     excess[:COMPONENTS] -= torch.eye(COMPONENTS, dtype=torch.float64, device=delta.device)
     rows.sites.linear.addmm_(excess, delta[:, None] / rows.theta.constant_stddev)
-    each = delta[rows.memory.x[:, -1].round().long()][:, None]
-    rows.memory.y.add_(each)
-    rows.memory.lam.add_(rows.memory.beta[:, None] * each)
+
+    delta_of_row = delta[rows.memory.x[:, -1].round().long()][:, None]
+    rows.memory.y.add_(delta_of_row)
+    rows.memory.lam.add_(rows.memory.beta[:, None] * delta_of_row)
     rows.changed()

@@ -15,12 +15,17 @@ from gp_mapping.core.types import Prediction
 
 __all__ = ["CurlFreePosterior"]
 
-_CHUNK = 170  # places at a time: as many rows as core.posterior takes
+_CHUNK = 170  # places at a time: as many rows as core/sparse/posterior.py takes
 
 
 @dataclass(frozen=True)
 class CurlFreePosterior(Snapshot):
-    """rows: the posterior of rows, inner units.  scaling: of places and components."""
+    """The posterior of a field of three components.
+
+    Attributes:
+        rows: the posterior of rows, inner units.
+        scaling: of places and components.
+    """
 
     rows: Posterior
     scaling: Scaling
@@ -34,13 +39,19 @@ class CurlFreePosterior(Snapshot):
 
     @property
     def noise_variance(self) -> float:
-        """Of a new measurement, mean over the components, inner units."""
+        """Variance of a new measurement, mean over the components, inner units."""
         return float(self.component_noise.mean())
 
     def predict(
         self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
     ) -> Prediction:
-        """Components at x (N, D) m, with their covariance, SI. With a velocity: what the robot measures there."""
+        """Components at places, with their covariance, SI.
+
+        Args:
+            x: (N, D) m.
+            velocity: (N, D) m/s; given, the prediction is of what the robot measures there.
+            heading: (N, 2) ĥ, or the direction of travel.
+        """
         mean, covariance = self._joint(
             *self.rows.theta.passing(self.scaling.inner_x(x), velocity, heading)
         )
@@ -52,22 +63,24 @@ class CurlFreePosterior(Snapshot):
         )
 
     def gradient(self, x: Tensor) -> Tensor:
-        """∂_d of the mean of each component at standardised x (N, D): (N, 3, D)."""
+        """Slope ∂_d of the mean of each component at standardised x (N, D): (N, 3, D)."""
         return by_component(self.rows.gradient(to_rows(x))[:, 0, :-1])
 
     def cross_covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Posterior covariance of components: (N, 3, K, 3), squared SI."""
+        """Posterior covariance of components at a (N, D) and b (K, D): (N, 3, K, 3), squared SI."""
         a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
         joint = self.rows.covariance(to_rows(a), to_rows(b))
-        own = (
-            self.rows.theta.constant_stddev**2
-        )  # of one component with itself, not with the others
+
+        # `Posterior` adds the constant's variance to all pairs of rows; each component has its own
+        constant = self.rows.theta.constant_stddev**2
         kind = torch.arange(COMPONENTS, device=a.device)
         joint = joint.reshape(len(a), COMPONENTS, len(b), COMPONENTS) * self.scaling.scale**2
-        return joint - own * self.scaling.scale**2 * (kind[:, None, None] != kind).to(joint.dtype)
+        return joint - constant * self.scaling.scale**2 * (kind[:, None, None] != kind).to(
+            joint.dtype
+        )
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Mean over the components of their covariance between a (N, D) and b (K, D): (N, K), squared SI."""
+        """Covariance between a (N, D) and b (K, D), mean over components: (N, K), squared SI."""
         return self.cross_covariance(a, b).diagonal(dim1=1, dim2=3).mean(-1)
 
     def local(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -75,60 +88,83 @@ class CurlFreePosterior(Snapshot):
         return self._joint(self.scaling.inner_x(x), None)
 
     def _joint(self, x: Tensor, heading: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The same at standardised x; with a heading (N, 2), of field and robot together."""
+        """Mean (N, 3) and covariance (N, 3, 3) at standardised x, SI.
+
+        With a heading (N, 2), of field and robot together.
+        """
         means, covariances = (
             [x.new_empty((0, COMPONENTS))],
             [x.new_empty((0, COMPONENTS, COMPONENTS))],
         )
         p, kernel = self.rows, self.rows.theta.kernel()
-        turns = heading is not None and p.theta.heading_stddev > 0
+        with_robot = heading is not None and p.theta.heading_stddev > 0
+
         for i in range(0, len(x), _CHUNK):
             rows = to_rows(x[i : i + _CHUNK])
-            h = heading[i : i + _CHUNK].repeat_interleave(COMPONENTS, 0) if turns else None
-            others = _each(p.theta.feature_rows(rows, h))
+            h = heading[i : i + _CHUNK].repeat_interleave(COMPONENTS, 0) if with_robot else None
+            # prior of field and features, less what the sites explain
+            features = _each(p.theta.feature_rows(rows, h))
             whitened = p.whitened(rows, h)
-            half = p.solve_root(whitened)
-            spent = _gram(_each(whitened)) - _gram(_each(half))
+            solved = p.solve_root(whitened)
+            explained = _gram(_each(whitened)) - _gram(_each(solved))
+
             covariances.append(
-                torch.diag_embed(by_component(kernel.diag(rows))) + _gram(others) - spent.double()
+                torch.diag_embed(by_component(kernel.diag(rows)))
+                + _gram(features)
+                - explained.double()
             )
             means.append(by_component((whitened.mT @ p.weights.to(whitened.dtype)).double()[:, 0]))
+
         scale = self.scaling.scale
         return torch.cat(means) * scale + self.scaling.centre, torch.cat(covariances) * scale**2
 
     def body(self) -> tuple[Tensor, Tensor] | None:
-        """What turns with the robot, forward, left, up: mean and standard deviation (3,), SI; None if left out."""
+        """The body-fixed field, forward, left, up.
+
+        Returns:
+            Mean and standard deviation (3,), SI; None where it is left out.
+        """
         names, theta = self.rows.theta.feature_names(), self.rows.theta
-        at = [i for i, (name, _) in enumerate(names) if name == "heading_stddev"]
-        if not at:
+        indices = [i for i, (name, _) in enumerate(names) if name == "heading_stddev"]
+        if not indices:
             return None
-        unit = self.rows.R.new_zeros((len(self.rows.R), len(at)))
-        unit[at, range(len(at))] = 1.0
+
+        unit = self.rows.R.new_zeros((len(self.rows.R), len(indices)))
+        unit[indices, range(len(indices))] = 1.0
+
         size = theta.heading_stddev * self.scaling.scale
-        return size * self.rows.weights[at, 0], size * self.rows.solve_root(unit).square().sum(
+        return size * self.rows.weights[indices, 0], size * self.rows.solve_root(unit).square().sum(
             0
         ).sqrt()
 
     def norm(self, x: Tensor) -> Prediction:
-        """|B|: mean |μ| + tr[(I − ûûᵀ)Σ]/(2|μ|), variance ûᵀΣû, û = μ/|μ|. (N, 1)"""
+        """Norm |B| at x (N, D) by the delta method: mean and variance (N, 1).
+
+        mean = |μ| + tr[(I − ûûᵀ)Σ]/(2|μ|),   variance = ûᵀΣû,   û = μ/|μ|
+        """
         mean, covariance = self.local(torch.as_tensor(x, dtype=torch.float64))
+
         length = mean.norm(dim=1)
+        # |μ| may be 0, where the direction is arbitrary
         unit = mean / length.clamp_min(1e-300)[:, None]
         along = (unit[:, None] @ covariance @ unit[:, :, None])[:, 0, 0]
         trace = covariance.diagonal(dim1=1, dim2=2).sum(1)
-        # second order; where Σ is not small beside |μ|² the series means nothing, so at most √(|μ|² + tr Σ)
-        bent = (length + (trace - along) / (2 * length.clamp_min(1e-300))).minimum(
+
+        # second order; where Σ is not small compared with |μ|² the series means nothing, so at most
+        # √(|μ|² + tr Σ)
+        corrected = (length + (trace - along) / (2 * length.clamp_min(1e-300))).minimum(
             (length.square() + trace).sqrt()
         )
+
         noise = (unit.square() @ self.component_noise).mean().reshape(1) * self.scaling.scale**2
-        return Prediction(bent[:, None], along.clamp_min(0.0)[:, None], noise)
+        return Prediction(corrected[:, None], along.clamp_min(0.0)[:, None], noise)
 
 
 def _each(features: Tensor) -> Tensor:
-    """(F, 3N) of rows → (N, 3, F)."""
+    """Features of rows (F, 3N) by place and component: (N, 3, F)."""
     return features.mT.reshape(-1, COMPONENTS, len(features))
 
 
 def _gram(features: Tensor) -> Tensor:
-    """(N, 3, F) → (N, 3, 3)."""
+    """Products of the features (N, 3, F) of each place: (N, 3, 3)."""
     return features @ features.mT

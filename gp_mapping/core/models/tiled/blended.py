@@ -1,12 +1,12 @@
-"""Answers of several tiles as one: what a map of tiles and a snapshot of one have in common.
+"""Predictions of several tiles as one, for a map of tiles and for a snapshot of one.
 
     mean = Σ_t w_t(x) mean_t(x),    variance = Σ_t w_t(x) variance_t(x),
     cov(a, b) = s(a) s(b) Σ_t √v_t(a) cov_t(a, b) √v_t(b),    s² = variance / Σ_t v_t variance_t
 
-The weights w and v sum to one (layout.py). w goes over from one tile to the next along `blend`; v as far as a tile's
-halo reaches, so that two places on either side of a border have in common what a tile knows that has seen both. cov is
-positive semi-definite as a sum of such, and equals the variance where a = b. Of two places that no tile reaches
-together nothing is said to be in common.
+The weights w and v sum to one (layout.py). w goes over from one tile to the next along `blend`; v
+as far as a tile's halo reaches, so that two places on either side of a border have in common what a
+tile knows that has seen both. cov is positive semi-definite as a sum of such, and equals the
+variance where a = b. Two places that no tile reaches together have covariance 0.
 """
 
 from __future__ import annotations
@@ -23,60 +23,83 @@ from gp_mapping.core.types import Prediction
 
 __all__ = ["blend", "blended_covariances", "blended_prediction", "sayings"]
 
-Saying = tuple[Key | None, Tensor, Tensor]  # a tile, indices of places and its weights there
+Saying = tuple[Key | None, Tensor, Tensor]  # a tile, indices of places, and its weights there
 
-_SILENT = 1e-4  # weight below which a tile is not asked
+_SILENT = 1e-4  # weight below which a tile does not count
 
 
 def sayings(layout: Layout, exists: Callable[[Key], bool], x: Tensor) -> list[Saying]:
-    """Who answers at x (N, 2): tiles, each with indices (n,) and its weights there (n,); None: nobody is near.
+    """The tiles that predict at places, with their weights there.
 
-    A tile that exists answers for its core and for the eight around it.
+    A tile that exists predicts for its core and for the eight around it.
+
+    Args:
+        layout: of the tiles.
+        exists: whether a tile is there.
+        x: (N, 2) places, m.
+
+    Returns:
+        Tiles, each with indices (n,) and its weights there (n,); None as a tile where none is near.
     """
     keys, owner = layout.owners(x)
-    number: dict[Key, int] = {}  # of each tile that is asked at all
+
+    number: dict[Key, int] = {}  # of each tile that is used at all
     near = [
         [number.setdefault(k, len(number)) for k in layout.near(key) if exists(k)] for key in keys
     ]
-    most, tiles = max(map(len, near), default=0), list(number)
-    if not most:
+
+    width, tiles = max(map(len, near), default=0), list(number)
+    if not width:
         return [(None, torch.arange(len(x), device=x.device), x.new_ones(len(x)))] if len(x) else []
 
-    around = torch.tensor([some + [-1] * (most - len(some)) for some in near], device=x.device)[
+    # tiles about each place, (N, K), with −1 where there are fewer than K
+    around = torch.tensor([some + [-1] * (width - len(some)) for some in near], device=x.device)[
         owner
-    ]  # (N, K)
+    ]
     low, high = (
         torch.tensor(corner, dtype=x.dtype, device=x.device)[around]
         for corner in zip(*map(layout.core, tiles))
     )
+
     say = layout.say(low, high, x[:, None]).masked_fill_(around < 0, 0.0)
+    # weights that hardly count are set to 0, so that their tiles need not predict
     total = say.sum(1, keepdim=True)
     say = torch.where(say < _SILENT * total, 0.0, say)
     weight = say / say.sum(1, keepdim=True)
 
-    if len(x) == 1:  # as a robot brings them: there is nothing to be put in order
+    if len(x) == 1:  # a robot brings one place at a time: there is nothing to sort
         return [
             (tile, owner, weight[:, i])
             for i, (tile, w) in enumerate(zip(tiles, weight[0].tolist()))
             if w > 0
         ]
-    asked = weight > 0  # nan, where nobody is near, is not
-    tile, weight, place = around[asked], weight[asked], asked.nonzero()[:, 0]  # in order of places
+
+    # sort the pairs (place, tile) by tile
+    asked = weight > 0  # not where weights are nan, since no tile is near
+    tile, weight, place = around[asked], weight[asked], asked.nonzero()[:, 0]
     order = tile.argsort(stable=True)
     counts = tile.bincount(minlength=len(tiles)).tolist()
     said = list(zip(tiles, place[order].split(counts), weight[order].split(counts)))
-    alone = (total[:, 0] == 0).nonzero()[:, 0]
-    return [part for part in [*said, (None, alone, x.new_ones(len(alone)))] if len(part[1])]
+
+    without = (total[:, 0] == 0).nonzero()[:, 0]
+    return [part for part in [*said, (None, without, x.new_ones(len(without)))] if len(part[1])]
 
 
 def blend(said: list[tuple[Tensor, Tensor, Prediction]], count: int) -> Prediction:
-    """One prediction of `count` places from parts: indices (n,), weights (n,) and what was predicted there."""
+    """One prediction of `count` places from those of tiles.
+
+    Args:
+        said: for each tile indices (n,), weights (n,) and its prediction there.
+        count: N.
+    """
     first = said[0][2]
     mean = first.mean.new_zeros((count, first.mean.shape[1]))
     variance = torch.zeros_like(mean)
-    for which, weight, told in said:
-        mean.index_add_(0, which, weight[:, None] * told.mean)
-        variance.index_add_(0, which, weight[:, None] * told.variance)
+
+    for indices, weight, prediction in said:
+        mean.index_add_(0, indices, weight[:, None] * prediction.mean)
+        variance.index_add_(0, indices, weight[:, None] * prediction.variance)
+
     return Prediction(mean, variance, first.noise_variance)
 
 
@@ -90,31 +113,40 @@ def blended_prediction(
     heading: Tensor | None,
     number: float | None = None,
 ) -> Prediction:
-    """Prediction at x (N, 2) of all that answer there; the prior where nobody does.
+    """Blended prediction at places; the prior where no tile is near.
 
-    asked: who predicts for a tile.  prior: mean and variance (1, C).  number: of a pass, of whose measurements it is.
+    Args:
+        layout: of the tiles.
+        exists: whether a tile is there.
+        asked: the map or snapshot that predicts for a tile.
+        prior: mean and variance (1, C).
+        x: (N, 2) m.
+        velocity: (N, 2) m/s, or None.
+        heading: (N, 2) ĥ, or None.
+        number: of a pass whose measurements are predicted; None for the field.
     """
-    said = []
-    for key, which, weight in sayings(layout, exists, x):
+    parts = []
+
+    for key, indices, weight in sayings(layout, exists, x):
         if key is None:
             part = Prediction(
-                prior.mean.expand(len(which), -1),
-                prior.variance.expand(len(which), -1),
+                prior.mean.expand(len(indices), -1),
+                prior.variance.expand(len(indices), -1),
                 prior.noise_variance,
             )
         else:
             passing = (
-                None if velocity is None else velocity[which],
-                None if heading is None else heading[which],
+                None if velocity is None else velocity[indices],
+                None if heading is None else heading[indices],
             )
-            told = asked(key)
+            source = asked(key)
             part = (
-                told.predict(x[which], *passing)
+                source.predict(x[indices], *passing)
                 if number is None
-                else told.predict_in_pass(x[which], number, *passing)
+                else source.predict_in_pass(x[indices], number, *passing)
             )
-        said.append((which.to(part.mean.device), weight.to(part.mean), part))
-    return blend(said, len(x))
+        parts.append((indices.to(part.mean.device), weight.to(part.mean), part))
+    return blend(parts, len(x))
 
 
 def blended_covariances(
@@ -124,59 +156,76 @@ def blended_covariances(
     prior: Prediction,
     b: Tensor,
 ) -> Covariances:
-    """With places b (K, 2): each tile is told once of those that it knows. Arguments as of blended_prediction."""
+    """Blended covariances with places b (K, 2), for which each tile prepares once.
+
+    Args:
+        layout: of the tiles.
+        exists: whether a tile is there.
+        asked: the map or snapshot that predicts for a tile.
+        prior: mean and variance (1, C).
+        b: (K, 2) m.
+
+    Returns:
+        A function of places a (N, 2): covariances (N, K), and variances at a (N,).
+    """
     far = replace(layout, blend=2.0 * layout.halo)
 
     def weighed(x: Tensor) -> dict[Key | None, tuple[Tensor, Tensor, Tensor]]:
-        """Of each tile that says anything the places, and their weights w and v."""
-        found: dict[Key | None, Tensor] = {}
-        for row, each in enumerate((layout, far)):
-            for key, which, weight in sayings(each, exists, x):
-                found.setdefault(key, x.new_zeros((2, len(x))))[row, which] = weight
-        chosen = {key: weights.any(0).nonzero()[:, 0] for key, weights in found.items()}
-        return {key: (which, *found[key][:, which]) for key, which in chosen.items()}
+        """The places of each tile that predicts any, and its weights w and v there."""
+        weights: dict[Key | None, Tensor] = {}
+        for row, grid in enumerate((layout, far)):
+            for key, indices, weight in sayings(grid, exists, x):
+                weights.setdefault(key, x.new_zeros((2, len(x))))[row, indices] = weight
+        chosen = {key: rows.any(0).nonzero()[:, 0] for key, rows in weights.items()}
+        return {key: (indices, *weights[key][:, indices]) for key, indices in chosen.items()}
 
     def variance_of(key: Key | None, x: Tensor) -> Tensor:
+        """Variance of a tile at places, (n,); None: of the prior."""
         return (
             prior.variance[0, :1].expand(len(x))
             if key is None
             else asked(key).predict(x).variance[:, 0]
         )
 
-    def stretch(told: Tensor, reached: Tensor) -> Tensor:
-        return (told / reached.clamp_min(1e-300)).sqrt()
+    def stretch(blended: Tensor, reached: Tensor) -> Tensor:
+        """Factors s from the blended variances, and from those that covariances would have."""
+        return (blended / reached.clamp_min(1e-300)).sqrt()
 
-    its = weighed(b)
-    others = {
-        key: asked(key).covariance_with(b[which])
-        for key, (which, _, _) in its.items()
+    # everything that depends on b alone is prepared once
+    parts_b = weighed(b)
+    covariances_b = {
+        key: asked(key).covariance_with(b[indices])
+        for key, (indices, _, _) in parts_b.items()
         if key is not None
     }
-    told, reached = (prior.mean.new_zeros(len(b), dtype=torch.float64) for _ in range(2))
-    for key, (which, near, wide) in its.items():
-        variance = variance_of(key, b[which])
-        told[which] += near.to(variance) * variance
-        reached[which] += wide.to(variance) * variance
-    second = stretch(told, reached)
+
+    blended, reached = (prior.mean.new_zeros(len(b), dtype=torch.float64) for _ in range(2))
+    for key, (indices, w, v) in parts_b.items():
+        variance = variance_of(key, b[indices])
+        blended[indices] += w.to(variance) * variance
+        reached[indices] += v.to(variance) * variance
+
+    second = stretch(blended, reached)
 
     @torch.no_grad()
     def at(a: Tensor) -> tuple[Tensor, Tensor]:
+        """Covariances (N, K) of a (N, 2) with b, and variances at a (N,)."""
         total = prior.mean.new_zeros((len(a), len(b)), dtype=torch.float64)
-        told, reached = (total.new_zeros(len(a)) for _ in range(2))
-        for key, (which, near, wide) in weighed(a).items():
-            if key in others:
-                other, _, its_wide = its[key]
-                between, variance = others[key](a[which])
-                part = (
-                    wide.to(between).sqrt()[:, None]
-                    * between
-                    * its_wide.to(between).sqrt()[None, :]
+        blended, reached = (total.new_zeros(len(a)) for _ in range(2))
+
+        for key, (indices, w, v) in weighed(a).items():
+            if key in covariances_b:
+                indices_b, _, v_b = parts_b[key]
+                between, variance = covariances_b[key](a[indices])
+                part = v.to(between).sqrt()[:, None] * between * v_b.to(between).sqrt()[None, :]
+                total[indices[:, None].to(total.device), indices_b[None, :].to(total.device)] += (
+                    part
                 )
-                total[which[:, None].to(total.device), other[None, :].to(total.device)] += part
             else:
-                variance = variance_of(key, a[which])
-            told[which] += near.to(variance) * variance
-            reached[which] += wide.to(variance) * variance
-        return stretch(told, reached)[:, None] * total * second[None, :], told
+                variance = variance_of(key, a[indices])
+            blended[indices] += w.to(variance) * variance
+            reached[indices] += v.to(variance) * variance
+
+        return stretch(blended, reached)[:, None] * total * second[None, :], blended
 
     return at

@@ -1,4 +1,4 @@
-"""One map of tiles into another: what the other remembers goes to the tiles here that know its place."""
+"""Merging one map of tiles into another, by remembered samples and their places."""
 
 from __future__ import annotations
 
@@ -8,48 +8,55 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
-from gp_mapping.core.models.tiled.layout import Key
+from gp_mapping.core.models.tiled.layout import Key, Layout
 
-__all__ = ["merge_tiles"]
+__all__ = ["in_core", "merge_tiles"]
 
 _TOGETHER = 100  # samples that come in with one update
 
 
 def merge_tiles(model, other) -> None:
-    """Add `other` to `model`. What it no longer remembers cannot be told apart by place, and is counted.
+    """Add `other` to `model`, by the samples that it remembers.
 
-    So is what it remembers of ground for which there may be no more tiles.
+    What it no longer remembers cannot be told apart by place: that is counted in `merged_without`,
+    and so is what it remembers of ground for which there may be no more tiles.
+
+    Args:
+        model: the map of tiles that grows.
+        other: the other one, which stays as it is.
     """
     if model.layout is None:
         model.settle()
     model.drain()
+
     other = copy.deepcopy(other)
     other.drain()
-    renumber = model.newest_pass + 1.0  # its passes are none of these
+    renumber = model.newest_pass + 1.0  # so that its passes differ from those of the map here
+
     for key in sorted([*other.tiles, *other.shelf.keys()]):
         if not other.present([key]):
             continue
         source = other.tiles[key].map
         places = source.remembered_places()
-        own = (
-            torch.ones(len(places), dtype=torch.bool)
-            if other.layout is None
-            else other.layout.outside(key, places) < 0
-        )
+        # of a sample that several tiles remember, that of its core counts
+        own = in_core(other.layout, key, places)
         model.merged_without += max(0, source.samples - len(places))
 
+        # all tiles first: a new one starts with what its neighbours remember, and would get samples
+        # twice that are merged into these already
         cores = model.layout.keys(places[own]) if bool(own.any()) else []
-        for mine, which in cores:
-            if not model.exists(mine):
+        for core, which in cores:
+            if not model.exists(core):
                 if model.count >= model.limit:
                     model.merged_without += len(which)
                     continue
-                model.open_tile(mine)
-        for mine, which in cores:
-            if not model.exists(mine):
+                model.open_tile(core)
+
+        for core, which in cores:
+            if not model.exists(core):
                 continue
             indices = own.nonzero()[:, 0][which]
-            for near in model.present(model.layout.near(mine)):
+            for near in model.present(model.layout.near(core)):
                 _give(
                     model,
                     near,
@@ -57,6 +64,7 @@ def merge_tiles(model, other) -> None:
                     indices[model.layout.takes(near, places[indices])],
                     renumber,
                 )
+
         other.put_away()
 
     model.reach(torch.tensor([other.low, other.high], dtype=torch.float64))
@@ -66,7 +74,21 @@ def merge_tiles(model, other) -> None:
     model.put_away()
 
 
+def in_core(layout: Layout | None, key: Key, places: Tensor) -> Tensor:
+    """Whether places (N, 2) lie in a tile's core: (N,), on their device; all do where there is one.
+
+    Args:
+        layout: of the tiles; None of a single map.
+        key: of the tile.
+        places: (N, 2) m.
+    """
+    if layout is None:
+        return torch.ones_like(places[:, 0], dtype=torch.bool)
+    return layout.holds(key, places)
+
+
 def _give(model, key: Key, source: DualSVGP, indices: Tensor, renumber: float) -> None:
+    """Merge samples of a map into a tile, a part at a time."""
     tile = model.tiles[key]
     tile.sow_all()
     for part in indices.split(_TOGETHER):

@@ -1,8 +1,9 @@
-"""Where tiles lie, and how their answers are blended: rectangles that share the plane, and weights that sum to one.
+"""Where tiles lie, and the weights, which sum to one, that blend what they predict.
 
-The first tile is the ground that was driven over while one map sufficed; its sides, continued, are the first lines of
-a grid whose other columns and rows are `side` wide. Beyond its core a tile knows the samples of a halo. Across a border
-answers go over from one tile to the other along `blend` metres.
+The first tile is the ground that was driven over while one map sufficed; its sides, continued, are
+the first lines of a grid whose other columns and rows are `side` wide. Beyond its core a tile knows
+the samples of a halo. Across a border predictions go over from one tile to the other along `blend`
+metres.
 """
 
 from __future__ import annotations
@@ -17,9 +18,13 @@ __all__ = ["FULL", "Key", "Layout", "key_of", "name_of", "side_for"]
 
 Key = tuple[int, int]  # column and row; (0, 0) is the first tile
 
-FULL = 0.9  # share of a budget from which a tile that has left its square takes no more ground
-_FADE = 8.0  # how fast, per `blend`, a tile's say falls outside all cores: the nearest of the tiles that exist decides
-_FAINT = 1e-9  # its weight beside that of a tile whose core is near
+FULL = 0.9  # fraction of a budget from which a tile that has left its square takes no more ground
+# how fast, per `blend`, a tile's weight falls outside all cores: the nearest of the tiles decides
+_FADE = 8.0
+# metres below a border within which a place lies on it, and so in the upper tile's core: several
+# tiles remember a sample, each about an origin of its own, and rounding must not move it
+_ON = 1e-6
+_FAINT = 1e-9  # its weight compared with that of a tile whose core is near
 
 
 @dataclass(frozen=True)
@@ -27,10 +32,11 @@ class Layout:
     """The grid, in metres of the map's frame.
 
     Attributes:
-        low, high: corners of the first tile's core.
+        low: (2,) lower corner of the first tile's core.
+        high: (2,) upper corner of the first tile's core.
         side: of every other core.
         halo: how far beyond its core a tile takes samples.
-        blend: width of the strip along a border in which two tiles answer together.
+        blend: width of the strip along a border in which two tiles are blended.
     """
 
     low: tuple[float, float]
@@ -44,14 +50,17 @@ class Layout:
         return self._index(float(x[0]), 0), self._index(float(x[1]), 1)
 
     def _index(self, x: float, axis: int) -> int:
-        low, high = self.low[axis], self.high[axis]
+        """Column (axis 0) or row (axis 1) of the core that holds a coordinate."""
+        x, low, high = x + _ON, self.low[axis], self.high[axis]
+
         if x < low:
-            return -1 - math.floor((low - x) / self.side) if x != low else 0
+            return -1 - math.floor((low - x) / self.side)
         return 0 if x < high else 1 + math.floor((x - high) / self.side)
 
     def core(self, key: Key) -> tuple[list[float], list[float]]:
         """Lower and upper corner of a tile's core."""
         low, high = [], []
+
         for axis, index in enumerate(key):
             first, last = self.low[axis], self.high[axis]
             if index > 0:
@@ -60,40 +69,59 @@ class Layout:
                 first, last = first + index * self.side, first + (index + 1) * self.side
             low.append(first)
             high.append(last)
+
         return low, high
 
     def owners(self, x: Tensor) -> tuple[list[Key], Tensor]:
-        """The tiles whose cores hold x (N, 2), and the number of its own among them for each place (N,)."""
-        if x.shape[0] == 1:  # as a robot brings them
+        """The tiles whose cores hold places.
+
+        Args:
+            x: (N, 2) m.
+
+        Returns:
+            The tiles, and for each place the number of its own among them (N,).
+        """
+        if x.shape[0] == 1:  # a robot brings one place at a time
             return [self.key(x[0].tolist())], torch.zeros(1, dtype=torch.long, device=x.device)
         if not len(x):
             return [], torch.zeros(0, dtype=torch.long, device=x.device)
-        columns = []
-        for axis in range(2):
-            value, low, high = x[:, axis], self.low[axis], self.high[axis]
-            above = 1 + ((value - high) / self.side).floor()
-            below = -1 - ((low - value) / self.side).floor()
-            columns.append(torch.where(value < low, below, torch.where(value < high, 0.0, above)))
-        column, row = (c.long() for c in columns)
+
+        # one number for each column and row, by which they are found once
+        column, row = self._indices(x)
         first, rows = int(row.min()), int(row.max() - row.min()) + 1
         codes, owner = (column * rows + (row - first)).unique(return_inverse=True)
         return [(code // rows, code % rows + first) for code in codes.tolist()], owner
 
+    def _indices(self, x: Tensor) -> list[Tensor]:
+        """Columns and rows of the cores that hold places (N, 2), as `key`: (N,) of each."""
+        indices = []
+        for axis in range(2):
+            value, low, high = x[:, axis] + _ON, self.low[axis], self.high[axis]
+            above = 1 + ((value - high) / self.side).floor()
+            below = -1 - ((low - value) / self.side).floor()
+            indices.append(torch.where(value < low, below, torch.where(value < high, 0.0, above)))
+        return [index.long() for index in indices]
+
+    def holds(self, key: Key, x: Tensor) -> Tensor:
+        """Whether places (N, 2) lie in a tile's core: (N,). A place on a border is in one alone."""
+        column, row = self._indices(x)
+        return (column == key[0]) & (row == key[1])
+
     def keys(self, x: Tensor) -> list[tuple[Key, Tensor]]:
         """The tiles whose cores hold x (N, 2), each with the indices of its places."""
         keys, owner = self.owners(x)
-        order = owner.argsort(stable=True)  # by tile, then as they came
+        order = owner.argsort(stable=True)  # by tile, then in the order of x
         return list(zip(keys, order.split(owner.bincount(minlength=len(keys)).tolist())))
 
     def outside(self, key: Key, x: Tensor) -> Tensor:
-        """How far x (N, 2) lies outside a tile's core along the worse axis: (N,) m, negative inside."""
+        """Distance of x (N, 2) from a tile's core along the worse axis: (N,) m, negative inside."""
         low, high = (
             torch.tensor(corner, dtype=x.dtype, device=x.device) for corner in self.core(key)
         )
         return torch.maximum(low - x, x - high).amax(1)
 
     def takes(self, key: Key, x: Tensor) -> Tensor:
-        """Which samples at x (N, 2) a tile knows: those in its core or halo."""
+        """Which samples at x (N, 2) a tile knows: those in its core or halo (N,)."""
         return self.outside(key, x) <= self.halo
 
     def near(self, key: Key) -> list[Key]:
@@ -101,18 +129,30 @@ class Layout:
         return [(key[0] + i, key[1] + j) for i in (-1, 0, 1) for j in (-1, 0, 1)]
 
     def say(self, low: Tensor, high: Tensor, x: Tensor) -> Tensor:
-        """How much tiles say at x (N, K, 2) beside each other, (N, K): continuous in x, to be divided by their sum.
+        """Unnormalised weights of tiles, continuous in x, to be divided by their sum.
 
-        low, high: (N, K, 2), corners of their cores.
+        Args:
+            low: (N, K, 2) lower corners of their cores.
+            high: (N, K, 2) upper corners of their cores.
+            x: (N, K, 2) places, or (N, 1, 2).
+
+        Returns:
+            (N, K).
         """
-        left, right = x - low, high - x
-        ramp = far = None
-        for axis in range(2):  # numbers side by side are read much faster than pairs of them
-            inside = torch.minimum(left[..., axis], right[..., axis])
-            rise = (inside / self.blend + 0.5).clamp_(0.0, 1.0)
-            outside = inside.neg_().clamp_min_(0.0).square_()
-            ramp, far = (rise, outside) if ramp is None else (ramp.mul_(rise), far.add_(outside))
-        faint = far.sqrt_().mul_(-_FADE / self.blend).exp_()
+        above_low, below_high = x - low, high - x
+
+        ramp = square_distance = None
+        for axis in range(2):  # contiguous numbers are read much faster than pairs of them
+            inside = torch.minimum(above_low[..., axis], below_high[..., axis])
+            axis_ramp = (inside / self.blend + 0.5).clamp_(0.0, 1.0)
+            axis_square = inside.neg_().clamp_min_(0.0).square_()
+            ramp, square_distance = (
+                (axis_ramp, axis_square)
+                if ramp is None
+                else (ramp.mul_(axis_ramp), square_distance.add_(axis_square))
+            )
+
+        faint = square_distance.sqrt_().mul_(-_FADE / self.blend).exp_()
         return ramp.add_(faint, alpha=_FAINT).clamp_min_(1e-300)
 
     def state_dict(self) -> dict:
@@ -132,23 +172,24 @@ class Layout:
 
 
 def name_of(key: Key) -> str:
-    """As files name a tile."""
+    """The tile's name in files."""
     return f"{key[0]} {key[1]}"
 
 
 def key_of(name: str) -> Key:
-    """The tile of that name."""
+    """The tile of a name in files."""
     column, row = name.split()
     return int(column), int(row)
 
 
 def side_for(density: float, budget: int, halo: float, most: float) -> float:
-    """Side of tiles in lengthscales, so that each with its halo holds its inducing inputs within its budget.
+    """Side of tiles in lengthscales, such that each with its halo keeps within its budget.
 
     Args:
-        density: inducing inputs that the ground takes for a square of a lengthscale.
+        density: inducing inputs that the ground takes per square of a lengthscale.
         budget: inducing inputs of a tile.
         halo: lengthscales.
-        most: lengthscales; and two halos at the least, so that a sample lies in no more than four tiles.
+        most: the largest side, lengthscales; the smallest is two halos, so that a sample lies in no
+            more than four tiles.
     """
     return min(most, max(2.0 * halo, math.sqrt(FULL * budget / max(density, 1e-9)) - 2.0 * halo))

@@ -1,18 +1,23 @@
-"""A map of any extent at constant cost: tiles, each a map of its own, opened where the robot goes on.
+"""A map of any extent at constant cost: tiles, each a map, opened where the robot goes on.
 
-    one room     one tile, which is the map that there would be without tiles, bit for bit
-    going on     where that map's budget fills and the robot has left a square of 1.25 `side`, or it would smooth what
-                 was measured, the plane is laid out in tiles (opening.py, layout.py). While all samples are remembered
-                 the map is split: each tile takes in those of its ground, slice by slice, and the map answers until
-                 that is done. Else it becomes the first tile as it is. From then on a sample outside all tiles opens
+    one area     one tile, which is the map that there would be without tiles, bit for bit
+    going on     where that map's budget fills and the robot has left a square of 1.25 `side`, or it
+                 would smooth what was measured, the plane is laid out in tiles (opening.py,
+                 layout.py). While all samples are remembered the map is split: each tile takes in
+                 those of its ground, slice by slice, and the map predicts until that is done. Else
+                 it becomes the first tile as it is. From then on a sample outside all tiles opens
                  the next one, which starts with what its neighbours remember
-    everywhere   a sample goes to the tiles in whose core or halo it lies, four at most; θ is one for all, learned in
-                 the tile where the robot is and, every other step, in one beside it
-    far away     beyond `most` tiles, those that were not needed for longest are put on the shelf, whose room writes
-                 them to a disk, and come back when the robot does; a question looks at a copy, so that the map depends
-                 on its samples alone. A tile that cannot be read any more is left out, and named
+    everywhere   a sample goes to the tiles in whose core or halo it lies, four at most; θ is one
+    for
+                 all, learned in the tile where the robot is and, every other step, in one next to
+                 it
+    far away     beyond `most` tiles, those that were not needed for longest are put on the shelf,
+    whose
+                 room writes them to a disk, and come back when the robot does; a question looks at
+                 a copy, so that the map depends on its samples alone. A tile that cannot be read
+                 any more is left out, and named
 
-What a tile does, it does as every map here: sites, memory and basis are its own. Nothing in this file knows them.
+Sites, memory and basis are each tile's own: nothing in this file knows them.
 """
 
 from __future__ import annotations
@@ -26,18 +31,18 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gp_mapping.core.field_map import CalibrationData, Covariances, FieldMap, PassBias, Snapshot
+from gp_mapping.core.field_map import FieldMap
 from gp_mapping.core.hyper.agreed import Learned
 from gp_mapping.core.hyper.loop import learn
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.tiled import state as states
-from gp_mapping.core.models.tiled.blended import blended_covariances, blended_prediction
+from gp_mapping.core.models.tiled.answers import Answers
 from gp_mapping.core.models.tiled.changes import Box, Changes
 from gp_mapping.core.models.tiled.joining import merge_tiles
-from gp_mapping.core.models.tiled.layout import Key, Layout, key_of, name_of
+from gp_mapping.core.models.tiled.layout import Key, Layout, name_of
 from gp_mapping.core.models.tiled.moments import Moments
-from gp_mapping.core.models.tiled.opening import bound_note, leaves, new_tile, require_room, settle
+from gp_mapping.core.models.tiled.opening import leaves, new_tile, require_room, settle
 from gp_mapping.core.models.tiled.sending import (
     adopt_tiles_in_slices,
     learned_by,
@@ -46,31 +51,46 @@ from gp_mapping.core.models.tiled.sending import (
     unreadable_tiles,
 )
 from gp_mapping.core.models.tiled.shelf import Shelf
-from gp_mapping.core.models.tiled.snapshot import TiledSnapshot
 from gp_mapping.core.models.tiled.tile import Tile
 from gp_mapping.core.models.tiled.visits import TileLost, Visits, read
 from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.core.transaction import Revertible, transaction
-from gp_mapping.core.types import Prediction, Samples, UpdateReport
+from gp_mapping.core.types import Samples, UpdateReport
 
 __all__ = ["TiledMap"]
 
 _HOME: Key = (0, 0)
-_ALONE = 3.0  # lengthscales beyond its samples in which a map says more than its prior
-_NAMED = 10  # tiles that are named one by one when they are lost
-_OWN_STEPS = 0.5  # share of learning steps in the tile where the robot is
+_ALONE = 3.0  # lengthscales beyond its samples in which a map differs from its prior
+_NAMED = 10  # lost tiles that are named one by one
+_OWN_STEPS = 0.5  # fraction of learning steps in the tile where the robot is
 
 
-class TiledMap(Moments, Revertible, FieldMap):
-    """Many maps as one; see above.
+class TiledMap(Answers, Moments, Revertible, FieldMap):
+    """Many maps as one, see above; what it predicts and reports is in answers.py.
 
     Args:
         make: a new, empty tile: called with the prior mean (C,) SI, or None for the first batch's.
-        side: of a tile, in lengthscales; less where the field takes more inputs than a budget has for it.
+        side: of a tile, in lengthscales; less where the field takes more inputs than a budget has
+            for it.
         most: tiles kept in memory.
-        limit: tiles there may be.
-        shelf: where the others are; one without a room if None, which keeps them in memory.
+        limit: the largest number of tiles.
+        shelf: where the others are; None: one without a room, which keeps them in memory.
         seed: of random choices.
+
+    Attributes:
+        layout: where the tiles lie; None while the first tile is everything.
+        former: the one map, while it is being split.
+        tiles: those in memory.
+        current: the tile where the robot is.
+        learner: of all tiles; None while there is one, which has its own.
+        sliced: whether tiles are transferred to another θ slice by slice.
+        visits: copies of tiles on the shelf, for questions.
+        lost: the newest tiles that could not be read any more, and why.
+        low, high: corners of the box of all samples, m.
+        turn: number of the newest update.
+        forgot: logarithm of the product of all forgetting factors.
+        loads: how often a tile came back from the shelf.
+        merged_without: samples that merging left out.
     """
 
     name = "tiled"
@@ -87,34 +107,35 @@ class TiledMap(Moments, Revertible, FieldMap):
     ):
         self.make, self.side, self.most, self.limit = make, side, max(most, 9), limit
         self.shelf = Shelf() if shelf is None else shelf
-        self.sliced = False  # whether tiles are carried to another θ slice by slice
-        self.layout: Layout | None = None  # None: the first tile is everything
-        self.former: DualSVGP | None = None  # the one map, while it is being split
+
+        self.sliced = False
+        self.layout: Layout | None = None
+        self.former: DualSVGP | None = None
         self.tiles: dict[Key, Tile] = {_HOME: Tile(make(None))}
         self.current: Key = _HOME
-        self.learner = None  # once there are several tiles; before, the first one's
+        self.learner = None
         self.generator = torch.Generator().manual_seed(seed)
-        self.visits = Visits(
-            self.restored, self.most
-        )  # tiles on the shelf that a question was about
-        self.lost: dict[Key, str] = {}  # tiles that could not be read any more, the newest, and why
-        self.low, self.high = [math.inf, math.inf], [-math.inf, -math.inf]  # of all samples, m
+        self.visits = Visits(self.restored, self.most)
+        self.lost: dict[Key, str] = {}
+
+        self.low, self.high = [math.inf, math.inf], [-math.inf, -math.inf]
         self.samples, self.turn, self.own_epoch, self.forgot = 0, 0, 0, 0.0
         self.changes = Changes()
         self.newest_pass = NO_PASS
         self.loads, self.merged_without, self.lost_count = 0, 0, 0
 
-    # --- samples in -----------------------------------------------------------------------------------------------
+    # --- samples in -------------------------------------------------------------------------------
     @property
     def home(self) -> DualSVGP:
         """The map of the tile where the robot is, or the one that is being split."""
         return self.tiles[self.current].map if self.former is None else self.former
 
     def update(self, batch: Samples) -> UpdateReport:
-        """Absorb each sample once in every tile that knows its place, or none of the batch anywhere.
+        """Absorb each sample once in every tile that knows its place, or none of the batch.
 
         Raises:
-            MapFullError: its ground takes more tiles than there may be; samples of a part of it may fit.
+            MapFullError: its ground takes more tiles than there may be; samples of a part of it may
+                fit.
         """
         if not len(batch):
             return self.home.update(batch)
@@ -129,31 +150,37 @@ class TiledMap(Moments, Revertible, FieldMap):
 
         require_room(self, [key for key, _ in self.layout.keys(batch.x)])
         self.turn += 1
-        for key, _ in self.layout.keys(
-            batch.x
-        ):  # from the shelf now: it takes part in no transaction
+
+        # before the transaction, since the shelf takes part in none
+        for key, _ in self.layout.keys(batch.x):
             for near in self.present(self.layout.near(key)):
                 self.tiles[near].touched = self.turn
+
         if self.sliced:
             self._go_on(batch.x)
+
         with transaction(self), ExitStack() as stack:
-            if self.former is not None:
-                self.former.update(batch)
+            # a new tile takes what the former map knew before: the batch comes to it below
             for key, _ in self.layout.keys(batch.x):
                 if not self.exists(key):
                     self.open_tile(key)
+            if self.former is not None:
+                self.former.update(batch)
+
+            # each tile is a transaction of its own, which ends with the map's
             self.current = self.layout.key(batch.x[-1])
             reports = []
             for key in self.knowing(batch.x):
                 tile = self.tiles[key]
                 stack.enter_context(transaction(tile))
                 before = tile.map.epoch
-                tile.catch_up(self.forgot, self.learner)
+                tile.catch_up(self.learner)
                 tile.sow()
                 reports.append(tile.map.update(batch[self.layout.takes(key, batch.x)]))
                 if tile.map.epoch > before:
                     self.note_change(key)
             self._split_on(stack)
+
             self.note_passes(batch.pass_number)
             self.reach(batch.x)
             self.samples += len(batch)
@@ -162,32 +189,41 @@ class TiledMap(Moments, Revertible, FieldMap):
                     self.learner.theta, bias_stddev=self.home.theta.bias_stddev
                 )
                 self.learner.schedule(len(batch))
+
         self.put_away()
         return self._report(len(batch), reports)
 
     def in_slices(self, on: bool) -> None:
+        """Set whether large work is done in slices; what waits is done at once where it is not."""
         self.sliced = on
+
         maps = {id(m): m for m in (self.home, *(tile.map for tile in self.tiles.values()))}.values()
-        before = [one.epoch for one in maps]
-        for one in maps:
-            self.owned(one)
+        before = [single.epoch for single in maps]
+        for single in maps:
+            self.owned(single)
         if not on:
             self.drain()
-        if before != [one.epoch for one in maps]:
+        if before != [single.epoch for single in maps]:
             self.note_change()
 
-    def owned(self, one: DualSVGP) -> DualSVGP:
-        """A tile's map, which from now on goes on with large work when this one says so."""
-        one.in_slices(self.sliced, driven=self.layout is not None)
-        return one
+    def owned(self, tile_map: DualSVGP) -> DualSVGP:
+        """A tile's map, which from now on does large work in slices where this map does."""
+        tile_map.in_slices(self.sliced, driven=self.layout is not None)
+        return tile_map
 
     def _go_on(self, x: Tensor) -> None:
-        """One slice for all tiles together: of the map that is being split, what is under way, one that knows x."""
+        """Do one slice of large work for all tiles together.
+
+        That is of the map that is being split, else of a transfer under way, else of a tile that
+        knows x.
+        """
         if self.former is not None and Tile(self.former).go_on(self.learner):
             return
+
         newest = sorted(self.tiles, key=lambda k: (k != self.current, -self.tiles[k].touched, k))
         under_way = [k for k in newest if self.tiles[k].map.rebuild is not None]
         knowing = set(self.knowing(x))
+
         for key in under_way[:1] or [k for k in newest if k in knowing]:
             tile = self.tiles[key]
             before = tile.map.epoch
@@ -197,6 +233,7 @@ class TiledMap(Moments, Revertible, FieldMap):
                 return
 
     def _report(self, used: int, reports: list[UpdateReport]) -> UpdateReport:
+        """The report of an update from those of the tiles that took part."""
         maps = [tile.map for tile in self.tiles.values()]
         return UpdateReport(
             used,
@@ -209,43 +246,48 @@ class TiledMap(Moments, Revertible, FieldMap):
             any(r.everywhere for r in reports),
         )
 
-    def note_passes(self, of: Tensor | None) -> None:
-        """Passes (N,) that were seen, in whichever tile."""
-        if of is not None and len(of):
-            self.newest_pass = max(self.newest_pass, float(of.max()))
+    def note_passes(self, numbers: Tensor | None) -> None:
+        """Note numbers of passes (N,) that were seen in some tile."""
+        if numbers is not None and len(numbers):
+            self.newest_pass = max(self.newest_pass, float(numbers.max()))
 
     def reach(self, x: Tensor) -> None:
-        """The box of all samples grows."""
+        """Extend the box of all samples by x (N, 2), m."""
         self.low = [min(a, b) for a, b in zip(self.low, x.amin(0).tolist())]
         self.high = [max(a, b) for a, b in zip(self.high, x.amax(0).tolist())]
 
     def settle(self) -> None:
-        """The plane is laid out in tiles, and the first map is split, or becomes the first of them."""
+        """Lay the plane out in tiles; the first map is split, or becomes the first of them."""
         settle(self)
 
     def _split_on(self, stack: ExitStack) -> None:
-        """One slice more for the tiles that the former map is split into; when they have all, it goes."""
+        """Give one slice to the tiles that the former map is split into; drop it after the last."""
         if self.former is None:
             return
+
         waiting = [tile for _, tile in sorted(self.tiles.items()) if tile.seeds]
         if waiting:
             stack.enter_context(transaction(waiting[0]))
             waiting[0].sow()
+
         if not any(tile.seeds for tile in self.tiles.values()):
             self.former = None
             self.note_change()
 
     def drain(self) -> None:
-        """All that waits, at once; what a tile refuses waits on, and the old map answers."""
+        """Give the tiles all that waits for them; what one refuses goes on waiting."""
         waiting = [tile for _, tile in sorted(self.tiles.items()) if tile.seeds]
+
         for tile in waiting:
             with transaction(tile):
                 tile.sow_all()
+
         self.former = None
         if waiting:
             self.note_change()
 
     def exists(self, key: Key) -> bool:
+        """Whether there is such a tile, in memory or on the shelf."""
         return key in self.tiles or key in self.shelf
 
     def knowing(self, x: Tensor) -> list[Key]:
@@ -255,16 +297,20 @@ class TiledMap(Moments, Revertible, FieldMap):
 
     @property
     def count(self) -> int:
-        """Tiles that there are."""
+        """Number of tiles."""
         return len(self.tiles) + len(self.shelf)
 
     def open_tile(self, key: Key) -> None:
-        """A new tile, which starts with what its neighbours remember of its ground."""
+        """Open a tile, which starts with what its neighbours remember of its ground."""
         self.tiles[key] = new_tile(self, key)
 
     def present(self, keys: list[Key]) -> list[Key]:
-        """Those of the tiles that exist, from the shelf if need be. One that cannot be read is left out from now on."""
-        there = []
+        """Those of the tiles that exist, brought from the shelf if need be.
+
+        These have then forgotten what the others have. One that cannot be read is left out from
+        now on.
+        """
+        present = []
         for key in keys:
             if key not in self.tiles and key in self.shelf:
                 try:
@@ -272,340 +318,193 @@ class TiledMap(Moments, Revertible, FieldMap):
                 except TileLost as lost:
                     self.lose(lost)
             if key in self.tiles:
-                there.append(key)
-        return there
+                present.append(key)
+        return present
 
     def _taken(self, key: Key) -> Tile:
+        """A tile from its state, which leaves the shelf once it has been read."""
         stored = self.shelf.peek(key)
         forgot = read(key, stored)["forgot"]
         tile = Tile(self.visits.made(key, stored, forgot), forgot=forgot, touched=self.turn)
         tile.is_as(stored)
+        tile.forget(self.forgot)  # while it lay on the shelf
+
         self.shelf.take(key)
         self.loads += 1
         return tile
 
     def lose(self, lost: TileLost) -> None:
-        """A tile is left out: what it knew is not known any more."""
+        """Leave a tile out: what it knew is not known any more."""
         if lost.key in self.shelf:
             self.shelf.take(lost.key)
+
         self.lost_count += 1
         self.lost[lost.key] = lost.why
         while len(self.lost) > _NAMED:
             self.lost.pop(next(iter(self.lost)))
+
         self.note_change(lost.key)
 
     def put_away(self) -> None:
-        """Those that were not needed for longest go to the shelf; never what the robot is near to."""
+        """Put those that were not needed for longest on the shelf, but none near the robot."""
         if len(self.tiles) <= self.most:
             return
-        held = set(self.layout.near(self.current))
+
+        kept = set(self.layout.near(self.current))
         order = sorted(
-            (t.touched, k) for k, t in self.tiles.items() if k not in held and not t.seeds
+            (t.touched, k) for k, t in self.tiles.items() if k not in kept and not t.seeds
         )
+
         for _, key in order[: len(self.tiles) - self.most]:
             tile = self.tiles.pop(key)
             tile.rest()
             self.shelf.put(key, tile.stored(name_of(key)))
 
     def refine(self, budget_s: float = math.inf) -> bool:
-        """Steps of hyper-parameters that are pending: half of them where the robot is, half in any tile in memory."""
+        """Do pending hyper-parameter steps: half of them where the robot is, half near it.
+
+        Returns:
+            Whether more are pending.
+        """
         if self.learner is None:
             return self.layout is None and self.home.refine(budget_s)
         return learn(self, self.learner, self._step, budget_s)
 
     def _step(self) -> None:
-        where, which = torch.rand(2, dtype=torch.float64, generator=self.generator).tolist()
+        """One step of the learner, from the samples that one tile remembers."""
+        draw, choice = torch.rand(2, dtype=torch.float64, generator=self.generator).tolist()
+
         data = self.home
-        others = [
+        nearby = [
             k
             for k in self.layout.near(self.current)
             if k in self.tiles and self.tiles[k].map.samples
         ]
-        if self.former is None and where >= _OWN_STEPS:
-            data = self.tiles[others[int(which * len(others))]].map
+
+        if self.former is None and draw >= _OWN_STEPS:
+            data = self.tiles[nearby[int(choice * len(nearby))]].map
+
         self.learner.step(data.learning_data(), self.generator)
+
         if not self.sliced and self.learner.left(self.home.theta):
             with transaction(self.home):
                 if self.home.adopt(self.learner.theta):
                     self.note_change(self.current)
 
-    # --- the map out ----------------------------------------------------------------------------------------------
-    centre = property(lambda self: self.home.centre)
-    capabilities = property(
-        lambda self: (
-            self.home.capabilities if self.learner is None else self.home.capabilities | {"learns"}
-        )
-    )
+    # --- what has changed -------------------------------------------------------------------------
     epoch = property(lambda self: self.own_epoch + (self.home.epoch if self.layout is None else 0))
 
     def changed_since(self, epoch: int) -> list[Box] | None:
+        """Places that have changed as a whole since an epoch; None: everywhere."""
         if self.layout is None or self.former is not None:
             return super().changed_since(epoch)
         return self.changes.since(epoch)
 
     def note_change(self, key: Key | None = None) -> None:
-        """What a tile says has changed all over it; None: what all say."""
+        """Note that a tile predicts something else all over; None: that all tiles do."""
         self.own_epoch += 1
         if key is None or self.layout is None or self.former is not None:
             self.changes = Changes(self.own_epoch)
             return
+
         low, high = self.layout.core(key)
-        for axis in range(
-            2
-        ):  # into a neighbour as far as both answer; where there is none, as far as it says anything
+
+        # into a neighbour as far as both are blended; where there is none, until it is the prior
+        for axis in range(2):
             before, after = (
                 (key[0] + s, key[1]) if axis == 0 else (key[0], key[1] + s) for s in (-1, 1)
             )
             low[axis] -= self._reach_into(before)
             high[axis] += self._reach_into(after)
+
         self.changes = self.changes.with_place(self.own_epoch, (tuple(low), tuple(high)))
 
     def _reach_into(self, key: Key) -> float:
+        """How far a tile's predictions matter beyond the border to the tile `key`, m."""
         return 0.5 * self.layout.blend if self.exists(key) else _ALONE * self.home.theta.lengthscale
 
-    @property
-    def learning_steps(self) -> int | None:
-        return self.home.learning_steps if self.learner is None else self.learner.steps
-
-    def _answers(self, key: Key) -> bool:
-        """Whether a tile says anything: not while it waits for what its neighbours remember."""
-        return not self.tiles[key].seeds if key in self.tiles else key in self.shelf
-
-    @torch.no_grad()
-    def predict(
-        self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
-    ) -> Prediction:
-        """Mean and latent variance at x (N, 2), blended; the prior where no tile is near."""
-        if self.layout is None or self.former is not None:
-            return self.home.predict(x, velocity, heading)
-        self.need_data()
-        x = torch.as_tensor(x, dtype=torch.float64)
-        if not len(x):
-            return self.home.predict(x)
-        return self._answered(
-            lambda: blended_prediction(
-                self.layout, self._answers, self._asked, self.prior(), x, velocity, heading
-            )
-        )
-
-    @torch.no_grad()
-    def predict_in_pass(
-        self,
-        x: Tensor,
-        number: float,
-        velocity: Tensor | None = None,
-        heading: Tensor | None = None,
-    ) -> Prediction:
-        if self.layout is None or self.former is not None:
-            return self.home.predict_in_pass(x, number, velocity, heading)
-        return self._answered(
-            lambda: blended_prediction(
-                self.layout, self._answers, self._asked, self.prior(), x, velocity, heading, number
-            )
-        )
-
-    def bias_variance(self) -> Tensor:
-        return self.home.bias_variance()
-
-    def biases(self) -> list[PassBias]:
-        """As the tile where the robot is tells them."""
-        return self.home.biases()
-
-    def _answered(self, ask: Callable):
-        """What ask() gives; where a tile of those that it asks cannot be read, without that one."""
-        while True:
-            try:
-                return ask()
-            except TileLost as lost:
-                self.lose(lost)
-
-    def _asked(self, key: Key) -> DualSVGP:
-        """A tile's map to be asked: of one on the shelf a copy, which the map itself does not depend on."""
-        if key in self.tiles:
-            return self.tiles[key].map
-        return self.visits.get(key, self.shelf.peek(key), self.forgot)
-
-    @torch.no_grad()
-    def covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Between a (N, 2) and b (K, 2) within a tile's reach of each other; 0 where no tile answers for both."""
-        return self.covariance_with(b)(torch.as_tensor(a, dtype=torch.float64))[0]
-
-    @torch.no_grad()
-    def covariance_with(self, b: Tensor) -> Covariances:
-        if self.layout is None or self.former is not None:
-            return self.home.covariance_with(b)
-
-        b, prior = torch.as_tensor(b, dtype=torch.float64), self.prior()
-        with_b = self._answered(
-            lambda: blended_covariances(self.layout, self._answers, self._asked, prior, b)
-        )
-        return lambda a: self._answered(lambda: with_b(a))
-
-    def noise_variance(self) -> Tensor:
-        return self.home.noise_variance()
-
-    def observed(self, p: Prediction) -> Prediction:
-        return self.home.observed(p)
-
-    def outcome(self, y: Tensor) -> Tensor:
-        return self.home.outcome(y)
-
-    def log_predictive(self, batch: Samples) -> Tensor:
-        return (
-            self.home.log_predictive(batch)
-            if self.layout is None
-            else super().log_predictive(batch)
-        )
-
-    def hyperparameters(self) -> dict[str, float]:
-        """Of the tile where the robot is."""
-        return self.home.hyperparameters()
-
-    def body_field(self) -> tuple[Tensor, Tensor] | None:
-        return self.home.body_field()
-
-    def calibration_data(self) -> CalibrationData | None:
-        """What the tile remembers where the robot is."""
-        return self.home.calibration_data()
-
-    def inducing_inputs(self) -> Tensor:
-        """Of the tiles in memory, each in its own core."""
-        return self._places(lambda m: m.inducing_inputs())
-
-    def remembered_places(self) -> Tensor:
-        """Of the tiles in memory, each in its own core."""
-        return self._places(lambda m: m.remembered_places())
-
-    def _places(self, of) -> Tensor:
-        if self.layout is None or self.former is not None:
-            return of(self.home)
-        parts = [(key, of(self.tiles[key].map)) for key in sorted(self.tiles)]
-        return torch.cat(
-            [x[self.layout.outside(key, x) < 0] for key, x in parts if len(x)]
-            or [self._no_places()]
-        )
-
-    def counters(self) -> dict[str, int | float]:
-        """Of the tile where the robot is; and how many tiles there are, in memory, and came back from the shelf."""
-        told = self.home.counters()
-        if self.learner is not None:
-            told = told | {"learning_rejected": self.learner.rejected}
-        return told | {
-            "tiles": self.count,
-            "tiles_in_memory": len(self.tiles),
-            "tiles_loaded": self.loads,
-            "tiles_lost": self.lost_count,
-            "merged_without": self.merged_without,
-        }
-
-    def notes(self) -> list[str]:
-        """Which tiles are left out, why tiles stay in memory that should not, and that there may be no more."""
-        told = [
-            f"tile {name_of(key)} of the map is left out, what it knew is not known any more: {why}"
-            for key, why in self.lost.items()
-        ]
-        if self.lost_count > len(self.lost):
-            told.append(f"{self.lost_count - len(self.lost)} more tiles are left out")
-        return [*told, *filter(None, [self.shelf.problem(), bound_note(self)]), *self.home.notes()]
-
-    def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> Snapshot:
-        """Posteriors of the tiles within reach (m) of `near`; without it, of those in memory, and states of others."""
-        if self.layout is None or self.former is not None:
-            return self.home.snapshot(near, reach)
-        self.need_data()
-        keys = [k for k in sorted(self.tiles) if self._answers(k)]
-        if near is not None:
-            half = 0.5 * self.layout.blend
-            keys = [
-                k for k in keys if bool((self.layout.outside(k, near) <= reach + half).any())
-            ] or [self.current]
-            return TiledSnapshot(
-                self.layout, {k: self.tiles[k].map.snapshot() for k in keys}, self.prior()
-            )
-        away = {k: self.shelf.peek(k) for k in self.shelf.keys()}
-        return TiledSnapshot(
-            self.layout,
-            {k: self.tiles[k].map.snapshot() for k in keys},
-            self.prior(),
-            away,
-            Visits(self.restored, self.most),
-            self.forgot,
-        )
-
-    def load_snapshot(self, state: dict) -> Snapshot:
-        if "layout" not in state:
-            return self.home.load_snapshot(state)
-        told = Prediction(
-            *(state["prior"][name] for name in ("mean", "variance", "noise_variance"))
-        )
-        tiles = {
-            key_of(name): self.home.load_snapshot(part) for name, part in state["tiles"].items()
-        }
-        return TiledSnapshot(Layout.from_state_dict(state["layout"]), tiles, told)
-
-    # --- forget, fantasize, merge, save ---------------------------------------------------------------------------
+    # --- forget, fantasize, merge, save -----------------------------------------------------------
     def forget(self, factor: float) -> None:
-        """Scale what the data said by factor in (0, 1]; of tiles that are not needed now, when they are."""
+        """Scale what the data said by a factor in (0, 1]; shelved tiles follow later."""
         if self.layout is None:
             return self.home.forget(factor)
         if not 0.0 < factor <= 1.0:
             raise ValueError(f"a forgetting factor lies in (0, 1], not {factor}")
+
         self.forgot += math.log(factor)
         self.visits.clear()
         if self.former is not None:
             self.former.forget(factor)
         for tile in self.tiles.values():
-            tile.map.forget(factor)
-            tile.forgot = self.forgot
+            tile.forget(self.forgot)
         self.note_change()
         return None
 
     def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
-        """In every tile that knows the place; how many samples went, counted in the tile that knows it best."""
+        """Forget in every tile that knows the place.
+
+        Args:
+            x: (K, 2) m.
+            radius: m.
+            newest: so many samples stay.
+
+        Returns:
+            How many samples went, counted in the tile that lost most.
+        """
         if self.layout is None:
             return self.home.forget_near(x, radius, newest)
-        if self.former is not None:  # what waits knows the old field still
+        if self.former is not None:  # what waits still knows the old field
             self.drain()
+
         keys = self.present(self.knowing(x))
         for key in keys:
             self.note_change(key)
         return max((self.tiles[k].map.forget_near(x, radius, newest) for k in keys), default=0)
 
     def fantasize(self, x: Tensor) -> TiledMap:
-        """A copy conditioned on its own mean at x (K, 2): tiles that know a place are copied, the others shared."""
+        """A copy conditioned on its own mean at x (K, 2); tiles that do not know x are shared."""
         new: TiledMap = copy.copy(self)
         new.forget_mark()
         new.tiles, new.shelf = dict(self.tiles), self.shelf.copy()
+
         if self.layout is None:
             new.tiles[_HOME] = Tile(self.home.fantasize(x))
             return new
+
         if self.former is not None:
             new.former = self.former.fantasize(x)
             return new
         new.visits = Visits(self.restored, self.most)
 
         def expect() -> None:
+            """Replace the tiles that know a place."""
             for key in self.knowing(x):
                 new.tiles[key] = Tile(
-                    self._asked(key).fantasize(x[self.layout.takes(key, x)]), forgot=self.forgot
+                    self.map_for(key).fantasize(x[self.layout.takes(key, x)]), forgot=self.forgot
                 )
 
-        self._answered(expect)
+        self.retried(expect)
         return new
 
     def merge(self, other: FieldMap) -> None:
-        """Add another map, of tiles or not. While both are one tile, as that model merges; else by remembered samples.
+        """Add another map, of tiles or not.
 
-        What the other no longer remembers cannot be told apart by place: it is left out, and counted in
+        While both are one tile, it is merged as that model merges; else by remembered samples. What
+        the other no longer remembers cannot be told apart by place: it is left out, and counted in
         `merged_without` (samples).
+
+        Raises:
+            ValueError: it is not a TiledMap, or has several tiles while this one is empty.
         """
         if not isinstance(other, TiledMap):
             raise ValueError(
                 f"cannot merge a {type(other).__name__} into a map of tiles; make both with the same "
                 "setting tiles"
             )
+
         if not other.started:
             return
+
         if self.layout is None and other.layout is None:
             self.home.merge(other.home)
             self.newest_pass = self.home.newest_pass
@@ -615,10 +514,12 @@ class TiledMap(Moments, Revertible, FieldMap):
             if leaves(self, other.samples):
                 self.settle()
             return
+
         if not self.started:
             raise ValueError(
                 "a map of several tiles cannot be merged into an empty one; load it in its place"
             )
+
         merge_tiles(self, other)
 
     def slimmed(self, state: dict) -> dict:
@@ -637,16 +538,20 @@ class TiledMap(Moments, Revertible, FieldMap):
         return adopt_tiles_in_slices(self, theta)
 
     def state_dict(self) -> dict:
-        """Everything needed for exact resume; while there is one map, its own state and where it was."""
+        """Everything needed for exact resume; of a single map its own state and its ground."""
         return states.save(self)
 
     def load_state_dict(self, state: dict) -> None:
-        """Continue exactly; ValueError, and the map as it was, where the state does not fit."""
+        """Continue exactly where `state_dict` was taken.
+
+        Raises:
+            ValueError: the state does not fit; the map is as it was.
+        """
         self.__dict__.update(states.load(self, state) | {"own_epoch": self.own_epoch + 1})
         self.visits, self.changes = Visits(self.restored, self.most), Changes(self.own_epoch)
 
     def restored(self, state: dict) -> DualSVGP:
-        """One tile's map from its state."""
+        """A tile's map from its state."""
         new = self.make(None)
         new.learner = None
         new.load_state_dict(state)

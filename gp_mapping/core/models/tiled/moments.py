@@ -1,4 +1,4 @@
-"""What has changed of a map of tiles since a moment: tile by tile, blended as their answers are."""
+"""What has changed in a map of tiles since a moment: tile by tile, blended as predictions are."""
 
 from __future__ import annotations
 
@@ -16,9 +16,14 @@ __all__ = ["Moments"]
 
 @dataclass(frozen=True)
 class _Moment:
-    """What is kept of the tiles at hand, and how they lay. layout: None while one map is everything.
+    """Moments of the tiles in memory, and where they lay.
 
-    loads, forgot: of the map then; while they stay, a tile that was on the shelf and is there says what it said.
+    Attributes:
+        layout: None while one map is everything.
+        tiles: the moment of each; None while it waits for samples.
+        loads: of the map then. While it stays, a tile that was on the shelf and is still there
+            predicts what it predicted.
+        forgot: of the map then, likewise.
     """
 
     layout: Layout | None
@@ -31,15 +36,22 @@ class Moments:
     """`moment` and `since` of a TiledMap."""
 
     def moment(self) -> _Moment | None:
+        """What `since` needs later to tell what has changed since now."""
         if self.layout is None or self.former is not None:
             return _Moment(None, {self.current: self.home.moment()})
         tiles = {key: None if tile.seeds else tile.map.moment() for key, tile in self.tiles.items()}
         return _Moment(self.layout, tiles, self.loads, self.forgot)
 
     def since(self, moment: object) -> Increments | None:
-        """As blended_prediction, of increments: known where the same tiles answer now and answered then.
+        """Blended increments since a moment, known where the same tiles predict now and did then.
 
-        Where the tiles that answer are others now, the map has noted a change of the whole place.
+        Where the tiles that predict are others now, the map has noted a change of the whole place.
+
+        Args:
+            moment: by `moment`.
+
+        Returns:
+            A function of places, or None where nothing is known.
         """
         if not isinstance(moment, _Moment):
             return None
@@ -48,20 +60,22 @@ class Moments:
             return None if then is None else self.home.since(then)
         if moment.layout is not self.layout or moment.forgot != self.forgot:
             return None
-        found: dict[Key, Increments | None] = {}
+
+        increments: dict[Key, Increments | None] = {}
 
         def of(key: Key) -> Increments | None:
-            """What a tile at hand tells."""
-            if key not in found:
+            """Increments of a tile in memory."""
+            if key not in increments:  # once for all places
                 then = moment.tiles.get(key)
-                found[key] = (
+                increments[key] = (
                     None
                     if then is None or key not in self.tiles
                     else self.tiles[key].map.since(then)
                 )
-            return found[key]
+            return increments[key]
 
         def at(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            """Increments of mean and variance (N, C) at x (N, 2), and where they are known (N,)."""
             mean = torch.zeros(
                 (len(x), len(self.centre)), dtype=torch.float64, device=self.centre.device
             )
@@ -69,19 +83,23 @@ class Moments:
                 torch.zeros_like(mean),
                 torch.ones(len(x), dtype=torch.bool, device=mean.device),
             )
-            for key, which, weight in sayings(self.layout, self._answers, x):
+
+            for key, indices, weight in sayings(self.layout, self.predicts, x):
                 if key is None or (
                     key not in self.tiles and key not in moment.tiles and moment.loads == self.loads
                 ):
-                    continue  # the prior, then as now, or a tile that has been on the shelf all the time
-                some, memory_sites = which.to(mean.device), weight.to(mean)[:, None]
-                if of(key) is None:
-                    known[some] = False
+                    # the prior, then as now, or a tile that has been on the shelf all the time
                     continue
-                more = of(key)(x[which])
-                mean.index_add_(0, some, memory_sites * more[0])
-                variance.index_add_(0, some, memory_sites * more[1])
-                known[some] &= more[2]
+                places, weights = indices.to(mean.device), weight.to(mean)[:, None]
+
+                if of(key) is None:
+                    known[places] = False
+                    continue
+                increment = of(key)(x[indices])
+                mean.index_add_(0, places, weights * increment[0])
+                variance.index_add_(0, places, weights * increment[1])
+                known[places] &= increment[2]
+
             return mean, variance, known
 
         return at

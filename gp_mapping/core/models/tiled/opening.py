@@ -1,7 +1,7 @@
-"""Where tiles begin: when the one map no longer suffices, what a new tile starts with, and how many there may be.
+"""When one map no longer suffices, what a new tile starts with, and how many tiles there may be.
 
-A map that has as many tiles as it may have stays as it is, and goes on where its tiles are: what was measured is worth
-more than what comes, which a recording of the day still has.
+A map that has as many tiles as it may have stays as it is, and goes on where its tiles are: what
+was measured is worth more than what comes, which a recording of the day still has.
 """
 
 from __future__ import annotations
@@ -19,31 +19,40 @@ from gp_mapping.errors import MapFullError
 __all__ = ["BLEND", "HALO", "bound_note", "leaves", "new_tile", "require_room", "settle"]
 
 HALO, BLEND = 1.5, 1.0  # lengthscales
-_SHARE = 0.1  # of the samples, at which so much is left out; each thinning leaves it out at a few, for a while
+# fraction of the samples at which a map that smooths leaves so much out; each thinning leaves it
+# out at a few, for a while
+_SHARE = 0.1
 _SEEDS = 50  # samples of a neighbour that a new tile takes in with one update
-_LARGEST_FIRST = (
-    1.25  # sides of a tile that the ground of one map may have while its budget suffices
-)
-_LEAST = 4.0 * HALO  # lengthscales; of less ground the smallest tile with its halo would know all
-_ASKED = 16  # samples after which a full map is asked again what it leaves out
+# extent that the ground of one map may have while its budget suffices, in sides of a tile
+_LARGEST_FIRST = 1.25
+_LEAST = 4.0 * HALO  # lengthscales; of less ground the smallest tile with its halo would hold all
+_ASKED = 16  # samples after which a full map is checked again for what it leaves out
 _COUNTED = 250  # samples in which the inputs are counted that the ground would take
 
 
 def leaves(model, new: int) -> bool:
-    """Whether one map no longer suffices, after `new` samples more.
+    """Whether one map no longer suffices.
 
-    It is full, and the robot has left a square of 1.25 `side` lengthscales, or one that tiles could share, and the map
-    smooths what was measured there.
+    That is so where it is full and the robot has left a square of 1.25 `side` lengthscales; or
+    where the ground is large enough to be shared by tiles, and the map smooths what was measured
+    there.
+
+    Args:
+        model: the map of tiles.
+        new: number of samples that have just come.
     """
     first = model.home
     extent = max(b - a for a, b in zip(model.low, model.high)) / first.theta.lengthscale
+
     if extent <= _LEAST:
         return False
+
     if extent > _LARGEST_FIRST * model.side:
         return (
             len(first.inducing_inputs()) >= FULL * first.max_inducing
             or len(first.remembered_places()) >= FULL * first.memory_size
         )
+
     return (
         model.samples % _ASKED < new
         and first.unremembered_empty
@@ -53,21 +62,26 @@ def leaves(model, new: int) -> bool:
 
 
 def _smooths(first) -> bool:
-    """Whether the budget leaves out `SMOOTHED` variances of the noise, or the tolerance, at a tenth of the samples."""
-    much = first.left_open() > SMOOTHED * max(first.noise_level, _tolerance(first))
-    return float(much.double().mean()) > _SHARE
+    """Whether the map smooths what was measured.
+
+    That is, whether the budget leaves out more than `SMOOTHED` variances of the noise, or of the
+    tolerance, at a tenth of the samples.
+    """
+    smoothed = first.left_open() > SMOOTHED * max(first.noise_level, _tolerance(first))
+    return float(smoothed.double().mean()) > _SHARE
 
 
 def _tolerance(first) -> float:
-    """Residual variance that an inducing input has at least, inner units."""
+    """Smallest residual variance at which a place becomes an inducing input, inner units."""
     return first.tolerance * first.theta.signal_stddev**2
 
 
 def _density(first, places: Tensor) -> float:
-    """Inducing inputs that the ground of a full map takes for a square of a lengthscale.
+    """Inducing inputs that the ground of a full map takes per square of a lengthscale.
 
-    Those that it has, on the squares it was driven over; where it has too few for them, those that it would have of the
-    samples about the middle, if there were no budget: a few more than of ground without a rim.
+    Those that it has, on the squares it was driven over; where it has too few for them, those that
+    it would have of the samples about the middle if there were no budget: a few more than for
+    ground without a rim.
 
     Args:
         first: the one map.
@@ -77,11 +91,14 @@ def _density(first, places: Tensor) -> float:
     if not first.moves or not _smooths(first):
         squares = torch.cat([places, first.inducing_inputs()]).div(length).floor().unique(dim=0)
         return len(first.inducing_inputs()) / max(1, len(squares))
+
+    # a basis without a budget, grown from the samples about the middle alone
     inner = first.memory_places(first.theta)
     near = (inner - inner.median(0).values).abs().amax(1).argsort()[:_COUNTED]
     basis = Basis(first.theta, inner.shape[1], len(near), torch.float64, inner.device)
     worth = ratio_of(first.information)
     precision = first.remembered_precision(first.theta)[near] if worth else None
+
     basis.grow(
         inner[near],
         basis.whitened(inner[near]),
@@ -91,22 +108,29 @@ def _density(first, places: Tensor) -> float:
         precision,
         worth,
     )
+
     return len(basis) / len(places[near].div(length).floor().unique(dim=0))
 
 
 def settle(model) -> None:
-    """The plane is laid out in tiles, and the first map is split, or becomes the first of them."""
+    """Lay the plane out in tiles: the first map is split, or becomes the first of them.
+
+    Args:
+        model: the map of tiles, which has one map so far.
+    """
     first = model.home
     length = first.theta.lengthscale
     low, high = (
         [v + s * 0.5 * length for v in corner]
         for corner, s in ((model.low, -1.0), (model.high, 1.0))
     )
-    # as many inputs as this ground took, the others take; a tile with its halo is to hold them within its budget
+
+    # the other tiles take as many inputs as this ground; each with its halo fits into a budget
     places = first.remembered_places()
     side = side_for(_density(first, places), first.max_inducing, HALO, model.side) * length
+
     middle = [0.5 * (a + b) for a, b in zip(low, high)]
-    split = Layout(
+    layout = Layout(
         tuple(m - 0.5 * side for m in middle),
         tuple(m + 0.5 * side for m in middle),
         side,
@@ -114,52 +138,76 @@ def settle(model) -> None:
         BLEND * length,
     )
 
+    # one learner for all tiles from now on
     model.learner, first.learner = first.learner, None
     if model.learner is not None:
         model.learner.stream()
     model.own_epoch += first.epoch
     model.changes = Changes(model.own_epoch)
+
     first.driven = True
-    cores = [key for key, _ in split.keys(places)] if first.unremembered_empty else []
-    if (
-        not 0 < len(cores) <= model.limit
-    ):  # what is not remembered knows no place: the whole ground is one core
+    # only a map that remembers all of its samples can be split
+    cores = [key for key, _ in layout.keys(places)] if first.unremembered_empty else []
+
+    # samples that are not remembered have no known place: then the whole ground is one core
+    if not 0 < len(cores) <= model.limit:
         model.layout = Layout(tuple(low), tuple(high), side, HALO * length, BLEND * length)
         return
-    model.layout, model.former, model.tiles = split, first, {}
+
+    model.layout, model.former, model.tiles = layout, first, {}
     for key in cores:
         model.open_tile(key)
 
 
 def new_tile(model, key: Key) -> Tile:
-    """One at the newest θ, with what its neighbours remember of its core and halo waiting for it."""
+    """A tile at the newest θ, to which its neighbours' samples of its core and halo are given.
+
+    The samples wait in `seeds`.
+
+    Args:
+        model: the map of tiles.
+        key: of the new tile.
+    """
     new = Tile(model.owned(model.make(model.centre)), touched=model.turn)
     new.map.theta, new.map.learner, new.map.bias_spread = (
         model.home.theta,
         None,
         model.home.bias_spread,
     )
+
     if model.former is not None:
         sources = [(model.former, model.former.remembered_places(), None)]
     else:
         keys = model.present(sorted(k for k in model.layout.near(key) if k != key))
         sources = [(model.tiles[k].map, model.tiles[k].map.remembered_places(), k) for k in keys]
-    for source, places, other in sources:
-        wanted = model.layout.takes(key, places)
-        if (
-            other is not None
-        ):  # a sample is in the memory of up to four tiles: that of its core hands it on
-            wanted &= model.layout.outside(other, places) < 0
-        indices = wanted.nonzero()[:, 0]
+
+    # each source hands on what it remembers of the new tile's core and halo
+    for source, places, owner in sources:
+        taken = model.layout.takes(key, places)
+        # a sample is in the memory of up to four tiles: that of its core hands it on
+        if owner is not None:
+            taken &= model.layout.holds(owner, places)
+
+        indices = taken.nonzero()[:, 0]
         if len(indices):
+            # the core's own samples first, then those farther away
             near = indices[model.layout.outside(key, places[indices]).argsort()]
             new.seeds += tuple(source.excerpt(part) for part in near.split(_SEEDS))
+
     new.forgot = model.forgot
     return new
 
 
 def require_room(model, keys: list[Key]) -> None:
-    """MapFullError where those of the tiles that are not there yet would be more than there may be."""
+    """Check that there may be as many tiles as some samples need.
+
+    Args:
+        model: the map of tiles.
+        keys: tiles in whose cores the samples lie.
+
+    Raises:
+        MapFullError: there would be too many.
+    """
     new = sum(not model.exists(key) for key in keys)
     if new and model.count + new > model.limit:
         raise MapFullError(

@@ -1,4 +1,4 @@
-"""A map of tiles for others: the states of its tiles in few bytes, and all of them at the θ of a team."""
+"""A map of tiles for other robots: small states of its tiles, a common θ, and another frame."""
 
 from __future__ import annotations
 
@@ -15,40 +15,67 @@ __all__ = ["adopt_tiles_in_slices", "learned_by", "move_tiles", "slim_state", "u
 
 
 def slim_state(model, state: dict) -> dict:
-    """The state of the map, or of one of its tiles, in fewer bytes."""
+    """The state of the map, or of one of its tiles, in fewer bytes.
+
+    Args:
+        model: the map of tiles.
+        state: of the map or of a tile.
+    """
     if "seeds" in state:
         return state | {
             "map": model.home.slimmed(state["map"]),
             "seeds": [model.home.slimmed(seed) for seed in state["seeds"]],
         }
+
     return model.home.slimmed(state) if "basis" in state else state
 
 
 def learned_by(model) -> Learned | None:
-    """Once there are several tiles one learner is all of theirs."""
+    """What has been learned: by the one learner of all tiles, or by the only map."""
     if model.learner is None:
         return model.home.learned()
     return model.learner.summary()
 
 
 def adopt_tiles_in_slices(model, theta: Theta) -> bool:
-    """Every tile to θ; False where one of them does not factor there. It learns no more."""
+    """Adopt θ in every tile; afterwards the map learns no more.
+
+    Args:
+        model: the map of tiles.
+        theta: hyper-parameters in inner units.
+
+    Returns:
+        False where one of the tiles does not factor at θ.
+    """
     if model.layout is None:
         return model.home.agree_on(theta)
+
     model.drain()
     model.learner = None
+
     moved = True
+    # one tile at a time, so that no more than the usual number is in memory
     for key in sorted([*model.tiles, *model.shelf.keys()]):
         for there in model.present([key]):
             moved = model.tiles[there].map.agree_on(theta) and moved
             model.tiles[there].map.learner = None
         model.put_away()
+
     model.note_change()
     return moved
 
 
 def move_tiles(model, turn: Tensor, shift: Tensor) -> None:
-    """To the frame X' = turn X + shift; ValueError for several tiles that would not stay squares along the axes."""
+    """Move to the frame X' = turn X + shift.
+
+    Args:
+        model: the map of tiles.
+        turn: (2, 2) rotation.
+        shift: (2,) m.
+
+    Raises:
+        ValueError: several tiles would not stay squares along the axes.
+    """
     if model.layout is None:
         model.home.move(turn, shift)
     elif not torch.equal(turn, torch.eye(2, dtype=torch.float64)):
@@ -61,11 +88,14 @@ def move_tiles(model, turn: Tensor, shift: Tensor) -> None:
             for there in model.present([key]):
                 model.tiles[there].map.move(turn, shift)
             model.put_away()
+
         low, high = (
             tuple((torch.tensor(v, dtype=torch.float64) + shift).tolist())
             for v in (model.layout.low, model.layout.high)
         )
         model.layout = replace(model.layout, low=low, high=high)
+
+    # the box of all samples: that of its corners in the new frame
     if model.low[0] <= model.high[0]:
         corners = (
             torch.tensor(
@@ -84,11 +114,11 @@ def move_tiles(model, turn: Tensor, shift: Tensor) -> None:
 
 
 def unreadable_tiles(model) -> list[str]:
-    """Tiles that were lost, and those on the shelf that are none."""
-    out = list(model.lost.values())
+    """Why tiles were lost, or cannot be read from the shelf: a line each."""
+    reasons = list(model.lost.values())
     for key in model.shelf.keys():
         try:
             model.visits.made(key, model.shelf.peek(key), model.forgot)
         except TileLost as lost:
-            out.append(lost.why)
-    return out
+            reasons.append(lost.why)
+    return reasons

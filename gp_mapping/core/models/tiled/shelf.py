@@ -1,4 +1,4 @@
-"""Tiles that nobody needs now, by key: their states, in memory or where the shelf's room has put them."""
+"""Tiles that are not needed now: their states, in memory or where the shelf's room has put them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ __all__ = ["Shelf"]
 
 
 class Shelf:
-    """States of tiles by their keys. room: where they are written to; None: they stay in memory."""
+    """States of tiles by their keys.
+
+    Args:
+        room: where they are written to; None keeps them in memory.
+        states: to begin with.
+    """
 
     def __init__(self, room: Room | None = None, states: dict[Key, StoredState] | None = None):
         self.room, self._states = room, dict(states or {})
@@ -26,17 +31,17 @@ class Shelf:
         return list(self._states)
 
     def put(self, key: Key, state: StoredState) -> None:
-        """Keep a state."""
+        """Keep a state, and write it where there is a room."""
         self._states[key] = state
         if self.room is not None and state.held:
             self.room.put(state)
 
     def take(self, key: Key) -> StoredState:
-        """The state, which leaves the shelf. KeyError where there is none."""
+        """Remove a state from the shelf and return it; KeyError where there is none."""
         return self._states.pop(key)
 
     def peek(self, key: Key) -> StoredState:
-        """The state, which stays."""
+        """The state of a tile, which stays on the shelf."""
         return self._states[key]
 
     def problem(self) -> str:
@@ -44,7 +49,7 @@ class Shelf:
         return "" if self.room is None else self.room.problem()
 
     def copy(self) -> Shelf:
-        """Another with the same states, from which they can be taken apart from this one's."""
+        """An independent shelf with the same states."""
         return Shelf(self.room, self._states)
 
     def __deepcopy__(self, memo) -> Shelf:
@@ -55,7 +60,11 @@ class Shelf:
         return {name_of(key): state for key, state in self._states.items()}
 
     def restored(self, state: dict) -> Shelf:
-        """One with the same room and what a checkpoint kept; of files before tiles had their own, plain states."""
+        """A shelf with the same room and the states of a checkpoint.
+
+        Args:
+            state: states by the tiles' names; plain ones in files before tiles had their own.
+        """
         return Shelf(
             self.room,
             {

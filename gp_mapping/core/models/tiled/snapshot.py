@@ -1,4 +1,4 @@
-"""What a map of tiles said at one moment: snapshots of tiles at hand, and states of those that lay on the shelf."""
+"""A map of tiles at one moment: snapshots of tiles in memory, and states of those on the shelf."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = ["TiledSnapshot"]
 
 
 class TiledSnapshot(Snapshot):
-    """What some tiles said at one moment.
+    """What some tiles predicted at one moment.
 
     Args:
         layout: of the tiles.
-        tiles: what those at hand said.
-        prior: what is said where no tile is near.
-        away: states of others, which are read when they are asked; a state never changes.
+        tiles: snapshots of those in memory.
+        prior: the prediction where no tile is near.
+        away: states of others, which are read when they are needed; a state never changes.
         visits: reads them; needed with `away`.
-        forgot: log of what had been forgotten of all.
+        forgot: logarithm of the product of all forgetting factors.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class TiledSnapshot(Snapshot):
     def _blended(
         self, x: Tensor, velocity: Tensor | None, heading: Tensor | None, number: float | None
     ) -> Prediction:
+        """The blended prediction; number: of a pass whose measurements are predicted, or None."""
         return self._answered(
             lambda: blended_prediction(
                 self.layout, self._exists, self._asked, self.prior, x, velocity, heading, number
@@ -66,28 +67,31 @@ class TiledSnapshot(Snapshot):
 
     @torch.no_grad()
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Between a (N, 2) and b (K, 2) within a tile's reach of each other; 0 where no tile answers for both."""
+        """Covariance of a (N, 2) with b (K, 2); 0 where no tile reaches both."""
         return self.covariance_with(b)(a)[0]
 
     @torch.no_grad()
     def covariance_with(self, b: Tensor) -> Covariances:
+        """Covariances with b (K, 2), as a function of a (N, 2)."""
         with_b = self._answered(
             lambda: blended_covariances(self.layout, self._exists, self._asked, self.prior, b)
         )
         return lambda a: self._answered(lambda: with_b(a))
 
     def _answered(self, ask: Callable):
-        """What ask() gives; where a tile that was on the shelf cannot be read, without that one."""
+        """The result of ask(), repeated without a shelved tile that cannot be read."""
         while True:
             try:
                 return ask()
-            except TileLost as lost:  # the map itself says so when it is asked
+            except TileLost as lost:  # the map itself notes it at its own questions
                 del self.away[lost.key]
 
     def _exists(self, key: Key) -> bool:
+        """Whether a tile predicts."""
         return key in self.tiles or key in self.away
 
     def _asked(self, key: Key) -> Snapshot | FieldMap:
+        """What predicts for a tile: its snapshot, or a copy of its map."""
         return (
             self.tiles[key]
             if key in self.tiles
@@ -95,6 +99,7 @@ class TiledSnapshot(Snapshot):
         )
 
     def state_dict(self) -> dict | None:
+        """Layout, tiles in memory and prior; tiles on the shelf are left out."""
         parts = {name_of(key): told.state_dict() for key, told in self.tiles.items()}
         return {
             "layout": self.layout.state_dict(),

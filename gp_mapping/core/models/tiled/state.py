@@ -1,4 +1,4 @@
-"""A map of tiles to a checkpoint and back: each tile by itself, as a state that need not be in memory."""
+"""A map of tiles to a checkpoint and back: each tile is a state that need not be in memory."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ from gp_mapping.core.stored import StoredState
 
 __all__ = ["load", "save"]
 
+# attributes that are saved as they are
 _NUMBERS = ("samples", "turn", "forgot", "loads", "merged_without", "newest_pass")
 
 
 def save(model) -> dict:
-    """Everything needed for exact resume; while there is one map, its own state and where it was.
+    """Everything needed for exact resume; of a single map its own state and its ground.
 
-    Tiles are StoredStates, the same ones as long as a tile does not change.
+    Tiles are StoredStates, the same objects as long as a tile does not change.
+
+    Args:
+        model: the map of tiles.
     """
     if model.layout is None:
         corners = (
@@ -51,12 +55,20 @@ def save(model) -> dict:
 
 
 def load(model, state: dict) -> dict:
-    """Attributes of the map that `save` was called for. ValueError where the state does not fit.
+    """Attributes of the map that was saved.
 
-    A tile that is damaged or gone is left out, and told of by the map.
+    A tile that is damaged or gone is left out, and the map's notes name it.
+
+    Args:
+        model: a map with the same settings.
+        state: by `save`, or of one map.
+
+    Raises:
+        ValueError: the state does not fit.
     """
-    if state.get("model") != model.name:  # of one map, as `tiles: false` makes it
+    if state.get("model") != model.name:  # a single map, as `tiles: false` makes it
         return _load_one(model, state)
+
     try:
         new = copy.copy(model)
         new.forget_mark()
@@ -66,11 +78,12 @@ def load(model, state: dict) -> dict:
             list(state["low"]),
             list(state["high"]),
         )
+
         for name in _NUMBERS:
             setattr(new, name, state[name])
-        new.lost_count = int(
-            state.get("tiles_lost", 0)
-        )  # files before tiles had their own know none
+        # 0 in files of a version whose tiles had no files of their own
+        new.lost_count = int(state.get("tiles_lost", 0))
+
         new.former = None if state["former"] is None else model.restored(state["former"])
         new.learner = None
         if state["learner"] is not None:
@@ -78,6 +91,7 @@ def load(model, state: dict) -> dict:
             new.learner.load_state_dict(state["learner"])
         new.generator = torch.Generator()
         new.generator.set_state(state["generator"])
+
         new.shelf = model.shelf.restored(state["shelf"])
         lost = [
             TileLost(key, why) for key in new.shelf.keys() if (why := new.shelf.peek(key).trouble())
@@ -85,44 +99,59 @@ def load(model, state: dict) -> dict:
         for name, part in state["tiles"].items():
             try:
                 new.tiles[key_of(name)] = _loaded_tile(new, key_of(name), part)
-            except TileLost as one:
-                lost.append(one)
+            except TileLost as loss:
+                lost.append(loss)
     except (KeyError, TypeError, RuntimeError, AttributeError, IndexError) as error:
         raise ValueError(
             f"not a state of a map of tiles: {type(error).__name__}: {error}"
         ) from error
+
     if not new.tiles:
         raise ValueError(
-            "none of the tiles near the robot can be read: " + "; ".join(one.why for one in lost)
+            "none of the tiles near the robot can be read: " + "; ".join(loss.why for loss in lost)
         )
+
     if new.current not in new.tiles:  # damaged: the nearest of the others, until the next sample
         new.current = min(new.tiles, key=lambda k: max(abs(a - b) for a, b in zip(k, new.current)))
-    for one in lost:  # now that there is a tile where the robot is
-        new.lose(one)
+    # now that there is a tile where the robot is, which notes of changes need
+    for loss in lost:
+        new.lose(loss)
     return new.__dict__
 
 
 def _loaded_tile(new, key: Key, part: dict) -> Tile:
-    """One of the tiles that were at hand. TileLost."""
-    stored = (
-        part["state"] if "state" in part else StoredState(name_of(key), part)
-    )  # before tiles had files: inline
-    told = read(key, stored)
+    """A tile that was in memory.
+
+    Args:
+        new: the map that is loaded.
+        key: of the tile.
+        part: of the map's state.
+
+    Raises:
+        TileLost: it cannot be read.
+    """
+    # before tiles had files of their own, states were inline
+    stored = part["state"] if "state" in part else StoredState(name_of(key), part)
+    content = read(key, stored)
+
     tile = Tile(
-        new.visits.made(key, stored, told["forgot"]),
-        tuple(map(new.restored, told["seeds"])),
-        told["forgot"],
+        new.visits.made(key, stored, content["forgot"]),
+        tuple(map(new.restored, content["seeds"])),
+        content["forgot"],
         part["touched"],
     )
     tile.is_as(stored)
+    # in files of earlier versions a tile may lag behind what was forgotten
+    tile.forget(new.forgot)
     return tile
 
 
 def _load_one(model, state: dict) -> dict:
-    """The map of one tile whose state it is."""
+    """Attributes of a map of one tile from the state of that tile's map."""
     first = model.make(None)
     first.load_state_dict(state)
     first.in_slices(model.sliced)
+
     new = type(model)(
         model.make,
         side=model.side,
@@ -130,12 +159,14 @@ def _load_one(model, state: dict) -> dict:
         limit=model.limit,
         shelf=model.shelf.restored({}),
     )
+
     new.sliced = model.sliced
     new.tiles[new.current].map, new.samples, new.newest_pass = (
         first,
         first.samples,
         first.newest_pass,
     )
+
     ground = state.get("ground")
     if ground is not None:
         if ground["low"] is not None:

@@ -1,4 +1,4 @@
-"""One tile at hand: its map, what it has still to take in, and what it was when it was last written."""
+"""One tile in memory: its map, the samples that it has still to take in, and its newest state."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ __all__ = ["Tile"]
 class Tile(Revertible):
     """A map of some ground.
 
-    seeds: what its neighbours remembered of its ground and it has not taken in yet.  forgot: log of what has been
-    forgotten of it.  touched: number of the update that needed it last.
+    Args:
+        map_: the map.
+        seeds: samples of its ground that its neighbours remembered and it has not taken in yet.
+        forgot: logarithm of the product of the forgetting factors that were applied to it.
+        touched: number of the update that needed it last.
     """
 
     def __init__(
@@ -29,28 +32,46 @@ class Tile(Revertible):
         touched: int = 0,
     ):
         self.map, self.seeds, self.forgot, self.touched = map_, seeds, forgot, touched
-        self._stored: tuple[StoredState, tuple] | None = None  # the newest state, and of when it is
+        # the newest state, and the moment (see `_moment`) that it is of
+        self._stored: tuple[StoredState, tuple] | None = None
 
     def sow(self) -> None:
-        """Take in one slice of what the neighbours remembered; not while the map is being carried to another θ."""
+        """Take in one slice of the waiting samples, unless a transfer to another θ is under way."""
         if not self.seeds or self.map.rebuild is not None:
             return
+
         seed, self.seeds = self.seeds[0], self.seeds[1:]
+        # the slice was cut at the θ of its time
         if seed.theta != self.map.theta:
             seed = seed.excerpt(torch.arange(seed.samples, device=seed.device), self.map.theta)
         self.map.merge_own(seed)
 
     def sow_all(self) -> None:
-        """Take in all of it, now."""
+        """Take in all waiting samples now."""
         self.map.finish()
         while self.seeds:
             self.sow()
 
-    def catch_up(self, forgot: float, learner: HyperLearner | None) -> None:
-        """What was forgotten, and learned, since the tile was needed last."""
-        if forgot < self.forgot:
-            self.map.forget(math.exp(forgot - self.forgot))
-            self.forgot = forgot
+    def forget(self, forgot: float) -> None:
+        """Apply what was forgotten and the tile has not seen yet, also to samples that wait for it.
+
+        Args:
+            forgot: logarithm of the product of all forgetting factors so far.
+        """
+        if forgot >= self.forgot:
+            return
+        factor = math.exp(forgot - self.forgot)
+        for part in (self.map, *self.seeds):
+            part.forget(factor)
+        self.forgot = forgot
+
+    def catch_up(self, learner: HyperLearner | None) -> None:
+        """Adopt what was learned since the tile was needed last.
+
+        Args:
+            learner: of all tiles; None where nothing is learned.
+        """
+        # θ of an empty map is just set; a map that works in slices adopts it in `go_on`
         if learner is not None and learner.left(self.map.theta):
             if not self.map.started:
                 self.map.theta = learner.theta
@@ -58,10 +79,15 @@ class Tile(Revertible):
                 self.map.adopt(learner.theta)
 
     def go_on(self, learner: HyperLearner | None) -> bool:
-        """A slice of what the map is being carried to, or of carrying it to what was learned; False: nothing to do."""
+        """Do a slice of a transfer to another θ: of the one under way, or to what was learned.
+
+        Returns:
+            False where there was nothing to do.
+        """
         if self.map.rebuild is not None:
             self.map.go_on()
             return True
+
         if (
             learner is None
             or self.seeds
@@ -73,11 +99,15 @@ class Tile(Revertible):
         return True
 
     def rest(self) -> None:
-        """Nobody needs it for now: what is under way is given up, and begins again when somebody does."""
+        """Give up a transfer that is under way, until the tile is needed again."""
         self.map.rebuild = None
 
     def stored(self, name: str) -> StoredState:
-        """Its state now: the same object as long as nothing has changed, so that nobody writes it twice."""
+        """The tile's state, as the same object as long as nothing has changed: it is written once.
+
+        Args:
+            name: of the state.
+        """
         now = self._moment()
         if self._stored is None or self._stored[1] != now:
             state = {
@@ -89,11 +119,14 @@ class Tile(Revertible):
         return self._stored[0]
 
     def is_as(self, stored: StoredState) -> None:
-        """It was made from that state just now."""
+        """Note that the tile was made from that state just now."""
         self._stored = stored, self._moment()
 
     def _moment(self) -> tuple:
-        """Differs wherever the state does: each change of a map adds samples, moves its epoch or its θ."""
+        """A value that differs wherever the state does.
+
+        Each change of a map adds samples, or changes its epoch or its θ.
+        """
         under_way = None if self.map.rebuild is None else self.map.rebuild.moment
         return (
             self.map.epoch,

@@ -1,4 +1,4 @@
-"""Tiles on the shelf that a question is about: copies, of which the map itself knows nothing."""
+"""Copies of shelved tiles, made for questions: the map itself does not depend on them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ __all__ = ["TileLost", "Visits"]
 
 
 class TileLost(ValueError):
-    """A tile that cannot be read any more. key: which.  why: one line."""
+    """A tile that cannot be read any more.
+
+    Args:
+        key: of the tile.
+        why: the reason, in one line.
+    """
 
     def __init__(self, key: Key, why: str):
         super().__init__(why)
@@ -21,7 +26,12 @@ class TileLost(ValueError):
 
 
 class Visits:
-    """At most `most` copies, the newest. restore: a tile's map from the `map` of its state."""
+    """Copies of shelved tiles, the newest.
+
+    Args:
+        restore: makes a tile's map from the `map` of its state.
+        most: the number of copies that are kept.
+    """
 
     def __init__(self, restore: Callable[[dict], DualSVGP], most: int):
         self._restore, self._most = restore, most
@@ -31,17 +41,27 @@ class Visits:
         return len(self._copies)
 
     def get(self, key: Key, stored: StoredState, forgot: float) -> DualSVGP:
-        """The tile's map as it would be now. forgot: log of what has been forgotten of all. TileLost."""
-        held = self._copies.pop(key, None)
-        if held is None or held[0] is not stored or held[1] != forgot:
+        """The tile's map as it would be now.
+
+        Args:
+            key: of the tile.
+            stored: its state.
+            forgot: logarithm of the product of all forgetting factors so far.
+
+        Raises:
+            TileLost: it cannot be read.
+        """
+        copy = self._copies.pop(key, None)
+        if copy is None or copy[0] is not stored or copy[1] != forgot:
+            # the state or the forgetting has changed: read it anew, in place of the oldest copy
             while len(self._copies) >= self._most:
                 self._copies.pop(next(iter(self._copies)))
-            held = stored, forgot, self.made(key, stored, forgot)
-        self._copies[key] = held  # the newest is the last to go
-        return held[2]
+            copy = stored, forgot, self.made(key, stored, forgot)
+        self._copies[key] = copy  # at the end: the newest is the last to go
+        return copy[2]
 
     def made(self, key: Key, stored: StoredState, forgot: float) -> DualSVGP:
-        """The tile's map, of which no copy is kept."""
+        """The tile's map as in `get`, without keeping a copy."""
         state = read(key, stored)
         try:
             new = self._restore(state["map"])
@@ -52,11 +72,16 @@ class Visits:
         return new
 
     def clear(self) -> None:
+        """Drop all copies."""
         self._copies.clear()
 
 
 def read(key: Key, stored: StoredState) -> dict:
-    """A tile's state; TileLost where it is damaged or gone."""
+    """A tile's state.
+
+    Raises:
+        TileLost: it is damaged or gone.
+    """
     try:
         return stored.get()
     except (ValueError, OSError) as error:

@@ -1,13 +1,16 @@
-"""What the forms of WISKI share: a map whose sites are sums on a lattice, and what a neighbourhood of it knows.
+"""What the forms of WISKI share: a map whose sites are sums on a lattice.
 
-    update    a few hundred additions a sample: G += β w wᵀ as a stencil, b += w λᵀ; no solve, at any n
-    around    mean and variance of one neighbourhood from a dense GP on its lumps: no solve (local.py)
-    adopt     ℓ, s and s_h are in no sum: they may move freely. Where δ, the lever arm or s_p move, the memory is taken
-              out as it stands and put back; the rest keeps its places, its weights follow s_p²
+    update    a few hundred additions a sample: G += β w wᵀ as a stencil, b += w λᵀ; no solve, at
+    any n around    mean and variance of one neighbourhood from a dense GP on its aggregates: no
+    solve (local.py) adopt     ℓ, s and s_h are in no sum: they may change freely
 
-The spacing is a power of two of a metre near ℓ/8, so that the lattices of all robots coincide; it stays while
-ℓ/spacing is within a factor of 1.7 of the setting. Onto another lattice the rest travels as its lumps: weighted
-samples, within half a spacing of where they were.
+Where δ, the lever arm or s_p change, the remembered samples are taken out as they stand and put
+back; the unremembered sites keep their places, and their weights follow s_p².
+
+The spacing is a power of two of a metre near ℓ/8, so that the lattices of all robots coincide; it
+stays while ℓ/spacing is within a factor of 1.7 of the setting. Onto another lattice the
+unremembered sites are transferred as their aggregates: weighted samples, within half a spacing of
+where they were.
 """
 
 from __future__ import annotations
@@ -21,47 +24,57 @@ from torch import Tensor
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.likelihoods.base import Gaussian
+from gp_mapping.core.models.wiski.bounded import BoundedLattice
 from gp_mapping.core.models.wiski.lattice.interpolation import interpolation_error
 from gp_mapping.core.models.wiski.lattice.packed import PackedMemory
 from gp_mapping.core.models.wiski.lattice.sites import GridSites
 from gp_mapping.core.models.wiski.lattice.toeplitz import KernelGrid
 from gp_mapping.core.models.wiski.local import WiskiLocal, around, map_features
-from gp_mapping.core.scaled_map import ScaledMap, Standardised
+from gp_mapping.core.scaled_map import ScaledMap
 from gp_mapping.core.sparse.passes import NO_PASS
-from gp_mapping.core.sparse.sparse_map import SparseMap
+from gp_mapping.core.standardised import Standardised
 from gp_mapping.core.types import Prediction, UpdateReport
 
 __all__ = ["LatticeMap"]
 
+# hyper-parameters that places and weights of samples depend on
 _MOVING = (
     "noise_stddev",
     "time_offset",
     "lever_arm_along",
     "lever_arm_across",
-)  # what places and weights depend on
-_ROUGH = 0.1  # of s: an interpolation error that is said
+)
+_ROUGH = 0.1  # of s: an interpolation error from which there is a note
 _KEEP = 1.7  # factor by which ℓ/spacing may differ from the setting before the lattice is made anew
 
 
-class LatticeMap(SparseMap):
+class LatticeMap(BoundedLattice):
     """Online map of the plane; memory grows with its area, an update's time with nothing.
 
-    A form of it gives `posterior`, and what it does where samples have been `entered`.
+    A form of it implements `posterior`, and `entered`, which is called when samples are in the
+    sums.
 
     Args:
         theta: hyper-parameters in inner units (of `scale` SI).
         density: nodes in a lengthscale.
-        max_nodes: of the box; beyond, the spacing doubles (`coarsened`), and where that would pass ℓ/2, samples are
-            refused (`refused`).
-        memory_size, learner, seed, scale, centre, device: DualSVGP's.
+        max_nodes: of the box; beyond, the spacing doubles (`coarsened`), and where that would pass
+            ℓ/2, samples are refused (`refused`).
+        memory_size, learner, seed, scale, centre, device: as DualSVGP's.
+
+    Attributes:
+        refused: samples beyond where the lattice may reach.
+        coarsened: how often the spacing doubled.
+        points: x (K, 2), beta (K,), lam (K, C) of fantasies: they are in the sums, not in the
+            aggregates, so that each counts exactly.
+        features: f, Σ, and the number of samples that they are from.
 
     Reference:
         Stanton et al. 2021.
     """
 
     name = "wiski"
-    fitting = (*SparseMap.fitting, "density", "max_nodes")
-    counted = (*SparseMap.counted, "refused", "coarsened")
+    fitting = (*BoundedLattice.fitting, "density", "max_nodes")
+    counted = (*BoundedLattice.counted, "refused", "coarsened")
 
     def __init__(
         self,
@@ -86,27 +99,19 @@ class LatticeMap(SparseMap):
             centre=centre,
             device=device,
         )
+
         self.density, self.max_nodes = density, max_nodes
         self.refused, self.coarsened = 0, 0
-        self.points: dict[
-            str, Tensor
-        ] = {}  # of fantasies: in the sums, not in the lumps, so that each counts exactly
-        self.features: tuple | None = None  # f, Σ and the number of samples that they are from
+        self.points: dict[str, Tensor] = {}
+        self.features: tuple | None = None
         self._kernel: tuple | None = None
 
-    @property
-    def grid(self) -> GridSites | None:
-        """The sites, on a lattice."""
-        return self.sites
-
-    def spacing_for(self, theta: Theta) -> float:
-        """The power of two (m) nearest to ℓ/density, on a logarithmic scale."""
-        return 2.0 ** round(math.log2(theta.lengthscale / self.density))
-
     def new_memory(self, dimension: int, channels: int, rows: int) -> PackedMemory:
+        """An empty memory; `rows` is unused, since a lattice keeps no features for samples."""
         return PackedMemory(self.memory_size, dimension, channels, rows, self.device)
 
     def begin(self, dimension: int, channels: int) -> None:
+        """Begin with empty sums, memory and fantasies."""
         self.sites = GridSites(
             self.spacing_for(self.theta), self.scaling.origin, channels, self.device
         )
@@ -119,20 +124,26 @@ class LatticeMap(SparseMap):
         }
 
     def changed(self, features: bool = True) -> None:
-        """All of the map may have; unless `features`, their weights say as much as before."""
+        """Note that all may have changed; unless `features`, the features' weights stay."""
         super().changed()
         if features:
             self.features = None
 
-    # --- data in --------------------------------------------------------------------------------------------------
+    # --- data in ----------------------------------------------------------------------------------
     @torch.no_grad()
     def absorb(self, batch: Standardised) -> UpdateReport:
+        """Add a batch to the sums and the memory.
+
+        Raises:
+            ValueError: the samples are not of the plane.
+        """
         if batch.x.shape[1] != 2:
             raise ValueError(
                 f"model wiski maps the plane; samples are {batch.x.shape[1]}-D: use dual_svgp"
             )
         if self.sites is None:
             self.begin(2, batch.y.shape[1])
+
         extra = batch.extra + self._pose_noise(batch)
         places = self.theta.place(batch.x, batch.velocity, batch.heading)
         epoch, use = self.epoch, self.make_room(places)
@@ -144,6 +155,7 @@ class LatticeMap(SparseMap):
             "noise": batch.noise,
             "extra": extra,
         }
+
         if use is not None:
             self.refused += int((~use).sum())
             places, values = places[use], {k: v[use] for k, v in values.items()}
@@ -160,11 +172,15 @@ class LatticeMap(SparseMap):
             "weight": torch.ones_like(beta),
             "pass_number": torch.full_like(beta, NO_PASS),
         }
+
         self.entered(places, values["heading"], beta)
         if self.memory.insert(values, beta.new_empty((0, count)), self.leverage, self.generator):
             self.unremembered_empty = False
+
+        # β of a sample without a noise of its own follows s_p², of another it does not
         if self.unremembered_model_noise and bool((values["noise"] > 0).any()):
             self.unremembered_model_noise = False
+
         self.samples += count
         self.outdate()
         self._paid(count)
@@ -173,12 +189,13 @@ class LatticeMap(SparseMap):
         return self.report(count, self.epoch != epoch)
 
     def entered(self, places: Tensor, heading: Tensor, beta: Tensor) -> None:
-        """Samples at places (N, 2) are in the sums."""
+        """Called when samples at places (N, 2), with heading (N, 2), beta (N,), are in the sums."""
 
     def _paid(self, count: int) -> None:
-        """So many samples have come, which pay for work ahead."""
+        """Called with the number of new samples, which add to the work budget."""
 
     def _pose_noise(self, batch: Standardised) -> Tensor:
+        """What an uncertain pose adds to the noise, |∇ mean|² σ_x²: (N,)."""
         if self.empty or not bool((batch.position_variance > 0).any()):
             return torch.zeros_like(batch.noise)
         self._learn_features()
@@ -188,64 +205,44 @@ class LatticeMap(SparseMap):
         )
 
     def leverage(self, whitened: Tensor) -> Tensor:
-        """All alike, so that the memory draws by β: a variance for each would be a solve. (K,)"""
+        """1 for each sample (K,), so that the memory draws by β: variances would take a solve."""
         return whitened.new_ones(whitened.shape[1])
 
-    def make_room(self, places: Tensor) -> Tensor | None:
-        """Widen the box for places (N, 2); which of them may stay (N,), None for all."""
-        kept = self._within_reach(places)
-        if not bool(kept.any()):
-            return kept
-        low, shape = self.grid.box_for(places[kept])
-        while shape[0] * shape[1] > self.max_nodes:
-            self.coarsened += 1
-            self.respace(2.0 * self.grid.spacing)
-            low, shape = self.grid.box_for(places[kept])
-        self.grid.grow(low, shape)
-        return None if bool(kept.all()) else kept
-
-    def _within_reach(self, places: Tensor) -> Tensor:
-        """Which places (N, 2) a box that holds what is known may hold, too; the farthest are left out: (N,)."""
-        most = (
-            0.25 * self.theta.lengthscale / self.grid.spacing
-        )  # doubled for the last time at or below
-        largest = 2.0 ** (math.floor(math.log2(most)) + 1) if most >= 1.0 else 1.0
-        kept = torch.ones(len(places), dtype=torch.bool, device=self.device)
-        away = (places - places.median(0).values).square().sum(1)
-        while bool(kept.any()):
-            _, shape = self.grid.box_for(places[kept])
-            fits = shape[0] * shape[1] <= self.max_nodes
-            if fits or math.prod(n / largest for n in shape) <= self.max_nodes:
-                break
-            kept[away.masked_fill(~kept, -1.0).argmax()] = False
-        return kept
-
     def report(self, used: int, everywhere: bool = False) -> UpdateReport:
+        """A report of an update with `used` samples; everywhere: whether all of the map changed."""
         size = (0, 0) if self.grid is None else (self.grid.nodes, len(self.memory))
         return UpdateReport(used, self.samples, *size, jitter=self.jitter, everywhere=everywhere)
 
-    # --- the map out ----------------------------------------------------------------------------------------------
+    # --- the map out ------------------------------------------------------------------------------
     def kernel_grid(self) -> KernelGrid:
         """K_uu on the present box."""
         grid, t = self.grid, self.theta
+
         key = (t.shape, t.lengthscale, t.signal_stddev, grid.spacing, grid.shape)
         if self._kernel is None or self._kernel[0] != key:
             self._kernel = key, KernelGrid(t.kernel(), grid.spacing, grid.shape, self.device)
         return self._kernel[1]
 
     def noise_variance(self) -> Tensor:
+        """Noise variance of one new measurement, of each channel: (C,), squared SI."""
         return ScaledMap.noise_variance(self)  # known without a posterior
 
     @torch.no_grad()
     def around(self, x: Tensor, reach: float = 0.0) -> WiskiLocal:
-        """What is known now within `reach` (m) of x (N, 2), frozen: the exact GP on lumps, no solve."""
+        """The frozen posterior within `reach` (m) of x (N, 2): an exact GP on aggregates."""
         self.need_data()
         return around(self, self.scaling.inner_x(x), reach)
 
     def predict_now(
         self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
     ) -> Prediction:
-        """As predict, of every sample so far, from the neighbourhood of x alone: no solve."""
+        """As predict, given every sample so far, from the neighbourhood of x alone: no solve.
+
+        Args:
+            x: (N, 2) m.
+            velocity: (N, 2) m/s, or None.
+            heading: (N, 2) ĥ, or None.
+        """
         return self.around(x).predict(x, velocity, heading)
 
     def predict_in_pass(
@@ -259,23 +256,28 @@ class LatticeMap(SparseMap):
         return self.predict_now(x, velocity, heading)
 
     def biases(self) -> list:
+        """No constants of passes."""
         return []
 
     def inducing_inputs(self) -> Tensor:
-        """None: the lattice's nodes are everywhere."""
+        """No places: the lattice's nodes are everywhere."""
         return self._no_places()
 
     def counters(self) -> dict[str, int | float]:
-        """Also `coarsened`: how often the lattice became coarser; `refused`: samples beyond where it may reach."""
+        """Counters, also of the lattice.
+
+        `coarsened`: how often it became coarser. `refused`: samples beyond where it may reach.
+        """
         return super().counters() | {"coarsened": self.coarsened, "refused": self.refused}
 
     def notes(self) -> list[str]:
-        """That the lattice is too coarse for the kernel, where it is."""
+        """A note that the lattice is too coarse for the kernel, where it is."""
         if self.grid is None:
             return []
         error = interpolation_error(self.theta, self.grid.spacing)
         if error < _ROUGH:
             return []
+
         return [
             f"between its nodes the lattice interpolates kernel {self.theta.kernel_name} with an error of up to "
             f"{100 * error:.0f} % of signal_stddev; write kernel: matern32 or a smoother one, a larger "
@@ -283,70 +285,69 @@ class LatticeMap(SparseMap):
         ]
 
     def _learn_features(self) -> None:
-        """The features' weights anew, where a twentieth more samples have come: they belong to all of the map."""
+        """Compute the features' weights anew where a twentieth more samples have come.
+
+        They belong to all of the map.
+        """
         if self.samples and (self.features is None or self.samples > 1.05 * self.features[2]):
             self.features = *map_features(self.theta, self.grid), self.samples
 
     @torch.no_grad()
     def refine(self, budget_s: float = math.inf) -> bool:
-        """Hyper-parameter steps that are pending, and their adoption; True: more are pending."""
+        """Do pending hyper-parameter steps, and adopt their result; whether more are pending."""
         if super().refine(budget_s):
             return True
         self._learn_features()
         return False
 
-    # --- another θ, another lattice -------------------------------------------------------------------------------
+    # --- another θ, another lattice ---------------------------------------------------------------
     @torch.no_grad()
     def adopt(self, theta: Theta) -> bool:
-        """Carry the map to θ."""
+        """Transfer the map to θ; True, since that always succeeds."""
         self.move_to(theta)
+
+        # the lattice follows ℓ, but not each small step of it
         ratio = theta.lengthscale / (self.grid.spacing * self.density)
         if not 1.0 / _KEEP < ratio < _KEEP:
-            self.respace(self.spacing_for(theta))
-        self.changed(
-            features=False
-        )  # a step of θ is small; they come anew with a twentieth more samples
+            spacing = self.spacing_within()
+            if spacing != self.grid.spacing:
+                self.respace(spacing)
+
+        # a step of θ is small; the features' weights come anew with a twentieth more samples
+        self.changed(features=False)
         return True
 
     def move_to(self, theta: Theta) -> None:
-        """Move what depends on θ: the memory's places and weights, the rest's weights. The lattice stays."""
+        """Change the memory's places and weights, and all other sites' weights, for another θ.
+
+        The lattice stays.
+        """
         old, memory = self.theta, self.memory
         if any(getattr(old, name) != getattr(theta, name) for name in _MOVING):
             unremembered = self.unremembered()
+            # these sites follow s_p² only where no sample brought a noise of its own
             if self.unremembered_model_noise:
                 unremembered.scale(old.noise_stddev**2 / theta.noise_stddev**2)
+
+            # `unremembered` has nothing of the memory's samples, so their columns may change
             memory.keep_columns()
             memory.beta.copy_(memory.weight / self.noise(memory.noise, memory.extra, theta))
             memory.lam.copy_(memory.beta[:, None] * memory.y)
+
             unremembered.start.copy_(self.grid.start)
             self.theta = theta
             if len(memory):
                 unremembered.grow(*unremembered.box_for(self.memory_places(theta)))
             self.stand_in(unremembered, 1.0)
             self.sites = unremembered
+
         # u = K p stays about where it was
         self.grid.start = self.grid.start * (old.signal_stddev**2 / theta.signal_stddev**2)
         self.theta = theta
 
-    @torch.no_grad()
-    def respace(self, spacing: float) -> None:
-        """Another lattice: memory and fantasies exactly, the rest as its lumps."""
-        old = self.grid
-        x, heading, beta, lam = self.unremembered().samples()
-        new = GridSites(spacing, self.scaling.origin, old.channels, self.device)
-        everything = torch.cat([x, self.memory_places(self.theta), self.points["x"]])
-        if len(everything):
-            new.grow(*new.box_for(everything))
-            new.add(x, heading, beta, lam)
-            self.stand_in(new, 1.0)
-            new.features.copy_(old.features)
-            new.linear.copy_(old.linear)
-        self.sites = new
-        self.changed()
-
-    # --- what the operations of sparse_map.py ask -----------------------------------------------------------------
+    # --- what the operations of sparse_map.py ask -------------------------------------------------
     def stand_in(self, store: GridSites, sign: float) -> None:
-        """The memory and the fantasies."""
+        """Add (sign 1) or take out (−1) the remembered samples and the fantasies."""
         memory, points = self.memory, self.points
         store.add(
             self.memory_places(self.theta), memory.heading, sign * memory.beta, sign * memory.lam
@@ -360,72 +361,127 @@ class LatticeMap(SparseMap):
         )
 
     def without(self, gone: Tensor, near: Tensor, radius: float) -> None:
+        """Remove samples of the memory, and what else is known near places.
+
+        Args:
+            gone: (m,) samples of the memory.
+            near: (K, 2) places, standardised.
+            radius: m.
+        """
         unremembered = self.unremembered()
         if not self.unremembered_empty:
             unremembered.wipe(near, radius)
+
+        # fantasies near the places go as well
         far = ~(torch.cdist(self.points["x"], near) <= radius).any(1)
         self.points = {k: v[far] for k, v in self.points.items()}
         self.memory.keep(~gone)
+
         unremembered.start.copy_(self.grid.start)
         self.stand_in(unremembered, 1.0)
         self.sites = unremembered
 
     def _scale(self, factor: float) -> None:
+        """Scale what the data said by the factor; the features' weights stay."""
         self.sites.scale(factor)
         self.memory.scale(factor)
         self.points = {k: v if k == "x" else v * factor for k, v in self.points.items()}
         self.changed(features=False)
 
     def converted(self, other: LatticeMap, offset: Tensor) -> LatticeMap:
-        its = other.duplicate()
-        spacing = self.spacing_for(self.theta) if self.sites is None else self.grid.spacing
-        if its.theta != self.theta:
-            its.move_to(self.theta)
-        if its.grid.spacing != spacing:
-            its.respace(spacing)
-        if self.sites is not None:
-            shape = self.grid.joint_box(its.grid)[1]
-            if shape[0] * shape[1] > self.max_nodes:
-                raise ValueError(
-                    f"the two maps together need {shape[0] * shape[1]} nodes, more than max_grid_nodes "
-                    f"{self.max_nodes}; nothing was merged"
-                )
-        return its
+        """A copy of another map at this map's θ and on its lattice; an empty map takes any.
+
+        Raises:
+            ValueError: the box of both would have more than `max_nodes`.
+        """
+        copied = other.duplicate()
+        copied.density, copied.max_nodes = self.density, self.max_nodes
+        if copied.theta != self.theta:
+            copied.move_to(self.theta)
+
+        if self.sites is None or not self.grid.nodes:
+            spacing = copied.spacing_within()
+            if copied.grid.spacing != spacing:
+                copied.respace(spacing)
+            shape = copied.grid.shape
+        else:
+            if not self.grid.coincides(copied.grid):
+                copied.respace(self.grid.spacing, self.grid.anchor)
+            shape = self.grid.joint_box(copied.grid)[1]
+
+        if shape[0] * shape[1] > self.max_nodes:
+            raise ValueError(
+                f"the two maps together need {shape[0] * shape[1]} nodes, more than max_grid_nodes "
+                f"{self.max_nodes}; nothing was merged"
+            )
+        return copied
 
     def take_over(
         self, its: LatticeMap, memory: dict[str, Tensor], offset: Tensor, delta: Tensor
     ) -> int:
-        """Its sums whole, as they lie on the common lattice; what it remembers is among them."""
+        """Add the sums of a copy that `converted` made; what it remembers is among them.
+
+        Args:
+            its: the copy.
+            memory: columns of its remembered samples, in this map's coordinates.
+            offset: (2,) from its origin to this one's.
+            delta: (C,) that its values grow by.
+
+        Returns:
+            How many samples, old or new, are not in the memory afterwards.
+        """
         its.grid.shift_centre(delta)
+        if not self.grid.nodes:  # nothing is known here that lies on another lattice
+            self.sites = GridSites(
+                its.grid.spacing,
+                self.scaling.origin,
+                self.grid.channels,
+                self.device,
+                its.grid.anchor,
+            )
         self.grid.grow(*self.grid.joint_box(its.grid))
         self.grid.merge(its.grid)
+
         fresh = {
             "x": its.points["x"] + offset,
             "beta": its.points["beta"],
             "lam": its.points["lam"] + its.points["beta"][:, None] * delta,
         }
         self.points = {k: torch.cat([v, fresh[k]]) for k, v in self.points.items()}
+
         whitened = memory["beta"].new_empty((0, len(memory["beta"])))
         return self.memory.offer(memory, whitened, self.leverage, its.memory.arrivals)
 
     def duplicate(self) -> LatticeMap:
+        """An independent copy."""
         new = super().duplicate()
         new.points = dict(self.points)
         return new
 
     def _fantasy(self, before, new: LatticeMap, inner: Tensor) -> tuple[Tensor, Tensor]:
-        """Put sites with the target of the mean `before` at inner x (K, 2) into the copy `new`; x, β of them."""
+        """Add sites to a copy whose targets are the mean of a posterior.
+
+        Args:
+            before: the posterior.
+            new: the copy.
+            inner: (K, 2) standardised places.
+
+        Returns:
+            Places (K, 2) and precisions β (K,) of the sites.
+        """
         low, shape = new.grid.box_for(inner)
         if shape[0] * shape[1] > self.max_nodes:
             raise ValueError(
                 f"a fantasy so far away needs {shape[0] * shape[1]} nodes, more than max_grid_nodes "
                 f"{self.max_nodes}"
             )
+
         new.grid.grow(low, shape)
         mean = before.mean(inner)
         beta = torch.full(
             (len(inner),), 1.0 / before.noise_variance, dtype=torch.float64, device=self.device
         )
+
         fresh = {"x": inner, "beta": beta, "lam": beta[:, None] * mean}
         new.grid.add(inner, torch.zeros_like(inner), beta, fresh["lam"], aggregate=False)
         new.points = {k: torch.cat([v, fresh[k]]) for k, v in new.points.items()}
@@ -435,9 +491,9 @@ class LatticeMap(SparseMap):
     @property
     @abstractmethod
     def posterior(self):
-        """The posterior now."""
+        """The posterior given the present sums."""
 
-    # --- files ----------------------------------------------------------------------------------------------------
+    # --- files ------------------------------------------------------------------------------------
     def _saved_parts(self) -> dict:
         parts = super()._saved_parts()
         if self.sites is None:

@@ -1,9 +1,11 @@
-"""What a WISKI map knows of one neighbourhood, without its lattice's mean: dense GPs on a few hundred lumps.
+"""A WISKI map's posterior in one neighbourhood, without a solve: dense GPs on a few aggregates.
 
-    mean = k(x, z)(k(z, z) + M⁻¹)⁻¹ȳ + (φ − t)ᵀ f        variance: see lattice/windows.py; f, Σ from all of the map
+    mean = k(x, z)(k(z, z) + M⁻¹)⁻¹ȳ + (φ − t)ᵀ f        variance: see lattice/windows.py
 
-A score, a weight and a pose's noise ask for one place a cell: each costs the same, however large the map is. Against
-the exact GP sd is within 5 %, the mean within .2 sd; where f comes from thinned lumps, not from a refresh, within one.
+f and its covariance Σ are those of all the map. Scores, weights and the noise of a pose are asked
+for one place per cell: each costs the same, however large the map is. Compared with the exact GP,
+sd is within 5 %, and the mean within .2 sd; within one sd where f comes from thinned aggregates,
+not from a refresh.
 """
 
 from __future__ import annotations
@@ -35,16 +37,23 @@ __all__ = ["WiskiLocal", "around", "map_features"]
 
 _HALO = 2.0  # lengthscales
 _TILE = 0.5  # lengthscales: the places of one tile share a window
-_MOST = 300  # lumps of a window; beyond, it is thinned by the next of these: reach, side of the squares (lengthscales)
+_MOST = 300  # aggregates of a window; beyond, it is thinned by the next of `_THINNING`
+# reach and side of the squares, lengthscales
 _THINNING = ((0.5, 0.125), (0.5, 0.25), (0.25, 0.25), (0.25, 0.5), (0.0, 0.25), (0.0, 0.5))
-_WINDOWS = 3  # kept factored
+_WINDOWS = 3  # windows that stay factored
 
 
 @dataclass(frozen=True)
 class WiskiLocal(InnerSnapshot):
-    """lumps: with values.  f (3, C), covariance_f (3, 3): of the features' weights.  noise_variance: of a measurement.
+    """The posterior near some places; far from all aggregates it is the prior.
 
-    Far from all lumps it says what the prior says.
+    Attributes:
+        theta: hyper-parameters in inner units.
+        scaling: of places and values.
+        noise_variance: of a measurement.
+        aggregates: with values.
+        f: (3, C) weights of the features.
+        covariance_f: (3, 3) their covariance Σ.
     """
 
     theta: Theta
@@ -56,35 +65,44 @@ class WiskiLocal(InnerSnapshot):
     _cache: dict = field(default_factory=dict, compare=False, repr=False)
 
     def _window(self, tile: tuple[int, int]) -> Window:
-        """A function of the tile alone, so that nothing depends on what was asked before."""
+        """The factored window of a tile; it depends on the tile alone, not on earlier questions."""
         if tile not in self._cache:
             ell = self.theta.lengthscale
             low = torch.tensor(tile, dtype=torch.float64, device=self.f.device) * (_TILE * ell)
+
             high = low + _TILE * ell
             x = self.aggregates.x
             near = self.aggregates.take(
                 ((x >= low - _HALO * ell) & (x <= high + _HALO * ell)).all(1).nonzero()[:, 0]
             )
+
             full = near
             for reach, side in _THINNING:
                 if len(near) <= _MOST:
                     break
                 near = rim_thinned(full, low, high, reach * ell, side * ell)
+
+            # the oldest window makes room
             while len(self._cache) >= _WINDOWS:
                 self._cache.pop(next(iter(self._cache)))
             self._cache[tile] = Window(self.theta.kernel(), near)
         return self._cache[tile]
 
     def _by_tile(self, x: Tensor):
+        """Indices of x (N, 2) in each tile that holds some, and the tile's window."""
         tiles = (x.detach() / (_TILE * self.theta.lengthscale)).floor().long()
         for tile in tiles.unique(dim=0):
             yield (tiles == tile).all(1).nonzero()[:, 0], self._window(tuple(tile.tolist()))
 
     @torch.no_grad()
     def inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Mean (N, C), latent variance (N,) at standardised x (N, 2); with a heading, of field and robot together."""
+        """Mean (N, C) and latent variance (N,) at standardised x (N, 2).
+
+        With a heading (N, 2), of field and robot together.
+        """
         phi = features_at(self.theta, x, heading)
         mean, variance = x.new_empty((len(x), self.f.shape[1])), x.new_empty(len(x))
+
         for index, window in self._by_tile(x):
             whitened, t = window.halves(x[index])
             free = phi[index] - t
@@ -94,14 +112,14 @@ class WiskiLocal(InnerSnapshot):
         return mean, variance.clamp_min(0.0)
 
     def gradient(self, x: Tensor) -> Tensor:
-        """∇ of the mean at standardised x (N, 2), by automatic differentiation: (N, C, 2)."""
+        """Gradient of the mean at standardised x (N, 2), by autograd: (N, C, 2)."""
         out = x.new_empty((len(x), self.f.shape[1], 2))
         for index, window in self._by_tile(x):
             out[index] = gradient_of(partial(self._near, window), x[index])
         return out
 
     def _near(self, window: Window, x: Tensor) -> Tensor:
-        """Of the mean at x (N, 2) what depends on x, from one window: (N, C)."""
+        """The part of the mean that depends on x (N, 2), from one window: (N, C)."""
         whitened, t = window.halves(x)
         return whitened.mT @ window.whitened_value - t @ self.f
 
@@ -134,12 +152,20 @@ class WiskiLocal(InnerSnapshot):
 
 
 def around(model, inner: Tensor, reach: float = 0.0) -> WiskiLocal:
-    """What a Wiski knows within `reach` (m) of standardised places (N, 2)."""
+    """The posterior near standardised places.
+
+    Args:
+        model: a LatticeMap.
+        inner: (N, 2) standardised places.
+        reach: distance from them that it has to serve, m.
+    """
     theta, points = model.theta, model.points
     margin = (_HALO + _TILE) * theta.lengthscale + reach
+
     x, heading, mass, lam = model.grid.around(
         inner.min(0).values - margin, inner.max(0).values + margin
     )
+    # fantasies are in the sums, not in the aggregates
     if len(points["x"]):
         x, mass, lam = (
             torch.cat([x, points["x"]]),
@@ -147,17 +173,20 @@ def around(model, inner: Tensor, reach: float = 0.0) -> WiskiLocal:
             torch.cat([lam, points["lam"]]),
         )
         heading = torch.cat([heading, torch.zeros_like(points["x"])])
+
+    # the features' weights belong to all of the map: those of the last refresh, if there are any
     f, covariance = model.features[:2] if model.features else map_features(theta, model.grid)
     aggregates = Aggregates.of(x, heading, mass, theta.lengthscale, lam / mass[:, None])
     return WiskiLocal(theta, model.scaling, model.noise_level, aggregates, f, covariance)
 
 
 def map_features(theta: Theta, grid: GridSites) -> tuple[Tensor, Tensor]:
-    """f (3, C) and Σ (3, 3) given all that is in the sums."""
+    """Mean f (3, C) and covariance Σ (3, 3) of the features' weights, given all sums."""
     x, heading, mass, lam = grid.samples()
     phi = feature_rows(heading)
     scatter, linear = unresolved(grid.features, phi, mass), grid.linear - phi.mT @ lam
-    linear[0] = 0.0
+    linear[0] = 0.0  # a constant does not vary within an aggregate
+
     aggregates = Aggregates.of(x, heading, mass, theta.lengthscale, lam / mass[:, None])
     covariance, f = feature_posterior(
         theta.kernel(),

@@ -1,12 +1,15 @@
-"""Matrix-free WISKI (Stanton et al. 2021): structured kernel interpolation with sums that never grow with n.
+"""Matrix-free WISKI (Stanton et al. 2021): structured kernel interpolation, sums of bounded size.
 
     update    sums on a lattice, see lattice_map.py
-    refresh   the mean on the lattice by conjugate gradients, warm-started, FFT for K_uu (solver.py): step by step in
-              `refine`, as samples have paid for, and in `drawable`, for drawings; at once where `posterior` is asked
-    variance  small dense GPs on the lumps within two lengthscales (lattice/windows.py)
+    refresh   the mean on the lattice by conjugate gradients, warm-started, FFT for K_uu (solver.py)
+    variance  small dense GPs on the aggregates within two lengthscales (lattice/windows.py)
 
-A refresh is of the sums and of θ as they were when it began, and keeps its conjugate gradients from step to step. So
-nobody waits for it: updates change the grid meanwhile, drawings show the newest refresh that is finished.
+A refresh is solved step by step in `refine`, within the work budget that samples add to, and in
+`drawable`, for drawings; at once where `posterior` is asked for.
+
+A refresh is of the sums and of θ as they were when it began, and keeps its conjugate gradients from
+step to step. So nothing waits for it: updates change the grid meanwhile, and drawings show the
+newest refresh that is finished.
 """
 
 from __future__ import annotations
@@ -28,11 +31,10 @@ from gp_mapping.core.models.wiski.refresh import Refresh
 
 __all__ = ["Wiski"]
 
-_WORK_PER_ROOT_SAMPLE = (
-    25_000  # grid points of the FFT times iterations, for each √samples of an update
-)
-_MOST_PAYMENTS = 100  # kept, of one sample each
-_START = 5  # what copying the sums costs, in iterations
+# added to the work budget for each √samples of an update: points of the FFT times iterations
+_WORK_PER_ROOT_SAMPLE = 25_000
+_MOST_PAYMENTS = 100  # bound of the work budget, in updates of one sample each
+_START = 5  # cost of copying the sums, in iterations
 
 
 class Wiski(LatticeMap):
@@ -40,9 +42,20 @@ class Wiski(LatticeMap):
 
     Args:
         theta: hyper-parameters in inner units (of `scale` SI).
-        refresh_samples: the posterior may be as many samples behind, at most one in 50 of all.
+        refresh_samples: the posterior may lag by as many samples, at most by one in 50 of all.
         tolerance: of the mean, in posterior standard deviations.
         settings: LatticeMap's.
+
+    Attributes:
+        start_f: (3, C) weights of the features of the last refresh, where the next solve starts.
+        base: the posterior of the last refresh.
+        base_epoch: epoch of the map when that refresh began.
+        lag: samples since that refresh began.
+        credit: work budget, points of the torus times iterations: work that samples have added, and
+            that is not done yet.
+        ahead: the refresh that this budget is spent on, if one is under way.
+        iterations: of the last solve.
+        residual: of the last solve.
     """
 
     fitting = (*LatticeMap.fitting, "refresh_samples", "tolerance")
@@ -53,45 +66,53 @@ class Wiski(LatticeMap):
     ):
         super().__init__(theta, **settings)
         self.refresh_samples, self.tolerance = refresh_samples, tolerance
+
         self.start_f: Tensor | None = None
-        self.base: WiskiPosterior | None = None  # of the last refresh
-        self.base_epoch = 0  # of the map when that began
-        self.lag = 0  # samples since
-        self.credit = 0.0  # work that samples have paid for, and that is not done
-        self.ahead: Refresh | None = None  # on its way, paid by samples
-        self.iterations, self.residual = 0, 0.0  # of the last solve
-        self._drawing: Refresh | None = (
-            None  # as `ahead`, for drawings: nothing saved depends on it
-        )
-        self._shown: tuple | None = (
-            None  # the newest posterior that a drawing has seen, its samples and epoch
-        )
+        self.base: WiskiPosterior | None = None
+        self.base_epoch = 0
+        self.lag = 0
+        self.credit = 0.0
+        self.ahead: Refresh | None = None
+        self.iterations, self.residual = 0, 0.0
+
+        # as `ahead`, for drawings: nothing that is saved depends on it
+        self._drawing: Refresh | None = None
+        # the newest posterior that a drawing has shown, its samples and epoch
+        self._shown: tuple | None = None
 
     def begin(self, dimension: int, channels: int) -> None:
+        """Begin with empty sums, and a solve that starts from zero."""
         super().begin(dimension, channels)
         self.start_f = torch.zeros((FEATURES, channels), dtype=torch.float64, device=self.device)
 
     def changed(self, features: bool = True) -> None:
+        """Note that all may have changed; unless `features`, the features' weights stay."""
         super().changed(features)
-        if features:  # what is on its way would not help either
+        if features:  # a refresh that is under way would be of no use
             self.ahead, self._drawing = None, None
 
     def _paid(self, count: int) -> None:
+        """Count samples, and add to the work budget."""
         self.lag += count
+        # bounded, but never below the next step, or a large map would not be refreshed at all
         most = max(_WORK_PER_ROOT_SAMPLE * _MOST_PAYMENTS, self._step_cost())
         self.credit = min(self.credit + _WORK_PER_ROOT_SAMPLE * count**0.5, most)
 
-    # --- posterior ------------------------------------------------------------------------------------------------
+    # --- posterior --------------------------------------------------------------------------------
     @property
     def due(self) -> bool:
-        """Whether the last refresh is too old to be asked."""
+        """Whether the last refresh is too old to be used."""
         behind = self.lag > min(self.refresh_samples, self.samples // 50)
         return self.base is None or self.base_epoch != self.epoch or behind
 
     @property
     def posterior(self) -> WiskiPosterior:
-        """Of the last refresh, where it is recent enough; else a fresh one. Asking changes nothing that is saved."""
+        """The posterior of the last refresh where it is recent enough, else a fresh one.
+
+        Asking changes nothing that is saved.
+        """
         self.need_data()
+
         if self.due and self._posterior is None:
             self._posterior = self.solved().result()[0]
         return self._posterior if self.due else self.base
@@ -99,28 +120,25 @@ class Wiski(LatticeMap):
     def snapshot(
         self, near: Tensor | None = None, reach: float = 0.0
     ) -> WiskiLocal | WiskiPosterior:
-        """The neighbourhood of `near` as it is now, without a solve; of the whole map its posterior."""
+        """The neighbourhood of `near` now, without a solve; without `near` the whole posterior."""
         return self.posterior if near is None else self.around(near, reach)
 
     def load_snapshot(self, state: dict) -> WiskiLocal | WiskiPosterior:
+        """A snapshot from the `state_dict` of either kind."""
         return (WiskiLocal if "local_x" in state else WiskiPosterior).from_state_dict(
             state, self.device
         )
 
     def for_planning(self) -> WiskiPosterior:
-        """Of now, with the mean of the newest refresh: no solve."""
+        """The variance given all samples so far, with the mean of the newest refresh: no solve."""
         self.need_data()
         new = WiskiPosterior.of(self.theta, self.scaling, self.noise_level, self.grid, self.points)
-        mean = ("spacing", "shift", "low", "u", "held", "p", "f")
-        return (
-            new
-            if self.base is None
-            else replace(new, **{name: getattr(self.base, name) for name in mean})
-        )
+
+        return new if self.base is None else new.with_mean_of(self.base)
 
     @torch.no_grad()
     def solved(self, iterations: int = 3000) -> Refresh:
-        """Solved at once."""
+        """A refresh that is solved at once, with at most so many iterations a channel."""
         refresh = Refresh.of(self, iterations)
         solution = refresh.solve.run()
         self.iterations, self.residual = solution.iterations, solution.residual
@@ -131,13 +149,17 @@ class Wiski(LatticeMap):
         self._take(self.solved())
 
     def _take(self, refresh: Refresh) -> None:
-        """What is finished is what the map says, and where later refreshes start from."""
+        """Take a finished refresh as the posterior, and as the start of later ones."""
         posterior, solution = refresh.result()
         sums, theta = refresh.solve.sums, refresh.posterior.theta
+
+        # the box may have grown since the refresh began, and s may have changed: p ∝ 1/s² where u
+        # stays
         start = torch.zeros_like(self.grid.start)
         start[sums.numbers_in(self.grid)] = (
             solution.p * (theta.signal_stddev / self.theta.signal_stddev) ** 2
         )
+
         self.grid.start, self.start_f = start, solution.f
         self.features = (solution.f, posterior.covariance_f, refresh.samples)
         self.base, self.base_epoch, self.lag = (
@@ -145,19 +167,27 @@ class Wiski(LatticeMap):
             refresh.epoch,
             self.samples - refresh.samples,
         )
+
         self._posterior, self.ahead = None, None
         self.iterations, self.residual = solution.iterations, solution.residual
 
-    # --- work ahead -----------------------------------------------------------------------------------------------
+    # --- work ahead -------------------------------------------------------------------------------
     @torch.no_grad()
     def refine(self, budget_s: float = math.inf) -> bool:
-        """Hyper-parameter steps that are pending, their adoption, steps of a refresh that samples have paid for.
+        """Do pending hyper-parameter steps, adopt their result, and refresh within the work budget.
 
-        True: there is more that is paid for. A refresh takes many calls, each going on where the last one stopped.
+        A refresh takes many calls, each of which goes on where the last one stopped.
+
+        Args:
+            budget_s: time after which no further step begins, s.
+
+        Returns:
+            Whether there is more to do within the work budget.
         """
         end = perf_counter() + budget_s
         if super().refine(budget_s):
             return True
+
         while self.samples and self.due and self.credit >= (cost := self._step_cost()):
             if perf_counter() >= end:
                 return True
@@ -171,52 +201,67 @@ class Wiski(LatticeMap):
         return False
 
     def _step_cost(self) -> float:
-        """Of the next step ahead: points of the torus (the box and about ten lengthscales), times iterations."""
+        """Cost of the next step of `ahead`: points of the torus times iterations.
+
+        Before a refresh has begun, the torus is taken for the box and about ten lengthscales.
+        """
         if self.ahead is not None:
             return self.ahead.solve.step_cost
         reach = 10.0 * self.theta.lengthscale / self.grid.spacing
         return _START * (self.grid.shape[0] + reach) * (self.grid.shape[1] + reach)
 
     def drawable(self, budget_s: float) -> tuple[WiskiPosterior, int, int]:
-        """The newest posterior that there is without waiting, of how many samples, and the epoch of the map then.
+        """The newest posterior that is available without waiting.
 
-        Goes on with a refresh for about budget_s (s), an iteration more at most, beside what samples pay for: nothing
-        that is saved changes. Only a map that has never been refreshed is solved, whatever it takes.
+        Goes on with a refresh in addition to the work budget: nothing that is saved changes. Only
+        a map that has never been refreshed is solved, whatever it takes.
+
+        Args:
+            budget_s: about the time that this may take, s; at most one iteration more.
+
+        Returns:
+            The posterior, the number of samples in it, and the epoch of the map then.
         """
         self.need_data()
         if not self.due:
             return self.base, self.samples, self.epoch
+
         end, longest = perf_counter() + budget_s, 0.0
+
         if self._posterior is not None:
             return self._show(self._posterior, self.samples, self.epoch)
         if self.base is not None:
             self._show(self.base, self.samples - self.lag, self.base_epoch)
+
         while (start := perf_counter()) + longest < end:
-            work, paid = self._drawing, self.ahead
+            work, ahead = self._drawing, self.ahead
             if work is not None and not self._newer(work):
-                work = None  # overtaken
+                work = None  # what is shown is newer by now
+            # go on from `ahead` where it is further, from the own refresh, or begin one
             if (
-                paid is not None
-                and self._newer(paid)
-                and (work is None or paid.solve.steps > work.solve.steps)
+                ahead is not None
+                and self._newer(ahead)
+                and (work is None or ahead.solve.steps > work.solve.steps)
             ):
-                self._drawing = work = paid.fork()
+                self._drawing = work = ahead.fork()
             elif work is None:
                 self._drawing = work = Refresh.of(self)
             else:
                 work.solve.step()
+
             if work.solve.finished:
                 self._show(work.result()[0], work.samples, work.epoch)
                 self._drawing = None
                 if (work.samples, work.epoch) == (self.samples, self.epoch):
                     break
             longest = max(longest, perf_counter() - start)
+
         if self._shown is None:
             return self._show(self.posterior, self.samples, self.epoch)
         return self._shown
 
     def _newer(self, refresh: Refresh) -> bool:
-        """Whether it would show what drawings have not seen yet."""
+        """Whether a refresh is of newer data than what drawings have shown."""
         return self._shown is None or (refresh.epoch, refresh.samples) > (
             self._shown[2],
             self._shown[1],
@@ -225,13 +270,21 @@ class Wiski(LatticeMap):
     def _show(
         self, posterior: WiskiPosterior, samples: int, epoch: int
     ) -> tuple[WiskiPosterior, int, int]:
-        """The newer one of this and of what was shown last."""
+        """Remember the newer one of this posterior and of what was shown last, and return it."""
         if self._shown is None or (epoch, samples) >= (self._shown[2], self._shown[1]):
             self._shown = posterior, samples, epoch
         return self._shown
 
-    # --- copies and files -----------------------------------------------------------------------------------------
+    # --- another frame, copies and files ----------------------------------------------------------
+    def move(self, turn: Tensor, shift: Tensor) -> None:
+        """As LatticeMap.move; the last refresh goes along, and drawings begin with it."""
+        super().move(turn, shift)
+        if self.base is not None:
+            self.base = replace(self.base, scaling=self.scaling)
+        self._shown = None
+
     def duplicate(self) -> Wiski:
+        """An independent copy, without the refreshes that are under way."""
         new: Wiski = super().duplicate()
         if self.sites is not None:
             new.start_f = self.start_f.clone()
@@ -242,19 +295,24 @@ class Wiski(LatticeMap):
     def fantasize(self, x: Tensor) -> Wiski:
         """A copy conditioned on its own mean at x (K, 2): the mean stays, to the last digits.
 
-        Sites with the target wᵀu + f_c at x: G grows, and u = K p still solves the system.
+        Sites with the target wᵀu + f_c at x are added: G grows, and u = K p still solves the
+        system.
         """
         before, inner = self.posterior, self.scaling.inner_x(x)
         new = self.duplicate()
         new.base = None
+
         if self.base is before and not len(inner):
             return new
+        # the last refresh may lag behind the samples
         if before is self.base and self.lag:
             before = self.solved().result()[0]  # a fantasy extends what is known now
-        # its solution is where the copy's solver starts, and ends
+
+            # the solution of that posterior is where the copy's solver starts, and ends
         new.grid.start.zero_()
         new.grid.start[before.held] = before.p
         new.start_f = before.f.clone()
+
         if len(inner):
             self._fantasy(before, new, inner)
         return new

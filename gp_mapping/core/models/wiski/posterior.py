@@ -1,4 +1,4 @@
-"""The posterior of a matrix-free WISKI map at one moment: frozen, as scores, pictures and planners need it."""
+"""The frozen posterior of a matrix-free WISKI map, as scores, plots and planners need it."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from gp_mapping.core.models.wiski.lattice.windows import (
     Aggregates,
     Window,
     feature_covariance,
+    fits_one_window,
     groups,
     thinned,
 )
@@ -29,17 +30,35 @@ from gp_mapping.core.scaling import Scaling
 
 __all__ = ["WiskiPosterior"]
 
-_CHUNK = 1024
-_JOINT = 2000  # lumps that a joint covariance looks at
+_CHUNK = 1024  # places at a time
+_JOINT = 2000  # the most aggregates of a joint covariance
+_MEAN = ("spacing", "shift", "low", "u", "held", "p", "f")  # attributes that the mean is made of
 
 
 @dataclass(frozen=True)
 class WiskiPosterior(InnerSnapshot):
-    """mean = w(x)ᵀu + φᵀf (Stanton et al. 2021, eq. 9, with features); variance: see lattice/windows.py.
+    """The posterior of the mean on the lattice, with the variance of small dense GPs.
 
-    spacing (m), shift (2,), low: the lattice's box.  u (C, H, W), held (n,) and p (n, C): nodes that samples touch and
-    their representer weights, u = K p; none before it is solved.  f (3, C).  lumps, covariance Σ (3, 3).  scatter:
-    (3, 3) of the headings within lumps.  noise_variance: of a measurement.
+        mean = w(x)ᵀu + φᵀf        variance: see lattice/windows.py
+
+    Attributes:
+        theta: hyper-parameters in inner units.
+        scaling: of places and values.
+        noise_variance: of a measurement.
+        spacing: of the lattice, m.
+        shift: (2,) of local coordinates on the lattice, in spacings.
+        low: first node of the box.
+        u: (C, H, W) on the nodes, u = K p; empty before it is solved.
+        held: (n,) flat numbers of the nodes that samples touch.
+        p: (n, C) their representer weights.
+        f: (3, C) weights of the features.
+        aggregates: the data as weighted samples.
+        covariance_f: (3, 3) Σ, covariance of f.
+        scatter: (3, 3) spread of the headings within the aggregates.
+        mean_theta: hyper-parameters that u, p and f were solved at; None: `theta`.
+
+    Reference:
+        Stanton et al. 2021, eq. 9, with features.
     """
 
     theta: Theta
@@ -55,6 +74,7 @@ class WiskiPosterior(InnerSnapshot):
     aggregates: Aggregates
     covariance_f: Tensor
     scatter: Tensor
+    mean_theta: Theta | None = None
     _cache: dict = field(default_factory=dict, compare=False, repr=False)
 
     @staticmethod
@@ -65,16 +85,27 @@ class WiskiPosterior(InnerSnapshot):
         grid: GridSites,
         points: dict[str, Tensor],
     ) -> "WiskiPosterior":
-        """From the sums, without a mean yet. points: x (K, 2), beta (K,) that the lumps lack (fantasies)."""
-        # the slope's prior variance is about s²/ℓ²; a lump's spread that says less than a five-hundredth of that is
-        # left out: there are hundreds of lumps within a lengthscale
+        """The posterior of the present sums, without a mean yet.
+
+        Args:
+            theta: hyper-parameters in inner units.
+            scaling: of the map.
+            noise_variance: of a measurement.
+            grid: the sums.
+            points: x (K, 2), beta (K,) of fantasies, which the aggregates lack.
+        """
+        # the slope's prior variance is about s²/ℓ²; an aggregate's spread that tells less than a
+        # five-hundredth of that is left out: there are hundreds of aggregates within a lengthscale
         x, heading, mass = grid.split(0.002 * (theta.lengthscale / theta.signal_stddev) ** 2)
+
         prior, kernel = feature_prior(theta, grid.device), theta.kernel()
         scatter = unresolved(grid.features, feature_rows(heading), mass)
+
         if len(points["x"]):
             x, mass = torch.cat([x, points["x"]]), torch.cat([mass, points["beta"]])
             heading = torch.cat([heading, torch.zeros_like(points["x"])])
         aggregates = Aggregates.of(x, heading, mass, theta.lengthscale)
+
         none = mass.new_zeros((grid.channels, 0, 0))
         return WiskiPosterior(
             theta,
@@ -93,64 +124,104 @@ class WiskiPosterior(InnerSnapshot):
         )
 
     def fantasize(self, x: Tensor) -> "WiskiPosterior":
-        """With its own mean at x (N, 2) in metres as data: the mean stays, the variance shrinks; no solve."""
+        """The posterior with its own mean at x (N, 2) in metres as data, without a solve.
+
+        The mean stays, the variance shrinks.
+        """
         old, x = self.aggregates, self.scaling.inner_x(x)
-        one = torch.full_like(x[:, 0], 1.0 / self.noise_variance)
+        precision = torch.full_like(x[:, 0], 1.0 / self.noise_variance)
         aggregates = Aggregates.of(
             torch.cat([old.x, x]),
             torch.cat([old.heading, torch.zeros_like(x)]),
-            torch.cat([old.mass, one]),
+            torch.cat([old.mass, precision]),
             self.theta.lengthscale,
         )
+
         prior, ell = feature_prior(self.theta, x.device), self.theta.lengthscale
         covariance = feature_covariance(self.theta.kernel(), aggregates, self.scatter, prior, ell)
         return replace(self, aggregates=aggregates, covariance_f=covariance, _cache={})
 
     def solved(self, solution: Solution, held: Tensor) -> "WiskiPosterior":
-        """The same with its mean; held (n,): flat numbers of the solution's nodes."""
+        """The same posterior with its mean.
+
+        Args:
+            solution: of the lattice's system.
+            held: (n,) flat numbers of the solution's nodes.
+        """
         return replace(self, u=solution.u, held=held, p=solution.p, f=solution.f)
 
-    # --- mean -----------------------------------------------------------------------------------------------------
+    def with_mean_of(self, other: "WiskiPosterior") -> "WiskiPosterior":
+        """The same variance with the mean of another posterior, whatever its θ and lattice."""
+        parts = {name: getattr(other, name) for name in _MEAN}
+        return replace(self, **parts, mean_theta=other.mean_theta or other.theta)
+
+    # --- mean -------------------------------------------------------------------------------------
     def mean(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
-        """(N, C) at standardised x (N, 2); differentiable in x. Before it is solved, what the prior says."""
+        """Mean at standardised places; differentiable in x. Before it is solved, the prior's.
+
+        Args:
+            x: (N, 2) standardised places.
+            heading: (N, 2) ĥ; None leaves the robot out.
+
+        Returns:
+            (N, C).
+        """
         if not self.u.numel():
             return features_at(self.theta, x, heading) @ self.f
+
+        # the sixteen nodes about each place, as rows and columns of the box
         corner, weights = stencil_nodes(x / self.spacing + self.shift)
         steps = torch.arange(4, device=x.device)
         rows = corner[:, :1] + steps - self.low[0]
         columns = corner[:, 1:] + steps - self.low[1]
+
         channels, height, width = self.u.shape
         inside = ((rows >= 0) & (rows < height)).all(1) & ((columns >= 0) & (columns < width)).all(
             1
         )
         flat = (rows[:, :, None] * width + columns[:, None, :]).reshape(len(x), 16)
         values = self.u.reshape(channels, -1).mT[flat.clamp(0, height * width - 1)]  # (N, 16, C)
+
+        # of places near or beyond the edge, u is computed from the representer weights
         if not bool(inside.all()):
             outside = (~inside).nonzero()[:, 0]
             values = values.index_put((outside,), self._far(rows[outside], columns[outside]))
+
         return (weights[:, :, None] * values).sum(1) + features_at(self.theta, x, heading) @ self.f
 
     def _far(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """u on nodes beyond the box, by k(node, nodes held) p: (N, 16, C) for rows, columns (N, 4)."""
-        n = len(rows)
+        """Values u on nodes beyond the box, by k(node, held nodes) p.
+
+        Args:
+            rows: (N, 4) of the nodes, from the box's first.
+            columns: (N, 4) likewise.
+
+        Returns:
+            (N, 16, C).
+        """
+        count = len(rows)
         nodes = torch.stack(
-            [rows[:, :, None].expand(n, 4, 4), columns[:, None, :].expand(n, 4, 4)], -1
+            [rows[:, :, None].expand(count, 4, 4), columns[:, None, :].expand(count, 4, 4)], -1
         ).reshape(-1, 2)
-        unique, which = nodes.unique(dim=0, return_inverse=True)
+        # neighbouring places share nodes: each is computed once
+        unique, inverse = nodes.unique(dim=0, return_inverse=True)
         low = torch.tensor(self.low, device=rows.device)
         places = (unique + low).double() * self.spacing
+
         width = self.u.shape[2]
         held = (
             torch.stack([self.held // width, self.held % width], 1) + low
         ).double() * self.spacing
-        kernel = self.theta.kernel()
+
+        kernel = (self.mean_theta or self.theta).kernel()
         u = torch.cat(
             [kernel(places[i : i + _CHUNK], held) @ self.p for i in range(0, len(places), _CHUNK)]
         )
-        return u[which].reshape(n, 16, -1)
+        return u[inverse].reshape(count, 16, -1)
 
-    # --- variance -------------------------------------------------------------------------------------------------
+    # --- variance ---------------------------------------------------------------------------------
     def _window(self, aggregates: Aggregates) -> Window:
+        """The factored window on these aggregates; that on all of them is kept."""
         if aggregates is not self.aggregates:
             return Window(self.theta.kernel(), aggregates)
         if "whole" not in self._cache:
@@ -161,6 +232,7 @@ class WiskiPosterior(InnerSnapshot):
         """Latent variance (N,) at standardised x (N, 2)."""
         out = torch.empty(len(x), dtype=torch.float64, device=x.device)
         phi, prior = features_at(self.theta, x, heading), self.theta.signal_stddev**2
+
         for index, aggregates in groups(self.aggregates, x, self.theta.lengthscale):
             window = self._window(aggregates)
             for part in index.split(_CHUNK):
@@ -169,17 +241,22 @@ class WiskiPosterior(InnerSnapshot):
                 out[part] = (
                     prior - whitened.square().sum(0) + ((free @ self.covariance_f) * free).sum(1)
                 )
+
         return out.clamp_min(0.0)
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Posterior covariance (N, K), squared SI: exact for small maps; in large ones of the lumps near a and b, its
-        diagonal made that of `predict`."""
+        """Posterior covariance between a (N, 2) and b (K, 2): (N, K), squared SI.
+
+        Exact for small maps; for large ones from the aggregates near a and b, with the variances of
+        `predict`.
+        """
         a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
+        if not len(a) or not len(b):
+            return a.new_zeros((len(a), len(b)))
         kernel, aggregates = self.theta.kernel(), self.aggregates
-        whole = (
-            next(iter(groups(aggregates, a, self.theta.lengthscale)), (None, aggregates))[1]
-            is aggregates
-        )
+
+        whole = fits_one_window(aggregates)
+        # a large map: the aggregates near the places, merged until there are few enough
         if not whole:
             both = torch.cat([a, b])
             near = torch.zeros(len(aggregates), dtype=torch.bool, device=a.device)
@@ -188,12 +265,18 @@ class WiskiPosterior(InnerSnapshot):
             aggregates, side = aggregates.take(near.nonzero()[:, 0]), 0.125 * self.theta.lengthscale
             while len(aggregates) > _JOINT:
                 aggregates, side = thinned(aggregates, side), 2.0 * side
+
         window = self._window(aggregates)
-        (left, s), (right, t) = window.halves(a), window.halves(b)
+        (whitened_a, s), (whitened_b, t) = window.halves(a), window.halves(b)
         free_a, free_b = features_at(self.theta, a, None) - s, features_at(self.theta, b, None) - t
-        joint = kernel(a, b) - left.mT @ right + free_a @ self.covariance_f @ free_b.mT
+        joint = kernel(a, b) - whitened_a.mT @ whitened_b + free_a @ self.covariance_f @ free_b.mT
+
         if not whole:
-            for at, whitened, free, axis in ((a, left, free_a, 1), (b, right, free_b, 0)):
+            # scale to the standard deviations that `variance` gives at a and b
+            for at, whitened, free, axis in (
+                (a, whitened_a, free_a, 1),
+                (b, whitened_b, free_b, 0),
+            ):
                 own = (
                     kernel.diag(at)
                     - whitened.square().sum(0)
@@ -202,10 +285,13 @@ class WiskiPosterior(InnerSnapshot):
                 joint = joint * (self.variance(at) / own.clamp_min(1e-300)).sqrt().unsqueeze(axis)
         return joint * self.scaling.scale**2
 
-    # --- both -----------------------------------------------------------------------------------------------------
+    # --- both -------------------------------------------------------------------------------------
     @torch.no_grad()
     def inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Mean (N, C), latent variance (N,) at standardised x (N, 2); with a heading, of field and robot together."""
+        """Mean (N, C) and latent variance (N,) at standardised x (N, 2).
+
+        With a heading (N, 2), of field and robot together.
+        """
         return self.mean(x, heading), self.variance(x, heading)
 
     def state_dict(self) -> dict:
@@ -227,12 +313,14 @@ class WiskiPosterior(InnerSnapshot):
             "side": aggregates.side,
             "scatter": self.scatter.clone(),
             "covariance": self.covariance_f.clone(),
+            "mean_theta": None if self.mean_theta is None else asdict(self.mean_theta),
             **self.scaling.state_dict(),
         }
 
     @staticmethod
     def from_state_dict(state: dict, device) -> "WiskiPosterior":
         s = {k: v.to(device) if torch.is_tensor(v) else v for k, v in state.items()}
+        mean_theta = s.get("mean_theta")  # files of earlier versions have none
         return WiskiPosterior(
             Theta(**s["theta"]),
             Scaling.from_state_dict(state, device),
@@ -247,4 +335,5 @@ class WiskiPosterior(InnerSnapshot):
             Aggregates(s["x"], s["heading"], s["mass"], s["code"], s["side"]),
             s["covariance"],
             s["scatter"],
+            None if mean_theta is None else Theta(**mean_theta),
         )

@@ -1,19 +1,25 @@
-"""WISKI with the published posterior (Stanton et al. 2021) as a map: a root of WᵀD⁻¹W of rank r, no iterations.
+"""WISKI with the published posterior as a map: a root of WᵀD⁻¹W of rank r, no iterations.
 
-    A = Σ β w wᵀ = L Lᵀ,  Q = I + LᵀKL,  P = K − K L Q⁻¹ Lᵀ K,  c = Σ w λ
-    mean = wᵀP c,   var = wᵀP w: of the interpolated kernel, so that what interpolation drops, k − wᵀK w, is in neither
+    A = Σ β w wᵀ = L Lᵀ,   Q = I + LᵀKL,   P = K − K L Q⁻¹ Lᵀ K,   c = Σ w λ
+    mean = wᵀP c,   var = wᵀP w
 
-w: sixteen weights on the lattice and the features [1, ĥ] below them, K: block-diagonal with the features' prior. L and
-its pseudo-inverse root follow every sample (lattice/root.py); where the sums change otherwise (θ, another lattice,
-merging, forgetting near a place), a pivoted Cholesky of the sums makes them anew. Sums, memory, learner and
-carrying are those of every map on a lattice.
+Both are of the interpolated kernel, so that what interpolation drops, k − wᵀK w, is in neither.
 
-A root that lacks what a sample says beyond its range would make P c wrong by any amount, since c has all of it. So one
-that has reached its rank is made anew from the sums, which are exact, with twice the rank, once; a map that outgrows
-this one too is solved for like the matrix-free form, from the same sums, by conjugate gradients.
+w: sixteen weights on the lattice and the features [1, ĥ] below them. K: block-diagonal with the
+features' prior. L and its pseudo-inverse root follow every sample (lattice/root.py); where the sums
+change otherwise (θ, another lattice, merging, forgetting near a place), a pivoted Cholesky of the
+sums makes them anew. Sums, memory, learner and transfers are those of every map on a lattice.
 
-What differs from the paper beside that: the lattice follows the robot, features, and θ learned from neighbourhoods in
-place of one step of the evidence a sample (DenseWiski has that).
+A root that lacks what a sample says beyond its range would make P c wrong by any amount, since c
+has all of it. So one that has reached its rank is made anew from the sums, which are exact, with
+twice the rank, once; a map that outgrows this one too is solved for like the matrix-free form, from
+the same sums, by conjugate gradients.
+
+Other differences from the paper: the lattice follows the robot, there are features, and θ is
+learned from neighbourhoods in place of one step of the evidence a sample (DenseWiski has that).
+
+Reference:
+    Stanton et al. 2021.
 """
 
 from __future__ import annotations
@@ -48,46 +54,60 @@ class PublishedWiski(LatticeMap):
         max_nodes: of the box.
         settings: LatticeMap's.
 
+    Attributes:
+        root: L and J; None where they have to be made from the sums, or where the map has outgrown
+            them.
+        held: (n,) flat numbers of the nodes that the root has rows for, after the features' rows.
+        slot: (H·W,) place in `held` of each node of the box, −1 where there is none.
+        widened: whether the root may have the larger rank.
+        outgrown: whether the larger rank does not suffice either.
+
     Reference:
         Stanton et al. 2021.
     """
 
     fitting = (*LatticeMap.fitting, "rank")
     WIDEST = 2
-    tolerance = (
-        0.05  # of the mean where it is solved for, in posterior standard deviations, as Wiski's
-    )
+    # of the mean where it is solved for, in posterior standard deviations, as Wiski's
+    tolerance = 0.05
 
     def __init__(self, theta: Theta, *, rank: int = 400, max_nodes: int = _MOST, **settings):
         super().__init__(theta, max_nodes=min(max_nodes, _MOST), **settings)
         self.rank = rank
-        self.root: RootCache | None = None  # None: to be made from the sums, or outgrown
+        self.root: RootCache | None = None
         self.widened, self.outgrown = False, False
 
     def begin(self, dimension: int, channels: int) -> None:
+        """Begin with empty sums, and a root that is made with the first samples."""
         super().begin(dimension, channels)
         self.root = None
 
     @property
     def start_f(self) -> Tensor:
-        """Where a solve for the features' weights starts: nothing that is saved depends on questions."""
+        """Where a solve for the features' weights starts: at 0, so that no state depends on it."""
         return torch.zeros((FEATURES, self.grid.channels), dtype=torch.float64, device=self.device)
 
-    # --- the root -------------------------------------------------------------------------------------------------
+    # --- the root ---------------------------------------------------------------------------------
     def entered(self, places: Tensor, heading: Tensor, beta: Tensor) -> None:
+        """Add the samples to the root, a column each where they lie beyond its range."""
         if self.samples == 0 and self.root is None:
             self._make(
                 RootCache(FEATURES, FEATURES, self.device),
                 torch.zeros(0, dtype=torch.long, device=self.device),
             )
+
         if self.outgrown:
             return
-        if self.root is None:  # of the sums, which have these samples already
+        if self.root is None:  # a root of the sums, which have these samples already
             self._anew()
             return
+
         self._follow()
+        # rows √β [φ, w] of the new samples, on the nodes about them
         first, weights = self.grid.weights(self.grid.units(places))
         nodes, scale = first[:, None] + self.grid.stencil_steps, beta.sqrt()
+
+        # nodes that no sample has touched before get rows of zeros
         fresh = nodes.unique()
         fresh = fresh[self.slot[fresh] < 0]
         if len(fresh):
@@ -98,25 +118,29 @@ class PublishedWiski(LatticeMap):
                 setattr(
                     self.root, name, torch.cat([old, old.new_zeros((len(fresh), old.shape[1]))])
                 )
+
         phi = feature_rows(heading)
         for i in range(len(places)):
             row = torch.zeros(FEATURES + len(self.held), dtype=torch.float64, device=self.device)
             row[:FEATURES] = phi[i] * scale[i]
             row[FEATURES + self.slot[nodes[i]]] = weights[i] * scale[i]
             self.root.add(row)
+            # the rank does not suffice: the sums have what was dropped
             if self.root.dropped:
                 self._anew()
                 return
 
     @property
     def width(self) -> int:
-        """Columns that the root may have now."""
+        """The most columns that the root may have now."""
         return self.rank * (self.WIDEST if self.widened else 1)
 
     def _whole(self) -> tuple[RootCache, Tensor, bool] | None:
-        """A root of all that the sums hold, the nodes of its rows, and whether that takes the larger rank.
+        """A root of all that the sums hold.
 
-        None: that does not suffice either.
+        Returns:
+            The root, the nodes of its rows, and whether it has the larger rank; None where that
+            does not suffice either.
         """
         for widened in (False, True)[self.widened :]:
             root, held = root_of(self.grid, self.rank * (self.WIDEST if widened else 1))
@@ -125,23 +149,23 @@ class PublishedWiski(LatticeMap):
         return None
 
     def _anew(self) -> None:
-        """The root from the sums; of a larger rank, or none any more, where it has to be."""
-        found = self._whole()
-        if found is None:
+        """Make the root from the sums: of the larger rank if needed, none if that is too small."""
+        complete = self._whole()
+        if complete is None:
             self.root, self.outgrown = None, True
             return
-        self.widened = found[2]
-        self._make(*found[:2])
+        self.widened = complete[2]
+        self._make(*complete[:2])
 
     def _make(self, root: RootCache, held: Tensor) -> None:
-        """Rows of L: the features, then the nodes `held` (n,) of the present box."""
+        """Take a root whose rows are the features, then the nodes `held` (n,) of the box."""
         self.root, self.held, self._box = root, held, (self.grid.low, self.grid.shape)
         root.rank = self.width
         self.slot = torch.full((self.grid.nodes,), -1, dtype=torch.long, device=self.device)
         self.slot[held] = torch.arange(len(held), device=self.device)
 
     def _follow(self) -> None:
-        """The box may have grown."""
+        """Renumber the nodes of the root's rows where the box has grown."""
         (low, shape), grid = self._box, self.grid
         if (low, shape) != (grid.low, grid.shape):
             row, column = (
@@ -151,66 +175,80 @@ class PublishedWiski(LatticeMap):
             self._make(self.root, row * grid.shape[1] + column)
 
     def changed(self, features: bool = True) -> None:
+        """Note that all of the map may have changed: the root is made anew from the sums."""
         super().changed(features)
         self.root = None
 
-    def respace(self, spacing: float) -> None:
-        super().respace(spacing)
+    def respace(self, spacing: float, anchor: Tensor | None = None) -> None:
+        super().respace(spacing, anchor)
         self.widened, self.outgrown = False, False  # another lattice may need less
 
     def without(self, gone: Tensor, near: Tensor, radius: float) -> None:
+        """As LatticeMap.without; what remains may fit the smaller rank again."""
         super().without(gone, near, radius)
         self.widened, self.outgrown = False, False
 
     def _scale(self, factor: float) -> None:
         root = self.root
         super()._scale(factor)
+        # `changed` has discarded the root, which follows a factor exactly
         self.root = None if root is None else root.scaled(factor)
 
-    # --- posterior ------------------------------------------------------------------------------------------------
+    # --- posterior --------------------------------------------------------------------------------
     @property
     @torch.no_grad()
     def posterior(self) -> PublishedPosterior | WiskiPosterior:
-        """Posterior for the current sums: nothing is iterated, while the root has all of them."""
+        """The posterior of the present sums; nothing is iterated, unless the root was outgrown."""
         self.need_data()
         if self._posterior is None:
-            found = None if self.outgrown else self._rooted()
-            self._posterior = self._solved() if found is None else self._direct(*found)
+            rooted = None if self.outgrown else self._rooted()
+            self._posterior = self._solved() if rooted is None else self._direct(*rooted)
         return self._posterior
 
     def _rooted(self) -> tuple[RootCache, Tensor] | None:
-        """The root and the nodes of its rows; asking changes nothing that is saved."""
+        """The root and the nodes of its rows, or None; asking changes nothing that is saved."""
         if self.root is None:
-            found = self._whole()
-            return None if found is None else found[:2]
+            rooted = self._whole()
+            return None if rooted is None else rooted[:2]
         self._follow()
         return self.root, self.held
 
     def _solved(self) -> WiskiPosterior:
-        """From the same sums by conjugate gradients."""
+        """The posterior of the same sums by conjugate gradients."""
         refresh = Refresh.of(self)
         refresh.solve.run()
         return refresh.result()[0]
 
-    def _direct(self, whole: RootCache, held: Tensor) -> PublishedPosterior:
-        """As published."""
-        grid = self.grid
-        L, prior = whole.L, feature_prior(self.theta, self.device)[:, None]
+    def _direct(self, root: RootCache, held: Tensor) -> PublishedPosterior:
+        """The published posterior from a root.
 
-        def times(v: Tensor) -> Tensor:  # K v: of the features, then of all nodes, (3 + H W, C)
+        Args:
+            root: a root of all that the sums hold.
+            held: (n,) the nodes of its rows, after the features' rows.
+        """
+        grid = self.grid
+        L, prior = root.L, feature_prior(self.theta, self.device)[:, None]
+
+        def times(v: Tensor) -> Tensor:
+            """K v of all nodes, the features first: (3 + H·W, C) for v (3 + n, C)."""
             wide = v.new_zeros((v.shape[1], grid.nodes)).index_copy_(1, held, v[FEATURES:].mT)
             wide = self.kernel_grid().apply(wide.view(-1, *grid.shape))
             return torch.cat([prior * v[:FEATURES], wide.reshape(v.shape[1], -1).mT])
 
-        wide = torch.cat([times(part) for part in L.split(32, 1)], 1) if L.shape[1] else L
+        # in parts of 32 columns, since K L has a number for each node of the box
+        KL = torch.cat([times(part) for part in L.split(32, 1)], 1) if L.shape[1] else L
         rows = torch.cat([torch.arange(FEATURES, device=self.device), FEATURES + held])
-        q = L.mT @ wide[rows]
+        q = L.mT @ KL[rows]
         factor, self.jitter = cholesky(
             0.5 * (q + q.mT) + torch.eye(len(q), dtype=q.dtype, device=q.device)
         )
-        V, KV = solve_lower(factor, L.mT).mT, solve_lower(factor, wide.mT).mT.contiguous()
+
+        V, KV = solve_lower(factor, L.mT).mT, solve_lower(factor, KL.mT).mT.contiguous()
+
+        # mean = wᵀK p with p = c − V Vᵀ K c, and P w from V, K V
         c = torch.cat([grid.linear, grid.rhs[held]])
-        seen = KV[rows].mT @ c
+        projected = KV[rows].mT @ c
+
         return PublishedPosterior(
             self.theta,
             self.scaling,
@@ -222,23 +260,28 @@ class PublishedWiski(LatticeMap):
             held,
             V,
             KV,
-            c - V @ seen,
-            times(c) - KV @ seen,
+            c - V @ projected,
+            times(c) - KV @ projected,
         )
 
     def snapshot(
         self, near: Tensor | None = None, reach: float = 0.0
     ) -> WiskiLocal | PublishedPosterior | WiskiPosterior:
-        """The neighbourhood of `near`, without a factorisation; of the whole map its posterior."""
+        """The neighbourhood of `near`, without a factorisation; without it the whole posterior."""
         return self.posterior if near is None else self.around(near, reach)
 
     def load_snapshot(self, state: dict) -> WiskiLocal | WiskiPosterior:
+        """A snapshot from its `state_dict`: a neighbourhood, or a posterior that was solved for."""
         return (WiskiLocal if "local_x" in state else WiskiPosterior).from_state_dict(
             state, self.device
         )
 
     def counters(self) -> dict[str, int | float]:
-        """Also `root_rank`, and `root_outgrown`: 1 where the larger root was made, 2 where solves have taken over."""
+        """Counters, also of the root.
+
+        `root_rank`: columns. `root_outgrown`: 1 where the larger root was made, 2 where the map is
+        solved for.
+        """
         rank = 0 if self.root is None else self.root.L.shape[1]
         return super().counters() | {
             "root_rank": rank,
@@ -246,15 +289,16 @@ class PublishedWiski(LatticeMap):
         }
 
     def notes(self) -> list[str]:
-        told = super().notes()
+        """Also that the root was outgrown."""
+        notes = super().notes()
         if self.outgrown:
-            told.append(
+            notes.append(
                 f"the published form of wiski has more to hold than a root of rank {self.width} can "
                 f"({self.WIDEST} times max_inducing): its mean is solved for by conjugate gradients, as "
                 "matrix_free does it; write wiski_form: matrix_free, which does it in steps, or raise "
                 "max_inducing"
             )
-        return told
+        return notes
 
     def fantasize(self, x: Tensor) -> PublishedWiski:
         """A copy conditioned on its own mean at x (K, 2)."""
@@ -263,8 +307,9 @@ class PublishedWiski(LatticeMap):
             self._fantasy(before, new, inner)
         return new
 
-    # --- copies and files -----------------------------------------------------------------------------------------
+    # --- copies and files -------------------------------------------------------------------------
     def duplicate(self) -> PublishedWiski:
+        """An independent copy; L and J of a root are replaced, never written in place."""
         new = super().duplicate()
         if self.root is not None:
             new.root, new.slot = copy.copy(self.root), self.slot.clone()
@@ -283,6 +328,7 @@ class PublishedWiski(LatticeMap):
         }
 
     def _loaded_parts(self, state: dict, parts: dict) -> dict:
+
         if state["form"] != "dense":
             raise ValueError(f"the state is of a {state['form']} form, this map of the dense one")
         parts = super()._loaded_parts(state, parts) | {
@@ -290,32 +336,48 @@ class PublishedWiski(LatticeMap):
             "outgrown": bool(state.get("outgrown", False)),
             "widened": bool(state.get("widened", False)),
         }
-        # of a version that dropped what was beyond the rank: it is made anew from the sums
+
+        # a root of an older version lacks what was beyond its rank: it is made anew from the sums
         if state["root"] is None or state["root"]["dropped"]:
             return parts
+
         held = state["root"]["held"].to(self.device, copy=True)
         grid, slot = (
             parts["sites"],
             torch.full((parts["sites"].nodes,), -1, dtype=torch.long, device=self.device),
         )
         slot[held] = torch.arange(len(held), device=self.device)
+
         width = self.rank * (self.WIDEST if parts["widened"] else 1)
         root = RootCache.from_state_dict(state["root"], width, self.device)
         return parts | {"root": root, "held": held, "slot": slot, "_box": (grid.low, grid.shape)}
 
 
 def root_of(grid: GridSites, rank: int) -> tuple[RootCache, Tensor]:
-    """A root of the sums by pivoted Cholesky, at most of that rank, and the nodes of its rows: O(m r²)."""
+    """A root of the sums by pivoted Cholesky, in O(m r²).
+
+    Args:
+        grid: the sums, on m nodes.
+        rank: the most columns.
+
+    Returns:
+        The root, whose `dropped` is 0 where it has everything, and the nodes of its rows.
+    """
     m, width = grid.nodes, grid.shape[1]
     diagonal = torch.cat([grid.stencil[:, 0], grid.features.diagonal()]).clamp_min(0.0)
     floor, root = 1e-13 * float(diagonal.max()), RootCache(1, 1, grid.device)
+
     ahead = torch.tensor([i * width + j for i, j in OFFSETS], device=grid.device)
     columns = torch.zeros(
         (m + FEATURES, min(rank, m + FEATURES)), dtype=torch.float64, device=grid.device
     )
-    count, left = 0, diagonal.clone()
-    while count < columns.shape[1] and float(left.max()) > floor:
-        pivot = int(left.argmax())
+
+    count, remaining = 0, diagonal.clone()
+    while count < columns.shape[1] and float(remaining.max()) > floor:
+        pivot = int(remaining.argmax())
+
+        # column of A at the pivot: a feature's from the border, a node's from both halves of its
+        # stencil
         column = torch.zeros_like(diagonal)
         if pivot >= m:
             column[:m], column[m:] = grid.border[:, pivot - m], grid.features[pivot - m]
@@ -323,16 +385,20 @@ def root_of(grid: GridSites, rank: int) -> tuple[RootCache, Tensor]:
             after, before = pivot + ahead, pivot - ahead[1:]
             inside = after < m
             column[after[inside]] = grid.stencil[pivot][inside]
-            number, inside = torch.arange(1, len(OFFSETS), device=grid.device), before >= 0
-            column[before[inside]] = grid.stencil[before[inside], number[inside]]
+            entry, inside = torch.arange(1, len(OFFSETS), device=grid.device), before >= 0
+            column[before[inside]] = grid.stencil[before[inside], entry[inside]]
             column[m:] = grid.border[pivot]
-        column = (column - columns[:, :count] @ columns[pivot, :count]) / left[pivot].sqrt()
+
+        # less what earlier columns explain, as in any Cholesky factorisation
+        column = (column - columns[:, :count] @ columns[pivot, :count]) / remaining[pivot].sqrt()
         columns[:, count], count = column, count + 1
-        left = (left - column.square()).clamp_min(0.0)
-        left[pivot] = 0.0
+        remaining = (remaining - column.square()).clamp_min(0.0)
+        remaining[pivot] = 0.0
+
     held = (diagonal[:m] > 0).nonzero()[:, 0]
     root.L = torch.cat([columns[m:, :count], columns[held, :count]])
-    root.dropped = float(left.sum()) if float(left.max()) > floor else 0.0  # below it: rounding
+    # what remains below the floor is rounding
+    root.dropped = float(remaining.sum()) if float(remaining.max()) > floor else 0.0
     root.J = root.L
     if count:
         root.recondition()

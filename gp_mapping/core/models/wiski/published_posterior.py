@@ -1,4 +1,4 @@
-"""The published posterior of WISKI on a box of a lattice: everything from the root, nothing iterated."""
+"""The published posterior of WISKI on a box of a lattice, from a root: nothing is iterated."""
 
 from __future__ import annotations
 
@@ -15,15 +15,26 @@ from gp_mapping.core.scaling import Scaling
 
 __all__ = ["PublishedPosterior"]
 
-_CHUNK = 512
+_CHUNK = 512  # places at a time
 
 
 @dataclass(frozen=True)
 class PublishedPosterior(InnerSnapshot):
-    """low, shape, spacing, shift: the box.  held (n,): flat numbers of the nodes that samples touch.
+    """The published posterior: mean = wᵀK p, var = wᵀK w − |wᵀK V|².
 
-    V (3 + n, r): L chol(Q)⁻ᵀ, the features' rows first.  p (3 + n, C): mean = wᵀK p.
-    KV, Kp (3 + H W, …): K times them.
+    Attributes:
+        theta: hyper-parameters in inner units.
+        scaling: of places and values.
+        noise_variance: of a measurement.
+        low: first node of the box.
+        shape: (H, W) nodes of the box.
+        spacing: of the lattice, m.
+        shift: (2,) of local coordinates on the lattice, in spacings.
+        held: (n,) flat numbers of the nodes that samples touch.
+        V: (3 + n, r) L chol(Q)⁻ᵀ, the features' rows first.
+        KV: (3 + H·W, r) K V.
+        p: (3 + n, C) representer weights.
+        Kp: (3 + H·W, C) K p.
     """
 
     theta: Theta
@@ -40,7 +51,15 @@ class PublishedPosterior(InnerSnapshot):
     Kp: Tensor
 
     def _rows(self, x: Tensor, heading: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """wᵀK [V p] (N, r + C), weights (N, 16), φ (N, 3) at standardised x (N, 2)."""
+        """K V and K p at places, with the interpolation.
+
+        Args:
+            x: (N, 2) standardised places.
+            heading: (N, 2) ĥ; None leaves the robot out.
+
+        Returns:
+            wᵀK [V p] (N, r + C), weights (N, 16), φ (N, 3).
+        """
         phi = features_at(self.theta, x, heading)
         corner, weights = stencil_nodes(x / self.spacing + self.shift)
         steps = torch.arange(16, device=x.device)
@@ -49,27 +68,39 @@ class PublishedPosterior(InnerSnapshot):
         )  # (N, 16, 2)
         low, size = (torch.tensor(v, device=x.device) for v in (self.low, self.shape))
         inside = ((number >= low) & (number < low + size)).all(2).all(1)
+
         both = torch.cat([self.KV, self.Kp], 1)
         flat = ((number - low)[..., 0] * self.shape[1] + (number - low)[..., 1]).clamp(
             0, len(both) - 1 - FEATURES
         )
         out = torch.einsum("na,nar->nr", weights, both[FEATURES + flat])
+
         nodes = torch.stack([self.held // self.shape[1], self.held % self.shape[1]], 1) + low
         nodes, far = (nodes.double() - self.shift) * self.spacing, (~inside).nonzero()[:, 0]
-        for i in far.split(64) if len(far) else ():  # beyond the box K is asked for itself
+        # nodes beyond the box: K between them and the held nodes, directly
+        for i in far.split(64) if len(far) else ():
             places = (number[i].reshape(-1, 2).double() - self.shift) * self.spacing
             values = self.theta.kernel()(places, nodes) @ torch.cat([self.V, self.p], 1)[FEATURES:]
             out[i] = torch.einsum("na,nar->nr", weights[i], values.view(len(i), 16, out.shape[1]))
+
         return out + phi @ both[:FEATURES], weights, phi
 
     def _lattice_prior(self, weights: Tensor) -> Tensor:
-        """wᵀK w: (N,)."""
+        """Prior variance wᵀK w of the interpolated field at one place each: (N,)."""
+        # K is stationary: one block of sixteen nodes serves all places
         steps = torch.arange(16, device=weights.device)
         block = torch.stack([steps // 4, steps % 4], 1).double() * self.spacing
         return ((weights @ self.theta.kernel()(block, block)) * weights).sum(1)
 
     def _lattice_covariance(self, a: Tensor, w: Tensor, b: Tensor, v: Tensor) -> Tensor:
-        """wᵀK v between all places of a (N, 2) and b (K, 2): (N, K)."""
+        """Prior covariance wᵀK v of the interpolated field between all places: (N, K).
+
+        Args:
+            a: (N, 2) standardised places.
+            w: (N, 16) their weights.
+            b: (K, 2) standardised places.
+            v: (K, 16) their weights.
+        """
         steps = torch.arange(16, device=a.device)
         block = torch.stack([steps // 4, steps % 4], 1)
         nodes = [
@@ -77,6 +108,7 @@ class PublishedPosterior(InnerSnapshot):
             * self.spacing
             for x in (a, b)
         ]
+
         out = a.new_empty((len(a), len(b)))
         for i in range(0, len(a), 32):
             k = self.theta.kernel()(nodes[0][16 * i : 16 * (i + 32)], nodes[1]).view(
@@ -86,35 +118,42 @@ class PublishedPosterior(InnerSnapshot):
         return out
 
     def mean(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
-        """(N, C) at standardised x (N, 2); with a heading, of field and robot together."""
+        """Mean (N, C) at standardised x (N, 2); with a heading, of field and robot together."""
         return self._rows(x, heading)[0][:, self.V.shape[1] :]
 
     @torch.no_grad()
     def inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Mean (N, C), latent variance (N,) at standardised x (N, 2); with a heading, of field and robot together."""
+        """Mean (N, C) and latent variance (N,) at standardised x (N, 2).
+
+        With a heading (N, 2), of field and robot together.
+        """
         rank, means, variances = (
             self.V.shape[1],
             [x.new_empty((0, self.p.shape[1]))],
             [x.new_empty(0)],
         )
+
         for i in range(0, len(x), _CHUNK):
             part = slice(i, i + _CHUNK)
             rows, weights, phi = self._rows(x[part], None if heading is None else heading[part])
             prior = self._lattice_prior(weights) + (
                 (phi * feature_prior(self.theta, phi.device)) * phi
             ).sum(1)
+
             means.append(rows[:, rank:])
             variances.append((prior - rows[:, :rank].square().sum(1)).clamp_min(0.0))
+
         return torch.cat(means), torch.cat(variances)
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """(N, K), squared SI: wᵀP w'."""
+        """Posterior covariance wᵀP w' between a (N, 2) and b (K, 2): (N, K), squared SI."""
         a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
-        (left, w, phi), (right, v, psi) = self._rows(a, None), self._rows(b, None)
+        (rows_a, w, phi), (rows_b, v, psi) = self._rows(a, None), self._rows(b, None)
+
         rank = self.V.shape[1]
         prior = (
             self._lattice_covariance(a, w, b, v)
             + (phi * feature_prior(self.theta, a.device)) @ psi.mT
         )
-        joint = prior - left[:, :rank] @ right[:, :rank].mT
+        joint = prior - rows_a[:, :rank] @ rows_b[:, :rank].mT
         return joint * self.scaling.scale**2

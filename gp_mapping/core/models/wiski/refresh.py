@@ -1,4 +1,4 @@
-"""A refresh of a WISKI map on its way: of the sums and of θ as they were when it began, in small steps."""
+"""A refresh of a WISKI map, in small steps, of the sums and θ as they were when it began."""
 
 from __future__ import annotations
 
@@ -16,9 +16,16 @@ __all__ = ["Refresh"]
 
 
 class Refresh:
-    """One solve of the mean on its way.
+    """A solve of the mean that is under way.
 
-    posterior: of that moment, without its mean.  samples, epoch: of the map then.  kernel: K_uu, made where None.
+    Args:
+        posterior: of the moment when it began, without its mean.
+        sums: of that moment.
+        tolerance: ε of the solve.
+        samples: of the map at that moment.
+        epoch: of the map at that moment.
+        kernel: K_uu on the box; made where None.
+        iterations: the most that a channel may take.
     """
 
     def __init__(
@@ -37,9 +44,11 @@ class Refresh:
             epoch,
             tolerance,
         )
+
         theta, device = posterior.theta, sums.held.device
         if kernel is None:
             kernel = KernelGrid(theta.kernel(), posterior.spacing, sums.shape, device)
+
         first = (torch.tensor(sums.low, device=device) - posterior.shift) * posterior.spacing
         self.solve = MeanSolve(
             sums,
@@ -55,7 +64,12 @@ class Refresh:
 
     @staticmethod
     def of(model, iterations: int = 3000) -> "Refresh":
-        """From a snapshot of the map's sums and θ."""
+        """Begin from the sums and θ that a map has now.
+
+        Args:
+            model: a LatticeMap with `tolerance` and `start_f`.
+            iterations: the most that a channel may take.
+        """
         posterior = WiskiPosterior.of(
             model.theta, model.scaling, model.noise_level, model.grid, model.points
         )
@@ -70,7 +84,7 @@ class Refresh:
         )
 
     def fork(self) -> "Refresh":
-        """Another that goes on from here."""
+        """An independent refresh that goes on from here."""
         new = copy.copy(self)
         new.solve = self.solve.fork()
         return new
@@ -81,7 +95,10 @@ class Refresh:
         return self.posterior.solved(solution, self.solve.sums.held), solution
 
     def state_dict(self) -> dict:
-        """What it began with, and how far it is: `from_state_dict` does the steps again, to the same digits."""
+        """What it began with and how many steps were done; `from_state_dict` repeats these steps.
+
+        The repeated steps give the same digits.
+        """
         return {
             "posterior": self.posterior.state_dict(),
             "sums": self.solve.sums.state_dict(),
@@ -93,6 +110,7 @@ class Refresh:
 
     @staticmethod
     def from_state_dict(state: dict, epoch: int, device) -> "Refresh":
+        """The refresh of a `state_dict`, at the same step; epoch: the map's when it began."""
         new = Refresh(
             WiskiPosterior.from_state_dict(state["posterior"], device),
             Frozen.from_state_dict(state["sums"], device),

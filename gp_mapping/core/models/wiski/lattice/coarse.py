@@ -1,11 +1,14 @@
-"""A preconditioner for the conjugate gradients: the dense GP on at most a thousand lumps.
+"""A preconditioner for the conjugate gradients: the dense GP on at most a thousand aggregates.
 
-With z the lumps, w_z their weights on the lattice, Φ their features, S the features' prior, the preconditioner is
+With z the aggregates, M their masses, w_z their weights on the lattice, Φ their features and S the
+features' prior, the preconditioner is
 
     [K 0; 0 S] − [K w_zᵀ; S Φᵀ] (k(z, z) + ΦSΦᵀ + M⁻¹ + ε s² I)⁻¹ [w_z K, Φ S]
 
-which is the inverse that is looked for, but for ε: what interpolating the kernel drops, and, where lumps were merged on
-squares of side h, how much the field varies in one, (h/ℓ)². Without ε it would not be positive.
+which is the wanted inverse but for ε: what interpolating the kernel drops, and, where aggregates
+    were
+merged on squares of side h, how much the field varies in one, (h/ℓ)². Without ε it would not be
+positive.
 """
 
 from __future__ import annotations
@@ -23,15 +26,24 @@ from gp_mapping.core.models.wiski.lattice.windows import Aggregates
 
 __all__ = ["CoarseSpace"]
 
-_MOST = 1000  # lumps
+_MOST = 1000  # aggregates
 _DROPPED = 2e-3  # ε of interpolation at eight nodes in a lengthscale
 _WITHIN = 0.1  # ε of merging, of (h/ℓ)²
 
 
 class CoarseSpace:
-    """held (n,): flat numbers in a box of `shape`.  first (2,): place of the box's first node, m.  spacing: m.
+    """The dense GP on the aggregates, as a correction of the prior preconditioner.
 
-    lumps: the data.  prior (3,): S.  It is made by calling `step` until `ready`; nothing is changed in place.
+    It is made by calling `step` until `ready`; nothing is changed in place.
+
+    Args:
+        held: (n,) flat numbers of the touched nodes in a box of `shape`.
+        shape: (H, W) nodes of the box.
+        first: (2,) place of the box's first node, m.
+        spacing: of the lattice, m.
+        kernel: the stationary kernel k.
+        aggregates: the data as weighted samples.
+        prior: (3,) variances S of the features' weights.
     """
 
     def __init__(
@@ -44,47 +56,54 @@ class CoarseSpace:
         aggregates: Aggregates,
         prior: Tensor,
     ):
-        few, side, step = (
+        merged, side, step = (
             (aggregates.x, aggregates.heading, aggregates.mass),
             0.5 * spacing,
             spacing / float(kernel.lengthscale),
         )
-        while len(few[2]) > _MOST:
+
+        # merge on growing squares until there are few enough
+        while len(merged[2]) > _MOST:
             side *= 2**0.125
-            few = _thinned(aggregates, side)
+            merged = _thinned(aggregates, side)
+
         self.epsilon = _DROPPED * max(1.0, 8.0 * step) ** 3
-        if len(few[2]) < len(aggregates):
+        if len(merged[2]) < len(aggregates):
             self.epsilon += _WITHIN * (side / float(kernel.lengthscale)) ** 2
+
         (self.x, heading, self.mass), self.kernel, self.prior, self.n = (
-            few,
+            merged,
             kernel,
             prior,
             len(held),
         )
+
         number = torch.full((shape[0] * shape[1],), self.n, dtype=torch.long, device=held.device)
         number[held] = torch.arange(self.n, device=held.device)
+        # interpolation of each aggregate from its sixteen nodes
         corner, self.weights = stencil_nodes((self.x - first) / spacing)
         steps = torch.arange(16, device=held.device)
         nodes = (
             (corner[:, 0] * shape[1] + corner[:, 1])[:, None] + steps // 4 * shape[1] + steps % 4
         )
-        self.index = number[nodes]  # n: not held
+        self.index = number[nodes]  # n where a node is not held
         self.phi = feature_rows(heading)
         self.gram: Tensor | None = None
         self.factor: Tensor | None = None
 
     @property
     def ready(self) -> bool:
+        """Whether it can be applied."""
         return self.factor is not None
 
     @property
     def step_cost(self) -> float:
-        """Of the next step, in the time that a point of the torus takes in one iteration."""
+        """Cost of the next step, in units of one iteration's time per point of the torus."""
         m = len(self.x)
         return 0.2 * m**2 if self.gram is None else 3e-4 * m**3
 
     def step(self) -> None:
-        """The matrix, then its factor."""
+        """Compute the Gram matrix, or, in the second call, its factor."""
         if self.gram is None:
             self.gram = self.kernel(self.x, self.x) + (self.phi * self.prior) @ self.phi.mT
             self.gram.diagonal().add_(1.0 / self.mass)
@@ -94,36 +113,51 @@ class CoarseSpace:
             self.factor, _ = cholesky(whole)
 
     def fork(self) -> "CoarseSpace":
-        """Another that goes on from here."""
+        """An independent preconditioner that goes on from here."""
         return copy.copy(self)
 
     def cautious(self) -> "CoarseSpace":
-        """With ten times the ε."""
+        """A preconditioner with ten times the ε."""
         new = self.fork()
         new.epsilon *= 10.0
         new.step()
         return new
 
     def correction(self, z: Tensor, r_f: Tensor) -> tuple[Tensor, Tensor]:
-        """What to take from r (n,), and from S r_f, of a residual with z = K r (n,) and r_f (3,)."""
-        seen = (torch.cat([z, z.new_zeros(1)])[self.index] * self.weights).sum(1) + self.phi @ (
-            self.prior * r_f
-        )
-        c = torch.cholesky_solve(seen[:, None], self.factor)
-        less = z.new_zeros(self.n + 1).index_add_(
+        """What the aggregates explain of a residual r (n,), r_f (3,).
+
+        Args:
+            z: (n,) K r.
+            r_f: (3,) the features' part of the residual.
+
+        Returns:
+            What to take from r (n,), and what to take from S r_f (3,).
+        """
+        at_aggregates = (torch.cat([z, z.new_zeros(1)])[self.index] * self.weights).sum(
+            1
+        ) + self.phi @ (self.prior * r_f)
+
+        c = torch.cholesky_solve(at_aggregates[:, None], self.factor)
+        explained = z.new_zeros(self.n + 1).index_add_(
             0, self.index.view(-1), (self.weights * c).view(-1)
         )
-        return less[:-1], self.prior * (self.phi.mT @ c[:, 0])
+
+        return explained[:-1], self.prior * (self.phi.mT @ c[:, 0])
 
 
 def _thinned(aggregates: Aggregates, side: float) -> tuple[Tensor, Tensor, Tensor]:
-    """One lump of each square of `side` metres, so that samples touch all its nodes; x, mean heading, whole mass."""
+    """Merge aggregates on squares of `side` metres: place of the first, mean heading, whole mass.
+
+    The place is that of one aggregate, so that samples touch all of its nodes.
+    """
     square = (aggregates.x / side).floor().long()
     _, owner = (square[:, 0] * (1 << 31) + square[:, 1]).unique(return_inverse=True)
     count, number = int(owner.max()) + 1, torch.arange(len(owner), device=owner.device)
+
     chosen = torch.zeros(count, dtype=torch.long, device=owner.device).scatter_reduce(
         0, owner, number, "amin", include_self=False
     )
+
     mass = aggregates.mass.new_zeros(count).index_add_(0, owner, aggregates.mass)
     heading = aggregates.x.new_zeros((count, 2)).index_add_(
         0, owner, aggregates.heading * aggregates.mass[:, None]

@@ -1,4 +1,4 @@
-"""The features beside the lattice, φ = [1, ĥ]: a constant, and what turns with the robot."""
+"""The features φ = [1, ĥ] next to the lattice: a constant, and the body-fixed field."""
 
 from __future__ import annotations
 
@@ -18,24 +18,43 @@ def feature_rows(heading: Tensor) -> Tensor:
 
 
 def features_at(theta: Theta, x: Tensor, heading: Tensor | None) -> Tensor:
-    """φ at x (N, 2): (N, 3), ĥ = 0 where the robot is to be left out, or has no field of its own."""
+    """φ at places, with ĥ = 0 where the robot has no field of its own or is to be left out.
+
+    Args:
+        theta: hyper-parameters.
+        x: (N, 2) places.
+        heading: (N, 2) ĥ; None leaves the robot out.
+
+    Returns:
+        (N, 3).
+    """
     if heading is None or theta.heading_stddev <= 0:
         heading = torch.zeros((len(x), 2), dtype=torch.float64, device=x.device)
     return feature_rows(heading)
 
 
 def feature_prior(theta: Theta, device) -> Tensor:
-    """Prior variances of φ's weights: (3,)."""
+    """Prior variances of the features' weights: (3,)."""
     stddevs = (theta.constant_stddev, theta.heading_stddev, theta.heading_stddev)
     return torch.tensor(stddevs, dtype=torch.float64, device=device).square()
 
 
 def unresolved(sums: Tensor, phi: Tensor, mass: Tensor) -> Tensor:
-    """What aggregated samples φ (K, 3) of mass (K,) leave of Σ β φφᵀ (3, 3): the headings' spread within each of them.
+    """The headings' spread within aggregates, which they do not resolve: Σ β φφᵀ − Σ m φ̄φ̄ᵀ.
 
-    Its negative eigenvalues are rounding; a constant does not vary within an aggregate.
+    A constant does not vary within an aggregate.
+
+    Args:
+        sums: (3, 3) Σ β φφᵀ of the samples.
+        phi: (K, 3) mean features φ̄ of the aggregates.
+        mass: (K,) their masses m.
+
+    Returns:
+        (3, 3), positive semidefinite.
     """
-    left = sums - (phi.mT * mass) @ phi
-    left[0], left[:, 0] = 0.0, 0.0
-    values, vectors = torch.linalg.eigh(left)
+    spread = sums - (phi.mT * mass) @ phi
+    spread[0], spread[:, 0] = 0.0, 0.0
+
+    # negative eigenvalues are rounding
+    values, vectors = torch.linalg.eigh(spread)
     return (vectors * values.clamp_min(0.0)) @ vectors.mT

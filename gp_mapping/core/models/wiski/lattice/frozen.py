@@ -1,4 +1,4 @@
-"""The sums of a lattice as they are at one moment, where samples touch it, and the linear system that they make."""
+"""The sums of a lattice at one moment, on the nodes that samples touch, and their linear system."""
 
 from __future__ import annotations
 
@@ -15,11 +15,19 @@ __all__ = ["Frozen", "System"]
 
 @dataclass(frozen=True)
 class Frozen:
-    """Copies: a solve of them goes on, however much is added to the grid meanwhile.
+    """Copies of the sums, so that a solve of them may go on while the grid changes.
 
-    low, shape: of the box.  held (n,): flat numbers of the nodes that samples touch, sorted.  stencil (n, 25),
-    border (n, 3), rhs (n, C): their rows.  features (3, 3), linear (3, C).  start (n, C), start_f (3, C): p and f of an
-    earlier solution.
+    Attributes:
+        low: first node of the box.
+        shape: (H, W) nodes of the box.
+        held: (n,) flat numbers of the nodes that samples touch, sorted.
+        stencil: (n, 25) rows of G.
+        border: (n, 3) rows of B.
+        rhs: (n, C) rows of b.
+        features: (3, 3) F.
+        linear: (3, C) right-hand side of the features.
+        start: (n, C) p of an earlier solution.
+        start_f: (3, C) f of an earlier solution.
     """
 
     low: tuple[int, int]
@@ -35,8 +43,9 @@ class Frozen:
 
     @staticmethod
     def of(grid: GridSites, start_f: Tensor) -> "Frozen":
+        """The sums of the grid as they are now."""
         diagonal = grid.stencil[:, 0]
-        # β w² of a weight that is next to nothing still counts
+        # a node counts even where its largest weight w is next to nothing, since β w² is compared
         held = (diagonal > 1e-18 * diagonal.max().clamp_min(1e-300)).nonzero()[:, 0]
         return Frozen(
             grid.low,
@@ -53,10 +62,11 @@ class Frozen:
 
     @property
     def nodes(self) -> int:
+        """Number of nodes in the box."""
         return self.shape[0] * self.shape[1]
 
     def numbers_in(self, grid: GridSites) -> Tensor:
-        """Flat numbers of `held` in a box that has grown since: (n,)."""
+        """Flat numbers (n,) of the held nodes in the grid's box, which may have grown since."""
         row, column = self.held // self.shape[1], self.held % self.shape[1]
         return (
             (row + (self.low[0] - grid.low[0])) * grid.shape[1]
@@ -81,31 +91,40 @@ class Frozen:
 
 
 class _Stencil:
-    """G among the held nodes: 49 neighbours and numbers a row, products by gathering."""
+    """G among the held nodes: 49 neighbours and numbers a row, multiplied by gathering."""
 
     def __init__(self, sums: Frozen):
         held, n, width = sums.held, len(sums.held), sums.shape[1]
+        # place of each node of the box among the held ones
         number = torch.full((sums.nodes,), n, dtype=torch.long, device=held.device)
         number[held] = torch.arange(n, device=held.device)
+
         ahead = torch.tensor([i * width + j for i, j in OFFSETS], device=held.device)
         # a node near the box's edge holds no sample (see _MARGIN in sites.py): nothing there wraps
         after = number[(held[:, None] + ahead).clamp_(max=sums.nodes - 1)]
         before = number[(held[:, None] - ahead[1:]).clamp_(min=0)]
-        rows = torch.cat(
-            [sums.stencil, sums.stencil.new_zeros((1, len(OFFSETS)))]
-        )  # what is not held is nought
+
+        # number n, a row of zeros, stands for nodes that are not held
+        rows = torch.cat([sums.stencil, sums.stencil.new_zeros((1, len(OFFSETS)))])
         behind = rows[before, torch.arange(1, len(OFFSETS), device=held.device)]
+
         self.values = torch.cat([sums.stencil, behind], 1)
         self.index = torch.cat([after, before], 1).view(-1)
 
     def times(self, u: Tensor) -> Tensor:
-        """G u for u (n,)."""
+        """G u for u (n,): (n,)."""
         padded = torch.cat([u, u.new_zeros(1)])
         return (padded.index_select(0, self.index).view(self.values.shape) * self.values).sum(1)
 
 
 class System:
-    """G, B and F among the held nodes, K through the whole box; see lattice/solver.py."""
+    """G, B and F among the held nodes, and K through the whole box; see lattice/solver.py.
+
+    Args:
+        sums: of the held nodes.
+        kernel: K_uu on the box.
+        prior: (3,) variances S of the features' weights; 0 leaves one out.
+    """
 
     def __init__(self, sums: Frozen, kernel: KernelGrid, prior: Tensor):
         self.held, self.shape, self.kernel, self.prior, self.use = (
@@ -115,22 +134,24 @@ class System:
             prior,
             prior > 0,
         )
+
         self.stencil = _Stencil(sums)
         self.border, self.features = sums.border * self.use, sums.features * self.use
+        # a feature with prior variance 0 is left out: its row and column are zero
         self.inverse = torch.where(self.use, 1.0 / prior.clamp_min(1e-300), 0.0)
         self.wide = torch.zeros(sums.nodes, dtype=torch.float64, device=prior.device)
 
     def spread(self, p: Tensor) -> Tensor:
-        """K p on all nodes, for p (n,) on the held ones: (H, W)."""
-        self.wide[self.held] = p
+        """K p on all nodes (H, W), for p (n,) on the held ones."""
+        self.wide[self.held] = p  # other entries stay 0
         return self.kernel.apply(self.wide.view(1, *self.shape))[0]
 
     def prior_times(self, r: Tensor, r_f: Tensor) -> tuple[Tensor, Tensor]:
-        """The prior: K r, S r_f."""
+        """The prior covariance times a vector: K r (n,) and S r_f (3,)."""
         return self.spread(r).reshape(-1)[self.held], self.prior * r_f
 
     def times(self, p: Tensor, u: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
-        """(K⁻¹ + G)u + B f with p = K⁻¹u, and Bᵀu + (S⁻¹ + F)f."""
+        """The system times (u, f), with p = K⁻¹u: p + G u + B f, and Bᵀu + (S⁻¹ + F) f."""
         return (
             p + self.stencil.times(u) + self.border @ f,
             (self.border.mT @ u + self.inverse * f + self.features @ f) * self.use,

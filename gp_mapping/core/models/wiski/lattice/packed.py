@@ -1,4 +1,4 @@
-"""The bounded memory of a map whose updates take a fraction of a millisecond: one table, few operations a batch."""
+"""The bounded memory of a map whose updates take a fraction of a millisecond: one table."""
 
 from __future__ import annotations
 
@@ -11,9 +11,21 @@ __all__ = ["PackedMemory"]
 
 
 class PackedMemory(Memory):
-    """Memory without features, its columns views of one table; drawn by β alone (every leverage is taken for 1)."""
+    """Memory without features, whose columns are views of one table: few steps a batch.
+
+    Samples are drawn by β alone: every leverage is taken for 1.
+
+    Args:
+        capacity: the most samples.
+        dimension: D.
+        channels: C.
+        rows: of the features; they are not kept here.
+        device: of the table.
+        protect: so many newest samples are not replaced.
+    """
 
     def ranked(self, which: Tensor, rows: int, leverage_of) -> Tensor:
+        """Keys log(u)/β (k,) of the samples `which` (k,); features and leverages are not needed."""
         return self.draw[which] / self.beta[which].clamp_min(1e-12)
 
     def __init__(
@@ -30,26 +42,42 @@ class PackedMemory(Memory):
     def insert(
         self, values: dict[str, Tensor], whitened: Tensor, leverage_of, generator: torch.Generator
     ) -> int:
-        """As Memory.insert: keys log(u)/β at once, and what enters is written in one go."""
+        """Insert samples as Memory.insert does: keys log(u)/β at once, and one write to the table.
+
+        Args:
+            values: columns of the samples.
+            whitened: their features, which are not kept.
+            leverage_of: for the general way.
+            generator: of the random keys.
+
+        Returns:
+            How many samples, old or new, are not in the memory afterwards.
+        """
         n = len(values["beta"])
+
         room = self.capacity - self.size
-        if n > self.capacity or room < n <= OFFERED:  # seldom, or few: the general way
+        # rare, or few samples: the general way
+        if n > self.capacity or room < n <= OFFERED:
             self.keep_columns()
             fell = super().insert(values, whitened, leverage_of, generator)
             self._rank()
             return fell
-        given = COLUMNS[: COLUMNS.index("draw")]
+
+        columns = COLUMNS[: COLUMNS.index("draw")]
         rows = torch.cat(
-            [c if c.ndim == 2 else c[:, None] for c in (values[name] for name in given)], 1
+            [c if c.ndim == 2 else c[:, None] for c in (values[name] for name in columns)], 1
         )
         device = rows.device
         order = torch.arange(self.arrivals, self.arrivals + n, dtype=torch.float64, device=device)
         self.arrivals += n
+
         entering = n
-        if n > room:  # of a large batch a full memory takes a few, at random
+        if n > room:
+            # a full memory takes a few samples of a large batch, at random
             entering = max(OFFERED, room)
             chosen = torch.randperm(n, generator=generator)[:entering].to(device)
             rows, order = rows.index_select(0, chosen), order.index_select(0, chosen)
+
         draw = (
             torch.rand(entering, dtype=torch.float64, generator=generator)
             .clamp_min(1e-300)
@@ -61,30 +89,32 @@ class PackedMemory(Memory):
             if entering == n
             else draw / rows[:, self._beta].clamp_min(1e-12)
         )
+
         rows = torch.cat([rows, torch.stack([draw, key, order], 1)], 1)
+
         overflow = max(0, entering - room)
         if not overflow:
-            self._table[self.size : self.size + entering] = (
-                rows  # beyond what a transaction would put back
-            )
+            # these rows lie beyond what a transaction would restore
+            self._table[self.size : self.size + entering] = rows
         else:
-            held = self.key.masked_fill(
-                self.order >= self.arrivals - n - self.protect, 0.0
-            )  # above every key
+            # protected samples get a key above every other: keys are negative
+            held = self.key.masked_fill(self.order >= self.arrivals - n - self.protect, 0.0)
             slots = held.topk(overflow, largest=False).indices
             if overflow < entering:
                 slots = torch.cat([slots, torch.arange(self.size, self.capacity, device=device)])
             self._keep(slots)
             self._table[slots] = rows
+
         self.size += entering - overflow
         return n - entering + overflow
 
     def _keep(self, slots: Tensor) -> None:
+        """Record, within a transaction, the rows at `slots` before they are overwritten."""
         if self._before is not None:
             self._kept_rows = [*self._kept_rows, (slots, self._table.index_select(0, slots))]
 
     def keep_columns(self, features: bool = False) -> None:
-        """One table is one copy."""
+        """Record, within a transaction, the whole table, which is one copy of all columns."""
         if self._before is not None:
             everything = torch.arange(self.size, device=self._table.device)
             self._kept_rows = [*self._kept_rows, (everything, self._table[: self.size].clone())]
@@ -94,6 +124,6 @@ class PackedMemory(Memory):
             self._table[slots] = rows
 
     def _rank(self) -> None:
-        """Keys of those that came by the general way."""
+        """Set the keys of samples that were inserted the general way."""
         key = self.key
         key.copy_(torch.where(key == UNRANKED, self.draw / self.beta.clamp_min(1e-12), key))

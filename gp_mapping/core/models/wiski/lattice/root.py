@@ -1,7 +1,12 @@
-"""A root of a sum of outer products, and its pseudo-inverse, updated by one vector at a time (Stanton et al. 2021).
+"""A root of a sum of outer products, and its pseudo-inverse, updated by one vector at a time.
 
-A = L Lᵀ,  J = L (LᵀL)⁻¹,  so that Jᵀ w are w's coordinates in L's range
-A + w wᵀ = L (I + p pᵀ) Lᵀ,  p = Jᵀ w, where w lies in the range; else L grows by a column, up to the rank allowed
+    A = L Lᵀ,   J = L (LᵀL)⁻¹,   so that Jᵀw are w's coordinates in the range of L
+    A + w wᵀ = L (I + p pᵀ) Lᵀ,   p = Jᵀw
+
+where w lies in the range; else L grows by a column, up to the rank allowed.
+
+Reference:
+    Stanton et al. 2021.
 """
 
 from __future__ import annotations
@@ -13,14 +18,22 @@ from torch import Tensor
 
 __all__ = ["RootCache"]
 
-_TOLERANCE = 1e-7  # share of |w| beyond the range that makes a new column
+_TOLERANCE = 1e-7  # fraction of |w| beyond the range from which there is a new column
 _RECONDITION = 500  # updates after which L and J are made orthogonal again
 
 
 class RootCache:
-    """L (m, r), J (m, r); O(m r) an update, whatever the number of updates.
+    """L and J of A; an update takes O(m r), whatever the number of updates.
 
-    rank: most columns.  dropped: the sum of |w beyond the range|² that a full rank has cost; 0 is exact.
+    Args:
+        size: m.
+        rank: the most columns, None for m.
+        device: of all tensors.
+
+    Attributes:
+        L: (m, r) the root.
+        J: (m, r) its pseudo-inverse, transposed.
+        dropped: sum of |w beyond the range|² that was lost at the full rank; 0 means exact.
     """
 
     def __init__(self, size: int, rank: int | None = None, device="cpu"):
@@ -30,27 +43,31 @@ class RootCache:
 
     @staticmethod
     def of(total: Tensor, rank: int) -> RootCache:
-        """Of A (m, m) itself, by its eigenvectors; what is beyond the rank is dropped."""
+        """The root of A (m, m) by its eigenvectors; what is beyond the rank is dropped."""
+        # the largest eigenvalues come last; those of rounding are left out
         values, vectors = torch.linalg.eigh(total)
         keep = values > 1e-13 * values[-1:]
         values, vectors, dropped = values[keep], vectors[:, keep], 0.0
+
         if len(values) > rank:
             dropped, values, vectors = (
                 float(values[:-rank].sum()),
                 values[-rank:],
                 vectors[:, -rank:],
             )
+
         new = RootCache(len(total), rank, total.device)
         new.L, new.J, new.dropped = vectors * values.sqrt(), vectors / values.sqrt(), dropped
         return new
 
     def add(self, w: Tensor) -> None:
-        """A += w wᵀ, w (m,)."""
+        """Add an outer product: A += w wᵀ, w (m,)."""
         p = self.J.mT @ w
         beyond = w - self.L @ p
-        p = p + self.J.mT @ beyond  # once more: rounding in J shall not add up
+        p = p + self.J.mT @ beyond  # a second time, so that rounding in J does not add up
         beyond = w - self.L @ p
         beyond = beyond - self.L @ (self.J.mT @ beyond)
+
         length, whole = float(beyond @ beyond), float(w @ w)
         if length > _TOLERANCE**2 * whole:
             if self.L.shape[1] < self.rank:
@@ -61,6 +78,7 @@ class RootCache:
                 self._count()
                 return
             self.dropped += length
+
         square = float(p @ p)
         if square > 0.0:
             # (I + p pᵀ)^½ and its inverse
@@ -70,7 +88,7 @@ class RootCache:
         self._count()
 
     def scaled(self, factor: float) -> RootCache:
-        """Of A times the factor."""
+        """The root of A times the factor."""
         new = copy.copy(self)
         new.L, new.J = self.L * factor**0.5, self.J / factor**0.5
         return new
@@ -91,12 +109,16 @@ class RootCache:
         return new
 
     def _count(self) -> None:
+        """Count an update, and recondition where it is time."""
         self._since += 1
         if self._since >= _RECONDITION:
             self.recondition()
 
     def recondition(self) -> None:
-        """L → U S, J → U S⁻¹ from the singular values of L: the same A, without what rounding has gathered in J."""
+        """Make L and J orthogonal from the singular values of L: L → U S, J → U S⁻¹.
+
+        A stays the same; the rounding that has gathered in J goes.
+        """
         u, s, _ = torch.linalg.svd(self.L, full_matrices=False)
         keep = s > _TOLERANCE * s[:1]
         self.L, self.J, self._since = u[:, keep] * s[keep], u[:, keep] / s[keep], 0

@@ -1,11 +1,18 @@
-"""What the data said, on a lattice: WᵀD⁻¹W as a stencil, WᵀD⁻¹y, the features' borders, and lumps for the variance.
+"""Additive sums of all samples on a lattice: the sites of WISKI, and aggregates for its variance.
 
-    G = Σ β w wᵀ     on 2-D cubic weights a 7 × 7 stencil: by symmetry 25 numbers a node
-    b = Σ w λᵀ       λ = β y            B = Σ β w φᵀ,  φ = [1, ĥ]        and the same sums without w
+    G = Σ β w wᵀ    (WᵀD⁻¹W) on 2-D cubic weights a 7 × 7 stencil: by symmetry 25 numbers a node
+    b = Σ w λᵀ      (WᵀD⁻¹y), λ = β y
+    B = Σ β w φᵀ    border of the features φ = [1, ĥ]
+    F = Σ β φ φᵀ, Σ φ λᵀ    the same sums without w
 
-Everything is a sum over samples: it adds, subtracts, scales, and two grids on one lattice merge. Lumps are the same
-sums on squares of half a spacing: mass, first moment, heading and λ, that is, the data as few weighted samples.
-Lattices are global: node k lies at k·spacing metres of the map's frame, and the box grows by tiles of 32 × 32 nodes.
+Everything is a sum over samples: it adds, subtracts and scales, and two grids on one lattice merge.
+
+Aggregates are the same sums on squares of half a spacing: mass, first and second moments, heading
+and λ, that is, the data as few weighted samples.
+
+Lattices are global: node k lies at k·spacing metres of the map's frame, and the box grows by tiles
+of 32 × 32 nodes. A map that goes over to another frame takes its lattice along: node k then lies at
+anchor + k·spacing metres.
 """
 
 from __future__ import annotations
@@ -22,13 +29,18 @@ from gp_mapping.core.transaction import Revertible, require_finite
 
 __all__ = ["OFFSETS", "TILE", "GridSites"]
 
+# nodes along a side of the tiles by which the box grows
 TILE = 32
+# the half of the 7 × 7 stencil that symmetry leaves: (row, column) steps from a node
 OFFSETS = [(0, j) for j in range(4)] + [(i, j) for i in range(1, 4) for j in range(-3, 4)]
 _MARGIN = 16  # nodes, at least, between a sample and the box's edge
+_SAME = 1e-6  # spacings between two nodes that are one place: rounding of a frame's coordinates
 _NUMBER = {o: k for k, o in enumerate(OFFSETS)}
+# pairs a ≤ b of a place's sixteen nodes, with the column of their product in the stencil
 _PAIRS = [
     (a, b, _NUMBER[(b // 4 - a // 4, b % 4 - a % 4)]) for a in range(16) for b in range(a, 16)
 ]
+# attributes, and their names in files
 _TENSORS = {
     "stencil": "stencil",
     "sides": "sides",
@@ -36,42 +48,70 @@ _TENSORS = {
     "aggregates": "lumps",
     "features": "features",
     "linear": "linear",
-}  # attributes, and their names in files
-# columns of a lump: mass, first and second moments about the square's centre (2, 3; in spacings), heading (2), then λ
+}
+# Columns of an aggregate before λ: mass (1), first moment (2) and second moments (3) about the
+# square's centre, in spacings, heading (2).
 _AGGREGATE = 8
 
 
 class GridSites(Revertible):
-    """G (H·W, 25), b (H·W, C), B (H·W, 3), lumps (2H·2W, 5 + C) on a box of a global lattice.
+    """G, b, B, F and the aggregates on a box of a global lattice.
 
-    origin: (2,) m, of the coordinates that samples come in.  low: first node of the box, global.  start: (H·W, C), the
-    representer weights of the last solution, kept here because they grow with the box.
+    Args:
+        spacing: of the nodes, m.
+        origin: (2,) m, of the local coordinates that samples come in.
+        channels: C.
+        device: of all tensors.
+        anchor: (2,) m, of node 0 in the map's frame; None: at 0, where it lies in all maps that
+            were not moved.
+
+    Attributes:
+        stencil: (H·W, 25), G.
+        sides: (H·W, 3 + C), B and b side by side.
+        features: (3, 3), F.
+        linear: (3, C), Σ φ λᵀ.
+        aggregates: (2H·2W, 8 + C), for the columns see `_AGGREGATE`.
+        start: (H·W, C), the representer weights of the last solution, kept here because they grow
+            with the box.
+        first: global number (row, column) of the node at or below the origin.
+        shift: (2,) from that node to the origin, in spacings.
+        low: first node of the box, counted from `first`.
+        shape: (H, W) nodes of the box.
     """
 
-    def __init__(self, spacing: float, origin: Tensor, channels: int, device):
+    def __init__(
+        self,
+        spacing: float,
+        origin: Tensor,
+        channels: int,
+        device,
+        anchor: Tensor | None = None,
+    ):
         self.spacing, self.channels, self.device = float(spacing), channels, torch.device(device)
-        whole = torch.floor(origin / self.spacing)
-        self.shift = (
-            origin - whole * self.spacing
-        ) / self.spacing  # of local coordinates, in spacings
-        self.first = tuple(
-            int(v) for v in whole
-        )  # global number of the node at or below the origin
+        self.anchor = torch.zeros_like(origin) if anchor is None else anchor
+
+        place = origin - self.anchor
+        whole = torch.floor(place / self.spacing)
+        self.shift = (place - whole * self.spacing) / self.spacing
+        self.first = tuple(int(v) for v in whole)
+
         self.low, self.shape = (0, 0), (0, 0)
         self.features = torch.zeros((FEATURES, FEATURES), dtype=torch.float64, device=device)
         self.linear = torch.zeros((FEATURES, channels), dtype=torch.float64, device=device)
-        self._written: list[
-            tuple[Tensor, Tensor, Tensor]
-        ] = []  # since `mark`: an array, where, and what was there
+        # written since `mark`: an array, the indices, and the values before
+        self._written: list[tuple[Tensor, Tensor, Tensor]] = []
         self._allocate()
 
     def _allocate(self) -> None:
+        """Allocate zeros for the present box, and the offsets that depend on its width."""
         m, width, kind = self.nodes, self.shape[1], {"dtype": torch.float64, "device": self.device}
         self.stencil = torch.zeros((m, len(OFFSETS)), **kind)
         self.sides = torch.zeros((m, FEATURES + self.channels), **kind)
         self.start = torch.zeros((m, self.channels), **kind)
         self.aggregates = torch.zeros((4 * m, _AGGREGATE + self.channels), **kind)
-        # from a place's first node: its sixteen nodes, and the 136 numbers of the stencil that they share
+
+        # flat offsets from a place's first node: to its sixteen nodes, and to the 136 numbers of
+        # the stencil that their pairs add to
         pairs = torch.tensor(_PAIRS, device=self.device)
         self._pairs = pairs[:, 0].contiguous(), pairs[:, 1].contiguous()
         steps = torch.arange(16, device=self.device)
@@ -91,26 +131,39 @@ class GridSites(Revertible):
 
     @property
     def nodes(self) -> int:
+        """Number of nodes in the box."""
         return self.shape[0] * self.shape[1]
 
     def units(self, x: Tensor) -> Tensor:
-        """Local metres (N, 2) → spacings from the global node `first`; exact differences, whatever the map's frame."""
+        """Local metres (N, 2) in spacings from the global node `first`.
+
+        Differences are exact, whatever the map's frame.
+        """
         return x / self.spacing + self.shift
 
-    def places(self, numbers: Tensor) -> Tensor:
-        """Local metres of units (N, 2)."""
-        return (numbers.double() - self.shift) * self.spacing
+    def places(self, units: Tensor) -> Tensor:
+        """Local metres of places given in spacings from the node `first` (N, 2)."""
+        return (units.double() - self.shift) * self.spacing
 
-    # --- the box --------------------------------------------------------------------------------------------------
+    # --- the box ----------------------------------------------------------------------------------
     def box_for(self, x: Tensor) -> tuple[tuple[int, int], tuple[int, int]]:
-        """(low, shape) of the least box of whole tiles that holds this one, and x (N, 2) with a margin."""
+        """The smallest box of whole tiles that holds the present box, and places with a margin.
+
+        Args:
+            x: (N, 2) local metres, N > 0.
+
+        Returns:
+            low and shape of that box.
+        """
         units = self.units(x)
         bounds = [
             [math.floor(v) for v in row]
             for row in torch.stack(torch.aminmax(units, dim=0)).tolist()
         ]
+
         low, high = [], []
         for d in range(2):
+            # tiles are counted in global numbers, so that the boxes of all maps fit together
             first = self.first[d]
             lowest, highest = bounds[0][d] + first - _MARGIN, bounds[1][d] + first + _MARGIN + 1
             if self.shape[0]:
@@ -118,29 +171,36 @@ class GridSites(Revertible):
                 highest = max(highest, self.low[d] + first + self.shape[d])
             low.append(lowest // TILE * TILE - first)
             high.append(-(-highest // TILE) * TILE - first)
+
         return tuple(low), tuple(h - k for h, k in zip(high, low))
 
     def grow(self, low: tuple[int, int], shape: tuple[int, int]) -> None:
-        """Widen the box; what is known keeps its place."""
+        """Widen the box to (low, shape), which holds the present one; all sums stay in place."""
         if (low, shape) == (self.low, self.shape):
             return
+
         old, old_low, old_shape = (
             (self.stencil, self.sides, self.start, self.aggregates),
             self.low,
             self.shape,
         )
+
         self.low, self.shape = low, shape
         self._allocate()
+
         if not old_shape[0]:
             return
-        i, j = old_low[0] - low[0], old_low[1] - low[1]
-        for new, was, f in zip(
+
+        row, column = old_low[0] - low[0], old_low[1] - low[1]
+        # aggregates lie on squares of half a spacing: twice as many along each axis
+        for new, before, factor in zip(
             (self.stencil, self.sides, self.start, self.aggregates), old, (1, 1, 1, 2)
         ):
-            view = new.view(f * shape[0], f * shape[1], -1)
-            view[f * i : f * (i + old_shape[0]), f * j : f * (j + old_shape[1])] = was.view(
-                f * old_shape[0], f * old_shape[1], -1
-            )
+            view = new.view(factor * shape[0], factor * shape[1], -1)
+            view[
+                factor * row : factor * (row + old_shape[0]),
+                factor * column : factor * (column + old_shape[1]),
+            ] = before.view(factor * old_shape[0], factor * old_shape[1], -1)
 
     def inside(self, x: Tensor) -> Tensor:
         """Whether all sixteen nodes of x (N, 2) lie in the box: (N,)."""
@@ -150,27 +210,47 @@ class GridSites(Revertible):
         return ((base - 1 >= low) & (base + 2 < low + shape)).all(1)
 
     def weights(self, units: Tensor) -> tuple[Tensor, Tensor]:
-        """Flat number of the first of a place's sixteen nodes in the box (N,), and their weights (N, 16)."""
+        """Nodes and weights that interpolate places inside the box.
+
+        Args:
+            units: (N, 2) places in spacings.
+
+        Returns:
+            Flat number of the first of each place's sixteen nodes (N,), and their weights (N, 16).
+        """
         corner, weights = stencil_nodes(units)
         return (corner[:, 0] - self.low[0]) * self.shape[1] + (corner[:, 1] - self.low[1]), weights
 
-    # --- sums -----------------------------------------------------------------------------------------------------
+    # --- sums -------------------------------------------------------------------------------------
     def add(
         self, x: Tensor, heading: Tensor, beta: Tensor, lam: Tensor, aggregate: bool = True
     ) -> None:
-        """Add samples inside the box: x, heading (N, 2), beta (N,), lam (N, C). Negative beta and lam take away."""
+        """Add samples inside the box to all sums; negative beta and lam take them away.
+
+        Args:
+            x: (N, 2) local metres.
+            heading: (N, 2) ĥ.
+            beta: (N,) precisions β.
+            lam: (N, C) targets λ = β y.
+            aggregate: whether the samples enter the aggregates, too.
+        """
         if not len(x):
             return
+
         units = self.units(x)
         first, weights = self.weights(units)
+
+        # G: the products of each place's pairs of nodes
         mass, (a, b) = beta[:, None], self._pairs
         across = weights.mT.contiguous()  # whole rows are picked faster than single numbers
         products = (across * beta).index_select(0, a).mul_(across.index_select(0, b))
         numbers = torch.add(self._numbers[:, None], first, alpha=len(OFFSETS)).view(-1)
         self._keep(self.stencil.view(-1), numbers)
         self.stencil.view(-1).scatter_add_(0, numbers, products.view(-1))
-        turned = heading * mass
-        sides = torch.cat([mass, turned, lam], 1)  # β φ, λ
+
+        # B and b, then F and Σ φ λᵀ, which are new tensors: a transaction keeps the old ones
+        weighted_heading = heading * mass
+        sides = torch.cat([mass, weighted_heading, lam], 1)  # β φ, λ
         nodes = (first[:, None] + self.stencil_steps).view(-1)
         self._keep(self.sides, nodes)
         self.sides.index_add_(0, nodes, (weights[:, :, None] * sides[:, None, :]).flatten(0, 1))
@@ -179,24 +259,28 @@ class GridSites(Revertible):
             self.features + total[:, :FEATURES],
             self.linear + total[:, FEATURES:],
         )
+
+        # moments about the centre of the square of half a spacing that holds the sample
         if aggregate:
-            half = 2.0 * (units - self._low)
-            square = half.floor()
-            off = 0.5 * (half - square - 0.5)
-            moment = off * mass
-            second = torch.cat([moment * off, moment[:, :1] * off[:, 1:]], 1)
+            doubled = 2.0 * (units - self._low)
+            square = doubled.floor()
+            offset = 0.5 * (doubled - square - 0.5)
+            moment = offset * mass
+            second = torch.cat([moment * offset, moment[:, :1] * offset[:, 1:]], 1)
             number = torch.add(square[:, 1], square[:, 0], alpha=2 * self.shape[1]).long()
             self._keep(self.aggregates, number)
-            self.aggregates.index_add_(0, number, torch.cat([mass, moment, second, turned, lam], 1))
+            self.aggregates.index_add_(
+                0, number, torch.cat([mass, moment, second, weighted_heading, lam], 1)
+            )
 
     def _keep(self, array: Tensor, where: Tensor) -> None:
-        """In a transaction: what stands there, before it is written."""
+        """Record, within a transaction, the values at `where` before they are overwritten."""
         if self._before is not None:
             self._written.append((array, where, array.index_select(0, where)))
 
     def _put_back(self) -> None:
-        for array, where, what in reversed(self._written):
-            array.index_copy_(0, where, what)
+        for array, where, values in reversed(self._written):
+            array.index_copy_(0, where, values)
         self._written.clear()
 
     def release(self) -> None:
@@ -204,81 +288,143 @@ class GridSites(Revertible):
         self._written.clear()
 
     def check(self) -> None:
-        """The features' sums have a share of every sample: where one is not finite, neither are they."""
+        """Require finite sums.
+
+        Every sample contributes to the features' sums: where one is not finite, neither are they.
+        """
         require_finite("the sums on the lattice", self.features, self.linear)
 
     def scale(self, factor: float) -> None:
-        """Forget: all sums times the factor."""
+        """Forget: scale all sums by the factor."""
         for part in (self.stencil, self.sides, self.aggregates, self.features, self.linear):
             part.mul_(factor)
 
     def merge(self, other: "GridSites", sign: float = 1.0) -> None:
-        """Add another grid on the same lattice; the box must already hold it (see `place_of`)."""
-        i, j = self.place_of(other)
-        for mine, its, f in (
+        """Add (sign 1) or subtract (−1) another grid on the same lattice, inside this box.
+
+        The sums are new tensors: a transaction keeps the old ones.
+        """
+        row, column = self.place_of(other)
+        self.stencil, self.sides, self.aggregates = (
+            part.clone() for part in (self.stencil, self.sides, self.aggregates)
+        )
+
+        # aggregates lie on squares of half a spacing: twice as many along each axis
+        for own, added, factor in (
             (self.stencil, other.stencil, 1),
             (self.sides, other.sides, 1),
             (self.aggregates, other.aggregates, 2),
         ):
-            view = mine.view(f * self.shape[0], f * self.shape[1], -1)
+            view = own.view(factor * self.shape[0], factor * self.shape[1], -1)
             rows, columns = (
-                slice(f * i, f * (i + other.shape[0])),
-                slice(f * j, f * (j + other.shape[1])),
+                slice(factor * row, factor * (row + other.shape[0])),
+                slice(factor * column, factor * (column + other.shape[1])),
             )
             view[rows, columns].add_(
-                its.view(f * other.shape[0], f * other.shape[1], -1), alpha=sign
+                added.view(factor * other.shape[0], factor * other.shape[1], -1), alpha=sign
             )
-        self.features.add_(other.features, alpha=sign)
-        self.linear.add_(other.linear, alpha=sign)
+
+        self.features = torch.add(self.features, other.features, alpha=sign)
+        self.linear = torch.add(self.linear, other.linear, alpha=sign)
 
     def place_of(self, other: "GridSites") -> tuple[int, int]:
-        """Row and column of another grid's first node in this box. Raises ValueError where the lattices differ."""
+        """Row and column in this box of another grid's first node.
+
+        Raises:
+            ValueError: the nodes of one lattice are not those of the other.
+        """
         if other.spacing != self.spacing:
             raise ValueError(
                 f"grids of spacing {self.spacing:g} m and {other.spacing:g} m do not add"
             )
-        return tuple(other.first[d] + other.low[d] - self.first[d] - self.low[d] for d in range(2))
+        if not self.coincides(other):
+            raise ValueError("grids whose nodes lie between each other's do not add")
+        low = self._low_of(other)
+        return low[0] - self.low[0], low[1] - self.low[1]
+
+    def coincides(self, other: GridSites) -> bool:
+        """Whether the nodes of both lattices are the same places of the map's frame."""
+        steps = self._steps_to(other)
+        return other.spacing == self.spacing and bool(((steps - steps.round()).abs() < _SAME).all())
+
+    def _steps_to(self, other: GridSites) -> Tensor:
+        """From this lattice's node 0 to another's, in spacings: (2,)."""
+        return (other.anchor - self.anchor) / self.spacing
+
+    def _low_of(self, other: GridSites) -> tuple[int, int]:
+        """First node of another grid's box, counted from this one's `first`."""
+        steps = self._steps_to(other).round().long().tolist()
+        rows, columns = (steps[d] + other.first[d] + other.low[d] - self.first[d] for d in range(2))
+        return rows, columns
+
+    def move(self, by: Tensor) -> None:
+        """Go over to a frame in which all places lie `by` (2,) m further, the nodes along.
+
+        Where nodes lie relative to the samples does not change, so neither does any sum.
+        """
+        self.anchor = self.anchor + by.to(self.anchor)
 
     def shift_centre(self, delta: Tensor) -> None:
-        """Every target grows by delta (C,)."""
+        """Add delta (C,) to the value of every sample: λ grows by β delta."""
         self.rhs.addmm_(self.border[:, :1], delta[None])
         self.linear.addmm_(self.features[:, :1], delta[None])
         self.aggregates[:, _AGGREGATE:].addmm_(self.aggregates[:, :1], delta[None])
 
     def samples(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The lumps as weighted samples: x, mean heading (K, 2), beta (K,), lam (K, C)."""
+        """The aggregates as weighted samples: x, mean heading (K, 2), beta (K,), lam (K, C)."""
         return self._moments()[:4]
 
     def split(self, worth: float) -> tuple[Tensor, Tensor, Tensor]:
-        """The same without λ; a lump whose β·(spread along its longer axis, m²) exceeds `worth` becomes two samples.
+        """The aggregates as weighted samples without λ; wide ones are split to keep their spread.
 
-        Four where that along its shorter axis does: what its samples say of the field's slope is kept.
+        An aggregate whose β times variance along its longer axis exceeds `worth` becomes two
+        samples, four where that along its shorter axis does, too: what its samples say of the
+        field's slope is kept.
 
-        x, heading (K', 2), beta (K',).
+        Args:
+            worth: bound of β·(spread, m²).
+
+        Returns:
+            x, heading (K', 2), beta (K',).
         """
         x, heading, beta, _, second = self._moments()
+
+        # eigenvalues middle ± gap of the 2 × 2 covariance, and the directions of its axes
         a, b, c = second[:, 0], second[:, 1], second[:, 2]
         gap = (0.25 * (a - b).square() + c.square()).sqrt()
         middle, angle = 0.5 * (a + b), 0.5 * torch.atan2(2 * c, a - b)
         axis = torch.stack([angle.cos(), angle.sin()], 1)
         across = torch.stack([-axis[:, 1], axis[:, 0]], 1)
+
+        # places that keep the second moment: ±√λ of half the mass each, ±√(2λ) of a quarter
         long, short = (
             axis * (middle + gap).clamp_min(0.0).sqrt()[:, None],
             across * (middle - gap).clamp_min(0.0).sqrt()[:, None],
         )
         two, four = beta * (middle + gap) > worth, beta * (middle - gap) > worth
-        one, two = ~two, two & ~four
+        unsplit, two = ~two, two & ~four
         steps = torch.cat([long[four], -long[four], short[four], -short[four]]) * 2**0.5
+
         return (
             torch.cat(
-                [x[one], x[two] + long[two], x[two] - long[two], x[four].repeat(4, 1) + steps]
+                [x[unsplit], x[two] + long[two], x[two] - long[two], x[four].repeat(4, 1) + steps]
             ),
-            torch.cat([heading[one], heading[two].repeat(2, 1), heading[four].repeat(4, 1)]),
-            torch.cat([beta[one], 0.5 * beta[two].repeat(2), 0.25 * beta[four].repeat(4)]),
+            torch.cat([heading[unsplit], heading[two].repeat(2, 1), heading[four].repeat(4, 1)]),
+            torch.cat([beta[unsplit], 0.5 * beta[two].repeat(2), 0.25 * beta[four].repeat(4)]),
         )
 
     def around(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """`samples` of the lumps whose squares meet the box low … high (2,), metres; in a time of its area alone."""
+        """The aggregates, as in `samples`, whose squares meet a box of places.
+
+        Takes a time that depends on the area of the box alone.
+
+        Args:
+            low: (2,) local metres.
+            high: (2,) local metres.
+
+        Returns:
+            x, mean heading (K, 2), beta (K,), lam (K, C).
+        """
         ends = 2.0 * (self.units(torch.stack([low, high])) - self._low)
         (i0, j0), (i1, j1) = ends.floor().long().tolist()
         height, width = (2 * n for n in self.shape)
@@ -286,9 +432,13 @@ class GridSites(Revertible):
         return self._moments(tuple(min(max(k, 0), most) for k, most in box))[:4]
 
     def _moments(self, box: tuple[int, int, int, int] | None = None):
-        """x, heading, beta, lam of the lumps, and their covariance about x (K, 3: xx, yy, xy; m²).
+        """Moments of the aggregates.
 
-        box: rows and columns of the squares, ends excluded; None for all.
+        Args:
+            box: (first row, end, first column, end) of the squares, ends excluded; None for all.
+
+        Returns:
+            x, heading, beta, lam of `samples`, and the covariance about x (K, 3: xx, yy, xy; m²).
         """
         i0, i1, j0, j1 = box or (0, 2 * self.shape[0], 0, 2 * self.shape[1])
         width = j1 - j0
@@ -297,20 +447,25 @@ class GridSites(Revertible):
             .view(2 * self.shape[0], 2 * self.shape[1])[i0:i1, j0:j1]
             .reshape(-1)
         )
-        # what subtracting has left of nothing is no sample
+
+        # what a subtraction leaves is rounding, not a sample
         held = (
             (mass > 1e-9 * mass.max().clamp_min(1e-300)).nonzero()[:, 0]
             if len(mass)
             else mass.nonzero()[:, 0]
         )
+
         square = torch.stack([held // max(width, 1) + i0, held % max(width, 1) + j0], 1)
         rows = self.aggregates[square[:, 0] * (2 * self.shape[1]) + square[:, 1]]
+
         beta = rows[:, 0]
         centre = 0.5 * square.double() + self._low + 0.25
+        # subtractions leave rounding here as well: the mean stays within its square
         offset = (rows[:, 1:3] / beta[:, None]).clamp(-0.25, 0.25)
         second = rows[:, 3:6] / beta[:, None] - torch.cat(
             [offset.square(), offset[:, :1] * offset[:, 1:]], 1
         )
+
         return (
             (centre + offset - self.shift) * self.spacing,
             rows[:, 6:8] / beta[:, None],
@@ -319,13 +474,16 @@ class GridSites(Revertible):
             second * self.spacing**2,
         )
 
-    # --- forgetting a place, joining another ----------------------------------------------------------------------
+    # --- forgetting a place, joining another ------------------------------------------------------
     def wipe(self, x: Tensor, radius: float) -> None:
-        """Leave nothing within radius (m) of places (K, 2): lumps there leave as samples, then G ← SGS, S_jj ∈ {0, 1}.
+        """Remove what lies within radius (m) of places x (K, 2).
 
-        The lumps' leaving takes their features along, φφᵀ from F and wφᵀ from B, so that what remains is a sum of
-        squares: v vᵀ − m v̄ v̄ᵀ ⪰ 0 for v = [w; φ] and its mean over a lump. What is left of G, B and b on the nodes
-        near the places is of samples beyond the radius, and goes by S.
+        Aggregates there leave as samples; then G ← S G S with a diagonal S, S_jj ∈ {0, 1}.
+
+        The leaving aggregates take their features along, φφᵀ from F and wφᵀ from B, so that what
+        remains is a sum of squares: Σ v vᵀ − m v̄ v̄ᵀ ⪰ 0 for v = [w; φ] and its mean v̄ over an
+        aggregate of mass m. What then remains of G, B and b on the nodes near the places belongs to
+        samples beyond the radius, and is removed by S.
         """
         low, number = (
             torch.tensor(self.low, device=self.device),
@@ -333,39 +491,43 @@ class GridSites(Revertible):
         )
         units = torch.stack([number // self.shape[1], number % self.shape[1]], 1) + low
         keep = (~self._within(units, x, radius)).double()
+
         aggregates, width = torch.arange(4 * self.nodes, device=self.device), 2 * self.shape[1]
         squares = (
             torch.stack([aggregates // width, aggregates % width], 1) + 2 * low
         ).double() * 0.5 + 0.25
         gone = self._within(squares, x, radius)
 
-        rest = self.aggregates.clone()
+        # only those that leave stay for a moment, so that `samples` returns just them
+        kept_aggregates = self.aggregates.clone()
         self.aggregates[~gone] = 0.0
         places, heading, beta, lam = self.samples()
         self.add(places, heading, -beta, -lam, aggregate=False)
-        rest[gone] = 0.0
-        self.aggregates.copy_(rest)
+        kept_aggregates[gone] = 0.0
+        self.aggregates.copy_(kept_aggregates)
+
         for k, (i, j) in enumerate(OFFSETS):
             self.stencil[:, k] *= keep * keep.roll(-(i * self.shape[1] + j))
         self.sides.mul_(keep[:, None])
 
     def _within(self, units: Tensor, x: Tensor, radius: float) -> Tensor:
-        """Which of the units (N, 2) lie within radius (m) of one of x (K, 2): (N,)."""
+        """Which places, in spacings (N, 2), lie within radius (m) of one of x (K, 2): (N,)."""
         near = torch.zeros(len(units), dtype=torch.bool, device=self.device)
         for place in x:
             near |= (self.places(units) - place).norm(dim=1) <= radius
         return near
 
     def joint_box(self, other: GridSites) -> tuple[tuple[int, int], tuple[int, int]]:
-        """(low, shape) of the least box that holds this one and another grid's on the same lattice."""
-        its = tuple(other.low[d] + other.first[d] - self.first[d] for d in range(2))
+        """low and shape of the smallest box that holds this one and another grid's."""
+        other_low = self._low_of(other)
         if not self.nodes:
-            return its, other.shape
-        low = tuple(min(self.low[d], its[d]) for d in range(2))
-        end = (max(self.low[d] + self.shape[d], its[d] + other.shape[d]) for d in range(2))
+            return other_low, other.shape
+
+        low = tuple(min(self.low[d], other_low[d]) for d in range(2))
+        end = (max(self.low[d] + self.shape[d], other_low[d] + other.shape[d]) for d in range(2))
         return low, tuple(e - k for e, k in zip(end, low))
 
-    # --- copies ---------------------------------------------------------------------------------------------------
+    # --- copies -----------------------------------------------------------------------------------
     def emptied(self) -> GridSites:
         """An empty grid on the same box."""
         new: GridSites = copy.copy(self)
@@ -376,19 +538,35 @@ class GridSites(Revertible):
         return new
 
     def clone(self) -> "GridSites":
+        """An independent copy, with all sums."""
         new = self.emptied()
         for name in _TENSORS:
             getattr(new, name).copy_(getattr(self, name))
         return new
 
     def state_dict(self) -> dict:
-        return {"spacing": self.spacing, "low": list(self.low), "shape": list(self.shape)} | {
-            filed: getattr(self, name).clone() for name, filed in _TENSORS.items()
+        box = {"spacing": self.spacing, "low": list(self.low), "shape": list(self.shape)}
+        # computed from the origin again, they might by rounding be those of the next node
+        lattice = {"first": list(self.first), "shift": self.shift, "anchor": self.anchor}
+        tensors = {filed: getattr(self, name) for name, filed in _TENSORS.items()}
+        return box | {
+            name: part.clone() if torch.is_tensor(part) else part
+            for name, part in (lattice | tensors).items()
         }
 
     @staticmethod
     def from_state_dict(state: dict, origin: Tensor, device) -> "GridSites":
+        """The grid of a `state_dict`; the origin (2,) is that of the map's coordinates.
+
+        Raises:
+            ValueError: a tensor does not fit the box.
+        """
         new = GridSites(state["spacing"], origin, state["start"].shape[1], device)
+        if "anchor" in state:  # files of earlier versions have lattices at 0 alone
+            new.first = tuple(state["first"])
+            new.shift, new.anchor = (
+                state[name].to(device, copy=True) for name in ("shift", "anchor")
+            )
         new.low, new.shape = tuple(state["low"]), tuple(state["shape"])
         new._allocate()
         for name, filed in _TENSORS.items():

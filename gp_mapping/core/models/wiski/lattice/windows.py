@@ -1,9 +1,11 @@
-"""The posterior variance from the data nearby: small dense GPs on lumps within two lengthscales of where it is asked.
+"""The posterior variance from nearby data: small dense GPs on aggregates within two lengthscales.
 
-    var(x) = k(x, x) − k(x, z)(k(z, z) + M⁻¹)⁻¹k(z, x) + (φ − t)ᵀ Σ (φ − t),   t = Φᵀ(k(z, z) + M⁻¹)⁻¹k(z, x)
+    var(x) = k(x, x) − k(x, z)(k(z, z) + M⁻¹)⁻¹k(z, x) + (φ − t)ᵀ Σ (φ − t),   t = Φᵀ(k(z, z) +
+    M⁻¹)⁻¹k(z, x)
 
-z, M: places and masses of the lumps. Σ: covariance of the features' weights given all data. k is the kernel itself and
-not w K_uu wᵀ, so what structured interpolation drops, k(x, x) − w K_uu wᵀ, is in.
+z, M: places and masses of the aggregates. Σ: covariance of the features' weights given all data.
+k is the kernel itself and not w K_uu wᵀ, so what structured interpolation drops, k(x, x) − w K_uu
+wᵀ, is included.
 """
 
 from __future__ import annotations
@@ -22,21 +24,31 @@ __all__ = [
     "Window",
     "feature_covariance",
     "feature_posterior",
+    "fits_one_window",
     "groups",
     "rim_thinned",
     "thinned",
 ]
 
-_WHOLE = 700  # lumps up to which one window holds them all
-_FULL = 600  # lumps of a window; beyond, its rim is thinned
+_WHOLE = 700  # aggregates up to which one window holds them all
+_FULL = 600  # aggregates of a window; beyond, its rim is thinned
 _MOST = 1200  # beyond, it is halved, and in the end thinned further
-_HALO = 2.0  # lengthscales
-_FEATURE_AGGREGATES = 1000
+_HALO = 2.0  # lengthscales about a window's places
+_FEATURE_AGGREGATES = 1000  # the most from which the features' weights are computed
 
 
 @dataclass(frozen=True)
 class Aggregates:
-    """Weighted samples: x, heading (K, 2), mass (K,), in tiles of two lengthscales, sorted by tile, value (K, C)."""
+    """Weighted samples, sorted by tiles of two lengthscales.
+
+    Attributes:
+        x: (K, 2) places.
+        heading: (K, 2) mean headings.
+        mass: (K,) precisions.
+        code: (K,) number of each one's tile, ascending.
+        side: of a tile, m.
+        value: (K, C) mean values, where they are known.
+    """
 
     x: Tensor
     heading: Tensor
@@ -49,6 +61,15 @@ class Aggregates:
     def of(
         x: Tensor, heading: Tensor, mass: Tensor, lengthscale: float, value: Tensor | None = None
     ) -> "Aggregates":
+        """Aggregates of weighted samples in any order.
+
+        Args:
+            x: (K, 2) places, m.
+            heading: (K, 2) ĥ.
+            mass: (K,) precisions.
+            lengthscale: m.
+            value: (K, C) values, or None.
+        """
         side = _HALO * lengthscale
         code = _code((x / side).floor().long())
         code, order = code.sort(stable=True)
@@ -65,6 +86,7 @@ class Aggregates:
         return len(self.x)
 
     def take(self, index: Tensor) -> "Aggregates":
+        """Those of the given indices, whose order must be ascending for `around`."""
         return Aggregates(
             self.x[index],
             self.heading[index],
@@ -75,10 +97,11 @@ class Aggregates:
         )
 
     def around(self, low: Tensor, high: Tensor) -> "Aggregates":
-        """Those within two lengthscales of the box low … high (2,), which may span a tile and no more."""
+        """Those within two lengthscales of the box low … high (2,), of one tile at most."""
         first, last = (
             ((v + s * self.side) / self.side).floor().long() for v, s in ((low, -1.0), (high, 1.0))
         )
+
         rows = torch.arange(int(first[0]), int(last[0]) + 1, device=self.x.device)
         ends = torch.stack(
             [
@@ -86,26 +109,37 @@ class Aggregates:
                 _code(torch.stack([rows, first[1].expand_as(rows)], 1)),
             ]
         )
+
         stop, start = torch.searchsorted(self.code, ends).tolist()
         parts = [torch.arange(a, b, device=self.x.device) for a, b in zip(start, stop) if b > a]
         if not parts:
             return self.take(torch.zeros(0, dtype=torch.long, device=self.x.device))
+
         index = torch.cat(parts)
         x = self.x[index]
         return self.take(index[((x >= low - self.side) & (x <= high + self.side)).all(1)])
 
 
 def _code(tile: Tensor) -> Tensor:
+    """One number for each tile (N, 2), ordered by row, then column."""
     return tile[:, 0] * (1 << 31) + tile[:, 1] + (1 << 30)
 
 
 def thinned(aggregates: Aggregates, side: float, which: Tensor | None = None) -> Aggregates:
-    """Those of `which` (K,) merged on squares of `side` metres: masses add, places and headings average by mass."""
+    """Merge aggregates on squares: masses add, places, headings and values average by mass.
+
+    Args:
+        aggregates: K of them.
+        side: of the squares, m.
+        which: (K,) those that may be merged; None for all.
+    """
     key = _code((aggregates.x / side).floor().long())
-    if which is not None:  # the others stay: a key of their own, below every other
+    if which is not None:
+        # the others stay: each has a key of its own, below every other
         key = torch.where(which, key, -(1 << 62) + torch.arange(len(key), device=key.device))
     _, owner = key.unique(return_inverse=True)
     count = int(owner.max()) + 1 if len(owner) else 0
+
     value = [] if aggregates.value is None else [aggregates.value]
     total = (
         torch.cat(
@@ -114,7 +148,10 @@ def thinned(aggregates: Aggregates, side: float, which: Tensor | None = None) ->
         * aggregates.mass[:, None]
     )
     sums = total.new_zeros((count, total.shape[1])).index_add_(0, owner, total)
+
     mass = sums[:, :1]
+
+    # the codes have just the right length: nobody calls `around` of merged aggregates
     return Aggregates(
         sums[:, 1:3] / mass,
         sums[:, 3:5] / mass,
@@ -125,11 +162,26 @@ def thinned(aggregates: Aggregates, side: float, which: Tensor | None = None) ->
     )
 
 
+def fits_one_window(aggregates: Aggregates) -> bool:
+    """Whether the aggregates of a whole map are few enough to factor."""
+    return len(aggregates) <= _WHOLE
+
+
 def groups(aggregates: Aggregates, x: Tensor, lengthscale: float):
-    """(indices of x, lumps for them), so that each window is small enough to factor."""
-    if len(aggregates) <= _WHOLE:
+    """Parts of the places x (N, 2), each with aggregates that are few enough to factor.
+
+    Args:
+        aggregates: all of the map's.
+        x: (N, 2) places.
+        lengthscale: m.
+
+    Yields:
+        Indices of x, and the aggregates for them.
+    """
+    if fits_one_window(aggregates):
         yield torch.arange(len(x), device=x.device), aggregates
         return
+
     code, order = _code((x / aggregates.side).floor().long()).sort(stable=True)
     cuts = (code[1:] != code[:-1]).nonzero()[:, 0] + 1
     for index in order.tensor_split(cuts.cpu()):
@@ -137,11 +189,14 @@ def groups(aggregates: Aggregates, x: Tensor, lengthscale: float):
 
 
 def _split(aggregates: Aggregates, x: Tensor, index: Tensor, lengthscale: float):
+    """As `groups`, for the places of one tile; halved and thinned as far as it must be."""
     if not len(index):
         return
     places = x[index]
     low, high = places.min(0).values, places.max(0).values
+
     near = aggregates.around(low, high)
+    # far aggregates change the variance little: the rim is merged first
     if len(near) > _FULL:
         near = rim_thinned(near, low, high, lengthscale, 0.125 * lengthscale)
     if len(near) > _MOST:
@@ -149,10 +204,12 @@ def _split(aggregates: Aggregates, x: Tensor, index: Tensor, lengthscale: float)
     if len(near) > _MOST:
         span, axis = (high - low).max(0)
         if float(span) > 0.25 * lengthscale:
-            left = places[:, axis] <= 0.5 * (low[axis] + high[axis])
-            yield from _split(aggregates, x, index[left], lengthscale)
-            yield from _split(aggregates, x, index[~left], lengthscale)
+            lower = places[:, axis] <= 0.5 * (low[axis] + high[axis])
+            yield from _split(aggregates, x, index[lower], lengthscale)
+            yield from _split(aggregates, x, index[~lower], lengthscale)
             return
+
+        # not to be halved any more: thinned until it fits
         for reach, side in (
             (0.5, 0.25),
             (0.25, 0.125),
@@ -164,33 +221,43 @@ def _split(aggregates: Aggregates, x: Tensor, index: Tensor, lengthscale: float)
             near = rim_thinned(near, low, high, reach * lengthscale, side * lengthscale)
             if len(near) <= _MOST:
                 break
+
     yield index, near
 
 
 def rim_thinned(
     aggregates: Aggregates, low: Tensor, high: Tensor, reach: float, side: float
 ) -> Aggregates:
-    """Merged on squares of `side` where they lie beyond `reach` of the box low … high."""
+    """Merge the aggregates that lie away from a box of places.
+
+    Args:
+        aggregates: all of them.
+        low: (2,) corner of the box, m.
+        high: (2,) corner of the box, m.
+        reach: distance from the box within which they stay as they are, m.
+        side: of the squares on which the others are merged, m.
+    """
     return thinned(
         aggregates, side, ((aggregates.x < low - reach) | (aggregates.x > high + reach)).any(1)
     )
 
 
 class Window:
-    """A dense GP on a few lumps."""
+    """A dense GP on a few aggregates, factored: k(z, z) + M⁻¹ = R Rᵀ."""
 
     def __init__(self, kernel: Stationary, aggregates: Aggregates):
         self.kernel, self.aggregates = kernel, aggregates
         gram = kernel(aggregates.x, aggregates.x)
         gram.diagonal().add_(1.0 / aggregates.mass)
         self.factor, _ = cholesky(gram)
+
         self.whitened_phi = solve_lower(self.factor, feature_rows(aggregates.heading))
         self.whitened_value = (
             None if aggregates.value is None else solve_lower(self.factor, aggregates.value)
         )
 
     def halves(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """R⁻¹k(z, x) (K, N), and t(x) (N, 3)."""
+        """R⁻¹k(z, x) (K, N) and t(x) (N, 3), at places x (N, 2)."""
         whitened = solve_lower(self.factor, self.kernel(self.aggregates.x, x))
         return whitened, whitened.mT @ self.whitened_phi
 
@@ -198,7 +265,7 @@ class Window:
 def feature_covariance(
     kernel: Stationary, aggregates: Aggregates, scatter: Tensor, prior: Tensor, lengthscale: float
 ) -> Tensor:
-    """Σ of `feature_posterior`."""
+    """Covariance Σ (3, 3) of the features' weights, see `feature_posterior`."""
     return feature_posterior(kernel, aggregates, scatter, None, prior, lengthscale)[0]
 
 
@@ -210,33 +277,49 @@ def feature_posterior(
     prior: Tensor,
     lengthscale: float,
 ) -> tuple[Tensor, Tensor | None]:
-    """Σ = (S⁻¹ + scatter + Φᵀ(k(z, z) + M⁻¹)⁻¹Φ)⁻¹, 0 where the prior variance (3,) is: (3, 3); of lumps with values
-    f = Σ (linear + Φᵀ(k(z, z) + M⁻¹)⁻¹ ȳ) as well: (3, C).
+    """Covariance and mean of the features' weights given all data.
 
-    scatter (3, 3), linear (3, C): what the headings' spread within lumps says.  Of many lumps, coarser ones stand in:
-    the features are common to all of the map, and lumps that pretend to see single places make Σ a little too large.
+        Σ = (S⁻¹ + scatter + Φᵀ(k(z, z) + M⁻¹)⁻¹Φ)⁻¹,   f = Σ (linear + Φᵀ(k(z, z) + M⁻¹)⁻¹ ȳ)
+
+    Of many aggregates, coarser ones stand in: the features are common to all of the map, and coarse
+    aggregates, which pretend to see single places, make Σ a little too large.
+
+    Args:
+        kernel: k.
+        aggregates: with values ȳ where `linear` is given.
+        scatter: (3, 3) what the headings' spread within aggregates tells.
+        linear: (3, C) the same of the values; None leaves the mean out.
+        prior: (3,) variances S; Σ and f are 0 where they are.
+        lengthscale: m.
+
+    Returns:
+        Σ (3, 3), and f (3, C) or None.
     """
     side = 0.125 * lengthscale
     while len(aggregates) > _FEATURE_AGGREGATES:
         aggregates, side = thinned(aggregates, side), 2.0 * side
     use = (prior > 0).nonzero()[:, 0]
-    out, mean = torch.zeros((3, 3), dtype=torch.float64, device=prior.device), None
+
+    covariance, mean = torch.zeros((3, 3), dtype=torch.float64, device=prior.device), None
     if linear is not None:
         mean = torch.zeros_like(linear)
     if not len(use):
-        return out, mean
+        return covariance, mean
+
     precision, pull = (
         torch.diag(1.0 / prior[use]) + scatter[use][:, use],
         None if mean is None else linear[use],
     )
+
     if len(aggregates):
         window = Window(kernel, aggregates)
         whitened = window.whitened_phi[:, use]
         precision = precision + whitened.mT @ whitened
         if mean is not None:
             pull = pull + whitened.mT @ window.whitened_value
+
     factor = cholesky(precision)[0]
-    out[use[:, None], use] = torch.cholesky_inverse(factor)
+    covariance[use[:, None], use] = torch.cholesky_inverse(factor)
     if mean is not None:
         mean[use] = torch.cholesky_solve(pull, factor)
-    return out, mean
+    return covariance, mean

@@ -1,0 +1,245 @@
+"""What a map of tiles answers: predictions, covariances, snapshots, and what it reports of itself.
+
+While there is one map, or one that is being split, that answers alone. Else tiles are blended
+(blended.py): those in memory, and copies of those on the shelf, which are made for a question: the
+map does not depend on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.field_map import CalibrationData, Covariances, PassBias, Snapshot
+from gp_mapping.core.hyper.learner import HyperLearner
+from gp_mapping.core.models.dual_svgp.model import DualSVGP
+from gp_mapping.core.models.tiled.blended import blended_covariances, blended_prediction
+from gp_mapping.core.models.tiled.layout import Key, Layout, key_of, name_of
+from gp_mapping.core.models.tiled.opening import bound_note
+from gp_mapping.core.models.tiled.shelf import Shelf
+from gp_mapping.core.models.tiled.snapshot import TiledSnapshot
+from gp_mapping.core.models.tiled.tile import Tile
+from gp_mapping.core.models.tiled.visits import TileLost, Visits
+from gp_mapping.core.types import Prediction, Samples
+
+__all__ = ["Answers"]
+
+
+class Answers:
+    """The questions of a FieldMap, for a TiledMap, which owns the tiles.
+
+    It uses the map's `home`, `lose`, `restored`, `count`, FieldMap's `prior` and `need_data`, and
+    the attributes below; it changes none of them, except that an unreadable tile is lost.
+    """
+
+    layout: Layout | None
+    former: DualSVGP | None
+    tiles: dict[Key, Tile]
+    current: Key
+    learner: HyperLearner | None
+    shelf: Shelf
+    visits: Visits
+    most: int
+    lost: dict[Key, str]
+    lost_count: int
+    loads: int
+    merged_without: int
+    forgot: float
+
+    centre = property(lambda self: self.home.centre)
+    capabilities = property(
+        lambda self: (
+            self.home.capabilities if self.learner is None else self.home.capabilities | {"learns"}
+        )
+    )
+
+    @property
+    def learning_steps(self) -> int | None:
+        return self.home.learning_steps if self.learner is None else self.learner.steps
+
+    def predicts(self, key: Key) -> bool:
+        """Whether a tile predicts: not while it waits for what its neighbours remember."""
+        return not self.tiles[key].seeds if key in self.tiles else key in self.shelf
+
+    @torch.no_grad()
+    def predict(
+        self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
+    ) -> Prediction:
+        """Blended mean and latent variance at x (N, 2); the prior where no tile is near."""
+        if self.layout is None or self.former is not None:
+            return self.home.predict(x, velocity, heading)
+        self.need_data()
+        x = torch.as_tensor(x, dtype=torch.float64)
+        if not len(x):
+            return self.home.predict(x)
+
+        return self.retried(
+            lambda: blended_prediction(
+                self.layout, self.predicts, self.map_for, self.prior(), x, velocity, heading
+            )
+        )
+
+    @torch.no_grad()
+    def predict_in_pass(
+        self,
+        x: Tensor,
+        number: float,
+        velocity: Tensor | None = None,
+        heading: Tensor | None = None,
+    ) -> Prediction:
+        if self.layout is None or self.former is not None:
+            return self.home.predict_in_pass(x, number, velocity, heading)
+        return self.retried(
+            lambda: blended_prediction(
+                self.layout, self.predicts, self.map_for, self.prior(), x, velocity, heading, number
+            )
+        )
+
+    def bias_variance(self) -> Tensor:
+        return self.home.bias_variance()
+
+    def biases(self) -> list[PassBias]:
+        """Constants of passes, as the tile where the robot is estimates them."""
+        return self.home.biases()
+
+    def retried(self, ask: Callable):
+        """The result of ask(), repeated without a tile that cannot be read."""
+        while True:
+            try:
+                return ask()
+            except TileLost as lost:
+                self.lose(lost)
+
+    def map_for(self, key: Key) -> DualSVGP:
+        """A tile's map for questions; of one on the shelf a copy, which is not part of the map."""
+        if key in self.tiles:
+            return self.tiles[key].map
+        return self.visits.get(key, self.shelf.peek(key), self.forgot)
+
+    @torch.no_grad()
+    def covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Covariance of a (N, 2) with b (K, 2); 0 where no tile reaches both."""
+        return self.covariance_with(b)(torch.as_tensor(a, dtype=torch.float64))[0]
+
+    @torch.no_grad()
+    def covariance_with(self, b: Tensor) -> Covariances:
+        """Covariances with b (K, 2), as a function of a (N, 2)."""
+        if self.layout is None or self.former is not None:
+            return self.home.covariance_with(b)
+
+        b, prior = torch.as_tensor(b, dtype=torch.float64), self.prior()
+        with_b = self.retried(
+            lambda: blended_covariances(self.layout, self.predicts, self.map_for, prior, b)
+        )
+        return lambda a: self.retried(lambda: with_b(a))
+
+    def noise_variance(self) -> Tensor:
+        return self.home.noise_variance()
+
+    def observed(self, p: Prediction) -> Prediction:
+        return self.home.observed(p)
+
+    def outcome(self, y: Tensor) -> Tensor:
+        return self.home.outcome(y)
+
+    def log_predictive(self, batch: Samples) -> Tensor:
+        return (
+            self.home.log_predictive(batch)
+            if self.layout is None
+            else super().log_predictive(batch)
+        )
+
+    def hyperparameters(self) -> dict[str, float]:
+        """Those of the tile where the robot is."""
+        return self.home.hyperparameters()
+
+    def body_field(self) -> tuple[Tensor, Tensor] | None:
+        return self.home.body_field()
+
+    def calibration_data(self) -> CalibrationData | None:
+        """Samples that the tile remembers where the robot is."""
+        return self.home.calibration_data()
+
+    def inducing_inputs(self) -> Tensor:
+        """Those of the tiles in memory, each in its own core."""
+        return self._places(lambda m: m.inducing_inputs())
+
+    def remembered_places(self) -> Tensor:
+        """Those of the tiles in memory, each in its own core."""
+        return self._places(lambda m: m.remembered_places())
+
+    def _places(self, of) -> Tensor:
+        """What `of` gives for each tile's map, in the tile's own core."""
+        if self.layout is None or self.former is not None:
+            return of(self.home)
+        parts = [(key, of(self.tiles[key].map)) for key in sorted(self.tiles)]
+        return torch.cat(
+            [x[self.layout.holds(key, x)] for key, x in parts if len(x)] or [self._no_places()]
+        )
+
+    def counters(self) -> dict[str, int | float]:
+        """Counters of the tile where the robot is, and of the tiles."""
+        counters = self.home.counters()
+        if self.learner is not None:
+            counters = counters | {"learning_rejected": self.learner.rejected}
+        return counters | {
+            "tiles": self.count,
+            "tiles_in_memory": len(self.tiles),
+            "tiles_loaded": self.loads,
+            "tiles_lost": self.lost_count,
+            "merged_without": self.merged_without,
+        }
+
+    def notes(self) -> list[str]:
+        """Tiles that are left out or cannot be put on the shelf, and the bound of tiles."""
+        notes = [
+            f"tile {name_of(key)} of the map is left out, what it knew is not known any more: {why}"
+            for key, why in self.lost.items()
+        ]
+        if self.lost_count > len(self.lost):
+            notes.append(f"{self.lost_count - len(self.lost)} more tiles are left out")
+        return [*notes, *filter(None, [self.shelf.problem(), bound_note(self)]), *self.home.notes()]
+
+    def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> Snapshot:
+        """A snapshot of the tiles within reach (m) of `near`, or of the whole map.
+
+        The whole map is that of the tiles in memory, and of the states of others.
+        """
+        if self.layout is None or self.former is not None:
+            return self.home.snapshot(near, reach)
+        self.need_data()
+
+        keys = [k for k in sorted(self.tiles) if self.predicts(k)]
+        if near is not None:
+            half = 0.5 * self.layout.blend
+            keys = [
+                k for k in keys if bool((self.layout.outside(k, near) <= reach + half).any())
+            ] or [self.current]
+            return TiledSnapshot(
+                self.layout, {k: self.tiles[k].map.snapshot() for k in keys}, self.prior()
+            )
+
+        away = {k: self.shelf.peek(k) for k in self.shelf.keys()}
+        return TiledSnapshot(
+            self.layout,
+            {k: self.tiles[k].map.snapshot() for k in keys},
+            self.prior(),
+            away,
+            Visits(self.restored, self.most),
+            self.forgot,
+        )
+
+    def load_snapshot(self, state: dict) -> Snapshot:
+        """A snapshot of one map or of tiles from its `state_dict`."""
+        if "layout" not in state:
+            return self.home.load_snapshot(state)
+
+        prior = Prediction(
+            *(state["prior"][name] for name in ("mean", "variance", "noise_variance"))
+        )
+        tiles = {
+            key_of(name): self.home.load_snapshot(part) for name, part in state["tiles"].items()
+        }
+        return TiledSnapshot(Layout.from_state_dict(state["layout"]), tiles, prior)

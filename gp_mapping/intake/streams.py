@@ -1,0 +1,552 @@
+"""The two streams, measurements and poses, paired by their stamps.
+
+Nothing here depends on the messages that they came in, nor on how the two interleave.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from gp_mapping.core.types import Samples
+from gp_mapping.intake import stretch
+from gp_mapping.intake.columns import Readings, Stream
+from gp_mapping.intake.drops import DropCounter, DropReason
+from gp_mapping.intake.messages import Reading
+from gp_mapping.intake.outlet import Outlet
+from gp_mapping.intake.placing import Placer
+from gp_mapping.intake.poses.buffer import Bracket, Pose, PoseBuffer, read_numbers
+from gp_mapping.intake.poses.tf_poses import TfPoses
+from gp_mapping.intake.poses.track import PoseTrack
+from gp_mapping.intake.poses.transforms import Transform
+from gp_mapping.intake.stamps import Spans, StampGate
+from gp_mapping.settings.intake import IntakeSettings
+
+__all__ = ["Mounting", "Streams", "ns", "pose_buffer"]
+
+_READY_FACTOR = 100  # bound of the samples that nobody takes, in units of queue_size
+
+# T_base_sensor at a stamp (ns), given whether nothing more will come; None: not known yet
+Mounting = Callable[[int, bool], Transform | DropReason | None]
+
+
+def ns(seconds: float) -> int:
+    """Seconds in integer nanoseconds."""
+    return round(1e9 * seconds)
+
+
+def pose_buffer(settings: IntakeSettings) -> PoseBuffer:
+    """An empty buffer of poses, or of the transforms of one TF link."""
+    return PoseBuffer(
+        settings.pose_buffer_size,
+        ns(settings.max_pose_gap),
+        ns(settings.max_extrapolation),
+        settings.max_position,
+    )
+
+
+class _Waiting(NamedTuple):
+    """A measurement that waits for its pose.
+
+    Attributes:
+        epoch: of the measurements when it came.
+        reading: the measurement.
+        advance: how far stamps had advanced in all when it came, ns.
+        longest: a longer pause before it begins a new pass, ns.
+    """
+
+    epoch: int
+    reading: Reading
+    advance: int
+    longest: int
+
+
+class Streams:
+    """Pairs each measurement with the pose at its own stamp.
+
+    Each of the two streams counts its own jumps back in time (its epoch), and a measurement is
+    paired with poses of the same epoch only: how the two topics interleave on the way does not
+    matter.
+
+    Args:
+        settings: how measurements and poses are paired.
+        placer: makes Samples of them.
+        drops: counts what is not used.
+        warn: is given sentences for a person.
+        tf: the TF look-up, where poses or the mounting come from TF.
+        jumps: whether poses by TF notice jumps back in time themselves; an injected look-up does
+            not.
+        mounting: how the sensor sits on the robot; None: as the settings say.
+
+    Attributes:
+        poses: where the robot was.
+    """
+
+    def __init__(
+        self,
+        settings: IntakeSettings,
+        placer: Placer,
+        drops: DropCounter,
+        warn: Callable[[str], None],
+        tf: TfPoses | None = None,
+        jumps: bool = True,
+        mounting: Mounting | None = None,
+    ):
+        self._settings, self._drops, self._warn = settings, drops, warn
+        self._tf, self._jumps, self._mounting = tf, jumps, mounting
+
+        s = settings
+        self._max_wait, self._jump_back, self._pass_gap = map(
+            ns, (s.max_wait, s.jump_back, s.pass_gap)
+        )
+
+        self._out = Outlet(placer, drops, _READY_FACTOR * s.queue_size)
+        self._waiting: deque[_Waiting] = deque()
+
+        # a measurement further from any pose in time is never paired
+        near = max(self._max_wait, ns(s.max_pose_gap))
+        self._field_gate, self._pose_gate = (
+            StampGate(self._jump_back, near, s.queue_size) for _ in range(2)
+        )
+        # each stream is the other's witness
+        self._field_gate.believe(self._pose_clock)
+        self._pose_gate.believe(self._field_gate.spans)
+
+        # stamp and position, for max_speed
+        self._last_pose: tuple[int, tuple[float, ...]] | None = None
+        self._field_epoch = 0
+        self._last_field: int | None = None  # stamp of the newest accepted measurement, ns
+        self._advance = 0  # of the stamps of measurements in all, without jumps back, ns
+        # between the newest measurements, ns
+        self._steps: deque[int] = deque(maxlen=stretch.RECENT_STEPS)
+        self._oriented: bool | None = None  # whether poses have orientations; the first decides
+
+        # of poses that come as messages; a partial, for an intake may go on in another process
+        self._track = PoseTrack(partial(pose_buffer, s), self._jump_back)
+        self.poses: PoseTrack | TfPoses = (
+            tf if tf is not None and s.pose_source == "tf" else self._track
+        )
+
+    @property
+    def samples(self) -> int:
+        """How many samples were handed out."""
+        return self._out.samples
+
+    @property
+    def first_stamp(self) -> float | None:
+        """Stamp of the first sample, s."""
+        return self._out.first_stamp
+
+    @property
+    def last_stamp(self) -> float | None:
+        """Stamp of the newest accepted measurement, s."""
+        return None if self._last_field is None else self._last_field / 1e9
+
+    @property
+    def waiting(self) -> int:
+        """How many measurements wait.
+
+        Their pose is not known yet, or their stamp leaps and is not confirmed yet.
+        """
+        return len(self._waiting) + self._field_gate.holding
+
+    # ---- poses in --------------------------------------------------------------------------------
+
+    def add_pose(self, stamp: int, position, quaternion, variance: float) -> None:
+        """Take in a pose of the base frame.
+
+        Args:
+            stamp: ns.
+            position: (3,) m.
+            quaternion: x y z w; None: no orientation. All poses have one, or none, as the first.
+            variance: of a coordinate, m².
+        """
+        if self._oriented is None:
+            self._oriented = quaternion is not None
+        if self._oriented and quaternion is None:
+            return self._drops.count(DropReason.POSE_ZERO_QUATERNION)
+
+        pose = read_numbers(
+            position, quaternion if self._oriented else None, self._settings.max_position
+        )
+        if isinstance(pose, DropReason):
+            return self._drops.count(pose)
+
+        taken, strays = self._pose_gate.admit(stamp, (*pose, variance))
+        self._drops.count(DropReason.POSE_STRAY_STAMP, strays)
+        for admitted in taken:
+            self._take_pose(admitted.stamp, *admitted.content)
+        # measurements whose stamps leap may have waited for this pose
+        for admitted in self._field_gate.release():
+            self._take_reading(admitted.content)
+        self._resolve()
+
+    def follow_transforms(self, stamps: Iterable[int]) -> None:
+        """Pair what TF has made possible.
+
+        Args:
+            stamps: of the transforms that have come, ns.
+        """
+        for stamp in stamps:
+            if self.poses is self._tf:
+                self._follow(stamp)
+
+        for admitted in self._field_gate.release():
+            self._take_reading(admitted.content)
+        self._resolve()
+
+    def poll(self) -> None:
+        """Look again for the poses of what waits.
+
+        An injected look-up does not say when it has learned something.
+        """
+        self._resolve()
+
+    def _pose_clock(self) -> Spans | None:
+        """Where the poses are in time; None where TF cannot say it."""
+        if self.poses is self._tf:
+            return None if (newest := self.poses.newest) is None else ((newest, newest),)
+        return self._pose_gate.spans()
+
+    def _take_pose(self, stamp: int, position, quaternion, variance: float) -> None:
+        """Take in a pose whose stamp has been admitted."""
+        last, max_speed = self._last_pose, self._settings.max_speed
+        # a pose before the last one (time has jumped back) is not compared with it
+        if (
+            max_speed > 0.0
+            and last is not None
+            and last[0] < stamp
+            and stretch.distance(position, last[1]) > max_speed * 1e-9 * (stamp - last[0])
+        ):
+            return self._drops.count(DropReason.POSE_TOO_FAST)
+
+        refused = self._track.add(Pose(stamp, position, quaternion, variance))
+        if refused is not None:
+            return self._drops.count(refused)
+
+        self._last_pose = stamp, position
+        self._follow(stamp)
+
+    def _follow(self, stamp: int) -> None:
+        """Let the poses go with measurements that have jumped back.
+
+        Where a pose is not ahead of these measurements, the poses are in the same time already: a
+        single stamp was wrong, and no loop began.
+
+        Args:
+            stamp: of the pose that has come, ns.
+        """
+        newest = self._last_field
+        if (
+            self.poses.epoch < self._field_epoch
+            and newest is not None
+            and stamp <= newest + self._jump_back
+        ):
+            self.poses.move_to(self._field_epoch)
+
+    # ---- measurements in -------------------------------------------------------------------------
+
+    def add_reading(self, reading: Reading) -> None:
+        """Take in a measurement."""
+        taken, strays = self._field_gate.admit(reading.stamp, reading)
+        self._drops.count(DropReason.STRAY_STAMP, strays)
+        for admitted in taken:
+            self._take_reading(admitted.content)
+        # poses whose stamps leap may have waited for this measurement
+        for admitted in self._pose_gate.release():
+            self._take_pose(admitted.stamp, *admitted.content)
+
+    def _take_reading(self, reading: Reading) -> None:
+        """Take in a measurement whose stamp has been admitted."""
+        stamp, last = reading.stamp, self._last_field
+
+        if last is not None and stamp < last - self._jump_back:
+            # it jumps back: a new epoch
+            self._field_epoch += 1
+            # an injected look-up does not notice jumps itself
+            if self._tf is self.poses and not self._jumps:
+                self.poses.restart(self._field_epoch)
+        elif last is not None and stamp <= last:
+            return self._drops.count(
+                DropReason.REPEATED_STAMP if stamp == last else DropReason.OUT_OF_ORDER
+            )
+        else:
+            # the poses have jumped back, and this measurement is not ahead of them: one time again
+            newest = self.poses.newest
+            if (
+                self._field_epoch < self.poses.epoch
+                and newest is not None
+                and stamp <= newest + self._jump_back
+            ):
+                self._field_epoch = self.poses.epoch
+
+        if last is not None and stamp > last:
+            self._advance += stamp - last
+            self._steps.append(stamp - last)
+
+        self._last_field = stamp
+        self._waiting.append(
+            _Waiting(self._field_epoch, reading, self._advance, self._longest_pause())
+        )
+
+        self._resolve()
+        self._give_up()
+
+    def _longest_pause(self) -> int:
+        """The longest pause within a pass, ns."""
+        longest, slow = stretch.longest_pause(self._steps, self._pass_gap)
+        if slow:
+            self._warn(
+                f"the sensor is slower than pass_gap allows ({self._settings.pass_gap:g} s): a pass ends after a "
+                "pause of four of its periods"
+            )
+
+        return longest
+
+    # ---- many messages at once -------------------------------------------------------------------
+
+    @property
+    def steady(self) -> bool:
+        """Whether measurements and poses may be taken in at once by `take_stretch`."""
+        return bool(
+            self._tf is None
+            and self._oriented
+            and self._out.empty
+            and self._field_epoch == self.poses.epoch
+            and self._last_field == self._field_gate.newest is not None
+            and self._last_pose is not None
+            and self._last_pose[0] == self._pose_gate.newest
+            and all(
+                w.epoch == self._field_epoch and w.longest == self._pass_gap for w in self._waiting
+            )
+        )
+
+    def take_stretch(
+        self, field: Stream, read: Readings, pose: Stream, poses: stretch.PoseRows, drops: Counter
+    ) -> list[tuple[bool, Samples]] | None:
+        """Pair a stretch at once, where `steady`.
+
+        Args:
+            field: measurements.
+            read: as the adaptor read them.
+            pose: pose messages.
+            poses: a row for each.
+            drops: poses that are dropped for what they say, by reason.
+
+        Returns:
+            Whether a new pass begins, and the samples, for each batch. None where something is out
+            of the ordinary: nothing has been taken in.
+        """
+        # what is refused for itself never comes to the gates
+        usable = np.setdiff1d(np.arange(len(read)), list(read.refused))
+        drops.update(read.refused.values())
+        stamps = field.columns.stamps()
+        stamps = (field.recorded if stamps is None else stamps)[usable]
+
+        known_rows = np.flatnonzero(~np.isnan(poses.rows[:, 0]))
+        poses = poses.at(known_rows)
+
+        # where admitting all would lead; None where a stamp leaps
+        field_steps, pose_steps = (
+            self._field_gate.steady(stamps.tolist()),
+            self._pose_gate.steady(poses.stamps.tolist()),
+        )
+
+        last_field = self._last_field
+        if (
+            field_steps is None
+            or pose_steps is None
+            or last_field is None
+            or not len(stamps)
+            or not len(known_rows)
+        ):
+            return None
+
+        gates = field_steps, pose_steps
+        for (_, _, late), again, older in (
+            (gates[0], DropReason.REPEATED_STAMP, DropReason.OUT_OF_ORDER),
+            (gates[1], DropReason.POSE_REPEATED_STAMP, DropReason.POSE_OUT_OF_ORDER),
+        ):
+            drops.update(again if same else older for same in late.values())
+
+        fresh, on_time = (
+            np.setdiff1d(np.arange(n), list(gate[2]))
+            for n, gate in zip((len(stamps), len(known_rows)), gates)
+        )
+        stamps, poses = stamps[fresh], poses.at(on_time)
+
+        buffer, waiting = self._track.buffer, list(self._waiting)
+        all_stamps = np.array([*(w.reading.stamp for w in waiting), *stamps.tolist()])
+        advance = np.array(
+            [*(w.advance for w in waiting), *(self._advance + stamps - last_field).tolist()]
+        )
+        known = buffer.since(int(all_stamps[0])) if len(stamps) else []
+        if not known:
+            return None
+
+        # by the order of all messages: the newest pose when each measurement came, and how long
+        # measurements waited
+        rows = poses.after(known)
+        poses_before = np.searchsorted(pose.where[known_rows[on_time]], field.where[usable[fresh]])
+        longest, queue = stretch.waits(
+            all_stamps, advance, len(waiting), rows.stamps[len(known) - 1 + poses_before]
+        )
+        steps = [*self._steps, *np.diff(stamps, prepend=last_field).tolist()]
+        if (
+            len(rows.stamps) > buffer.size
+            or rows.too_fast(len(known), self._settings.max_speed)
+            or longest > self._max_wait
+            or queue > self._settings.queue_size
+            or len(all_stamps) > _READY_FACTOR * self._settings.queue_size
+            or not stretch.seldom_slow(steps, len(self._steps), self._pass_gap)
+        ):
+            return None
+
+        # nothing is out of the ordinary: from here on the state changes
+        for why, times in drops.items():
+            self._drops.count(why, times)
+        for gate, (last, step, _) in zip((self._field_gate, self._pose_gate), gates):
+            gate.go_on(last, step)
+
+        buffer.extend(poses.poses())
+        if len(poses.stamps):
+            self._last_pose = int(poses.stamps[-1]), tuple(poses.rows[-1, :3].tolist())
+        self._advance, self._last_field = int(advance[-1]), int(stamps[-1])
+        self._steps.extend(steps[len(self._steps) :])
+
+        # measurements before number `placed` have their pose, the others wait
+        placed = int(np.searchsorted(all_stamps, rows.stamps[-1], side="right"))
+        readings = read.at(usable[fresh]).after([w.reading for w in waiting])
+        self._waiting = deque(
+            _Waiting(
+                self._field_epoch,
+                readings.row(i, int(all_stamps[i])),
+                int(advance[i]),
+                self._pass_gap,
+            )
+            for i in range(placed, len(all_stamps))
+        )
+
+        before, after, near = stretch.find_poses(all_stamps[:placed], rows.stamps, buffer.max_gap)
+        self._drops.count(DropReason.POSE_GAP, int((~near).sum()))
+
+        return self._out.place_rows(
+            self._field_epoch,
+            all_stamps[:placed][near],
+            rows,
+            before[near],
+            after[near],
+            readings.at(np.flatnonzero(near)),
+            self._pass_gap,
+        )
+
+    # ---- samples out -----------------------------------------------------------------------------
+
+    def take(self) -> Samples | None:
+        """All samples whose pose is known, in stamp order, up to the next break.
+
+        None where there are none, or where a break comes first.
+        """
+        return self._out.take(self._turns)
+
+    def take_break(self) -> bool:
+        """True once where the next samples begin a new pass.
+
+        The session must break_pass() before it gets them.
+        """
+        return self._out.take_break()
+
+    def batches(self, finish: bool = False) -> Iterator[tuple[bool, Samples]]:
+        """Hand out all samples whose pose is known, cut where passes begin.
+
+        Args:
+            finish: nothing more will come; as `finish`.
+
+        Yields:
+            Whether a new pass begins, and the samples.
+        """
+        if finish:
+            self.end()
+
+        yield from self._out.batches(self._turns)
+
+    @property
+    def _turns(self) -> bool:
+        """Whether poses have orientations."""
+        return bool(self._oriented) or self.poses is self._tf
+
+    def end(self) -> None:
+        """Take in what was held back, since nothing more will come."""
+        # poses first: measurements may find their pose among them
+        poses, strays = self._pose_gate.finish()
+        self._drops.count(DropReason.POSE_STRAY_STAMP, strays)
+        for admitted in poses:
+            self._take_pose(admitted.stamp, *admitted.content)
+
+        readings, strays = self._field_gate.finish()
+        self._drops.count(DropReason.STRAY_STAMP, strays)
+        for admitted in readings:
+            self._take_reading(admitted.content)
+
+        self._resolve(last_chance=True)
+
+    def time_jump(self) -> None:
+        """Forget all that waits, and all poses; the next sample begins a new pass.
+
+        Called where the clock was set, or a bag loops.
+        """
+        self._drops.count(DropReason.TIME_JUMP, self.waiting)
+        self._waiting.clear()
+        self._field_gate.clear()
+        self._pose_gate.clear()
+
+        self._last_pose = None
+        # later than any epoch so far
+        self._field_epoch = max(self._field_epoch, self.poses.epoch) + 1
+        self.poses.restart(self._field_epoch)
+        self._last_field = None
+        self._out.begin_pass()
+
+    def _resolve(self, last_chance: bool = False) -> None:
+        """Move measurements whose pose is known, or never will be, out of the queue."""
+        while self._waiting:  # oldest first
+            epoch, reading, _, longest = self._waiting[0]
+            found = self.poses.find(epoch, reading.stamp, last_chance)
+
+            mounting: Transform | None = None
+            # with the sensor's mounting from TF both have to be known
+            if isinstance(found, Bracket) and self._mounting is not None:
+                looked = self._mounting(reading.stamp, last_chance)
+                if isinstance(looked, Transform):
+                    mounting = looked
+                else:
+                    found = looked
+
+            # the oldest still waits, and so do those after it
+            if found is None:
+                return
+
+            self._waiting.popleft()
+            if isinstance(found, DropReason):
+                self._drops.count(found)
+            else:
+                self._out.add(epoch, reading, found, mounting, longest)
+
+    def _give_up(self) -> None:
+        """Drop measurements that have waited for too long, or do not fit into the queue.
+
+        Too long: until stamps have advanced by more than max_wait.
+        """
+        while self._waiting and self._advance - self._waiting[0].advance > self._max_wait:
+            self._waiting.popleft()
+            # where TF failed, a transform is what was missing
+            missing = self._tf is not None and self._tf.problem is not None
+            self._drops.count(DropReason.NO_TRANSFORM if missing else DropReason.NO_POSE)
+
+        while len(self._waiting) > self._settings.queue_size:
+            self._waiting.popleft()
+            self._drops.count(DropReason.QUEUE_FULL)

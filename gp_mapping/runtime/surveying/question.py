@@ -1,0 +1,336 @@
+"""What the next plan of a survey is asked: where it may go, and what measuring there is worth.
+
+A question is prepared in the map's thread: first the ground (area and ways), then, in slices, the
+worth of its places. No rclpy.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gp_mapping.errors import named, one_line
+from gp_mapping.planning.area.polygon import Polygon
+from gp_mapping.planning.area.survey_area import SurveyArea
+from gp_mapping.planning.area.travel import Travel
+from gp_mapping.planning.budget import Budget
+from gp_mapping.planning.free_space import FreeSpace
+from gp_mapping.planning.plan import driven_by_others
+from gp_mapping.planning.problem import Problem, mix_of_rest, usual_mix
+from gp_mapping.planning.worth.held import HeldValue
+from gp_mapping.planning.worth.path_value import PathValue
+from gp_mapping.planning.worth.weights import cell_weights
+from gp_mapping.runtime.surveying.free_maps import GroundAside
+from gp_mapping.runtime.surveying.track import Track
+from gp_mapping.settings.node import NodeSettings
+
+__all__ = ["Question", "Questions"]
+
+_KEEP_OUT = 100  # polygons at most
+_CLOSED = 200  # goals that are left out at the same time, at most
+
+
+class Question(NamedTuple):
+    """Area, ways and worth at one time.
+
+    Attributes:
+        area: the survey area.
+        travel: the ways in it.
+        value: worth of its places, without what other robots will measure.
+        cell_stddev: (G,) SI, the map's standard deviation at the cells of the area.
+        mean: (P,) SI, the map's mean at the places.
+        stddev: (P,) SI, the map's standard deviation at the places.
+        closed: (n,) bool, nodes that are left out for now as goals; None: no node is.
+    """
+
+    area: SurveyArea
+    travel: Travel
+    value: PathValue
+    cell_stddev: Tensor
+    mean: Tensor
+    stddev: Tensor
+    closed: np.ndarray | None
+
+    def known(self, stddev: float) -> float:
+        """Return the fraction of the area that is known to a standard deviation, SI."""
+        known = (self.cell_stddev <= stddev).double()
+        return float(self.area.areas @ known) / self.area.size
+
+    def problem(
+        self, settings: NodeSettings, position, budget: Budget, spent: float, seed: int, **more
+    ) -> Problem:
+        """Return the problem of planning from a position within a budget.
+
+        Args:
+            settings: plan_mix, plan_horizon and plan_effort.
+            position: (2,) m.
+            budget: what the plan may cost.
+            spent: fraction of the survey's budget that is spent.
+            seed: of the planner's random choices.
+            more: further fields of Problem.
+        """
+        s = settings
+        mix = mix_of_rest(s.plan_mix if s.plan_mix >= 0 else usual_mix(budget), min(spent, 1.0))
+        return Problem(
+            self.value,
+            self.travel,
+            np.asarray(position, dtype=np.float64),
+            budget=budget,
+            horizon=s.plan_horizon,
+            mix=mix,
+            closed=self.closed,
+            mean=self.mean,
+            stddev=self.stddev,
+            seed=seed,
+            effort=s.plan_effort,
+            **more,
+        )
+
+
+class Questions:
+    """Prepares questions in the map's thread; restrictions may come from any thread.
+
+    Args:
+        aside: whether a large ground is made in another thread.
+
+    Attributes:
+        gain: (area, gain of one measurement at each place, travel) of the newest question.
+        nowhere: why there is no ground for the next question, in words.
+    """
+
+    def __init__(self, aside: bool = False):
+        self._newest: Question | None = None
+        self.gain: tuple | None = None
+        self.nowhere = ""
+        self._lock = threading.Lock()
+
+        self._region: tuple[Polygon, ...] = ()
+        self._keep_out: tuple[Polygon, ...] = ()
+        self._others: dict[str, np.ndarray] = {}
+        self._closed: deque[tuple[float, float, float]] = deque(maxlen=_CLOSED)  # x, y, until when
+
+        self._ground, self._held = GroundAside(aside=aside), HeldValue()
+        self._here: tuple = ()  # area and travel for the next question
+        self._track = Track()
+        self._forgotten = False  # whether the map is another one than that of value and track
+
+    # ---- from any thread -------------------------------------------------------------------------
+
+    def restrict(self, name: str, corners, frame: str, map_frame: str) -> str:
+        """Set the region, or add a polygon to keep out of; without a corner drop what there was.
+
+        Args:
+            name: 'region' or 'keep_out'.
+            corners: (K, 2) m.
+            frame: of the corners.
+            map_frame: of the map.
+
+        Returns:
+            What is wrong with it, or "". A wrong one is refused, and all stays as it was.
+        """
+        try:
+            if frame.lstrip("/") and map_frame and frame.lstrip("/") != map_frame.lstrip("/"):
+                raise ValueError(
+                    f"{name} is in frame {named(frame)} and the map in {map_frame!r}; publish "
+                    f"it in {map_frame!r}"
+                )
+
+            new: tuple[Polygon, ...] = () if not len(corners) else (Polygon.of(corners, "", name),)
+            if name == "keep_out" and new:
+                same = any(np.array_equal(p.corners, new[0].corners) for p in self._keep_out)
+                new = self._keep_out if same else (*self._keep_out, *new)
+                if len(new) > _KEEP_OUT:
+                    raise ValueError(
+                        f"keep_out: {_KEEP_OUT} polygons are kept out of already; publish an empty one "
+                        "to begin anew"
+                    )
+        except ValueError as error:
+            return f"{one_line(error, 300)}; it is not used"
+
+        with self._lock:
+            if name == "region":
+                self._region = new
+            else:
+                self._keep_out = new
+        return ""
+
+    def set_others(self, robot: str, line: np.ndarray) -> None:
+        """Set the plan of another robot, (K, 2) m; an empty one frees what it had claimed."""
+        with self._lock:
+            self._others[robot] = line
+
+    def close(self, x: float, y: float, seconds: float) -> None:
+        """Leave out a goal at (x, y) m, and what lies near it, for some seconds."""
+        with self._lock:
+            self._closed.append((x, y, time.monotonic() + seconds))
+
+    def forget(self) -> None:
+        """Drop what is known of the worth and of the way driven: the map is another one.
+
+        The map's thread does so when it prepares the next question.
+        """
+        self._forgotten = True
+
+    @property
+    def closed_goals(self) -> int:
+        """How many goals are left out for now."""
+        return len(self._closed)
+
+    # ---- in the map's thread ---------------------------------------------------------------------
+
+    @property
+    def area(self) -> SurveyArea | None:
+        """The survey area of the newest ground."""
+        return self._ground.area
+
+    @property
+    def grounds(self) -> int:
+        """How often there was a new ground; plans of an earlier one refer to other nodes."""
+        return self._ground.made
+
+    @property
+    def making(self) -> bool:
+        """Whether the first ground for the next question is being made."""
+        return self._ground.waiting and self._ground.making
+
+    @property
+    def newest(self) -> Question:
+        """The question prepared last."""
+        if self._newest is None:
+            raise RuntimeError("no question has been prepared yet")
+        return self._newest
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is a ground for the next question; if not, `nowhere` says why."""
+        return bool(self._here)
+
+    def drove(self, position: np.ndarray, leapt: bool) -> None:
+        """Record where the robot is, (2,) m; leapt: whether nobody drove there."""
+        self._track.add(position, leapt)
+
+    def refuse(self, reason: str) -> None:
+        """Have no ground for the next question, for that reason."""
+        self._here, self.nowhere = (), reason
+
+    def look(self, settings: NodeSettings, session, position, free: FreeSpace | None) -> bool:
+        """Prepare the area around a position, and the ways through it, for the next question.
+
+        Args:
+            settings: plan_reach, plan_margin and plan_places.
+            session: MapSession.
+            position: (x, y) m.
+            free: free space; None: there is no map of it.
+
+        Returns:
+            False while they are being made.
+        """
+        s, self._here = settings, ()
+        lengthscale = session.map.hyperparameters()["lengthscale"]
+        try:
+            area, travel = self._ground.at(
+                position,
+                free,
+                session.driven.numpy(),
+                lengthscale,
+                region=self._region,
+                keep_out=self._keep_out,
+                reach=s.plan_reach,
+                margin=s.plan_margin,
+                places=s.plan_places,
+            )
+        except ValueError as error:  # what the planner cannot answer becomes the reason
+            self.refuse(one_line(error, 300))
+            return True
+
+        if self._ground.waiting:
+            return False
+        if travel is not None and len(travel) >= 2:
+            self._here = area, travel
+        self.nowhere = area.reason or "no place in the survey area can be reached"
+        return True
+
+    def steps(self, settings: NodeSettings, session) -> Iterator[None]:
+        """Prepare the newest question on the ground that is ready, in slices.
+
+        Args:
+            settings: plan_objective, plan_level and plan_avoid.
+            session: MapSession.
+        """
+        s = settings
+        area, travel = self._here
+        if self._forgotten:
+            self._forgotten = False
+            self._held.forget()
+            self._track = Track()
+        yield None
+
+        # A map that is up to date is still being written: planning needs one that does not change.
+        field = session.map.for_planning()
+        field = field.snapshot() if field is session.map else field
+
+        prediction = field.predict(area.cells)
+        mean, stddev = prediction.mean.mean(1).cpu(), prediction.variance.mean(1).cpu().sqrt()
+        scale = session.local_scale_at(area.cells) if s.plan_objective == "local_scale" else None
+        weights = cell_weights(
+            s.plan_objective, area.areas, mean, stddev, level=s.plan_level, scale=scale
+        )
+
+        at_places = field.predict(torch.from_numpy(travel.xy))
+
+        track = self._track
+        driven = track.begin()
+
+        held_value: PathValue | None = None
+        for held_value in self._held.steps(
+            field,
+            travel,
+            area.cells,
+            weights,
+            session.noise_variance,
+            driven,
+            at_places.variance.mean(1).cpu(),
+        ):
+            if held_value is None:
+                yield None
+
+        if held_value is None:
+            raise RuntimeError(
+                "no worth was found of the ways, though all steps of finding it have been made"
+            )
+        # Only now: what an abandoned question was told has to be told again.
+        track.hold()
+
+        with self._lock:
+            others = list(self._others.values())
+        value = driven_by_others(held_value, travel, others)
+
+        self._newest = Question(
+            area,
+            travel,
+            value,
+            stddev,
+            at_places.mean.mean(1).cpu(),
+            at_places.variance.mean(1).cpu().sqrt(),
+            self._closed_nodes(travel, s.plan_avoid),
+        )
+        self.gain = (area, value.at(range(len(value))).numpy(), travel)
+
+    def _closed_nodes(self, travel: Travel, radius: float) -> np.ndarray | None:
+        """Return which nodes (n,) lie near a closed goal, None without one; drop expired goals."""
+        now = time.monotonic()
+        with self._lock:
+            while self._closed and self._closed[0][2] <= now:
+                self._closed.popleft()
+            places = [(x, y) for x, y, until in self._closed if until > now]
+        if not places:
+            return None
+        away = np.min([np.hypot(*(travel.nodes - place).T) for place in places], axis=0)
+        return away <= radius

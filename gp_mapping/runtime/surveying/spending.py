@@ -1,0 +1,185 @@
+"""What a survey has driven, what is left of its budget, and what plans may cost. No rclpy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from gp_mapping.planning.budget import Budget
+from gp_mapping.planning.plan import Plan
+from gp_mapping.settings.node import NodeSettings
+from gp_mapping.settings.plan import home_of
+
+__all__ = ["LEAST", "Spending", "is_spent", "reserves_of", "whole_budget"]
+
+_STEP = 0.02  # m of motion that counts as driven: jitter of a position does not
+_LEAP = 5.0  # m between two positions beyond which the robot was moved, not driven
+# Plans leave this fraction of the budget, and at least LEAST metres: no robot drives a line to the
+# centimetre, and the last metres have as many corners as the others.
+_RESERVE = 0.03
+LEAST = 0.2  # m, also the shortest way that is worth a plan
+# Metres for which a robot is taken to drive what is planned; metres driven for one planned at most.
+_EXACT, _LONGEST = (5.0, 1.5)
+# Fraction of what is left, at most, for plans that come late; and of the whole budget for turning.
+_KEPT = 0.2
+
+
+class Spending:
+    """Metres and seconds of a survey.
+
+    Attributes:
+        start: (2,) m, where the survey began; None before.
+        driven: metres since then, while it ran.
+        spent: seconds since then, while it ran.
+        moved: metres in all, whether it ran or not.
+        last: (2,) m, the robot's last position; None before the first.
+        last_stamp: s, of the newest measurement; None before the first.
+    """
+
+    def __init__(self) -> None:
+        self.start: np.ndarray | None = None
+        self.driven = self.spent = self.moved = 0.0
+        self.last: np.ndarray | None = None
+        self.last_stamp: float | None = None
+        self._planned = self._for_it = 0.0  # m of plans, and what was driven for them
+
+    def begin(self) -> None:
+        """Begin anew, with the whole budget."""
+        self.driven = self.spent = self._planned = self._for_it = 0.0
+        self.start = None
+
+    def pass_to(self, stamp: float | None, running: bool) -> None:
+        """Count the seconds that pass while the survey runs."""
+        if running and stamp is not None and self.last_stamp is not None:
+            self.spent += max(0.0, stamp - self.last_stamp)
+        self.last_stamp = stamp
+
+    def is_new(self, position) -> bool:
+        """Whether a position (2,) m may be away from the last one by more than jitter."""
+        return (
+            self.last is None
+            or abs(position[0] - self.last[0]) + abs(position[1] - self.last[1]) > _STEP
+        )
+
+    def move_to(self, position: np.ndarray, running: bool) -> tuple[float, bool] | None:
+        """Count the metres to a position (2,) m.
+
+        Returns:
+            The metres, and whether that was a leap that was not driven; None for jitter.
+        """
+        if self.last is None:
+            self.last = position
+        metres = math.dist(position, self.last)
+        leapt = metres > _LEAP
+        if running:
+            if self.start is None:
+                self.start = position
+            if _STEP <= metres <= _LEAP:
+                self.driven += metres
+
+        if metres < _STEP:
+            return None
+        self.last = position
+        self.moved += 0.0 if leapt else metres
+        return metres, leapt
+
+    def learn(self, planned: float, driven: float) -> None:
+        """Learn how many metres the robot drives for those of its plan."""
+        self._planned, self._for_it = self._planned + planned, self._for_it + driven
+
+    def fraction(self, settings: NodeSettings) -> float:
+        """Return the fraction of the budget that is spent: of metres or seconds, the larger one."""
+        s = settings
+        return max(
+            self.driven / s.plan_budget if s.plan_budget else 0.0,
+            self.spent / s.plan_budget_time if s.plan_budget_time else 0.0,
+        )
+
+    def left(self, settings: NodeSettings) -> Budget:
+        """Return what is left to the survey."""
+        s = settings
+        home = home_of(s.plan_home)
+        place = None if home is None else self.start if home == "start" else home
+        return Budget(
+            max(0.0, s.plan_budget - self.driven) if s.plan_budget else math.inf,
+            max(0.0, s.plan_budget_time - self.spent) if s.plan_budget_time else math.inf,
+            s.plan_speed,
+            s.plan_turn_rate,
+            None if place is None else (float(place[0]), float(place[1])),
+        )
+
+    def plannable(self, settings: NodeSettings) -> Budget:
+        """Return what plans may cost, less than is left.
+
+        The robot drives more metres than planned; the ratio so far, at most 1.5, is taken for the
+        future.
+        """
+        excess = min(_LONGEST, max(1.0, (self._for_it + _EXACT) / (self._planned + _EXACT)))
+        budget = self.left(settings)
+        return replace(budget, metres=budget.metres / excess, seconds=budget.seconds / excess)
+
+    def fits(self, settings: NodeSettings, plan: Plan) -> bool:
+        """Return whether a plan made for a place ahead fits the budget from where the robot is."""
+        budget = self.plannable(settings)
+        away = 0.0 if self.last is None else math.dist(self.last, plan.line[0])
+        return budget.allows(away + plan.metres, away / budget.speed + plan.seconds)
+
+
+def whole_budget(settings: NodeSettings) -> Budget:
+    """Return the budget of a whole survey, to end anywhere."""
+    s = settings
+    return Budget(
+        s.plan_budget or math.inf,
+        s.plan_budget_time or math.inf,
+        s.plan_speed,
+        s.plan_turn_rate,
+    )
+
+
+def _kinds(settings: NodeSettings, budget: Budget) -> tuple[tuple[float, float], ...]:
+    """Return what is left, and what one metre costs of it: in metres, and in seconds."""
+    return (budget.metres, 1.0), (budget.seconds, 1.0 / settings.plan_speed)
+
+
+def reserves_of(settings: NodeSettings, budget: Budget, thinking: float) -> list[float]:
+    """Return the metres and the seconds of a budget that a plan leaves.
+
+    Args:
+        settings: plan_speed.
+        budget: of the plan.
+        thinking: seconds that making a plan takes.
+    """
+    # Metres there and back where a plan finds the robot beyond the point at which it turns.
+    overshoot = 2.0 * settings.plan_speed * thinking
+    return [
+        max(_RESERVE * left, LEAST * rate, min(overshoot * rate, _KEPT * left))
+        if 0.0 < left < math.inf
+        else 0.0
+        for left, rate in _kinds(settings, budget)
+    ]
+
+
+def is_spent(settings: NodeSettings, budget: Budget, reserves: list[float], metres: float) -> bool:
+    """Return whether a budget is too small for a plan.
+
+    Args:
+        settings: plan_budget, plan_budget_time, plan_speed and plan_turn_rate.
+        budget: what is left.
+        reserves: metres and seconds of it that a plan leaves.
+        metres: to drive in any case.
+    """
+    s, kinds = settings, _kinds(settings, budget)
+
+    # Too little for the controller to move by would be planned again and again. A robot that leaves
+    # the way home turns round: half a circle where it turns as it drives.
+    turn = 0.0 if budget.home is None else math.pi * s.plan_speed / s.plan_turn_rate
+    least = [
+        max(LEAST * rate, min(turn * rate, _KEPT * whole))
+        for whole, (_, rate) in zip((s.plan_budget, s.plan_budget_time), kinds)
+    ]
+    return any(
+        left - reserve - metres * rate < minimum
+        for (left, rate), reserve, minimum in zip(kinds, reserves, least)
+    )
