@@ -262,7 +262,7 @@ class ExplorerNode(Node):
         return self._reason_of_free_space()
 
     def _reason_of_free_space(self) -> str:
-        """Why the newest free-space map forbids to drive; '' where it does not, or there is none."""
+        """Why the free-space map forbids to drive; '' where it does not, or there is none."""
         self._free, wrong = self._free_maps.at(self._map, self.settings.robot_radius)
         if wrong:
             return f"standing still: {wrong}"

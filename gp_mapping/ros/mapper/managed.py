@@ -118,7 +118,7 @@ class ManagedNode(LifecycleNode):
         return self._steps.begin(clean_up())
 
     def work_off(self) -> None:
-        """Finish in this thread what has been begun and not done, when no executor runs any more."""
+        """Finish in this thread what has been begun, when no executor runs any more."""
         self._steps.finish()
 
     def _on_change_state(self, request, response) -> Later | None:
