@@ -349,8 +349,9 @@ class MapSession(Gathering):
     def merge(self, other: "MapSession") -> None:
         """Add what another session has mapped: cells, path and scores. The other stays as it is.
 
-        The robot is where this session has it. This session's settings and hyper-parameters count. Making the frames agree is the caller's
-        duty: what lies at (x, y) in one map must lie there in the other.
+        The robot is where this session has it. This session's settings and hyper-parameters
+        count. Making the frames agree is the caller's duty: what lies at (x, y) in one map must lie
+        there in the other.
 
         Raises:
             ValueError: they cannot be added: units, models, likelihoods, use of cells or channels
