@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.labels import by_side
 
 __all__ = ["CellAverager", "RawRows", "level_of"]
 
@@ -63,15 +64,24 @@ class CellAverager:
     are not new evidence of the place. The white variance of one raw sample is what the sensor states, else half the
     mean square of successive differences inside cells, remembered over about 1000 of them. With `robust`, samples far
     from their cell's median are left out and counted in `gross`; of counts, by their levels (level_of), whose spread is
-    known. counts: whether the values are such.
+    known. counts: whether the values are such. threshold: what counts of a sample is on which side
+    of it it lies; a cell then has a row for either side (labels.py).
 
     A cell's velocity is that from its first to its last sample, which pose noise hardly touches. A slow sensor's cell
     has but one: then it is the slower of the ways from the sample before it and to the one after it, in its pass, since
     a glitch of the pose makes the other one fast.
     """
 
-    def __init__(self, length: float, duration: float, robust: bool = True, counts: bool = False):
+    def __init__(
+        self,
+        length: float,
+        duration: float,
+        robust: bool = True,
+        counts: bool = False,
+        threshold: float | None = None,
+    ):
         self.length, self.duration, self.robust, self.counts = length, duration, robust, counts
+        self.threshold = threshold
         self.open: dict | None = None
         self._before: tuple[list[float], float] | None = (
             None  # place and stamp of the sample before the open cell
@@ -221,9 +231,10 @@ class CellAverager:
             "heading": None if heading is None else _mean(heading),
             "position_variance": None if position is None else _mean(position),
         }
-        return Samples(
+        averaged = Samples(
             **{name: None if c is None else torch.from_numpy(c) for name, c in columns.items()}
         )
+        return averaged if self.threshold is None else by_side(averaged, y, self.threshold)
 
     def _remember(self, white: float, n: int, stated: bool) -> None:
         """White variance of a sample of a cell, and how many it averages, into what recent cells had on average.

@@ -47,7 +47,9 @@ class Gathering(ABC):
     def _begin(self) -> None:
         """Nothing has come yet."""
         s = self.settings
-        self.cells = CellAverager(s.cell_length, s.cell_duration, s.robust, s.counts)
+        self.cells = CellAverager(
+            s.cell_length, s.cell_duration, s.robust, s.counts, s.threshold if s.labels else None
+        )
         self._raw: list[Samples] = []  # without cells: those that wait for their batch
         self._first, self._bias = FirstValues(s), BiasNumbers(s.bias_time)
         self._outcomes = Outcomes(s)

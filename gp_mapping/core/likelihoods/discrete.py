@@ -26,7 +26,8 @@ _MOST_COUNTS = 1e9  # in one measurement; no detector counts as many
 class Bernoulli(NonGaussian):
     """y > threshold with probability Φ(f): the probit link, so that the predictive Φ(m/√(1 + v)) is exact.
 
-    threshold: in the unit of y; labels 0 and 1 have 0.5.
+    threshold: in the unit of y; labels 0 and 1 have 0.5. A mean of several measurements on one side
+    of it weighs as many (Samples.count).
     """
 
     name = "bernoulli"
@@ -37,6 +38,10 @@ class Bernoulli(NonGaussian):
     def encode(self, y):
         """1 above the threshold, else −1."""
         return torch.where(y > self.threshold, 1.0, -1.0).to(torch.float64)
+
+    def weight(self, count):
+        """Labels of different moments are independent: n on one side say n times as much as one."""
+        return count
 
     def derivatives(self, y, mean, variance, noise):
         """With t = yf and n(t) = φ(t)/Φ(t): ∂ = y n, −∂² = n (t + n)."""

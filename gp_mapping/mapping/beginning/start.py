@@ -14,6 +14,7 @@ import torch
 
 from gp_mapping.core.hyper.first_guess import first_guess
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.labels import shares_above
 from gp_mapping.settings.mapping import AUTOMATIC, MapSettings, within_ranges
 
 __all__ = ["Start"]
@@ -90,9 +91,8 @@ class Start:
             self._open, self.cells = False, []
 
     def _guess(self) -> None:
-        s, x = self.settings, torch.cat([c.x for c in self.cells])
-        y = torch.cat([c.y for c in self.cells])
-        guess = first_guess(x, _values(y, s), s.kernel, s.field_scale)
+        s = self.settings
+        guess = first_guess(*_values(self.cells, s), s.kernel, s.field_scale)
         found, centre = {"lengthscale": guess.lengthscale}, None
         if s.metric:
             centre = guess.centre
@@ -133,12 +133,18 @@ class Start:
         self._open, self.cells = bool(state["open"]), [Samples(**c) for c in state["cells"]]
 
 
-def _values(y: torch.Tensor, settings: MapSettings) -> torch.Tensor:
-    """y as the latent field would have it: (N, C). Of classes, whether it is the commonest one."""
+def _values(cells: list[Samples], settings: MapSettings) -> tuple[torch.Tensor, torch.Tensor]:
+    """Places (N, D) m, and what lies there as the latent field would have it: (N, C).
+
+    Of classes, whether it is the commonest one.
+    """
+    together = Samples.concatenate(cells, common=True)
+    x, y = together.x, together.y
     if settings.likelihood == "poisson":
-        return (y.clamp_min(0.0) + 0.5).log()
-    if settings.likelihood == "bernoulli":
-        return 2.0 * (y > settings.threshold).double() - 1.0
+        return x, (y.clamp_min(0.0) + 0.5).log()
+    if settings.labels:
+        x, share = shares_above(together, settings.threshold)
+        return x, 2.0 * share - 1.0
     if settings.likelihood == "softmax":
-        return 2.0 * (y == y.mode(0).values).double() - 1.0
-    return y
+        return x, 2.0 * (y == y.mode(0).values).double() - 1.0
+    return x, y
