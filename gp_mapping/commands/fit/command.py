@@ -103,6 +103,7 @@ def run(args: argparse.Namespace) -> int:
             name: scored(test_plans, parameters, tested, trained)
             for name, tested in (("streamed", streamed), ("fitted", session))
         }
+        result["warnings"] += result["test"]["fitted"]["test_warnings"]
 
     paths = written(output, session, (), result, started)
     print(

@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
                 parameters,
                 session,
                 suggestions,
-                warnings_of(bags) + lonely(parameters, session),
+                warnings_of(bags) + lonely(parameters, session) + result.get("test_warnings", []),
             ),
             "fleet": about_fleet(bags, fleet_map.agreed, about) | {"blocks": count},
         }
