@@ -19,6 +19,7 @@ from gp_mapping.commands.check.command import assess, calibrates, parameters_of,
 from gp_mapping.commands.fleet.arguments import many
 from gp_mapping.commands.output import file_to_write
 from gp_mapping.commands.report.html import page
+from gp_mapping.commands.report.names import short_names
 from gp_mapping.commands.report.picture import as_png, draw_run
 from gp_mapping.commands.saved import CHECKPOINT, check_suggest, next_places, open_session
 from gp_mapping.errors import UsageError, one_line
@@ -30,7 +31,7 @@ from gp_mapping.store.wording import unit_text
 
 __all__ = ["run"]
 
-_NAME, _TITLE = 100, 500  # characters at most of a name from outside, and of the heading
+_TITLE = 500  # characters at most of the heading
 
 
 def run(args: argparse.Namespace) -> int:
@@ -106,18 +107,16 @@ def _page(args: argparse.Namespace, facts: dict) -> str:
         "noise_stddev": session.report()["noise_stddev"],
         "suggestions": [(s.x, s.y) for s in places],
         "extent": _extent(grid),
-        "sources": [_names([source]) for source in args.source],
+        "sources": [_names([source], args.source) for source in args.source],
         "stddev_limits": [float(v) for v in _spread(grid)],
     }
     return page(facts, figures)
 
 
-def _names(paths) -> str:
-    """Return file names without their folders, for the page goes to other people.
-
-    A file name may be any bytes, which a page may not: each is made printable and short.
-    """
-    return ", ".join(one_line(Path(path).resolve().name, _NAME) for path in paths)
+def _names(paths, beside=()) -> str:
+    """Return short names of paths, told apart from each other and from those beside them."""
+    names = short_names([*paths, *beside])
+    return ", ".join(names[str(path)] for path in paths)
 
 
 def _is_saved(path: Path) -> bool:
@@ -144,7 +143,10 @@ def _of_bags(args: argparse.Namespace, parameters: Parameters) -> dict:
     )
     result = assessment.result
     if args.against:
-        how = f"maps {_names(args.source)}, tests on {_names(args.against)}"
+        how = (
+            f"maps {_names(args.source, args.against)}, tests on "
+            f"{_names(args.against, args.source)}"
+        )
         assessment = assessment._replace(title=assessment.title.replace(result["how"], how))
         result["how"] = how
     # without --against a part of the bags has tested; the page shows the map of all of them
