@@ -12,6 +12,7 @@ from pathlib import Path
 
 from gp_mapping import __version__
 from gp_mapping.analysis.calibration import calibration_report
+from gp_mapping.analysis.changed import APART
 from gp_mapping.analysis.components import learned
 from gp_mapping.analysis.metrics import BANDS
 from gp_mapping.analysis.refits import fit
@@ -161,6 +162,8 @@ def _of_bags(args: argparse.Namespace, parameters: Parameters) -> dict:
         "explained",
         "changes",
         "changes_in_test",
+        "biases",
+        "bias_stddev",
     )
     return {
         "session": session,
@@ -200,6 +203,7 @@ def _of_saved(path: Path) -> dict:
         test = {
             "n": saved_report["test_samples"],
             **{k: saved_report[k] for k in ("rmse_ut", "nlpd", "coverage", "bands")},
+            **{k: saved_report[k] for k in APART if k in saved_report},
         }
 
     scale = session.settings.field_scale
@@ -217,7 +221,7 @@ def _of_saved(path: Path) -> dict:
             {"x": c.x, "y": c.y, "stamp": c.stamp, "error": c.error / scale}
             for c in session.changes
         ],
-        "changes_in_test": [],
+        "changes_in_test": saved_report.get("changes_in_test", []),
         "events": {name: report[name] for name in ("gross_errors", "weakened_cells")},
         "settings": {**saved_report.get("settings", {}), **asdict(session.settings)},
     }
