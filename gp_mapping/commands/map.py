@@ -98,15 +98,15 @@ def _session(args: argparse.Namespace, parameters: Parameters) -> MapSession:
 
 def run(args: argparse.Namespace) -> int:
     """Map the bags, test, export and report; returns the exit code."""
+    started = time.perf_counter()
+    parameters = parameters_of(args)
+    torch.set_num_threads(parameters.node.torch_threads)  # as the node, so that both round alike
     if many(args):
         # not above: that module imports this one
         from gp_mapping.commands.fleet.map import run as run_fleet
 
-        return run_fleet(args)
+        return run_fleet(args, parameters)
 
-    started = time.perf_counter()
-    parameters = parameters_of(args)
-    torch.set_num_threads(parameters.node.torch_threads)  # as the node, so that both round alike
     topics = {"measurement": args.field_topic, "pose": args.odometry_topic}
 
     # a fault of any bag, also of a test bag, is reported before the work, not after it

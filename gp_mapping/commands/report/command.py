@@ -10,6 +10,8 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+import torch
+
 from gp_mapping import __version__
 from gp_mapping.analysis.calibration import calibration_report
 from gp_mapping.analysis.changed import APART
@@ -61,12 +63,15 @@ def run(args: argparse.Namespace) -> int:
     if saved:
         with blaming(saved[0]):
             text = _page(args, _of_saved(Path(saved[0])))
-    elif many(args):
-        from gp_mapping.commands.fleet.report import facts_of
-
-        text = _page(args, facts_of(args, Parameters.build(values), topics_of(args), output))
     else:
-        text = _page(args, _of_bags(args, Parameters.build(values)))
+        parameters = Parameters.build(values)
+        torch.set_num_threads(parameters.node.torch_threads)  # as `check`, whose numbers it has
+        if many(args):
+            from gp_mapping.commands.fleet.report import facts_of
+
+            text = _page(args, facts_of(args, parameters, topics_of(args), output))
+        else:
+            text = _page(args, _of_bags(args, parameters))
 
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
