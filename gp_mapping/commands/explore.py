@@ -16,13 +16,16 @@ from gp_mapping.commands.plan import places
 from gp_mapping.commands.processes import (
     NodeProcess,
     Signals,
+    check_domain,
+    domain_of_environment,
     node_environment,
     ros_arguments,
     ros_client,
 )
 from gp_mapping.errors import UsageError
 from gp_mapping.planning import Polygon, planner_names
-from gp_mapping.settings.build import KNOWN, Parameters, model_file, read_parameter_file
+from gp_mapping.settings.build import Parameters, model_file, read_parameter_file
+from gp_mapping.settings.explorer import ExplorerSettings
 from gp_mapping.settings.plan import home_of
 from gp_mapping.sim.room import WALLS, WAYPOINTS
 
@@ -38,9 +41,7 @@ class ExploreError(RuntimeError):
 
 def _check(args: argparse.Namespace) -> dict:
     """Check the options; returns the mapper's parameters, or raises UsageError."""
-    if args.domain_id is not None and not 0 <= args.domain_id <= 101:
-        raise UsageError(f"--domain-id {args.domain_id}: expected 0 to 101")
-
+    check_domain(args.domain_id)
     for name in ("budget", "budget_time", "target_stddev", "timeout"):
         if not 0 <= (getattr(args, name) or 0.0) < math.inf:
             raise UsageError(
@@ -91,21 +92,25 @@ def _check(args: argparse.Namespace) -> dict:
     # what was not given leaves what the files say
     values |= {name: value for name, value in options.items() if value is not None}
     Parameters.build(values)  # raises for what the node would refuse
+    try:
+        ExplorerSettings(**_driving(args, values))
+    except ValueError as error:
+        raise UsageError(f"--{error}") from error
+
     return values | {"save_directory": str(args.output.resolve()), "save_on_exit": True}
+
+
+def _driving(args: argparse.Namespace, values: dict) -> dict:
+    """Return the explorer's parameters; its speed is that of the plan in the mapper's values."""
+    speed = values.get("plan_speed", KNOWN["plan_speed"].default)
+    return {"drive": "cmd_vel" if args.simulate else args.drive or "none", "speed": speed}
 
 
 def _domain(args: argparse.Namespace) -> int:
     """Return the ROS_DOMAIN_ID: as given, of this simulation alone, or the environment's."""
     if args.domain_id is not None:
         return args.domain_id
-    if args.simulate:
-        return 1 + os.getpid() % 101
-    try:
-        return int(os.environ.get("ROS_DOMAIN_ID") or 0)
-    except ValueError as error:
-        raise UsageError(
-            f"ROS_DOMAIN_ID is {os.environ['ROS_DOMAIN_ID']!r}, expected a number"
-        ) from error
+    return 1 + os.getpid() % 101 if args.simulate else domain_of_environment()
 
 
 def run(args: argparse.Namespace) -> int:
@@ -167,11 +172,7 @@ def _start(
             },
         )
 
-    speed = values.get("plan_speed", KNOWN["plan_speed"].default)
-    nodes["explorer"] = (
-        "explorer_node",
-        {"drive": "cmd_vel" if args.simulate else args.drive or "none", "speed": speed},
-    )
+    nodes["explorer"] = ("explorer_node", _driving(args, values))
 
     return {
         name: stack.enter_context(

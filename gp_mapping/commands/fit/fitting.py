@@ -98,20 +98,35 @@ def still_so(session: MapSession) -> list[Samples]:
 
     for change in session.changes:
         place = torch.tensor([[change.x, change.y]], dtype=torch.float64)
-        before = [
-            i
-            for i, part in enumerate(parts)
-            if part.stamp is not None and float(part.stamp[-1]) <= change.stamp
-        ]
-
-        outdated = {
-            i
-            for i in before[: len(before) - recent]
-            if float(torch.cdist(parts[i].x, place).min()) <= reach
-        }
-
-        parts = [part for i, part in enumerate(parts) if i not in outdated]
+        parts = _without_outdated(parts, change.stamp, place, reach, recent)
     return parts
+
+
+def _without_outdated(
+    parts: list[Samples], stamp: float, place: Tensor, reach: float, recent: int
+) -> list[Samples]:
+    """Return the cells but for those near a place that were measured before it changed.
+
+    Args:
+        parts: batches of cells in the order in which they came.
+        stamp: of the change, s.
+        place: of the change, (1, 2) m.
+        reach: m, how far from there cells are outdated.
+        recent: so many of the newest cells before the change stay.
+    """
+    kept = []
+    for part in reversed(parts):
+        if part.stamp is None:
+            kept.append(part)
+            continue
+        before = part.stamp <= stamp
+        # how many before the change follow in this batch, itself among them
+        newest = before.flip(0).cumsum(0).flip(0) <= recent
+        recent = max(0, recent - int(before.sum()))
+        outdated = before & ~newest & (torch.cdist(part.x, place)[:, 0] <= reach)
+        if not bool(outdated.all()):
+            kept.append(part[~outdated] if bool(outdated.any()) else part)
+    return kept[::-1]
 
 
 def slope_of(session: MapSession):

@@ -86,6 +86,7 @@ def run(args: argparse.Namespace, parameters: Parameters, output: Path) -> int:
 
     if args.test:
         result["test"] = scored(test_plans, parameters, session, session.path.numpy())
+        result["warnings"] += result["test"]["test_warnings"]
 
     paths = written(output, session, (), result, started)
     print(
