@@ -42,7 +42,10 @@ _HOME = {
 
 
 def __getattr__(name: str):
-    """The public names, imported when they are asked for: torch takes seconds, and `gp-mapping --help` needs none."""
+    """Import a public name when it is first used.
+
+    Importing torch takes seconds, and `gp-mapping --help` does not need it.
+    """
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

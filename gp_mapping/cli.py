@@ -1,7 +1,9 @@
-"""gp-mapping: the command line. Whatever goes wrong is one line on stderr, and an exit code that is not 0.
+"""The command line `gp-mapping`: finds and runs a subcommand, and turns errors into one line.
 
-0 good; 2 wrong usage or input, or no room on the disk; 70 a fault of this program (--debug shows where); 130
-interrupted; 141 nobody reads the output any more. A subcommand may have codes of its own, which its --help states.
+An error is one line on stderr and an exit code that is not 0. Exit codes: 0 success; 2 wrong usage
+or input, or no room on the disk; 70 a fault of this program (--debug shows where); 130 interrupted;
+141 the reader of the output has gone. A subcommand may have codes of its own, which its --help
+states.
 """
 
 from __future__ import annotations
@@ -31,14 +33,14 @@ WRONG, FAULT, INTERRUPTED, NO_READER = 2, 70, 130, 141
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line; the usage is one --help away."""
+    """Reports a usage error in one line that points to --help, instead of printing the usage."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(WRONG, f"{self.prog}: {one_line(message)}; see {self.prog} --help\n")
 
 
 def _overview() -> argparse.ArgumentParser:
-    """What `gp-mapping --help` shows; nothing heavy is imported for it."""
+    """The parser of `gp-mapping --help`; nothing heavy is imported for it."""
     width = max(map(len, COMMANDS))
     parser = _Parser(
         prog="gp-mapping",
@@ -54,6 +56,7 @@ def _overview() -> argparse.ArgumentParser:
 
 
 def _arguments(command: str, text: str, words: list[str]) -> argparse.Namespace:
+    """Parse the arguments of a subcommand; `text` is its description."""
     parser = _Parser(prog=f"gp-mapping {command}", description=text[0].upper() + text[1:] + ".")
     parser.add_argument(
         "--debug", action="store_true", help="show where in the program an error arose"
@@ -66,33 +69,39 @@ def _arguments(command: str, text: str, words: list[str]) -> argparse.Namespace:
 
 @contextmanager
 def _uninterrupted(alone: bool) -> Iterator[None]:
-    """Ctrl-C while libraries are loaded: raised inside one that is C++ (torch) it would abort the process.
+    """Keep Ctrl-C from raising an exception while libraries are loaded.
 
-    alone: nothing but this command runs in the process, which ends at once; else it counts when all are loaded.
+    Raised inside a C++ library (torch) it would abort the process.
+
+    Args:
+        alone: nothing but this command runs in the process, so Ctrl-C ends it at once; else
+            KeyboardInterrupt is raised when all libraries are loaded.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    asked = []
 
-    def heard(number: int, frame) -> None:
-        if alone:  # nothing has begun, so nothing is left behind
+    interrupts = []
+
+    def on_interrupt(number: int, frame) -> None:
+        if alone:  # nothing has begun, so nothing has to be cleaned up
             with suppress(OSError):
                 os.write(2, b"gp-mapping: interrupted\n")
             os._exit(INTERRUPTED)
-        asked.append(number)
+        interrupts.append(number)
 
-    previous = signal.signal(signal.SIGINT, heard)
+    previous = signal.signal(signal.SIGINT, on_interrupt)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, previous)
-    if asked:
+
+    if interrupts:
         raise KeyboardInterrupt
 
 
 def _run(argv: list[str], alone: bool) -> int:
-    """Run one subcommand; its exit code. alone: as _uninterrupted."""
+    """Run one subcommand and return its exit code; `alone` as in `_uninterrupted`."""
     overview = _overview()
     if not argv:
         overview.print_help(sys.stderr)
@@ -103,10 +112,9 @@ def _run(argv: list[str], alone: bool) -> int:
     if argv[0] not in COMMANDS:
         overview.error(f"unknown command {argv[0]!r}; expected one of: {', '.join(COMMANDS)}")
 
+    # --help and a wrong option end here, before anything heavy is loaded
     name, _, text = COMMANDS[argv[0]]
-    args = _arguments(
-        argv[0], text, argv[1:]
-    )  # --help and a wrong option end here, before anything heavy is loaded
+    args = _arguments(argv[0], text, argv[1:])
     try:
         with _uninterrupted(alone):
             module = importlib.import_module(f"gp_mapping.commands.{name}")
@@ -118,16 +126,18 @@ def _run(argv: list[str], alone: bool) -> int:
             f"the Python package {missing!r} is not installed; README.md says where it comes from (of "
             "those that apt has not: pip install rosbags)"
         ) from error
+
     code = module.run(args) or 0
-    sys.stdout.flush()  # a full disk or a reader that went away shows here, not when nobody can say it any more
+    # a full disk, or a reader that has gone, raises here, where it can still be reported
+    sys.stdout.flush()
     return code
 
 
 def _explain(error: BaseException) -> tuple[int, str]:
-    """Exit code, and what is said ("": nothing) of an error that came out of a subcommand."""
+    """Exit code and text ("": none) for an error that a subcommand has raised."""
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED, "interrupted"
-    if isinstance(error, BrokenPipeError):  # `| head` has read enough: no fault of anybody
+    if isinstance(error, BrokenPipeError):  # `| head` has read enough: no error
         return NO_READER, ""
     if isinstance(error, UserError):
         return WRONG, one_line(error)
@@ -148,20 +158,20 @@ def _explain(error: BaseException) -> tuple[int, str]:
 
 
 def _leave_stdout() -> None:
-    """What is in the buffer goes out; where nobody takes it, it is dropped: Python would complain when it ends."""
+    """Flush stdout; what nobody reads is dropped, or Python would complain at its end."""
     try:
         sys.stdout.flush()
     except OSError:
-        with suppress(
-            OSError, ValueError
-        ):  # a stdout that is no file (inside another program) is not ours to mend
+        # a stdout that is no file (inside another program) is left as it is
+        with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _open_streams() -> None:
-    """A standard stream that the caller has closed (`>&-`, some service managers): what is said there goes nowhere.
+    """Open /dev/null for standard streams that the caller has closed.
 
-    Its number is taken, so that no file which is opened later gets it.
+    `>&-` and some service managers close them. This also takes the stream's number, so that no file
+    which is opened later gets it.
     """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
@@ -169,31 +179,35 @@ def _open_streams() -> None:
             if opened != number:
                 os.dup2(opened, number)
                 os.close(opened)
-            setattr(
-                sys, name, open(number, mode, encoding="utf-8", closefd=False)
-            )  # for the rest of the process
+            # it stays open for the rest of the process
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one subcommand; the exit code. The one place where an error becomes what the user reads."""
+    """Run one subcommand; the only place where an error becomes what the user reads.
+
+    Args:
+        argv: its name and arguments; None: those of the process, which does nothing else.
+
+    Returns:
+        The exit code.
+    """
     _open_streams()
     alone, argv = argv is None, sys.argv[1:] if argv is None else list(argv)
     if alone:
         one_thread_each()
-        atexit.register(
-            gc.freeze
-        )  # to take a loaded torch apart at the end would take half a second
+        atexit.register(gc.freeze)  # taking a loaded torch apart at the end takes half a second
+
+    # warnings of libraries are for programmers, and so is matplotlib's search for fonts
     if not sys.warnoptions and "--debug" not in argv:
-        warnings.simplefilter(
-            "ignore"
-        )  # what a library warns of is for who writes programs, not for who maps
-        logging.getLogger("matplotlib").setLevel(logging.ERROR)  # nor that it looks for fonts
-    for stream in (
-        sys.stdout,
-        sys.stderr,
-    ):  # a µ, or a file name of odd bytes, must not fail for want of a letter
+        warnings.simplefilter("ignore")
+        logging.getLogger("matplotlib").setLevel(logging.ERROR)
+
+    # a µ, or a file name of odd bytes, must not fail for want of a letter
+    for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+
     try:
         return _run(argv, alone)
     except (Exception, KeyboardInterrupt) as error:

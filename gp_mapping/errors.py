@@ -1,4 +1,4 @@
-"""Errors that others catch by name. A UserError speaks to a person: one line that says what to do."""
+"""Errors that other modules catch by name, and texts of errors on one line."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ __all__ = [
 ]
 
 _NAME = 100  # characters of a name from outside: a topic, a frame, a file
-_LONGEST = (
-    2000  # characters of a message; names inside it may come from a file that somebody else wrote
-)
+_LONGEST = 2000  # characters of a message; names in it may come from a file of foreign origin
 
 
 class UserError(ValueError):
-    """What a person asked for cannot be done; the text is one line: what came, what was expected, what to write."""
+    """A request of a person cannot be fulfilled.
+
+    The text is one line: what was given, what was expected, what to write.
+    """
 
 
 class UsageError(UserError):
@@ -31,28 +32,36 @@ class ParameterFileError(UserError):
 
 
 class MapFullError(ValueError):
-    """A batch that a map with a bound cannot take any more; the map stays as it is and goes on predicting."""
+    """A batch that a bounded map has no room for; the map stays as it is and goes on predicting."""
 
 
 class NumericalError(RuntimeError):
-    """A factorisation failed in spite of jitter: the matrix holds NaN or is not positive definite at all."""
+    """A computation failed: a matrix does not factor despite jitter, or a number is not finite."""
 
 
 def one_line(error: object, longest: int = _LONGEST) -> str:
-    """The text of an error without line breaks and control characters, cut in the middle where it is too long."""
-    said, half = str(error), longest // 2
-    if len(said) > 4 * longest:  # of megabytes from outside only the ends are looked at
+    """The text of an error on one line, without control characters, cut in the middle if too long.
+
+    Args:
+        error: the error; any object with a text.
+        longest: characters.
+    """
+    message, half = str(error), longest // 2
+    if len(message) > 4 * longest:  # only the ends of megabytes from outside are made printable
         return (
-            f"{_printable(said[: 2 * longest])[:half]} … {_printable(said[-2 * longest :])[-half:]}"
+            f"{_printable(message[: 2 * longest])[:half]} … "
+            f"{_printable(message[-2 * longest :])[-half:]}"
         )
-    text = _printable(said) or type(error).__name__
+
+    text = _printable(message) or type(error).__name__
     return text if len(text) <= longest else f"{text[:half]} … {text[-half:]}"
 
 
 def _printable(text: str) -> str:
+    """The text on one line, with escapes for characters that cannot be printed."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(text.split()))
 
 
 def named(name: object) -> str:
-    """A name from outside as it may stand in a sentence: in quotes, on one line, cut in the middle where it is long."""
+    """A name from outside for use in a sentence: quoted, on one line, cut in the middle if long."""
     return repr(one_line(name, _NAME) if str(name) else "")

@@ -1,4 +1,4 @@
-"""Threads of the matrix libraries below numpy and scipy, which no call of theirs sets."""
+"""Threads of the matrix libraries below numpy and scipy, which only the environment can set."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ MATRIX_LIBRARIES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def one_thread_each() -> None:
-    """Before numpy is loaded: one thread each, where the environment does not say how many.
+    """Set one thread for each library, where the environment does not set a number.
 
-    Matrices here have some hundred rows. On a busy machine threads that wait for each other make of a millisecond two
-    seconds; of torch `torch_threads` says how many.
+    It must be called before numpy is loaded. Matrices here have some hundred rows; on a busy
+    machine threads that wait for each other turn a millisecond into two seconds. For torch the
+    setting `torch_threads` has the number.
     """
     for name in MATRIX_LIBRARIES:
         os.environ.setdefault(name, "1")

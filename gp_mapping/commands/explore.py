@@ -22,7 +22,7 @@ from gp_mapping.commands.processes import (
 )
 from gp_mapping.errors import UsageError
 from gp_mapping.planning import Polygon, planner_names
-from gp_mapping.settings.build import Parameters, model_file, read_parameter_file
+from gp_mapping.settings.build import KNOWN, Parameters, model_file, read_parameter_file
 from gp_mapping.settings.plan import home_of
 from gp_mapping.sim.room import WALLS, WAYPOINTS
 
@@ -42,7 +42,7 @@ def _check(args: argparse.Namespace) -> dict:
         raise UsageError(f"--domain-id {args.domain_id}: expected 0 to 101")
 
     for name in ("budget", "budget_time", "target_stddev", "timeout"):
-        if not 0 <= getattr(args, name) < math.inf:
+        if not 0 <= (getattr(args, name) or 0.0) < math.inf:
             raise UsageError(
                 f"--{name.replace('_', '-')} {getattr(args, name)}: expected 0 or more"
             )
@@ -58,7 +58,7 @@ def _check(args: argparse.Namespace) -> dict:
     if malformed:
         raise UsageError(f"--remap {malformed[0]}: expected FROM:=TO, for example odometry:=/odom")
 
-    if args.kind not in planner_names():
+    if args.kind is not None and args.kind not in planner_names():
         raise UsageError(f"--kind {args.kind}: expected one of {', '.join(planner_names())}")
     if args.simulate and args.drive not in (None, "cmd_vel"):
         raise UsageError(
@@ -66,7 +66,7 @@ def _check(args: argparse.Namespace) -> dict:
         )
 
     try:
-        home_of(args.home)
+        home_of(args.home or "none")
         corners = places(args.region, "--region")
         if args.region:
             Polygon.of(corners, name="--region")
@@ -74,12 +74,12 @@ def _check(args: argparse.Namespace) -> dict:
         raise UsageError(str(error).replace("plan_home", "--home")) from error
 
     # the model's file, then the user's, then the options: the later ones win
-    values: dict = {}
+    values: dict = {"plan_home": "start"}
     for path in ([model_file(args.model)] if args.model else []) + (
         [args.params] if args.params else []
     ):
         values.update(read_parameter_file(path))
-    values |= {
+    options = {
         "plan_budget": args.budget,
         "plan_budget_time": args.budget_time,
         "plan_home": args.home,
@@ -88,6 +88,8 @@ def _check(args: argparse.Namespace) -> dict:
         "target_stddev": args.target_stddev,
     }
 
+    # what was not given leaves what the files say
+    values |= {name: value for name, value in options.items() if value is not None}
     Parameters.build(values)  # raises for what the node would refuse
     return values | {"save_directory": str(args.output.resolve()), "save_on_exit": True}
 
@@ -165,9 +167,10 @@ def _start(
             },
         )
 
+    speed = values.get("plan_speed", KNOWN["plan_speed"].default)
     nodes["explorer"] = (
         "explorer_node",
-        {"drive": "cmd_vel" if args.simulate else args.drive or "none", "speed": args.speed},
+        {"drive": "cmd_vel" if args.simulate else args.drive or "none", "speed": speed},
     )
 
     return {

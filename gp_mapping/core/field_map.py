@@ -1,6 +1,8 @@
-"""The one contract of every map: what a mapper, a renderer, a planner, a file and a report may ask of it.
+"""FieldMap, the interface that every map implements, and the snapshots that it gives.
 
-Nothing else is asked of a map anywhere outside core/models: no attribute that is not here, no type, no model's name.
+A mapper, a renderer, a planner, a file and a report use a map through this interface alone. Outside
+core/models no code uses an attribute that is not here, checks a map's type, or asks for a model's
+name.
 """
 
 from __future__ import annotations
@@ -30,30 +32,32 @@ __all__ = [
     "Snapshot",
 ]
 
-# what a model may be capable of beyond the contract's least
-VECTOR = "vector"  # maps the components of one vector, which turn with a late attitude
-LIKELIHOODS = (
-    "likelihoods"  # takes classes, counts and gross errors, not Gaussian measurements alone
-)
-LEARNS = "learns"  # learns hyper-parameters while it maps
+# Capabilities that a model may have in addition to the interface's minimum:
+# it maps the components of one vector, which turn with a late attitude
+VECTOR = "vector"
+# it takes classes, counts and gross errors, not Gaussian measurements alone
+LIKELIHOODS = "likelihoods"
+# it learns hyper-parameters while it maps
+LEARNS = "learns"
 
 
-# x (N, D) m → mean now − mean then (N, C), SI; variance now − variance then (N, C), squared SI; whether they are known
-# (N,): what is not known is 0
+# Function of places x (N, D) m. Returns mean now − mean then (N, C), SI; variance now − variance
+# then (N, C), squared SI; and whether they are known (N,). Unknown ones are 0.
 Increments = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
 
-# a (N, D) m → covariance with places b that are fixed (N, K), variance at a (N,), mean over channels; squared SI
+# Function of places a (N, D) m. Returns their covariance with fixed places b (N, K), and the
+# variance at a (N,), mean over channels; squared SI.
 Covariances = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 class Snapshot(ABC):
-    """What a map said at one moment. Later updates of the map do not change it."""
+    """A map's predictions as of one moment, which later updates of the map do not change."""
 
     @abstractmethod
     def predict(
         self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
     ) -> Prediction:
-        """As FieldMap.predict, of that moment."""
+        """As FieldMap.predict, as of that moment."""
 
     def predict_in_pass(
         self,
@@ -62,28 +66,28 @@ class Snapshot(ABC):
         velocity: Tensor | None = None,
         heading: Tensor | None = None,
     ) -> Prediction:
-        """As FieldMap.predict_in_pass, of that moment."""
+        """As FieldMap.predict_in_pass, as of that moment."""
         return self.predict(x, velocity, heading)
 
     def biases(self) -> list[PassBias]:
-        """As FieldMap.biases, of that moment."""
+        """As FieldMap.biases, as of that moment."""
         return []
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """As FieldMap.covariance, of that moment; a snapshot of places nearby need not have it."""
+        """As FieldMap.covariance, as of that moment; optional for a snapshot of a few places."""
         raise NotImplementedError(f"a {type(self).__name__} has no covariance")
 
     def covariance_with(self, b: Tensor) -> Covariances:
-        """As FieldMap.covariance_with, of that moment."""
+        """As FieldMap.covariance_with, as of that moment."""
         return lambda a: (self.covariance(a, b), self.predict(a).variance.mean(1))
 
     def state_dict(self) -> dict | None:
-        """What FieldMap.load_snapshot makes it from again; None (the default) where it is not worth a file's room."""
+        """State for FieldMap.load_snapshot; None (the default) where it is not worth saving."""
         return None
 
 
 class Planned(Protocol):
-    """What a planner asks: variances, covariances, and copies that have measured what they expect."""
+    """What a planner uses: variances, covariances, and copies conditioned on their own mean."""
 
     def predict(
         self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
@@ -98,15 +102,23 @@ class Planned(Protocol):
 
 @dataclass(frozen=True)
 class CalibrationData:
-    """Remembered samples, from which time offset, lever arm and what turns with the robot are estimated.
+    """Remembered samples, to estimate time offset, lever arm and body-fixed field from.
 
-    Values y and standard deviations are in the map's inner unit of `scale` SI, places in metres about any origin.
+    Values y and standard deviations are in the map's inner unit of `scale` SI; places are in metres
+    about any origin.
 
-    x, velocity: (m, D).  heading: (m, 2).  y: (m, C).  extra: (m,) variance beside the model's own noise.
-    pass_number: (m,) of each sample, whose unknown constant is in y; NO_PASS where it has none.
-    theta: hyper-parameters in use (core.hyper.Theta).  prior: their prior medians.
-    prior_stddev: (7,) of Theta.vector().
-    learned: whether time offset, lever arm along and lever arm across are learned (3,).
+    Attributes:
+        x: places (m, D).
+        velocity: of the robot (m, D).
+        heading: ĥ (m, 2).
+        y: values (m, C).
+        pass_number: of each sample (m,), whose unknown constant is in y; NO_PASS where it has none.
+        extra: variance in addition to the model's own noise (m,).
+        theta: hyper-parameters in use (core.hyper.Theta).
+        prior: their prior medians.
+        prior_stddev: (7,), of Theta.vector().
+        learned: whether time offset, lever arm along and lever arm across are learned (3,).
+        scale: SI per inner unit.
     """
 
     x: Tensor
@@ -127,10 +139,14 @@ class CalibrationData:
 
 @dataclass(frozen=True)
 class PassBias:
-    """By how much the values of one pass differ from the field: mean, stddev (C,), SI.
+    """The unknown constant by which the values of one pass differ from the field, SI.
 
-    number: as Samples.pass_number.  stddev_apart (C,): of its difference from the mean of all passes, SI; what no pass
-    can know, the field's own level, is not in it.
+    Attributes:
+        number: of the pass, as in Samples.pass_number.
+        mean: (C,).
+        stddev: (C,).
+        stddev_apart: standard deviation of its difference from the mean of all passes, (C,). The
+            field's own level, which no pass can determine, is not in it.
     """
 
     number: float
@@ -140,12 +156,18 @@ class PassBias:
 
     @staticmethod
     def of(numbers: Sequence[float], mean: Tensor, covariance: Tensor) -> list[PassBias]:
-        """From their joint posterior. mean (P, C), SI; covariance S (P, P), squared SI, the same in every channel.
+        """Constants of passes from their joint posterior.
 
-        cov(b − b̄) = Q S Q,   Q = I − 11ᵀ/P
+            cov(b − b̄) = Q S Q,   Q = I − 11ᵀ/P
+
+        Args:
+            numbers: of the P passes.
+            mean: (P, C), SI.
+            covariance: S (P, P), squared SI, the same in every channel.
         """
-        rows = covariance - covariance.mean(0)
-        apart = (rows - rows.mean(1, keepdim=True)).diagonal()
+        centred_rows = covariance - covariance.mean(0)
+        apart = (centred_rows - centred_rows.mean(1, keepdim=True)).diagonal()  # of Q S Q
+
         stddev, apart = covariance.diagonal().clamp_min(0.0).sqrt(), apart.clamp_min(0.0).sqrt()
         return [
             PassBias(number, b, stddev[i].expand(len(b)), apart[i].expand(len(b)))
@@ -154,19 +176,21 @@ class PassBias:
 
 
 class FieldMap(ABC):
-    """An online probabilistic map of a scalar (or C-channel) field. All values are SI; x is (N, D) in metres.
+    """An online probabilistic map of a scalar, or C-channel, field. SI; x is (N, D) in metres.
 
-    A model of your own defines the abstract methods; the others have defaults that are right for a map that answers
-    of now, at once, and with Gaussian noise. docs/extending.md has one of sixty lines.
+    A model of your own defines the abstract methods. The others have defaults that are right for a
+    map that predicts at once, from all samples so far, and with Gaussian noise. docs/extending.md
+    has an example of sixty lines.
 
-    capabilities: which of VECTOR, LIKELIHOODS and LEARNS it has.
-    epoch: grows when the whole map may have changed, not only near new samples.
+    Attributes:
+        capabilities: which of VECTOR, LIKELIHOODS and LEARNS it has.
+        epoch: grows when the whole map may have changed, not only near new samples.
     """
 
     capabilities: frozenset[str] = frozenset()
     epoch: int = 0
 
-    # --- what a model must do -------------------------------------------------------------------------------------
+    # --- what a model must do ---------------------------------------------------------------------
     @property
     @abstractmethod
     def centre(self) -> Tensor | None:
@@ -184,25 +208,26 @@ class FieldMap(ABC):
 
         Raises:
             ValueError: the batch does not fit; the map stays as it was.
-            MapFullError: nor does any other.
+            MapFullError: the map has reached its bound and takes no other batch, either.
         """
 
     @abstractmethod
     def predict(
         self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
     ) -> Prediction:
-        """Mean and latent variance at x; with a velocity, of what the robot measures there.
+        """Mean and latent variance of the field at x, or of what a moving robot measures there.
 
         Args:
             x: (N, D) metres.
-            velocity: (N, D) m/s of the robot.
+            velocity: (N, D) m/s of the robot; with it the prediction is of what the robot measures.
             heading: (N, 2) unit vectors; the direction of travel if None.
 
         Returns:
             mean, variance (N, C) and noise_variance (C,), SI.
 
         Raises:
-            RuntimeError: the map has seen no sample yet. So for all that asks what the map knows.
+            RuntimeError: the map has seen no sample yet. The other methods that depend on the data
+                raise it as well.
         """
 
     @abstractmethod
@@ -218,32 +243,32 @@ class FieldMap(ABC):
         """
 
     def covariance_with(self, b: Tensor) -> Covariances:
-        """As `covariance` for many a and the same b: what b alone asks for is computed once.
+        """As `covariance` for many a and the same b; what depends on b alone is computed once.
 
-        The map must not change while the answer is used.
+        The map must not change while the returned function is used.
 
         Args:
             b: (K, D) metres.
 
         Returns:
-            A function of a (N, D) metres: their covariance (N, K), and the latent variance at a (N,), mean over
-            channels, squared SI.
+            A function of a (N, D) metres: their covariance (N, K), and the latent variance at a
+            (N,), mean over channels, squared SI.
         """
         return lambda a: (self.covariance(a, b), self.predict(a).variance.mean(1))
 
     @abstractmethod
     def fantasize(self, x: Tensor) -> FieldMap:
-        """A copy conditioned on its own mean at x (K, D) metres: the mean stays, the variance shrinks."""
+        """A copy conditioned on its own mean at x (K, D): the mean stays, the variance shrinks."""
 
     @abstractmethod
     def forget(self, factor: float) -> None:
-        """Scale what the data said: every noise variance grows by 1/factor.
+        """Weaken all data: every noise variance grows by 1/factor.
 
         Args:
             factor: in (0, 1].
 
         Raises:
-            ValueError: it is not.
+            ValueError: the factor is outside (0, 1].
         """
 
     @abstractmethod
@@ -254,22 +279,26 @@ class FieldMap(ABC):
             other: a map of the same model, unit and channels; it is not changed.
 
         Raises:
-            ValueError: that cannot be; both maps are as they were.
+            ValueError: the maps cannot be merged; both are as they were.
         """
 
     @abstractmethod
     def hyperparameters(self) -> dict[str, float]:
-        """lengthscale (m), signal_stddev, noise_stddev, constant_stddev (SI), and what else the model has."""
+        """lengthscale (m), signal_stddev, noise_stddev, constant_stddev (SI), and others."""
 
     @abstractmethod
     def state_dict(self) -> dict:
-        """Everything needed for exact resume: tensors, numbers, strings and nested dicts of them."""
+        """State for exact resume: tensors, numbers, strings and nested dicts of them."""
 
     @abstractmethod
     def load_state_dict(self, state: dict) -> None:
-        """Continue exactly where state_dict was taken; ValueError, and the map as it was, where it does not fit."""
+        """Continue exactly where state_dict was taken.
 
-    # --- what follows, or is little of most maps ------------------------------------------------------------------
+        Raises:
+            ValueError: the state does not fit; the map is as it was.
+        """
+
+    # --- what has a default --------------------------------------------------
     @property
     def started(self) -> bool:
         """Whether the map has seen a sample."""
@@ -277,72 +306,88 @@ class FieldMap(ABC):
 
     @property
     def channels(self) -> int:
-        """C; 0 before the first sample."""
+        """Number of channels C; 0 before the first sample."""
         return 0 if self.centre is None else len(self.centre)
 
     def refine(self, budget_s: float = math.inf) -> bool:
-        """Anytime work (hyper-parameters); at most about budget_s seconds. True: there is more to do."""
+        """Do pending anytime work, such as hyper-parameter steps.
+
+        Args:
+            budget_s: seconds that it may take, about.
+
+        Returns:
+            Whether there is more to do.
+        """
         return False
 
     def in_slices(self, on: bool) -> None:  # noqa: B027 a map need not
-        """Whether work that takes much longer than an update may be spread over the updates to come.
+        """Allow, or forbid, spreading long work over the updates to come.
 
-        The map is then what it would be, only some updates later. Off: what is under way is finished. By default
+        Work that takes much longer than an update may then be done in slices; the map becomes what
+        it would be, only some updates later. Forbidding finishes what is under way. By default
         nothing is spread.
         """
 
     @property
     def learning_steps(self) -> int | None:
-        """Steps that hyper-parameters have taken; None where none are learned."""
+        """Number of steps that the hyper-parameters have taken; None where none are learned."""
         return None
 
     def slimmed(self, state: dict) -> dict:
-        """A state of such a map, or of a part of it, in fewer bytes; load_state_dict takes it, to rounding the same."""
+        """A smaller state of such a map, or of a part; it loads to the same map, to rounding."""
         return state
 
     def unreadable(self) -> list[str]:
-        """What of it lies elsewhere and cannot be read, in sentences."""
+        """Sentences that name parts of the map that are stored elsewhere and cannot be read."""
         return []
 
     def learned(self) -> Learned | None:
-        """θ, and how well it is known; None where a map has no such thing to agree on."""
+        """Hyper-parameters θ and their uncertainty; None where there are none to agree on."""
         return None
 
     def agree_on(self, theta) -> bool:
-        """Go over to a team's θ (core.hyper.theta.Theta); False, and the map as it was, where that cannot be."""
+        """Reparametrise to a team's Theta; False, and the map is as it was, if that fails."""
         return False
 
     def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
-        """Forget what was known near some places; by default nothing: a map that cannot do it keeps what it knew.
+        """Forget what is known near some places; by default the map keeps everything.
 
         Args:
             x: (K, D) metres.
             radius: metres.
-            newest: as many of the newest samples stay.
+            newest: this many of the newest samples stay.
 
         Returns:
-            How many samples went.
+            How many samples were removed.
         """
         return 0
 
     def move(self, turn: Tensor, shift: Tensor) -> None:
-        """Go over to the frame X' = turn X + shift, (2, 2) and (2,) m; ValueError where that cannot be done exactly."""
+        """Move the map to the frame X' = turn X + shift.
+
+        Args:
+            turn: rotation, (2, 2).
+            shift: (2,) metres.
+
+        Raises:
+            ValueError: that cannot be done exactly.
+        """
         raise ValueError(
             f"a {type(self).__name__} cannot be moved; map the recording with poses of the other frame"
         )
 
     def prior(self) -> Prediction:
-        """What the map says far from every sample: mean, variance (1, C), noise_variance (C,)."""
-        centre, told = self._known_centre(), self.hyperparameters()
+        """Prediction far from every sample: mean, variance (1, C), noise_variance (C,)."""
+        centre, hyper = self._known_centre(), self.hyperparameters()
         variance = torch.full_like(
-            centre, told["signal_stddev"] ** 2 + told["constant_stddev"] ** 2
+            centre, hyper["signal_stddev"] ** 2 + hyper["constant_stddev"] ** 2
         )
         return Prediction(centre[None], variance[None], self.noise_variance())
 
     def predict_now(
         self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
     ) -> Prediction:
-        """As predict, of every sample so far and without waiting: of a map whose predictions may be a little behind."""
+        """As predict, from all samples and without waiting, for maps whose `predict` may lag."""
         return self.predict(x, velocity, heading)
 
     def predict_in_pass(
@@ -352,67 +397,95 @@ class FieldMap(ABC):
         velocity: Tensor | None = None,
         heading: Tensor | None = None,
     ) -> Prediction:
-        """As predict_now, of the field and the unknown constant of a pass together: what is measured in that pass.
+        """As predict_now, of field and unknown constant of a pass together: what the pass measures.
 
         By default no pass has a constant.
 
         Args:
             x: (N, D) metres.
-            number: of the pass, as Samples.pass_number; one that the map has not seen has a constant of its prior.
+            number: of the pass, as in Samples.pass_number; one that the map has not seen has the
+                prior constant.
             velocity: (N, D) m/s of the robot.
             heading: (N, 2) unit vectors; the direction of travel if None.
         """
         return self.predict_now(x, velocity, heading)
 
     def bias_variance(self) -> Tensor:
-        """Variance of the constant that a pass to come adds to all of its measurements: (C,), squared SI."""
+        """Variance of the constant that a future pass adds to its measurements: (C,) squared SI."""
         return torch.zeros_like(self._known_centre())
 
     def biases(self) -> list[PassBias]:
-        """What is known of the constants of passes, oldest first; none where passes have none."""
+        """Estimated constants of the passes, oldest first; empty where passes have none."""
         return []
 
     def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> Snapshot:
-        """What the map says now, kept. near (N, D) m: it will be asked within `reach` (m) of these places only."""
+        """The map's predictions as of now, which later updates do not change.
+
+        Args:
+            near: (N, D) metres; predictions will be wanted near these places only.
+            reach: metres, how near.
+        """
         self.need_data()
         return _Copy(copy.deepcopy(self))
 
     def load_snapshot(self, state: dict) -> Snapshot:
-        """A snapshot of this map again, from its state_dict."""
+        """A snapshot of this map, from the state_dict of a snapshot."""
         raise ValueError(f"snapshots of a {type(self).__name__} cannot be loaded")
 
     def drawable(self, budget_s: float) -> tuple[Snapshot | FieldMap, float, int]:
-        """What to draw now, of how many samples it is (all: infinity), and the map's epoch then.
+        """What to draw now: the newest predictions that are ready within a time budget.
 
-        The newest answer that costs no more than about budget_s (s) to have ready; by default the map itself.
+        By default the map itself.
+
+        Args:
+            budget_s: seconds that making them ready may take, about.
+
+        Returns:
+            What predicts, how many samples it has seen (all: infinity), and the map's epoch then.
         """
         return self, math.inf, self.epoch
 
     def moment(self) -> object | None:
-        """What the map says now, for `since`; equal to another moment only where the map said the same then.
+        """A token of the map's current predictions, for `since`.
 
-        None (the default) of a map that does not tell what has changed.
+        Two tokens are equal only where the map predicted the same at both moments. None (the
+        default) for a map that cannot give changes.
         """
         return None
 
     def since(self, moment: object) -> Increments | None:
-        """What has changed since a moment, by less work than a prediction; None (the default): ask for a prediction."""
+        """Changes since a moment, for less work than a prediction.
+
+        Args:
+            moment: from `moment`.
+
+        Returns:
+            A function that gives the changes at places; None (the default): predict instead.
+        """
         return None
 
     def for_planning(self) -> Planned:
-        """Who answers predict's variance, covariance and fantasize soonest; its mean may be a little behind."""
+        """What gives variances, covariances and fantasies soonest; its mean may lag a little."""
         return self
 
     def explained(self, x: Tensor) -> Tensor | None:
-        """What was measured, as features b(x) (R, N), SI: covariance(a, b) = prior_covariance(a, b) − b_aᵀ b_b.
+        """Features of the covariance that the data explain.
 
-        Its prior depends on a − b alone. None (the default) for a model without such a form; with it the value of a
-        measurement at every cell of a grid is a matter of convolutions.
+            covariance(a, b) = prior_covariance(a, b) − b_aᵀ b_b
+
+        The prior covariance depends on a − b alone; so the value of a measurement at every cell of
+        a grid follows from convolutions.
+
+        Args:
+            x: (N, D) metres.
+
+        Returns:
+            b(x), (R, N), SI; None (the default) for a model without such a form.
         """
         return None
 
     def prior_covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Covariance before anything was measured, of a model that has `explained`: (N, K), squared SI."""
+        """Prior covariance (N, K), squared SI, of a model that has `explained`."""
         raise NotImplementedError(
             f"a {type(self).__name__} has no `explained`, so its prior is not asked for"
         )
@@ -420,9 +493,13 @@ class FieldMap(ABC):
     def changed_since(
         self, epoch: int
     ) -> list[tuple[tuple[float, float], tuple[float, float]]] | None:
-        """Boxes, lower and upper corner in m, that hold all that has changed otherwise than near new samples.
+        """Boxes that hold all changes since an epoch, except those near new samples.
 
-        None: that may be everywhere.
+        Args:
+            epoch: of the map, then.
+
+        Returns:
+            Lower and upper corner of each box, metres; None: the map may have changed everywhere.
         """
         return [] if epoch == self.epoch else None
 
@@ -431,7 +508,7 @@ class FieldMap(ABC):
         return torch.full_like(self._known_centre(), self.hyperparameters()["noise_stddev"] ** 2)
 
     def observed(self, p: Prediction) -> Prediction:
-        """Of a prediction of the latent field, what people ask for: probability, rate, class; by default the field."""
+        """What a latent prediction stands for: a probability, a rate; by default the field."""
         return p
 
     def observable(self, x: Tensor) -> Prediction:
@@ -439,11 +516,14 @@ class FieldMap(ABC):
         return self.observed(self.predict(x))
 
     def outcome(self, y: Tensor) -> Tensor:
-        """Measurements (N, C) in the unit of `observed`: labels as 0 and 1, counts; by default as they are."""
+        """Measurements (N, C) in the unit of `observed`: labels as 0 and 1, counts; default: y."""
         return y
 
     def log_predictive(self, batch: Samples) -> Tensor:
-        """log p(y* | data) of new samples, (N,): log ∫ p(y*|f) q(f) df; by default with Gaussian noise."""
+        """Log predictive density of new samples, (N,); by default with Gaussian noise.
+
+        log p(y* | data) = log ∫ p(y*|f) q(f) df; of places, values and noise_variance alone
+        """
         p = self.predict(batch.x)
         y, variance = batch.y.to(p.mean), p.variance
         variance = variance + (
@@ -454,31 +534,31 @@ class FieldMap(ABC):
         return -0.5 * ((2 * math.pi * variance).log() + (y - p.mean).square() / variance).sum(1)
 
     def body_field(self) -> tuple[Tensor, Tensor] | None:
-        """What turns with the robot, forward, left, up: mean and standard deviation (3,), SI; None where not known."""
+        """Body-fixed field: mean and stddev (3,), forward, left, up, SI; None where not known."""
         return None
 
     def inducing_inputs(self) -> Tensor:
-        """Where inducing inputs lie: (M, D) metres; none by default."""
+        """Places of the inducing inputs, (M, D) metres; none by default."""
         return self._no_places()
 
     def remembered_places(self) -> Tensor:
-        """Where remembered samples were measured: (m, D) metres; none by default."""
+        """Places where remembered samples were measured, (m, D) metres; none by default."""
         return self._no_places()
 
     def calibration_data(self) -> CalibrationData | None:
-        """Remembered samples for a calibration of the robot; None where the map remembers none of that kind."""
+        """Remembered samples to calibrate the robot from; None where the map has none of them."""
         return None
 
     def counters(self) -> dict[str, int | float]:
-        """Plain numbers for diagnostics: `jitter` that linalg had to add, and what a bound of the model left out."""
+        """Numbers for diagnostics: `jitter` that linalg had to add, what a bound left out."""
         return {"jitter": 0.0}
 
     def notes(self) -> list[str]:
-        """What a person should know of the map, in sentences: what of it is lost, or kept where it should not be."""
+        """Sentences for people: what of the map is lost, or kept where it should not be."""
         return []
 
     def need_data(self) -> None:
-        """RuntimeError while the map has seen nothing."""
+        """Raise RuntimeError while the map has seen no sample."""
         if not self.started:
             raise RuntimeError("the map has seen no sample yet; call update() first")
 
@@ -495,7 +575,7 @@ class FieldMap(ABC):
 
 
 class _Copy(Snapshot):
-    """A copy of a whole map: always right, and not cheap."""
+    """Snapshot that is a copy of the whole map: always right, and not cheap."""
 
     def __init__(self, field: FieldMap):
         self.field = field

@@ -1,4 +1,4 @@
-"""What every model's snapshot shares: asked in SI, answered in inner units."""
+"""Base of the models' snapshots: SI outside, inner units inside."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["InnerSnapshot", "gradient_of"]
 
 
 def gradient_of(mean: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """∇ of a mean by automatic differentiation.
+    """Gradient of a mean by automatic differentiation.
 
     Args:
-        mean: places (N, D) → values (N, C), each of its own place alone.
+        mean: function of places (N, D) that returns values (N, C), each of its own place alone.
         x: (N, D).
 
     Returns:
@@ -30,7 +30,7 @@ def gradient_of(mean: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     places = x.detach().clone().requires_grad_(True)
     with torch.enable_grad():
         values = mean(places)
-        if not values.requires_grad:  # a map without inducing inputs says the same of every place
+        if not values.requires_grad:  # a map without inducing inputs predicts the same everywhere
             return values.new_zeros((*values.shape, x.shape[1]))
         columns = [
             torch.autograd.grad(values[:, c].sum(), places, retain_graph=True)[0]
@@ -40,9 +40,14 @@ def gradient_of(mean: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
 
 class InnerSnapshot(Snapshot):
-    """A snapshot of a map in inner units: a subclass has the attributes, `inner`, and `mean` where it is not of that.
+    """A snapshot of a map in inner units.
 
-    theta, scaling, noise_variance: of that moment, the last in inner units.
+    A subclass sets the attributes and defines `inner`, and `mean` where that is not `inner`'s.
+
+    Attributes:
+        theta: hyper-parameters of that moment.
+        scaling: from SI to inner units.
+        noise_variance: of that moment, inner units.
     """
 
     theta: Theta
@@ -51,23 +56,35 @@ class InnerSnapshot(Snapshot):
 
     @abstractmethod
     def inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Mean (N, C), latent variance (N,) at standardised x (N, D); with a heading, of field and robot together."""
+        """Mean (N, C) and latent variance (N,) at standardised x (N, D).
+
+        Args:
+            x: (N, D), standardised.
+            heading: ĥ (N, 2); with it the body-fixed field is included.
+        """
 
     def mean(self, x: Tensor) -> Tensor:
-        """(N, C) at standardised x (N, D), without the robot's own field; differentiable in x."""
+        """Mean (N, C) at standardised x (N, D), no body-fixed field; differentiable in x."""
         return self.inner(x)[0]
 
     def predict(
         self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
     ) -> Prediction:
-        """At x (N, D) in metres; SI. With a velocity (N, D): what the robot measures passing x, δ and ĥ included."""
-        told = self.inner(*self.theta.passing(self.scaling.inner_x(x), velocity, heading))
-        return self.scaling.outer(*told, self.noise_variance)
+        """Predict in SI.
+
+        Args:
+            x: (N, D) metres.
+            velocity: (N, D) m/s; with it the prediction is of what the robot measures when it
+                passes x, with time offset δ and heading ĥ.
+            heading: ĥ (N, 2); the direction of travel if None.
+        """
+        prediction = self.inner(*self.theta.passing(self.scaling.inner_x(x), velocity, heading))
+        return self.scaling.outer(*prediction, self.noise_variance)
 
     def bias_evidence(self) -> BiasEvidence | None:
-        """What the passes say of how much their constants differ; None where they have none, or there is but one."""
+        """Evidence for the spread of the passes' constants; None of none, or of one pass."""
         return None
 
     def gradient(self, x: Tensor) -> Tensor:
-        """∇ of the mean at standardised x (N, D), without the robot's own field: (N, C, D)."""
+        """Gradient of the mean, (N, C, D), at standardised x (N, D), no body-fixed field."""
         return gradient_of(self.mean, x)

@@ -1,4 +1,4 @@
-"""Settings -> map: what makes each of the built-in models, and the two ways to ask for one."""
+"""Makes maps from settings: a builder for each of the built-in models, and two ways to call it."""
 
 from __future__ import annotations
 
@@ -31,18 +31,19 @@ from gp_mapping.settings.parts import MODELS
 __all__ = ["build_map", "create_map", "model_names"]
 
 
-_BIAS = (
-    0.1  # of noise_stddev: a start for passes' constants that costs nothing where there are none
-)
+# Start of bias_stddev, relative to noise_stddev: it is harmless where passes have no constants.
+_BIAS = 0.1
 
 
 def complete(settings: MapSettings) -> MapSettings:
-    """The same with a number for each start and prior that it leaves open, at 0, and no first cells have told
-    (mapping.beginning.start): a field that varies by ten display units over a metre.
+    """Settings with a number for each start and prior that is open, that is 0.
+
+    The first cells may have set them before (mapping.beginning.start). The defaults suit a field
+    that varies by ten display units over a metre.
     """
     s, unit = settings, settings.field_scale
     signal = s.signal_stddev or 10.0 * unit
-    told = {
+    defaults = {
         "lengthscale": s.lengthscale or 1.0,
         "signal_stddev": signal,
         "noise_stddev": s.noise_stddev or 0.7 * unit,
@@ -51,11 +52,11 @@ def complete(settings: MapSettings) -> MapSettings:
         "signal_stddev_prior": s.signal_stddev_prior or s.signal_stddev or 14.0 * unit,
         "noise_stddev_prior": s.noise_stddev_prior or s.noise_stddev or unit,
     }
-    return replace(s, **within_ranges(told))
+    return replace(s, **within_ranges(defaults))
 
 
 def start_of(settings: MapSettings) -> tuple[Theta, HyperLearner | None]:
-    """Hyper-parameters to begin with, in inner units, and what learns them (None: nothing is learned)."""
+    """Initial hyper-parameters in inner units, and their learner; None: nothing is learned."""
     s, unit = complete(settings), settings.field_scale
     bias = (s.bias_stddev or _BIAS * s.noise_stddev) / unit if s.has_biases else 0.0
     theta = Theta(
@@ -80,6 +81,7 @@ def start_of(settings: MapSettings) -> tuple[Theta, HyperLearner | None]:
         time_offset=0.0,
     )
 
+    # which of Theta.vector() are learned
     learn, noise = (
         settings.learn_hyperparameters,
         settings.learn_hyperparameters or settings.learn_noise,
@@ -92,7 +94,7 @@ def start_of(settings: MapSettings) -> tuple[Theta, HyperLearner | None]:
 
 
 def _sparse(settings: MapSettings, learner, theta: Theta) -> dict:
-    """What every map on inducing inputs takes."""
+    """Arguments that all maps with inducing inputs have."""
     return {
         "max_inducing": settings.max_inducing,
         "tolerance": settings.inducing_tolerance,
@@ -111,6 +113,7 @@ def _sparse(settings: MapSettings, learner, theta: Theta) -> dict:
 
 
 def _one_lengthscale(settings: MapSettings) -> None:
+    """Raise ValueError for settings with more than one lengthscale."""
     if settings.anisotropy != 1.0 or settings.long_share > 0.0:
         raise ValueError(
             f"model: {settings.model!r} has one lengthscale, in all directions; write anisotropy: 1.0 and "
@@ -193,7 +196,7 @@ def build_curl_free(settings: MapSettings, **extra) -> CurlFree:
     return CurlFree(theta, **sparse | {"memory_size": 3 * settings.memory_size}, **extra)
 
 
-TILED = ("dual_svgp", "solve_gp", "sor", "dtc", "fitc", "fic")  # of which a tile may be
+TILED = ("dual_svgp", "solve_gp", "sor", "dtc", "fitc", "fic")  # models that a tile may have
 
 
 def model_names() -> tuple[str, ...]:
@@ -202,10 +205,12 @@ def model_names() -> tuple[str, ...]:
 
 
 def build_map(settings: MapSettings, room: Room | None = None, **extra) -> FieldMap:
-    """The map of those settings, which it is given complete.
+    """Make an empty map of these settings; starts and priors that are open get their defaults.
 
-    room: where tiles go that nobody needs now; they stay in memory if None.
-    extra: what is not a setting: inducing_inputs (M, D) in metres, centre (C,) in SI.
+    Args:
+        settings: of the map.
+        room: storage for tiles that are not needed now; None: they stay in memory.
+        extra: what is not a setting: inducing_inputs (M, D) in metres, centre (C,) in SI.
 
     Raises:
         UserError: settings that do not go together, or a device that is not here.
@@ -220,29 +225,33 @@ def build_map(settings: MapSettings, room: Room | None = None, **extra) -> Field
 
 
 def _check_device(name: str) -> None:
-    """UserError where no map runs on it here."""
+    """Raise UserError for a device on which no map runs here."""
     try:
         device = torch.device(name)
     except RuntimeError:
         device = None
+
     if device is None or device.type not in ("cpu", "cuda"):
         raise UserError(
             f"device {name!r} is not a torch device that a map runs on; write cpu, cuda or cuda:1"
         )
-    there = torch.cuda.device_count() if device.type == "cuda" else 0
-    if device.type == "cuda" and (device.index or 0) >= there:
+
+    count = torch.cuda.device_count() if device.type == "cuda" else 0
+    if device.type == "cuda" and (device.index or 0) >= count:
         raise UserError(
-            f"device {name!r}: {'no CUDA device' if not there else f'{there} CUDA devices'} here; write "
-            f"device: {'cpu' if not there else 'cuda'}"
+            f"device {name!r}: {'no CUDA device' if not count else f'{count} CUDA devices'} here; write "
+            f"device: {'cpu' if not count else 'cuda'}"
         )
 
 
 def _build(settings: MapSettings, room: Room | None, extra: dict) -> FieldMap:
+    """One map, or a map of tiles, of complete settings."""
     make = MODELS[settings.model]
     if not (settings.tiles and settings.model in TILED and "inducing_inputs" not in extra):
         return make(settings, **extra)
 
     def tile(centre):
+        """A tile with prior mean `centre` (C,), SI, or None."""
         mean = {} if centre is None or not settings.metric else {"centre": centre}
         return make(settings, **extra | mean)
 
@@ -257,13 +266,13 @@ def _build(settings: MapSettings, room: Room | None, extra: dict) -> FieldMap:
 
 
 def create_map(model: str, *, inducing_inputs=None, centre=None, **settings) -> FieldMap:
-    """Any of the models by its name, as one map; settings are those of MapSettings, in SI. tiles=True: of tiles.
+    """Make an empty map of any model by its name.
 
     Args:
-        model: its name, one of `model_names()`.
+        model: name, one of `model_names()`.
         inducing_inputs: (M, D) metres, fixed (models with inducing inputs).
         centre: (C,) SI, the prior mean; the median of the first batch if None.
-        settings: fields of MapSettings.
+        settings: fields of MapSettings, in SI. tiles=True makes a map of tiles, else it is one map.
 
     Returns:
         An empty map.
@@ -277,6 +286,7 @@ def create_map(model: str, *, inducing_inputs=None, centre=None, **settings) -> 
     unknown = [name for name in settings if name not in known]
     if unknown:
         raise ValueError(f"unknown setting {unknown[0]!r}; known are {', '.join(known)}")
+
     extra = {
         name: value
         for name, value in (("inducing_inputs", inducing_inputs), ("centre", centre))

@@ -1,10 +1,10 @@
-"""What all models share at their surface: SI in and out, standardised inside, checks before anything changes."""
+"""Base of the models: SI outside, standardised inside, and checks before anything changes."""
 
 from __future__ import annotations
 
 import copy
 import math
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, replace
 
 import torch
 from torch import Tensor
@@ -14,151 +14,90 @@ from gp_mapping.core.hyper.agreed import Learned
 from gp_mapping.core.hyper.bias import BiasSpread
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.loop import learn
-from gp_mapping.core.hyper.theta import Theta, heading_of
+from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.likelihoods.base import Gaussian, Likelihood
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.passes import NO_PASS
+from gp_mapping.core.standardised import Standardised, learnable_extra, require_credible
 from gp_mapping.core.transaction import Revertible, transaction
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
-from gp_mapping.errors import NumericalError
 
 __all__ = [
     "Scaled",
     "ScaledMap",
-    "Standardised",
-    "average_noise",
     "check_alike",
     "check_factor",
-    "learnable_extra",
 ]
 
 
-_BIAS_EVERY = 20  # samples after which the spread of passes' constants is looked at again
-_SAME = 0.05  # change of log s_b for which nothing is computed anew
-_FORMAT = 4  # of a map's state: grows where an older one cannot be continued exactly
-# counts whose names in files are those of earlier versions
+_BIAS_EVERY = 20  # samples after which the spread of the passes' constants is estimated again
+_SAME = 0.05  # change of log s_b up to which nothing is computed anew
+_FORMAT = 4  # of a map's state; it grows when older states cannot be continued exactly
+# attributes whose names in files differ, so that earlier files can be read
 _FILED_AS = {"unremembered_empty": "rest_empty", "unremembered_model_noise": "rest_own_noise"}
 
 
-def learnable_extra(noise: Tensor, extra: Tensor, theta) -> Tensor:
-    """Variance beside s_p² of each sample (N,); one with a noise of its own says nothing of the model's."""
-    return torch.where(noise > 0, noise - theta.noise_stddev**2 + extra, extra).clamp_min(0.0)
-
-
-def average_noise(theta, extra: Tensor) -> float:
-    """σ² of one measurement: s_p² and what is beside it, extra (m,), so that 1/σ² is the mean of what each one says.
-
-    Of one that says nothing (a pose that was lost, a gross error) the mean of σ² itself would be of that one alone.
-    """
-    own = theta.noise_stddev**2
-    return own if not len(extra) else 1.0 / float((1.0 / (own + extra)).mean())
-
-
-@dataclass(frozen=True)
-class Standardised:
-    """A batch in inner units: x, velocity (N, D), heading (N, 2), y (N, C), and of each (N,): noise (its own variance,
-    or 0), extra (variance beside it: white/count), position_variance (m²) and count (raw measurements averaged)."""
-
-    x: Tensor
-    velocity: Tensor
-    heading: Tensor
-    y: Tensor
-    noise: Tensor
-    extra: Tensor
-    position_variance: Tensor
-    count: Tensor
-    pass_number: Tensor | None = None  # (N,), NO_PASS where a sample has none
-
-    def __getitem__(self, part: slice) -> Standardised:
-        columns = {f.name: getattr(self, f.name) for f in fields(self)}
-        return Standardised(**{name: None if c is None else c[part] for name, c in columns.items()})
-
-
-_MOST = 1e9  # inner units and metres: beyond, sums of squares lose the digits of what is credible
-
-
-def _require_credible(batch: Standardised) -> None:
-    """NumericalError where a number is so large that sums with it would lose the digits of all others."""
-    columns = torch.cat([batch.x, batch.y, batch.velocity, batch.heading], 1)
-    if not float(columns.abs().max()) <= _MOST:
-        worst = int(columns.abs().amax(1).argmax())
-        raise NumericalError(
-            f"sample {worst} of a batch of {len(columns)} lies {float(columns.abs().max()):.3g} from "
-            f"the map's origin or centre, in metres or inner units; at most {_MOST:g} is credible"
-        )
-
-
 class Scaled:
-    """SI outside, standardised inside. A subclass has `posterior`, `theta` in inner units, and `empty`."""
+    """SI outside, standardised inside.
+
+    A subclass has `posterior`, `theta` in inner units, and `empty`.
+
+    Attributes:
+        scale: SI per inner unit.
+        given_centre: prior mean of each channel, SI; None: the median of the first batch.
+        device: of all tensors.
+        scaling: None before the first sample.
+    """
 
     def __init__(self, *, scale: float, centre, device):
         self.scale, self.given_centre, self.device = float(scale), centre, torch.device(device)
         self.scaling: Scaling | None = None
 
     def _scaling_for(self, batch: Samples) -> Scaling:
+        """The scaling of a map whose first batch this is."""
         first = Scaling.from_first(batch.x, batch.y, self.scale, self.given_centre)
         return Scaling(first.origin.to(self.device), first.centre.to(self.device), first.scale)
 
-    def _standardise(self, batch: Samples) -> Standardised:
-        n, s = len(batch), self.scaling
-
-        def column(values: Tensor | None, default: float) -> Tensor:
-            if values is None:
-                return torch.full((n,), default, dtype=torch.float64, device=self.device)
-            return values.to(self.device)
-
-        velocity = (torch.zeros_like(batch.x) if batch.velocity is None else batch.velocity).to(
-            self.device
-        )
-        if batch.heading is None:
-            heading = velocity.new_zeros((n, 2)) if batch.velocity is None else heading_of(velocity)
-        else:
-            heading = batch.heading.to(self.device)
-        noise = column(s.inner_variance(batch.noise_variance), 0.0)
-        count = column(batch.count, 1.0)
-        extra = column(s.inner_variance(batch.sensor_variance), 0.0) / count
-        return Standardised(
-            s.inner_x(batch.x),
-            velocity,
-            heading,
-            s.inner_y(batch.y),
-            noise,
-            torch.where(noise > 0, 0.0, extra),
-            column(batch.position_variance, 0.0),
-            count,
-            column(batch.pass_number, NO_PASS),
-        )
-
     def _pose_noise(self, batch: Standardised) -> Tensor:
-        """What an uncertain pose adds to the noise: |∇ mean|² σ_x², mean over channels; 0 before there is a map."""
+        """Noise variance that an uncertain pose adds, (N,); 0 before there is a map.
+
+        |∇ mean|² σ_x²,   averaged over channels
+        """
         if self.empty or not bool((batch.position_variance > 0).any()):
             return torch.zeros_like(batch.noise)
+
         slope = self.posterior.gradient(self.theta.place(batch.x, batch.velocity, batch.heading))
         return slope.square().sum(2).mean(1) * batch.position_variance
 
     def predict(
         self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
     ) -> Prediction:
-        """Mean and latent variance at x (N, D) in metres, SI. RuntimeError while the map has seen nothing.
+        """Mean and latent variance of the field at x, or of what a moving robot measures there, SI.
 
-        velocity (N, D) m/s, heading (N, 2) or the direction of travel: then of what the robot measures when it
-        passes x, with its time offset, its lever arm and its own field.
+        Args:
+            x: (N, D) metres.
+            velocity: (N, D) m/s; with it the prediction is of what the robot measures when it
+                passes x, with its time offset, its lever arm and its body-fixed field.
+            heading: ĥ (N, 2); the direction of travel if None.
+
+        Raises:
+            RuntimeError: the map has seen no sample.
         """
         return self.posterior.predict(x, velocity, heading)
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Posterior covariance of the latent field between a (N, D) and b (K, D): (N, K), squared SI."""
+        """Posterior covariance (N, K) of the latent field at a (N, D) and b (K, D), squared SI."""
         return self.posterior.covariance(a, b)
 
     def covariance_with(self, b: Tensor) -> Covariances:
         return self.posterior.covariance_with(b)
 
     def prior_covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Covariance before anything was measured, for a model that has `explained`: (N, K), squared SI."""
+        """Prior covariance (N, K), squared SI, of a model that has `explained`."""
         return self.posterior.prior_covariance(a, b)
 
     def hyperparameters(self) -> dict[str, float]:
-        """lengthscale (m), signal, noise, constant, heading, bias stddev (SI), time_offset (s), lever arm (m)."""
+        """Hyper-parameters: lengthscale (m), stddevs (SI), time_offset (s), lever arm (m)."""
         t = self.theta
         return {
             "lengthscale": t.lengthscale,
@@ -173,38 +112,59 @@ class Scaled:
         }
 
     def need_data(self) -> None:
-        """RuntimeError while nothing has been seen."""
+        """Raise RuntimeError while the map has seen no sample."""
         if self.scaling is None:
             raise RuntimeError("the map has seen no sample yet; call update() first")
 
 
 class ScaledMap(Scaled, Revertible, FieldMap):
-    """Base of the models: updating all or nothing, learning, merging, saving. A subclass says what it does with data.
+    """Base of the models: updates that succeed or change nothing, learning, merging, saving.
 
-    absorb      take a batch in inner units (Standardised)          report     what a map holds, for an UpdateReport
-    posterior   of now, asked in SI                                 learning_data, adopt    where it learns
-    _union      another map's data                                  _saved_parts, _loaded_parts    of its state
+    A subclass defines what it does with data:
 
-    It has `theta`, `learner` (or None), `generator`, `jitter`, and `noise_level`, σ² of one new measurement, inner
-    units.
+    absorb          take a batch in inner units (Standardised)
+    report          what the map holds, as an UpdateReport
+    posterior       the current one, which is used in SI
+    learning_data   the samples to learn from, where it learns
+    adopt           reparametrise the map to other hyper-parameters, where it learns
+    _union          add another map's data
+    _saved_parts, _loaded_parts     what it adds to a state
+
+    It has `theta`, `learner` (or None), `generator`, `jitter`, and `noise_level`, the noise
+    variance σ² of one new measurement in inner units.
+
+    Attributes:
+        name: of the model.
+        likelihood: p(y | f).
+        learner: of the hyper-parameters; None: nothing is learned.
+        jitter: what linalg had to add.
+        fitting: attributes that must be equal in a saved map and in this one to load it.
+        counted: attributes that are saved and loaded.
+        newest_pass: largest number of a pass so far.
+        bias_prior: prior median of s_b, inner units; 0: it is not learned.
+        bias_spread: estimate of s_b, where it is learned.
     """
 
     name: str
     likelihood: Likelihood = Gaussian()
     learner: HyperLearner | None = None
     jitter: float = 0.0
-    fitting: tuple[str, ...] = ()  # names of numbers that a saved map must share with this one
-    counted: tuple[str, ...] = ()  # and of those that it brings
-    newest_pass: float = NO_PASS  # largest number of a pass that was seen
-    bias_prior: float = 0.0  # prior median of s_b, inner units; 0: it is not learned
-    bias_spread: BiasSpread | None = None  # what is known of s_b, where it is learned
-    _posterior = None  # of now, where it was asked for since the last change
+    fitting: tuple[str, ...] = ()
+    counted: tuple[str, ...] = ()
+    newest_pass: float = NO_PASS
+    bias_prior: float = 0.0
+    bias_spread: BiasSpread | None = None
+    _posterior = None  # the current one, once it has been computed since the last change
 
     def update(self, batch: Samples) -> UpdateReport:
         """Absorb each sample once, or none of the batch: the map is then as it was, bit for bit.
 
+        Args:
+            batch: samples, SI.
+
         Raises:
-            ValueError: the batch does not fit the map. NumericalError: it would spoil the map.
+            ValueError: the batch does not fit the map.
+            NumericalError: it would spoil the map.
         """
         if not len(batch):
             return self.report(0)
@@ -212,8 +172,10 @@ class ScaledMap(Scaled, Revertible, FieldMap):
             return self._absorb_samples(batch)
 
     def _absorb_samples(self, batch: Samples) -> UpdateReport:
+        """Check and standardise a batch, and absorb it."""
         if self.scaling is None:
             self.scaling = self._scaling_for(batch)
+
         if batch.x.shape[1] != len(self.scaling.origin) or batch.y.shape[1] != len(
             self.scaling.centre
         ):
@@ -221,8 +183,11 @@ class ScaledMap(Scaled, Revertible, FieldMap):
                 f"samples are {batch.x.shape[1]}-D with {batch.y.shape[1]} channels, the map is "
                 f"{len(self.scaling.origin)}-D with {len(self.scaling.centre)}"
             )
-        inner = self._standardise(batch)
-        _require_credible(inner)
+
+        inner = Standardised.of(batch, self.scaling)
+        require_credible(inner)
+
+        # pass numbers matter only where passes have a constant
         if self.theta.bias_stddev <= 0:
             inner = replace(inner, pass_number=torch.full_like(inner.noise, NO_PASS))
         else:
@@ -231,44 +196,71 @@ class ScaledMap(Scaled, Revertible, FieldMap):
 
     @torch.no_grad()
     def refine(self, budget_s: float = math.inf) -> bool:
-        """Hyper-parameter steps that are pending, about 4 ms each, and their adoption; True: more are pending."""
+        """Do pending hyper-parameter steps, about 4 ms each, and adopt their result.
+
+        Args:
+            budget_s: seconds that it may take, about.
+
+        Returns:
+            Whether more steps are pending.
+        """
         if self.learner is None or self.scaling is None:
             return False
         return learn(self, self.learner, self._step, budget_s)
 
     def _step(self) -> None:
+        """Take one step of the learner, and adopt its θ where it has left the map's."""
         self.learner.step(self.learning_data(), self.generator)
         if self.learner.left(self.theta) and self.adopt_in_slices(self.learner.theta):
             self._adopted()
 
     def learn_bias(self, fresh: int) -> None:
-        """How much passes' constants differ, anew with each _BIAS_EVERY samples. fresh: samples that have just come."""
+        """Estimate s_b, the spread of the passes' constants, once in _BIAS_EVERY samples.
+
+        Args:
+            fresh: number of samples that have just been absorbed.
+        """
         if self.bias_prior <= 0 or self.theta.bias_stddev <= 0:
             return
         if self.samples // _BIAS_EVERY == (self.samples - fresh) // _BIAS_EVERY:
             return
+
         evidence = self.posterior.bias_evidence()
         if evidence is None:
             return
+
         self.bias_spread = evidence.spread(self.bias_prior)
-        found = self.bias_spread.stddev
-        if abs(math.log(found / self.theta.bias_stddev)) <= _SAME:
+        stddev = self.bias_spread.stddev
+        if abs(math.log(stddev / self.theta.bias_stddev)) <= _SAME:
             return
-        self.theta = replace(self.theta, bias_stddev=found)  # it is in none of the sums
+
+        # s_b is in none of the sums, so nothing has to be reparametrised
+        self.theta = replace(self.theta, bias_stddev=stddev)
         if self.learner is not None:
-            self.learner.theta = replace(self.learner.theta, bias_stddev=found)
+            self.learner.theta = replace(self.learner.theta, bias_stddev=stddev)
         self.changed()
 
     def learning_data(self) -> dict[str, Tensor]:
-        """x, velocity, heading, y, extra and order of remembered samples: what HyperLearner.step looks at."""
+        """Columns of the remembered samples, as HyperLearner.step uses them.
+
+        They are x, velocity, heading, y, extra and order.
+        """
         raise TypeError(f"a {type(self).__name__} learns no hyper-parameters")
 
     def adopt(self, theta: Theta) -> bool:
-        """Carry the map to θ; False, and the map as it was, where that cannot be."""
+        """Reparametrise the map to θ; False, and the map is as it was, where that is impossible."""
         raise TypeError(f"a {type(self).__name__} has the hyper-parameters that it was made with")
 
     def move(self, turn: Tensor, shift: Tensor) -> None:
-        """Places count from an origin, which is all that a shift moves; a model that can be turned says how."""
+        """Shift the map, by its origin; a model that can be turned overrides this.
+
+        Args:
+            turn: rotation (2, 2); here the identity.
+            shift: (2,) metres.
+
+        Raises:
+            ValueError: the map would have to be turned.
+        """
         if not torch.equal(turn, torch.eye(2, dtype=torch.float64)):
             raise ValueError(
                 f"a map of model {self.name} can be shifted, not turned; map the recording with poses of "
@@ -281,6 +273,7 @@ class ScaledMap(Scaled, Revertible, FieldMap):
             self.changed()
 
     def learned(self) -> Learned | None:
+        """Hyper-parameters and their uncertainty; certain where nothing is learned."""
         if self.learner is None:
             return Learned(
                 self.theta, torch.zeros((len(self.theta.vector()),) * 2, dtype=torch.float64)
@@ -288,65 +281,88 @@ class ScaledMap(Scaled, Revertible, FieldMap):
         return self.learner.summary()
 
     def agree_on(self, theta) -> bool:
+        """Reparametrise to a team's θ, but keep the time offset and lever arm of this robot."""
         own = self.theta
         robot = {
             name: getattr(own, name)
             for name in ("time_offset", "lever_arm_along", "lever_arm_across")
         }
-        wanted = replace(theta, **robot)
-        return wanted == own or self.adopt(wanted)
+        target = replace(theta, **robot)
+        return target == own or self.adopt(target)
 
     def adopt_in_slices(self, theta: Theta) -> bool:
-        """As adopt, or where the map does large work in slices its first slice; whether the map is at θ."""
+        """As `adopt`, or only its first slice where the map does long work in slices.
+
+        Args:
+            theta: hyper-parameters to adopt.
+
+        Returns:
+            Whether the map is at θ now.
+        """
         return self.adopt(theta)
 
     def _adopted(self) -> None:
-        """θ was taken over from the learner."""
+        """Called after the learner's θ has been adopted."""
 
-    # --- merging and files: the same steps for all, and what a model adds ------------------------------------------
+    # --- merging and files -------------------------
     @torch.no_grad()
     def merge(self, other: ScaledMap) -> None:
-        """Add another map's data; equal to the union of both while both remember all of theirs.
+        """Add another map's data.
+
+        The result equals a map of both maps' samples while both remember all of theirs.
 
         Args:
-            other: a map of the same model, kernel, unit and channels; its origin, centre and θ may differ.
+            other: a map of the same model, kernel, unit and channels; its origin, centre and θ may
+                differ.
 
         Raises:
-            ValueError: it is not, or there is no room; both maps are as they were.
+            ValueError: the maps do not fit, or there is no room.
+            NumericalError: numbers of the sum are not finite.
+            Exception: whatever else; in every case both maps are as they were.
         """
         self._merge(other, self.newest_pass + 1.0)
 
     @torch.no_grad()
     def merge_own(self, other: ScaledMap) -> None:
-        """As merge, of a map of the same robot: a pass of one number is the same pass in both."""
+        """As `merge`, for a map of the same robot: a pass number means the same pass in both."""
         self._merge(other, 0.0)
 
     def _merge(self, other: ScaledMap, renumber: float) -> None:
+        """Merge, with `renumber` added to the pass numbers of the other map."""
         if type(other) is not type(self):
             raise ValueError(f"cannot merge a {type(other).__name__} into a {type(self).__name__}")
         if other.scaling is None:
             return
         check_alike(self, other)
+
         scaling = self.scaling or other.scaling
         offset, delta = (
             other.scaling.origin - scaling.origin,
             (other.scaling.centre - scaling.centre) / self.scale,
         )
-        self._union(other, scaling, offset, delta, renumber)
-        self.newest_pass = max(self.newest_pass, other.newest_pass + renumber)
+        with transaction(self):
+            self._union(other, scaling, offset, delta, renumber)
+            self.newest_pass = max(self.newest_pass, other.newest_pass + renumber)
 
     def _union(
         self, other: ScaledMap, scaling: Scaling, offset: Tensor, delta: Tensor, renumber: float
     ) -> None:
-        """Add a map that is alike; this one is of `scaling` afterwards. offset (D,), delta (C,): of its places, values.
-        renumber: what the numbers of its passes grow by.
+        """Add a map for which `check_alike` has passed.
 
-        ValueError where that cannot be, before anything has changed.
+        Args:
+            other: the map; it is not changed.
+            scaling: of this map afterwards.
+            offset: of the other map's places, (D,) metres.
+            delta: of its values, (C,) inner units.
+            renumber: what is added to the numbers of its passes.
+
+        Raises:
+            ValueError: that cannot be; nothing has changed.
         """
         raise ValueError(f"a {type(self).__name__} cannot be merged")
 
     def state_dict(self) -> dict:
-        """Everything that an exact resume needs: tensors, numbers, strings."""
+        """State for an exact resume: tensors, numbers, strings."""
         state = {
             "model": self.name,
             "format": _FORMAT,
@@ -367,7 +383,11 @@ class ScaledMap(Scaled, Revertible, FieldMap):
         return state | self._saved_parts()
 
     def load_state_dict(self, state: dict) -> None:
-        """Continue where `state_dict` was taken. ValueError, and the map as it was, where the state does not fit."""
+        """Continue where `state_dict` was taken.
+
+        Raises:
+            ValueError: the state does not fit; the map is as it was.
+        """
         try:
             parts = self._loaded_learned(state) | {
                 name: state[_FILED_AS.get(name, name)] for name in self.counted
@@ -382,6 +402,8 @@ class ScaledMap(Scaled, Revertible, FieldMap):
             raise ValueError(
                 f"not a state of a {self.name} map: {type(error).__name__}: {error}"
             ) from error
+
+        # only now, when everything has been read without an error
         self.__dict__.update(parts | {"epoch": self.epoch + 1, "_posterior": None})
 
     def _saved_parts(self) -> dict:
@@ -389,11 +411,15 @@ class ScaledMap(Scaled, Revertible, FieldMap):
         return {}
 
     def _loaded_parts(self, state: dict, parts: dict) -> dict:
-        """The same again, as attributes. parts: those that are loaded already."""
+        """Attributes from what a model has added to a state; `parts` are loaded already."""
         return {}
 
     def _loaded_learned(self, state: dict) -> dict:
-        """θ, generator and learner of a state. ValueError where it is of another model, unit or setting."""
+        """Attributes θ, generator and learner from a state.
+
+        Raises:
+            ValueError: the state is of another model, format, likelihood, unit or setting.
+        """
         if state["model"] != self.name:
             raise ValueError(f"the state is of model {state['model']!r}, this map is {self.name!r}")
         if state.get("format") != _FORMAT:
@@ -411,14 +437,15 @@ class ScaledMap(Scaled, Revertible, FieldMap):
                 raise ValueError(
                     f"{name} is {state[name]} in the state and {getattr(self, name)} in this map"
                 )
+
         theta, generator = type(self.theta)(**state["theta"]), torch.Generator()
         generator.set_state(state["generator"])
         learner = copy.deepcopy(self.learner)
         if learner is not None and state["learner"] is not None:
             learner.load_state_dict(state["learner"])
-            learner.theta = replace(
-                learner.theta, bias_stddev=theta.bias_stddev
-            )  # it is not among what that learns
+            # the learner does not learn s_b, so its state does not have it
+            learner.theta = replace(learner.theta, bias_stddev=theta.bias_stddev)
+
         return {
             "theta": theta,
             "generator": generator,
@@ -429,13 +456,13 @@ class ScaledMap(Scaled, Revertible, FieldMap):
             else BiasSpread(**state["bias_spread"]),
         }
 
-    # --- what is asked of all -------------------------------------------------------------------------------------
+    # --- what all models have ---------------------------------------------------------------------
     def outdate(self) -> None:
-        """The data have changed: the posterior that is kept is not theirs."""
+        """Discard the posterior, since the data have changed."""
         self._posterior = None
 
     def changed(self) -> None:
-        """All of the map may have, and not only near new samples."""
+        """Note that all of the map may have changed, not only near new samples."""
         self.outdate()
         self.epoch += 1
 
@@ -469,24 +496,25 @@ class ScaledMap(Scaled, Revertible, FieldMap):
         return [] if self.empty else self.posterior.biases()
 
     def bias_variance(self) -> Tensor:
+        """Variance of a future pass's constant, (C,), squared SI."""
         self.need_data()
         spread = self.bias_spread
         variance = self.theta.bias_stddev**2 if spread is None else spread.variance_to_come
         return torch.full_like(self.scaling.centre, variance * self.scale**2)
 
     def counters(self) -> dict[str, int | float]:
-        """`jitter` that linalg had to add; `learning_rejected`: steps and adoptions that did not factor."""
+        """Counts: `jitter` that linalg added, `learning_rejected` steps that did not factor."""
         return {
             "jitter": float(self.jitter),
             "learning_rejected": 0 if self.learner is None else self.learner.rejected,
         }
 
     def _outer_places(self, x: Tensor | None) -> Tensor:
-        """Inner places (M, D) in metres of the map's frame; none for None."""
+        """Inner places (M, D) in metres of the map's frame; no places for None."""
         return self._no_places() if x is None else x + self.scaling.origin
 
     def _calibration_data(self, columns) -> CalibrationData:
-        """From the columns x, velocity, heading, y, noise, extra and pass_number of remembered samples."""
+        """Calibration data from columns x, velocity, heading, y, noise, extra, pass_number."""
         learner = self.learner or HyperLearner(self.theta, self.theta)
         learned = (False,) * 3 if self.learner is None else tuple(learner.free[4:7])
         extra = learnable_extra(columns["noise"], columns["extra"], self.theta)
@@ -506,13 +534,13 @@ class ScaledMap(Scaled, Revertible, FieldMap):
 
 
 def check_factor(factor: float) -> None:
-    """ValueError where a forgetting factor is none."""
+    """Raise ValueError for a forgetting factor outside (0, 1]."""
     if not 0.0 < factor <= 1.0:
         raise ValueError(f"a forgetting factor lies in (0, 1], not {factor}")
 
 
 def check_alike(one: ScaledMap, other: ScaledMap) -> None:
-    """ValueError where two maps cannot be merged: other units, kernels, features, dimensions or channels."""
+    """Raise ValueError where maps differ in unit, kernel, features, dimensions or channels."""
     pairs = {
         "field_scale": (one.scale, other.scale),
         "kernel": (one.theta.shape, other.theta.shape),
@@ -524,6 +552,7 @@ def check_alike(one: ScaledMap, other: ScaledMap) -> None:
             "dimensions": (len(one.scaling.origin), len(other.scaling.origin)),
             "channels": (len(one.scaling.centre), len(other.scaling.centre)),
         }
+
     for name, (mine, its) in pairs.items():
         if mine != its:
             raise ValueError(

@@ -1,7 +1,7 @@
-"""SI to standardised values and back; the only place that knows the scale.
+"""Conversion between SI and standardised values; the only place that knows the scale.
 
-A field variance in tesla squared is about 1e-11, far under any jitter, and map coordinates may be 1e6 m: models work
-in units of `scale` about `centre`, at positions about `origin`.
+A field variance in tesla squared is about 1e-11, far under any jitter, and map coordinates may be
+1e6 m. So models work in units of `scale` about `centre`, at positions about `origin`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ __all__ = ["Scaling"]
 
 @dataclass(frozen=True)
 class Scaling:
-    """x → x − origin, y → (y − centre)/scale. origin: (D,) m.  centre: (C,) SI.  scale: SI per inner unit."""
+    """The standardisation x → x − origin, y → (y − centre)/scale.
+
+    Attributes:
+        origin: (D,) metres.
+        centre: (C,) SI.
+        scale: SI per inner unit.
+    """
 
     origin: Tensor
     centre: Tensor
@@ -26,9 +32,18 @@ class Scaling:
 
     @staticmethod
     def from_first(x: Tensor, y: Tensor, scale: float, centre=None) -> Scaling:
-        """Origin at the median of the first positions, centre at that of the first values unless it is given.
+        """Scaling from the first samples: origin and centre at their medians.
 
-        A median is where most of them are, however far a wild one lies.
+        A median is where most of the samples are, however far away a wild one is.
+
+        Args:
+            x: (N, D) metres.
+            y: (N, C) SI.
+            scale: SI per inner unit.
+            centre: (C,) SI; the median of y if None.
+
+        Raises:
+            ValueError: `centre` has another number of channels than y.
         """
         centre = (
             y.median(0).values
@@ -37,7 +52,8 @@ class Scaling:
         )
         if centre.shape != y.shape[1:]:
             raise ValueError(f"centre has {len(centre)} channels, y has {y.shape[1]}")
-        # whole metres: differences of coordinates stay exact
+
+        # origin in whole metres: differences of coordinates stay exact
         return Scaling(x.median(0).values.round(), centre.clone(), float(scale))
 
     def state_dict(self) -> dict:
@@ -61,7 +77,7 @@ class Scaling:
         return None if variance is None else variance.to(self.centre.device) / self.scale**2
 
     def outer(self, mean: Tensor, variance: Tensor, noise_variance: Tensor) -> Prediction:
-        """A prediction in SI from inner mean (N, C), variance (N,) and noise variance ()."""
+        """Prediction in SI from inner mean (N, C), variance (N,) and noise variance ()."""
         channels = mean.shape[1]
         return Prediction(
             mean.double() * self.scale + self.centre,

@@ -1,12 +1,13 @@
-"""All or nothing: a map that has to refuse an update is afterwards what it was before, bit for bit.
+"""Transactions: a map that refuses an update is afterwards what it was before, bit for bit.
 
     with transaction(field_map):
-        …                    # an exception puts everything back; what is left at the end is checked to be finite
+        …       # an exception puts everything back; at the end all numbers are checked to be finite
 
-What is only ever replaced (references, numbers, posteriors) is put back by remembering the references. What is changed
-in place belongs to a `Revertible` that copies it before the first write: D and r of the sites, the rows of the memory
-that are written, the nodes of a lattice that a batch touches. So a batch that goes well pays for one copy of what it
-changes, and nothing for what it does not.
+What is only ever replaced (references, numbers, posteriors) is put back by remembering the
+references. What is changed in place belongs to a `Revertible` that copies it before the first
+write: D and r of the sites, the rows of the memory that are written, the nodes of a lattice that a
+batch touches. So a successful batch costs one copy of what it changes, and nothing for what it does
+not.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ __all__ = ["Revertible", "require_finite", "transaction"]
 
 
 class Revertible:
-    """Something whose changes since `mark` can be taken back.
+    """An object whose changes since `mark` can be undone.
 
-    A subclass that writes in place adds `_keep` (copy what is about to be written) and `_put_back`; everything else,
-    attributes that are replaced, generators, learners and other Revertibles inside, is followed here.
+    A subclass that writes in place adds `_keep`, which copies what is about to be written, and
+    `_put_back`. Everything else is handled here: attributes that are replaced, generators, learners
+    and other Revertibles inside.
     """
 
     _before: dict | None = None  # the attributes at `mark`; None outside a transaction
@@ -38,32 +40,33 @@ class Revertible:
         return self._before is not None
 
     def mark(self) -> None:
-        """Remember how things stand."""
+        """Remember the attributes as they are now."""
         self._before = dict(self.__dict__)
         self._parts = [_Part(value) for value in self._before.values() if _changes(value)]
 
     def revert(self) -> None:
-        """Everything as it was at `mark`."""
+        """Restore everything as it was at `mark`."""
         before, parts = self._before, self._parts
-        self._put_back()
+        self._put_back()  # first: it needs the attributes of now
         for part in parts:
             part.revert()
+
         self.__dict__.clear()
         self.__dict__.update(before)
 
     def release(self) -> None:
-        """What was changed stays."""
+        """Keep the changes."""
         for part in self._parts:
             part.release()
         del self._parts, self._before
 
     def forget_mark(self) -> None:
-        """For a copy that was made in a transaction of the original's: it is no part of that."""
+        """Take a copy of an object that is in a transaction out of that transaction."""
         self.__dict__.pop("_before", None)
         self.__dict__.pop("_parts", None)
 
     def check(self) -> None:
-        """NumericalError where a number that the change has left behind is not finite."""
+        """Raise NumericalError where a number is not finite after the change."""
         for value in self.__dict__.values():
             if isinstance(value, Revertible):
                 value.check()
@@ -73,7 +76,7 @@ class Revertible:
 
 
 class _Part:
-    """One attribute of a Revertible, and how it is put back."""
+    """One attribute of a Revertible whose value may change in place, and how it is put back."""
 
     def __init__(self, value):
         self.value, self.kept = value, None
@@ -106,27 +109,31 @@ _CHANGING: dict[type, bool] = {}  # of each class met so far
 
 
 def _changes(value) -> bool:
-    """Whether an attribute's value may change without being replaced: what this package keeps in objects does."""
+    """Whether a value may change in place: dicts, generators, objects of this package."""
     kind = type(value)
-    known = _CHANGING.get(kind)
-    if known is None:
-        frozen = getattr(kind, "__dataclass_params__", None)
+    changes = _CHANGING.get(kind)
+    if changes is None:
+        params = getattr(kind, "__dataclass_params__", None)
         ours = kind.__module__.startswith("gp_mapping.") and hasattr(value, "__dict__")
-        known = issubclass(kind, Revertible | torch.Generator | dict) or (
-            ours and not (frozen and frozen.frozen)
+        changes = issubclass(kind, Revertible | torch.Generator | dict) or (
+            ours and not (params and params.frozen)
         )
-        _CHANGING[kind] = known
-    return known
+        _CHANGING[kind] = changes
+    return changes
 
 
 @contextmanager
 def transaction(owner: Revertible) -> Iterator[None]:
-    """Changes of `owner` in the block stay all of them, or none.
+    """Keep all changes of `owner` in the block, or none.
 
-    Raises whatever the block raises; NumericalError where what it has left behind is not finite. The owner is then as
-    it was.
+    Args:
+        owner: what the block changes.
+
+    Raises:
+        NumericalError: a number is not finite after the block.
+        BaseException: whatever the block raises. In both cases the owner is as it was.
     """
-    if owner.marked:  # part of a larger one, which puts back what this one would
+    if owner.marked:  # part of a larger transaction, which puts everything back
         yield
         owner.check()
         return
@@ -142,7 +149,15 @@ def transaction(owner: Revertible) -> Iterator[None]:
 
 
 def require_finite(what: str, *parts: Tensor) -> None:
-    """NumericalError where one of the parts holds NaN or infinity, or numbers whose sum does. what: for the message."""
+    """Check that tensors are finite.
+
+    Args:
+        what: their name in the message.
+        parts: the tensors.
+
+    Raises:
+        NumericalError: one of them has NaN or infinity, or numbers whose sum is not finite.
+    """
     if not math.isfinite(sum(float(part.sum()) for part in parts)):
         raise NumericalError(
             f"{what} would not be finite; the update is refused and the map is as it was"

@@ -1,4 +1,4 @@
-"""The values that travel: samples in, predictions and reports out. Frozen, checked once, SI units."""
+"""Values that enter and leave a map: samples, predictions, reports. Frozen, checked once, SI."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from torch import Tensor
 
 __all__ = ["FARTHEST", "Prediction", "Samples", "UpdateReport"]
 
-FARTHEST = (
-    1e8  # m; largest coordinate that still has its millimetres: nothing beyond it is on a map
-)
+# m; the largest coordinate that still resolves millimetres: nothing beyond it is on a map
+FARTHEST = 1e8
 
 
 def _column(name: str, value, n: int) -> Tensor | None:
     """An optional per-sample quantity as (N,) float64; a scalar is repeated."""
     if value is None:
         return None
+
     out = torch.as_tensor(value, dtype=torch.float64)
     if out.ndim == 0:
         out = out.expand(n).clone()
@@ -30,35 +30,43 @@ def _column(name: str, value, n: int) -> Tensor | None:
     return out
 
 
-_FEW = 16  # numbers that Python looks through before torch has begun; a cell is one row
+_FEW = 16  # so few numbers are checked faster by Python than by torch; a cell is one row
 
 
 def _all_finite(value: Tensor) -> bool:
+    """Whether all numbers are finite."""
     if value.numel() <= _FEW:
         return all(map(math.isfinite, value.flatten().tolist()))
     return bool(torch.isfinite(value).all())
 
 
 def _least(value: Tensor) -> float:
+    """The smallest number."""
     return min(value.tolist()) if value.numel() <= _FEW else float(value.min())
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Measurements y at positions x, as the robot made them (or as averages of a few of them).
+    """Measurements y at positions x, as the robot made them, or as averages of a few of them.
 
-    x: (N, D) positions in metres.  y: (N, C) values in SI units; (N,) is taken as one channel.
-    noise_variance: (N,) the whole noise variance of y, in squared SI units; None leaves the noise to the model.
-    stamp: (N,) time in seconds.
-    count: (N,) how many raw measurements each y averages; None means one each.
-    sensor_variance: (N,) variance of one raw measurement that is known to be white; the model then uses its own
-        noise + sensor_variance / count.
-    position_variance: (N,) of each coordinate of x, m²: what is uncertain of the pose.
-    heading: (N, 2) unit vector of the robot's forward axis; without it the direction of travel stands in.
-    velocity: (N, D) of the robot in m/s; from it a model learns the time offset and what turns with the robot.
-    pass_number: (N,) which pass each belongs to, at least 0: those of one pass share an unknown constant, the sensor's
-        bias then; negative, or None: no such constant.
-    Raises ValueError where shapes disagree, a value is not finite, or a variance is not positive.
+    Attributes:
+        x: (N, D) positions in metres.
+        y: (N, C) values in SI units; (N,) is taken as one channel.
+        noise_variance: (N,) the whole noise variance of y, in squared SI units; None leaves the
+            noise to the model.
+        stamp: (N,) time in seconds.
+        count: (N,) how many raw measurements each y averages; None means one each.
+        sensor_variance: (N,) variance of one raw measurement that is known to be white; the model
+            then uses its own noise variance + sensor_variance / count.
+        velocity: (N, D) of the robot in m/s; from it a model learns the time offset and the
+            body-fixed field.
+        heading: (N, 2) unit vector of the robot's forward axis; the direction of travel if None.
+        position_variance: (N,) of each coordinate of x, m²: uncertainty of the pose.
+        pass_number: (N,) the pass of each sample, at least 0. Samples of one pass share an unknown
+            constant, the sensor's bias during it; negative, or None: no such constant.
+
+    Raises:
+        ValueError: shapes disagree, a value is not finite, or a variance is not positive.
     """
 
     x: Tensor
@@ -80,6 +88,7 @@ class Samples:
             raise ValueError(
                 f"x {tuple(x.shape)} and y {tuple(y.shape)} do not agree; expected (N, D) and (N, C)"
             )
+
         n = len(x)
         values = {"x": x, "y": y}
         for name in (
@@ -96,6 +105,8 @@ class Samples:
             values[name] = None if value is None else torch.as_tensor(value, dtype=torch.float64)
             if value is not None and tuple(values[name].shape) != shape:
                 raise ValueError(f"{name} has shape {tuple(values[name].shape)}, expected {shape}")
+
+        # checked; the class is frozen, so the converted columns are set past it
         for name, value in values.items():
             if value is not None and not _all_finite(value):
                 bad = int((~torch.isfinite(value.reshape(n, -1))).any(1).nonzero()[0])
@@ -103,6 +114,7 @@ class Samples:
                     f"{name} is not finite at sample {bad}; drop such samples before the map sees them"
                 )
             object.__setattr__(self, name, value)
+
         for name, floor in (("noise_variance", 0.0), ("count", 0.0)):
             value = values[name]
             if value is not None and n and not _least(value) > floor:
@@ -124,22 +136,30 @@ class Samples:
         )
 
     def of_pass(self, number: float) -> "Samples":
-        """The same samples, all of one pass; number: as in pass_number."""
+        """The same samples, all of one pass, with `number` as their pass_number."""
         numbers = torch.full((self.x.shape[0],), number, dtype=torch.float64)
         return self._like(vars(self) | {"pass_number": numbers})
 
     @staticmethod
     def _like(columns: dict[str, Any]) -> "Samples":
-        """Samples of columns that have been checked, which is not done again: a cell passes here several times."""
+        """Make samples from columns that have been checked, without another check.
+
+        A cell passes here several times.
+        """
         new = object.__new__(Samples)
         vars(new).update(columns)
         return new
 
     @staticmethod
     def concatenate(parts: "list[Samples]", common: bool = False) -> "Samples":
-        """One Samples from several; an optional column must be present in all of them or in none.
+        """One Samples from several.
 
-        common: a column that not all of them have is left out.
+        Args:
+            parts: the samples.
+            common: leave out a column that some of the parts do not have.
+
+        Raises:
+            ValueError: a column is present in some of the parts only, and `common` is False.
         """
         out: dict[str, Any] = {}
         for f in fields(Samples):
@@ -153,11 +173,14 @@ class Samples:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Mean and variance of the latent field, and the noise that a new measurement would add. SI units.
+    """Mean and variance of the latent field, and the noise variance of a new measurement. SI units.
 
-    mean: (N, C).  variance: (N, C) of the latent field.  noise_variance: (C,) of one new measurement, or
-    (N, C) where it differs from place to place.  covariance: (N, C, C) between the components at a place, its diagonal
-    `variance`; None where the model takes them for independent.
+    Attributes:
+        mean: (N, C).
+        variance: (N, C), of the latent field.
+        noise_variance: (C,), of one new measurement, or (N, C) where it differs between places.
+        covariance: (N, C, C), between the components at a place, with `variance` as its diagonal;
+            None where the model treats them as independent.
     """
 
     mean: Tensor
@@ -172,7 +195,7 @@ class Prediction:
 
     @property
     def measurement_variance(self) -> Tensor:
-        """Variance of a new measurement: latent variance + noise, (N, C)."""
+        """Variance of a new measurement: latent variance + noise variance, (N, C)."""
         return self.variance + self.noise_variance
 
 
@@ -180,8 +203,15 @@ class Prediction:
 class UpdateReport:
     """What an update did: counts for diagnostics, and where the map has changed.
 
-    used: samples absorbed.  samples, inducing, memory: totals afterwards.  added, removed: inducing inputs, this call.
-    jitter: what linalg had to add (0 in health).  everywhere: the basis changed, so all of the map did.
+    Attributes:
+        used: samples absorbed.
+        samples: total of samples afterwards.
+        inducing: total of inducing inputs afterwards.
+        memory: total of remembered samples afterwards.
+        added: inducing inputs that came in this update.
+        removed: inducing inputs that went in this update.
+        jitter: what linalg had to add; normally 0.
+        everywhere: the basis changed, so all of the map did.
     """
 
     used: int

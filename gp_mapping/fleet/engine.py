@@ -147,10 +147,10 @@ class _Kept:
 
     @functools.cached_property
     def value(self) -> Any:
-        """The value, and from then on no longer the arguments."""
-        arguments, self._arguments = self._arguments, ()
-
-        return self._call(*(a.value if isinstance(a, _Kept) else a for a in arguments))
+        """The value, and from then on no longer the arguments; a step that failed keeps them."""
+        value = self._call(*(a.value if isinstance(a, _Kept) else a for a in self._arguments))
+        self._arguments = ()
+        return value
 
 
 class Cluster(Engine):

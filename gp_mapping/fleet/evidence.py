@@ -45,7 +45,7 @@ class Raised:
         before: its value at the start, nats.
         after: its value at the end, nats.
         iterations: of L-BFGS.
-        converged: whether it stopped by itself.
+        converged: whether nothing was left to gain when it stopped.
     """
 
     agreed: Agreed

@@ -1,4 +1,4 @@
-"""All of a map, where a drawing shows a part of it: an overview, or full resolution block by block."""
+"""All of a map, where a drawing shows only a part: an overview, or full resolution by blocks."""
 
 from __future__ import annotations
 
@@ -19,29 +19,38 @@ from gp_mapping.settings.mapping import MapSettings
 __all__ = ["OVERVIEW_CELLS", "blocks", "ground", "overview"]
 
 OVERVIEW_CELLS = 250_000
-_COARSEST = MapSettings.__dataclass_fields__["resolution"].metadata[
-    "high"
-]  # m; beyond, poses are no ground
+# m per cell: coarsest overview; poses that lie so far apart are no ground that a robot drove
+_COARSEST = MapSettings.__dataclass_fields__["resolution"].metadata["high"]
 
 
 @torch.no_grad()
 def overview(session: MapSession, most: int = OVERVIEW_CELLS) -> FieldGrid | None:
-    """All of the ground, of which `render` draws a part, on at most that many cells.
+    """Draw all of the ground coarsely, where `render` draws only a part of it.
 
-    None where it draws all of it, or where the poses lie farther apart than a robot drives.
-    Its resolution is `resolution`, doubled until that is enough; each cell says what the map says at its middle.
-    Where nobody has driven, nothing is asked: that ground is unknown.
+    The resolution is `resolution`, doubled until the cells are few enough; each cell shows the map
+    at its middle. Where nobody has driven the map is not evaluated: that ground is unknown.
+
+    Args:
+        session: the map's session.
+        most: bound of the grid's cells.
+
+    Returns:
+        The grid; None where `render` draws all of the ground, or where the poses lie farther apart
+        than a robot drives.
     """
-    wanted = overview_window(session.settings, session.trace, most)
-    if wanted is None:
+    planned = overview_window(session.settings, session.trace, most)
+    if planned is None:
         return None
-    window, low, high = wanted
+
+    window, low, high = planned
     if window.resolution > _COARSEST:
         return None
-    own = replace(
+
+    # the window fits `most` cells already: the bound is only not to cut it again
+    settings = replace(
         session.settings, resolution=window.resolution, max_grid_cells=4 * most, window=0.0
     )
-    return Renderer(own).render(
+    return Renderer(settings).render(
         session.map,
         (low, high),
         math.sqrt(session.noise_variance),
@@ -53,12 +62,20 @@ def overview(session: MapSession, most: int = OVERVIEW_CELLS) -> FieldGrid | Non
 
 
 def ground(session: MapSession) -> np.ndarray:
-    """Boxes (K, 4) m in which there are samples: low x, y, high x, y."""
+    """Boxes in which there are samples: (K, 4) m, low x, y, high x, y."""
     return session.trace.extent.boxes()
 
 
 def blocks(session: MapSession, cells: int) -> Iterator[tuple[tuple[int, int], FieldGrid]]:
-    """All that is known at `resolution`, in blocks of cells × cells: column and row of each, and its grid."""
+    """Draw all that is known at `resolution`, in blocks of cells × cells.
+
+    Args:
+        session: the map's session.
+        cells: along a side of a block.
+
+    Yields:
+        Column and row of each block, and its grid.
+    """
     with torch.no_grad():
         yield from drawn_blocks(
             session.map,

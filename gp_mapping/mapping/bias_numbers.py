@@ -1,4 +1,4 @@
-"""Which samples share a constant: a number for each pass, and a new one each `bias_time`."""
+"""Which samples share a constant: each pass has a number, and a new one each `bias_time`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ from gp_mapping.core.types import Samples
 
 __all__ = ["BiasNumbers"]
 
-_REMEMBERED = 1000  # newest numbers of which it is known when they began
+_REMEMBERED = 1000  # newest numbers whose beginning is kept
 
 
 class BiasNumbers:
-    """Numbers cells by their pass. time: s after which a pass gets a new number; 0: never.
+    """Numbers cells by their pass.
 
-    number: the newest.  began: of each of the newest ones, the pass, counted from 1, and its first stamp, s.
+    Args:
+        time: s after which a pass gets a new number; 0: never.
+
+    Attributes:
+        number: the newest.
+        began: of each of the newest numbers its pass, counted from 1, and its first stamp, s.
     """
 
     def __init__(self, time: float):
@@ -23,9 +28,16 @@ class BiasNumbers:
         self.began: OrderedDict[float, tuple[int, float]] = OrderedDict()
 
     def numbered(self, batch: Samples, passes: int) -> Samples:
-        """A cell, or raw samples of one moment, with the number of its pass. passes: how many there were so far."""
+        """A cell, or raw samples of one moment, with the number of its pass.
+
+        Args:
+            batch: the cell.
+            passes: how many passes have begun so far.
+        """
         stamp = 0.0 if batch.stamp is None else float(batch.stamp[-1])
+
         newest = self.began.get(self.number)
+        # another pass, or the same one for longer than a sensor's bias stays
         if (
             newest is None
             or newest[0] != passes
@@ -35,11 +47,13 @@ class BiasNumbers:
             self.began[self.number] = passes, stamp
             if len(self.began) > _REMEMBERED:
                 self.began.popitem(last=False)
+
         return batch.of_pass(self.number)
 
     def join(self, other: "BiasNumbers") -> None:
-        """Another session's map was added, its passes numbered after these."""
+        """Number on after another session's map was added, its passes numbered after these."""
         self.number += other.number + 1.0
+        # so the pass that goes on gets a new number, too
         self.began.clear()
 
     def state_dict(self) -> dict:

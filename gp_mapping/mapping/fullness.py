@@ -1,4 +1,4 @@
-"""Whether a map's budget or bound is too small for where the robot has been, in words."""
+"""Whether a map's budget or bound is too small for where the robot has been, in sentences."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from gp_mapping.core.sparse.worth import SMOOTHED
 
 __all__ = ["DETAIL", "left_out_note", "spoiled"]
 
-DETAIL = 2.5  # inducing inputs for each square of a lengthscale, below which a field that varies in it is smoothed
+# Inducing inputs for each square of a lengthscale; fewer smooth a field that varies in it.
+DETAIL = 2.5
 
 
 def spoiled(report: dict) -> str | None:
@@ -21,26 +22,35 @@ def spoiled(report: dict) -> str | None:
     density = report.get("inputs_per_square_lengthscale")
     if not report.get("budget_full") or density is None:
         return None
+
     full = f"the budget of {report['budget']} inducing inputs is full and the map"
-    left = (
+    loss = (
         f"up to {100 * report['prior_left']:.0f} % of the prior variance left where it was measured"
     )
+
     if density < DETAIL:
         return (
             f"{full} gets coarser everywhere: {density:.1f} inputs for each square of a lengthscale that was "
-            f"driven over ({DETAIL:g} are the least), {left}; raise max_inducing"
+            f"driven over ({DETAIL:g} are the least), {loss}; raise max_inducing"
         )
+
     noise, signal = report.get("noise_stddev"), report["hyperparameters"].get("signal_stddev")
+    # what is left of the prior variance, in units of the noise variance
     ratio = report["prior_left"] * (signal / noise) ** 2 if noise and signal else 0.0
     if ratio <= SMOOTHED:
         return None
-    return f"{full} smooths what was measured: {left}, {ratio:.0f} times that of the noise; raise max_inducing"
+    return f"{full} smooths what was measured: {loss}, {ratio:.0f} times that of the noise; raise max_inducing"
 
 
 def left_out_note(report: dict) -> str | None:
-    """What to say of a map that is full and takes no more, by the numbers of MapSession.report; None where none is."""
+    """What to say of a map that is full and takes no more; None of one that is not.
+
+    Args:
+        report: numbers by name, as of MapSession.report.
+    """
     if not report.get("left_out"):
         return None
+
     where, mend = (
         ("", "max_exact_samples, or take another model")
         if "tiles" not in report

@@ -1,9 +1,12 @@
-"""From raw samples to the cells that a map takes in: what a live session and a reader of a fleet's bags do alike.
+"""From raw samples to the cells that a map takes in.
 
-    raw sample → can it be a value of this field? → heading, path → cell → number of its pass → held against the first
+A live session and a reader of a fleet's bags do this alike:
 
-Whoever inherits says what becomes of a cell; nothing here knows a map. The cells depend on the sequence of samples
-only, never on how it is cut into calls.
+    raw sample → can it be a value of this field? → heading, path → cell → number of its pass
+               → compared with the first cells
+
+A subclass decides what becomes of a cell; nothing here knows a map. The cells depend on the
+sequence of samples only, never on how it is cut into calls.
 """
 
 from __future__ import annotations
@@ -31,8 +34,15 @@ _PERIOD = 0.02  # s between raw samples that have no stamps
 class Gathering(ABC):
     """Cells of raw samples, pass by pass, and what is counted on the way.
 
-    Of n samples that came, raw_count (used) and refused grow by n together.  passes: begun so far.  trace: the path.
-    lost: of those refused, the ones that were counted as used until their cell was handed over.
+    Of n samples that came, raw_count (used) and refused grow by n together.
+
+    Attributes:
+        cells: the averager.
+        raw_count: raw samples that were used.
+        refused: raw samples that were not.
+        lost: of those refused, the ones that were counted as used until their cell was handed over.
+        passes: begun so far.
+        last_refusal: why the last refused sample was, in a sentence; '' before the first.
     """
 
     lost = 0
@@ -45,28 +55,35 @@ class Gathering(ABC):
         self.settings = settings
 
     def _begin(self) -> None:
-        """Nothing has come yet."""
+        """Start with nothing: no sample has come yet."""
         s = self.settings
         self.cells = CellAverager(s.cell_length, s.cell_duration, s.robust, s.counts)
-        self._raw: list[Samples] = []  # without cells: those that wait for their batch
+        # without cells: raw samples that wait for their batch
+        self._raw: list[Samples] = []
         self._first, self._bias = FirstValues(s), BiasNumbers(s.bias_time)
         self._outcomes = Outcomes(s)
         self._path, self._track = Path(s.cell_length), HeadingTrack(s.axle_distance)
+
         self._pass_open = False
         self.raw_count, self.passes, self.refused, self.last_refusal = 0, 0, 0, ""
 
-    # --- what becomes of them -------------------------------------------------------------------------------------
+    # --- what becomes of them ---------------------------------------------------------------------
     @abstractmethod
     def _open_with(self, first: Samples, cell: Samples) -> None:
-        """One more of the first few cells has come. first: all of them so far that are not far from their median."""
+        """Take one more of the first few cells.
+
+        Args:
+            first: all of the first cells so far that are not far from their median.
+            cell: the new one.
+        """
 
     @abstractmethod
     def _absorb(self, cell: Samples) -> None:
-        """A cell that is none of the first."""
+        """Take a cell that is none of the first."""
 
     @abstractmethod
     def _begin_over(self) -> None:
-        """All cells so far are void; those that were no warm-up of the sensor come once more."""
+        """Drop all cells so far: those that were no warm-up of the sensor come once more."""
 
     def _settled(self) -> bool:
         """Whether there is a map that can judge cells by itself."""
@@ -79,13 +96,21 @@ class Gathering(ABC):
         rates: list[float],
         lengths: list[float],
     ) -> None:
-        """Raw samples before they enter their cell. rates: of turning, rad/s.  lengths: of the path up to each, m."""
+        """Look at raw samples before they enter their cell.
 
-    # --- samples in -----------------------------------------------------------------------------------------------
+        Args:
+            rows: raw samples as columns, which may be changed.
+            part: which of them are new.
+            rates: yaw rates of the new ones, rad/s.
+            lengths: of the path up to each new one, m.
+        """
+
+    # --- samples in -------------------------------------------------------------------------------
     def _gather(self, samples: Samples) -> None:
-        """Raw samples into cells; each cell is handed over before the next sample is looked at."""
+        """Put raw samples into cells; each cell is handed over before the next sample is seen."""
         n, i = len(samples), 0
         stamps = [] if samples.stamp is None else samples.stamp.tolist()
+        # plain lists: cells look at samples one by one, which tensors are slow at
         rows = RawRows(
             samples.x.tolist(),
             samples.y.tolist(),
@@ -95,31 +120,47 @@ class Gathering(ABC):
                 for column in (samples.sensor_variance, samples.heading, samples.position_variance)
             ),
         )
+
         while i < n:
             i = self._gather_rows(samples, rows, i)
 
     def _gather_rows(self, samples: Samples, rows: RawRows, i: int) -> int:
-        """Raw samples from number i on, up to the one that closes a cell, or is refused; the number of the next."""
+        """Take raw samples up to the one that closes a cell, or is refused.
+
+        Args:
+            samples: all that came in this call.
+            rows: the same, as columns.
+            i: number of the first one that is not taken yet.
+
+        Returns:
+            Number of the next one.
+        """
         n = len(rows.x)
         if samples.stamp is None:
+            # the count of all samples so far is their clock, so cuts into calls do not matter
             rows.stamp[i:] = [_PERIOD * float(self.raw_count + self.lost + k) for k in range(n - i)]
+
         if self.settings.cells:
+            # `over`: the first row that begins a new cell; `reach`: of the rows before it, m
             over, reach = self.cells.until(rows, i, n)
         else:
             over, reach = min(i + RAW_BATCH - len(self._raw) - 1, n), 0.0
 
-        stop = min(over + 1, n)  # the one that is over closes the cell, and is seen before that
+        # the row that closes the cell belongs to the next one, but is looked at before that
+        stop = min(over + 1, n)
         wrong = self._first_wrong(rows, i, stop)
         refused = wrong < stop
-        if refused:
+        if refused:  # the cell must not be closed by a sample that no map can take
             over = stop = wrong
             _, reach = self.cells.until(rows, i, wrong) if i < wrong else (wrong, reach)
+
         self._see(rows, slice(i, stop))
 
         closed = None
         if self.settings.cells:
             self.cells.take(rows, i, over, reach)
             if over < stop:
+                # a slow sensor's cell takes its velocity from the sample that comes after it, too
                 closed = self.cells.flush((rows.x[over], rows.stamp[over]))
                 self.cells.take(rows, over, stop, 0.0)
         else:
@@ -139,85 +180,98 @@ class Gathering(ABC):
         return stop + refused
 
     def _first_wrong(self, rows: RawRows, start: int, stop: int) -> int:
-        """The first of the rows start … stop − 1 that no map can take; stop: all are good."""
-        if not self._outcomes.all_in(
-            rows.y[start:stop]
-        ):  # of many at once, which is the usual case
+        """Number of the first of the rows start … stop − 1 that no map can take; stop if none."""
+        # all at once first, since mostly all are good
+        if not self._outcomes.all_in(rows.y[start:stop]):
             stop = next(
                 k for k in range(start, stop) if not self._outcomes.all_in(rows.y[k : k + 1])
             )
+
+        # then the values and places themselves
         for k in range(start, stop):
             if not self._first.credible(rows.y[k]) or max(map(abs, rows.x[k])) > FARTHEST:
                 return k
         return stop
 
     def _see(self, rows: RawRows, part: slice) -> None:
-        """What is to be known of raw samples beside their cell: pass, headings, the path."""
+        """Find headings, yaw rates and path lengths of raw samples, and count them."""
         if part.start == part.stop:
             return
+        # a pass begins with its first sample, not with the break before
         if not self._pass_open:
             self._begin_pass()
 
         rows.heading[part], rates = self._track.steps(
             rows.x[part], rows.stamp[part], rows.heading[part]
         )
+
         lengths = self._path.extend(rows.x[part])
         self.raw_count += part.stop - part.start
         self._look(rows, part, rates, lengths)
 
     def _begin_pass(self) -> None:
+        """Begin a new pass: no line, heading or velocity reaches into it from the last one."""
         self._pass_open, self.passes = True, self.passes + 1
         self._path.lift()
         self._track.lift()
         self.cells.lift()
 
     def _refuse(self, count: int, why: str) -> None:
+        """Count raw samples as refused, and keep the reason."""
         self.refused += count
         self.last_refusal = why
 
     def flush(self) -> None:
-        """Hand over the open cell, and what else is pending."""
-        rest = self.cells.flush()
-        if rest is None and self._raw:
-            rest, self._raw = joined(self._raw), []
-        if rest is not None:
-            self._admit(rest)
+        """Hand over the open cell, or the raw samples that wait for their batch."""
+        pending = self.cells.flush()
+        if pending is None and self._raw:
+            pending, self._raw = joined(self._raw), []
+        if pending is not None:
+            self._admit(pending)
 
     def finish(self) -> None:
-        """The end of what comes: nothing is pending any more."""
+        """Leave nothing pending: the stream has ended."""
         self.flush()
 
     def break_pass(self) -> None:
-        """A gap or a time jump: the open cell is closed, the next sample starts a new pass."""
+        """Close the open cell at a gap or a time jump: the next sample starts a new pass."""
+        # the open cell must not reach into the next pass
         self.flush()
         self._first.drop_held()  # what comes now is elsewhere, or later: it confirms nothing
         self._pass_open = False
 
     def _admit(self, cell: Samples) -> None:
-        """A finished cell: handed over, or first held against those before it (first_values.py)."""
+        """Hand over a finished cell, or all again where the sensor had not begun to measure."""
         if self.settings.has_biases:
             cell = self._bias.numbered(cell, self.passes)
+
         again = self._first.begun(cell, self.cells.resolution)
         if again is None:
             self._hand_over(cell)
             return
+
+        # the sensor's warm-up has spoiled what was measured of its white noise, too
         self._begin_over()
         unknown = self.cells.forget_white()
-        for one in again:
-            variance = one.sensor_variance
+        for early_cell in again:
+            variance = early_cell.sensor_variance
             void = unknown and variance is not None
             self._hand_over(
-                replace(one, sensor_variance=torch.zeros_like(variance)) if void else one
+                replace(early_cell, sensor_variance=torch.zeros_like(variance))
+                if void
+                else early_cell
             )
 
     def _hand_over(self, cell: Samples) -> None:
+        """Give a cell to the map, unless it has to wait for the next ones (first_values.py)."""
         if self._first.opening:
             self._open_with(self._first.first(cell), cell)
             return
-        for one in self._first.admit(cell, self._settled()):
-            self._absorb(one)
 
-    # --- what is known of them ------------------------------------------------------------------------------------
+        for admitted in self._first.admit(cell, self._settled()):
+            self._absorb(admitted)
+
+    # --- what is known of them --------------------------------------------------------------------
     @property
     def gross(self) -> int:
         """Raw samples that were left out as gross errors."""
@@ -238,9 +292,9 @@ class Gathering(ABC):
         """The numbers of passes that have a constant of their own, not to be changed."""
         return self._bias
 
-    # --- resume ---------------------------------------------------------------------------------------------------
+    # --- resume -----------------------------------------------------------------------------------
     def _gathered(self) -> dict:
-        """Its part of what an exact resume needs."""
+        """Collect what an exact resume of the cells and their path needs."""
         return {
             "cells": self.cells.state_dict(),
             "first_values": self._first.state_dict(),
@@ -255,7 +309,7 @@ class Gathering(ABC):
         }
 
     def _load_gathered(self, state: dict) -> None:
-        """Continue where `_gathered` was taken; maps saved before something was counted begin with none of it."""
+        """Continue where `_gathered` was taken; older maps begin with 0 of what they lack."""
         self.cells.load_state_dict(state["cells"])
         self._path.load_state_dict(state["path"])
         self._track.load_state_dict(state["track"])
@@ -265,6 +319,7 @@ class Gathering(ABC):
             self._first.load_state_dict(state["first_values"])
         else:
             self._first.seen = state.get("cell_count", 0)
+
         self._raw, self._pass_open = [Samples(**s) for s in state["raw"]], state["pass_open"]
         self.raw_count, self.passes, self.refused = (
             state.get(n, 0) for n in ("raw_count", "passes", "refused")

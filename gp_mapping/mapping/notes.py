@@ -1,4 +1,7 @@
-"""What a person should know of a map and its settings, in sentences, for diagnostics and reports alike."""
+"""What a person should know of a map and its settings, in sentences.
+
+Diagnostics and reports show the same ones.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,21 @@ from gp_mapping.settings.mapping import MapSettings
 __all__ = ["drawing_notes", "nonsense", "warm_up_note"]
 
 _NAMED = 3  # areas that are named one by one
-_RATIO = 1e4  # of standard deviations beyond which the smaller one means nothing beside the larger
-_FIELD = 100.0  # times the stated signal_stddev that a field may vary by before it is said
+_RATIO = 1e4  # of standard deviations; beyond it the smaller one means nothing next to the larger
+_FIELD = 100.0  # times the stated signal_stddev; a field that varies by more gets a note
 
 
 def drawing_notes(chosen: list[Area], others: list[Area], fits, settings: MapSettings) -> list[str]:
-    """What is not drawn, and why. fits(low, high): whether a grid at the asked-for resolution holds them."""
+    """What is not drawn, and why.
+
+    Args:
+        chosen: areas that are drawn, the most important first.
+        others: areas that are not.
+        fits: fits(low, high) tells whether a grid at the asked-for resolution holds them.
+        settings: of the drawing.
+    """
     notes = []
+    # even the first area alone is too large
     if chosen and not fits(chosen[0].low, chosen[0].high):
         sides = " x ".join(
             f"{b - a + 2 * settings.margin:.0f}" for a, b in zip(chosen[0].low, chosen[0].high)
@@ -26,19 +37,21 @@ def drawing_notes(chosen: list[Area], others: list[Area], fits, settings: MapSet
             f"{settings.resolution:g} m; only a part of it is drawn, about where the robot is. Raise "
             "resolution, or max_grid_cells, to draw all of it"
         )
+
     for area in others[:_NAMED]:
         (x, y), away = area.place, _gap(area, chosen[0])
         notes.append(
             f"a sample at ({x:.6g}, {y:.6g}) m lies {_metres(away)} from the rest and is not drawn ("
             f"{area.samples} there): a glitch of the pose, or ground that has hardly been driven yet"
         )
+
     if len(others) > _NAMED:
         notes.append(f"{len(others) - _NAMED} more places that far from the rest are not drawn")
     return notes
 
 
 def _gap(a: Area, b: Area) -> float:
-    """Between the boxes of two areas, m."""
+    """Distance between the boxes of two areas, m."""
     return math.hypot(*(max(a.low[d] - b.high[d], b.low[d] - a.high[d], 0.0) for d in range(2)))
 
 
@@ -47,21 +60,30 @@ def _metres(distance: float) -> str:
 
 
 def nonsense(settings: MapSettings, spread: float | None) -> list[str]:
-    """Settings in their ranges that make no sense together, or beside what is measured (spread, SI; None: unknown)."""
+    """Settings in their ranges that make no sense together, or with what is measured.
+
+    Args:
+        settings: with a number for each automatic start.
+        spread: of the measurements, SI; None while it is not known.
+    """
     if not settings.metric:
         return []
+
     s, notes = settings, []
+    # a nearly exact sensor makes matrices singular
     if s.noise_stddev < s.signal_stddev / _RATIO:
         notes.append(
             f"noise_stddev {s.noise_stddev:.3g} is less than a {_RATIO:g}th of signal_stddev "
             f"{s.signal_stddev:.3g}: no sensor is that good, and factorisations fail; write what two passes "
             "of one place differ by"
         )
+
     if s.noise_stddev > 100.0 * s.signal_stddev:
         notes.append(
             f"noise_stddev {s.noise_stddev:.3g} is far more than signal_stddev {s.signal_stddev:.3g}: the map "
             "will stay flat; write what the field varies by as signal_stddev"
         )
+
     if spread is not None and spread > _FIELD * s.signal_stddev:
         notes.append(
             f"the field varies by {spread:.3g} and signal_stddev is {s.signal_stddev:.3g}: intervals will be "
@@ -72,7 +94,12 @@ def nonsense(settings: MapSettings, spread: float | None) -> list[str]:
 
 
 def warm_up_note(count: int, value: float) -> str:
-    """What was left out of a sensor that had not begun to measure. value: the last of it, SI."""
+    """What was left out of a sensor that had not begun to measure.
+
+    Args:
+        count: raw samples that were left out.
+        value: the last of them, SI.
+    """
     return (
         f"the first {count} measurements are left out ({value:.3g}, SI): far from all that followed, as of a "
         "sensor that had not begun to measure"

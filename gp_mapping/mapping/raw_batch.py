@@ -17,13 +17,14 @@ _STEP = 0.25  # s over which a velocity is looked for, where samples come that f
 
 
 def one_of(sample: Samples, y: list[float], heading: list[float] | None) -> Samples:
-    """One raw sample (1, …) with the value (C,) and heading (2,) that the session has found for it."""
-    same = heading is None or sample.heading is not None
-    return replace(sample, y=[y], heading=sample.heading if same else [heading])
+    """One raw sample (1, …) with the value (C,) and heading (2,) that the session found for it."""
+    # a heading that came with the sample stays; one that the session found fills a gap
+    keeps_heading = heading is None or sample.heading is not None
+    return replace(sample, y=[y], heading=sample.heading if keeps_heading else [heading])
 
 
 def joined(raw: list[Samples]) -> Samples:
-    """Raw samples as one batch, each with its velocity."""
+    """Join raw samples to one batch, each with its velocity."""
     batch = Samples.concatenate(raw, common=True)
     still = torch.zeros_like(batch.x)
     return replace(
@@ -32,9 +33,10 @@ def joined(raw: list[Samples]) -> Samples:
 
 
 def _velocity(x: Tensor, stamp: Tensor) -> Tensor:
-    """The slower of the ways from what came _STEP before and to what comes _STEP after, at least from and to the next.
+    """The slower of two velocities of each sample: from _STEP before it, and to _STEP after it.
 
-    A glitch of the pose makes the other one fast, and a slow sensor's samples lie on more than one lane.
+    Each reaches at least from the sample before, or to the next one. A glitch of the pose makes one
+    of the two fast, and a slow sensor's samples lie on more than one lane.
 
     Args:
         x: places (N, D), m.
@@ -48,10 +50,13 @@ def _velocity(x: Tensor, stamp: Tensor) -> Tensor:
     last = torch.maximum(torch.searchsorted(stamp, stamp + _STEP, right=True) - 1, own + 1).clamp(
         max=len(x) - 1
     )
+
     ways = []
     for a, b in ((first, own), (own, last)):
         seconds = (stamp[b] - stamp[a])[:, None]
+        # a way without an end, or two samples of one moment, say nothing: never the slower one
         ways.append(torch.where(seconds > 0, (x[b] - x[a]) / seconds.clamp(min=1e-9), torch.inf))
+
     back, ahead = ways
     velocity = torch.where(
         back.norm(dim=1, keepdim=True) <= ahead.norm(dim=1, keepdim=True), back, ahead

@@ -1,8 +1,8 @@
-"""A map of samples that were mapped before, at hyper-parameters that were found from all of them at once.
+"""A session of samples that were mapped before, at hyper-parameters found from all of them at once.
 
-The samples go through a session again, and nothing is learned on the way, so that every one-step-ahead score, and with
-them the predictive noise, is of these hyper-parameters. Then the map is one that learns on: its learner knows what all
-of the cells together said.
+The samples go through a session again, and nothing is learned on the way, so that every
+one-step-ahead score, and with them the predictive noise, is of these hyper-parameters. Then the
+session learns on, from what all of the cells together told its learner.
 """
 
 from __future__ import annotations
@@ -29,7 +29,13 @@ _STARTS = (
 
 
 def settings_at(settings: MapSettings, told: dict[str, float]) -> MapSettings:
-    """The same with these hyper-parameters, as FieldMap.hyperparameters tells them (SI), which stay as they are."""
+    """The same settings at fixed hyper-parameters.
+
+    Args:
+        settings: whose other values stay.
+        told: hyper-parameters by name, SI, as of FieldMap.hyperparameters; nothing is learned from
+            there.
+    """
     starts: dict[str, Any] = {name: told[name] for name in _STARTS if name in told}
     return replace(
         settings,
@@ -45,15 +51,17 @@ def settings_at(settings: MapSettings, told: dict[str, float]) -> MapSettings:
 def learning_on(
     session: MapSession, streamed: MapSession, learner: HyperLearner, room: Room | None = None
 ) -> MapSession:
-    """A session at given hyper-parameters as one with the settings of another, which learns on from there.
+    """Turn a session at fixed hyper-parameters into one that learns on.
 
     Args:
         session: made with `settings_at`.
-        streamed: the session of the same samples whose settings, starts and priors count from now on.
+        streamed: the session of the same samples whose settings, starts and priors count from now
+            on.
         learner: where learning stands.
         room: as of a new session.
     """
     state, start = session.state_dict(), streamed.state_dict()["start"]
+
     state |= {
         "settings": asdict(streamed.settings),
         "start": start | {"open": False, "cells": []},

@@ -1,7 +1,8 @@
-"""What is counted by squares of the ground, as one tensor: a snapshot of it is taken in the map's thread.
+"""Numbers that are kept by squares of the ground, as one tensor that is quick to copy.
 
-Twenty thousand small lists cost little to make, and then a tenth of a second in which Python looks through them for
-garbage, in the middle of a snapshot. One tensor holds the same numbers.
+A snapshot is taken in the map's own thread. Twenty thousand small lists cost little to make, and
+then a tenth of a second in which Python looks through them for garbage, in the middle of a
+snapshot. One tensor holds the same numbers.
 """
 
 from __future__ import annotations
@@ -18,15 +19,19 @@ __all__ = ["Squares", "rows_of", "table_of"]
 
 
 class Squares:
-    """Rows of `width` numbers by squares of the ground, in the order in which they were put.
+    """Rows of `width` numbers by squares of the ground, in the order in which squares were put.
 
-    The numbers lie in one array, so that a copy of twenty thousand rows takes a millisecond.
+    A square is a pair of whole numbers (i, j). The rows lie in one array, so that a copy of twenty
+    thousand of them takes a millisecond.
     """
 
     def __init__(self, width: int):
-        self._slots: OrderedDict[tuple[int, int], int] = OrderedDict()  # square -> row of the array
+        # square -> row of the array, in the order of putting
+        self._slots: OrderedDict[tuple[int, int], int] = OrderedDict()
+        # rows of squares that were taken away, to be used again
         self._free: list[int] = []
-        self._rows = np.empty((64, 2 + width))  # the square, then its numbers
+        # each row: the square, then its numbers
+        self._rows = np.empty((64, 2 + width))
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -38,43 +43,44 @@ class Squares:
         return iter(self._slots)
 
     def get(self, square: tuple[int, int]) -> list[float] | None:
-        """Its numbers; None where it is not there."""
+        """Numbers of a square; None where it is not there."""
         slot = self._slots.get(square)
         return None if slot is None else self._rows[slot, 2:].tolist()
 
     def put(self, square: tuple[int, int], numbers) -> None:
-        """Its numbers from now on; a new square comes last."""
+        """Set the numbers of a square; a new one comes last."""
         slot = self._slots.get(square)
         if slot is None:
             slot = self._slots[square] = self._free.pop() if self._free else len(self._slots)
             if slot == len(self._rows):
                 self._rows = np.concatenate([self._rows, np.empty_like(self._rows)])
             self._rows[slot, :2] = square
+
         self._rows[slot, 2:] = numbers
 
     def pop(self, square: tuple[int, int]) -> list[float] | None:
-        """Take it away; its numbers, None where it was not there."""
+        """Take a square away and return its numbers; None where it was not there."""
         numbers = self.get(square)
         if numbers is not None:
             self._free.append(self._slots.pop(square))
         return numbers
 
     def pop_oldest(self) -> list[float]:
-        """Take away the one that was put first; its numbers."""
+        """Take away the square that was put first, and return its numbers."""
         slot = self._slots.popitem(last=False)[1]
         self._free.append(slot)
         return self._rows[slot, 2:].tolist()
 
     def numbers(self) -> np.ndarray:
-        """(K, width), in order."""
+        """Numbers of all squares: (K, width), in order."""
         return self._ordered()[:, 2:]
 
     def table(self) -> Tensor:
-        """(K, 2 + width): of each square its two numbers, then its own; a copy."""
+        """Squares with their numbers: (K, 2 + width), a copy."""
         return torch.from_numpy(self._ordered())
 
     def load(self, table) -> None:
-        """In place of all that is there, what table() made, or nested lists (square, numbers)."""
+        """Replace all by what `table` made, or by nested lists (square, numbers)."""
         self._slots.clear()
         self._free.clear()
         for square, numbers in rows_of(table):
@@ -85,11 +91,11 @@ class Squares:
 
 
 def table_of(rows: Mapping[tuple[int, int], object], width: int) -> Tensor:
-    """(K, 2 + width): of each square its two numbers, then its values.
+    """Squares with their values as one tensor: (K, 2 + width).
 
     Args:
         rows: square -> `width` floats.
-        width: how many.
+        width: number of values of each square.
     """
     flat = chain.from_iterable(chain.from_iterable(rows.items()))
     return torch.from_numpy(
@@ -98,6 +104,6 @@ def table_of(rows: Mapping[tuple[int, int], object], width: int) -> Tensor:
 
 
 def rows_of(table) -> Iterator[tuple[tuple[int, int], list[float]]]:
-    """(square, values) of what table_of made, or of the nested lists that stood in its place before."""
+    """Iterate over (square, values) of a table of `table_of`, or of older maps' nested lists."""
     for i, j, *values in table.tolist() if isinstance(table, Tensor) else table:
         yield (int(i), int(j)), list(map(float, values))

@@ -1,1 +1,1 @@
-"""Oracles and fits of stored samples, which no node needs."""
+"""Oracles, and fits of stored samples; no node needs them."""

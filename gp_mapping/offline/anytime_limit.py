@@ -1,4 +1,4 @@
-"""How soon the stochastic natural gradients of the anytime family come to their limit, on the cells of a fit."""
+"""How soon the stochastic natural gradients of the anytime family reach their limit."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gp_mapping.settings.mapping import MapSettings
 __all__ = ["iterations_to_the_limit"]
 
 _ROUND = 50  # iterations in which every block is drawn once: Hoang et al. print 50 to 60
-_SHARE = 0.01  # of the limit's RMSE
+_SHARE = 0.01  # fraction of the limit's RMSE that counts as its neighbourhood
 
 
 def iterations_to_the_limit(
     settings: MapSettings, theta: Theta, cells: Samples, inputs
 ) -> dict | None:
-    """Steps of a member until its RMSE at the cells stays within 1 % of its limit's; None for another model.
+    """Count the steps of a member until its RMSE at the cells stays within 1 % of its limit's.
 
     Args:
         settings: model, tiles and seed.
@@ -28,13 +28,15 @@ def iterations_to_the_limit(
         inputs: (M, 2) m, the map's inducing inputs.
 
     Returns:
-        blocks, drawn (|S|), round (T), within (iterations) and the RMSE after half a round over the limit's.
+        blocks, drawn (|S|), round (T), within (iterations), and half_round: the RMSE after half a
+        round over the limit's. None for a model outside the family.
 
     Reference:
         Hoang, Hoang and Low 2015, sec. 5.
     """
     if settings.model not in MEMBERS or not len(inputs):
         return None
+
     theta = replace(theta, bias_stddev=0.0)
     side = (
         settings.tile_side * theta.lengthscale
@@ -42,7 +44,8 @@ def iterations_to_the_limit(
         else None
     )
 
-    def made(draw: int) -> AnytimeFit:
+    def new_fit(draw: int) -> AnytimeFit:
+        """A fit that draws that many blocks in a step."""
         return AnytimeFit(
             settings.model,
             theta,
@@ -57,16 +60,19 @@ def iterations_to_the_limit(
         )
 
     def rmse(member: AnytimeFit) -> float:
-        told = member.predict(cells.x, cells.velocity, cells.heading)
-        return float((told.mean - cells.y).square().mean().sqrt())
+        """RMSE at the cells."""
+        prediction = member.predict(cells.x, cells.velocity, cells.heading)
+        return float((prediction.mean - cells.y).square().mean().sqrt())
 
-    limit = made(1)
+    limit = new_fit(1)
     limit.batch()
-    whole, member = rmse(limit), made(max(1, -(-len(limit.blocks) // _ROUND)))
+    limit_rmse, member = rmse(limit), new_fit(max(1, -(-len(limit.blocks) // _ROUND)))
+
     ratios = []
     for _ in range(member.round):
         member.step()
-        ratios.append(rmse(member) / whole)
+        ratios.append(rmse(member) / limit_rmse)
+
     outside = [k for k, ratio in enumerate(ratios) if abs(ratio - 1.0) > _SHARE]
     return {
         "blocks": len(limit.blocks),

@@ -1,9 +1,10 @@
-"""θ from all cells at once: quasi-Newton ascent of an objective in coordinates where its curvature is about one.
+"""θ from all cells at once: quasi-Newton ascent where the objective's curvature is about one.
 
     max_v  F(θ(v)) + log p(v),   v = v₀ + S u,   S Sᵀ = (Fisher information + prior precision)⁻¹
 
-L-BFGS in u from u = 0; gradients by central differences of a hundredth of a standard deviation, since an objective is a
-function of θ alone, whatever θ has. It stops where an iteration gains less than `tolerance` nats.
+L-BFGS in u starts from u = 0. Gradients are central differences of a hundredth of a posterior
+standard deviation, since an objective is a function of θ alone, whatever θ contains. The ascent
+stops where an iteration gains less than `tolerance` nats.
 """
 
 from __future__ import annotations
@@ -26,15 +27,19 @@ from gp_mapping.offline.stored_cells import StoredCells
 __all__ = ["Ascent", "ascend", "information"]
 
 _STEP = 1e-2  # of a central difference, posterior standard deviations
-_NOWHERE = 1e12  # nats below everything: θ that does not factor, or beyond all priors
-_LOOKED_AT = 800, 4  # cells of a block, and blocks, of which the Fisher information is computed
+_NOWHERE = 1e12  # loss, in nats, of a θ that does not factor or lies beyond all priors
+_LOOKED_AT = 800, 4  # cells of a block, and blocks, whose Fisher information is computed
 
 
 @dataclass(frozen=True)
 class Ascent:
-    """theta: the best found.  value: the objective there, nats, without the prior.  iterations: of L-BFGS.
+    """The result of an ascent.
 
-    converged: it stopped by itself.
+    Attributes:
+        theta: the best θ found.
+        value: the objective there, nats, without the prior.
+        iterations: of L-BFGS.
+        converged: whether nothing was left to gain when it stopped.
     """
 
     theta: Theta
@@ -44,14 +49,16 @@ class Ascent:
 
 
 def information(learner: HyperLearner, theta: Theta, cells: StoredCells) -> Tensor:
-    """Fisher information of all cells about θ, (P, P): that of a few blocks, in proportion."""
-    size, few = _LOOKED_AT
-    blocks = cells.blocks(size)[:few]
+    """Fisher information of all cells about θ: (P, P), that of a few blocks in proportion."""
+    most, count = _LOOKED_AT
+    blocks = cells.blocks(most)[:count]
+
     total = torch.zeros((len(theta.vector()),) * 2, dtype=torch.float64)
     for block in blocks:
         total += learner.score(
             theta.vector(), block.learning_data(theta), torch.arange(len(block))
         )[1].cpu()
+
     return total * len(cells) / sum(map(len, blocks))
 
 
@@ -68,11 +75,11 @@ def ascend(
 
     Args:
         objective: renewed already.
-        learner: which of θ is free, priors and limits.
+        learner: says which of θ is free, its priors and limits.
         theta: the start.
         fisher: information about θ there (P, P).
-        most: iterations.
-        tolerance: gain of an iteration, nats, below which it stops.
+        most: iterations at most.
+        tolerance: gain of an iteration, nats, below which the ascent stops.
         told: called with the objective after each iteration.
 
     Returns:
@@ -81,18 +88,23 @@ def ascend(
     free, start = torch.tensor(learner.free), theta.vector()
     if not bool(free.any()):
         return Ascent(theta, objective.value(theta), 0, True)
+
+    # a unit of u is a posterior standard deviation
     curvature = (fisher + torch.diag(learner.prior_sd.reciprocal().square()))[free][:, free]
     scale = torch.linalg.inv(torch.linalg.cholesky(curvature)).mT
 
     def at(u: np.ndarray) -> Tensor:
+        """v at the coordinates u."""
         vector = start.clone()
         vector[free] += scale @ torch.from_numpy(u)
         return vector
 
     def loss(u: np.ndarray) -> float:
+        """−(objective + log prior) at u, _NOWHERE where it cannot be computed."""
         vector = at(u)
         if not learner.allows(vector):
             return _NOWHERE
+
         try:
             value = objective.value(theta.with_vector(vector)) + learner.log_prior(vector)
         except (NumericalError, ArithmeticError, torch.linalg.LinAlgError):
@@ -100,32 +112,39 @@ def ascend(
         return -value if math.isfinite(value) else _NOWHERE
 
     def slope(u: np.ndarray) -> np.ndarray:
+        """Gradient of the loss by central differences, 0 along an axis that leads nowhere."""
         ends = [[loss(u + sign * _STEP * axis) for sign in (1.0, -1.0)] for axis in np.eye(len(u))]
         return np.array([(a - b) / (2 * _STEP) if max(a, b) < _NOWHERE else 0.0 for a, b in ends])
 
     zero = np.zeros(int(free.sum()))
+
     first = loss(zero)
     best, count, converged = (zero, first), 0, False
 
-    def seen(intermediate_result) -> None:
+    def after_iteration(intermediate_result) -> None:
+        """Keep the best u, report it, and stop where the gain is small."""
         nonlocal best, count, converged
         gain, count = best[1] - float(intermediate_result.fun), count + 1
         if gain > 0:
             best = np.array(intermediate_result.x), float(intermediate_result.fun)
         told(-best[1])
+
         converged = gain < tolerance
         if converged:
             raise StopIteration
 
-    found = minimize(
+    result = minimize(
         loss,
         zero,
         jac=slope,
         method="L-BFGS-B",
-        callback=seen,
+        callback=after_iteration,
         options={"maxiter": max(1, most), "ftol": 1e-12, "gtol": 1e-3},
     )
-    if found.fun < best[1]:
-        best = found.x, float(found.fun)
+
+    # the last iterate may be better than the last one that was reported
+    if result.fun < best[1]:
+        best = result.x, float(result.fun)
     at_best = theta.with_vector(at(best[0]))
-    return Ascent(at_best, objective.value(at_best), count, converged or count < most)
+    # status 0: the slope vanished; others are a limit that was reached, or a failed line search
+    return Ascent(at_best, objective.value(at_best), count, converged or result.status == 0)

@@ -1,4 +1,4 @@
-"""Members of the anytime family with one test conditional, combined linearly into another member."""
+"""Linear combinations of members of the anytime family that have one test conditional."""
 
 from __future__ import annotations
 
@@ -11,15 +11,27 @@ __all__ = ["combine"]
 
 
 def combine(members: list[AnytimePosterior], shares: list[float]) -> AnytimePosterior:
-    """θ₁ = Σ α_m θ₁,m and θ₂ = Σ α_m θ₂,m of members with one test conditional: D = Σ α_m D_m, r = Σ α_m r_m.
+    """The member with D = Σ α_m D_m and r = Σ α_m r_m.
 
-    Hoang et al. 2015, sec. 4, Remark 2; with Σ α_m = 1 the prior stays what it is. ValueError where the members do not
-    stand on the same inducing inputs, hyper-parameters, scaling and blocks, or D is not positive definite.
+    So its natural parameters are θ₁ = Σ α_m θ₁,m and θ₂ = Σ α_m θ₂,m. With Σ α_m = 1 the prior
+    stays what it is.
+
+    Args:
+        members: with one test conditional.
+        shares: α_m.
+
+    Raises:
+        ValueError: the members do not have the same inducing inputs, hyper-parameters, scaling and
+            blocks, or D is not positive definite.
+
+    Reference:
+        Hoang et al. 2015, sec. 4, Remark 2.
     """
     if len(members) != len(shares) or not members:
         raise ValueError(
             f"{len(members)} members and {len(shares)} shares; expected one share for each"
         )
+
     first = members[0]
     for other in members[1:]:
         if (other.conditional, other.side, tuple(map(id, other.blocks))) != (
@@ -40,6 +52,8 @@ def combine(members: list[AnytimePosterior], shares: list[float]) -> AnytimePost
             raise ValueError(
                 "members must share inducing inputs, hyper-parameters, origin and centre; give both"
             )
+
+    # D and r of each member from its factor and weights
     precision = sum(share * (m.R @ m.R.mT) for m, share in zip(members, shares))
     linear = sum(share * (m.R @ (m.R.mT @ m.weights)) for m, share in zip(members, shares))
     factor, info = torch.linalg.cholesky_ex(precision)
@@ -47,6 +61,7 @@ def combine(members: list[AnytimePosterior], shares: list[float]) -> AnytimePost
         raise ValueError(
             f"shares {shares} leave no positive precision; take positive ones, or with a sum of 1"
         )
+
     noise = sum(share * m.noise_variance for m, share in zip(members, shares)) / sum(shares)
     weights = solve_lower(factor, solve_lower(factor, linear), transpose=True)
     return AnytimePosterior(

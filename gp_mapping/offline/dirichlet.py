@@ -1,7 +1,8 @@
-"""Classification as regression with fixed noise (Milios et al. 2018), on the dense WISKI: one latent field a class.
+"""Classification as regression with fixed noise (Milios et al. 2018), on the dense WISKI.
 
-A label gives each class α = α_ε, its own one α_ε + 1, and a Gamma(α) is matched by a log-normal: σ̃² = log(1 + 1/α),
-target log α − ½ σ̃². Class probabilities are the softmax of the latent fields, averaged over the posterior.
+There is one latent field for each class. A label gives each class α = α_ε, and its own class α_ε +
+1. A Gamma(α) is matched by a log-normal with σ̃² = log(1 + 1/α) and target log α − ½ σ̃². Class
+probabilities are the softmax of the latent fields, averaged over the posterior.
 """
 
 from __future__ import annotations
@@ -15,15 +16,22 @@ __all__ = ["DirichletWiski", "dirichlet_targets"]
 
 
 def dirichlet_targets(labels: Tensor, classes: int, epsilon: float = 0.01) -> tuple[Tensor, Tensor]:
-    """Targets log α − ½σ̃² and noise variances σ̃² = log(1 + 1/α), each (N, classes), for labels (N,) in 0 … classes − 1.
+    """Targets log α − ½σ̃² and noise variances σ̃² = log(1 + 1/α), each (N, classes).
 
-    ValueError where a label is none of the classes.
+    Args:
+        labels: (N,) in 0 … classes − 1.
+        classes: their number.
+        epsilon: α_ε.
+
+    Raises:
+        ValueError: a label is none of the classes.
     """
     labels = labels.long()
     if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
         raise ValueError(
             f"labels lie in {int(labels.min())} … {int(labels.max())}, expected 0 … {classes - 1}"
         )
+
     alpha = torch.full((len(labels), classes), epsilon, dtype=torch.float64)
     alpha[torch.arange(len(labels)), labels] += 1.0
     variance = torch.log1p(1.0 / alpha)
@@ -31,9 +39,19 @@ def dirichlet_targets(labels: Tensor, classes: int, epsilon: float = 0.01) -> tu
 
 
 class DirichletWiski:
-    """A DenseWiski with fixed noise a class, about the mean of each class' targets for no label at all (log α_ε …).
+    """A DenseWiski with fixed noise for each class.
 
-    classes: C.  epsilon: α_ε.  samples: of the posterior, in the average of the softmax; settings: of DenseWiski.
+    Each field is about the mean of its targets under labels of all classes alike.
+
+    Args:
+        classes: C.
+        low: as of DenseWiski.
+        high: as of DenseWiski.
+        shape: as of DenseWiski.
+        epsilon: α_ε.
+        samples: of the posterior, in the average of the softmax.
+        seed: of these samples.
+        settings: of DenseWiski.
     """
 
     def __init__(
@@ -52,9 +70,11 @@ class DirichletWiski:
         self.fields = [
             DenseWiski(low, high, shape, fixed_noise=True, **settings) for _ in range(classes)
         ]
-        # a class that nobody has seen here: the average of its targets under labels of all classes alike
+        # prior mean of a class without labels nearby: the average of its targets under labels of
+        # all classes alike
         even, _ = dirichlet_targets(torch.arange(classes), classes, epsilon)
         self.centre = float(even[:, 0].mean())
+
         self.draws = torch.randn(
             (samples, classes), dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
         )

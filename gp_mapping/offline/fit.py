@@ -1,11 +1,11 @@
-"""Which objective fits which model's θ, and the fit from the first value to the last.
+"""The offline fit of θ, and which objective fits which model.
 
-exact                           log evidence of the exact GP
-dual_svgp, sor, dtc, fitc,      Titsias' bound on it, on the model's budget of inducing inputs (for the anytime
-fic, pitc, pic                  family too, whose paper leaves θ open)
-solve_gp                        bound (8) in minibatches, then bound (9)
-wiski                           its own evidence, eq. 13
-another likelihood              bound (8) in minibatches
+exact                      log evidence of the exact GP
+dual_svgp, sor, dtc, fitc, Titsias' bound on it, on the model's budget of inducing inputs (for
+fic, pitc, pic             the anytime family too, whose paper leaves θ open)
+solve_gp                   bound (8) in minibatches, then bound (9)
+wiski                      its own evidence, eq. 13
+another likelihood         bound (8) in minibatches
 """
 
 from __future__ import annotations
@@ -32,20 +32,33 @@ from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["FITTED", "Fit", "check_fits", "fit_theta", "joined"]
 
-_ROUNDS = 3  # of choosing inducing inputs, and θ with them held
-_INPUTS = 1.0  # cells of a block for each inducing input that it may have: with more a bound would be of the
-#                budget, and not of θ
-_LEAST = 200
+_ROUNDS = 3  # of choosing inducing inputs, and θ with these inputs held
+# cells of a block per inducing input that it may have: with more cells the budget, and not θ, would
+# determine the bound
+_INPUTS = 1.0
+_LEAST = 200  # cells in a block of the collapsed bound, at least
 
 
 @dataclass(frozen=True)
 class Fit:
-    """What was found.
+    """The result of a fit.
 
-    objective: what was raised, for a person.  before, after: it, at the given θ and at the one found, nats.
-    evidence_before, evidence_after: of the exact GP, in blocks of at most 1000 cells, nats; None where the likelihood
-    is not Gaussian.  theta_before, theta: inner units.  iterations: of all steps.  steps: what they were.
-    converged: it stopped by itself.  learner: settled at θ.  notes: sentences for a person.
+    Attributes:
+        objective: name of what was raised, for a person.
+        before: the objective at the given θ, nats.
+        after: the objective at the θ found, nats.
+        evidence_before: log evidence of the exact GP at the given θ, in blocks of at most 1000
+            cells, nats; None where the likelihood is not Gaussian.
+        evidence_after: the same at the θ found.
+        theta_before: the given θ, inner units.
+        theta: the θ found, inner units.
+        cells: number of cells.
+        blocks: number of blocks of cells.
+        iterations: of all steps.
+        steps: what the steps were, for a person.
+        converged: whether nothing was left to gain when it stopped.
+        learner: settled at θ.
+        notes: sentences for a person.
     """
 
     objective: str
@@ -68,8 +81,11 @@ class Fit:
 class _Way:
     """How θ of a model is fitted.
 
-    objective: from settings and cells, for a Gaussian likelihood.  bound: what minibatches raise, for a person.
-    first: minibatches go before the objective.  orthogonal: inducing inputs of the second kind count.
+    Attributes:
+        objective: made from settings and cells, for a Gaussian likelihood.
+        bound: name of what minibatches raise, for a person.
+        first: whether minibatches precede the objective.
+        orthogonal: whether inducing inputs of the second kind count.
     """
 
     objective: Callable[[MapSettings, StoredCells], Objective]
@@ -79,6 +95,7 @@ class _Way:
 
 
 def _collapsed(settings: MapSettings, cells: StoredCells) -> Objective:
+    """The collapsed bound on the model's budget of inducing inputs."""
     second = _second(settings)
     most = max(_LEAST, round(_INPUTS * (settings.max_inducing + second)))
     return CollapsedBound(cells, settings.max_inducing, second, most)
@@ -95,21 +112,26 @@ FITTED = tuple(_WAYS)
 
 
 def _second(settings: MapSettings) -> int:
-    """Inducing inputs of SOLVE-GP's second kind."""
+    """Number of inducing inputs of SOLVE-GP's second kind; 0 for another model."""
     return settings.max_orthogonal if _WAYS[settings.model].orthogonal else 0
 
 
 def check_fits(settings: MapSettings) -> None:
-    """ValueError where there is no offline fit with these settings: another model, a lever arm, nothing to learn."""
+    """Raise ValueError where there is no offline fit with these settings.
+
+    That is another model, a learned lever arm, or nothing to learn.
+    """
     if settings.model not in FITTED:
         raise ValueError(
             f"model {settings.model!r} has no offline fit; expected one of {', '.join(FITTED)}"
         )
+
     if settings.learn_lever_arm:
         raise ValueError(
             "learn_lever_arm: an offline fit keeps no lever arm; write --set learn_lever_arm=false, and "
             "what the robot has learned as sensor_offset_x and sensor_offset_y"
         )
+
     if start_of(settings)[1] is None:
         raise ValueError(
             "nothing is to be learned with these settings; write --set learn_hyperparameters=true"
@@ -125,7 +147,13 @@ def joined(parts: list[Samples]) -> Samples:
 
 
 def theta_told(theta: Theta, told: dict[str, float], scale: float) -> Theta:
-    """θ with the numbers that a map tells, in inner units."""
+    """θ with the numbers that a map reports.
+
+    Args:
+        theta: of the numbers that are not given, inner units.
+        told: hyper-parameters as of FieldMap.hyperparameters, SI.
+        scale: SI in an inner unit.
+    """
     known = {f.name for f in fields(theta)}
     values: dict[str, Any] = {
         name: value / (scale if name.endswith("stddev") else 1.0)
@@ -136,7 +164,7 @@ def theta_told(theta: Theta, told: dict[str, float], scale: float) -> Theta:
 
 
 def objective_of(settings: MapSettings, cells: StoredCells) -> Objective:
-    """What θ of a model with a Gaussian likelihood is fitted by."""
+    """The objective by which θ of a model with a Gaussian likelihood is fitted."""
     return _WAYS[settings.model].objective(settings, cells)
 
 
@@ -150,16 +178,16 @@ def fit_theta(
     tolerance: float = 0.05,
     told: Callable[[str, float], None] = lambda what, value: None,
 ) -> Fit:
-    """θ of all cells at once.
+    """Find θ from all cells at once.
 
     Args:
-        settings: with a number for each start: from these the priors.
-        given: hyper-parameters to begin with, as FieldMap.hyperparameters tells them (SI).
+        settings: with a number for each start; the priors follow from these.
+        given: hyper-parameters to begin with, as of FieldMap.hyperparameters (SI).
         parts: batches of cells, SI.
         slope: as of StoredCells.of.
-        most: iterations, or epochs, of each step.
-        tolerance: nats; a step is over where an iteration gains less.
-        told: called after each iteration with what is raised and its value, nats.
+        most: iterations, or epochs, of each step at most.
+        tolerance: nats; a step ends where an iteration gains less.
+        told: called after each iteration with the name of what is raised and its value, nats.
 
     Raises:
         ValueError: as check_fits.
@@ -167,6 +195,7 @@ def fit_theta(
     check_fits(settings)
     theta, learner = start_of(settings)
     assert learner is not None, "check_fits has seen to it"
+
     start = theta_told(theta, given, settings.field_scale)
     cells = StoredCells.of(parts, settings.field_scale, start, slope)
     if not make_likelihood(settings).conjugate:
@@ -193,16 +222,18 @@ def fit_theta(
 
     objective, converged = objective_of(settings, cells), False
     values: dict[Theta, float] = {}
-    medians = replace(
-        theta, bias_stddev=start.bias_stddev
-    )  # may be nearer to the top than what was learned
+    # the priors' medians may be nearer to the maximum than what was learned
+    medians = replace(theta, bias_stddev=start.bias_stddev)
     for candidate in (medians, found, start):
         objective.renew(candidate)
         values[candidate] = objective.value(candidate)
-    before, found = values[start], max(values, key=lambda one: values[one])
+
+    before, found = values[start], max(values, key=lambda candidate: values[candidate])
+
+    # alternately: inducing inputs at θ, and θ with these inputs held
     for _ in range(_ROUNDS):
         objective.renew(found)
-        first = objective.value(found)
+        initial = objective.value(found)
         ascent = ascend(
             objective,
             learner,
@@ -214,14 +245,19 @@ def fit_theta(
         )
         found, count, converged = ascent.theta, count + ascent.iterations, ascent.converged
         steps.append(f"{ascent.iterations} iterations of L-BFGS on the {objective.name}")
-        if ascent.value - first < 1.0 or ascent.iterations >= most:
+        if ascent.value - initial < 1.0 or ascent.iterations >= most:
             break
+
     objective.renew(found)
     after, judge = objective.value(found), ExactEvidence(cells)
     evidence = judge.value(start), judge.value(found)
+
+    # each value is at inducing inputs chosen at its own θ: the one found may be lower
     if after < before:
         notes.append("the streamed hyper-parameters were the better ones, and stay")
         found, after, evidence = start, before, (evidence[0], evidence[0])
+
+    # a map goes on learning from this θ
     learner.settle(found, information(learner, found, cells))
     return Fit(
         objective.name,
@@ -241,7 +277,8 @@ def fit_theta(
 
 
 def _empty(settings: MapSettings, theta: Theta, cells: StoredCells) -> SolveGP:
-    theta = replace(theta, bias_stddev=0.0)  # passes' constants are in bound (9)
+    """An empty model for minibatches at θ."""
+    theta = replace(theta, bias_stddev=0.0)  # the passes' constants are in bound (9) only
     return SolveGP(
         theta,
         max_inducing=settings.max_inducing,
@@ -254,11 +291,12 @@ def _empty(settings: MapSettings, theta: Theta, cells: StoredCells) -> SolveGP:
     )
 
 
-def _left_open(share: float) -> list[str]:
-    if share <= 0.1:
+def _left_open(fraction: float) -> list[str]:
+    """A note where the inducing inputs leave much of the field's variance open."""
+    if fraction <= 0.1:
         return []
     return [
-        f"the inducing inputs leave up to {100 * share:.0f} % of the field's variance open at a cell; raise "
+        f"the inducing inputs leave up to {100 * fraction:.0f} % of the field's variance open at a cell; raise "
         "max_inducing"
     ]
 
@@ -273,6 +311,7 @@ def _by_minibatches(
     tolerance: float,
     told: Callable[[str, float], None],
 ) -> Fit:
+    """Fit θ by minibatches alone; arguments as of fit_theta."""
     name = _WAYS[settings.model].bound
     trained = train(
         _empty(settings, start, cells), data, most, tolerance, lambda value: told(name, value)
@@ -297,6 +336,9 @@ def _by_minibatches(
 
 
 def _curvature(learner: HyperLearner, theta: Theta, cells: StoredCells) -> Tensor:
-    """What is known of θ where there are no measurements of the field itself: as if each cell were one of them."""
+    """Information about θ where there are no measurements of the field itself.
+
+    It is computed as if each cell were such a measurement.
+    """
     plain = HyperLearner(theta, learner.prior, free=tuple(learner.free))
     return information(plain, theta, cells)

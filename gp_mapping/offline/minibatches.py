@@ -1,7 +1,8 @@
-"""θ by minibatches on bound (8): natural gradients for q, Adam for θ, epoch after epoch, and the best of them.
+"""θ by minibatches on bound (8): natural gradients for q, Adam for θ, and the best epoch's θ.
 
-For SOLVE-GP, and with one set of inducing inputs for SVGP under any likelihood (solve_gp_batch.py). Before θ moves, q
-is brought to its optimum at the given θ, so that what is gained is gained by θ.
+It serves SOLVE-GP, and with one set of inducing inputs SVGP under any likelihood
+(solve_gp_batch.py). Before θ moves, q is brought to its optimum at the given θ, so that a gain is
+due to θ.
 """
 
 from __future__ import annotations
@@ -19,17 +20,23 @@ from gp_mapping.offline.solve_gp_batch import BatchTrainer
 
 __all__ = ["Epochs", "train"]
 
-_MINIBATCH = 256
+_MINIBATCH = 256  # cells
 _SETTLING = 20  # epochs at most for q alone; a Gaussian likelihood needs one
-_PATIENCE = 4  # epochs without a gain
+_PATIENCE = 4  # epochs without a gain after which training stops
 
 
 @dataclass(frozen=True)
 class Epochs:
-    """theta: the best.  before, after: bound (8) at the given and at the best θ, nats.  epochs: that moved θ.
+    """The result of training.
 
-    open_share: the largest share of the field's prior variance that the inducing inputs leave open at a cell.
-    converged: it stopped by itself.
+    Attributes:
+        theta: the best θ.
+        before: bound (8) at the given θ, nats.
+        after: bound (8) at the best θ, nats.
+        epochs: that moved θ.
+        open_share: the largest fraction of the field's prior variance that the inducing inputs
+            leave open at a cell.
+        converged: whether it stopped by itself.
     """
 
     theta: Theta
@@ -53,33 +60,39 @@ def train(
     Args:
         model: at the θ to start from.
         data: all cells, SI.
-        most: epochs that move θ.
-        tolerance: nats; q is settled, and θ found, where _PATIENCE epochs gain less.
+        most: epochs that move θ, at most.
+        tolerance: nats; q is settled where an epoch gains less, θ where _PATIENCE epochs do.
         told: called with bound (8) after each epoch.
-        learn: False: q alone.
+        learn: False: only q is trained.
     """
+    # q alone, at the given θ
     trainer = BatchTrainer(model, data, minibatch=_MINIBATCH, learn=False)
+
     value = -torch.inf
     for _ in range(_SETTLING):
         trainer.epoch()
-        last, value = value, trainer.evidence()
+        previous, value = value, trainer.evidence()
         told(value)
-        if value - last < tolerance or model.likelihood.conjugate:
+        if value - previous < tolerance or model.likelihood.conjugate:
             break
-    residual = model.basis.residual(trainer.x, model.basis.whitened(trainer.x, trainer.heading))
-    share = float((residual / model.basis.kernel.diag(trainer.x)).max())
 
-    best, theta, before, waited, count = value, model.theta, value, 0, 0
+    residual = model.basis.residual(trainer.x, model.basis.whitened(trainer.x, trainer.heading))
+    open_share = float((residual / model.basis.kernel.diag(trainer.x)).max())
+
+    # then θ, and q with it
+    best, theta, before, without_gain, count = value, model.theta, value, 0, 0
+
     trainer.learn = learn
-    while learn and count < most and waited < _PATIENCE:
+    while learn and count < most and without_gain < _PATIENCE:
         count += 1
         try:
             trainer.epoch()
             value = trainer.evidence()
-        except NumericalError:  # θ at which q does not factor: what was found before counts
+        except NumericalError:  # q does not factor at this θ: the best one before counts
             break
+
         told(value)
-        waited = 0 if value > best + tolerance else waited + 1
+        without_gain = 0 if value > best + tolerance else without_gain + 1
         if value > best:
             best, theta = value, model.theta
-    return Epochs(theta, before, best, count, share, waited >= _PATIENCE)
+    return Epochs(theta, before, best, count, open_share, without_gain >= _PATIENCE)

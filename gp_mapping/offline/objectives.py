@@ -1,11 +1,12 @@
-"""What an offline fit raises: the log evidence of all cells at θ, or the model's own bound on it, in nats.
+"""Objectives of an offline fit, in nats: the log evidence of all cells at θ, or a bound on it.
 
     exact        log N(y | 0, K + Σ)
-    collapsed    (9) of SOLVE-GP at its best q(v_⊥); without a second set Titsias (2009), that of SVGP, SoR and DTC
+    collapsed    (9) of SOLVE-GP at its best q(v_⊥); without a second set the bound of Titsias
+                 (2009), that of SVGP, SoR and DTC
 
-Blocks of cells that lie together each speak for themselves, Σ_b log p(y_b), so that time grows with the number of cells
-and not with its cube, and each block has a budget of inducing inputs of its own, as the tiles of a map have. A value
-needs θ alone: whatever features and kernel a Theta has are in it.
+Each block of cells that lie together counts for itself, Σ_b log p(y_b), so that time grows with the
+number of cells and not with its cube. Each block has a budget of inducing inputs of its own, as the
+tiles of a map have. A value needs θ alone, with whatever features and kernel a Theta has.
 """
 
 from __future__ import annotations
@@ -25,35 +26,47 @@ from gp_mapping.offline.stored_cells import StoredCells
 __all__ = ["CollapsedBound", "ExactEvidence", "Objective", "log_normal", "tolerance_at"]
 
 _EXACT = 1000  # cells in a block: a factor costs their cube
-_SPARSE = 2000
-_OPEN, _NEAREST = (
-    0.01,
-    1e-9,
-)  # share of the noise that inducing inputs leave open, and of s² that they may differ by
+_SPARSE = 2000  # cells in a block of the collapsed bound
+# fraction of the noise variance that inducing inputs leave open; least fraction of s²
+_OPEN, _NEAREST = 0.01, 1e-9
 
 
 class Objective(ABC):
-    """A function of θ, to be raised. name: what it is, for a person.  blocks: of cells, each by itself."""
+    """A function of θ that a fit raises.
+
+    Attributes:
+        name: of the objective, for a person.
+        blocks: of cells, each of which counts for itself.
+    """
 
     name: str
     blocks: list[StoredCells]
 
     def renew(self, theta: Theta) -> None:
-        """What is chosen once for many values (inducing inputs, a lattice), anew at θ; by default there is nothing."""
+        """Choose anew at θ what many values share (inputs, a lattice); by default nothing."""
         return
 
     @abstractmethod
     def of_block(self, number: int, theta: Theta) -> Tensor:
-        """Of one block, ()."""
+        """The contribution of one block at θ: a scalar."""
 
     @torch.no_grad()
     def value(self, theta: Theta) -> float:
-        """Of all, nats. NumericalError, or −∞, where it cannot be computed at θ."""
+        """The sum over all blocks, nats.
+
+        Raises:
+            NumericalError: it cannot be computed at θ; or the result is −∞.
+        """
         return sum(float(self.of_block(number, theta)) for number in range(len(self.blocks)))
 
 
 def log_normal(covariance: Tensor, y: Tensor) -> Tensor:
-    """Σ_c log N(y_c | 0, C). covariance: (N, N).  y: (N, channels)."""
+    """Σ_c log N(y_c | 0, C).
+
+    Args:
+        covariance: C (N, N).
+        y: (N, channels).
+    """
     factor, _ = cholesky(covariance)
     n, channels = y.shape
     logarithm = factor.diagonal().log().sum() + 0.5 * n * math.log(2 * math.pi)
@@ -61,7 +74,7 @@ def log_normal(covariance: Tensor, y: Tensor) -> Tensor:
 
 
 def tolerance_at(theta: Theta, cells: StoredCells) -> float:
-    """Share of s² that inducing inputs may leave open, so that what they cost a bound is little in each cell's noise."""
+    """Fraction of s² that inducing inputs may leave open: little in each cell's noise."""
     return max(_OPEN * float(cells.variance(theta).median()) / theta.signal_stddev**2, _NEAREST)
 
 
@@ -76,9 +89,11 @@ class ExactEvidence(Objective):
     def of_block(self, number: int, theta: Theta) -> Tensor:
         cells = self.blocks[number]
         places = cells.places(theta)
+
         features = torch.cat([theta.feature_rows(cells.x, cells.heading), cells.constants(theta)])
         covariance = theta.kernel()(places, places) + features.mT @ features
         covariance.diagonal().add_(cells.variance(theta))
+
         return log_normal(covariance, cells.y)
 
 
@@ -88,7 +103,7 @@ class CollapsedBound(Objective):
     Args:
         cells: all of them.
         first: M of a block, at most.
-        second: M₂; 0: Titsias.
+        second: M₂ of a block, at most; 0: Titsias.
         most: cells in a block.
 
     Reference:
@@ -106,7 +121,10 @@ class CollapsedBound(Objective):
 
     @torch.no_grad()
     def renew(self, theta: Theta) -> None:
-        """Inducing inputs of each block by pivoted Cholesky at θ; the first M pivots are z, the others o."""
+        """Choose the inducing inputs of each block by pivoted Cholesky at θ.
+
+        The first M pivots are z, the others o.
+        """
         self.inputs = []
         for cells in self.blocks:
             places, most = cells.places(theta), self.first + self.second
@@ -116,11 +134,16 @@ class CollapsedBound(Objective):
     def of_block(self, number: int, theta: Theta) -> Tensor:
         cells, z = self.blocks[number], self.inputs[number]
         places, noise = cells.places(theta), cells.variance(theta)
+
         basis = Basis.at(z, Basis(theta, z.shape[1], len(z), torch.float64, z.device))
         whitened = basis.whitened(places, cells.heading)
         residual, constants = basis.residual(places, whitened), cells.constants(theta)
+
         split = len(constants) + basis.features + min(len(z), self.first)
+
+        # the passes' constants are features of the first set, in front of the others
         whitened = torch.cat([constants, whitened])
+
         if split == len(whitened):
             nothing = whitened.new_zeros((0, 0))
             return collapsed_bound(
@@ -131,5 +154,6 @@ class CollapsedBound(Objective):
                 cells.y,
                 noise,
             )
+
         q = optimal_blocks(whitened, split, cells.y, noise)
         return collapsed_bound(q.mean[split:], q.second, whitened, residual, cells.y, noise)

@@ -1,4 +1,4 @@
-"""All cells of a recording in a map's inner units, and blocks of them that lie together."""
+"""All cells of a recording in a map's inner units, and blocks of cells that lie together."""
 
 from __future__ import annotations
 
@@ -9,31 +9,26 @@ from torch import Tensor
 
 from gp_mapping.core.hyper.evidence import membership
 from gp_mapping.core.hyper.theta import Theta
-from gp_mapping.core.scaled_map import Scaled, learnable_extra
 from gp_mapping.core.scaling import Scaling
+from gp_mapping.core.standardised import Standardised, learnable_extra
 from gp_mapping.core.types import Samples
 
 __all__ = ["StoredCells"]
 
 
-class _Inner(Scaled):
-    """Cells as every map standardises them, about one origin and centre."""
-
-    def __init__(self, parts: list[Samples], scale: float, theta: Theta):
-        super().__init__(scale=scale, centre=None, device="cpu")
-        self.theta = theta
-        x, y = (torch.cat([getattr(part, name) for part in parts]) for name in ("x", "y"))
-        self.scaling = Scaling.from_first(x, y, scale)
-        self.parts = [self._standardise(part) for part in parts]
-
-
 @dataclass(frozen=True)
 class StoredCells:
-    """Cells in inner units; N of them.
+    """N cells in inner units.
 
-    x, velocity: (N, D) m, m/s.  heading: (N, 2).  y: (N, C) about their centre.  noise (N,): a cell's own variance, or
-    0.  extra (N,): variance beside the model's noise.  pass_number (N,): of its pass, negative where passes have no
-    constants.  scaling: to SI.
+    Attributes:
+        x: positions (N, D), m.
+        velocity: (N, D), m/s.
+        heading: (N, 2).
+        y: values about their centre (N, C).
+        noise: a cell's own noise variance, or 0 (N,).
+        extra: variance in addition to the model's noise (N,).
+        pass_number: of the cell's pass (N,), negative where passes have no constants.
+        scaling: to SI.
     """
 
     x: Tensor
@@ -53,31 +48,36 @@ class StoredCells:
             parts: the batches; not all of them need have the same columns.
             scale: SI in an inner unit.
             theta: says whether passes have constants.
-            slope: x (N, D) m → |∇f|² of the field, mean over channels, SI per m, squared: what an uncertain position
-                adds to the noise. None: nothing.
+            slope: x (N, D) m → |∇f|² of the field, mean over channels, SI per m, squared: by it an
+                uncertain position adds to the noise. None: positions add nothing.
 
         Raises:
-            ValueError: there are none.
+            ValueError: there are no cells.
         """
         if not sum(map(len, parts)):
             raise ValueError("there are no cells to fit")
-        inner = _Inner(parts, scale, theta)
+
+        x, y = (torch.cat([getattr(part, name) for part in parts]) for name in ("x", "y"))
+        scaling = Scaling.from_first(x, y, scale)
+        inner = [Standardised.of(part, scaling) for part in parts]
         columns = {
-            f.name: torch.cat([getattr(part, f.name) for part in inner.parts])
+            f.name: torch.cat([getattr(part, f.name) for part in inner])
             for f in fields(cls)
             if f.name != "scaling"
         }
-        uncertain = torch.cat([part.position_variance for part in inner.parts])
+
+        uncertain = torch.cat([part.position_variance for part in inner])
         if slope is not None and bool((uncertain > 0).any()):
-            steep = slope(columns["x"] + inner.scaling.origin) / scale**2
-            columns["extra"] = columns["extra"] + steep * uncertain
-        return cls(**columns, scaling=inner.scaling)
+            slope_squared = slope(columns["x"] + scaling.origin) / scale**2
+            columns["extra"] = columns["extra"] + slope_squared * uncertain
+
+        return cls(**columns, scaling=scaling)
 
     def __len__(self) -> int:
         return len(self.x)
 
     def __getitem__(self, which: Tensor) -> StoredCells:
-        """Some of them, as indices (n,)."""
+        """Some of the cells, by indices (n,)."""
         picked = {f.name: getattr(self, f.name)[which] for f in fields(self) if f.name != "scaling"}
         return StoredCells(**picked, scaling=self.scaling)
 
@@ -86,7 +86,7 @@ class StoredCells:
         return theta.place(self.x, self.velocity, self.heading)
 
     def constants(self, theta: Theta) -> Tensor:
-        """s_b where a cell belongs to a pass: features of the passes' constants, (P, N)."""
+        """Features of the passes' constants (P, N): s_b where a cell belongs to a pass."""
         return (
             theta.bias_stddev * membership(self.pass_number).mT
             if theta.bias_stddev > 0
@@ -94,11 +94,11 @@ class StoredCells:
         )
 
     def variance(self, theta: Theta) -> Tensor:
-        """Of each cell's noise at θ: (N,)."""
+        """Noise variance of each cell at θ: (N,)."""
         return torch.where(self.noise > 0, self.noise, theta.noise_stddev**2) + self.extra
 
     def learning_data(self, theta: Theta) -> dict[str, Tensor]:
-        """As a map's, for a HyperLearner."""
+        """The cells as a map's learning_data, for a HyperLearner."""
         extra = learnable_extra(self.noise, self.extra, theta)
         return {
             "x": self.x,
@@ -110,13 +110,18 @@ class StoredCells:
         }
 
     def blocks(self, most: int) -> list[StoredCells]:
-        """All of them in blocks of at most `most` that lie together: halves along the longer side, again and again."""
+        """All cells in blocks of at most `most` that lie together.
+
+        A block is cut into halves along its longer side, again and again.
+        """
 
         def halves(which: Tensor) -> list[Tensor]:
             if len(which) <= most:
                 return [which]
             x = self.x[which]
+            # cut at the median of the longer side
             axis = int((x.amax(0) - x.amin(0)).argmax())
+
             order = which[x[:, axis].argsort(stable=True)]
             return halves(order[: len(order) // 2]) + halves(order[len(order) // 2 :])
 

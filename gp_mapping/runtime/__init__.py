@@ -1,1 +1,1 @@
-"""The live mapper without ROS: one thread owns the session, what it hands out is frozen."""
+"""The live mapper without ROS: one thread owns the session, and all that it hands out is frozen."""

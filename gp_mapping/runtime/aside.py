@@ -1,4 +1,4 @@
-"""Work beside the map's thread whose result may come later: one job at a time, in a thread of its own."""
+"""Background work in a thread of its own, one job at a time, whose result is fetched later."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ __all__ = ["Aside"]
 
 
 class Aside:
-    """At most one job runs, and its result waits to be fetched; belongs to the thread that asks.
+    """Runs at most one job; its result waits to be fetched.
 
-    The thread is a daemon: a job that still runs does not keep the process from ending.
+    All methods are for one thread, the one that starts jobs. The job's thread is a daemon: a job
+    that still runs does not keep the process from ending.
     """
 
     def __init__(self, name: str):
@@ -22,31 +23,39 @@ class Aside:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing runs, and no result waits."""
+        """Whether no job runs and no result waits."""
         return self._future is None
 
     @property
     def running(self) -> bool:
-        """Whether a job is being done."""
+        """Whether a job runs."""
         return self._future is not None and not self._future.done()
 
     def start(self, job: Callable[[], object]) -> None:
-        """Begin a job; RuntimeError where one runs or waits to be fetched."""
+        """Start a job.
+
+        Args:
+            job: function whose result, or exception, `fetch` gives.
+
+        Raises:
+            RuntimeError: a job runs, or its result waits to be fetched.
+        """
         if self._future is not None:
             raise RuntimeError(f"{self._name}: a job runs already")
+
         future: Future = Future()
 
         def run() -> None:
             try:
                 future.set_result(job())
-            except BaseException as error:  # whoever fetches it gets the reason, whatever it is
+            except BaseException as error:  # `fetch` raises it, whatever it is
                 future.set_exception(error)
 
         self._future = future
         threading.Thread(target=run, name=self._name, daemon=True).start()
 
     def fetch(self) -> Any:
-        """The result, once, or what the job raised; None where nothing is done."""
+        """Result of a finished job, once, or what it raised; None where none has finished."""
         if self._future is None or not self._future.done():
             return None
         future, self._future = self._future, None

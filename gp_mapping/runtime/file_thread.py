@@ -1,4 +1,4 @@
-"""The thread that reads and writes files: one job after another, so that neither map nor callbacks wait for a disk."""
+"""The thread that reads and writes files, so that neither map nor callbacks wait for a disk."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ __all__ = ["Ending", "FileThread", "TooBusy"]
 
 
 class Ending(RuntimeError):
-    """What was asked for was not begun, for the node is being cleaned up or stopped."""
+    """A job was not begun, because the node is being cleaned up or stopped."""
 
 
 class TooBusy(RuntimeError):
-    """More is waiting than may wait."""
+    """A job was refused, because too many wait."""
 
 
 class FileThread:
     """Runs jobs in the order in which they came; at most `size` wait.
 
-    A daemon: a disk that never answers (a network folder that is gone) does not keep the process from ending.
+    A job whose Future is cancelled before it has begun is not run.
+
+    The thread is a daemon: a disk that never answers (a network folder that is gone) does not keep
+    the process from ending.
     """
 
     def __init__(self, size: int = 100):
@@ -35,10 +38,22 @@ class FileThread:
     @property
     def busy(self) -> bool:
         """Whether a job runs or waits."""
-        return self._running or bool(self._jobs)
+        with self._changed:
+            return self._running or bool(self._jobs)
 
     def submit(self, job: Callable[[], object]) -> Future:
-        """The Future of job(). Raises TooBusy where `size` jobs wait, Ending after close()."""
+        """Queue a job.
+
+        Args:
+            job: function to run in the thread.
+
+        Returns:
+            The Future of its result.
+
+        Raises:
+            TooBusy: `size` jobs wait already.
+            Ending: the thread has been closed.
+        """
         future: Future = Future()
         with self._changed:
             if self._closed:
@@ -50,7 +65,16 @@ class FileThread:
         return future
 
     def close(self, timeout: float) -> bool:
-        """Refuse what has not begun (its Future raises Ending), wait for what has; True where nothing runs any more."""
+        """Refuse the jobs that have not begun, and wait for the one that has.
+
+        The Futures of refused jobs raise Ending.
+
+        Args:
+            timeout: seconds to wait.
+
+        Returns:
+            Whether nothing runs any more.
+        """
         with self._changed:
             self._closed = True
             refused = list(self._jobs)
@@ -58,7 +82,8 @@ class FileThread:
             self._changed.notify()
 
         for _, future in refused:
-            future.set_exception(Ending("the node is being stopped, and this had not begun"))
+            if future.set_running_or_notify_cancel():
+                future.set_exception(Ending("the node is being stopped, and this had not begun"))
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
@@ -73,8 +98,10 @@ class FileThread:
                 self._running = True
 
             try:
-                future.set_result(job())
-            except BaseException as error:  # whoever waits for it gets the reason, whatever it is
+                if future.set_running_or_notify_cancel():  # from here on it cannot be cancelled
+                    future.set_result(job())
+            except BaseException as error:  # the Future raises it, whatever it is
                 future.set_exception(error)
             finally:
-                self._running = False
+                with self._changed:
+                    self._running = False

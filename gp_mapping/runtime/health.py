@@ -1,4 +1,4 @@
-"""What /diagnostics says once a second: numbers, drops by reason, and warnings in plain words. No rclpy."""
+"""The content of /diagnostics, once a second: numbers, drops by reason, and warnings. No rclpy."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ __all__ = ["Area", "Health", "InputWatch", "resident_megabytes"]
 OK, WARN, ERROR = 0, 1, 2
 _LAGS = 3.0  # s for which driven ground may be missing in the picture
 _SLOW = 2.0  # times the usual period: a rate far below the normal one
+# what to look at, of what is counted before the intake
 _EXPLAINED = {
     "queue_full": "more than worker_queue_size messages waited for the map; mapping: timing says what takes "
     "the time",
@@ -24,19 +25,16 @@ _EXPLAINED = {
     "service_busy": "calls that were refused at once, since service_queue_size others waited",
     "lost_by_error": "an error inside the map; the log has the traceback",
 }
-"""Of what is counted before the intake: what to look at."""
+# What is counted outside the intake: these are measurements; with "pose_" before their names they
+# are poses, with "fix_" fixes of a satellite receiver.
 _BEFORE = ("queue_full", "paused", "abandoned", "lost_by_error")
-"""Of what is counted outside the intake: these are measurements, with "pose_" before their names poses, with "fix_"
-fixes of a satellite receiver."""
-_FEW, _MOST = (
-    10,
-    0.9,
-)  # measurements in a report, and the share of them that must not be dropped for one reason
+# least measurements in a report, and the fraction of them that may be dropped for one reason
+_FEW, _MOST = (10, 0.9)
 
 
 @dataclass
 class Area:
-    """One DiagnosticStatus: name, level, warnings (joined to its message), values."""
+    """One DiagnosticStatus; its warnings are joined to the message."""
 
     name: str
     level: int = OK
@@ -44,22 +42,30 @@ class Area:
     values: dict[str, object] = field(default_factory=dict)
 
     def warn(self, text: str, level: int = WARN) -> None:
-        """Raise the level and say why."""
+        """Add a warning, and raise the level to at least `level`."""
         self.level = max(self.level, level)
         self.warnings.append(text)
 
     @property
     def message(self) -> str:
-        """All warnings, or that all is well."""
+        """All warnings in one text, or 'ok'."""
         return "; ".join(self.warnings) or "ok"
 
 
 class InputWatch:
-    """Arrivals on one topic: a rate over the last report, and the silence since. Times are the caller's, in seconds.
+    """Arrivals on one topic: rate since the last report, silence since the last message.
 
-    steady: silence is a fault, as it is not on /tf_static.  label: the topic as a person knows it, resolved.
-    publishers: how many there are, None where nobody has looked.  listening: False while nothing is subscribed to.
-    stream: what its stamps say.
+    All times are the caller's, in seconds.
+
+    Attributes:
+        topic: name of the input.
+        steady: silence is a fault, as it is not on /tf_static.
+        label: the resolved topic, for people.
+        publishers: number of publishers; None where it is not known.
+        listening: False while nothing is subscribed to.
+        stream: period and losses, from the stamps.
+        count: messages that arrived.
+        lost: messages that the middleware reported as lost.
     """
 
     def __init__(self, topic: str, steady: bool = True, label: str = ""):
@@ -88,19 +94,22 @@ class InputWatch:
 
 
 def _group_of(reason: str) -> str:
-    """Under what a count stands, so that measurements received = used + all "dropped" + waiting, to the message."""
-    found = next((one for one in DropReason if one.value == reason), None)
-    if found is not None and found.used:
+    """The heading under which a count is reported.
+
+    Measurements received = used + all that are "dropped" + waiting, exactly.
+    """
+    known = next((drop for drop in DropReason if drop.value == reason), None)
+    if known is not None and known.used:
         return "poses used in part"
     if reason.startswith("fix_"):
         return "fixes dropped"
-    if reason in _BEFORE or (found is not None and not found.of_pose):
+    if reason in _BEFORE or (known is not None and not known.of_pose):
         return "dropped"
     return "poses dropped" if reason.startswith("pose_") else "refused"
 
 
 def resident_megabytes() -> float:
-    """Memory of this process: resident set now (Linux), else its peak."""
+    """Memory of this process, MB: the current resident set (Linux), else its peak."""
     try:
         with open("/proc/self/statm", encoding="ascii") as stream:
             return int(stream.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
@@ -109,11 +118,17 @@ def resident_megabytes() -> float:
 
 
 class Health:
-    """Collects what the node knows into areas 'input', 'map' and 'timing'."""
+    """Collects what the node knows into areas 'input', 'map', 'timing', and 'survey' and 'team'.
+
+    Args:
+        silence_warning: seconds without a message before a warning.
+    """
 
     def __init__(self, silence_warning: float):
         self.silence_warning = silence_warning
+        # at the last report: dropped messages, and counts of the map; both know a "refused"
         self._drops_before: dict[str, int] = {}
+        self._map_before: dict[str, int] = {}
         self._lost_before: dict[str, int] = {}
         self._received_before = 0
         self._started: float | None = None
@@ -134,12 +149,21 @@ class Health:
         survey=None,
         team=None,
     ) -> list[Area]:
-        """now: monotonic s.  status: worker.Status.  watches: InputWatch list.  notes: (level, text) from the node.
+        """The areas of one report.
 
-        limits: outbound.Limits or None.
-        team: numbers and sentences about other robots' maps, or None.
-        survey: runtime.surveying.survey.SurveyState or None.  facts: more values of the map, by name.
-        stamp_age: node clock − newest measurement stamp in s, or None.
+        Args:
+            now: monotonic s.
+            status: worker_results.Status.
+            watches: an InputWatch for each input.
+            paused: whether measurements are not used.
+            notes: (level, text) from the node.
+            limits: outbound.Limits or None.
+            published: number of Results that were published.
+            stamp_age: node clock − newest measurement stamp, s, or None.
+            queue: entries that wait for the worker.
+            facts: more values of the map, by name.
+            survey: runtime.surveying.survey.SurveyState or None.
+            team: numbers and sentences about other robots' maps, or None.
         """
         self._started = now if self._started is None else self._started
         return [
@@ -151,6 +175,7 @@ class Health:
         ]
 
     def _input(self, now, status, watches, paused, notes, stamp_age) -> Area:
+        """What arrives, and what is dropped of it."""
         area = Area("input")
         for watch in watches:
             area.values[f"{watch.topic} rate (Hz)"] = watch.rate(now)
@@ -164,24 +189,29 @@ class Health:
             if not paused and watch.steady:
                 self._silence(area, watch, now)
                 self._stream(area, watch)
+
         if paused:
             area.warn("paused: measurements are not used")
         for level, text in notes:
             area.warn(text, level)
-        others = {name: n for name, n in status.counts.items() if not name.startswith("error")}
+
+        counted = {name: n for name, n in status.counts.items() if not name.startswith("error")}
         self._refused(area, status)
-        dropped = Counter(status.drops) + Counter(
-            others
-        )  # both the worker and the intake have a queue_full
+        # a sum: both the worker and the intake have a queue_full
+        dropped = Counter(status.drops) + Counter(counted)
         for reason, n in dropped.items():
             area.values[f"{_group_of(reason)}: {reason}"] = n
             if n > self._drops_before.get(reason, 0):
-                own = _EXPLAINED.get(reason.removeprefix("pose_").removeprefix("fix_"), "")
-                explained = own if reason in others and own else status.explanations.get(reason, "")
+                hint = _EXPLAINED.get(reason.removeprefix("pose_").removeprefix("fix_"), "")
+                explained = (
+                    hint if reason in counted and hint else status.explanations.get(reason, "")
+                )
                 area.warn(f"{n} {reason}: {explained}" if explained else f"{n} {reason}")
             self._drops_before[reason] = n
+
         for text in status.warnings:
             area.warn(text)
+
         area.values["measurements used"] = status.used
         area.values["waiting for a pose"] = status.waiting
         if stamp_age is not None:
@@ -195,7 +225,7 @@ class Health:
         return area
 
     def _silence(self, area: Area, watch: InputWatch, now: float) -> None:
-        """Nothing comes: whose fault is it?"""
+        """Warn of an input without messages, with the likely cause."""
         silence, waited = (
             watch.silence(now),
             now - (now if self._started is None else self._started),
@@ -220,7 +250,7 @@ class Health:
                 )
 
     def _stream(self, area: Area, watch: InputWatch) -> None:
-        """What the stamps say: losses while they grow, a slow stream and two clocks while they last."""
+        """Warn of losses while they grow, and of a slow stream and two clocks while they last."""
         stream = watch.stream
         lost = max(watch.lost, stream.lost)
         if lost > self._lost_before.get(watch.topic, 0):
@@ -229,6 +259,7 @@ class Health:
                 "input_queue_depth, or look at the network"
             )
         self._lost_before[watch.topic] = lost
+
         if stream.apart is not None:
             area.warn(
                 f"{watch.label}: stamps leap to and fro by {stream.apart:.3g} s, as of two publishers with "
@@ -245,24 +276,26 @@ class Health:
             )
 
     def _refused(self, area: Area, status) -> None:
-        """Most of what came since the last report was dropped for one reason: that is the first thing to know."""
-        received = next(iter(status.received.values()), 0)
+        """Warn, before all else, where most of what came was dropped for one reason."""
+        received = next(iter(status.received.values()), 0)  # the first input is the sensor
         came, self._received_before = received - self._received_before, received
+
         for reason, n in status.drops.items() if came >= _FEW else ():
             new = n - self._drops_before.get(reason, 0)
             if new > _MOST * came and (
                 not reason.startswith(("pose_", "fix_")) or reason == "pose_gap"
             ):
-                share, why = (
+                percent, why = (
                     round(100 * min(new / came, 1.0)),
                     status.explanations.get(reason, "see the log"),
                 )
                 area.warn(
-                    f"{share} % of the last {came} measurements were dropped as {reason}: {why}"
+                    f"{percent} % of the last {came} measurements were dropped as {reason}: {why}"
                 )
                 area.warnings.insert(0, area.warnings.pop())
 
     def _map(self, status, limits, published, facts) -> Area:
+        """What the map holds, and what a bound made it leave out."""
         area = Area("map")
         for name, value in _flat(status.report):
             area.values[name] = value
@@ -271,13 +304,15 @@ class Health:
                 area.values[f"{name} (SI)"] = value
         area.values["published"] = published
         area.values |= facts
-        share, seconds = status.lag
-        area.values["undrawn share of the path"] = share
+
+        fraction, seconds = status.lag
+        area.values["undrawn share of the path"] = fraction
         if seconds > _LAGS:
             area.warn(
-                f"driven ground is not drawn yet: {100 * share:.0f} % of the path, for {seconds:.0f} s; it is in "
+                f"driven ground is not drawn yet: {100 * fraction:.0f} % of the path, for {seconds:.0f} s; it is in "
                 "the map, and comes with the next drawings; raise draw_budget or resolution"
             )
+
         coarser, refused, more = (
             self._grown(name, status.report.get(name, 0))
             for name in ("coarsened", "refused", "left_out")
@@ -297,28 +332,30 @@ class Health:
         thin = spoiled(status.report)
         if thin:
             area.warn(thin)
+
         area.values["memory (MB)"] = resident_megabytes()
         for name, n in status.counts.items():
             if name.startswith("error"):
                 area.values[name] = n
-                if n > self._drops_before.get(name, 0):
+                if self._grown(name, n):
                     area.warn(
                         f"{n} failures at {name.removeprefix('error_')}; the log has the traceback",
                         ERROR,
                     )
-                self._drops_before[name] = n
         return area
 
     def _grown(self, name: str, count: int) -> int:
-        """The count, where it is more than in the last report; else 0."""
-        before, self._drops_before[name] = self._drops_before.get(name, 0), count
+        """A count of the map if it has grown since the last report, else 0."""
+        before, self._map_before[name] = self._map_before.get(name, 0), count
         return count if count > before else 0
 
     def _timing(self, now, status, queue) -> Area:
+        """How long the worker's stages take, and whether it responds."""
         area = Area("timing", values={"queue": queue})
         for name, summary in status.timings.items():
             for key, value in summary.items():
                 area.values[f"{name} {key}"] = value
+
         age = now - status.made
         if age > max(2.0, self.silence_warning):
             area.warn(f"the map has been busy for {age:.1f} s without an answer")
@@ -326,7 +363,7 @@ class Health:
 
 
 def _team(values: dict, notes: list[str]) -> Area:
-    """What goes out, and comes in, of each robot's map."""
+    """The area of what is sent of this robot's map, and received of the others'."""
     area = Area("team", values=dict(values))
     for text in notes:
         area.warn(text)
@@ -334,7 +371,7 @@ def _team(values: dict, notes: list[str]) -> Area:
 
 
 def _survey(state) -> Area:
-    """Progress of the survey: what is left, what is known now and at the plan's end, why it ended."""
+    """The area of the survey's progress: what remains, the stddev now and at the plan's end."""
     area = Area(
         "survey",
         values={
@@ -354,6 +391,7 @@ def _survey(state) -> Area:
     ):
         if math.isfinite(value):
             area.values[name] = value
+
     if state.closed:
         area.values["goals left out"] = state.closed
     if state.reason:
@@ -364,7 +402,7 @@ def _survey(state) -> Area:
 
 
 def _flat(report: dict, prefix: str = ""):
-    """A nested dict as (name, value) pairs, 'a.b' for report['a']['b']."""
+    """Flatten a nested dict to (name, value) pairs, 'a.b' for report['a']['b']."""
     for name, value in report.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{name}.")

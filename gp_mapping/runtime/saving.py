@@ -1,4 +1,4 @@
-"""Saves of a live map: a snapshot by the map's thread, written by the file thread, one at a time."""
+"""Saves a live map: the map's thread takes a snapshot, the file thread writes it, one at a time."""
 
 from __future__ import annotations
 
@@ -16,16 +16,27 @@ from gp_mapping.store.sessions import Saved, map_folder, take_snapshot, write_sn
 
 __all__ = ["Saver"]
 
-_MARGIN = 0.5  # s by which an autosave begins early, so that a crash costs no more than its period
+# s by which an autosave begins early, so that a crash costs no more than the autosave's period
+_MARGIN = 0.5
 
 
 class Saver:
-    """Saves the map of a worker into folders of save_directory, when asked and by itself.
+    """Saves the map of a worker into folders of save_directory, on request and periodically.
 
-    settings: callable, the NodeSettings now.  node_name: fully qualified.
-    on_saved, on_error: called with a text for the log, in any thread.
-    shown: save what is shown, the map of several robots, and not this robot's own.
-    problem: why the newest autosave was not written, '' where it was.
+    Args:
+        worker: MapWorker.
+        files: thread that writes.
+        settings: function that returns the current NodeSettings.
+        node_name: fully qualified.
+        on_saved: called with a text for the log, in any thread.
+        on_error: called with a text for the log, in any thread.
+        shown: save what is shown, the map of several robots, and not this robot's own.
+
+    Attributes:
+        newest_path: the checkpoint of the newest save; None before one.
+        autosaves: how many were written.
+        problem: why the newest autosave was not written, or what it had to leave out; ''
+            where all was written.
     """
 
     def __init__(
@@ -41,26 +52,33 @@ class Saver:
         self._ask = worker.ask if shown else worker.call
         self._worker, self._files, self._settings = worker, files, settings
         self._node_name, self._on_saved, self._on_error = node_name, on_saved, on_error
-        self._planned: dict[
-            Path, Future
-        ] = {}  # saves that have not begun: all who ask now share them
+        # saves that have not begun, by folder: all requests until then share one
+        self._planned: dict[Path, Future] = {}
         self._lock = threading.Lock()
         self._key: tuple[int, int, int] | None = None  # of the map that newest_path holds
         self.newest_path: Path | None = None
 
         self._autosaving: Future | None = None
         self._begun, self._took = time.monotonic(), 0.0
-        self._autosaved: tuple[int, int, int] | None = (
-            worker.key
-        )  # a map that is as it was loaded has not changed
+        # a map that is as it was loaded has not changed
+        self._autosaved: tuple[int, int, int] | None = worker.key
         self.autosaves, self.problem = 0, ""
 
-    # ---- when asked ------------------------------------------------------------------------------------------------
+    # ---- on request ----
 
     def save(self, name: str) -> Future:
-        """The Future of Saved for the map of that name.
+        """Save the map under a name.
 
-        Raises ValueError for a name that leads out of save_directory, TooBusy and Ending as FileThread.
+        Args:
+            name: of the map's folder in save_directory.
+
+        Returns:
+            The Future of a Saved.
+
+        Raises:
+            ValueError: the name leads out of save_directory.
+            TooBusy: as FileThread.submit.
+            Ending: as FileThread.submit.
         """
         folder = map_folder(self._settings().save_directory, name)
         with self._lock:
@@ -69,14 +87,20 @@ class Saver:
             return self._planned[folder]
 
     def _save(self, folder: Path) -> Saved:
+        # before the snapshot: a later request wants what comes after it, too
         with self._lock:
-            self._planned.pop(
-                folder, None
-            )  # from now on a call wants what comes after the snapshot, too
+            self._planned.pop(folder, None)
         return self.save_now(folder)
 
     def save_now(self, folder: Path, exports: bool = True) -> Saved:
-        """Snapshot and files, in this thread: the file thread, or any one after the worker has stopped."""
+        """Take a snapshot and write it, in this thread.
+
+        It is for the file thread, or for any thread after the worker has stopped.
+
+        Args:
+            folder: of the map.
+            exports: write pictures and other files, in addition to the checkpoint.
+        """
         snapshot = self._snapshot(flush=True)
         saved = write_snapshot(snapshot, folder, self._about(folder), self._suggestions, exports)
         self.mark_saved(snapshot.key, saved.paths["checkpoint"])
@@ -84,28 +108,31 @@ class Saver:
         return saved
 
     def mark_saved(self, key: tuple[int, int, int], path: Path) -> None:
-        """The map of that key (worker.key) is in that file."""
+        """Note that the map with this key (MapWorker.key) is in a file."""
         self._key, self.newest_path = key, path
 
     def is_saved(self) -> bool:
-        """Whether the newest save, or the checkpoint that was loaded, holds all of the map."""
+        """Whether the newest save, or the checkpoint that was loaded, has all of the map."""
         return self._key == self._worker.key
 
     def _snapshot(self, flush: bool):
+        """Have the worker take a snapshot, and wait for it."""
         worker = self._worker
         return self._ask(
             lambda session: worker.timed("snapshot", take_snapshot, session, worker.key, flush)
         ).result()
 
     def _about(self, folder: Path) -> dict:
+        """Running number and time of a checkpoint."""
         written = datetime.now(timezone.utc).isoformat(timespec="seconds")
         return {"number": MapFiles(folder, self._node_name).next_number(), "written": written}
 
     def _suggestions(self, session, grid):
-        """The places to measure next; a map is saved without them where that fails."""
+        """Places to measure next; None where there are none, or where planning them fails."""
         settings = self._settings()
         if not settings.suggestion_rate or not session.cell_count:
             return None
+
         try:
             return Suggester(settings)(
                 session, grid, self._worker.position, self._worker.free, self._worker.frame
@@ -114,28 +141,33 @@ class Saver:
             self._on_error(f"saved without suggestions: {error!r}")
             return None
 
-    # ---- by itself -------------------------------------------------------------------------------------------------
+    # ---- periodically ----
 
     @property
     def autosaved_path(self) -> Path | None:
-        """Where this run has saved by itself; None where it has not."""
+        """The autosave that this run has written; None where it has not."""
         return self._files_now().autosave if self.autosaves else None
 
     def autosave(self, now: float) -> None:
-        """Have the checkpoint written where that is due and the map has changed. Never waits.
+        """Queue a checkpoint where one is due and the map has changed. Never waits.
 
-        now: monotonic s. Due is what would be on the disk a period after the last one began.
+        One is due when it would be on the disk a period after the last one began.
+
+        Args:
+            now: monotonic s.
         """
         period = self._settings().autosave_period
         if not period or (self._autosaving is not None and not self._autosaving.done()):
             return
         if now - self._begun < max(0.5 * period, period - self._took - _MARGIN):
             return
+
         key = self._worker.key
         if key in (self._autosaved, self._key):
             return
         if not self._worker.revision and not self.autosaves:
             return  # nothing is in the map yet
+
         self._begun = now
         try:
             self._autosaving = self._files.submit(self.autosave_now)
@@ -144,25 +176,34 @@ class Saver:
             self._on_error(self.problem)
 
     def autosave_now(self) -> None:
-        """In the file thread, or after the worker has stopped. What goes wrong is kept in `problem` and logged."""
+        """Write an autosave, in this thread; an error is kept in `problem` and logged.
+
+        It is for the file thread, or for any thread after the worker has stopped.
+        """
         started = time.monotonic()
         try:
             files = self._files_now()
             snapshot = self._snapshot(flush=False)
             files.folder.mkdir(parents=True, exist_ok=True)
-            save_checkpoint(files.autosave, snapshot.state, self._about(files.folder))
-        except Exception as error:  # a full disk must not end a map, and is to be heard of
+            left_out: list[str] = []
+            save_checkpoint(files.autosave, snapshot.state, self._about(files.folder), left_out)
+        except Exception as error:  # a full disk must not end a map, but has to be reported
             reason = str(error) if isinstance(error, ValueError | OSError) else repr(error)
             self.problem = f"the map could not be saved by itself: {reason}"
             self._on_error(self.problem)
             return
+
         self._autosaved, self._took = snapshot.key, time.monotonic() - started
-        self.autosaves, self.problem = self.autosaves + 1, ""
+        self.autosaves, before = self.autosaves + 1, self.problem
+        self.problem = "; ".join(left_out)
+        if self.problem not in ("", before):
+            self._on_error(self.problem)
 
     def is_autosaved(self) -> bool:
-        """Whether the newest autosave of this run holds all of the map."""
+        """Whether the newest autosave of this run has all of the map."""
         return bool(self.autosaves) and self._autosaved == self._worker.key
 
     def _files_now(self) -> MapFiles:
+        """Files of the map that the settings name now."""
         settings = self._settings()
         return MapFiles(map_folder(settings.save_directory, settings.map_name), self._node_name)

@@ -8,21 +8,25 @@ __all__ = ["Durations"]
 
 
 class Durations:
-    """The last `size` durations in seconds, and how many there were in all."""
+    """The last `size` durations in seconds, and the count of all."""
 
     def __init__(self, size: int = 1000):
         self._last: deque[float] = deque(maxlen=size)
         self.count = 0
 
     def add(self, seconds: float) -> None:
-        """Record one."""
+        """Record a duration."""
         self._last.append(seconds)
         self.count += 1
 
     def summary(self) -> dict[str, float]:
-        """count, p50_ms, p99_ms, max_ms of the last `size`; empty where nothing was recorded."""
+        """Percentiles p50_ms, p99_ms and max_ms of the last `size`, and the count of all.
+
+        Empty where nothing was recorded.
+        """
         if not self._last:
             return {}
+
         ordered = sorted(self._last)
         last = len(ordered) - 1
         return {

@@ -1,47 +1,62 @@
-"""All of a map drawn, slice by slice: between two slices the map takes in what has come."""
+"""Draws all of a map in slices, so that the map absorbs new measurements between two of them."""
 
 from __future__ import annotations
 
 import time
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 
 from gp_mapping.mapping.drawing.levels import field_limits
 
 __all__ = ["WholeMap"]
 
-SLICE = 0.05  # s of work that one slice should be; on a busy machine that takes longer, and is no less to be done
+# Work of one slice, in s of processor time: on a busy machine it takes longer, and is as much work.
+SLICE = 0.05
 FIRST = 500  # points of the first slice
-TIMES = 2  # so many times the points of the whole drawing, at most, where its hyper-parameters change meanwhile
+# At most so many times the points of the whole drawing are drawn, where hyper-parameters change
+# meanwhile.
+TIMES = 2
 
 
 class WholeMap:
-    """One drawing of all that is known, for everybody who asked before it began.
+    """One drawing of all that is known, shared by all requests that came before it began.
 
-    What changes while it is drawn is as it was, or as it is then: a map that goes on is never quite drawn.
+    What changes while it is drawn is shown as before or as after the change.
 
-    future: its result is (FieldGrid, Limits or None), or None for an empty map.
+    Attributes:
+        future: its result is (FieldGrid, Limits or None), or None for an empty map.
+        begun: whether a slice has been drawn; later requests need a new drawing.
     """
 
     def __init__(self) -> None:
         self.future: Future = Future()
         self.begun = False
         self._points, self._drawn, self._most = FIRST, 0, 0
-        self._since = (
-            0,
-            0,
-        )  # revision of the map when it began, and of its samples the newest that was not drawn
+        # the map's revision when the drawing began, and the newest of its samples that was not
+        # drawn
+        self._since = (0, 0)
 
     def go_on(self, session) -> bool:
-        """In the map's thread: one slice; True when it is done. An exception ends it, too."""
+        """Draw one slice, in the map's thread.
+
+        Args:
+            session: the session to draw.
+
+        Returns:
+            Whether the drawing has ended, also by an exception, or since nobody wants it any more.
+        """
         self.begun = True
+        if self.future.cancelled():
+            return True
         try:
             return self._slice(session)
         except BaseException as error:
-            self.future.set_exception(error)
+            with suppress(InvalidStateError):  # cancelled meanwhile
+                self.future.set_exception(error)
             return True
 
     def finish(self, session) -> None:
-        """All at once, where nothing else waits any more."""
+        """Draw all slices at once, for when the map has nothing else to do."""
         while not self.go_on(session):
             pass
 
@@ -52,18 +67,21 @@ class WholeMap:
 
         if not self._drawn:
             self._since = session.revision, session.renderer.newest
+
         start = time.thread_time()
         session.draw_ahead(self._points)
         took = time.thread_time() - start
 
-        left = session.renderer.stale_since(*self._since)
+        remaining = session.renderer.stale_since(*self._since)
         self._drawn += session.renderer.points_drawn
-        self._most = max(self._most, left + session.renderer.points_drawn)
-        if left and self._drawn < TIMES * self._most:
+        self._most = max(self._most, remaining + session.renderer.points_drawn)
+        if remaining and self._drawn < TIMES * self._most:
+            # the next slice takes about SLICE; its size changes by at most a factor of four
             self._points = max(
                 FIRST, int(self._points * min(4.0, max(0.25, SLICE / max(took, 1e-4))))
             )
             return False
+
         grid = session.render(0)
         self.future.set_result((grid, field_limits(grid)))
         return True

@@ -1,4 +1,7 @@
-"""The one thread that touches the map: messages in through a bounded queue, frozen results out. No rclpy."""
+"""The one thread that touches the map: takes messages from a bounded queue, gives frozen results.
+
+No rclpy.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,9 @@ __all__ = ["MapWorker"]
 
 ROLES = ("measurement", "pose", "tf", "tf_static", FIX)
 POLL = 0.05  # s; messages are taken in groups: one wake-up for each would cost more than the map
-CHUNK = 500  # messages between two looks at what else is wanted
+CHUNK = 500  # messages between two checks for other requests
 STATUS_PERIOD = 0.5  # s
+# names under which messages of other roles than measurements are counted, by reason
 _OF_POSES = {
     "queue_full": "pose_queue_full",
     "paused": "pose_paused",
@@ -36,12 +40,27 @@ _OF_FIXES = {"queue_full": "fix_queue_full", "paused": "fix_paused", "abandoned"
 class MapWorker:
     """Runs intake and session in a thread of its own.
 
-    session: MapSession.  intake: Intake.
-    suggest: callable(session, grid, position, free message, frame) -> planning.Suggestions.
-    survey: runtime.surveying.survey.Survey, which plans in slices between messages, or None.
-    on_result: called in the worker's thread when a request was worked on (new Results, or an error).
-    on_error: called with a text for the log.
-    An exception in the worker is counted by stage and logged with its traceback; the thread lives on.
+    An exception in the worker is counted by stage and logged with its traceback; the thread goes
+    on.
+
+    Args:
+        session: MapSession.
+        intake: Intake.
+        queue_size: most entries that wait.
+        draw_budget: of MapSession.render, for drawings on request.
+        suggest: callable(session, grid, position, free message, frame) -> planning.Suggestions.
+        survey: runtime.surveying.survey.Survey, which plans in slices between messages, or None.
+        on_result: called in the worker's thread after a request was processed, by new Results or by
+            an error.
+        on_error: called with a text for the log.
+
+    Attributes:
+        session_number: of the session; a loaded map is another one.
+        revision: of the map that is shown; 0 while nothing can be drawn.
+        results: the newest Results, or None.
+        status: the newest Status.
+        suggesting_time: of suggestions, running mean, s.
+        drawing_time: of a drawing, running mean, s.
     """
 
     def __init__(
@@ -62,15 +81,15 @@ class MapWorker:
         self._suggest, self._on_result, self._on_error = suggest, on_result, on_error
         self._survey, self._planning = survey, False
         self._wake, self._lock = threading.Event(), threading.Lock()
-        self._after = threading.RLock()  # one at a time, also when the thread has ended
+        # held by callers that use the session after the thread has ended, and by its last step
+        self._after = threading.RLock()
         self._wanted: set[str] = set()
-        self._stopping = self._abandon = self._ended = (
-            False  # ended: the thread takes nothing any more
-        )
+        # ended: the thread takes no more entries from the queue
+        self._stopping = self._abandon = self._ended = False
+
         self._counts: Counter = Counter()
-        self._arrivals: deque[tuple[float, float]] = deque(
-            maxlen=100_000
-        )  # of measurements: stamp, monotonic time
+        # of measurements: stamp (s), monotonic time (s)
+        self._arrivals: deque[tuple[float, float]] = deque(maxlen=100_000)
         self._timings = {
             name: Durations()
             for name in ("latency", "update", "render", "suggest", "plan", "snapshot", "totals")
@@ -78,16 +97,15 @@ class MapWorker:
         self._last_error = ("", 0.0)
         self._position: tuple[float, float] | None = None  # of the newest sample, m
         self._free = None
-        self._team = (
-            None  # a session of several robots' maps, which is shown in place of this one's
-        )
+        # a session of several robots' maps, which is shown in place of this robot's
+        self._team = None
         self._wholes: deque[WholeMap] = deque()
         self._whole: WholeMap | None = None  # the newest of them
-        self.session_number = 0  # which session this is: a loaded map is another one
-        self.suggesting_time = 0.0  # s, running mean
-        self.drawing_time = (
-            0.0  # s, running mean: one full redraw among small ones must not slow the pace for long
-        )
+
+        self.session_number = 0
+        self.suggesting_time = 0.0
+        # a mean: one full redraw among small ones must not slow the pace for long
+        self.drawing_time = 0.0
         self._expect_frame()
         self.revision = self._drawable_revision()
         self.results: Results | None = None
@@ -95,16 +113,22 @@ class MapWorker:
         self.status = self._make_status()
         self._thread = threading.Thread(target=self._run, name="map", daemon=True)
 
-    # ---- called by the executor's thread -------------------------------------------------------------------------
+    # ---- called by the executor's thread ----
 
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
 
     def put(self, role: str, message, received_ns: int | None = None) -> bool:
-        """Queue a message by the role of its input; False, and counted, where the queue is full.
+        """Queue a message.
 
-        role: measurement, pose, tf, tf_static, fix.  received_ns: the node's time, for messages without a stamp.
+        Args:
+            role: of its input: measurement, pose, tf, tf_static or fix.
+            message: as it was received.
+            received_ns: the node's time, for messages without a stamp.
+
+        Returns:
+            False, and the message is counted, where the queue is full or the thread has ended.
         """
         with self._lock:
             refused = "abandoned" if self._ended else "queue_full" if self.full else ""
@@ -116,12 +140,12 @@ class MapWorker:
 
     @property
     def frame(self) -> str:
-        """Frame of the map; empty until a pose has said it."""
+        """Frame of the map; empty until a pose has named it."""
         return self._intake.frame
 
     @property
     def queued(self) -> int:
-        """Entries that wait."""
+        """Number of entries that wait."""
         return len(self._queue)
 
     @property
@@ -130,13 +154,22 @@ class MapWorker:
         return len(self._queue) >= self._queue_size
 
     def count(self, what: str, n: int = 1, role: str = "measurement") -> None:
-        """Count something that kept messages of that role from the queue (the node is paused, say)."""
+        """Count messages that were kept from the queue.
+
+        Args:
+            what: the reason, such as paused.
+            n: how many messages.
+            role: of the messages.
+        """
         self._counts[_reason(role, what)] += n
 
     def call(self, function) -> Future:
-        """Have function(session) run by the worker after all that is queued now; the Future carries its result.
+        """Have the worker call function(session) after all that is queued now.
 
-        After stop() there is no other thread any more, and it runs at once.
+        After stop() the worker's thread has ended, and the function runs at once, in this thread.
+
+        Returns:
+            The Future of its result; a call that is cancelled before it has begun is left out.
         """
         future: Future = Future()
         with self._lock:
@@ -150,16 +183,20 @@ class MapWorker:
         return future
 
     def ask(self, function) -> Future:
-        """As call, of the session that is shown: the team's where there is one. Nothing of it is to be changed."""
+        """As `call`, with the session that is shown: the team's, if any. It must not be changed."""
         return self.call(lambda _: function(self._shown))
 
     def show(self, session, touched=()) -> Future:
-        """From now on show that session of several robots' maps, which nobody else touches; None: this robot's own.
+        """Show a session of several robots' maps from now on.
 
-        touched: places (K, 2) m along which it is another map than what was shown; the rest of the drawing goes on.
+        Args:
+            session: it belongs to the worker's thread from now on; None: show this robot's own.
+            touched: arrays of places (K, 2) m along which it differs from what was shown; only
+                there it is drawn anew.
         """
 
         def put(_):
+            # the drawing goes on where the map has not changed
             if session is not None and self._team is not None:
                 session.renderer = self._team.renderer
                 for places in touched:
@@ -170,11 +207,15 @@ class MapWorker:
 
     @property
     def _shown(self):
-        """The session that is drawn, asked and planned with."""
+        """The session that is drawn, queried and planned with."""
         return self._session if self._team is None else self._team
 
     def replace_session(self, session) -> Future:
-        """Go on with that session, which nobody else touches from now on; the Future's result is its number."""
+        """Go on with another session, which belongs to the worker's thread from now on.
+
+        Returns:
+            The Future of its number.
+        """
 
         def put(_):
             self._session, self.results, self._team = session, None, None
@@ -185,7 +226,7 @@ class MapWorker:
         return self.call(put)
 
     def clear(self) -> Future:
-        """Empty the map, and forget which frames it was in."""
+        """Empty the map, and forget its frames."""
 
         def empty(session):
             session.clear()
@@ -195,7 +236,7 @@ class MapWorker:
         return self.call(empty)
 
     def _expect_frame(self) -> None:
-        """The map of this session is in a frame already, or has no such thing written in it."""
+        """Tell the intake that the session's map is in a frame already, which stays."""
         frame = self._session.about.get("frame")
         if frame:
             self._intake.expect(frame)
@@ -203,7 +244,7 @@ class MapWorker:
             self._intake.settle()
 
     def timed(self, stage: str, function, *arguments):
-        """In a call(): its result; the time it took is told under that stage in diagnostics."""
+        """Call a function, in the worker's thread, and record the time it takes under a stage."""
         start = time.monotonic()
         try:
             return function(*arguments)
@@ -211,9 +252,12 @@ class MapWorker:
             self._timings[stage].add(time.monotonic() - start)
 
     def whole_map(self) -> Future:
-        """(FieldGrid, Limits) of all that is known, None for an empty map; others who ask now share the drawing.
+        """Draw all that is known, in slices between which the map absorbs new measurements.
 
-        It is drawn in slices, and between two of them the map takes in what has come.
+        Requests that come before the drawing begins share it.
+
+        Returns:
+            The Future of (FieldGrid, Limits), or of None for an empty map.
         """
         with self._lock:
             if self._whole is None or self._whole.begun:
@@ -230,27 +274,30 @@ class MapWorker:
 
     @property
     def key(self) -> tuple[int, int, int]:
-        """Which map this is, by the number of its session, and how far; it changes with every sample."""
+        """Identifies the map's content: number of the session, revision, raw count."""
         return self.session_number, self._session.revision, self._session.raw_count
 
     @property
     def position(self) -> tuple[float, float] | None:
-        """Newest position of the robot, metres."""
+        """Newest position of the robot, metres; None before the first sample."""
         return self._position
 
     @property
     def free(self):
-        """The newest free-space map, as it came."""
+        """The newest free-space map, as it was received."""
         return self._free
 
     def end_pass(self) -> None:
-        """A gap that stamps do not show (pause): the next measurement begins a new pass."""
+        """Begin a new pass with the next measurement, after a gap that stamps do not show."""
         self._queue.append(("break", None, time.monotonic()))
 
     def set_free(self, message) -> bool:
-        """The newest free-space map (nav_msgs/OccupancyGrid); whether it is another one than before.
+        """Take the newest free-space map (nav_msgs/OccupancyGrid).
 
-        The same one again is the one that was read already.
+        An equal one is ignored: the one that is here has been read already.
+
+        Returns:
+            Whether it differs from the one before.
         """
         before = self._free
         if (
@@ -264,20 +311,28 @@ class MapWorker:
         return True
 
     def request(self, wanted) -> None:
-        """Ask for Results with 'grid', and with 'markers' or 'suggestions' where named."""
+        """Request Results, with 'markers' or 'suggestions' where `wanted` names them."""
         with self._lock:
             self._wanted |= set(wanted)
         self._wake.set()
 
     def stop(self, abandon: bool = False, timeout: float | None = None) -> bool:
-        """Work off the queue (abandon: drop and count it), place what is left, flush the map; True when it is done."""
+        """Process the queue, place what can be placed, flush the map, and end the thread.
+
+        Args:
+            abandon: drop what is queued, and count it.
+            timeout: seconds to wait for the end; None: without bound.
+
+        Returns:
+            Whether the thread has ended.
+        """
         self._abandon |= abandon
         self._stopping = True
         self._wake.set()
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    # ---- the worker's thread -------------------------------------------------------------------------------------
+    # ---- the worker's thread ----
 
     def _run(self) -> None:
         while not (self._stopping and (self._abandon or not self._queue)):
@@ -285,18 +340,22 @@ class MapWorker:
             self._wake.wait(0.0 if hurried else POLL)
             self._wake.clear()
             self._guard("update", self._absorb)
+
             with self._lock:
                 wanted, self._wanted = self._wanted, set()
             if wanted:
                 self._guard("render", self._draw, wanted, self._draw_budget)
                 self._on_result()  # also where it failed: the node may ask again
+
             if self._wholes:
                 self._guard("render", self._draw_whole)
             if self._survey is not None and not self._stopping:
                 self._guard("plan", self._plan)
             if time.monotonic() - self.status.made > STATUS_PERIOD:
                 self._guard("status", lambda: setattr(self, "status", self._make_status()))
-        with self._after:  # who calls from now on runs what it wants itself, and after this
+
+        # callers from now on run their functions themselves, after this
+        with self._after:
             self._guard("finish", self._finish)
 
     def _drawable_revision(self) -> int:
@@ -304,16 +363,14 @@ class MapWorker:
         return self._shown.revision if self._shown.cell_count else 0
 
     def _guard(self, stage: str, function, *arguments) -> None:
-        """Run it; an exception is counted under its stage and logged, the same one every 5 s at most."""
+        """Call a function; an exception is counted under its stage and logged, and ends here."""
         try:
             function(*arguments)
-        except (
-            Exception
-        ):  # whatever it is, a robot's map must go on; nothing is hidden, it is logged and counted
+        except Exception:  # a robot's map must go on; nothing is hidden, all is logged and counted
             self._failed(stage)
 
     def _failed(self, stage: str) -> None:
-        """Count the exception that is being handled, and log it."""
+        """Count the exception that is being handled, and log it, the same one every 5 s at most."""
         self._counts[f"error_{stage}"] += 1
         text, now = traceback.format_exc(), time.monotonic()
         if text != self._last_error[0] or now - self._last_error[1] > 5.0:
@@ -324,7 +381,10 @@ class MapWorker:
             )
 
     def _absorb(self) -> None:
-        """At most CHUNK entries of the queue; samples go to the map in as few calls as passes allow."""
+        """Process at most CHUNK entries of the queue.
+
+        Samples go to the map in as few calls as passes allow.
+        """
         try:
             for _ in range(min(CHUNK, len(self._queue))):
                 kind, content, arrived = self._queue.popleft()
@@ -335,25 +395,31 @@ class MapWorker:
                         self._arrivals.append((1e-9 * stamp, arrived))
                     feed(self._intake, kind, message, received)
                 else:
-                    self._ingest()
+                    self._ingest()  # a command comes after the messages before it
                     self._command(kind, content)
         finally:
             self._ingest()
 
     def _command(self, kind: str, content) -> None:
+        """Carry out an entry that is no message: the end of a pass, or a function to call."""
         if kind == "break":
             self._session.break_pass()
         else:
             function, future = content
             try:
-                future.set_result(function(self._session))
+                # who has cancelled it before it has begun does not want it any more
+                if future.set_running_or_notify_cancel():
+                    future.set_result(function(self._session))
             except BaseException as error:
                 future.set_exception(error)
             self.revision = self._drawable_revision()
 
     def _ingest(self, finish: bool = False) -> None:
+        """Give the map all samples that the intake can place; finish: all that it ever will."""
+        # the map was in a frame of few messages, and is made again from the same messages
         if self._intake.take_restart():
-            self._session.clear()  # it was in a frame of the few, and is made again of the same messages
+            self._session.clear()
+
         start = time.monotonic()
         for samples in ingest_batches(
             self._intake.batches(finish), self._session, self._intake.drops, self._lost
@@ -361,11 +427,14 @@ class MapWorker:
             self.revision = self._drawable_revision()
             if "frame" not in self._session.about:
                 self._session.about = {**self._intake.about, **self._session.about}
+
             now = time.monotonic()
             self._timings["update"].add(now - start)
             self._position = float(samples.x[-1, 0]), float(samples.x[-1, 1])
             if self._survey is not None:
                 self._survey.drove(samples.x.numpy())
+
+            # latency of the measurements up to the newest sample; others are forgotten after 60 s
             newest = math.inf if samples.stamp is None else float(samples.stamp[-1])
             while self._arrivals and (
                 self._arrivals[0][0] <= newest + 1e-6 or now - self._arrivals[0][1] > 60.0
@@ -374,26 +443,30 @@ class MapWorker:
                 if stamp <= newest + 1e-6:
                     self._timings["latency"].add(now - arrived)
             start = time.monotonic()
+
         self._session.fixes.add(self._intake.fixes.take(finish))
 
     def _lost(self, error: Exception, count: int) -> None:
-        """An update that raised what no message should make it raise; the rest of its batch goes on."""
+        """Count and log samples lost by an error in the map; the rest of their batch goes on."""
         self._counts["lost_by_error"] += count
         self._failed("update")
 
     def draw_last(self, wanted) -> None:
-        """After stop(): Results of the finished map."""
+        """Make Results of the finished map, after stop()."""
         self.call(lambda _: self._draw(set(wanted), None)).result()
 
     def _draw(self, wanted: set[str], budget: int | None) -> None:
+        """Make new Results of what is shown."""
         start, session = time.monotonic(), self._shown
         if not session.cell_count:
-            return  # cleared since it was asked for
+            return  # cleared since the request
+
         grid = session.render(budget)
         middle = time.monotonic()
         self._timings["render"].add(middle - start)
         self.drawing_time += 0.2 * (middle - start - self.drawing_time)
         self._lag.look(session, grid, middle)
+
         parts = {}
         if "markers" in wanted:
             parts = {
@@ -404,22 +477,24 @@ class MapWorker:
             parts["suggestions"] = self._suggest(
                 session, grid, self._position, self._free, self.frame
             )
-            spent = time.monotonic() - middle
-            self._timings["suggest"].add(spent)
-            self.suggesting_time += 0.5 * (spent - self.suggesting_time)
-        # a drawing that left points for later is not yet of this revision: the next tick asks for another
+            took = time.monotonic() - middle
+            self._timings["suggest"].add(took)
+            self.suggesting_time += 0.5 * (took - self.suggesting_time)
+
+        # a drawing that left points for later is older than this revision: the next tick requests
+        # another one
         revision = session.revision - (1 if session.renderer.points_stale else 0)
         self.results = Results(revision, grid, field_limits(grid), position=self._position, **parts)
 
     def _draw_whole(self, finish: bool = False) -> None:
-        """A slice of the oldest drawing that somebody waits for; finish: all of all of them."""
+        """Draw a slice of the oldest whole map that is requested; finish: all of all of them."""
         while finish and self._wholes:
             self._wholes.popleft().finish(self._shown)
         if self._wholes and self._wholes[0].go_on(self._shown):
             self._wholes.popleft()
 
     def _plan(self) -> None:
-        """A slice of planning, where there is something to plan."""
+        """Plan a slice, where there is something to plan."""
         start, self._planning = time.monotonic(), False
         try:
             self._planning = self._survey.step(
@@ -432,14 +507,18 @@ class MapWorker:
             self._timings["plan"].add(time.monotonic() - start)
 
     def _finish(self) -> None:
-        """The end: everything that can still be placed is in the map, everything else is counted."""
+        """End: place everything that can still be placed, and count everything else."""
+        # under the lock: whatever is put or requested later sees that the thread has ended
         with self._lock:
             self._ended = True
-            left, wholes = list(self._queue), list(self._wholes)
+            remaining, wholes = list(self._queue), list(self._wholes)
             self._queue.clear()
             self._wholes.clear()
-            self._counts.update(_reason(kind, "abandoned") for kind, *_ in left if kind in ROLES)
-        for kind, content, _ in left:
+            self._counts.update(
+                _reason(kind, "abandoned") for kind, *_ in remaining if kind in ROLES
+            )
+
+        for kind, content, _ in remaining:
             if kind == "call":
                 content[1].cancel()
         for whole in wholes:
@@ -451,6 +530,7 @@ class MapWorker:
         self.status = self._make_status()
 
     def _make_status(self) -> Status:
+        """The status now."""
         return Status.of(
             self._session,
             self._intake,
@@ -462,5 +542,5 @@ class MapWorker:
 
 
 def _reason(role: str, why: str) -> str:
-    """By what a message is counted: each kind apart, so that those that came are those that are told."""
+    """The name under which a message is counted: each kind of message has its own."""
     return why if role == "measurement" else (_OF_FIXES if role == FIX else _OF_POSES)[why]

@@ -1,4 +1,4 @@
-"""What the map's thread hands to others: frozen results, plain numbers."""
+"""Values that the map's thread hands to other threads: frozen results and plain numbers."""
 
 from __future__ import annotations
 
@@ -12,45 +12,69 @@ __all__ = ["Results", "Status"]
 
 @dataclass(frozen=True)
 class Results:
-    """What was asked for, as it was at one revision of the map. Tensors are copies that nobody changes any more."""
+    """The requested results as of one revision of the map; its tensors are copies.
+
+    Attributes:
+        revision: of the map.
+        grid: FieldGrid.
+        limits: Limits; None where nothing is known.
+        inducing: places of inducing inputs (M, 2), metres.
+        memory: places of remembered samples (m, 2), metres.
+        path: (K, 2) metres.
+        path_starts: where a new stretch of the path begins, (K,) bool.
+        suggestions: planning.Suggestions.
+        position: newest position of the robot, metres.
+    """
 
     revision: int
-    grid: object  # FieldGrid
-    limits: object = None  # Limits; None where nothing is known
-    inducing: object = None  # (M, 2)
-    memory: object = None  # (m, 2)
-    path: object = None  # (K, 2)
-    path_starts: object = None  # (K,) bool
-    suggestions: object = None  # planning.Suggestions
-    position: tuple[float, float] | None = None  # newest position of the robot
+    grid: object
+    limits: object = None
+    inducing: object = None
+    memory: object = None
+    path: object = None
+    path_starts: object = None
+    suggestions: object = None
+    position: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
 class Status:
-    """Plain numbers about the worker, for diagnostics; `made` is time.monotonic()."""
+    """Numbers about the worker at one moment, for diagnostics.
+
+    Attributes:
+        made: time.monotonic() of that moment.
+        report: of the session.
+        received: messages that the intake got, by kind.
+        used: measurements that went into the map since the node began, even if that map has been
+            cleared or replaced.
+        drops: dropped messages by reason.
+        explanations: what to look at, by reason of a drop.
+        warnings: sentences of intake and session.
+        waiting: measurements that wait for a pose.
+        last_stamp: newest stamp, s.
+        queue: entries that wait for the worker.
+        counts: of queue_full, paused, errors by stage.
+        timings: summaries of Durations by stage.
+        lag: fraction of the path that is not drawn yet, and for how long (s).
+    """
 
     made: float
     report: dict
     received: dict[str, int]
-    used: (
-        int  # measurements that went into the map since the node began, whatever became of that map
-    )
+    used: int
     drops: dict[str, int]
-    explanations: dict[str, str]  # drop reason -> what to look at
+    explanations: dict[str, str]
     warnings: list[str]
     waiting: int
     last_stamp: float | None
     queue: int
-    counts: dict[str, int]  # queue_full, paused, errors by stage
+    counts: dict[str, int]
     timings: dict[str, dict[str, float]] = field(default_factory=dict)
-    lag: tuple[float, float] = (
-        0.0,
-        0.0,
-    )  # share of the path that is not drawn yet, for how long (s)
+    lag: tuple[float, float] = (0.0, 0.0)
 
     @staticmethod
     def of(session, intake, queue: int, counts: dict[str, int], timings, lag=(0.0, 0.0)) -> Status:
-        """As it is now; in the thread that owns session and intake."""
+        """The current status; only for the thread that owns session and intake."""
         return Status(
             made=time.monotonic(),
             report=dict(session.report()),
@@ -64,4 +88,5 @@ class Status:
             queue=queue,
             counts={name: n for name, n in list(counts.items()) if n},
             timings={name: timing.summary() for name, timing in timings.items()},
+            lag=lag,
         )

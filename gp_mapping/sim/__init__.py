@@ -1,1 +1,1 @@
-"""A magnetic world made of dipoles, a robot that drives through it, and a magnetometer with faults."""
+"""A magnetic world of dipoles, a robot that drives through it, a magnetometer with faults."""

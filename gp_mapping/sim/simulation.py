@@ -1,4 +1,7 @@
-"""World, robot and magnetometer stepped together: timed odometry and field measurements, the same for the same seed."""
+"""World, robot and magnetometer stepped together, the same for the same seed.
+
+They give timed odometry and field measurements.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,17 @@ class SimulationSettings:
 
 @dataclass(frozen=True)
 class OdometryReading:
-    """What the robot believes: pose (m, rad), twist (m/s, rad/s), covariance (3, 3) of x, y, yaw."""
+    """The robot's estimate of its pose.
+
+    Attributes:
+        stamp_ns: ns.
+        x: m.
+        y: m.
+        yaw: rad.
+        speed: m/s.
+        turn_rate: rad/s.
+        covariance: (3, 3) of x, y, yaw.
+    """
 
     stamp_ns: int
     x: float
@@ -76,13 +89,29 @@ class FieldReading:
 
 
 class Simulation:
-    """Iterate once to get OdometryReading and FieldReading in the order of their stamps.
+    """Odometry and field readings of one drive, in the order of their stamps. Iterate once.
 
-    Between two odometry messages a measurement lies half-way where the rates allow it, so that whoever maps has to
-    interpolate, as with real sensors. commanded: the robot begins at the first waypoint and is steered by
-    robot.command(), or by a driver, and stopped by walls; the drive ends after settings.duration, if that is not 0,
-    or with end().
-    Raises ValueError where a rate does not fit the time step or the route is empty.
+    Between two odometry messages a measurement lies half-way where the rates allow it, so that a
+    mapper has to interpolate, as with real sensors.
+
+    Args:
+        settings: clock, rates and route.
+        world: its dipoles and the room.
+        robot: its limits.
+        magnetometer: its errors.
+        odometry: its errors.
+        waypoints: (N, 2) m; a lawnmower over the room if empty.
+        commanded: the robot begins at the first waypoint, is steered by robot.command() or a
+            driver, and stopped by walls; the drive ends after settings.duration, if that is not 0,
+            or with end().
+        walls: boxes x0, y0, x1, y1 (m) in the room; only a commanded robot meets them.
+        driver: as of CommandedDrive.
+
+    Attributes:
+        stamp_ns: now, ns.
+
+    Raises:
+        ValueError: a rate does not fit the time step, or the route is empty.
     """
 
     def __init__(
@@ -100,6 +129,8 @@ class Simulation:
         self.settings = s = settings or SimulationSettings()
         self.world = DipoleWorld.random(world or WorldSettings())
         w = self.world.settings
+
+        # lanes over the room, a margin from its walls
         if waypoints is None or len(waypoints) == 0:
             waypoints = lawnmower(
                 s.margin,
@@ -109,6 +140,7 @@ class Simulation:
                 s.spacing,
                 s.crossing_spacing,
             )
+
         self.robot = DifferentialDrive(waypoints, robot)
         if commanded:
             self.robot = CommandedDrive(
@@ -118,19 +150,23 @@ class Simulation:
                 walls=Walls(w.width, w.depth, walls),
                 driver=driver,
             )
+
         self._ended = False
+        # a stream for each, so that settings of one leave the other's noise as it was
         sensor_rng, odometry_rng = (np.random.default_rng([s.seed, k]) for k in (2, 3))
         self.magnetometer = Magnetometer(magnetometer or MagnetometerSettings(), sensor_rng)
         r = self.robot
         self.odometry = DriftingOdometry(
             odometry or OdometrySettings(), odometry_rng, r.x, r.y, r.yaw
         )
+
         self._field_every = self._steps_per_message("field_rate", s.field_rate)
         self._odometry_every = self._steps_per_message("odometry_rate", s.odometry_rate)
         self.stamp_ns = self._start_ns = round(s.start_time * 1e9)
         self._step_ns = round(s.time_step * 1e9)
 
     def _steps_per_message(self, name: str, rate: float) -> int:
+        """Steps of the clock between two messages of a rate (Hz)."""
         step = self.settings.time_step
         steps = 1.0 / (rate * step)
         if steps < 0.999 or abs(steps - round(steps)) > 1e-6 * steps:
@@ -141,7 +177,7 @@ class Simulation:
         return round(steps)
 
     def end(self) -> None:
-        """The drive is over with the next pose."""
+        """End the drive with the next pose."""
         self._ended = True
 
     @property
@@ -151,12 +187,12 @@ class Simulation:
 
     @property
     def progress(self) -> float:
-        """Share of the drive that is done, 0..1."""
-        share = self.elapsed / self.settings.duration if self.settings.duration else 0.0
-        return min(1.0, max(share, self.robot.progress))
+        """Fraction of the drive that is done, 0..1."""
+        fraction = self.elapsed / self.settings.duration if self.settings.duration else 0.0
+        return min(1.0, max(fraction, self.robot.progress))
 
     def sensor_position(self) -> tuple[float, float, float]:
-        """Where the sensor truly is, in the map frame (m)."""
+        """True position of the sensor in the map frame (m)."""
         m, r = self.magnetometer.settings, self.robot
         c, n = math.cos(r.yaw), math.sin(r.yaw)
         return (
@@ -166,11 +202,11 @@ class Simulation:
         )
 
     def _field_at_sensor(self) -> np.ndarray:
+        """True field (3,) T in the sensor's frame."""
         b = self.world.field(np.array([self.sensor_position()]))[0]
         c, n = math.cos(self.robot.yaw), math.sin(self.robot.yaw)
-        return np.array(
-            [c * b[0] + n * b[1], -n * b[0] + c * b[1], b[2]]
-        )  # the map's axes turned into the robot's
+        # the map's axes turned into the robot's
+        return np.array([c * b[0] + n * b[1], -n * b[0] + c * b[1], b[2]])
 
     def __iter__(self) -> Iterator[OdometryReading | FieldReading]:
         s, r, step = self.settings, self.robot, 0
@@ -178,16 +214,22 @@ class Simulation:
             if step:
                 r.step(s.time_step)
             self.stamp_ns = self._start_ns + step * self._step_ns
+
             over = r.done or self._ended or bool(s.duration and self.elapsed >= s.duration)
+
             if step % self._odometry_every == 0:
                 o = self.odometry
                 o.update(r.x, r.y, r.yaw)
                 yield OdometryReading(
                     self.stamp_ns, o.x, o.y, o.yaw, r.speed, r.turn_rate, o.reported_covariance()
                 )
-                if over:  # with a pose after the last measurement, so that it too can be placed
+                # with a pose after the last measurement, so that it can be placed, too
+                if over:
                     return
+
+            # half a period after a pose
             due = step % self._field_every == self._field_every // 2 and not over
+            # with a lag the sensor needs the field of every step
             if due or self.magnetometer.settings.lag:
                 self.magnetometer.observe(self.stamp_ns * 1e-9, self._field_at_sensor())
             if due:

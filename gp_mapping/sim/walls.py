@@ -10,7 +10,13 @@ __all__ = ["Walls", "parse_walls"]
 
 
 def parse_walls(text: str) -> list[list[float]]:
-    """'1 0 1.1 2, 3 3 4 4' -> [[1.0, 0.0, 1.1, 2.0], [3.0, 3.0, 4.0, 4.0]]; ValueError says which box is wrong."""
+    """Read boxes 'x0 y0 x1 y1', separated by commas, m.
+
+    '1 0 1.1 2, 3 3 4 4' gives [[1.0, 0.0, 1.1, 2.0], [3.0, 3.0, 4.0, 4.0]].
+
+    Raises:
+        ValueError: with the box that is wrong.
+    """
     out = []
     for box in filter(None, (part.strip() for part in text.split(","))):
         try:
@@ -27,17 +33,24 @@ def parse_walls(text: str) -> list[list[float]]:
 
 
 class Walls:
-    """A room from (0, 0) to (width, depth) m, with boxes x0, y0, x1, y1 (m) in it that nobody enters."""
+    """A room from (0, 0) to (width, depth), with boxes in it that the robot cannot enter.
+
+    Args:
+        width: along x, m.
+        depth: along y, m.
+        boxes: (K, 4), x0, y0, x1, y1, m.
+    """
 
     def __init__(self, width: float, depth: float, boxes=()):
         self.width, self.depth = width, depth
         self.boxes = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
 
     def clearance(self, x: float, y: float) -> float:
-        """Metres from (x, y) to the nearest wall; negative outside the room, 0 in a box."""
+        """Distance from (x, y) to the nearest wall, m; negative outside the room, 0 in a box."""
         room = min(x, y, self.width - x, self.depth - y)
         if not len(self.boxes):
             return room
+
         low, high = self.boxes[:, :2], self.boxes[:, 2:]
-        away = np.maximum(np.maximum(low - (x, y), (x, y) - high), 0.0)
-        return min(room, float(np.hypot(*away.T).min()))
+        offset = np.maximum(np.maximum(low - (x, y), (x, y) - high), 0.0)
+        return min(room, float(np.hypot(*offset.T).min()))

@@ -78,6 +78,31 @@ def test_a_heading_of_the_pose_is_kept_and_without_either_there_is_none():
     assert rate == pytest.approx(1.0, rel=1e-6)
 
 
+def test_where_headings_end_the_path_goes_on_from_the_last_of_them():
+    """A pose that loses its attitude; also in a map, batch after batch, and where it was saved between them."""
+    t, x, psi, _ = turning_robot(8.0)
+    known = np.stack([np.cos(psi), np.sin(psi)], 1)
+    track, half = HeadingTrack(AHEAD), len(t) // 2
+    track.steps(x[:half].tolist(), t[:half].tolist(), known[:half].tolist())
+    state = track.state_dict()
+    found, _ = track.steps(x[half:].tolist(), t[half:].tolist(), [None] * (len(t) - half))
+    assert np.arccos(np.clip((np.array(found) * known[half:]).sum(1), -1, 1)).max() < 0.05
+
+    resumed, older = HeadingTrack(AHEAD), HeadingTrack(AHEAD)
+    resumed.load_state_dict(state)
+    older.load_state_dict(state | {"last": None})
+    for other in (resumed, older):
+        again, _ = other.steps(x[half:].tolist(), t[half:].tolist(), [None] * (len(t) - half))
+        assert np.abs(np.array(again) - found).max() < 0.05
+
+    session = MapSession(MapSettings(axle_distance=AHEAD, learn_hyperparameters=False))
+    y = 1e-6 * (45.0 + x[:, :1])
+    session.ingest(Samples(x[:half], y[:half], stamp=t[:half], heading=known[:half]))
+    session.ingest(Samples(x[half:], y[half:], stamp=t[half:]))
+    session.flush()
+    assert session.raw_count == len(t) and session.refused == 0
+
+
 def test_the_lag_is_the_regression_of_errors_on_the_yaw_rate():
     rng, lag = np.random.default_rng(0), AttitudeLag()
     mean = np.array([-15.0, 3.0, -44.0]) + rng.normal(0, 4, (900, 3))

@@ -221,16 +221,15 @@ def explore(tmp_path, *arguments):
     )
 
 
-def test_the_command_surveys_a_region_and_saves_the_map(tmp_path):
+def test_the_command_surveys_a_region_within_the_files_budget_and_saves_the_map(tmp_path):
     params = tmp_path / "small.yaml"
     params.write_text(
         "/**:\n  ros__parameters:\n    plan_places: 80\n    plan_effort: 16\n    max_inducing: 100\n"
+        "    plan_budget: 2.5\n"
     )
     with explore(
         tmp_path,
         "--simulate",
-        "--budget",
-        "2.5",
         "--params",
         str(params),
         "--region",

@@ -607,15 +607,28 @@ def test_wrong_arguments_start_nothing(tmp_path, name, argument, said):
         assert said in run.output and "process started" not in run.output
 
 
-def test_explore_launch_ends_with_the_survey_and_keeps_the_map(tmp_path):
-    with Launch(
-        tmp_path,
-        "explore",
-        "simulate:=true",
-        "budget:=2.5",
-        f"save_directory:={tmp_path / 'kept'}",
-        f"params:={parameter_file(tmp_path, plan_places=80, plan_effort=16, max_inducing=100)}",
-    ) as run:
+def test_explore_launch_ends_with_the_budget_of_the_file_and_keeps_the_map(tmp_path):
+    small = {"plan_places": 80, "plan_effort": 16, "max_inducing": 100}
+    params = parameter_file(tmp_path, plan_budget=2.5, plan_speed=0.35, **small)
+    with (
+        Launch(
+            tmp_path,
+            "explore",
+            "simulate:=true",
+            "budget_time:=300.0",
+            f"save_directory:={tmp_path / 'kept'}",
+            f"params:={params}",
+        ) as run,
+        Peer() as peer,
+    ):
+        wanted = {"plan_budget": 2.5, "plan_budget_time": 300.0, "plan_speed": 0.35}
+        wanted |= {"plan_home": "start", "plan_kind": "route"}
+        request = GetParameters.Request(names=list(wanted))
+        answer = peer.call(GetParameters, "/mapping/get_parameters", request, again=3.0)
+        assert [v.string_value or v.double_value for v in answer.values] == list(wanted.values())
+        request = GetParameters.Request(names=["speed"])
+        answer = peer.call(GetParameters, "/explorer/get_parameters", request, again=3.0)
+        assert answer.values[0].double_value == 0.35
         assert ended(run, 150) == 0, run.output
         assert "the survey is done" in run.output
         assert (tmp_path / "kept" / "map.gpm").is_file()

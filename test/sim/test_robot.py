@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gp_mapping.sim.robot import (
+    CommandedDrive,
     DifferentialDrive,
     DriftingOdometry,
     OdometrySettings,
@@ -72,6 +73,28 @@ def test_any_route_ends_within_the_limits(route, speed, turn, acceleration, yaw)
     rows = drive(DifferentialDrive(route, s, yaw=yaw), dt=0.02, limit=2000.0)
     if len(rows) > 1:
         check_limits(rows, s, 0.02)
+
+
+@pytest.mark.parametrize("speed", [-5.0, 5.0])
+def test_a_commanded_robot_keeps_to_its_limits_backwards_as_well(speed):
+    robot, way = CommandedDrive(0.0, 0.0), []
+    s, dt = robot.settings, 0.02
+    for _ in range(200):
+        robot.command(speed, 0.0)
+        before = robot.speed
+        robot.step(dt)
+        assert abs(robot.speed - before) <= s.max_acceleration * dt * (1 + 1e-9)
+        way.append(abs(robot.speed) * dt)
+    assert robot.speed == math.copysign(s.max_speed, speed)
+    assert math.copysign(1.0, robot.x) == math.copysign(1.0, speed)
+    assert robot.travelled == pytest.approx(sum(way)) == pytest.approx(abs(robot.x))
+
+
+def test_a_route_of_one_place_is_done():
+    robot = DifferentialDrive([[1.0, 2.0]] * 3)
+    assert robot.progress == 1.0
+    robot.step(0.02)
+    assert robot.done and robot.progress == 1.0 and (robot.x, robot.y) == (1.0, 2.0)
 
 
 def test_lawnmower_lanes_lie_on_the_borders_and_turn_back_and_forth():

@@ -109,7 +109,7 @@ def _text(result: dict, fitted: Raised, settings: MapSettings, paths: dict[str, 
     stopped = (
         "it stopped by itself"
         if fitted.converged
-        else "stopped at --iterations: more may gain more"
+        else "it stopped short of a maximum, after --iterations or where no step gained: more may gain more"
     )
 
     lines = [

@@ -13,7 +13,17 @@ __all__ = ["make_learner"]
 def make_learner(
     likelihood: Likelihood, theta: Theta, prior: Theta, free: tuple[bool, ...]
 ) -> HyperLearner | None:
-    """Of the evidence where the likelihood is Gaussian, else of the pseudo-data's; None where nothing is learned."""
+    """A learner of θ: by the evidence for a Gaussian likelihood, by pseudo-data for another.
+
+    Args:
+        likelihood: of the map.
+        theta: where to start.
+        prior: medians of the priors.
+        free: which entries of Theta.vector() are learned.
+
+    Returns:
+        None where nothing is learned.
+    """
     if not any(free):
         return None
     if likelihood.conjugate:

@@ -1,9 +1,9 @@
-"""One θ for the maps of several robots: the product of what each has learned.
+"""One θ for the maps of several robots: the product of what each map has learned.
 
     p(v) ∝ Π_i N(v; v_i, Λ_i⁻¹),     v = (Σ Λ_i)⁻¹ Σ Λ_i v_i,     v = log θ
 
-so that who has learned most counts most, and an entry that nobody learns stays in the middle. The order does not
-matter, and one map alone keeps its θ.
+The map that has learned most counts most, and an entry that no map learns is the mean of all. The
+order of the maps does not matter, and a single map keeps its θ.
 """
 
 from __future__ import annotations
@@ -19,16 +19,20 @@ from gp_mapping.core.hyper.theta import Theta
 
 __all__ = ["Learned", "agreed"]
 
-_LITTLE = 1e-3  # precision of an entry of which nobody knows anything: there the plain mean
+_LITTLE = 1e-3  # precision added to every entry: one that no map knows becomes the plain mean
 
 
 @dataclass(frozen=True)
 class Learned:
-    """θ as a map has it, and Λ (P, P), the precision to which it knows the logarithms; zeros: it learns none.
+    """What a map has learned about θ.
 
-    Λ counts samples as often as steps have looked at them: it weighs what maps say of θ, and is no count.
-
-    covariance: (P, P) of θ's logarithms, all samples counted once; 0 where one is not learned. None: it is not told.
+    Attributes:
+        theta: θ as the map has it.
+        information: Λ (P, P), the precision to which the map knows the logarithms; zeros where it
+            learns none. Λ counts a sample as often as steps have looked at it: it weighs what maps
+            say of θ, and is no count of samples.
+        covariance: of θ's logarithms (P, P), all samples counted once; 0 for an entry that is not
+            learned. None: not known.
     """
 
     theta: Theta
@@ -39,11 +43,11 @@ class Learned:
 def agreed(parts: Sequence[Learned]) -> Theta:
     """The θ of a team.
 
-    Standard deviations that are not learned by steps, of the field's mean and of passes' constants, are the geometric
-    means.
+    Standard deviations that are not learned by steps, those of the field's mean and of the passes'
+    constants, are the geometric means.
 
     Args:
-        parts: of each map, in any order; the first one's kernel is all of theirs.
+        parts: of each map, in any order; all have the first one's kernel.
 
     Returns:
         θ with the parts' product.
@@ -57,27 +61,29 @@ def agreed(parts: Sequence[Learned]) -> Theta:
             raise ValueError(
                 f"maps that differ in kernel have no θ in common: {first.shape}, {part.theta.shape}"
             )
+
     if len(parts) == 1:
         return first
+
     vectors = torch.stack([part.theta.vector() for part in parts])
     little = _LITTLE * torch.eye(vectors.shape[1], dtype=torch.float64)
+    # the mean of the logarithms, weighted by precision
     weights = torch.stack([part.information.cpu() + little for part in parts])
     mean = torch.linalg.solve(weights.sum(0), torch.einsum("kij,kj->i", weights, vectors))
-    low, high = (
-        vectors.min(0).values,
-        vectors.max(0).values,
-    )  # a product of skewed ones may leave what any of them said
+    # the mode of a product of skewed normals may lie outside the range of their means
+    low, high = vectors.min(0).values, vectors.max(0).values
     theta = first.with_vector(torch.minimum(torch.maximum(mean, low), high))
+
     constant, bias = (
         _geometric([getattr(part.theta, name) for part in parts])
         for name in ("constant_stddev", "bias_stddev")
     )
-    equal = torch.equal(low, high)  # as it was, to the last bit
+    equal = torch.equal(low, high)  # maps that agree keep θ to the last bit
     return replace(first if equal else theta, constant_stddev=constant, bias_stddev=bias)
 
 
 def _geometric(values: list[float]) -> float:
-    """0 where one of them is."""
+    """The geometric mean of the values, 0 where one of them is 0."""
     if len(set(values)) == 1:
         return values[0]
     return math.exp(sum(map(math.log, values)) / len(values)) if min(values) > 0 else 0.0

@@ -1,11 +1,13 @@
-"""How much the constants of passes differ, s_b, from the evidence of all that the passes said.
+"""The spread s_b of the passes' constants, from the evidence of all passes.
 
 With the constants' likelihood exp(vᵀb − ½ bᵀNb), the field integrated out, and b ~ N(0, s_b² I),
 
-    log p(y | s_b) = −½ Σ_k log(1 + s_b² λ_k) + ½ Σ_k s_b² v_k²/(1 + s_b² λ_k),     N = Σ λ_k q_k q_kᵀ, v_k = q_kᵀv
+    log p(y | s_b) = −½ Σ_k log(1 + s_b² λ_k) + ½ Σ_k s_b² v_k²/(1 + s_b² λ_k)
+    N = Σ λ_k q_k q_kᵀ,   v_k = q_kᵀv
 
-of one number: it is looked at everywhere, and no start can be so far that its slope is lost. Against the posterior with
-constants of variance w (passes.py), K = GᵀD⁻¹G and m = GᵀD⁻¹r give N and v back without another factor.
+It is a function of one number, so it is evaluated on a grid over the whole range, and no start can
+be so far off that the slope is lost. From a posterior with constants of variance w (passes.py),
+K = GᵀD⁻¹G and m = GᵀD⁻¹r give N and v without another factor.
 """
 
 from __future__ import annotations
@@ -19,41 +21,59 @@ from torch import Tensor
 __all__ = ["BiasEvidence", "BiasSpread", "student"]
 
 _SCALE, _DEGREES = 3.0, 4.0  # of the Student-t prior of log s_b², as those of the other logarithms
-_REACH = 6.0  # scales about the prior's median that are looked at
-_POINTS = 400
-_LEVEL, _NORMAL = 0.95, 1.959964  # and the normal's quantile
-_ANGLES = 4000
+_REACH = 6.0  # half the width of the grid about the prior's median, in scales
+_POINTS = 400  # of the grid
+_LEVEL, _NORMAL = 0.95, 1.959964  # probability of an interval, and the normal's quantile for it
+_ANGLES = 4000  # points of the integral in `student`
 
 
 @dataclass(frozen=True)
 class BiasSpread:
-    """stddev: s_b.  determined: Σ s_b²λ_k/(1 + s_b²λ_k), how many constants' differences the data fix."""
+    """What is known of s_b.
+
+    Attributes:
+        stddev: s_b.
+        determined: Σ s_b²λ_k/(1 + s_b²λ_k), the number of differences between constants that the
+            data determine.
+    """
 
     stddev: float
     determined: float
 
     @property
     def variance_to_come(self) -> float:
-        """Variance that gives the constant of a pass to come its 95 % interval, s_b being known of few passes.
+        """Variance that gives the constant of a future pass its 95 % interval.
 
-        s_b² (t/1.96)², t of Student's distribution with as many degrees of freedom as differences are fixed; where
-        none is, s_b is the prior's, and is believed.
+            s_b² (t/1.96)²
+
+        s_b is known from few passes, so t is that of Student's distribution with as many degrees of
+        freedom as differences are determined. Where none is, s_b is the prior's and is taken as
+        exact.
         """
         widened = (student(max(self.determined, 1.0)) / _NORMAL) ** 2
         return self.stddev**2 * (1.0 + min(self.determined, 1.0) * (widened - 1.0))
 
 
 def student(degrees: float) -> float:
-    """t that holds 95 % of Student's distribution between ±t: t = √ν tan θ, with density cos^(ν − 1) θ of θ."""
+    """t that holds 95 % of Student's distribution between ±t.
+
+    The integral is over θ in t = √ν tan θ, whose density is cos^(ν − 1) θ.
+    """
     angle = torch.linspace(0.0, 0.5 * math.pi, _ANGLES, dtype=torch.float64)
-    share = angle.cos().clamp_min(0.0).pow(degrees - 1.0).cumsum(0)
-    at = int((share < _LEVEL * share[-1]).sum())
-    return math.sqrt(degrees) * math.tan(float(angle[at]))
+    # the angle below which 95 % of the density lies, by summation
+    cumulative = angle.cos().clamp_min(0.0).pow(degrees - 1.0).cumsum(0)
+    index = int((cumulative < _LEVEL * cumulative[-1]).sum())
+    return math.sqrt(degrees) * math.tan(float(angle[index]))
 
 
 @dataclass(frozen=True)
 class BiasEvidence:
-    """precision: N (P, P).  linear: v (P, C). Both of the constants, with the field integrated out."""
+    """Likelihood of the passes' constants, with the field integrated out.
+
+    Attributes:
+        precision: N (P, P).
+        linear: v (P, C).
+    """
 
     precision: Tensor
     linear: Tensor
@@ -62,53 +82,71 @@ class BiasEvidence:
     def given(
         counts: Tensor, targets: Tensor, left: Tensor, shared: Tensor, told: Tensor
     ) -> BiasEvidence:
-        """From sums over passes and a posterior with constants of variance `left`.
+        """From sums over passes, and a posterior with constants of variance `left`.
 
         Args:
-            counts, targets: n (P,), l (P, C) of PassSums.
-            left: w (P,).
-            shared: GᵀD⁻¹G (P, P), D without the constants.
-            told: GᵀD⁻¹r (P, C).
+            counts: n of PassSums (P,).
+            targets: l of PassSums (P, C).
+            left: w, the variance of each constant with the field known (P,).
+            shared: GᵀD⁻¹G (P, P), with D after the constants are integrated out.
+            told: GᵀD⁻¹r (P, C), of the same D.
         """
-        # (D + G w Gᵀ)⁻¹ by Woodbury: as if there were no constants
-        turned = torch.eye(len(left), dtype=shared.dtype, device=shared.device) + shared * left
-        known = torch.linalg.solve(turned, shared)
-        mean = torch.linalg.solve(turned, told + shared @ (left[:, None] * targets))
-        precision = torch.diag(counts) - 0.5 * (known + known.mT)
-        return BiasEvidence(precision, targets - mean)
+        # (D + G w Gᵀ)⁻¹ by Woodbury's identity: as if there were no constants
+        correction = torch.eye(len(left), dtype=shared.dtype, device=shared.device) + shared * left
+        field_precision = torch.linalg.solve(correction, shared)
+        field_linear = torch.linalg.solve(correction, told + shared @ (left[:, None] * targets))
+
+        precision = torch.diag(counts) - 0.5 * (field_precision + field_precision.mT)
+        return BiasEvidence(precision, targets - field_linear)
 
     def log_likelihood(self, variance: Tensor) -> Tensor:
-        """log p(y | s_b) less that at s_b = 0, mean over channels, for s_b² in `variance` (K,): (K,)."""
+        """log p(y | s_b) minus its value at s_b = 0, mean over channels: (K,).
+
+        Args:
+            variance: s_b² (K,).
+        """
         values, pulls = self._spectrum()
         variance = variance[:, None]
         shrunk = variance / (1.0 + variance * values)
         return 0.5 * (shrunk * pulls - (variance * values).log1p()).sum(1)
 
     def _spectrum(self) -> tuple[Tensor, Tensor]:
-        """λ_k and v_k², mean over channels: (P,) each."""
+        """λ_k (P,), and v_k² as a mean over channels (P,)."""
         values, vectors = torch.linalg.eigh(self.precision)
         return values.clamp_min(0.0), (vectors.mT @ self.linear).square().mean(1)
 
     def spread(self, prior: float) -> BiasSpread:
-        """s_b at the median of its posterior; prior: median of its prior."""
+        """s_b at the median of its posterior.
+
+        Args:
+            prior: median of its prior.
+        """
         values, pulls = self._spectrum()
+
+        # the grid reaches beyond the largest constant that the data show
         fixed = values > 1e-9 * values.max()
-        seen = (
+        largest = (
             (pulls[fixed] / values[fixed].square()).max()
             if bool(fixed.any())
             else pulls.new_zeros(())
         )
         centre = 2.0 * math.log(prior)
-        top = max(centre + _REACH * _SCALE, math.log(max(float(seen), 1e-300)) + 4.0)
+        top = max(centre + _REACH * _SCALE, math.log(max(float(largest), 1e-300)) + 4.0)
 
         logs = torch.linspace(
             centre - _REACH * _SCALE, top, _POINTS, dtype=torch.float64, device=values.device
         )
+
+        # log posterior on the grid, with the Student-t prior of log s_b²
         density = self.log_likelihood(logs.exp())
         density = (
             density
             - 0.5 * (_DEGREES + 1.0) * (((logs - centre) / _SCALE).square() / _DEGREES).log1p()
         )
-        share = torch.softmax(density, 0).cumsum(0)
-        found = float(logs[int((share < 0.5).sum().clamp(max=_POINTS - 1))].exp())
-        return BiasSpread(math.sqrt(found), float((found * values / (1.0 + found * values)).sum()))
+
+        # its median
+        cumulative = torch.softmax(density, 0).cumsum(0)
+        variance = float(logs[int((cumulative < 0.5).sum().clamp(max=_POINTS - 1))].exp())
+        return BiasSpread(
+            math.sqrt(variance), float((variance * values / (1.0 + variance * values)).sum())
+        )

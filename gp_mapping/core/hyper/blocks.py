@@ -1,12 +1,13 @@
-"""What blocks of samples that lie together say of θ: −log evidence of each as a quadratic about where it was asked.
+"""What blocks of nearby samples say of θ: −log evidence of each, as a quadratic.
 
     −log p(y | v) ≈ Σ_b [ g_bᵀ(v − v_b) + ½ (v − v_b)ᵀ A_b (v − v_b) ]
 
-g_b, A_b: gradient and average information of block b at v_b. One block at a time is asked anew, the one of which most
-is out of date, and v goes to the minimum of the sum and the prior (incremental Newton method: Rodomanov and Kropotov,
-A superlinearly-convergent proximal Newton-type method for the optimization of finite sums, 2016). Its resting point is
-a maximum of the blocks' posterior: there is no scatter to be averaged away, all samples count, new ones at once, and
-where nothing changes nothing is computed.
+g_b and A_b are gradient and average information of block b at v_b. One block at a time is evaluated
+anew, the one that is most out of date, and v moves to the minimum of the sum and the prior
+(incremental Newton method: Rodomanov and Kropotov, A superlinearly-convergent proximal Newton-type
+method for the optimization of finite sums, 2016). Its fixed point is a maximum of the blocks'
+posterior: there is no scatter to be averaged away, all samples count, new ones at once, and nothing
+is computed where nothing changes.
 """
 
 from __future__ import annotations
@@ -19,16 +20,23 @@ from torch import Tensor
 __all__ = ["Blocks"]
 
 _FAR = 1e300  # m: the edge of the plane; a saved map holds finite numbers alone
-_FRESH = 0.05  # share of a block's samples that may be new before that counts as much as a nat
+_FRESH = 0.05  # fraction of a block's samples: as many new ones count as much as a nat
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """K boxes that part the plane, and what the samples in each said; a change makes a new one.
+    """K boxes that partition the plane, and what the samples in each said.
 
-    low, high: (K, D) m, a box holds low ≤ x < high.
-    count: (K,) samples when it was asked, 0 before.  newest: (K,) the latest arrival number of all samples then.
-    at: v_b (K, P).  gradient: g_b (K, P).  information: A_b (K, P, P).
+    A box holds the places low ≤ x < high. The object is never changed; a change makes a new one.
+
+    Attributes:
+        low: (K, D) m.
+        high: (K, D) m.
+        count: samples in the box when it was evaluated (K,), 0 before.
+        newest: the latest arrival number of all samples at that time (K,).
+        at: v_b (K, P).
+        gradient: g_b (K, P).
+        information: A_b (K, P, P).
     """
 
     low: Tensor
@@ -41,7 +49,7 @@ class Blocks:
 
     @staticmethod
     def empty(dimension: int, parameters: int) -> Blocks:
-        """One box, all of the plane."""
+        """One box, the whole plane."""
         edge = torch.full((1, dimension), _FAR, dtype=torch.float64)
         nothing = torch.zeros(1, parameters, dtype=torch.float64)
         return Blocks(
@@ -55,58 +63,87 @@ class Blocks:
         )
 
     def of(self, x: Tensor) -> Tensor:
-        """In which box each of x (N, D) lies: (N,)."""
+        """The box in which each of x (N, D) lies: (N,)."""
         if len(self.low) == 1:  # all of the plane
             return torch.zeros(len(x), dtype=torch.int64, device=x.device)
         inside = (x[:, None] >= self.low) & (x[:, None] < self.high)
         return inside.all(2).to(torch.int8).argmax(1)
 
     def held(self, x: Tensor) -> Tensor:
-        """How many of x (N, D) lie in each: (K,)."""
+        """How many of x (N, D) lie in each box: (K,)."""
         return torch.bincount(self.of(x), minlength=len(self.low))
 
     def split(self, x: Tensor, most: int) -> Blocks:
-        """Boxes of at most `most` of x (N, D), one that has more cut at its median across its longer side."""
+        """Boxes that hold at most `most` of x (N, D); fuller ones are cut at their median.
+
+        The cut is across the longer side; a box with too many samples at one place stays.
+        """
         new = self
         while True:
-            held = new.held(x)
-            full = int(held.argmax())
-            if held[full] <= most:
+            counts = new.held(x)
+            fullest = int(counts.argmax())
+            if counts[fullest] <= most:
                 return new
-            here = x[new.of(x) == full]
+
+            # cut the fullest box at the median of its longer side
+            here = x[new.of(x) == fullest]
             axis = int((here.amax(0) - here.amin(0)).argmax())
             values = here[:, axis].sort().values
             cut = float(values[len(values) // 2])
             if cut <= float(values[0]):
-                return new  # so many at one place
-            new = new._cut(full, axis, cut)
+                return new  # too many samples at one place to be separated
+            new = new._cut(fullest, axis, cut)
 
     def _cut(self, which: int, axis: int, cut: float) -> Blocks:
-        """Two halves of a box, neither of which has been asked."""
-        twice = torch.cat([torch.arange(len(self.low)), torch.tensor([which])])
-        new = Blocks(*(getattr(self, f.name)[twice] for f in fields(self)))
+        """Cut a box into two halves, neither of which has been evaluated."""
+        copied = torch.cat([torch.arange(len(self.low)), torch.tensor([which])])
+
+        # the copy becomes the upper half
+        new = Blocks(*(getattr(self, f.name)[copied] for f in fields(self)))
         new.low[-1, axis], new.high[which, axis] = cut, cut
         for name in ("count", "gradient", "information"):
             getattr(new, name)[[which, -1]] = 0
         return new
 
     def news(self, x: Tensor, order: Tensor, vector: Tensor) -> Tensor:
-        """How much of each is out of date: (K,).
+        """How much each box is out of date: (K,), 1 is a nat or _FRESH of its samples.
 
-        ½ ΔᵀA_bΔ nats that it may be wrong by at v = vector (P,), Δ = v − v_b, and samples that came or went, of x
-        (N, D) with arrival numbers order (N,); of many samples, those that are more than a small share.
+        It is ½ ΔᵀA_bΔ nats, by which the box may be wrong at v with Δ = v − v_b, plus the samples
+        that came or went. A_b of a box that could never be evaluated is the others' mean: it is
+        tried again where they would have to be.
+
+        Args:
+            x: places (N, D).
+            order: arrival numbers (N,).
+            vector: v (P,).
         """
-        of, away = self.of(x), vector - self.at
-        nats = 0.5 * torch.einsum("kp,kpq,kq->k", away, self.information, away)
-        held = torch.bincount(of, minlength=len(self.low))
-        came = torch.bincount(of[order > self.newest[of]], minlength=len(self.low))
-        came = torch.where(self.count == 0, held, came)
-        gone = (self.count + came - held).clamp_min(0)
+        box, away = self.of(x), vector - self.at
+        information, heard = self.information, self.heard
+        if bool(heard.any()):
+            mean = information[heard].mean(0)
+            information = torch.where((heard | (self.count == 0))[:, None, None], information, mean)
+        nats = 0.5 * torch.einsum("kp,kpq,kq->k", away, information, away)
+
+        counts = torch.bincount(box, minlength=len(self.low))
+        # arrivals after the box was evaluated; those that are missing have gone
+        came = torch.bincount(box[order > self.newest[box]], minlength=len(self.low))
+        came = torch.where(self.count == 0, counts, came)
+        gone = (self.count + came - counts).clamp_min(0)
+
         return nats + (came + gone) / (_FRESH * self.count).clamp_min(1.0)
 
+    @property
+    def heard(self) -> Tensor:
+        """Which boxes have said anything: (K,)."""
+        return self.information.flatten(1).any(1)
+
     def silent(self, x: Tensor) -> bool:
-        """Whether there are samples in a box that has not been asked: halves differ, each to its own side."""
-        return bool(((self.count == 0) & (self.held(x) > 0)).any())
+        """Whether there are samples in a box that was not asked, or no box has said anything.
+
+        After a cut neither half may speak for the other, so v has to wait.
+        """
+        asked = bool((self.count > 0)[self.held(x) > 0].all())
+        return not asked or not bool(self.heard.any())
 
     def recorded(
         self,
@@ -117,14 +154,39 @@ class Blocks:
         gradient: Tensor,
         information: Tensor,
     ) -> Blocks:
-        """With what box `which` says now."""
+        """With what box `which` says now.
+
+        Args:
+            which: number of the box.
+            count: samples in it.
+            newest: the latest arrival number of all samples.
+            vector: v (P,).
+            gradient: g (P,) at v.
+            information: A (P, P) at v.
+        """
         new = replace(self, **{f.name: getattr(self, f.name).clone() for f in fields(self)})
         new.count[which], new.newest[which], new.at[which] = count, newest, vector
         new.gradient[which], new.information[which] = gradient, information
         return new
 
+    def passed_over(self, which: int, count: int, newest: float, vector: Tensor) -> Blocks:
+        """With box `which`, which cannot be evaluated at v, saying what it said before.
+
+        Its quadratic is the same one, about v; it is zero where the box has said nothing yet. So
+        the box is not out of date until v has moved, or samples have come.
+
+        Args:
+            which: number of the box.
+            count: samples in it.
+            newest: the latest arrival number of all samples.
+            vector: v (P,).
+        """
+        information = self.information[which]
+        gradient = self.gradient[which] + information @ (vector - self.at[which])
+        return self.recorded(which, count, newest, vector, gradient, information)
+
     def slope(self, vector: Tensor) -> Tensor:
-        """Gradient of the sum at v = vector: (P,)."""
+        """Gradient of the sum at v = vector (P,): (P,)."""
         return (self.gradient + torch.einsum("kpq,kq->kp", self.information, vector - self.at)).sum(
             0
         )

@@ -1,7 +1,8 @@
-"""The log evidence of a neighbourhood of samples: value, gradient and Fisher information in closed form.
+"""The log evidence of a neighbourhood of samples: value, gradient and information in closed form.
 
-C = s²ρ(r) + s_c² + s_h² ĥĥᵀ + s_b² δ(p, p′) + diag(s_p² + extra),   r between the sensor's places
-x − δv + along ĥ + across ĥ⊥, p the pass of a sample
+    C = s²ρ(r) + s_c² + s_h² ĥĥᵀ + s_b² δ(p, p′) + diag(s_p² + extra)
+
+r is the distance between the sensor's places x − δv + along ĥ + across ĥ⊥, p the pass of a sample.
 """
 
 from __future__ import annotations
@@ -29,8 +30,15 @@ def negative_log_evidence(
 ) -> Tensor:
     """−log N(y | 0, C) per sample and channel.
 
-    vector (7,); x, velocity (n, D); heading (n, 2); y (n, C); extra (n,): white variance of each, 0 where unknown;
-    of (n,): the pass of each, negative where it has none.
+    Args:
+        theta: the kernel's form, s_c, s_b, and whether there is a body-fixed field.
+        vector: as of Theta.vector (7,).
+        x: positions (n, D), m.
+        velocity: (n, D), m/s.
+        heading: (n, 2).
+        y: targets (n, C).
+        extra: noise variance in addition to s_p² (n,), 0 where unknown.
+        of: pass of each sample (n,), negative where it has none.
     """
     places = sensor_place(x, velocity, heading, vector[4], vector[5], vector[6])
     scale = torch.exp(vector[0])
@@ -38,13 +46,16 @@ def negative_log_evidence(
     covariance = (
         torch.exp(vector[1]) * theta.kernel().correlation(square) + theta.constant_stddev**2
     )
+
     if theta.heading_stddev > 0:
         covariance = covariance + torch.exp(vector[3]) * (heading @ heading.mT)
     if theta.bias_stddev > 0 and of is not None:
         together = membership(of)
         covariance = covariance + theta.bias_stddev**2 * (together @ together.mT)
+
     factor = torch.linalg.cholesky(covariance + torch.diag(torch.exp(vector[2]) + extra))
     whitened = torch.linalg.solve_triangular(factor, y, upper=False)
+
     n, channels = y.shape
     return (
         0.5 * whitened.square().sum() / channels + factor.diagonal().log().sum()
@@ -52,16 +63,20 @@ def negative_log_evidence(
 
 
 def membership(of: Tensor) -> Tensor:
-    """(n, P), 1 where a sample belongs to a pass: of (n,), negative where it has none."""
-    known = torch.unique(of[of >= 0])
-    return (of[:, None] == known).to(torch.float64)
+    """Z (n, P): 1 where a sample belongs to a pass.
+
+    Args:
+        of: pass of each sample (n,), negative where it has none.
+    """
+    passes = torch.unique(of[of >= 0])
+    return (of[:, None] == passes).to(torch.float64)
 
 
 def _shifts(velocity: Tensor, heading: Tensor, dimension: int) -> tuple[Tensor, Tensor, Tensor]:
     """How a sample's place moves with δ, along and across: three (n, D)."""
-    one = torch.zeros_like(velocity)
+    origin = torch.zeros_like(velocity)
     return tuple(
-        sensor_place(one, velocity, heading, *axis)[:, :dimension]
+        sensor_place(origin, velocity, heading, *axis)[:, :dimension]
         for axis in ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
     )
 
@@ -79,37 +94,63 @@ def evidence_score(
     fisher: bool = True,
     average: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Gradient of −log evidence (7,), mean over channels, and information (7, 7); 0 where a parameter is held.
+    """Gradient of −log evidence (7,), mean over channels, and information (7, 7); 0 where held.
 
-        ∂_k = ½ tr[(C⁻¹ − ααᵀ) ∂C],  α = C⁻¹y;      F_kl = ½ tr[C⁻¹ ∂_kC C⁻¹ ∂_lC],  A_kl = ½ αᵀ∂_kC C⁻¹ ∂_lC α
+        ∂_k = ½ tr[(C⁻¹ − ααᵀ) ∂_kC],   α = C⁻¹y
+        F_kl = ½ tr[C⁻¹ ∂_kC C⁻¹ ∂_lC],   A_kl = ½ αᵀ∂_kC C⁻¹ ∂_lC α
 
-    F is Fisher's, expected where the model holds. A, with `average`, is the average of F and the observed information
-    but for second derivatives (Gilmour, Thompson and Cullis 1995): it bends as these data do, and costs no product of
-    matrices.
+    F is the Fisher information, expected where the model holds. A is the average of F and the
+    observed information, without second derivatives: it follows the curvature of these data, and
+    costs no product of matrices.
 
-    Arguments as of `negative_log_evidence`; Rasmussen and Williams 2006, eq. 5.9.  Only ℓ and what moves a
-    place cost a product of matrices: the rest of C⁻¹∂C follows from C⁻¹C = I. LinAlgError where C does not factor.
+    Only ℓ and what moves a place cost a product of matrices; for the other parameters C⁻¹∂C follows
+    from C⁻¹C = I.
+
+    Args:
+        theta: as of `negative_log_evidence`, and so are the arguments below.
+        vector: (7,).
+        free: which parameters are not held (7).
+        x: (n, D) m.
+        velocity: (n, D) m/s.
+        heading: (n, 2).
+        y: (n, C).
+        extra: (n,).
+        of: (n,).
+        fisher: whether F is computed.
+        average: whether A is computed in place of F.
+
+    Returns:
+        The gradient, and F or A; None in place of F where `fisher` is False.
+
+    Raises:
+        LinAlgError: C does not factor.
+
+    Reference:
+        Rasmussen and Williams 2006, eq. 5.9; Gilmour, Thompson and Cullis 1995.
     """
     n, channels = y.shape
-    length, signal, noise, turn = (float(v) for v in torch.exp(vector[:4]))
-    turn = turn if theta.heading_stddev > 0 else 0.0
+    length, signal, noise, heading_variance = (float(v) for v in torch.exp(vector[:4]))
+    heading_variance = heading_variance if theta.heading_stddev > 0 else 0.0
+
     kernel = theta.kernel()
     places = sensor_place(x, velocity, heading, *vector[4:])
     scales = theta.lengthscales(torch.as_tensor(length, dtype=x.dtype, device=x.device))
     square = scaled_square_distance(places, places, scales)
     field, slope = (part.mul_(signal) for part in kernel.correlation_and_slope(square))
-    beside = noise + extra
+    sample_noise = noise + extra
+
+    # C: field, its mean, noise, body-fixed field, passes' constants
     covariance = field + theta.constant_stddev**2
-    covariance.diagonal().add_(beside)
-    if turn:
-        covariance.addmm_(heading, heading.mT, alpha=turn)
+    covariance.diagonal().add_(sample_noise)
+    if heading_variance:
+        covariance.addmm_(heading, heading.mT, alpha=heading_variance)
     together = None
     if theta.bias_stddev > 0 and of is not None:
         together = theta.bias_stddev * membership(of)
         covariance.addmm_(together, together.mT)
-    inverse = torch.cholesky_inverse(
-        torch.linalg.cholesky(covariance.mT)
-    )  # by columns, as LAPACK has it
+
+    # transposed, so that the factor is laid out by columns, as LAPACK has it
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(covariance.mT))
     alpha = inverse @ y
     pull = torch.addmm(inverse, alpha, alpha.mT, alpha=-1.0 / channels)  # C⁻¹ − ααᵀ
 
@@ -117,6 +158,8 @@ def evidence_score(
     products: dict[int, Tensor] = {}  # C⁻¹ ∂_kC
     bends: dict[int, Tensor] = {}  # ∂_kC α
     fisher = fisher and not average
+
+    # ℓ and what moves a place: ∂C of each pair of samples
     moving = [k for k in (0, 4, 5, 6) if free[k]]
     shifts = _shifts(velocity, heading, x.shape[1]) if moving else ()
     for k in moving:
@@ -126,44 +169,50 @@ def evidence_score(
             shift, change = shifts[k - 4], torch.zeros_like(square)
             stretch = (scales.expand(x.shape[1]) / length).square()
             for d in range(x.shape[1]):
-                apart = places[:, None, d] - places[None, :, d]
+                difference = places[:, None, d] - places[None, :, d]
                 change.addcmul_(
-                    apart, shift[:, None, d] - shift[None, :, d], value=1.0 / float(stretch[d])
+                    difference, shift[:, None, d] - shift[None, :, d], value=1.0 / float(stretch[d])
                 )
             change.mul_(slope).mul_(2.0 / length**2)
+
         gradient[k] = 0.5 * torch.dot(pull.flatten(), change.flatten())
         bends[k] = change @ alpha
         if fisher:
             products[k] = inverse @ change
-    turned = inverse @ heading
+
+    solved_heading = inverse @ heading
+
+    # s², s_p² and s_h²: C⁻¹∂C without a product of n × n matrices
     if free[1]:
         gradient[1] = 0.5 * torch.dot(pull.flatten(), field.flatten())
         bends[1] = field @ alpha
-        if fisher:  # C⁻¹C = I without what is beside the field
+        if fisher:  # C⁻¹ times the field's part is I minus C⁻¹ times all other terms of C
             product = (
-                (inverse * beside)
+                (inverse * sample_noise)
                 .add_(theta.constant_stddev**2 * inverse.sum(1, keepdim=True))
                 .neg_()
             )
             product.diagonal().add_(1.0)
-            if turn:
-                product.addmm_(turned, heading.mT, alpha=-turn)
+            if heading_variance:
+                product.addmm_(solved_heading, heading.mT, alpha=-heading_variance)
             if together is not None:
                 product.addmm_(inverse @ together, together.mT, alpha=-1.0)
             products[1] = product
     if free[2]:
         gradient[2] = 0.5 * noise * pull.diagonal().sum()
         products[2], bends[2] = noise * inverse, noise * alpha
-    if free[3] and turn:
-        gradient[3] = 0.5 * turn * ((pull @ heading) * heading).sum()
+    if free[3] and heading_variance:
+        gradient[3] = 0.5 * heading_variance * ((pull @ heading) * heading).sum()
         products[3], bends[3] = (
-            turn * (turned @ heading.mT),
-            turn * (heading @ (heading.mT @ alpha)),
+            heading_variance * (solved_heading @ heading.mT),
+            heading_variance * (heading @ (heading.mT @ alpha)),
         )
+
     if average:
         return gradient, _average_information(bends, inverse, channels)
     if not fisher:
         return gradient, None
+
     information = torch.zeros((7, 7), dtype=torch.float64, device=x.device)
     if products:  # ½ tr of all their products at once
         chosen, parts = (

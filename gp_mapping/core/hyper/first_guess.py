@@ -1,10 +1,11 @@
-"""Where hyper-parameters start: the evidence of a stream's first cells on a coarse grid, nothing known beforehand.
+"""Where hyper-parameters start: the evidence of a stream's first cells on a coarse grid.
 
-    p(ℓ, τ | y) ∝ N(y; c, s²(R(ℓ) + τ²I)),   s² and the constant c at their best for each (ℓ, τ)
+    p(ℓ, τ | y) ∝ N(y; c, s²(R(ℓ) + τ²I))
 
-The starts are the means of log ℓ, log s and log σ = log τs under these weights: of a few cells a broad guess between
-the spacing of cells and the extent of the path, of a few lanes nearly the mode. It is a start, and the median of a weak
-prior; learning goes on from there.
+Nothing is known beforehand; s² and the constant c are at their best for each (ℓ, τ). The starts are
+the means of log ℓ, log s and log σ = log τs under these weights: with a few cells a broad guess
+between the spacing of cells and the extent of the path, with a few lanes nearly the mode. It is a
+start, and the median of a weak prior; learning goes on from there.
 """
 
 from __future__ import annotations
@@ -19,20 +20,26 @@ from gp_mapping.core.kernels import make_kernel
 
 __all__ = ["FirstGuess", "first_guess", "robust_stddev"]
 
-_LENGTHS, _LONGEST = 12, 2.0  # of the grid; the longest, in extents of the path
-_RATIOS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # τ
-_FREEDOM = (
-    3.0  # degrees of freedom of a scaled inverse χ² prior of s², about the values' own spread
-)
-_BEYOND = 5.0  # robust standard deviations at which a value is cut: one wild value is no field
-_MOST = 160  # cells that are looked at; of more, an even choice
-_LEAST = 1e-5  # of the values' size: a sensor that always says the same has no spread
-_UNSEEN = 0.1  # of the values' size: the spread where fewer than _FEW values tell of none
+_LENGTHS, _LONGEST = 12, 2.0  # lengthscales of the grid; the longest, in extents of the path
+_RATIOS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # τ of the grid
+# degrees of freedom of a scaled inverse χ² prior of s², about the values' own spread
+_FREEDOM = 3.0
+_BEYOND = 5.0  # robust standard deviations at which a value is cut: one outlier is no field
+_MOST = 160  # cells that are used; of more, an even choice
+_LEAST = 1e-5  # least spread, in sizes of the values: a constant sensor has no spread
+_UNSEEN = 0.1  # spread in sizes of the values, where fewer than _FEW values show none
 _FEW = 4
 
 
 class FirstGuess(NamedTuple):
-    """lengthscale (m); signal, noise (standard deviations), centre (C,): in the unit of the values."""
+    """Starts of the hyper-parameters.
+
+    Attributes:
+        lengthscale: m.
+        signal: standard deviation, in the unit of the values.
+        noise: standard deviation, in the unit of the values.
+        centre: (C,) in the unit of the values.
+    """
 
     lengthscale: float
     signal: float
@@ -41,7 +48,10 @@ class FirstGuess(NamedTuple):
 
 
 def robust_stddev(y: Tensor) -> Tensor:
-    """1.4826 × the median distance from the median; the plain one where more than half the values are equal. (C,)"""
+    """1.4826 × the median distance from the median: (C,).
+
+    The plain standard deviation where more than half of the values are equal.
+    """
     typical = 1.4826 * (y - y.median(0).values).abs().median(0).values
     return torch.where(typical > 0, typical, y.std(0, correction=0))
 
@@ -61,11 +71,15 @@ def first_guess(x: Tensor, y: Tensor, kernel: str = "matern52", unit: float = 1.
     if len(x) > _MOST:
         even = torch.linspace(0, len(x) - 1, _MOST, dtype=torch.float64).round().long()
         x, y = x[even], y[even]
+
     centre, spread = y.median(0).values, robust_stddev(y)
+
     if len(x) < _FEW or float(spread.max()) == 0.0:
         largest = float(y.abs().max())
         size = max(_UNSEEN * largest, 3.0 * float(spread.max())) if largest > 0 else unit
         return FirstGuess(1.0, size, 0.3 * size, centre.tolist())
+
+    # values in units of their size, outliers cut
     limit = _BEYOND * spread
     inner = torch.minimum(torch.maximum(y - centre, -limit), limit)
     size = max(float(spread.square().mean().sqrt()), _LEAST * float(y.abs().max()), 1e-300)
@@ -77,6 +91,7 @@ def first_guess(x: Tensor, y: Tensor, kernel: str = "matern52", unit: float = 1.
     if extent <= 0.0 or not len(steps):
         return FirstGuess(1.0, size, 0.3 * size, centre.tolist())
 
+    # the grid: the kernel's eigenvectors serve all ratios τ of a lengthscale
     shortest = min(float(steps.median()), extent)
     lengths = torch.logspace(
         math.log10(shortest), math.log10(_LONGEST * extent), _LENGTHS, dtype=torch.float64
@@ -87,6 +102,7 @@ def first_guess(x: Tensor, y: Tensor, kernel: str = "matern52", unit: float = 1.
     )  # (L, N), (L, N, N)
     spectra = values.clamp_min(0.0)[:, None] + ratios.square()[:, None]
     score, signal = _evidence(spectra, vectors.mT @ inner, vectors.sum(1))
+
     logs = torch.stack(
         [lengths.log()[:, None].expand_as(signal), signal.log(), (ratios * signal).log()]
     )
@@ -96,22 +112,24 @@ def first_guess(x: Tensor, y: Tensor, kernel: str = "matern52", unit: float = 1.
 
 
 def _evidence(spectra: Tensor, turned: Tensor, ones: Tensor) -> tuple[Tensor, Tensor]:
-    """log p(y | ℓ, τ) at the best s², and that s, the constant integrated out (flat prior): (L, T) each.
+    """log p(y | ℓ, τ) at the best s², and that s, with the constant integrated out: (L, T) each.
 
     Args:
-        spectra: (L, T, N) eigenvalues of R + τ²I, of L lengthscales and T ratios τ.
-        turned: (L, N, C) values in its eigenvectors.
-        ones: (L, N) the constant in its eigenvectors.
+        spectra: eigenvalues of R + τ²I (L, T, N), of L lengthscales and T ratios τ.
+        turned: values in its eigenvectors (L, N, C).
+        ones: the constant in its eigenvectors (L, N).
     """
     n, channels = turned.shape[1:]
     weights = spectra.reciprocal()
-    known = (weights @ ones.square()[:, :, None])[:, :, 0]  # (L, T)
-    levels = weights @ (ones[:, :, None] * turned) / known[:, :, None]  # (L, T, C)
-    apart = (
+    constant_precision = (weights @ ones.square()[:, :, None])[:, :, 0]  # (L, T)
+    levels = weights @ (ones[:, :, None] * turned) / constant_precision[:, :, None]  # (L, T, C)
+    deviations = (
         (turned[:, None] - levels[:, :, None] * ones[:, None, :, None]).square().sum(3)
     )  # (L, T, N)
-    square = (apart * weights).sum(2) / channels
+
+    square = (deviations * weights).sum(2) / channels
     variance = (square + _FREEDOM) / (n - 1 + _FREEDOM)
-    likelihood = -0.5 * ((n - 1) * variance.log() + spectra.log().sum(2) + known.log())
+
+    likelihood = -0.5 * ((n - 1) * variance.log() + spectra.log().sum(2) + constant_precision.log())
     prior = -0.5 * _FREEDOM * (variance.log() + 1.0 / variance)
     return channels * (likelihood - 0.5 * square / variance) + prior, variance.sqrt()

@@ -1,14 +1,16 @@
-"""How far the variance that a map states can be trusted while its hyper-parameters are hardly known.
+"""How far a stated variance can be trusted while the hyper-parameters are hardly known.
 
-A posterior variance is v(θ̂) at one θ. Of few samples θ is known to a factor, and so is v: with g = ∂ log v/∂ log θ and
-C the covariance of log θ (Laplace's approximation of its posterior),
+A posterior variance is v(θ̂) at one θ. With few samples θ is known to a factor, and so is v. With
+g = ∂ log v/∂ log θ and C the covariance of log θ (Laplace's approximation of its posterior),
 
     Var(log v) = gᵀ C g = 2/ν
 
-of a scaled inverse χ² with ν degrees of freedom. An error then has Student's t distribution about v(θ̂), which is the
-mode in log v, and the normal's 95 % interval becomes t's where v is multiplied by (t_ν/1.96)².
+which is that of a scaled inverse χ² with ν degrees of freedom. An error then has Student's t
+distribution about v(θ̂), which is the mode in log v, and the normal's 95 % interval becomes that of
+t where v is multiplied by (t_ν/1.96)².
 
-Reference: Rasmussen and Williams 2006, section 5.2 (θ integrated out); Gelman et al., Bayesian Data Analysis, 3.2.
+Reference: Rasmussen and Williams 2006, section 5.2 (θ integrated out); Gelman et al., Bayesian Data
+Analysis, 3.2.
 """
 
 from __future__ import annotations
@@ -22,21 +24,22 @@ from gp_mapping.core.hyper.bias import student
 
 __all__ = ["degrees_of_freedom", "widening"]
 
-_NORMAL = 1.959964
-_LEAST = (
-    3.0  # degrees of freedom of a start's own prior (first_guess.py): it is never known less well
-)
+_NORMAL = 1.959964  # the normal's quantile of a 95 % interval
+# degrees of freedom of a start's own prior (first_guess.py): it is never known less well
+_LEAST = 3.0
 _MANY = 1000.0  # beyond it the normal's quantile is t's, to half a per mille
 
 
 def degrees_of_freedom(learned: Learned | None) -> float:
-    """ν of the variance beside the path; infinite where θ is not learned.
+    """ν of the variance away from the path; infinite where θ is not learned.
 
-    Close to the path v is s²/ℓ² times the distance's square, what the slope across may be: g = (−2, 1) of (log ℓ,
-    log s²). Farther off it is s² alone, which is known as well or better once a few lengthscales have been driven.
+    Close to the path v is s²/ℓ² times the square of the distance, by the slope that the field may
+    have across it: g = (−2, 1) of (log ℓ, log s²). Farther off it is s² alone, which is known as
+    well or better once a few lengthscales have been driven.
     """
     if learned is None or learned.covariance is None:
         return math.inf
+
     slope = torch.zeros(len(learned.covariance), dtype=torch.float64)
     slope[0], slope[1] = -2.0, 1.0
     spread = float(slope @ learned.covariance @ slope)
@@ -44,5 +47,5 @@ def degrees_of_freedom(learned: Learned | None) -> float:
 
 
 def widening(degrees: float) -> float:
-    """(t/1.96)², by which a variance of ν degrees of freedom is multiplied for its 95 % interval."""
+    """(t/1.96)², the factor of a variance with ν degrees of freedom for its 95 % interval."""
     return 1.0 if degrees > _MANY else (student(degrees) / _NORMAL) ** 2

@@ -1,4 +1,4 @@
-"""The learning loop of every map: steps that are pending, each all or nothing."""
+"""The learning loop of every map: pending steps, each of which takes effect whole or not at all."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ __all__ = ["learn"]
 def learn(
     owner: Revertible, learner: HyperLearner, step: Callable[[], None], budget_s: float
 ) -> bool:
-    """Take the steps that are pending.
+    """Take the pending steps.
 
     Args:
-        owner: the map. Where a step fails it is put back as it was before it; the step counts as rejected.
-        learner: of which steps are pending.
-        step: takes one, and carries the map to what it has found where that is worth it.
+        owner: the map. Where a step fails, it is put back as it was before that step, which counts
+            as rejected.
+        learner: has the pending steps.
+        step: takes one step, and moves the map to the θ found where that is worth it.
         budget_s: no step begins later than that, s.
 
     Returns:
-        Whether there are more.
+        Whether steps are still pending.
     """
     end = perf_counter() + budget_s
     while learner.pending >= 1.0 and perf_counter() < end:
@@ -37,4 +38,5 @@ def learn(
         except (NumericalError, torch.linalg.LinAlgError):
             learner.pending -= 1.0
             learner.rejected += 1
+
     return learner.pending >= 1.0

@@ -20,7 +20,15 @@ _STEP = 1e-4  # of a central difference: error 1e-8 of a derivative
 def field_covariance(
     theta: VectorTheta, vector: Tensor, x: Tensor, velocity: Tensor, heading: Tensor
 ) -> Tensor:
-    """C of the field at rows x (n, D + 1), without constant, robot and noise. vector (9,): VectorTheta.vector()."""
+    """C of the field at rows, without constant, robot and noise: (n, n).
+
+    Args:
+        theta: the kernel's form.
+        vector: as of VectorTheta.vector (9,).
+        x: rows (n, D + 1).
+        velocity: (n, D + 1).
+        heading: (n, 2).
+    """
     places = sensor_place(x, velocity, heading, *vector[4:7].tolist())
     return theta.with_vector(vector).kernel()(places, places)
 
@@ -28,7 +36,8 @@ def field_covariance(
 class RowLearner(HyperLearner):
     """HyperLearner of a VectorTheta: nine numbers, and neighbourhoods of rows.
 
-    prior, prior_sd: of log vertical² 1 ± 1 in the logarithm, of artanh γ 0 ± 1.5.  learn_ratio: both are learned.
+    The two additional numbers have priors of scale 1 (log vertical²) and 1.5 (artanh γ). `vertical`
+    is learned where s_p² is, γ where s² is and the potential is harmonic.
     """
 
     NEIGHBOURS = 240  # rows: eighty places
@@ -39,7 +48,7 @@ class RowLearner(HyperLearner):
     def __init__(
         self, theta: VectorTheta, prior: VectorTheta, free=(True,) * 5 + (False, False), **others
     ):
-        learn = bool(free[1])  # with s²
+        learn = bool(free[1])  # γ is learned with s²
         harmonic = learn and theta.potential == "harmonic"
         super().__init__(
             theta,
@@ -55,46 +64,55 @@ class RowLearner(HyperLearner):
         return super().neighbourhood(x[:, :-1], order, generator)
 
     def score(self, vector: Tensor, data: dict, near: Tensor) -> tuple[Tensor, Tensor]:
-        """Gradient (9,) of −log evidence, Fisher information (9, 9); ∂C of ℓ and places by central differences.
+        """Gradient (9,) of −log evidence, and Fisher information (9, 9).
 
-        ∂_k = ½ tr[(C⁻¹ − ααᵀ) ∂_kC],  F_kl = ½ tr[C⁻¹ ∂_kC C⁻¹ ∂_lC]
+            ∂_k = ½ tr[(C⁻¹ − ααᵀ) ∂_kC],   F_kl = ½ tr[C⁻¹ ∂_kC C⁻¹ ∂_lC]
+
+        ∂C of ℓ and of places is a central difference.
         """
         x, velocity, heading, y, extra = (
             data[name][near] for name in ("x", "velocity", "heading", "y", "extra")
         )
+
         here = self.theta.with_vector(vector)
-        own, features = here.row_noise(x[:, -1]), here.feature_rows(x, heading)
+        row_noise, features = here.row_noise(x[:, -1]), here.feature_rows(x, heading)
         field = field_covariance(self.theta, vector, x, velocity, heading)
-        covariance = field + features.mT @ features + torch.diag(own + extra)
+        covariance = field + features.mT @ features + torch.diag(row_noise + extra)
+
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(covariance))
         alpha, size = inverse @ y, len(vector)
+
+        # the product C⁻¹∂C of each free parameter, and αᵀ∂C α
         gradient, products = torch.zeros(size, dtype=torch.float64, device=x.device), {}
         for k in range(size):
             if not self.free[k]:
                 continue
+
+            # 2: s_p², 7: vertical², which is in the noise of the third component alone
             if k in (2, 7):
-                some = own if k == 2 else own * (x[:, -1].round() == 2)
-                products[k], pulled = inverse * some, (alpha.square() * some[:, None]).sum()
+                change = row_noise if k == 2 else row_noise * (x[:, -1].round() == 2)
+                products[k], pulled = inverse * change, (alpha.square() * change[:, None]).sum()
             elif k == 3:
-                turned = features[-COMPONENTS:]
+                heading_rows = features[-COMPONENTS:]
                 products[k], pulled = (
-                    (inverse @ turned.mT) @ turned,
-                    (turned @ alpha).square().sum(),
+                    (inverse @ heading_rows.mT) @ heading_rows,
+                    (heading_rows @ alpha).square().sum(),
                 )
             else:
                 if k == 8:  # C is linear in γ
-                    there = replace(here, coherence=here.coherence - 1.0).kernel()
+                    shifted = replace(here, coherence=here.coherence - 1.0).kernel()
                     places = sensor_place(x, velocity, heading, *vector[4:7].tolist())
-                    change = (1.0 - here.coherence**2) * (field - there(places, places))
+                    change = (1.0 - here.coherence**2) * (field - shifted(places, places))
                 else:
                     change = field if k == 1 else self._slope(vector, k, x, velocity, heading)
                 products[k], pulled = inverse @ change, (alpha * (change @ alpha)).sum()
+
             gradient[k] = 0.5 * (products[k].diagonal().sum() - pulled / y.shape[1])
+
         information = torch.zeros((size, size), dtype=torch.float64, device=x.device)
         chosen, parts = list(products), torch.stack(list(products.values()))
-        pairs = (
-            0.5 * parts.reshape(len(chosen), -1) @ parts.mT.reshape(len(chosen), -1).mT
-        )  # tr of all products
+        # the traces of all pairs of products at once
+        pairs = 0.5 * parts.reshape(len(chosen), -1) @ parts.mT.reshape(len(chosen), -1).mT
         information[torch.tensor(chosen)[:, None], torch.tensor(chosen)] = pairs
         return gradient, information
 
@@ -104,7 +122,7 @@ class RowLearner(HyperLearner):
         """∂_kC of the field by a central difference: (n, n)."""
         ends = []
         for sign in (1.0, -1.0):
-            there = vector.clone()
-            there[k] += sign * _STEP
-            ends.append(field_covariance(self.theta, there, x, velocity, heading))
+            shifted = vector.clone()
+            shifted[k] += sign * _STEP
+            ends.append(field_covariance(self.theta, shifted, x, velocity, heading))
         return (ends[0] - ends[1]) / (2 * _STEP)

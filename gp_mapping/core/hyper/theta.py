@@ -1,4 +1,4 @@
-"""Hyper-parameters as numbers with names, as the vector that is learned, and what they say of the sensor's place."""
+"""Hyper-parameters with names, the vector that is learned, and the sensor's place that follows."""
 
 from __future__ import annotations
 
@@ -14,21 +14,26 @@ from gp_mapping.core.kernels.stationary import TwoScales, make_kernel
 __all__ = ["SLOWEST", "Theta", "heading_of", "sensor_place"]
 
 _WEIGHTS = (1.0, 1.0, 1.0, 1.0, 5.0, 10.0, 10.0)  # of the learned numbers, in `distance`
-SLOWEST = 0.03  # m/s below which a velocity says nothing of the heading
+SLOWEST = 0.03  # m/s below which a velocity does not determine the heading
 
 
 @dataclass(frozen=True)
 class Theta:
-    """Hyper-parameters θ, in inner units; the symbols are those of the formulas.
+    """Hyper-parameters θ in inner units; the symbols are those of the formulas.
 
-    lengthscale: ℓ (m).
-    signal_stddev, noise_stddev, constant_stddev: s, s_p and s_c, of the field, of what two passes differ by, and of the
-        field's mean.
-    heading_stddev: s_h, of what turns with the robot; 0 leaves it out.
-    bias_stddev: s_b, of the constant that each pass has of its own; 0 leaves it out. Learned apart (hyper/bias.py).
-    time_offset: δ (s), how much older a measurement is than its stamp.
-    lever_arm_along, lever_arm_across: the sensor's place (m), forward and to the left.
-    kernel_name, anisotropy, long_share, long_ratio: the kernel's form, which is not learned (core/kernels).
+    Attributes:
+        lengthscale: ℓ, m.
+        signal_stddev: s, of the field.
+        noise_stddev: s_p, of the difference between two passes.
+        constant_stddev: s_c, of the field's mean.
+        heading_stddev: s_h, of the body-fixed field; 0 leaves it out.
+        bias_stddev: s_b, of the constant of each pass; 0 leaves it out. Learned separately
+            (hyper/bias.py).
+        time_offset: δ, s, by which a measurement is older than its stamp.
+        lever_arm_along: the sensor's place, m, forward.
+        lever_arm_across: the sensor's place, m, to the left.
+        kernel_name, anisotropy, long_share, long_ratio: the kernel's form, which is not learned
+            (core/kernels).
     """
 
     lengthscale: float
@@ -53,6 +58,7 @@ class Theta:
     def _kernel(self):
         if self.anisotropy == 1.0 and self.long_share == 0.0:
             return make_kernel(self.kernel_name, self.signal_stddev**2, self.lengthscale)
+
         shape = make_kernel(
             self.kernel_name, self.signal_stddev**2, self.lengthscales(self.lengthscale)
         )
@@ -61,7 +67,11 @@ class Theta:
         return TwoScales(shape.variance, shape.lengthscale, shape, self.long_ratio, self.long_share)
 
     def lengthscales(self, length):
-        """ℓ along x and along y, (2,), of which ℓ, a number or a 0-D tensor, is the shorter; ℓ itself where they agree."""
+        """ℓ along x and along y, (2,); ℓ itself where both are equal.
+
+        Args:
+            length: ℓ, the shorter of the two, a number or a 0-D tensor.
+        """
         if self.anisotropy == 1.0:
             return length
         axes = torch.tensor(
@@ -75,11 +85,11 @@ class Theta:
         return self.kernel_name, self.anisotropy, self.long_share, self.long_ratio
 
     def vector(self) -> Tensor:
-        """[log ℓ, log s², log s_p², log s_h², δ, along, across]: what may be learned."""
+        """[log ℓ, log s², log s_p², log s_h², δ, along, across]: what may be learned, (7,)."""
         return torch.tensor(self.numbers(), dtype=torch.float64)
 
     def numbers(self) -> list[float]:
-        """What `vector` has, as plain numbers."""
+        """The entries of `vector` as plain numbers."""
         heading = 2 * math.log(self.heading_stddev) if self.heading_stddev > 0 else 0.0
         return [
             math.log(self.lengthscale),
@@ -92,6 +102,7 @@ class Theta:
         ]
 
     def with_vector(self, vector: Tensor) -> "Theta":
+        """θ with the entries of `vector` (7,)."""
         length, signal, noise, heading, offset, along, across = vector.tolist()
         return replace(
             self,
@@ -105,17 +116,25 @@ class Theta:
         )
 
     def distance(self, other: "Theta") -> float:
-        """Largest change of a learned logarithm; 20 ms of offset, or 1 cm of lever arm, count as much as a tenth."""
-        apart = [a - b for a, b in zip(self.numbers(), other.numbers())]
-        return max(abs(weight * d) for weight, d in zip(_WEIGHTS, apart))
+        """The largest change of a learned logarithm.
+
+        20 ms of time offset, or 1 cm of lever arm, count as much as a tenth.
+        """
+        changes = [a - b for a, b in zip(self.numbers(), other.numbers())]
+        return max(abs(weight * change) for weight, change in zip(_WEIGHTS, changes))
 
     def feature_names(self) -> list[tuple[str, int]]:
-        """The features beside the inducing inputs, in order: which standard deviation, and a number."""
+        """Features before those of the inducing inputs: a standard deviation, and a number."""
         constant, heading = [("constant_stddev", 0)], [("heading_stddev", 0), ("heading_stddev", 1)]
         return constant * (self.constant_stddev > 0) + heading * (self.heading_stddev > 0)
 
     def feature_rows(self, x: Tensor, heading: Tensor | None) -> Tensor:
-        """(F, N): s_c, s_h ĥ at x (N, D); heading (N, 2), None where the robot is to be left out."""
+        """s_c and s_h ĥ at x: (F, N).
+
+        Args:
+            x: places (N, D).
+            heading: (N, 2), None where the robot is left out.
+        """
         rows = [x.new_full((1, len(x)), self.constant_stddev)] if self.constant_stddev > 0 else []
         if self.heading_stddev > 0:
             rows.append(
@@ -126,20 +145,30 @@ class Theta:
         return torch.cat(rows) if rows else x.new_empty((0, len(x)))
 
     def place(self, x: Tensor, velocity: Tensor, heading: Tensor) -> Tensor:
-        """Where the sensor was when it measured: x − δ v + along ĥ + across ĥ⊥. (N, D)"""
+        """Where the sensor was when it measured: x − δ v + along ĥ + across ĥ⊥, (N, D)."""
         if not (self.time_offset or self.lever_arm_along or self.lever_arm_across):
             return x
-        if not (
-            self.lever_arm_along or self.lever_arm_across
-        ):  # as it mostly is, and asked for with each sample
+        # the usual case, needed with each sample
+        if not (self.lever_arm_along or self.lever_arm_across):
             return x - self.time_offset * velocity
         return sensor_place(
             x, velocity, heading, self.time_offset, self.lever_arm_along, self.lever_arm_across
         )
 
     def passing(self, x: Tensor, velocity, heading: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Where and with which heading to ask: the field at x (N, D); with a velocity (N, D), what the robot measures
-        passing x, headed (N, 2) as given or as it travels."""
+        """The places and headings that give the prediction at x.
+
+        Without a velocity that is the field at x. With one it is what the robot measures when it
+        passes x.
+
+        Args:
+            x: places (N, D).
+            velocity: of the robot (N, D), m/s, or None.
+            heading: (N, 2); the direction of travel if None.
+
+        Returns:
+            Places (N, D), and headings (N, 2) or None.
+        """
         if velocity is None:
             return x, None
         velocity = torch.as_tensor(velocity, dtype=torch.float64).to(x.device)
@@ -148,7 +177,7 @@ class Theta:
 
 
 def sensor_place(x: Tensor, velocity: Tensor, heading: Tensor, offset, along, across) -> Tensor:
-    """x − δ v + along ĥ + across ĥ⊥, ĥ⊥ to the left of ĥ. (N, D)"""
+    """x − δ v + along ĥ + across ĥ⊥, with ĥ⊥ to the left of ĥ: (N, D)."""
     left = torch.stack([-heading[:, 1], heading[:, 0]], 1)
     arm = (along * heading + across * left)[:, : x.shape[1]]
     if x.shape[1] > 2:
@@ -157,7 +186,7 @@ def sensor_place(x: Tensor, velocity: Tensor, heading: Tensor, offset, along, ac
 
 
 def heading_of(velocity: Tensor) -> Tensor:
-    """ĥ = v / max(|v|, 0.03 m/s): (N, 2), short where the robot hardly moves."""
+    """ĥ = v / max(|v|, 0.03 m/s): (N, 2), shorter than 1 where the robot hardly moves."""
     plane = velocity[:, :2]
     if velocity.shape[1] == 1:
         plane = torch.cat([plane, torch.zeros_like(plane)], 1)

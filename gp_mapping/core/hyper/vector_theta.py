@@ -1,4 +1,7 @@
-"""Hyper-parameters of a vector field: those of a scalar one, its potential, and noise that differs by component."""
+"""Hyper-parameters of a vector field.
+
+They are those of a scalar field, those of its potential, and a noise that differs by component.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,18 @@ __all__ = ["VectorTheta"]
 
 @dataclass(frozen=True)
 class VectorTheta(Theta):
-    """Theta of rows. potential: harmonic or free.  coherence: γ of a harmonic one.  vertical: the noise's standard
-    deviation of the vertical component over that of the horizontal ones, which an error of the heading stirs.
+    """Theta of rows, each a place and a component.
 
-    A constant for each component, and a body-fixed vector (p, q, w) that turns with the heading ĥ = (cos ψ, sin ψ):
-    x: p ĥ_x − q ĥ_y,  y: p ĥ_y + q ĥ_x,  z: w |ĥ|.
+    The field has a constant for each component, and a body-fixed vector (p, q, w) that turns with
+    the heading ĥ = (cos ψ, sin ψ):
+
+        x: p ĥ_x − q ĥ_y,   y: p ĥ_y + q ĥ_x,   z: w |ĥ|
+
+    Attributes:
+        vertical: the noise's standard deviation of the vertical component over that of the
+            horizontal ones, which an error of the heading perturbs.
+        coherence: γ of a harmonic potential.
+        potential: harmonic or free.
     """
 
     vertical: float = 1.0
@@ -29,7 +39,7 @@ class VectorTheta(Theta):
 
     @staticmethod
     def of(theta: Theta, **others) -> "VectorTheta":
-        """The same numbers, and those given."""
+        """A VectorTheta with the numbers of a Theta, and those given."""
         return VectorTheta(**{f.name: getattr(theta, f.name) for f in fields(theta)} | others)
 
     def kernel(self) -> Kernel:
@@ -42,7 +52,7 @@ class VectorTheta(Theta):
         return (*super().shape, f"{self.potential} potential")
 
     def vector(self):
-        """Theta's seven, log of the square of `vertical`, and artanh γ: (9,)."""
+        """Theta's seven numbers, log of the square of `vertical`, and artanh γ: (9,)."""
         more = [2 * math.log(self.vertical), math.atanh(self.coherence)]
         return torch.cat([super().vector(), torch.tensor(more, dtype=torch.float64)])
 
@@ -55,14 +65,14 @@ class VectorTheta(Theta):
         )
 
     def distance(self, other):
-        """Of the seven; a tenth of log vertical², or of γ, counts as a tenth."""
+        """Theta's distance; a tenth of log vertical², or of γ, counts as a tenth."""
         more = max(
             abs(2 * math.log(self.vertical / other.vertical)), abs(self.coherence - other.coherence)
         )
         return max(super_distance(self, other), more)
 
     def row_noise(self, component: torch.Tensor) -> torch.Tensor:
-        """s_p² of each row, component (n,)."""
+        """s_p² of each row, given its component (n,): (n,)."""
         return self.noise_stddev**2 * torch.where(component.round() == 2, self.vertical**2, 1.0).to(
             torch.float64
         )
@@ -76,24 +86,27 @@ class VectorTheta(Theta):
         ) + heading
 
     def feature_rows(self, x, heading):
-        here = (
+        indicators = (
             torch.nn.functional.one_hot(x[:, -1].detach().round().long(), COMPONENTS).to(x.dtype).mT
         )  # (3, N)
-        rows = [self.constant_stddev * here] if self.constant_stddev > 0 else []
+
+        rows = [self.constant_stddev * indicators] if self.constant_stddev > 0 else []
         if self.heading_stddev > 0 and heading is None:
-            rows.append(torch.zeros_like(here))
+            rows.append(torch.zeros_like(indicators))
         elif self.heading_stddev > 0:
+            # how the body-fixed vector (p, q, w) enters each row
             cos, sin = heading.to(x.dtype).mT
-            turned = [
-                here[0] * cos + here[1] * sin,
-                here[1] * cos - here[0] * sin,
-                here[2] * heading.norm(dim=1),
+            body_fixed = [
+                indicators[0] * cos + indicators[1] * sin,
+                indicators[1] * cos - indicators[0] * sin,
+                indicators[2] * heading.norm(dim=1),
             ]
-            rows.append(self.heading_stddev * torch.stack(turned))
+            rows.append(self.heading_stddev * torch.stack(body_fixed))
+
         return torch.cat(rows) if rows else x.new_empty((0, len(x)))
 
 
-def super_distance(one: VectorTheta, other: VectorTheta) -> float:
-    """Theta.distance of the first seven."""
-    plain = [Theta(**{f.name: getattr(t, f.name) for f in fields(Theta)}) for t in (one, other)]
+def super_distance(first: VectorTheta, second: VectorTheta) -> float:
+    """Theta.distance of the first seven numbers."""
+    plain = [Theta(**{f.name: getattr(t, f.name) for f in fields(Theta)}) for t in (first, second)]
     return plain[0].distance(plain[1])

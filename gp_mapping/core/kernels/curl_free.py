@@ -1,14 +1,18 @@
-"""Vector fields that are the gradient of one scalar potential: B = ∇φ, k_cd(x, x') = ∂_c ∂'_d k_φ(x, x').
+"""Kernels of vector fields that are the gradient of one scalar potential, B = ∇φ.
 
-A row of data is a place and a component: (x, y, c) in the plane z = 0, or (x, y, z, c). d = x − x', r = |d|.
+    k_cd(x, x') = ∂_c ∂'_d k_φ(x, x')
 
-CurlFreeKernel: k = s² [δ_cd ρ(r) + d_c d_d ρ'(r)/r], −k_φ'(r)/r = s² ρ(r) (Solin et al. 2018, sec. IV, whose RBF
-potential is ρ's RBF). In a plane it leaves the vertical component independent of the others.
+A row of data is a place and a component: (x, y, c) in the plane z = 0, or (x, y, z, c). Below,
+d = x − x' and r = |d|.
 
-HarmonicKernel: where there is neither current nor iron, ∇²φ = 0 as well: B has no divergence either. With sources
-below a depth H/2 only, k_φ ∝ 1/√(d_x² + d_y² + h²), h = H + z + z' (Poisson's integral), and for sources above its
-mirror image. The vertical component is then as strong as both others together,
-and, if the sources are on one side, follows from them.
+CurlFreeKernel: k = s² [δ_cd ρ(r) + d_c d_d ρ'(r)/r], −k_φ'(r)/r = s² ρ(r) (Solin et al. 2018,
+sec. IV, whose RBF potential is ρ's RBF). In a plane it leaves the vertical component independent of
+the others.
+
+HarmonicKernel: where there is neither current nor iron, ∇²φ = 0 as well, so B has no divergence,
+either. With sources below a depth H/2 only, k_φ ∝ 1/√(d_x² + d_y² + h²), h = H + z + z' (Poisson's
+integral); with sources above, its mirror image. The vertical component is then as strong as both
+others together and, if the sources are on one side, follows from them.
 """
 
 from __future__ import annotations
@@ -32,24 +36,23 @@ __all__ = [
 COMPONENTS = 3
 POTENTIALS = ("harmonic", "free")
 _FIELDS = {"rbf": RBF, "matern32": Matern32, "matern52": Matern52}
-_DEPTH = (
-    6.0**0.5
-)  # H/ℓ: then the vertical component's correlation falls off at first like an RBF's of ℓ
+# H/ℓ: then the vertical component's correlation falls off at first like that of an RBF of ℓ
+_DEPTH = 6.0**0.5
 
 
 def to_rows(x: Tensor) -> Tensor:
-    """Places x (N, D), D 2 or 3 → rows (3N, D + 1), the last column the component 0, 1, 2."""
+    """Rows (3N, D + 1) of places x (N, D), D 2 or 3; the last column is the component 0, 1, 2."""
     component = torch.arange(COMPONENTS, dtype=x.dtype, device=x.device).repeat(len(x))
     return torch.cat([x.repeat_interleave(COMPONENTS, 0), component[:, None]], 1)
 
 
 def by_component(values: Tensor) -> Tensor:
-    """(3N, …) of rows → (N, 3, …)."""
+    """Values of rows (3N, …) as (N, 3, …)."""
     return values.reshape(-1, COMPONENTS, *values.shape[1:])
 
 
 def split(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Places (N, 3), z = 0 in the plane, and components (N,)."""
+    """Split rows into places (N, 3), z = 0 in the plane, and components (N,)."""
     place = rows[:, :-1]
     if place.shape[1] == 2:
         place = torch.nn.functional.pad(place, (0, 1))
@@ -57,19 +60,20 @@ def split(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _selectors(component: Tensor) -> Tensor:
-    """(N, 3): 1 at the component, else 0."""
+    """One-hot components, (N, 3), in the dtype of the rows."""
     kinds = torch.arange(COMPONENTS, dtype=component.dtype, device=component.device)
     return (component.detach().round()[:, None] == kinds).to(component.dtype)
 
 
 def _differences(left: Tensor, c: Tensor, right: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
-    """x − x' along each left row's component, and along each right row's: (N, K) twice."""
+    """Differences x − x' along the left row's component, and along the right row's: (N, K) each."""
     along = left.gather(1, c[:, None]) - right.mT[c]
     across = left[:, d] - right.gather(1, d[:, None]).mT
     return along, across
 
 
 def _square(left: Tensor, right: Tensor, axes: int) -> Tensor:
+    """Squared distance over the first `axes` coordinates, (N, K)."""
     total = torch.zeros(len(left), len(right), dtype=left.dtype, device=left.device)
     for axis in range(axes):
         difference = left[:, axis, None] - right[None, :, axis]
@@ -79,9 +83,12 @@ def _square(left: Tensor, right: Tensor, axes: int) -> Tensor:
 
 @dataclass(frozen=True)
 class CurlFreeKernel(Kernel):
-    """Without curl. variance: s², of each component.  lengthscale: ℓ, of the field across d.  name: of ρ.
+    """Kernel of a field without curl; see the module's equations.
 
-    matern12 is refused: its potential has no second derivatives to make a field of.
+    Attributes:
+        variance: s², of each component.
+        lengthscale: ℓ of the field across d, metres.
+        name: of ρ. matern12 is refused: its potential has no second derivatives.
     """
 
     variance: float
@@ -99,6 +106,8 @@ class CurlFreeKernel(Kernel):
         kind, ell = _FIELDS[self.name], self.lengthscale
         along, across = _differences(left, c, right, d)
         square = _square(left, right, a.shape[1] - 1) / ell**2
+
+        # ρ'(r)/r = 2 ∂ρ/∂(r²)
         out = along * across * (kind.slope(square) * (2.0 / ell**2))
         return self.variance * (out + kind.correlation(square) * (c[:, None] == d[None, :]))
 
@@ -108,11 +117,15 @@ class CurlFreeKernel(Kernel):
 
 @dataclass(frozen=True)
 class HarmonicKernel(Kernel):
-    """Without curl and divergence. variance: s², of the vertical component at z = 0; each of the others has half of it.
+    """Kernel of a field without curl and divergence.
 
-    lengthscale: H = √6 ℓ.  coherence: γ in [−1, 1], (1 + γ)/2 of the variance comes from sources below.
+        k = s² H³/2 [±δ_cd/ρ³ − 3 u_c u'_d/ρ⁵],   ρ² = d_x² + d_y² + h²
+        u = (d_x, d_y, h),   u' = (d_x, d_y, −h),   the sign is − at c = z
 
-    k = s² H³/2 [±δ_cd/ρ³ − 3 u_c u'_d/ρ⁵], ρ² = d_x² + d_y² + h², u = (d_x, d_y, h), u' = (d_x, d_y, −h), − at c = z.
+    Attributes:
+        variance: s², of the vertical component at z = 0; each of the others has half of it.
+        lengthscale: ℓ, metres; H = √6 ℓ.
+        coherence: γ in [−1, 1]; (1 + γ)/2 of the variance comes from sources below.
     """
 
     variance: float
@@ -125,6 +138,7 @@ class HarmonicKernel(Kernel):
         return _DEPTH * self.lengthscale
 
     def _height(self, z: Tensor, side: float) -> Tensor:
+        """h = H ± (z + z'), of z + z'; ValueError for places among the sources."""
         h = self.depth + side * z
         if bool((h <= 0.05 * self.depth).any()):
             raise ValueError(
@@ -134,58 +148,75 @@ class HarmonicKernel(Kernel):
         return h
 
     def _side(self, left, c, right, d, side: float) -> Tensor:
-        """Sources below (side 1) or above (−1)."""
+        """Kernel of sources below (side 1) or above (−1), (N, K)."""
+        # u_c and u'_d: differences, and ±h where the component is vertical
         along, across = _differences(left, c, right, d)
         h = self._height(left[:, 2, None] + right[None, :, 2], side)
-        up, over = (c == 2)[:, None], (d == 2)[None, :]
-        along = torch.where(up, side * h, along)
-        across = torch.where(over, -side * h, across)
-        inverse = (_square(left, right, 2) + h.square()).rsqrt()
+        left_vertical, right_vertical = (c == 2)[:, None], (d == 2)[None, :]
+        along = torch.where(left_vertical, side * h, along)
+        across = torch.where(right_vertical, -side * h, across)
+
+        inverse = (_square(left, right, 2) + h.square()).rsqrt()  # 1/ρ
         cubed = inverse * inverse * inverse
         out = -3.0 * along * across * (cubed * inverse * inverse)
-        same = (c[:, None] == d[None, :]) * torch.where(up, -1.0, 1.0)
-        out = out + same * cubed
+        signed_delta = (c[:, None] == d[None, :]) * torch.where(left_vertical, -1.0, 1.0)
+        out = out + signed_delta * cubed
         return (0.5 * self.variance * self.depth**3) * out
 
     def _plane(self, a: Tensor, b: Tensor) -> Tensor:
-        """Rows of the plane: h = H, and both sides differ in the mixed terms' sign only. u_c, u'_d, ±δ_cd and γ where c
-        or d is vertical are matrices of rank 4 and less: one product each, and no selection, which costs more than the
-        arithmetic."""
-        h, one, other = (
+        """Kernel of rows (x, y, c) in the plane z = 0, where h = H.
+
+        There both sides differ in the sign of the mixed terms only. u_c, u'_d, ±δ_cd, and γ where
+        exactly one of c and d is vertical, are matrices of rank 4 and less: one product each, and
+        no selection, which costs more than the arithmetic.
+        """
+        h, of_a, of_b = (
             self.depth,
             _selectors(a[:, 2]),
             _selectors(b[:, 2]),
         )  # (N, 3), (K, 3): x, y, z
-        ones = [torch.ones_like(part[:, :1]) for part in (one, other)]
+        ones = [torch.ones_like(part[:, :1]) for part in (of_a, of_b)]
+
+        # u_c
         along = (
             torch.cat(
-                [(one[:, :2] * a[:, :2]).sum(1, keepdim=True) + h * one[:, 2:], -one[:, :2]], 1
+                [(of_a[:, :2] * a[:, :2]).sum(1, keepdim=True) + h * of_a[:, 2:], -of_a[:, :2]], 1
             )
             @ torch.cat([ones[1], b[:, :2]], 1).mT
         )
+        # u'_d
         across = (
             torch.cat([ones[0], a[:, :2]], 1)
             @ torch.cat(
-                [-(other[:, :2] * b[:, :2]).sum(1, keepdim=True) - h * other[:, 2:], other[:, :2]],
+                [-(of_b[:, :2] * b[:, :2]).sum(1, keepdim=True) - h * of_b[:, 2:], of_b[:, :2]],
                 1,
             ).mT
         )
+
+        # 1/ρ
         inverse = along.new_full(along.shape, h * h)
         for axis in range(2):
             difference = a[:, axis, None] - b[None, :, axis]
             inverse.addcmul_(difference, difference)
         inverse.rsqrt_()
         square = inverse * inverse
-        out = (one * one.new_tensor([1.0, 1.0, -1.0])) @ other.mT
+
+        out = (of_a * of_a.new_tensor([1.0, 1.0, -1.0])) @ of_b.mT
         out.addcmul_(along.mul_(across), square, value=-3.0).mul_(inverse).mul_(square)
-        up, over = one[:, 2:], other[:, 2:]
+
+        # 1 where c and d are both vertical, or both horizontal; the other terms have the factor γ
+        a_vertical, b_vertical = of_a[:, 2:], of_b[:, 2:]
         scale = 0.5 * self.variance * h**3
-        same = torch.cat([up, ones[0] - up], 1) @ torch.cat([over, ones[1] - over], 1).mT  # 1 or 0
-        return out.mul_(same.mul_(scale * (1.0 - self.coherence)).add_(scale * self.coherence))
+        unmixed = (
+            torch.cat([a_vertical, ones[0] - a_vertical], 1)
+            @ torch.cat([b_vertical, ones[1] - b_vertical], 1).mT
+        )
+        return out.mul_(unmixed.mul_(scale * (1.0 - self.coherence)).add_(scale * self.coherence))
 
     def __call__(self, a, b):
         if a.shape[1] == 3:
             return self._plane(a, b)
+
         (left, c), (right, d) = split(a), split(b)
         below, above = 0.5 * (1.0 + self.coherence), 0.5 * (1.0 - self.coherence)
         return below * self._side(left, c, right, d, 1.0) + above * self._side(
@@ -194,10 +225,12 @@ class HarmonicKernel(Kernel):
 
     def diag(self, a):
         place, component = split(a)
-        share = torch.where(component == 2, 1.0, 0.5).to(a.dtype) * self.variance
+        in_plane = torch.where(component == 2, 1.0, 0.5).to(a.dtype) * self.variance
         if a.shape[1] == 3:
-            return share
+            return in_plane
+
+        # towards its sources a field grows, by (H/h)³
         ratio = [(self._height(2 * place[:, 2], side) / self.depth) ** -3 for side in (1.0, -1.0)]
-        return share * (
+        return in_plane * (
             0.5 * (1 + self.coherence) * ratio[0] + 0.5 * (1 - self.coherence) * ratio[1]
         )

@@ -1,4 +1,4 @@
-"""Covariance functions: RBF and Matérn with one lengthscale or one per dimension, a constant, and sums."""
+"""Covariance functions: RBF and Matérn with a lengthscale per dimension, a constant, and sums."""
 
 from __future__ import annotations
 
@@ -25,7 +25,18 @@ __all__ = [
 
 
 def scaled_square_distance(a: Tensor, b: Tensor, lengthscale: Tensor) -> Tensor:
-    """Σ_d (a_d − b_d)² / ℓ_d² by direct differences: exact for near points, where |a|² + |b|² − 2ab is not. (N, K)"""
+    """Squared distance in lengthscales, Σ_d (a_d − b_d)² / ℓ_d².
+
+    It uses direct differences, which are exact for near points, where |a|² + |b|² − 2ab is not.
+
+    Args:
+        a: (N, D).
+        b: (K, D).
+        lengthscale: ℓ, () or (D,).
+
+    Returns:
+        (N, K).
+    """
     lengthscale = lengthscale.expand(a.shape[1])
     total = None
     for d in range(a.shape[1]):
@@ -35,7 +46,10 @@ def scaled_square_distance(a: Tensor, b: Tensor, lengthscale: Tensor) -> Tensor:
 
 
 class Kernel:
-    """k(a, b) for a (N, D), b (K, D): (N, K); `diag(a)`: (N,). Sums are written with +."""
+    """Base of covariance functions: k(a, b), (N, K), for a (N, D) and b (K, D).
+
+    `diag(a)` is k(a_i, a_i), (N,). Kernels are added with +.
+    """
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
         raise TypeError(f"{type(self).__name__} does not define k(a, b)")
@@ -49,7 +63,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Constant(Kernel):
-    """k(a, b) = c²: a common offset with prior variance c²."""
+    """Kernel k(a, b) = c² of a common offset with prior variance c²."""
 
     variance: Tensor | float
 
@@ -62,21 +76,31 @@ class Constant(Kernel):
 
 @dataclass(frozen=True)
 class Stationary(Kernel):
-    """k(a, b) = s² ρ(r), r² = Σ_d (a_d − b_d)²/ℓ_d². variance: s². lengthscale: ℓ, a number or (D,)."""
+    """Base of stationary kernels, k(a, b) = s² ρ(r) with r² = Σ_d (a_d − b_d)²/ℓ_d².
+
+    A kernel of your own defines `correlation`.
+
+    Attributes:
+        variance: s².
+        lengthscale: ℓ in metres, a number or (D,).
+    """
 
     variance: Tensor | float
     lengthscale: Tensor | float
 
     def __call__(self, a, b):
         lengthscale = self.lengthscale
-        if not isinstance(lengthscale, float):  # as it mostly is
+        if not isinstance(lengthscale, float):  # mostly a float: no tensor is made of it
             lengthscale = torch.as_tensor(lengthscale, dtype=a.dtype, device=a.device)
+
         if torch.is_grad_enabled() and any(
             isinstance(v, Tensor) and v.requires_grad for v in (a, b, self.variance, lengthscale)
         ):
             lengthscale = torch.as_tensor(lengthscale, dtype=a.dtype, device=a.device)
             return self.variance * self.correlation(scaled_square_distance(a, b, lengthscale))
-        # in place, by direct differences as well: no temporaries, which cost more than the arithmetic
+
+        # Without gradients in place, by direct differences as well: temporaries would cost more
+        # than the arithmetic.
         distance = torch.cdist(
             a / lengthscale, b / lengthscale, compute_mode="donot_use_mm_for_euclid_dist"
         )
@@ -86,7 +110,7 @@ class Stationary(Kernel):
         return torch.as_tensor(self.variance, dtype=a.dtype, device=a.device).expand(len(a))
 
     def correlation(self, square: Tensor) -> Tensor:
-        """ρ as a function of r²: what a kernel of your own defines."""
+        """ρ as a function of r² = `square`; a kernel of your own defines it."""
         raise TypeError("use RBF, Matern12, Matern32 or Matern52")
 
     def slope(self, square: Tensor) -> Tensor:
@@ -96,21 +120,21 @@ class Stationary(Kernel):
             return torch.autograd.grad(self.correlation(at).sum(), at)[0]
 
     def correlation_and_slope(self, square: Tensor) -> tuple[Tensor, Tensor]:
-        """Both as functions of r², in memory of their own."""
+        """ρ and ∂ρ/∂(r²) as functions of r², each in its own memory."""
         return self.correlation(square), self.slope(square)
 
     def from_distance(self, r: Tensor) -> Tensor:
-        """ρ(r), which may be in the memory of r, without a gradient."""
+        """ρ as a function of r, without a gradient; it may overwrite r."""
         return self.correlation(r.square_())
 
 
 def _distance(square: Tensor, factor: float) -> Tensor:
-    # clamped so that the gradient at r = 0 is 0 and not NaN
+    """√(factor · r²), clamped so that its gradient at r = 0 is 0 and not NaN."""
     return (factor * square).clamp_min(1e-36).sqrt()
 
 
 class RBF(Stationary):
-    """ρ = exp(−r²/2)."""
+    """Squared exponential, ρ = exp(−r²/2)."""
 
     @staticmethod
     def correlation(square):
@@ -126,7 +150,7 @@ class RBF(Stationary):
 
 
 class Matern12(Stationary):
-    """ρ = exp(−r)."""
+    """Matérn ½, ρ = exp(−r)."""
 
     @staticmethod
     def correlation(square):
@@ -143,7 +167,7 @@ class Matern12(Stationary):
 
 
 class Matern32(Stationary):
-    """ρ = (1 + √3 r) exp(−√3 r)."""
+    """Matérn 3/2, ρ = (1 + √3 r) exp(−√3 r)."""
 
     @staticmethod
     def correlation(square):
@@ -161,7 +185,7 @@ class Matern32(Stationary):
 
 
 class Matern52(Stationary):
-    """ρ = (1 + √5 r + 5r²/3) exp(−√5 r)."""
+    """Matérn 5/2, ρ = (1 + √5 r + 5r²/3) exp(−√5 r)."""
 
     @staticmethod
     def correlation(square):
@@ -190,9 +214,12 @@ class Matern52(Stationary):
 
 @dataclass(frozen=True)
 class TwoScales(Stationary):
-    """ρ(r²) = (1 − w) ρ₁(r²) + w ρ₁(r²/q²): a short and a long lengthscale of one shape.
+    """Sum of a short and a long lengthscale, ρ(r²) = (1 − w) ρ₁(r²) + w ρ₁(r²/q²).
 
-    shape: the stationary kernel whose ρ₁ it is.  ratio: q, long over short.  share: w, of the variance.
+    Attributes:
+        shape: the stationary kernel that gives ρ₁.
+        ratio: q, long over short lengthscale.
+        share: w, fraction of the variance that has the long lengthscale.
     """
 
     shape: Stationary
@@ -215,7 +242,7 @@ class TwoScales(Stationary):
 
 @dataclass(frozen=True)
 class Sum(Kernel):
-    """k = Σ_j k_j."""
+    """Sum of kernels, k = Σ_j k_j."""
 
     parts: tuple[Kernel, ...]
 
@@ -227,6 +254,7 @@ class Sum(Kernel):
 
 
 def math_sum(terms) -> Tensor:
+    """Sum of tensors; ValueError where there is none."""
     total = None
     for term in terms:
         total = term if total is None else total + term
@@ -236,12 +264,23 @@ def math_sum(terms) -> Tensor:
 
 
 def make_kernel(name: str, variance: float, lengthscale) -> Stationary:
-    """The stationary kernel of that name; variance s², lengthscale ℓ in metres (a number or one per dimension)."""
+    """Make a stationary kernel by its name.
+
+    Args:
+        name: of the kernel, one of KERNELS.
+        variance: s².
+        lengthscale: ℓ in metres, a number or one per dimension.
+
+    Raises:
+        ValueError: a number is not positive and finite.
+    """
     kind = KERNELS[name]
     for label, value in (("variance", variance), ("lengthscale", lengthscale)):
-        plain = isinstance(value, float)  # as it is at every question
+        is_float = isinstance(value, float)  # mostly, and this runs with each prediction
         values = (
-            [value] if plain else torch.as_tensor(value, dtype=torch.float64).reshape(-1).tolist()
+            [value]
+            if is_float
+            else torch.as_tensor(value, dtype=torch.float64).reshape(-1).tolist()
         )
         if not all(math.isfinite(v) and v > 0 for v in values):
             raise ValueError(f"{label} must be positive and finite, not {value}")

@@ -1,4 +1,4 @@
-"""What a measurement says of the field; `make_likelihood` makes the one that the settings name."""
+"""Likelihoods p(y | f) of measurements; `make_likelihood` makes the one that the settings name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["make_likelihood"]
 
 
 def make_likelihood(settings: MapSettings) -> Likelihood:
-    """That of the setting `likelihood`, with the other settings that it takes."""
+    """Make the likelihood that settings.likelihood names, with the other settings that it takes."""
     return LIKELIHOODS[settings.likelihood](settings)
 
 

@@ -1,10 +1,13 @@
-"""What one observation says of the field at its place, as a Gaussian site (λ, β).
+"""The likelihood interface: each observation becomes a Gaussian site (λ, β) at its place.
 
-    q(f) = Π_c N(m_c, v):   α_c = E_q[∂_c log p(y|f)],   β = mean_c E_q[−∂²_cc log p(y|f)],   λ = α + βm
+For q(f) = Π_c N(m_c, v),
 
-(Chang et al. 2023, eqs. 9–10, in the λ form.) One β serves all channels of a sample: D is shared, so the family is
-q(u) = Π_c N(m_c, V) with one V. Its natural-gradient step has the channels' mean for β, since ∂E/∂V sums over them:
-the fixed point is the variational optimum of that family, not a bound. With one channel nothing is lost.
+    α_c = E_q[∂_c log p(y|f)],   β = mean_c E_q[−∂²_cc log p(y|f)],   λ = α + βm
+
+(Chang et al. 2023, eqs. 9–10, in the λ form.) One β serves all channels of a sample: D is shared,
+so the family is q(u) = Π_c N(m_c, V) with one V. Its natural-gradient step has the channels' mean
+for β, since ∂E/∂V sums over them: the fixed point is the variational optimum of that family, not a
+bound. With one channel nothing is lost.
 """
 
 from __future__ import annotations
@@ -19,11 +22,18 @@ __all__ = ["Gaussian", "Likelihood", "NonGaussian"]
 
 
 class Likelihood(Protocol):
-    """What a map needs of p(y|f); y, mean (N, C), variance, noise (N,); noise: the sample's own variance.
+    """What a map needs of p(y|f).
 
-    name: as the setting `likelihood`.  conjugate: sites do not depend on q.  metric: y is the field itself in SI,
-    scaled and centred; else y are classes or counts, and f is a number without unit.  steps: natural-gradient steps
-    for each batch.  refreshed: how many remembered samples take part in them.
+    Arguments of all methods have these shapes: y and mean (N, C), variance (N,) of each channel,
+    noise (N,), the noise variance of each sample.
+
+    Attributes:
+        name: as the setting `likelihood`.
+        conjugate: sites do not depend on q.
+        metric: y is the field itself in SI, scaled and centred; else y are classes or counts, and f
+            is a number without unit.
+        steps: natural-gradient steps for each batch.
+        refreshed: how many remembered samples take part in them.
     """
 
     name: str
@@ -35,42 +45,54 @@ class Likelihood(Protocol):
     def sites(
         self, y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """λ (N, C) and β (N,), β ≥ 0, at q(f) = N(mean, variance)."""
+        """Sites λ (N, C) and β (N,), β ≥ 0, at q(f) = N(mean, variance)."""
 
     def start(self, y: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """λ (N, C) and β (N,) before the first step."""
+        """Sites λ (N, C) and β (N,) before the first step."""
 
     def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor) -> Tensor:
-        """E_q[log p(y|f)]: (N,), summed over channels."""
+        """Expected log likelihood E_q[log p(y|f)], (N,), summed over channels."""
 
     def log_predictive(self, y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor) -> Tensor:
-        """log ∫ p(y|f) q(f) df: (N,), summed over independent channels."""
+        """Log predictive density log ∫ p(y|f) q(f) df, (N,), summed over independent channels."""
 
     def observable(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance under q of what f stands for (the field, a probability, a rate): (N, C) each.
+        """Mean and variance under q of what f stands for: the field, a probability, a rate.
 
-        variance: (N, C) here, of the latent channels.
+        Args:
+            mean: of the latent channels, (N, C).
+            variance: of the latent channels, here (N, C).
+
+        Returns:
+            (N, C) each.
         """
 
     def information(self, mean: Tensor, variance: Tensor, noise: Tensor) -> Tensor:
-        """Expected β of a measurement not made yet: (N,)."""
+        """Expected β of a measurement that is not made yet, (N,)."""
 
     def weight(self, count: Tensor) -> Tensor:
-        """What the log likelihood of an average of `count` measurements counts: (N,)."""
+        """Weight of the log likelihood of an average of `count` measurements, (N,)."""
 
     @property
     def label(self) -> str:
-        """Name and what was chosen of it: two maps with one label may be merged."""
+        """Name and parameters as one string; two maps with equal labels may be merged."""
 
     def noise_variance(self, variance: float) -> float:
-        """Variance that a new measurement adds to f, given s_p² and what is beside it."""
+        """Variance that a new measurement adds to f.
+
+        Args:
+            variance: noise variance of a measurement, s_p² and what is added to it.
+        """
 
     def encode(self, y: Tensor) -> Tensor:
-        """y as `sites` takes it: (N, C). Raises ValueError where a value cannot be."""
+        """Values y as `sites` takes them, (N, C); ValueError for values that cannot occur."""
 
 
 class Gaussian:
-    """p(y|f) = N(f, σ_i²) with a variance per sample: β = 1/σ², α = (y − f)/σ², so λ = y/σ² whatever f is."""
+    """Gaussian noise p(y|f) = N(f, σ_i²) with a variance per sample.
+
+    β = 1/σ² and α = (y − f)/σ², so λ = y/σ² whatever f is.
+    """
 
     name, conjugate, metric, steps, refreshed = "gaussian", True, True, 1, 0
 
@@ -110,30 +132,35 @@ class Gaussian:
 
 
 class NonGaussian:
-    """Base of the others: λ and β from the expected derivatives, which a subclass gives per channel."""
+    """Base of non-Gaussian likelihoods; a subclass defines the expected derivatives per channel."""
 
     conjugate, metric, steps, refreshed = False, False, 4, 200
 
     def derivatives(
         self, y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """α = E_q[∂ log p(y|f)] and −E_q[∂² log p(y|f)], both (N, C)."""
+        """Expected derivatives α = E_q[∂ log p(y|f)] and −E_q[∂² log p(y|f)], both (N, C)."""
         raise TypeError(f"{type(self).__name__} does not define derivatives")
 
     def step(
         self, y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """α (N, C), β (N,), and the rate ρ (N,) at which a step towards them is safe.
+        """One natural-gradient step: α (N, C), β (N,), and the safe step rate ρ (N,).
 
-        −E[∂²] as a whole is at most twice its largest diagonal element where channels couple (Gershgorin, for a
-        softmax); with one β for all, a full step would overshoot by the ratio of the two.
+        Where channels couple, the matrix −E[∂²] is at most twice its largest diagonal element
+        (Gershgorin, for a softmax). With one β for all channels, a full step would overshoot by the
+        ratio of the two.
         """
-        alpha, each = self.derivatives(y, mean, variance, noise)
-        each = each.clamp_min(0.0)  # not below, but for rounding
-        beta = each.mean(1)
-        if each.shape[1] == 1:
+        alpha, curvature = self.derivatives(y, mean, variance, noise)
+        curvature = curvature.clamp_min(0.0)  # negative by rounding only
+        beta = curvature.mean(1)
+        if curvature.shape[1] == 1:
             return alpha, beta, torch.ones_like(beta)
-        return alpha, beta, (beta / (2.0 * each.max(1).values).clamp_min(1e-300)).clamp_max(1.0)
+        return (
+            alpha,
+            beta,
+            (beta / (2.0 * curvature.max(1).values).clamp_min(1e-300)).clamp_max(1.0),
+        )
 
     def sites(self, y, mean, variance, noise):
         alpha, beta, _ = self.step(y, mean, variance, noise)
@@ -150,5 +177,5 @@ class NonGaussian:
         return f"{self.name}{sorted(vars(self).items())}"
 
     def noise_variance(self, variance):
-        """1: of no unit. For a probit it is the ε of y = 1[f + ε > 0]."""
+        """Variance 1, without unit; for a probit it is that of ε in y = 1[f + ε > 0]."""
         return 1.0

@@ -1,4 +1,7 @@
-"""Classes and counts: Bernoulli, Poisson and softmax. f has no unit and is neither scaled nor centred."""
+"""Likelihoods of classes and counts: Bernoulli, Poisson and softmax.
+
+f has no unit and is neither scaled nor centred.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +18,19 @@ __all__ = ["Bernoulli", "Poisson", "Softmax"]
 _EULER = 0.57721566490153286
 _LOG_2PI = math.log(2 * math.pi)
 _LEAST_VARIANCE = 1e-12  # of f: a Gaussian without a width has no integral
-_SURPRISE, _TOGETHER = (
-    -5.0,
-    60,
-)  # nats below which a class is a surprise; rows times classes looked at together
-_HIGHEST = 60.0  # log-rate beyond which exp is of no use
+# nats of log E[p_c] below which a class is improbable; rows times classes in one integral
+_SURPRISE, _TOGETHER = (-5.0, 60)
+_HIGHEST = 60.0  # largest log-rate; exp of more is of no use
 _MOST_COUNTS = 1e9  # in one measurement; no detector counts as many
 
 
 class Bernoulli(NonGaussian):
-    """y > threshold with probability Φ(f): the probit link, so that the predictive Φ(m/√(1 + v)) is exact.
+    """Probit likelihood: y > threshold with probability Φ(f).
 
-    threshold: in the unit of y; labels 0 and 1 have 0.5.
+    With this link the predictive probability Φ(m/√(1 + v)) is exact.
+
+    Attributes:
+        threshold: in the unit of y; labels 0 and 1 have 0.5.
     """
 
     name = "bernoulli"
@@ -35,11 +39,14 @@ class Bernoulli(NonGaussian):
         self.threshold = threshold
 
     def encode(self, y):
-        """1 above the threshold, else −1."""
+        """Encode y as 1 above the threshold, else −1."""
         return torch.where(y > self.threshold, 1.0, -1.0).to(torch.float64)
 
     def derivatives(self, y, mean, variance, noise):
-        """With t = yf and n(t) = φ(t)/Φ(t): ∂ = y n, −∂² = n (t + n)."""
+        """Expected derivatives by quadrature.
+
+        With t = yf and n(t) = φ(t)/Φ(t): ∂ = y n, −∂² = n (t + n).
+        """
         epsilon, weights = nodes(variance, 2.0)
         t = y[..., None] * (
             mean[..., None] + variance.clamp_min(0.0).sqrt()[:, None, None] * epsilon
@@ -56,7 +63,7 @@ class Bernoulli(NonGaussian):
         return torch.special.log_ndtr(y * mean / (1.0 + variance[:, None]).sqrt()).sum(1)
 
     def observable(self, mean, variance):
-        """P(above the threshold), and the variance of Φ(f)."""
+        """Probability of a value above the threshold, and the variance of Φ(f)."""
         probability = torch.special.ndtr(mean / (1.0 + variance).sqrt())
         square = expectation(lambda f: torch.special.ndtr(f).square(), mean, variance, 2.0)
         return probability, (square - probability.square()).clamp_min(0.0)
@@ -71,10 +78,13 @@ class Bernoulli(NonGaussian):
 
 
 class Poisson(NonGaussian):
-    """Counts with rate e^f, the log link: α = y − E[e^f], β = E[e^f] = exp(m + v/2), in closed form.
+    """Counts with rate e^f, the log link: α = y − E[e^f], β = E[e^f] = exp(m + v/2).
 
-    y: counts of one measurement, or the mean of several, which then weighs as many (Samples.count).
-    duration: of one measurement, s; e^f is what it counts on average, and the rate e^f/duration.
+    y is the count of one measurement, or the mean of several, which then weighs as many
+    (Samples.count).
+
+    Attributes:
+        duration: of one measurement, s; e^f is its expected count, and the rate is e^f/duration.
     """
 
     name = "poisson"
@@ -94,19 +104,22 @@ class Poisson(NonGaussian):
         return y
 
     def weight(self, count):
-        """Counts of different moments are independent: the mean of n says n times as much."""
+        """Weight n of a mean of n counts: counts of different moments are independent."""
         return count
 
     @staticmethod
     def rate_of(mean: Tensor, variance: Tensor) -> Tensor:
-        """E[e^f] = exp(m + v/2)."""
+        """Expected count E[e^f] = exp(m + v/2)."""
         return torch.exp((mean + 0.5 * variance).clamp_max(_HIGHEST))
 
     def start(self, y, noise):
-        """At the likelihood's own mode, log(y + ½): from a prior far below, a step with e^f would overshoot."""
-        beta = y + 0.5
-        shared = beta.mean(1)
-        return shared[:, None] * beta.log(), shared
+        """Start at the likelihood's own mode, f = log(y + ½).
+
+        From a prior far below it, a step with e^f would overshoot.
+        """
+        expected = y + 0.5
+        beta = expected.mean(1)  # one for all channels
+        return beta[:, None] * expected.log(), beta
 
     def derivatives(self, y, mean, variance, noise):
         rate = self.rate_of(mean, variance[:, None])
@@ -116,7 +129,7 @@ class Poisson(NonGaussian):
         return (y * mean - self.rate_of(mean, variance[:, None]) - torch.lgamma(y + 1.0)).sum(1)
 
     def log_predictive(self, y, mean, variance, noise):
-        """log ∫ Poisson(y|e^f) N(f|m, v) df."""
+        """Log predictive probability log ∫ Poisson(y|e^f) N(f|m, v) df, (N,)."""
         return _log_counts(
             y.to(mean.dtype).expand_as(mean), mean, variance[:, None].expand_as(mean)
         ).sum(1)
@@ -131,20 +144,32 @@ class Poisson(NonGaussian):
 
 
 def _log_counts(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    """log ∫ Poisson(y|e^f) N(f|m, v) df, about the mode of the product; all of one shape.
+    """Log predictive probability of counts, log ∫ Poisson(y|e^f) N(f|m, v) df.
 
-    The mode, y − e^f − (f − m)/v = 0, is f = m + vy − w with w + log w = log v + m + vy (Lambert's function).
+    The integral is taken about the mode of the product. The mode, y − e^f − (f − m)/v = 0, is
+    f = m + vy − w with w + log w = log v + m + vy (Lambert's function).
+
+    Args:
+        y: counts.
+        mean: m, of the shape of y.
+        variance: v, of the shape of y.
+
+    Returns:
+        A tensor of the shape of y.
     """
     v = variance.clamp_min(_LEAST_VARIANCE)
+
+    # w + log w = a by Newton's method, from its asymptotes
     a = (v.log() + mean + v * y).clamp_min(-600.0)
     w = torch.where(a > 1.0, a - a.clamp_min(1.0).log(), torch.exp(a.clamp_max(1.0)))
     for _ in range(20):
         new = w * (1.0 + a - w.log()) / (1.0 + w)
-        w, moved = new, float((new - w).abs().max() if w.numel() else 0.0)
-        if moved < 1e-10:
+        w, change = new, float((new - w).abs().max() if w.numel() else 0.0)
+        if change < 1e-10:
             break
 
     def log_product(f: Tensor) -> Tensor:
+        """Log of the integrand at f (…, n)."""
         gauss = -0.5 * (f - mean[..., None]).square() / v[..., None] - 0.5 * (
             _LOG_2PI + v[..., None].log()
         )
@@ -154,11 +179,18 @@ def _log_counts(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
 
 
 class Softmax(NonGaussian):
-    """One of C classes with p_c = e^{f_c}/Σ e^{f_k}: C latent channels.
+    """One of C classes with p_c = e^{f_c}/Σ e^{f_k}; f has C latent channels.
 
-    Expectations are integrals over one dimension whatever C is, because p_c is the probability that f_c + g_c is
-    the largest, with g Gumbel: with H_k(u) = E exp(−e^{f_k − u}),  E[p_c] = ∫ H_c'(u) Π_{k≠c} H_k(u) du, and the
-    same with one more factor e^{f_c − u} for E[p_c²]; E log Σ e^{f_k} = E max − γ. Trapezoid rule in u and in f.
+    Expectations are integrals over one dimension whatever C is, because p_c is the probability that
+    f_c + g_c is the largest, with g Gumbel. With H_k(u) = E exp(−e^{f_k − u}),
+
+        E[p_c] = ∫ H_c'(u) Π_{k≠c} H_k(u) du,   E log Σ e^{f_k} = E max_k (f_k + g_k) − γ
+
+    and E[p_c²] is as E[p_c] with one more factor e^{f_c − u}. Both u and f are integrated by the
+    trapezoid rule.
+
+    Attributes:
+        classes: C.
     """
 
     name, refreshed = "softmax", 50
@@ -167,7 +199,11 @@ class Softmax(NonGaussian):
         self.classes = classes
 
     def encode(self, y):
-        """Labels 0 … C − 1 as one column, or shares (N, C) whose rows sum to 1."""
+        """One-hot rows (N, C) from labels 0 … C − 1 in one column; fractions (N, C) stay.
+
+        Raises:
+            ValueError: a label is none, or a row of fractions does not sum to 1.
+        """
         if y.shape[1] == self.classes:
             if len(y) and (float(y.min()) < 0 or float((y.sum(1) - 1).abs().max()) > 1e-9):
                 raise ValueError("shares of classes must be 0 and more, and sum to 1 in every row")
@@ -190,9 +226,20 @@ class Softmax(NonGaussian):
 
     @staticmethod
     def _moments(mean: Tensor, variance: Tensor, second: bool = True):
-        """E[p] (N, C), E[p²] (N, C) or None, E[log Σ e^f] (N,). variance: (N,) or (N, C)."""
+        """Expectations by the integrals of the class docstring.
+
+        Args:
+            mean: of f, (N, C).
+            variance: of f, (N,) or (N, C).
+            second: whether E[p²] is wanted.
+
+        Returns:
+            E[p] (N, C), E[p²] (N, C) or None, E[log Σ e^f] (N,).
+        """
         variance = variance[:, None].expand_as(mean) if variance.ndim == 1 else variance
         deviation = variance.clamp_min(0.0).sqrt()
+
+        # nodes of f, and of u where the largest f_k + g_k may lie
         epsilon, weights = nodes(variance, 1.0)
         low = (mean - 6.5 * deviation).max(1).values - 4.0  # below, the largest is never
         high = (mean + 6.5 * deviation).max(1).values + 22.0
@@ -201,25 +248,30 @@ class Softmax(NonGaussian):
             0, 1, count, dtype=mean.dtype, device=mean.device
         )
         step = (high - low)[:, None] / (count - 1)
-        rise = (mean[:, :, None] - u[:, None, :])[..., None] + deviation[
-            :, :, None, None
-        ] * epsilon  # f_c − u
+
+        # e^{f_c − u} and exp(−e^{f_c − u}) at all nodes, (N, C, U, n)
+        rise = (mean[:, :, None] - u[:, None, :])[..., None] + deviation[:, :, None, None] * epsilon
         rise.clamp_max_(_HIGHEST).exp_()
         fall = torch.exp(-rise)
+
         h = (fall @ weights).clamp_min(1e-300)  # (N, C, U)
         slope = (rise * fall) @ weights  # dH/du
         curve = (rise.square_() * fall) @ weights if second else None
+
+        # Π_{k≠c} H_k: the product of all, by logarithms, without that of c
         log_h = h.log()
-        product = log_h.sum(1)
-        others = torch.exp(product[:, None] - log_h)
-        first = (slope * others).sum(2) * step
-        square = (curve * others).sum(2) * step if second else None
+        log_product = log_h.sum(1)
+        product_of_others = torch.exp(log_product[:, None] - log_h)
+        first = (slope * product_of_others).sum(2) * step
+        square = (curve * product_of_others).sum(2) * step if second else None
+
         # E max = high − ∫ Π H du, the trapezoid's ends being 0 and 1
-        whole = torch.exp(product)
-        largest = high - (whole.sum(1) - 0.5 * (whole[:, 0] + whole[:, -1])) * step[:, 0]
+        product = torch.exp(log_product)
+        largest = high - (product.sum(1) - 0.5 * (product[:, 0] + product[:, -1])) * step[:, 0]
         return first, square, largest - _EULER
 
     def _chunks(self, mean: Tensor, variance: Tensor, second: bool = True):
+        """As _moments, of so many samples at a time that their nodes stay in bounded memory."""
         size = max(1, int(4e6 / (self.classes * 100 * 60)))
         parts = [
             self._moments(m, v, second) for m, v in zip(mean.split(size), variance.split(size))
@@ -238,41 +290,63 @@ class Softmax(NonGaussian):
         return (y * mean).sum(1) - self._chunks(mean, variance, False)[2]
 
     def log_predictive(self, y, mean, variance, noise):
-        """Σ_c y_c log E[p_c]; where a class is a surprise, in logarithms and about the mode of the product."""
-        told = self._chunks(mean, variance, False)[0].clamp_min(1e-300).log()
-        shape = variance[:, None].expand_as(mean) if variance.ndim == 1 else variance
-        row, own = ((told < _SURPRISE) & (y > 0)).nonzero(as_tuple=True)
+        """Log predictive probability Σ_c y_c log E[p_c], (N,).
+
+        For a class that is measured and improbable, log E[p_c] is integrated in logarithms about
+        the mode of the product: nodes spread about q(f) would miss it.
+        """
+        log_p = self._chunks(mean, variance, False)[0].clamp_min(1e-300).log()
+        variances = variance[:, None].expand_as(mean) if variance.ndim == 1 else variance
+        rows, classes = ((log_p < _SURPRISE) & (y > 0)).nonzero(as_tuple=True)
+
         size = max(1, _TOGETHER // self.classes)
-        for some, chosen in zip(row.split(size), own.split(size)):
-            told[some, chosen] = self._log_surprise(mean[some], shape[some], chosen)
-        return (y * told).sum(1)
+        for row, c in zip(rows.split(size), classes.split(size)):
+            log_p[row, c] = self._log_surprise(mean[row], variances[row], c)
+        return (y * log_p).sum(1)
 
     @staticmethod
     def _log_surprise(mean: Tensor, variance: Tensor, own: Tensor) -> Tensor:
-        """log E[p_c] = log ∫ E[e^{f_c − u} exp(−e^{f_c − u})] Π_{k≠c} E[exp(−e^{f_k − u})] du for c = own (N,): (N,).
+        """Log probability of one improbable class per sample.
 
-        The factors are what a count of one, and counts of none, have for densities; each is log-concave in u, since it
-        is the marginal of a density that is so in u and f, and their product is.
+            log E[p_c] = log ∫ E[e^{f_c − u} exp(−e^{f_c − u})] Π_{k≠c} E[exp(−e^{f_k − u})] du
+
+        The factors are the predictive probabilities of a count of one, and of counts of none. Each
+        is log-concave in u, since it is the marginal of a density that is so in u and f; so their
+        product is, too.
+
+        Args:
+            mean: of f, (N, C).
+            variance: of f, (N, C).
+            own: c, (N,).
+
+        Returns:
+            (N,).
         """
         count = torch.nn.functional.one_hot(own, mean.shape[1]).to(mean)
 
         def log_f(u: Tensor) -> Tensor:
+            """Log of the integrand at u (N, n)."""
             at = mean[:, :, None] - u[:, None, :]
             return _log_counts(
                 count[:, :, None].expand_as(at), at, variance[:, :, None].expand_as(at)
             ).sum(1)
 
-        broad = variance.amax(1)
-        low, high = mean.amin(1) - broad - 60.0, mean.amax(1) + broad + 60.0
-        for _ in range(30):  # a concave function's mode, by thirds: a 200 000th of the bracket
+        # mode of a concave function by thirds, to a 200 000th of the bracket
+        largest_variance = variance.amax(1)
+        low, high = (
+            mean.amin(1) - largest_variance - 60.0,
+            mean.amax(1) + largest_variance + 60.0,
+        )
+        for _ in range(30):
             third = (high - low) / 3.0
             left, right = log_f(torch.stack([low + third, high - third], 1)).unbind(1)
             low, high = (
                 torch.where(left < right, low + third, low),
                 torch.where(left < right, high, high - third),
             )
+
         return log_concave_integral(
-            log_f, 0.5 * (low + high), 60.0 + 12.0 * broad.sqrt(), count=200
+            log_f, 0.5 * (low + high), 60.0 + 12.0 * largest_variance.sqrt(), count=200
         )
 
     def observable(self, mean, variance):

@@ -1,4 +1,4 @@
-"""Which numbers can be measured at all: a label is one of the classes, a count is not negative."""
+"""Judges which values can be measured at all: a label is one of the classes, a count is ≥ 0."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ __all__ = ["Outcomes", "judge_of"]
 
 
 class Outcomes:
-    """The outcomes that a map's likelihood knows: those that its `encode` takes; with a metric one, every number."""
+    """The values that a map's likelihood accepts: those that its `encode` takes.
+
+    With a metric likelihood every number is accepted.
+    """
 
     def __init__(self, settings: MapSettings):
         self._likelihood = None if settings.metric else make_likelihood(settings)
 
     def all_in(self, y) -> bool:
-        """Whether each of y, (N, C) or a list of rows, is one."""
+        """Whether the likelihood accepts all of y, (N, C) or a list of rows."""
         if self._likelihood is None or not len(y):
             return True
         try:
@@ -29,15 +32,19 @@ class Outcomes:
         return True
 
     def strangers(self, y: Any) -> list[int]:
-        """The rows of y (N, C) that are none, in order: by halves, so that few among many cost little."""
+        """Indices of the rows of y (N, C) that the likelihood does not accept, in order.
+
+        The search goes by halves, so that few among many cost little.
+        """
         if self.all_in(y):
             return []
         if len(y) == 1:
             return [0]
+
         half = len(y) // 2
         return self.strangers(y[:half]) + [half + i for i in self.strangers(y[half:])]
 
 
 def judge_of(settings: MapSettings) -> Outcomes | None:
-    """For the intake of such a map; None where there is nothing to judge."""
+    """The judge of values for a map with these settings; None where every number is accepted."""
     return None if settings.metric else Outcomes(settings)

@@ -1,4 +1,4 @@
-"""Student-t: a gross error says little of the field."""
+"""Student-t likelihood, in which a gross error has little effect on the field."""
 
 from __future__ import annotations
 
@@ -12,18 +12,26 @@ from gp_mapping.core.likelihoods.quadrature import faddeeva, nodes
 
 __all__ = ["StudentT"]
 
-_FARTHEST = 2.0 * math.log(1e9)  # −log w of a sample that lies 1e9 σ off
-_ROWS = 256  # samples whose integrals are held together
+_FARTHEST = 2.0 * math.log(1e9)  # −log w of a sample that is 1e9 σ away
+_ROWS = 256  # samples whose integrals are in memory at a time
 
 
 class StudentT(NonGaussian):
-    """p(y|f) = t_ν((y − f)/σ_i)/σ_i, σ_i² the sample's noise.
+    """Student-t noise, p(y|f) = t_ν((y − f)/σ_i)/σ_i, σ_i² being the sample's noise variance.
 
-    With w = (ν + 1)/(νσ² + r²), r = y − f:  ∂ = w r,  −∂² = w − 2w² r²/(ν + 1). Their expectations are closed
-    forms of the Faddeeva function (Voigt profile). −∂² is negative beyond r² = νσ²: β is held at FLOOR E[w] or more,
-    so that D stays above I. Where E[−∂²] lies above that, the fixed point is a variational optimum (there may be
-    several); the others, gross errors most of all, keep a little precision that it would not give them. E[w] bounds
-    the curvature: a step of rate β/E[w] climbs always, one of up to twice that converges.
+    With w = (ν + 1)/(νσ² + r²) and r = y − f,
+
+        ∂ = w r,   −∂² = w − 2w² r²/(ν + 1)
+
+    Their expectations are closed forms of the Faddeeva function (Voigt profile). −∂² is negative
+    beyond r² = νσ²: β is kept at FLOOR E[w] or more, so that D stays above I. Where E[−∂²] is above
+    that, the fixed point is a variational optimum (there may be several). The other samples, gross
+    errors most of all, keep a little precision that the optimum would not give them. E[w] bounds
+    the
+    curvature: a step of rate β/E[w] always climbs, one of up to twice that converges.
+
+    Attributes:
+        degrees: degrees of freedom ν.
     """
 
     name, metric, steps = "student_t", True, 5
@@ -38,21 +46,32 @@ class StudentT(NonGaussian):
     def moments(
         self, y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """E[w r], E[−∂²], E[w]: (N, C) each, r ~ N(y − m, v).
+        """Expectations E[w r], E[−∂²] and E[w], (N, C) each, for r ~ N(y − m, v).
 
-        With a = √ν σ, s = √(2v), z = (y − m + ia)/s and w(z) of Faddeeva: E 1/(r − … ) gives
-        E[r/(r² + a²)] = (√π/s) Im w(z),  E[1/(r² + a²)] = (√π/(a s)) Re w(z), and −d/dm of the first.
+        With a = √ν σ, s = √(2v), z = (y − m + ia)/s and the Faddeeva function w(z),
+
+            E[r/(r² + a²)] = (√π/s) Im w(z),   E[1/(r² + a²)] = (√π/(a s)) Re w(z)
+
+        and E[−∂²] is −d/dm of the first, times ν + 1.
+
+        Args:
+            y: (N, C).
+            mean: m, (N, C).
+            variance: v, (N,).
+            noise: σ², (N,).
         """
         nu = self.degrees
         v = variance.clamp_min(1e-12 * noise)[:, None]
         a, s = (nu * noise).sqrt()[:, None], (2.0 * v).sqrt()
         z = torch.complex((y - mean) / s, (a / s).expand_as(mean))
+
         w = faddeeva(z)
         pull = (nu + 1) * math.sqrt(math.pi) / s * w.imag
         weight = (nu + 1) * math.sqrt(math.pi) / (a * s) * w.real
         slope = -2.0 * z * w + 2j / math.sqrt(math.pi)  # w'(z)
         curvature = (nu + 1) * math.sqrt(math.pi) / s.square() * slope.imag  # −dα/dm = dα/dr
-        # z large: w' is a difference of near-equals; there the point values are as good
+
+        # z large: w' is a difference of near-equals; there the values at the mean are as good
         far = z.abs() > 1e3
         if bool(far.any()):
             r = y - mean
@@ -71,10 +90,11 @@ class StudentT(NonGaussian):
         alpha, beta, weight = self.moments(y, mean, variance, noise)
         weight = weight.mean(1)
         beta = torch.maximum(beta.mean(1), self.FLOOR * weight)
+        # between the rates that climb always and that converge (class docstring)
         return alpha, beta, (1.5 * beta / weight).clamp_max(1.0)
 
     def log_density(self, residual: Tensor, noise: Tensor) -> Tensor:
-        """log p at r = y − f; both of one shape."""
+        """Log density at the residual r = y − f; both arguments have one shape."""
         nu = self.degrees
         constant = math.lgamma((nu + 1) / 2) - math.lgamma(nu / 2) - 0.5 * math.log(nu * math.pi)
         return (
@@ -84,6 +104,7 @@ class StudentT(NonGaussian):
         )
 
     def _at_nodes(self, y, mean, variance, noise):
+        """Log density at quadrature nodes of f, (N, C, n), and the nodes' weights (n,)."""
         ratio = variance / (self.degrees * noise)
         epsilon, weights = nodes(ratio, 0.6)
         f = mean[..., None] + variance.clamp_min(0.0).sqrt()[:, None, None] * epsilon
@@ -94,15 +115,18 @@ class StudentT(NonGaussian):
         return (log_p @ weights).sum(1)
 
     def log_predictive(self, y, mean, variance, noise):
-        """log ∫ t_ν(y|f) N(f|m, v) df as a mixture over the scale: exact however far y lies.
+        """Log predictive density log ∫ t_ν(y|f) N(f|m, v) df, (N,), however far y is.
 
-        ∫ N(y | m, v + σ²/w) Gamma(w | ν/2, ν/2) dw,   by the trapezoid rule in log w
+        It is a mixture over the scale, integrated by the trapezoid rule in log w:
+
+            ∫ N(y | m, v + σ²/w) Gamma(w | ν/2, ν/2) dw
         """
         nu = self.degrees
         width = min(1.0, math.sqrt(2.0 / nu))  # of the integrand in log w
         low, high = -(80.0 + _FARTHEST) / nu * 2.0 - _FARTHEST, 6.0 * width + 4.0 / nu
         w_log = torch.arange(low, high, 0.2 * width, dtype=mean.dtype, device=mean.device)
         gamma = 0.5 * nu * (math.log(0.5 * nu) + w_log - w_log.exp()) - math.lgamma(0.5 * nu)
+
         rows = []
         for square, v, own in zip(
             (y - mean).square().split(_ROWS), variance.split(_ROWS), noise.split(_ROWS)
@@ -113,7 +137,10 @@ class StudentT(NonGaussian):
         return torch.cat(rows).sum(1) if rows else y.sum(1)
 
     def noise_score(self, y, mean, variance, noise):
-        """−∂E[log p]/∂log σ²: (N, C), ½ − ½(ν + 1) E[r²/(νσ² + r²)]; its Fisher information is ν/(2(ν + 3))."""
+        """Slope of the noise, −∂E[log p]/∂log σ² = ½ − ½(ν + 1) E[r²/(νσ² + r²)], (N, C).
+
+        Its Fisher information is ν/(2(ν + 3)).
+        """
         weight = self.moments(y, mean, variance, noise)[2]
         return 0.5 - 0.5 * ((self.degrees + 1) - self.degrees * noise[:, None] * weight)
 
@@ -124,5 +151,5 @@ class StudentT(NonGaussian):
         return (self.degrees + 1) / ((self.degrees + 3) * noise)
 
     def noise_variance(self, variance):
-        """νσ²/(ν − 2)."""
+        """Variance νσ²/(ν − 2) of a new measurement."""
         return variance * self.degrees / (self.degrees - 2)

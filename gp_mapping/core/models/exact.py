@@ -1,4 +1,4 @@
-"""The exact GP: the oracle that every other model is tested against, and a model for a few thousand samples."""
+"""The exact GP: the reference in other models' tests, and a model for a few thousand samples."""
 
 from __future__ import annotations
 
@@ -15,27 +15,38 @@ from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.inner_snapshot import InnerSnapshot
 from gp_mapping.core.linalg import cholesky, solve_lower
-from gp_mapping.core.scaled_map import (
-    ScaledMap,
-    Standardised,
-    average_noise,
-    check_factor,
-    learnable_extra,
-)
+from gp_mapping.core.scaled_map import ScaledMap, check_factor
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.passes import NO_PASS
+from gp_mapping.core.standardised import Standardised, average_noise, learnable_extra
 from gp_mapping.core.transaction import require_finite
 from gp_mapping.core.types import Prediction, UpdateReport
 from gp_mapping.errors import MapFullError
 
 __all__ = ["ExactGP"]
 
-_CHUNK = 2048
+_CHUNK = 2048  # places that are predicted together
 
 
 @dataclass(frozen=True)
 class ExactPosterior(InnerSnapshot):
-    """mean = k*ᵀ(K + Σ)⁻¹y, variance = k** − |C⁻¹k*|², C = chol(K + Σ) (Rasmussen and Williams 2006, eqs. 2.23–24)."""
+    """The posterior of the exact GP.
+
+        mean = k*ᵀ(K + Σ)⁻¹y,   variance = k** − |C⁻¹k*|²,   C = chol(K + Σ)
+
+    Attributes:
+        theta: hyper-parameters, inner units.
+        x: places of the samples (n, D), standardised.
+        heading: of the samples (n, 2).
+        factor: C (n, n).
+        weights: (K + Σ)⁻¹y (n, channels).
+        noise_variance: of one new measurement, squared inner units.
+        scaling: to SI.
+        pass_number: of the samples (n,), negative where a sample has no pass.
+
+    Reference:
+        Rasmussen and Williams 2006, eqs. 2.23–24.
+    """
 
     theta: Theta
     x: Tensor
@@ -47,19 +58,29 @@ class ExactPosterior(InnerSnapshot):
     pass_number: Tensor
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
+        """k(a, b) + s_c²: prior covariance of the field between standardised places."""
         return self.theta.kernel()(a, b) + self.theta.constant_stddev**2
 
     def inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Mean (N, C) and latent variance (N,) at standardised x (N, D).
+
+        With a heading they are of field and robot together.
+        """
         means, variances = [x.new_empty((0, self.weights.shape[1]))], [x.new_empty(0)]
+
         for i in range(0, len(x), _CHUNK):
-            k = self.cross(self.x, x[i : i + _CHUNK])
+            cross = self.cross(self.x, x[i : i + _CHUNK])
             prior = self.theta.signal_stddev**2 + self.theta.constant_stddev**2
             if heading is not None and self.theta.heading_stddev > 0:
-                h = heading[i : i + _CHUNK]
-                k = k + self.theta.heading_stddev**2 * self.heading @ h.mT
-                prior = prior + self.theta.heading_stddev**2 * h.square().sum(1)
-            means.append(k.mT @ self.weights)
-            variances.append((prior - solve_lower(self.factor, k).square().sum(0)).clamp_min(0.0))
+                part_heading = heading[i : i + _CHUNK]
+                cross = cross + self.theta.heading_stddev**2 * self.heading @ part_heading.mT
+                prior = prior + self.theta.heading_stddev**2 * part_heading.square().sum(1)
+
+            means.append(cross.mT @ self.weights)
+            variances.append(
+                (prior - solve_lower(self.factor, cross).square().sum(0)).clamp_min(0.0)
+            )
+
         return torch.cat(means), torch.cat(variances)
 
     def predict_in_pass(
@@ -69,61 +90,82 @@ class ExactPosterior(InnerSnapshot):
         velocity: Tensor | None = None,
         heading: Tensor | None = None,
     ) -> Prediction:
-        """Of f(x) + b of the pass: the same with k* + s_b² δ and k** + s_b²."""
+        """Predict f(x) + b, b the constant of a pass: with k* + s_b² δ and k** + s_b².
+
+        Args:
+            x: places (N, D), m.
+            number: of the pass.
+            velocity: of the robot (N, D), m/s; None: of the field alone.
+            heading: (N, 2); the direction of travel if None.
+        """
         x, heading = self.theta.passing(self.scaling.inner_x(x), velocity, heading)
+
         mean, variance = self.inner(x, heading)
-        bias, left, solved = self._bias(number)
+        bias, bias_variance, solved = self._bias(number)
+
         cross = self.cross(self.x, x)
         if heading is not None:
             cross = cross + self.theta.heading_stddev**2 * self.heading @ heading.mT
         shared = solve_lower(self.factor, cross).mT @ solved
+
+        # var(f + b) = var f + var b + 2 cov(f, b), which is −shared
         return self.scaling.outer(
-            mean + bias, (variance + left - 2.0 * shared).clamp_min(0.0), self.noise_variance
+            mean + bias,
+            (variance + bias_variance - 2.0 * shared).clamp_min(0.0),
+            self.noise_variance,
         )
 
     def _bias(self, number: float) -> tuple[Tensor, Tensor, Tensor]:
-        """Of the constant of a pass: mean (C,), variance (), and C⁻¹k(X, b) (n,), inner units."""
-        told = self.theta.bias_stddev**2 * (self.pass_number == number).to(self.weights)
-        solved = solve_lower(self.factor, told[:, None])[:, 0]
-        return told @ self.weights, self.theta.bias_stddev**2 - solved.square().sum(), solved
+        """Mean (C,), variance () and C⁻¹k(X, b) (n,) of the constant of a pass, inner units."""
+        cross = self.theta.bias_stddev**2 * (self.pass_number == number).to(self.weights)
+        solved = solve_lower(self.factor, cross[:, None])[:, 0]
+        return cross @ self.weights, self.theta.bias_stddev**2 - solved.square().sum(), solved
 
     def bias_evidence(self) -> BiasEvidence | None:
-        """N = ZᵀA⁻¹Z and v = ZᵀA⁻¹y of A = C − s_b² ZZᵀ, with Z from `membership`."""
+        """N = ZᵀA⁻¹Z and v = ZᵀA⁻¹y of A = K + Σ − s_b² ZZᵀ; None below two passes.
+
+        A is the covariance of the data without the passes' constants, Z is that of `membership`.
+        """
         together = membership(self.pass_number)
         if together.shape[1] < 2:
             return None
+
         solved = solve_lower(self.factor, together)
         shared = solved.mT @ solved
-        turned = (
+
+        # A⁻¹ from (K + Σ)⁻¹ by Woodbury's identity
+        correction = (
             torch.eye(len(shared), dtype=shared.dtype, device=shared.device)
             - self.theta.bias_stddev**2 * shared
         )
         return BiasEvidence(
-            torch.linalg.solve(turned, shared),
-            torch.linalg.solve(turned, together.mT @ self.weights),
+            torch.linalg.solve(correction, shared),
+            torch.linalg.solve(correction, together.mT @ self.weights),
         )
 
     def biases(self) -> list[PassBias]:
-        """Of every pass, SI."""
-        of = self.pass_number[self.pass_number >= 0].unique().tolist()
-        if not of:
+        """The constant of every pass, SI."""
+        numbers = self.pass_number[self.pass_number >= 0].unique().tolist()
+        if not numbers:
             return []
-        told, scale = [self._bias(number) for number in of], self.scaling.scale
-        solved, prior = torch.stack([solved for _, _, solved in told]), self.theta.bias_stddev**2
+
+        biases, scale = [self._bias(number) for number in numbers], self.scaling.scale
+        solved, prior = torch.stack([solved for _, _, solved in biases]), self.theta.bias_stddev**2
         covariance = (
             prior * torch.eye(len(solved), dtype=solved.dtype, device=solved.device)
             - solved @ solved.mT
         )
+
         return PassBias.of(
-            of, torch.stack([mean for mean, _, _ in told]) * scale, covariance * scale**2
+            numbers, torch.stack([mean for mean, _, _ in biases]) * scale, covariance * scale**2
         )
 
     def mean(self, x: Tensor) -> Tensor:
-        """(N, C) at standardised x (N, D), without the robot's own field; differentiable in x."""
+        """Mean (N, C) at standardised x (N, D), without the robot's field; differentiable."""
         return self.cross(x, self.x) @ self.weights
 
     def prior_covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Before anything was measured: (N, K), squared SI."""
+        """Covariance before anything was measured: (N, K), squared SI."""
         return self.cross(self.scaling.inner_x(a), self.scaling.inner_x(b)) * self.scaling.scale**2
 
     def explained(self, x: Tensor) -> Tensor:
@@ -134,19 +176,19 @@ class ExactPosterior(InnerSnapshot):
         )
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """(N, K), squared SI."""
+        """Posterior covariance of the field between a (N, D) and b (K, D): (N, K), squared SI."""
         a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
-        left, right = (solve_lower(self.factor, self.cross(self.x, c)) for c in (a, b))
-        return (self.cross(a, b) - left.mT @ right) * self.scaling.scale**2
+        solved_a, solved_b = (solve_lower(self.factor, self.cross(self.x, c)) for c in (a, b))
+        return (self.cross(a, b) - solved_a.mT @ solved_b) * self.scaling.scale**2
 
 
 class ExactGP(ScaledMap):
-    """All samples, O(n³) at the first prediction after a change; refuses to grow beyond max_samples.
+    """The GP of all samples, O(n³) at the first prediction after a change.
 
     Args:
         theta: hyper-parameters in inner units (of `scale` SI).
         max_samples: n at most; an update beyond raises MapFullError.
-        learner, seed, scale, centre, device: DualSVGP's.
+        learner, seed, scale, centre, device, bias_prior: DualSVGP's.
 
     Reference:
         Rasmussen and Williams 2006, ch. 2.
@@ -191,11 +233,17 @@ class ExactGP(ScaledMap):
         )
 
     def absorb(self, batch: Standardised) -> UpdateReport:
+        """Append a batch in inner units.
+
+        Raises:
+            MapFullError: more than max_samples.
+        """
         if self.samples + len(batch.x) > self.max_samples:
             raise MapFullError(
                 f"the exact model holds {self.samples} samples and may hold {self.max_samples}; raise "
                 "max_exact_samples (cost grows with its cube) or use model dual_svgp"
             )
+
         fresh = {
             "x": batch.x,
             "velocity": batch.velocity,
@@ -206,12 +254,14 @@ class ExactGP(ScaledMap):
             "weight": torch.ones_like(batch.noise),
             "pass_number": batch.pass_number,
         }
+
         require_finite("the samples", *fresh.values())
         self.data = (
             fresh
             if self.data is None
             else {k: torch.cat([v, fresh[k]]) for k, v in self.data.items()}
         )
+
         self.outdate()
         self.learn_bias(len(batch.x))
         if self.learner is not None:
@@ -219,6 +269,7 @@ class ExactGP(ScaledMap):
         return self.report(len(batch.x))
 
     def _noise(self) -> Tensor:
+        """Noise variance of each sample (n,), grown by what was forgotten."""
         d = self.data
         return (
             torch.where(d["noise"] > 0, d["noise"], self.theta.noise_stddev**2) + d["extra"]
@@ -227,15 +278,18 @@ class ExactGP(ScaledMap):
     @property
     @torch.no_grad()
     def posterior(self) -> ExactPosterior:
-        """The posterior now, factored when it is first asked for after a change."""
+        """The present posterior, factored when it is first needed after a change."""
         self.need_data()
         if self._posterior is None:
             theta, heading = self.theta, self.data["heading"]
             x = theta.place(self.data["x"], self.data["velocity"], heading)
+
+            # K + Σ: field and mean, body-fixed field, passes' constants
             covariance = theta.kernel()(x, x) + theta.constant_stddev**2 + torch.diag(self._noise())
             covariance = covariance + theta.heading_stddev**2 * heading @ heading.mT
             together = membership(self.data["pass_number"])
             covariance = covariance + theta.bias_stddev**2 * together @ together.mT
+
             factor, self.jitter = cholesky(covariance)
             weights = torch.cholesky_solve(self.data["y"], factor)
             self._posterior = ExactPosterior(
@@ -252,11 +306,14 @@ class ExactGP(ScaledMap):
 
     @property
     def noise_level(self) -> float:
-        """σ² of one measurement, inner units."""
+        """σ² of one measurement, squared inner units."""
         return average_noise(self.theta, self.data["extra"])
 
     def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> ExactPosterior:
-        """The posterior now. Scores pause after a resume: its factor, n × n, is not worth a file's room."""
+        """The present posterior itself.
+
+        Its factor, n × n, is too large for a file: scores pause after a resume.
+        """
         return self.posterior
 
     def remembered_places(self) -> Tensor:
@@ -271,14 +328,22 @@ class ExactGP(ScaledMap):
         return self.data | {"extra": extra, "order": order}
 
     def adopt(self, theta: Theta) -> bool:
-        """θ from now on: nothing else depends on it."""
+        """Take over θ; nothing else depends on it."""
         self.theta = theta
         self.changed()
         return True
 
     @torch.no_grad()
     def move(self, turn: Tensor, shift: Tensor) -> None:
-        """Samples go along; ValueError for a kernel that knows directions."""
+        """Rotate and shift the map's frame.
+
+        Args:
+            turn: rotation (2, 2).
+            shift: (2,) m.
+
+        Raises:
+            ValueError: a rotation of a map with an anisotropic kernel, or with several channels.
+        """
         if torch.equal(turn, torch.eye(2, dtype=torch.float64)):
             return super().move(turn, shift)
         if self.theta.anisotropy != 1.0 or (
@@ -289,12 +354,15 @@ class ExactGP(ScaledMap):
                 "an exact map with an anisotropic kernel, or of more than one number at a place of the "
                 "plane, can be shifted, not turned"
             )
+
         if self.scaling is None:
             return None
+
         turn = turn.to(self.device)
         self.scaling = replace(
             self.scaling, origin=turn @ self.scaling.origin + shift.to(self.device)
         )
+
         self.data = self.data | {
             name: self.data[name] @ turn.mT for name in ("x", "velocity", "heading")
         }
@@ -302,44 +370,50 @@ class ExactGP(ScaledMap):
         return None
 
     def fantasize(self, x: Tensor) -> ExactGP:
-        """A copy with its own mean at x (K, D) as data."""
+        """A copy with its own mean at x (K, D) as additional data."""
         posterior = self.posterior
         inner = self.scaling.inner_x(x)
         mean = posterior.mean(inner)
+
         new: ExactGP = copy.copy(self)
         noise = torch.full(
             (len(inner),), posterior.noise_variance, dtype=torch.float64, device=self.device
         )
-        one = torch.ones_like(noise)
+        ones = torch.ones_like(noise)
+
         fresh = {
             "x": inner,
             "velocity": torch.zeros_like(inner),
             "heading": inner.new_zeros((len(inner), 2)),
             "y": mean,
             "noise": noise,
-            "extra": 0 * one,
-            "weight": one,
-            "pass_number": NO_PASS * one,
+            "extra": 0 * ones,
+            "weight": ones,
+            "pass_number": NO_PASS * ones,
         }
+
         new.data = {k: torch.cat([v, fresh[k]]) for k, v in self.data.items()}
         new.learner = None
         new.outdate()
         return new
 
     def forget(self, factor: float) -> None:
-        """Every noise variance grows by 1/factor."""
+        """Let every noise variance grow by 1/factor."""
         check_factor(factor)
         if self.data is not None and factor < 1.0:
             self.data = self.data | {"weight": self.data["weight"] * factor}
             self.changed()
 
     def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
-        """Drop the samples within radius (m) of x (K, D), but for the newest; how many went."""
+        """Drop the samples within `radius` (m) of x (K, D) but for the newest; how many went."""
         if self.data is None:
             return 0
+
         places = self.theta.place(self.data["x"], self.data["velocity"], self.data["heading"])
         gone = (torch.cdist(places, self.scaling.inner_x(x)) <= radius).any(1)
+        # rows are in their order of arrival
         gone[max(0, self.samples - newest) :] = False
+
         if bool(gone.any()):
             self.data = {k: v[~gone] for k, v in self.data.items()}
             self.changed()
@@ -348,18 +422,20 @@ class ExactGP(ScaledMap):
     def _union(
         self, other: ExactGP, scaling: Scaling, offset: Tensor, delta: Tensor, renumber: float
     ) -> None:
-        """The union of both maps' data."""
+        """Take the union of both maps' data."""
         if self.samples + other.samples > self.max_samples:
             raise ValueError(
                 f"{self.samples} + {other.samples} samples exceed max_exact_samples {self.max_samples}"
             )
+
         self.scaling = scaling
-        of = other.data["pass_number"]
+        pass_number = other.data["pass_number"]
         moved = other.data | {
             "x": other.data["x"] + offset,
             "y": other.data["y"] + delta,
-            "pass_number": torch.where(of >= 0, of + renumber, of),
+            "pass_number": torch.where(pass_number >= 0, pass_number + renumber, pass_number),
         }
+
         self.data = (
             moved
             if self.data is None

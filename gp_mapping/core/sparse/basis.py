@@ -1,10 +1,14 @@
-"""The whitened basis of a sparse map: a constant feature beside inducing inputs chosen by pivoted Cholesky.
+"""The whitened basis of a sparse map: explicit features, and inducing inputs chosen greedily.
 
-    a(x) = [s_c ; s_h ĥ ; L⁻¹ k(z, x)],   L = chol k(z, z),   so that  k(x, x') + s_c² + s_h² ĥ·ĥ' ≈ a(x)ᵀ a(x')
+    a(x) = [s_c ; s_h ĥ ; L⁻¹ k(z, x)],   L = chol k(z, z)
+    k(x, x') + s_c² + s_h² ĥ·ĥ' ≈ a(x)ᵀ a(x')
 
-The constant is a feature and not part of k: a large one would make k(z, z) nearly singular. So is the body-fixed
-remainder, linear in the heading ĥ: without a heading its rows are 0, and the map is the field without the robot. A new
-z borders L and appends a row to a(x), which leaves everything known in the old basis as it was.
+The constant is a feature and not part of k: a large one would make k(z, z) nearly singular. The
+body-fixed field, linear in the heading ĥ, is a feature as well: without a heading its rows are 0,
+and the map is the field without the robot.
+
+Inducing inputs are chosen by pivoted Cholesky. A new z borders L and appends a row to a(x), which
+leaves everything that is known in the old basis as it was.
 """
 
 from __future__ import annotations
@@ -22,10 +26,22 @@ __all__ = ["Basis", "greedy_inputs", "whiten"]
 def whiten(
     theta: Theta, z: Tensor, factor: Tensor, x: Tensor, heading: Tensor | None = None
 ) -> Tensor:
-    """a(x): (features + M, N), in the precision of L. heading: ĥ (N, 2), None where the robot is to be left out."""
+    """Whitened features a(x).
+
+    Args:
+        theta: hyper-parameters.
+        z: inducing inputs (M, D), standardised.
+        factor: L = chol k(z, z), (M, M).
+        x: (N, D), standardised.
+        heading: ĥ (N, 2); None leaves the body-fixed field out.
+
+    Returns:
+        (features + M, N), in the precision of L.
+    """
     features = theta.feature_rows(x, heading).to(factor.dtype)
     if not len(z):
         return features
+
     kernel = theta.kernel()
     if factor.dtype == x.dtype or not isinstance(kernel, Stationary):
         cross = kernel(z, x).to(factor.dtype)
@@ -34,14 +50,21 @@ def whiten(
         cross = kernel.variance * kernel.correlation(
             scaled_square_distance(z, x, lengthscale).to(factor.dtype)
         )
+
     return torch.cat([features, solve_lower(factor, cross)])
 
 
 class Basis:
-    """z (M, D) and L (M, M), lower, in standardised units; at most `capacity` of them.
+    """Inducing inputs z and the Cholesky factor L of k(z, z), with room for `capacity` inputs.
 
-    Both are replaced and never written into: who keeps one keeps what was. L is whole rows without gaps, which a
-    triangular solve takes as it stands; of a part of something larger it would make a copy each time.
+    z and L are replaced and never written into, so a reference to one stays valid. L is contiguous,
+    row by row: a triangular solve takes it as it stands, where it would copy a part of a larger
+    buffer each time.
+
+    Attributes:
+        z: (M, D), standardised.
+        L: (M, M), lower.
+        features: number F of rows of a(x) before those of the inducing inputs.
     """
 
     def __init__(self, theta: Theta, dimension: int, capacity: int, dtype, device):
@@ -53,7 +76,7 @@ class Basis:
 
     @classmethod
     def at(cls, z: Tensor, like: "Basis") -> "Basis":
-        """A fresh basis on given inducing inputs, with another basis' settings."""
+        """A new basis on inducing inputs z (M, D), with the settings of another one."""
         new = cls(like.theta, z.shape[1], max(like.capacity, len(z)), like.dtype, like.device)
         factor, _ = cholesky(new.kernel(z, z))
         new.z, new.L = z.clone(), _by_rows(factor, new.dtype)
@@ -61,7 +84,7 @@ class Basis:
 
     @classmethod
     def restored(cls, z: Tensor, factor: Tensor, like: Basis) -> Basis:
-        """Inducing inputs and their factor from a file, with another basis' settings."""
+        """A basis from z (M, D) and L (M, M) of a file, with the settings of another one."""
         new = cls(like.theta, z.shape[1], like.capacity, like.dtype, like.device)
         new.z, new.L = z, _by_rows(factor, new.dtype)
         return new
@@ -71,15 +94,15 @@ class Basis:
 
     @property
     def size(self) -> int:
-        """Rows of a(x): features + M."""
+        """Number of rows of a(x): features + M."""
         return self.features + self.z.shape[0]
 
     def whitened(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
-        """a(x): (features + M, N) in float64."""
+        """Whitened features a(x), (features + M, N), in float64."""
         return whiten(self.theta, self.z, self.L, x, heading).double()
 
     def residual(self, x: Tensor, whitened: Tensor) -> Tensor:
-        """k(x, x) − q(x, x), the prior variance that the inducing inputs do not reach: (N,), at least 0."""
+        """Residual variance k(x, x) − q(x, x), which the inputs do not represent; (N,), ≥ 0."""
         return (self.kernel.diag(x) - whitened[self.features :].square().sum(0)).clamp_min(0.0)
 
     def grow(
@@ -93,74 +116,100 @@ class Basis:
         worth: float = 0.0,
         others: tuple[Tensor, Tensor] | None = None,
     ) -> Tensor:
-        """Append, greedily, those of x[among] whose residual exceeds the tolerance and that are worth an input.
+        """Greedily append candidates as inducing inputs.
+
+        A candidate qualifies when its residual variance exceeds the tolerance and it is worth an
+        input.
 
         Args:
-            x: (N, D) places: candidates, and samples that the sites hold.
-            white: a(x), (features + M, N).
-            among: the candidates.
+            x: (N, D) places: candidates, and samples that are in the sites.
+            whitened: a(x), (features + M, N).
+            among: which of x are candidates.
             tolerance: least residual variance k − q, absolute.
             room: most inputs to add.
-            precision: β of all x (N,), of those beside after them; the next input is the candidate of largest w
-                (worth.py). Without it the one of largest residual.
+            precision: β of all x, and after them of `others`, (N + K,). With it the next input is
+                the candidate of largest worth w (worth.py), without it the one of largest residual.
             worth: least w of an input.
-            beside: places and a(x) of more samples that the sites hold, none of them a candidate; not copied.
+            others: places (K, D) and a(·) (features + M, K) of more samples that are in the sites,
+                none of them a candidate; they are not copied.
 
         Returns:
-            The new rows of a(x) for all x, (added, N), and for those beside after them.
+            The new rows of a(x), (added, N), or (added, N + K) with `others`.
         """
         room = self.capacity - len(self) if room is None else min(room, self.capacity - len(self))
         residual = self.residual(x[among], whitened[:, among])
-        wanting = torch.arange(len(x), device=x.device)[among][residual > tolerance]
+        candidates = torch.arange(len(x), device=x.device)[among][residual > tolerance]
         blocks = [(x, whitened)] if others is None else [(x, whitened), others]
-        if room <= 0 or not len(wanting):
+        if room <= 0 or not len(candidates):
             return whitened.new_empty((0, sum(len(places) for places, _ in blocks)))
-        inducing = whitened[self.features :]
-        chosen = inducing[:, wanting]
 
-        def left(of: Tensor, its: Tensor) -> Tensor:
-            """Residual covariance of candidates `of`, with features `its`, with all samples."""
-            each = [
-                self.kernel(of, places) - its.mT @ told[self.features :] for places, told in blocks
+        inducing = whitened[self.features :]
+        candidate_rows = inducing[:, candidates]
+
+        def residual_covariance(of: Tensor, of_rows: Tensor) -> Tensor:
+            """k − q of candidates `of`, whose rows of L⁻¹k are `of_rows`, with all samples."""
+            parts = [
+                self.kernel(of, places) - of_rows.mT @ features[self.features :]
+                for places, features in blocks
             ]
-            return each[0] if others is None else torch.cat(each, 1)
+            return parts[0] if others is None else torch.cat(parts, 1)
 
         if precision is None:
-            covariance = self.kernel(x[wanting], x[wanting]) - chosen.mT @ chosen
-            pivots, rows = pivoted_cholesky(
-                len(wanting), covariance.diagonal(), covariance.__getitem__, tolerance, room
+            # pivots among the candidates alone; then their rows for all samples in one solve
+            covariance = (
+                self.kernel(x[candidates], x[candidates]) - candidate_rows.mT @ candidate_rows
             )
-            picked = wanting[pivots]
+            pivots, rows = pivoted_cholesky(
+                len(candidates), covariance.diagonal(), covariance.__getitem__, tolerance, room
+            )
+            picked = candidates[pivots]
             if pivots:
                 rows = solve_lower(
-                    rows[:, pivots].mT.contiguous(), left(x[picked], inducing[:, picked])
+                    rows[:, pivots].mT.contiguous(),
+                    residual_covariance(x[picked], inducing[:, picked]),
                 )
         else:
             picked, rows = _most_worth(
-                left(x[wanting], chosen), wanting, tolerance, room, precision, worth
+                residual_covariance(x[candidates], candidate_rows),
+                candidates,
+                tolerance,
+                room,
+                precision,
+                worth,
             )
         if not len(picked):
             return whitened.new_empty((0, sum(len(places) for places, _ in blocks)))
 
+        # border L: [L 0; a(z')ᵀ chol(residual of z')]
         m, k = len(self), len(picked)
-        wider = self.L.new_zeros((m + k, m + k))
-        wider[:m, :m] = self.L
-        wider[m:, :m] = inducing[:, picked].mT
-        wider[m:, m:] = rows[:, picked].mT.tril()
-        self.z, self.L = torch.cat([self.z, x[picked]]), wider
+        bordered = self.L.new_zeros((m + k, m + k))
+        bordered[:m, :m] = self.L
+        bordered[m:, :m] = inducing[:, picked].mT
+        bordered[m:, m:] = rows[:, picked].mT.tril()
+        self.z, self.L = torch.cat([self.z, x[picked]]), bordered
         return rows
 
     def copy(self, capacity: int | None = None) -> "Basis":
-        """The same basis, which grows by itself."""
+        """An independent copy that shares the tensors until one of the two grows."""
         new = Basis(self.theta, self.z.shape[1], capacity or self.capacity, self.dtype, self.device)
         new.z, new.L = self.z, self.L
         return new
 
     def transfer_from(self, z: Tensor, factor: Tensor, theta: Theta) -> Tensor:
-        """T (F + M', F + M) that carries sites from inducing inputs z with L = factor at theta into this basis.
+        """The matrix T that transfers sites from another basis into this one (Sites.project).
 
-        T = L'⁻¹ k(z', z) L⁻ᵀ. With k at new hyper-parameters and L at the old ones this holds the pseudo-data
-        K⁻¹GK⁻¹ and K⁻¹h fixed; with both the same it is the projection P = k(z', z)K⁻¹. A feature scales by s'/s.
+            T = L'⁻¹ k(z', z) L⁻ᵀ
+
+        With k at new hyper-parameters and L at the old ones this keeps the pseudo-data K⁻¹GK⁻¹ and
+        K⁻¹h; with both the same it is the projection P = k(z', z)K⁻¹. A feature scales by s'/s.
+
+        Args:
+            z: inducing inputs of the other basis, (M, D).
+            factor: its L, (M, M).
+            theta: its hyper-parameters.
+
+        Returns:
+            T, (F' + M', F + M), primes for this basis.
         """
         cross = (
             solve_lower(self.L, self.kernel(self.z, z).to(self.dtype))
@@ -168,65 +217,91 @@ class Basis:
             else z.new_empty((0, len(z)))
         )
         inducing = solve_lower(factor, cross.mT.to(factor.dtype)).mT.double()
-        mine, its = self.theta.feature_names(), theta.feature_names()
-        # a feature that only one of the two has: the other one's pseudo-data say nothing of it
+
+        new_names, old_names = self.theta.feature_names(), theta.feature_names()
+        # 0 for a feature that only one of the two has: the other's pseudo-data do not inform it
         features = torch.tensor(
             [
-                [getattr(self.theta, m[0]) / getattr(theta, m[0]) if m == i else 0.0 for i in its]
-                for m in mine
+                [
+                    getattr(self.theta, new[0]) / getattr(theta, new[0]) if new == old else 0.0
+                    for old in old_names
+                ]
+                for new in new_names
             ],
             dtype=torch.float64,
             device=self.device,
-        ).reshape(len(mine), len(its))
-        moved = torch.zeros(
-            (len(mine) + len(inducing), len(its) + inducing.shape[1]),
+        ).reshape(len(new_names), len(old_names))
+
+        transfer = torch.zeros(
+            (len(new_names) + len(inducing), len(old_names) + inducing.shape[1]),
             dtype=torch.float64,
             device=self.device,
         )
-        moved[: len(mine), : len(its)] = features
-        moved[len(mine) :, len(its) :] = inducing
-        return moved
+        transfer[: len(new_names), : len(old_names)] = features
+        transfer[len(new_names) :, len(old_names) :] = inducing
+        return transfer
 
 
 def _by_rows(factor: Tensor, dtype) -> Tensor:
-    """A copy of L (M, M), laid out in rows."""
+    """A contiguous copy of L (M, M), row by row."""
     return factor.to(dtype).clone(memory_format=torch.contiguous_format)
 
 
 def _most_worth(
     covariance: Tensor,
-    wanting: Tensor,
+    candidates: Tensor,
     tolerance: float,
     room: int,
     precision: Tensor,
     worth: float,
 ) -> tuple[Tensor, Tensor]:
-    """Candidates, each of the largest w given those before it, and their rows of a(x).
+    """Pick candidates one by one, each of the largest worth w given those before it.
 
-    covariance: residual covariance (n, N) of the candidates with all x, written over.  wanting (n,): where they stand
-    among x.  precision: β (N,).  Returns indices among x (r,) and rows (r, N).
+    Args:
+        covariance: residual covariance of the candidates with all x, (n, N); it is overwritten.
+        candidates: their indices among x, (n,).
+        tolerance: least residual variance of a pick.
+        room: most picks.
+        precision: β, (N,).
+        worth: a pick's w exceeds it.
+
+    Returns:
+        Indices among x (r,), and the picks' rows of a(x), (r, N).
     """
     picked, rows = [], []
     while len(picked) < room:
-        own = covariance.gather(1, wanting[:, None])[:, 0]
-        told = covariance.square() @ precision / own.clamp_min(tolerance)
-        told.masked_fill_(own <= tolerance, 0.0)
-        p = int(told.argmax())
-        if not float(told[p]) > worth:
+        # w = Σ_i β_i c(x_i, x)² / d (worth.py); 0 where the residual variance d is too small
+        own = covariance.gather(1, candidates[:, None])[:, 0]
+        worths = covariance.square() @ precision / own.clamp_min(tolerance)
+        worths.masked_fill_(own <= tolerance, 0.0)
+        p = int(worths.argmax())
+        if not float(worths[p]) > worth:
             break
+
         row = covariance[p] / own[p].sqrt()
-        picked.append(int(wanting[p]))
+        picked.append(int(candidates[p]))
         rows.append(row)
-        if len(wanting) == 1:
+        if len(candidates) == 1:
             break
-        covariance.addr_(row[wanting], row, alpha=-1.0)
+        covariance.addr_(row[candidates], row, alpha=-1.0)  # what remains given this pick
+
     if not picked:
-        return wanting[:0], covariance[:0]
-    return torch.tensor(picked, device=wanting.device), torch.stack(rows)
+        return candidates[:0], covariance[:0]
+    return torch.tensor(picked, device=candidates.device), torch.stack(rows)
 
 
 def greedy_inputs(kernel: Kernel, x: Tensor, tolerance: float, rank: int) -> list[int]:
-    """Indices of x (N, D), greedily, until no residual prior variance exceeds the tolerance or rank is reached."""
+    """Greedy choice of inducing inputs among x, by largest residual prior variance.
+
+    Args:
+        kernel: k.
+        x: (N, D).
+        tolerance: residual prior variance below which no more are chosen.
+        rank: most inputs.
+
+    Returns:
+        Indices of x, in the order of choice.
+    """
 
     def row(p: int) -> Tensor:
         return kernel(x[p : p + 1], x)[0]

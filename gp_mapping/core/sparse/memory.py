@@ -1,8 +1,9 @@
-"""A bounded memory of past samples, seeded: which of them stay is one of the RULES of remembering.py.
+"""A bounded memory of past samples; one of the RULES of remembering.py decides which of them stay.
 
-Weighted sampling without replacement from a stream (Efraimidis and Spirakis 2006): sample i gets the key
-log(u_i)/w_i, and the largest keys stay. The newest samples are protected, since hyper-parameters are learned there.
-Each sample keeps the feature vector with which it stands in the sites, so that it can be taken out exactly.
+Weighted sampling without replacement from a stream (Efraimidis and Spirakis 2006): sample i gets
+the key log(u_i)/w_i, and the largest keys stay. Draws come from a seeded generator. The newest
+samples are protected, since hyper-parameters are learned there. Each sample keeps the whitened
+features that it has in the sites, so that it can be taken out exactly.
 """
 
 from __future__ import annotations
@@ -31,17 +32,38 @@ COLUMNS = (
     "key",
     "order",
 )
-UNRANKED = 1.0  # a key above every other: its leverage has not been asked for yet
-_NOTHING = 1e-100  # weight of a sample that is forgotten; its noise, in proportion to 1/weight, stays a number
-OFFERED = 32  # samples of one batch that a full memory looks at
+UNRANKED = 1.0  # a key above every other: it has not been computed yet
+# least weight of a forgotten sample; its noise, in proportion to 1/weight, stays finite
+_NOTHING = 1e-100
+OFFERED = 32  # samples of one batch that a full memory considers
+
+
+def _draws(n: int, generator: torch.Generator) -> Tensor:
+    """log(u) of n uniform u, (n,); a u of 0 has a logarithm, too."""
+    return torch.rand(n, dtype=torch.float64, generator=generator).clamp_min(1e-300).log()
 
 
 class Memory(Revertible):
-    """At most `capacity` samples: x, velocity (m, D), heading (m, 2), y (m, C) standardised; features as in the sites.
+    """At most `capacity` standardised samples with their sites and whitened features.
 
-    beta (m,), lam (m, C): the site, as it was added.  noise (m,): the sample's own variance, or 0 where the model's
-    noise applies.  extra (m,): variance beside it.  weight (m,): what forgetting left.  order (m,): arrival number.
-    pass_number (m,): NO_PASS where the sample has none.  rule: by which samples stay, a name of RULES.
+    The columns are attributes; each is a view of the m samples in use.
+
+    Attributes:
+        x: places (m, D).
+        velocity: of the robot (m, D).
+        heading: ĥ (m, 2).
+        y: values (m, C).
+        beta: β of the site as it was added (m,).
+        lam: λ of the site as it was added (m, C).
+        noise: the sample's own noise variance, or 0 where the model's noise applies (m,).
+        extra: variance in addition to it (m,).
+        weight: of the sample in the likelihood, scaled down by forgetting (m,).
+        pass_number: NO_PASS where the sample has none (m,).
+        draw: log(u), u uniform (m,).
+        key: of the rule, UNRANKED until it is needed (m,).
+        order: arrival number (m,).
+        rule: name of the rule by which samples stay, of RULES.
+        protect: number of newest samples that never leave.
     """
 
     rule = "uniform"
@@ -60,14 +82,17 @@ class Memory(Revertible):
         self._store |= {name: new(capacity, dimension) for name in ("x", "velocity")}
         self._store |= {name: new(capacity, channels) for name in ("y", "lam")}
         self._store["heading"] = new(capacity, 2)
-        # rows are written when they come into use: until then they take no memory
+        # empty, not zeros: rows that were never written take no memory
         self._whitened = torch.empty((capacity, rows), dtype=torch.float64, device=device)
-        self._kept: dict[str, Tensor] = {}  # whole columns as they were at `mark`
-        self._before_keys: Tensor | None = None  # keys before some of them were ranked
-        self._kept_rows: list[
-            tuple
-        ] = []  # which rows were written since, their columns and features before
-        self._extended: int | None = None  # the first row of features that was added since
+
+        # for `revert` (core/transaction.py): whole columns as they were at `mark`,
+        self._kept: dict[str, Tensor] = {}
+        # keys before some of them were computed,
+        self._before_keys: Tensor | None = None
+        # rows that were written since, with their columns and features before,
+        self._kept_rows: list[tuple] = []
+        # and the first row of features that was added since
+        self._extended: int | None = None
 
     def __len__(self) -> int:
         return self.size
@@ -78,17 +103,17 @@ class Memory(Revertible):
         raise AttributeError(name)
 
     def whitened(self, rows: int) -> Tensor:
-        """Features as they stand in the sites: (rows, m)."""
+        """Whitened features as they are in the sites, (rows, m)."""
         return self._whitened[: self.size, :rows].mT
 
     def set_whitened(self, whitened: Tensor) -> None:
-        """Replace all features. white: (R, m)."""
+        """Replace the features of all samples by `whitened`, (R, m)."""
         self.keep_columns(features=True)
         self._whitened[: self.size, : len(whitened)] = whitened.mT
         self._whitened[: self.size, len(whitened) :] = 0.0
 
     def extend_whitened(self, start: int, rows: Tensor) -> None:
-        """The basis grew: rows (A, m) from row `start` on."""
+        """Add features for a basis that has grown: rows (A, m) from row `start` on."""
         if self._before is not None:
             self._extended = start if self._extended is None else min(start, self._extended)
         self._whitened[: self.size, start : start + len(rows)] = rows.mT
@@ -101,54 +126,73 @@ class Memory(Revertible):
         generator: torch.Generator,
         leaving=None,
     ) -> int:
-        """Offer samples. values: the columns but draw, key and order; white (R, N).
+        """Offer N new samples, of which a full memory considers OFFERED at random.
 
-        leverage_of: features (R, K) → v = a D⁻¹ a (K,). Asked only when somebody has to go by it, and of a full
-        memory's batch only for OFFERED samples drawn at random, so that the memory costs an update little.
-        Returns how many samples, old or new, fell out of the memory.
+        So the memory costs an update little.
+
+        Args:
+            values: the columns except draw, key and order.
+            whitened: features (R, N).
+            leverage_of: function of features (R, K) that returns v = aᵀD⁻¹a, (K,). It is called
+                only where a sample has to leave by it.
+            generator: source of the random draws.
+            leaving: called with the indices of samples that are about to be dropped.
+
+        Returns:
+            How many samples, old or new, fell out of the memory.
         """
-        n, fell = whitened.shape[1], 0
-        draw = (
-            torch.rand(n, dtype=torch.float64, generator=generator)
-            .clamp_min(1e-300)
-            .log()
-            .to(whitened.device)
-        )
+        n, skipped = whitened.shape[1], 0
+        draw = _draws(n, generator).to(whitened.device)
         order = torch.arange(
             self.arrivals, self.arrivals + n, dtype=torch.float64, device=whitened.device
         )
-        of = {"pass_number": torch.full_like(draw, NO_PASS)}
-        fresh = of | values | {"draw": draw, "key": torch.full_like(draw, UNRANKED), "order": order}
+        default = {"pass_number": torch.full_like(draw, NO_PASS)}
+        fresh = (
+            default
+            | values
+            | {"draw": draw, "key": torch.full_like(draw, UNRANKED), "order": order}
+        )
+
         if self.size + n > self.capacity and n > OFFERED and self.size:
             chosen = draw.topk(OFFERED).indices.sort().values  # uniform draws: the choice is random
-            fresh, whitened, fell = (
+            fresh, whitened, skipped = (
                 {k: v[chosen] for k, v in fresh.items()},
                 whitened[:, chosen],
                 n - OFFERED,
             )
-            fresh["draw"] = (
-                torch.rand(OFFERED, dtype=torch.float64, generator=generator)
-                .log()
-                .to(whitened.device)
-            )
-        return fell + self.offer(fresh, whitened, leverage_of, n, leaving)
+            # new draws: those that were chosen by them are larger than others
+            fresh["draw"] = _draws(OFFERED, generator).to(whitened.device)
+
+        return skipped + self.offer(fresh, whitened, leverage_of, n, leaving)
 
     def offer(
         self, fresh: dict[str, Tensor], whitened: Tensor, leverage_of, arrivals: int, leaving=None
     ) -> int:
-        """Insert samples with all their columns; how many, old or new, fell out. The newest always enter.
+        """Insert samples with all their columns; they always enter, and the least keys leave.
 
-        leaving: called with the indices of those that are about to fall out, while they are still here.
+        Of more samples than the capacity only the best by the rule enter.
+
+        Args:
+            fresh: every column of N samples.
+            whitened: features (R, N).
+            leverage_of: as in `insert`.
+            arrivals: by how much the arrival number grows.
+            leaving: called with the indices of samples that are about to be dropped, before they
+                are overwritten.
+
+        Returns:
+            How many samples, old or new, fell out of the memory.
         """
         n = whitened.shape[1]
         self.arrivals += arrivals
         if not self.capacity:
             return n
-        if n > self.capacity:  # a batch larger than the memory: its own best
-            everybody = torch.arange(n, device=whitened.device)
+
+        if n > self.capacity:
+            all_samples = torch.arange(n, device=whitened.device)
             key = RULES[self.rule](
                 Offered(
-                    everybody,
+                    all_samples,
                     fresh["draw"],
                     lambda: fresh["beta"] * leverage_of(whitened),
                     fresh["x"],
@@ -157,29 +201,33 @@ class Memory(Revertible):
             )
             best = key.topk(self.capacity).indices.sort().values
             fresh, whitened = {k: v[best] for k, v in fresh.items()}, whitened[:, best]
+
         kept = whitened.shape[1]
         overflow = max(0, self.size + kept - self.capacity)
         slots: slice | Tensor = slice(self.size, self.size + kept)
         if overflow:
+            # keys are computed only now: their leverage needs a solve
             unranked = (self.key == UNRANKED).nonzero()[:, 0]
             if len(unranked):
                 if self._before is not None and self._before_keys is None:
                     self._before_keys = self.key.clone()
                 self._store["key"][unranked] = self.ranked(unranked, len(whitened), leverage_of)
-            key = self.key.masked_fill(
-                self.order >= self.arrivals - arrivals - self.protect, 0.0
-            )  # above every key
+
+            # keys are < 0, so 0 protects the newest
+            key = self.key.masked_fill(self.order >= self.arrivals - arrivals - self.protect, 0.0)
             weakest = key.topk(overflow, largest=False).indices.sort().values
             if leaving is not None:
                 leaving(weakest)
+
             behind = torch.arange(self.size, self.capacity, device=whitened.device)
             slots = torch.cat([weakest, behind])
-            self._keep(
-                slots
-            )  # what is written behind the others alone is nothing that could be put back
-        require_finite(
-            "the variance of a remembered sample", fresh["extra"]
-        )  # the sites show all else
+            # without an overflow all rows are written behind the others, and none has to be
+            # restored
+            self._keep(slots)
+
+        # the sites check all other columns
+        require_finite("the variance of a remembered sample", fresh["extra"])
+
         self.size += kept - overflow
         for name, values in fresh.items():
             self._store[name][slots] = values
@@ -188,7 +236,13 @@ class Memory(Revertible):
         return n - kept + overflow
 
     def ranked(self, which: Tensor, rows: int, leverage_of) -> Tensor:
-        """Keys < 0 of samples `which` (m,), given their features in the first rows: those with the least go."""
+        """Keys by the rule, all < 0; samples with the least keys leave.
+
+        Args:
+            which: indices of the samples, (m,).
+            rows: number of rows of features that are in use.
+            leverage_of: as in `insert`.
+        """
 
         def leverage() -> Tensor:
             return self.beta[which] * leverage_of(self._whitened[which, :rows].mT)
@@ -196,14 +250,14 @@ class Memory(Revertible):
         return RULES[self.rule](Offered(which, self.draw[which], leverage, self.x, self.order))
 
     def follow(self, rule: str) -> Memory:
-        """From now on samples stay by that rule, which those that are here have to meet anew."""
+        """Change the rule; samples that are here get new keys when they are needed."""
         if rule != self.rule:
             self.rule = rule
             self.key.fill_(UNRANKED)
         return self
 
     def scale(self, factor: float) -> None:
-        """Forgetting reaches the memory's share too."""
+        """Forget: multiply the samples' weights and sites by the factor."""
         for name in ("weight", "beta", "lam"):
             getattr(self, name).mul_(factor)
         self.weight.clamp_min_(_NOTHING)
@@ -216,11 +270,12 @@ class Memory(Revertible):
             store[:n] = store[: self.size][which]
         self.size = n
 
-    # --- all or nothing (core/transaction.py) ---------------------------------------------------------------------
+    # --- all or nothing (core/transaction.py) -----------------------------------------------------
     def _keep(self, slots: Tensor) -> None:
-        """Before rows are written: a copy of them."""
-        if self._before is None or "white" in self._kept:
+        """Copy rows of a transaction before they are written."""
+        if self._before is None or "whitened" in self._kept:
             return
+
         columns = {name: column.index_select(0, slots) for name, column in self._store.items()}
         self._kept_rows = [
             *self._kept_rows,
@@ -228,9 +283,14 @@ class Memory(Revertible):
         ]
 
     def keep_columns(self, features: bool = False) -> None:
-        """Before anybody writes into the columns: a copy of them. features: of those, too."""
+        """Copy whole columns of a transaction before they are written.
+
+        Args:
+            features: copy the whitened features, too.
+        """
         if self._before is None:
             return
+
         size = self._before["size"]
         used = max(self.size, size)  # nothing behind was written since
         if "key" not in self._kept:
@@ -238,19 +298,20 @@ class Memory(Revertible):
                 name: self._restored(column[:used].clone(), name)[:size]
                 for name, column in self._store.items()
             }
-        if features and "white" not in self._kept:
-            self._kept["white"] = self._restored(self._whitened[:used].clone(), "white")[:size]
+        if features and "whitened" not in self._kept:
+            features_then = self._restored(self._whitened[:used].clone(), "whitened")
+            self._kept["whitened"] = features_then[:size]
 
     def _restored(self, column: Tensor, name: str) -> Tensor:
-        """A column without what was written since `mark`."""
+        """Undo, in place and in reverse order, what was written into a column since `mark`."""
         for slots, rows, whitened in reversed(self._kept_rows):
-            column[slots] = whitened if name == "white" else rows[name]
-        if name == "white" and self._extended is not None:
+            column[slots] = whitened if name == "whitened" else rows[name]
+        if name == "whitened" and self._extended is not None:
             column[:, self._extended :] = 0.0
         return column
 
     def _put_back(self) -> None:
-        for name, column in {**self._store, "white": self._whitened}.items():
+        for name, column in {**self._store, "whitened": self._whitened}.items():
             if name in self._kept:
                 column[: self._before["size"]] = self._kept[name]
             else:
@@ -263,17 +324,24 @@ class Memory(Revertible):
         self._kept, self._kept_rows, self._extended, self._before_keys = {}, [], None, None
 
     def copy(self, rows: int | None = None, **sizes: int) -> Memory:
-        """An independent copy; with room for features of `rows` rows, or other sizes, where they are given."""
-        wider = {} if rows is None else {"rows": rows}
-        return type(self).from_state_dict(self.state_dict() | wider | sizes, self._whitened.device)
+        """An independent copy.
+
+        Args:
+            rows: rows of features that it has room for; None: as many as here.
+            sizes: other entries of the state to replace, such as `capacity`.
+        """
+        resized = {} if rows is None else {"rows": rows}
+        return type(self).from_state_dict(
+            self.state_dict() | resized | sizes, self._whitened.device
+        )
 
     @property
     def rows(self) -> int:
-        """Rows of features that there is room for."""
+        """Number of rows of features that there is room for."""
         return self._whitened.shape[1]
 
     def values(self) -> dict[str, Tensor]:
-        """Every column, copied: what `offer` takes."""
+        """Copies of all columns, as `offer` takes them."""
         return {name: getattr(self, name).clone() for name in type(self).COLUMNS}
 
     def state_dict(self) -> dict:
@@ -288,7 +356,7 @@ class Memory(Revertible):
 
     @classmethod
     def _sized(cls, state: dict, device) -> Memory:
-        """An empty memory for that state."""
+        """An empty memory of the sizes in a state."""
         return cls(
             int(state["capacity"]),
             state["x"].shape[1],
@@ -299,6 +367,7 @@ class Memory(Revertible):
 
     @classmethod
     def from_state_dict(cls, state: dict, device) -> Memory:
+        """The memory of a state; its buffers may be wider than the state's columns."""
         new: Memory = cls._sized(state, device)
         new.size, new.arrivals, new.protect = (
             len(state["x"]),
@@ -306,11 +375,11 @@ class Memory(Revertible):
             int(state["protect"]),
         )
         new.rule = str(state["rule"])
+
         for name in cls.COLUMNS:
             value = state[name].to(device)
-            new._store[name][(slice(new.size), *map(slice, value.shape[1:]))] = (
-                value  # it may have become wider
-            )
+            new._store[name][(slice(new.size), *map(slice, value.shape[1:]))] = value
+
         new._whitened[: new.size] = 0.0
         new._whitened[: new.size, : state["white"].shape[1]] = state["white"].to(device)
         return new

@@ -1,4 +1,4 @@
-"""What a map with a likelihood shares at its surface: observations encoded, and what the latent field stands for."""
+"""Base of maps with a likelihood: encodes observations, interprets the latent field."""
 
 from __future__ import annotations
 
@@ -8,15 +8,22 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.likelihoods.base import Likelihood
-from gp_mapping.core.scaled_map import ScaledMap, average_noise
+from gp_mapping.core.scaled_map import ScaledMap
 from gp_mapping.core.scaling import Scaling
+from gp_mapping.core.standardised import Standardised, average_noise
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 
 __all__ = ["ObservingMap"]
 
 
 class ObservingMap(ScaledMap):
-    """Base of the maps with sites: a subclass has `memory`, `theta`, `generator` and `marginals`."""
+    """Base of the maps with sites.
+
+    A subclass has `memory`, `theta`, `generator` and `marginals`.
+
+    Attributes:
+        likelihood: p(y | f).
+    """
 
     def __init__(self, likelihood: Likelihood, *, scale: float, centre, device):
         super().__init__(scale=scale, centre=centre, device=device)
@@ -28,7 +35,14 @@ class ObservingMap(ScaledMap):
             )
 
     def update(self, batch: Samples) -> UpdateReport:
-        """Absorb each sample once. Raises ValueError, and leaves the map as it was, where the batch does not fit it."""
+        """Absorb each sample once.
+
+        Args:
+            batch: samples, SI, labels or counts.
+
+        Raises:
+            ValueError: the batch does not fit the map, which stays as it was.
+        """
         if len(batch) and not self.likelihood.metric:
             batch = replace(batch, y=self.likelihood.encode(batch.y))
         return super().update(batch)
@@ -36,9 +50,8 @@ class ObservingMap(ScaledMap):
     def _scaling_for(self, batch: Samples) -> Scaling:
         if self.likelihood.metric:
             return super()._scaling_for(batch)
-        zero = torch.zeros(
-            batch.y.shape[1], dtype=torch.float64, device=self.device
-        )  # neither scaled nor centred
+        # labels and counts are neither scaled nor centred
+        zero = torch.zeros(batch.y.shape[1], dtype=torch.float64, device=self.device)
         return Scaling(batch.x.median(0).values.round().to(self.device), zero, 1.0)
 
     @property
@@ -49,37 +62,50 @@ class ObservingMap(ScaledMap):
     def noise_variance(self) -> Tensor:
         """Noise variance of one new measurement, of each channel: (C,), squared SI."""
         self.need_data()
-        told = self.likelihood.noise_variance(
-            self.noise_level
-        )  # what a posterior of now says, without its factor
-        return torch.full_like(self.scaling.centre, told) * self.scale**2
+        # what a posterior would report, without its factorisation
+        variance = self.likelihood.noise_variance(self.noise_level)
+        return torch.full_like(self.scaling.centre, variance) * self.scale**2
 
     def observed(self, p: Prediction) -> Prediction:
-        """What a prediction of the latent field stands for: the field in SI, a probability, a rate; with its variance.
+        """E[g(f)] and Var[g(f)] of what f stands for: the field (SI), a probability, a rate.
 
-        noise_variance is 0: it is no measurement but what measurements are drawn from. E[g(f)] and Var[g(f)].
+        Args:
+            p: prediction of the latent field f.
+
+        Returns:
+            Its noise_variance is 0: g(f) is no measurement but what measurements are drawn from.
         """
         mean, variance = self.likelihood.observable(p.mean, p.variance)
         return Prediction(mean, variance, torch.zeros_like(p.noise_variance))
 
     def outcome(self, y: Tensor) -> Tensor:
-        """Measurements as `observed` predicts them: labels as 0 and 1, one of C as a row of them, counts."""
+        """Measurements as `observed` predicts them: 0 or 1, a one-hot row of C classes, counts."""
         # a Bernoulli 0 is encoded as −1
         return y if self.likelihood.metric else self.likelihood.encode(y).clamp_min(0.0)
 
     def log_predictive(self, batch: Samples) -> Tensor:
-        """log p(y* | data) of new samples, (N,): log ∫ p(y*|f) q(f) df. y in SI where the likelihood is metric."""
+        """Log predictive density of new samples, (N,).
+
+            log p(y* | data) = log ∫ p(y*|f) q(f) df
+
+        Args:
+            batch: samples; y is in SI where the likelihood is metric. Of the noise their
+                noise_variance is used, else the map's typical one; nothing of the robot's motion.
+        """
         self.need_data()
-        p, given = (
+        p, standardised = (
             self.predict(batch.x),
-            self._standardise(replace(batch, y=self.likelihood.encode(batch.y))),
+            Standardised.of(replace(batch, y=self.likelihood.encode(batch.y)), self.scaling),
         )
+
         mean = self.scaling.inner_y(p.mean)
         variance = p.variance[:, 0] / self.scaling.scale**2
-        noise = torch.where(given.noise > 0, given.noise, self.noise_level)
-        inner = self.likelihood.log_predictive(given.y, mean, variance, noise)
+        noise = torch.where(standardised.noise > 0, standardised.noise, self.noise_level)
+        inner = self.likelihood.log_predictive(standardised.y, mean, variance, noise)
         if not self.likelihood.metric:
             return inner
+
+        # a density per SI unit: the Jacobian of the scaling, once per channel
         return inner - mean.shape[1] * torch.log(
             torch.tensor(self.scaling.scale, dtype=torch.float64)
         )

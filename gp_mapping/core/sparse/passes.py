@@ -1,16 +1,19 @@
-"""What each pass said, summed: from it the unknown constant of every pass is integrated out, exactly.
+"""Sums over the samples of each pass, from which its unknown constant is integrated out exactly.
 
-All samples of pass p share one constant s_b b_p, b_p ~ N(0, 1): a kernel term s_b² δ(p, p′). Beside D and r, in which
-every sample stands as if there were no such constant, each pass has three sums
+All samples of pass p share one constant s_b b_p, b_p ~ N(0, 1): a kernel term s_b² δ(p, p′). D and
+r contain every sample as if there were no such constant. In addition, each pass has three sums over
+its samples,
 
-    g_p = Σ β a (R,),   n_p = Σ β,   l_p = Σ λ (C,)          over its samples
+    g_p = Σ β a (R,),   n_p = Σ β,   l_p = Σ λ (C,)
 
-and, u given, the constant has variance w_p = s_b²/(1 + s_b² n_p) and mean w_p (l_p − g_pᵀu). Integrated out,
+Given u, the constant has variance w_p = s_b²/(1 + s_b² n_p) and mean w_p (l_p − g_pᵀu). Integrated
+out,
 
     D ← D − Σ_p w_p g_p g_pᵀ,    r ← r − Σ_p w_p g_p l_pᵀ
 
-which is the GP with the extra kernel term: Woodbury's identity, pass by pass. The sums add, scale and project as D and
-r do, and s_b is in none of them. A pass is closed by leaving its term in D and r for good.
+This is the GP with the additional kernel term, by Woodbury's identity, pass by pass. The sums add,
+scale and project as D and r do, and s_b is in none of them. A pass is closed by leaving its term in
+D and r for good.
 """
 
 from __future__ import annotations
@@ -28,9 +31,13 @@ NO_PASS = -1.0  # the number of a sample whose pass is not known: it has no cons
 
 @dataclass(frozen=True)
 class PassSums:
-    """Sums of open passes; never changed, so that whoever keeps one keeps what was.
+    """Sums of the open passes. Immutable: every operation returns new ones.
 
-    numbers: of the passes, in the order in which they came.  white: g (P, R).  precision: n (P,).  linear: l (P, C).
+    Attributes:
+        numbers: of the P passes, in the order in which they came.
+        whitened: g, (P, R).
+        precision: n, (P,).
+        linear: l, (P, C).
     """
 
     numbers: tuple[float, ...]
@@ -40,7 +47,7 @@ class PassSums:
 
     @staticmethod
     def none(rows: int, channels: int, device) -> PassSums:
-        """Of no pass, for R = `rows`."""
+        """Sums of no pass, for R = `rows` features."""
         kind = {"dtype": torch.float64, "device": device}
         return PassSums(
             (),
@@ -53,19 +60,30 @@ class PassSums:
         return len(self.numbers)
 
     def _places(self, of: Tensor) -> tuple[PassSums, Tensor | slice, Tensor]:
-        """These with room for the passes of samples (N,); which samples have a pass (N,), and where it stands (n,)."""
-        if self.numbers:  # each of a pass that is there, as it mostly is
-            there, where = (of[:, None] == of.new_tensor(self.numbers)).max(1)
-            if bool(there.all()):
+        """Find the passes of samples, and make room for new ones.
+
+        Args:
+            of: numbers of the samples' passes, (N,); negative where a sample has none.
+
+        Returns:
+            The sums with zeros for new passes; which samples have a pass, (N,) bool or all; and the
+            index of the pass of each of these, (n,).
+        """
+        # mostly all samples are of passes that are here
+        if self.numbers:
+            found, where = (of[:, None] == of.new_tensor(self.numbers)).max(1)
+            if bool(found.all()):
                 return self, slice(None), where
+
         known: Tensor | slice = of >= 0
-        if bool(known.all()):  # as it mostly is
+        if bool(known.all()):  # mostly; a slice costs less than a mask
             known = slice(None)
-        there, which = of[known], slice(None)
-        if there.shape[0] > _FEW:
-            there, which = there.unique(return_inverse=True)
+        numbers, which = of[known], slice(None)
+        if numbers.shape[0] > _FEW:
+            numbers, which = numbers.unique(return_inverse=True)
+
         order = {number: i for i, number in enumerate(self.numbers)}
-        where = [order.setdefault(number, len(order)) for number in there.tolist()]
+        where = [order.setdefault(number, len(order)) for number in numbers.tolist()]
         return (
             self._widened(tuple(order)),
             known,
@@ -73,6 +91,7 @@ class PassSums:
         )
 
     def _widened(self, numbers: tuple[float, ...]) -> PassSums:
+        """These sums with zeros for the passes at the end of `numbers`."""
         more = len(numbers) - len(self)
         if not more:
             return self
@@ -83,7 +102,14 @@ class PassSums:
         return PassSums(numbers, longer(self.whitened), longer(self.precision), longer(self.linear))
 
     def add(self, of: Tensor | None, whitened: Tensor, beta: Tensor, lam: Tensor) -> PassSums:
-        """With samples more: their passes (N,), a (R, N), β (N,), λ (N, C). Negative β and λ take them out."""
+        """The sums with more samples; negative beta and lam take samples out.
+
+        Args:
+            of: numbers of the samples' passes, (N,); None: none has one.
+            whitened: features a, (R, N).
+            beta: β, (N,).
+            lam: λ, (N, C).
+        """
         if of is None or not bool((of >= 0).any()):
             return self
         new, known, where = self._places(of)
@@ -95,27 +121,35 @@ class PassSums:
         )
 
     def border(self, of: Tensor | None, rows: Tensor, beta: Tensor) -> PassSums:
-        """The basis grew, and `pad` has made room: rows of a (A, N) for samples of these passes that are in the sums."""
+        """Add to the new rows of g what samples that are already in the sums contribute.
+
+        Args:
+            of: numbers of the samples' passes, (N,) or None.
+            rows: the samples' features in the new rows, for which `pad` has made room, (A, N).
+            beta: β, (N,).
+        """
         if of is None or not len(self):
             return self
+
         new, known, where = self._places(of)
         grown = new.whitened.clone()
         grown[:, -len(rows) :].index_add_(0, where, (rows * beta).mT[known])
         return replace(new, whitened=grown)
 
     def pad(self, rows: int) -> PassSums:
-        """The basis grew by `rows`."""
+        """Sums for a basis that has grown by `rows` features: zeros in the new rows of g."""
         return replace(self, whitened=torch.nn.functional.pad(self.whitened, (0, rows)))
 
     def project(self, transfer: Tensor) -> PassSums:
-        """In another basis, g ← T g. transfer: T (R', R)."""
+        """Sums in another basis, g ← T g, with T = transfer (R', R)."""
         return replace(self, whitened=self.whitened @ transfer.mT)
 
     def turn(self, rows: Tensor, columns: Tensor) -> PassSums:
-        """As Sites.turn: g ← Q g, l ← P l."""
+        """Rotate as Sites.turn: g ← Q g, l ← P l, with Q = rows and P = columns."""
         return replace(self, whitened=self.whitened @ rows.mT, linear=self.linear @ columns.mT)
 
     def scale(self, factor: float) -> PassSums:
+        """Forget: all sums times the factor."""
         return replace(
             self,
             whitened=self.whitened * factor,
@@ -124,11 +158,11 @@ class PassSums:
         )
 
     def shift_centre(self, delta: Tensor) -> PassSums:
-        """Every target grows by delta (C,)."""
+        """Add delta (C,) to every target."""
         return replace(self, linear=self.linear + self.precision[:, None] * delta)
 
     def merge(self, other: PassSums) -> PassSums:
-        """Sums of the same passes add; others come beside them."""
+        """Add the sums of passes that both have, and append those of the other's other passes."""
         if not len(other):
             return self
         new, _, where = self._places(
@@ -142,11 +176,11 @@ class PassSums:
         )
 
     def renumber(self, by: float) -> PassSums:
-        """Every number grows: no pass of one robot is one of another's."""
+        """Add `by` to every number, so that passes of two robots differ."""
         return replace(self, numbers=tuple(number + by for number in self.numbers))
 
     def only(self, numbers: set[float]) -> PassSums:
-        """Those of these passes alone."""
+        """The sums of the passes with these numbers."""
         which = [i for i, number in enumerate(self.numbers) if number in numbers]
         return PassSums(
             tuple(self.numbers[i] for i in which),
@@ -156,22 +190,39 @@ class PassSums:
         )
 
     def surplus(self, most: int, remembered: Tensor) -> set[float]:
-        """Which to close so that `most` are left: those of which the fewest samples are remembered, the oldest first.
+        """Choose passes to close: those with the fewest remembered samples, older ones first.
 
-        Never the newest, which goes on.  remembered: the passes of remembered samples (m,).
+        The newest pass, which goes on, is never chosen.
+
+        Args:
+            most: number of passes that may stay open.
+            remembered: pass numbers of the remembered samples, (m,).
+
+        Returns:
+            Numbers of the passes to close.
         """
         if len(self) <= most:
             return set()
+
         held = {number: int((remembered == number).sum()) for number in self.numbers[:-1]}
         return set(sorted(held, key=held.__getitem__)[: len(self) - most])
 
-    # --- what they say --------------------------------------------------------------------------------------------
+    # --- the constants ----------------------------------------------------------------------------
     def left(self, variance: float) -> Tensor:
-        """w (P,): variance of each pass's constant where the field is known; `variance`: s_b²."""
+        """Variance w of each pass's constant given the field, (P,); `variance` is s_b²."""
         return variance / (1.0 + variance * self.precision)
 
     def integrated(self, precision: Tensor, sums: Tensor, variance: float) -> tuple[Tensor, Tensor]:
-        """D (R, R) and [r | s] (R, C + 1) without the constants of these passes; s: the sum of βa."""
+        """Integrate the constants of these passes out of sums over sites.
+
+        Args:
+            precision: D, (R, R).
+            sums: [r | s], (R, C + 1), s being the sum of βa.
+            variance: s_b².
+
+        Returns:
+            New D and [r | s].
+        """
         weighted = self.whitened * self.left(variance)[:, None]
         targets = torch.cat([self.linear, self.precision[:, None]], 1)
         return torch.addmm(
@@ -179,7 +230,7 @@ class PassSums:
         ), sums - weighted.mT @ targets
 
     def state_dict(self) -> dict:
-        """Everything that from_state_dict needs; its own tensors, which never change."""
+        """Everything that from_state_dict needs; tensors are not copied, they never change."""
         return {
             "numbers": torch.tensor(self.numbers, dtype=torch.float64),
             "white": self.whitened,

@@ -1,4 +1,4 @@
-"""The posterior of a sparse map at one moment: frozen, so that a score may keep it while the map goes on."""
+"""The posterior of a sparse map at one moment: frozen, so it stays valid while the map goes on."""
 
 from __future__ import annotations
 
@@ -20,20 +20,38 @@ from gp_mapping.core.types import Prediction
 
 __all__ = ["Posterior"]
 
-_CHUNK = {
-    "cpu": 512
-}  # positions at a time: (M, chunk) stays in a CPU's cache, and out of malloc's slow large blocks
+# Positions that are computed at a time. On a CPU (M, chunk) stays in the cache, and out of malloc's
+# slow large blocks.
+_CHUNK = {"cpu": 512}
 _CHUNK_ELSEWHERE = 16384
-_KINDS: dict[str, type] = {}  # posteriors with more than this one has
+
+# Subclasses by the `kind` that their saved state names; each has a static method `restore`.
+_KINDS: dict[str, type] = {}
 
 
 @dataclass(frozen=True, eq=False)
 class Posterior(InnerSnapshot):
-    """mean = a*ᵀ D⁻¹ r, variance = k** − |a*|² + |R⁻¹a*|², with D = R Rᵀ (Chang et al. 2023, eqs. 13–14, whitened).
+    """Predicts mean, variance and covariance from whitened features a(x) = [features; L⁻¹k(z, x)].
 
-    z (M, D), L (M, M), R (F + M, F + M), weights D⁻¹r (F + M, C): standardised. noise_variance: of a new measurement.
-    orthogonal: where R is of the first rows only, the factor of a second, independent block (SOLVE-GP); rows that have
-    neither keep their prior (ODVGP).  passes: what each open pass said, where passes have a constant.
+        mean = a(x)ᵀ D⁻¹ r,   variance = k(x, x) − |a(x)|² + |R⁻¹a(x)|²,   D = R Rᵀ
+
+    |a|² − |R⁻¹a|² is the explained variance: by how much the data reduced the prior variance.
+    F features (a constant, a heading) stand before the M inducing inputs.
+
+    Attributes:
+        theta: hyper-parameters, in inner units.
+        z: inducing inputs (M, D), standardised.
+        L: lower Cholesky factor of k(z, z), (M, M).
+        R: lower Cholesky factor of the sites' precision D, (F + M, F + M), or of its first rows.
+        weights: D⁻¹r, (F + M, C).
+        noise_variance: of one new measurement, in inner units.
+        scaling: from SI to standardised values and back.
+        orthogonal: where R covers the first rows only, the factor of a second, independent block
+            (SOLVE-GP); rows that have neither keep their prior (ODVGP).
+        passes: sums over the samples of each open pass, where passes have a constant.
+
+    Reference:
+        Chang et al. 2023, eqs. 13–14, whitened.
     """
 
     theta: Theta
@@ -45,16 +63,18 @@ class Posterior(InnerSnapshot):
     scaling: Scaling
     orthogonal: Tensor | None = None
     passes: PassSums | None = None
-    _biases: dict = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )  # of passes that were asked for
+    # results of `_bias` so far, by the number of the pass
+    _biases: dict = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __init_subclass__(cls, kind: str, **rest):
         super().__init_subclass__(**rest)
         _KINDS[kind] = cls
 
     def kept(self) -> Posterior:
-        """A copy laid out as one that is loaded from a file will be; L is never written into, and is shared."""
+        """A copy with its own R and weights, laid out in memory as one that is loaded from a file.
+
+        L is shared: nothing ever writes into it.
+        """
         return replace(
             self,
             **{
@@ -64,11 +84,20 @@ class Posterior(InnerSnapshot):
         )
 
     def solve_root(self, whitened: Tensor) -> Tensor:
-        """R⁻¹a: its squares sum to what the data left of |a|². white: (F + M, N), in whose precision it is done."""
+        """R⁻¹a, whose squares sum to what remains of |a|² after the data.
+
+        Args:
+            whitened: a(x), (F + M, N); the solve runs in its precision.
+
+        Returns:
+            R⁻¹a, (F + M, N).
+        """
         split = len(self.R)
         first = solve_lower(self.R.to(whitened.dtype), whitened[:split])
         if split == len(whitened):
             return first
+
+        # rows beyond R: a second block of its own, or the prior, whose precision is the identity
         rest = whitened[split:]
         return torch.cat(
             [
@@ -80,30 +109,50 @@ class Posterior(InnerSnapshot):
         )
 
     def whitened(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
-        """a(x) at standardised x (N, D), heading (N, 2) or None: (F + M, N)."""
+        """Whitened features a(x), (F + M, N), at standardised x (N, D), heading (N, 2) or None."""
         return whiten(self.theta, self.z, self.L, x, heading)
 
     def inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Mean (N, C), latent variance (N,) at standardised x (N, D); with a heading, of field and robot together."""
+        """Mean and latent variance in inner units.
+
+        Args:
+            x: (N, D), standardised.
+            heading: ĥ (N, 2); with it the body-fixed field is included.
+
+        Returns:
+            Mean (N, C) and variance (N,).
+        """
+        # the empty first parts make an empty x work
         means, variances = [x.new_empty((0, self.weights.shape[1]))], [x.new_empty(0)]
         chunk = _CHUNK.get(x.device.type, _CHUNK_ELSEWHERE)
+
         for i in range(0, len(x), chunk):
             mean, variance, _ = self.inner_and_solved(
                 x[i : i + chunk], None if heading is None else heading[i : i + chunk]
             )
             means.append(mean)
             variances.append(variance)
+
         return torch.cat(means), torch.cat(variances)
 
     @property
     def followed(self) -> bool:
-        """Whether what has changed since another one can be told: it is one block of features."""
+        """Whether `since` can compute changes: a plain posterior with one block of features."""
         return type(self) is Posterior and self.orthogonal is None
 
     def since(self, before: object) -> Increments | None:
-        """What has changed since another posterior of the same map (increment.py); None: ask this one."""
+        """What has changed since an earlier posterior of the same map.
+
+        Args:
+            before: the earlier posterior.
+
+        Returns:
+            The function of places that gives the changes (increment.py); None where predicting anew
+            is cheaper, or the only way.
+        """
         if not isinstance(before, Posterior) or not before.followed or not self.followed:
             return None
+
         channels, scale = self.weights.shape[1], self.scaling.scale
 
         def everywhere(x: Tensor) -> Tensor:
@@ -111,18 +160,21 @@ class Posterior(InnerSnapshot):
 
         if before is self:
             return lambda x: (*self.weights.new_zeros((2, len(x), channels)), everywhere(x))
-        found = increment_between(before, self)
-        if found is None:
+
+        increment = increment_between(before, self)
+        if increment is None:
             return None
 
         def at(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            """Changes of mean (N, C) and variance (N, C), SI, and where they are known (N,)."""
             means, variances = [self.weights[:0]], [self.weights.new_empty(0)]
             for part in self.scaling.inner_x(x).split(
                 _CHUNK.get(self.z.device.type, _CHUNK_ELSEWHERE)
             ):
-                mean, variance = found.inner(part)
+                mean, variance = increment.inner(part)
                 means.append(mean)
                 variances.append(variance)
+
             mean, variance = torch.cat(means) * scale, torch.cat(variances)[:, None] * scale**2
             return mean, variance.expand(-1, channels), everywhere(x)
 
@@ -131,18 +183,29 @@ class Posterior(InnerSnapshot):
     def inner_and_solved(
         self, x: Tensor, heading: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """As inner, of a few places, and R⁻¹a (F + M, N), by which x shares what the data said of anything else."""
+        """As `inner`, for few places at once, with the solved features.
+
+        Args:
+            x: (N, D), standardised.
+            heading: ĥ (N, 2); with it the body-fixed field is included.
+
+        Returns:
+            Mean (N, C), variance (N,), and R⁻¹a (F + M, N), from which posterior covariances with x
+            follow.
+        """
         theta = self.theta
-        turned = None if heading is None or theta.heading_stddev <= 0 else heading
-        a = self.whitened(x, turned)
+        # without a body-fixed field the heading has no rows among the features
+        used_heading = None if heading is None or theta.heading_stddev <= 0 else heading
+        a = self.whitened(x, used_heading)
         solved = self.solve_root(a)
-        spent = a.square().sum(0) - solved.square().sum(0)
+        explained = a.square().sum(0) - solved.square().sum(0)
 
         prior = theta.kernel().diag(x) + theta.constant_stddev**2
-        if turned is not None:
-            prior = prior + theta.heading_stddev**2 * turned.square().sum(1)
+        if used_heading is not None:
+            prior = prior + theta.heading_stddev**2 * used_heading.square().sum(1)
+
         mean = (a.mT @ self.weights.to(self.L.dtype)).double()
-        return mean, (prior - spent.double()).clamp_min(0.0), solved.double()
+        return mean, (prior - explained.double()).clamp_min(0.0), solved.double()
 
     def predict_in_pass(
         self,
@@ -151,19 +214,37 @@ class Posterior(InnerSnapshot):
         velocity: Tensor | None = None,
         heading: Tensor | None = None,
     ) -> Prediction:
-        """Of f(x) + b, b the constant of a pass; see `_bias`. SI."""
+        """Predict f(x) + b, where b is the unknown constant of one pass.
+
+        Args:
+            x: (N, D) metres.
+            number: of the pass, as in Samples.pass_number; an unknown one has the prior constant.
+            velocity: (N, D) m/s of the robot.
+            heading: ĥ (N, 2); the direction of travel if None.
+
+        Returns:
+            The prediction in SI. Field and constant are correlated; `_bias` has their covariance.
+        """
         x, heading = self.theta.passing(self.scaling.inner_x(x), velocity, heading)
-        mean, variance, told = self.inner_and_solved(x, heading)
+        mean, variance, solved_x = self.inner_and_solved(x, heading)
+
         if self.theta.bias_stddev > 0:
-            bias, left, solved = self._bias(number)
-            shared = told.mT @ solved
-            mean, variance = mean + bias, (variance + left - 2.0 * shared).clamp_min(0.0)
+            bias, bias_variance, solved_bias = self._bias(number)
+            negative_covariance = solved_x.mT @ solved_bias
+            mean, variance = (
+                mean + bias,
+                (variance + bias_variance - 2.0 * negative_covariance).clamp_min(0.0),
+            )
         return self.scaling.outer(mean, variance, self.noise_variance)
 
     def _bias(self, number: float) -> tuple[Tensor, Tensor, Tensor]:
-        """Of the constant b of a pass: mean (C,), variance (), and R⁻¹ w g (R,), so that cov(f(x), b) = −(R⁻¹a)ᵀ R⁻¹wg.
+        """Posterior of the constant b of a pass, computed once per pass.
 
-        E b = w (l − gᵀD⁻¹r),   var b = w + w² |R⁻¹g|²,   w = s_b²/(1 + s_b² n)
+            E b = w (l − gᵀD⁻¹r),   var b = w + w² |R⁻¹g|²,   w = s_b²/(1 + s_b² n)
+            cov(f(x), b) = −(R⁻¹a)ᵀ R⁻¹wg
+
+        Returns:
+            Mean (C,), variance (), and R⁻¹wg (R,).
         """
         if number not in self._biases:
             self._biases[number] = self._bias_now(number)
@@ -171,22 +252,25 @@ class Posterior(InnerSnapshot):
 
     def _bias_now(self, number: float) -> tuple[Tensor, Tensor, Tensor]:
         passes, prior = self.passes, self.theta.bias_stddev**2
-        if passes is None or number not in passes.numbers:  # nothing is known of it
-            nothing = self.weights.new_zeros(len(self.weights))
-            return self.weights.new_zeros(self.weights.shape[1]), nothing.new_tensor(prior), nothing
+        if passes is None or number not in passes.numbers:  # the prior of b, independent of f
+            zero = self.weights.new_zeros(len(self.weights))
+            return self.weights.new_zeros(self.weights.shape[1]), zero.new_tensor(prior), zero
+
         i = passes.numbers.index(number)
-        left = passes.left(prior)[i]
-        solved = self.solve_root(left * passes.whitened[i][:, None])[:, 0]
+        w = passes.left(prior)[i]
+        solved = self.solve_root(w * passes.whitened[i][:, None])[:, 0]
         return (
-            left * (passes.linear[i] - passes.whitened[i] @ self.weights),
-            left + solved.square().sum(),
+            w * (passes.linear[i] - passes.whitened[i] @ self.weights),
+            w + solved.square().sum(),
             solved,
         )
 
     def bias_evidence(self) -> BiasEvidence | None:
+        """Evidence for s_b, the spread of the passes' constants; None of fewer than two passes."""
         passes = self.passes
         if passes is None or len(passes) < 2:
             return None
+
         solved = self.solve_root(passes.whitened.mT)
         return BiasEvidence.given(
             passes.precision,
@@ -197,75 +281,100 @@ class Posterior(InnerSnapshot):
         )
 
     def biases(self) -> list[PassBias]:
-        """Of each open pass, SI."""
+        """Constants of the open passes, oldest first, SI."""
         if self.passes is None or not len(self.passes):
             return []
-        told = [self._bias(number) for number in self.passes.numbers]
-        solved, scale = torch.stack([solved for _, _, solved in told]), self.scaling.scale
+
+        posteriors = [self._bias(number) for number in self.passes.numbers]
+        solved, scale = torch.stack([solved for _, _, solved in posteriors]), self.scaling.scale
         covariance = self.passes.left(self.theta.bias_stddev**2).diag() + solved @ solved.mT
         return PassBias.of(
             self.passes.numbers,
-            torch.stack([mean for mean, _, _ in told]) * scale,
+            torch.stack([mean for mean, _, _ in posteriors]) * scale,
             covariance * scale**2,
         )
 
     def mean(self, x: Tensor) -> Tensor:
-        """(N, C) at standardised x (N, D), without the robot's own field; differentiable in x."""
+        """Mean (N, C) at standardised x (N, D), no body-fixed field; differentiable in x."""
         return self.whitened(x).double().mT @ self.weights
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """k(a, b) + s_c² − a(a)ᵀ(I − D⁻¹)a(b): (N, K), squared SI."""
+        """Posterior covariance of the latent field between a (N, D) and b (K, D), metres.
+
+            cov = k(a, b) + s_c² − a(a)ᵀ (I − D⁻¹) a(b)
+
+        Returns:
+            (N, K), squared SI.
+        """
         return self.covariance_with(b)(a)[0]
 
     def covariance_with(self, b: Tensor) -> Covariances:
-        """As `covariance`, of parts of a that fit into a cache; a(b) and R⁻¹a(b) are kept."""
+        """As `covariance` for many a and the same b (K, D).
+
+        The features of b are computed once; a is computed in parts that fit into a cache.
+        """
         kernel, constant, scale = (
             self.theta.kernel(),
             self.theta.constant_stddev**2,
             self.scaling.scale**2,
         )
-        inner = self.scaling.inner_x(b)
-        right = self.whitened(inner)
-        solved = self.solve_root(right)
+        inner_b = self.scaling.inner_x(b)
+        whitened_b = self.whitened(inner_b)
+        solved_b = self.solve_root(whitened_b)
 
         def part(x: Tensor) -> tuple[Tensor, Tensor]:
-            left = self.whitened(x)
-            told = self.solve_root(left)
-            shared = kernel(x, inner) + constant - (left.mT @ right - told.mT @ solved).double()
-            spent = left.square().sum(0) - told.square().sum(0)
-            return shared * scale, (kernel.diag(x) + constant - spent.double()).clamp_min(
+            """Covariance with b (n, K), and variance (n,), at standardised x (n, D); squared SI."""
+            whitened_x = self.whitened(x)
+            solved_x = self.solve_root(whitened_x)
+            covariance = (
+                kernel(x, inner_b)
+                + constant
+                - (whitened_x.mT @ whitened_b - solved_x.mT @ solved_b).double()
+            )
+
+            explained = whitened_x.square().sum(0) - solved_x.square().sum(0)
+            return covariance * scale, (kernel.diag(x) + constant - explained.double()).clamp_min(
                 0.0
             ) * scale
 
         def at(a: Tensor) -> tuple[Tensor, Tensor]:
             parts = self.scaling.inner_x(a).split(_CHUNK.get(self.z.device.type, _CHUNK_ELSEWHERE))
-            shared, variance = zip(*map(part, parts))
-            return torch.cat(shared), torch.cat(variance)
+            covariances, variances = zip(*map(part, parts))
+            return torch.cat(covariances), torch.cat(variances)
 
         return at
 
     def prior_covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """k(a, b) + s_c² before anything was measured: (N, K), squared SI; depends on a − b alone."""
+        """Prior covariance k(a, b) + s_c², (N, K), squared SI; it depends on a − b alone."""
         a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
         return (self.theta.kernel()(a, b) + self.theta.constant_stddev**2) * self.scaling.scale**2
 
     def explained(self, x: Tensor) -> Tensor | None:
-        """b(x) (F + M, N), SI: what was measured, as features. covariance(a, b) = prior_covariance(a, b) − b_aᵀ b_b.
+        """Features b(x) of the data's explained covariance.
 
-        b = W ᵀa with WWᵀ = I − D⁻¹, block by block where D has blocks. None where there is no such form.
+            covariance(x, x') = prior_covariance(x, x') − b(x)ᵀ b(x'),   b = Wᵀa,   WWᵀ = I − D⁻¹
+
+        W is made block by block where D has blocks.
+
+        Args:
+            x: (N, D) metres.
+
+        Returns:
+            b(x), (F + M, N), SI. None (in subclasses) where there is no such form.
         """
         whitened = self.whitened(self.scaling.inner_x(x))
         split = len(self.R)
-        parts = [_without_prior(self.R).to(whitened.dtype).mT @ whitened[:split]]
+        parts = [_excess_root(self.R).to(whitened.dtype).mT @ whitened[:split]]
         if self.orthogonal is not None and split < len(whitened):
-            parts.append(_without_prior(self.orthogonal).to(whitened.dtype).mT @ whitened[split:])
+            parts.append(_excess_root(self.orthogonal).to(whitened.dtype).mT @ whitened[split:])
         return torch.cat(parts).double() * self.scaling.scale
 
     def state_dict(self) -> dict:
-        """Everything that from_state_dict needs; its own tensors, for what is kept never changes."""
-        second = {} if self.orthogonal is None else {"orthogonal": self.orthogonal}
+        """Everything that from_state_dict needs; tensors are not copied, they never change."""
+        optional = {} if self.orthogonal is None else {"orthogonal": self.orthogonal}
         if self.passes is not None:
-            second["passes"] = self.passes.state_dict()
+            optional["passes"] = self.passes.state_dict()
+
         return {
             "theta": asdict(self.theta),
             "z": self.z,
@@ -274,10 +383,11 @@ class Posterior(InnerSnapshot):
             "weights": self.weights,
             "noise_variance": self.noise_variance,
             **self.scaling.state_dict(),
-        } | second
+        } | optional
 
     @staticmethod
     def from_state_dict(state: dict, device) -> "Posterior":
+        """The posterior of a state, of the subclass that its `kind` names where it has one."""
         orthogonal = state.get("orthogonal")
         z, factor, root, weights = (state[k].to(device) for k in ("z", "L", "R", "weights"))
         plain = Posterior(
@@ -291,10 +401,11 @@ class Posterior(InnerSnapshot):
             None if orthogonal is None else orthogonal.to(device),
             PassSums.from_state_dict(state["passes"], device) if "passes" in state else None,
         )
+
         return _KINDS[state["kind"]].restore(state, plain, device) if "kind" in state else plain
 
 
-def _without_prior(R: Tensor) -> Tensor:
-    """W with WWᵀ = I − (RRᵀ)⁻¹, which is positive semidefinite: the data's precision only adds to I."""
+def _excess_root(R: Tensor) -> Tensor:
+    """W with WWᵀ = I − D⁻¹, D = RRᵀ: positive semidefinite, since D ≥ I."""
     values, vectors = torch.linalg.eigh(R.double() @ R.double().mT)
     return vectors * (1.0 - 1.0 / values.clamp_min(1.0)).sqrt()

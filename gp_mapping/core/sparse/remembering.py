@@ -1,4 +1,4 @@
-"""Which samples a full memory lets go: keys, of which the least leave.
+"""Rules by which a full memory drops samples: each gives keys, and the least keys leave.
 
 What stays when 5 % of a stream may stay (the ablation of Chang et al. 2023, Fig. 2) is measured by
 `python -m benchmark memory`; by its result "uniform" is the default.
@@ -14,14 +14,18 @@ from torch import Tensor
 
 __all__ = ["RULES", "Offered"]
 
-_NOWHERE = 1e6  # m: the first sample has no other one near it
+_NOWHERE = 1e6  # m: distance of the first sample, which has no earlier one
 
 
 class Offered(NamedTuple):
-    """Samples whose keys are wanted (m,), among all that are remembered (K,).
+    """The m samples that need keys, among all K that are remembered.
 
-    which: their indices (m,).  draw (m,): log(u), u uniform.  leverage: () → β v (m,), asked only by who needs it.
-    x (K, D): where all were measured.  order (K,): their arrival numbers.
+    Attributes:
+        which: their indices, (m,).
+        draw: log(u), u uniform, (m,).
+        leverage: function that computes β v, (m,); called only by a rule that needs it.
+        x: where all were measured, (K, D).
+        order: arrival numbers of all, (K,).
     """
 
     which: Tensor
@@ -32,22 +36,22 @@ class Offered(NamedTuple):
 
 
 def uniform(offered: Offered) -> Tensor:
-    """Every sample as likely as another: key log(u)."""
+    """Keys log(u): every sample stays with the same probability."""
     return offered.draw
 
 
 def leverage(offered: Offered) -> Tensor:
-    """In proportion to the Bayesian leverage score β v (Chang et al. 2023, eq. 31): key log(u)/(β v)."""
+    """Keys log(u)/(β v), weighted by the Bayesian leverage score (Chang et al. 2023, eq. 31)."""
     return offered.draw / offered.leverage().clamp_min(1e-12)
 
 
 def newest(offered: Offered) -> Tensor:
-    """A window: the oldest go."""
+    """Keys that grow with the arrival number: the oldest samples leave."""
     return -1.0 / (1.0 + offered.order[offered.which])
 
 
 def farthest(offered: Offered) -> Tensor:
-    """Greedy farthest points: who came nearest to an earlier one goes first."""
+    """Greedy farthest points: the sample that is nearest to an earlier one leaves first."""
     earlier = offered.order[None] < offered.order[offered.which][:, None]
     distance = torch.cdist(offered.x[offered.which], offered.x)
     return -1.0 / (1e-9 + distance.masked_fill(~earlier, _NOWHERE).min(1).values)

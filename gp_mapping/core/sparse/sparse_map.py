@@ -1,10 +1,11 @@
-"""A map as a prior plus additive sites: every operation that all such maps share, once.
+"""The operations that all maps share which consist of a prior and additive sites.
 
-    h = Σ φ(x_i) λ_i,  G = Σ φ(x_i) β_i φ(x_i)ᵀ        sites: wherever these sums are kept (SiteStore)
+    h = Σ φ(x_i) λ_i,  G = Σ φ(x_i) β_i φ(x_i)ᵀ        sites: these sums, kept in a SiteStore
 
-What the memory's samples have in the sums is known exactly, so it is taken out exactly as it stands and put back with
-fresh features. The rest, of which no sample is left, is carried as the model says: as pseudo-data K⁻¹GK⁻¹ and K⁻¹h
-through another basis, or as weighted samples onto another lattice.
+What the remembered samples contribute to the sums is known exactly, so it can be taken out exactly
+and put back with fresh features. The unremembered sites, of which no sample is left, are
+transferred as the model defines: as pseudo-data K⁻¹GK⁻¹ and K⁻¹h to another basis, or as weighted
+samples to another lattice.
 """
 
 from __future__ import annotations
@@ -17,29 +18,39 @@ from torch import Tensor
 
 from gp_mapping.core.field_map import CalibrationData
 from gp_mapping.core.hyper.theta import Theta
-from gp_mapping.core.scaled_map import check_factor, learnable_extra
+from gp_mapping.core.scaled_map import check_factor
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.memory import Memory
 from gp_mapping.core.sparse.observing import ObservingMap
 from gp_mapping.core.sparse.sites import SiteStore
+from gp_mapping.core.standardised import learnable_extra
 
 __all__ = ["SparseMap"]
 
 
 class SparseMap(ObservingMap):
-    """Base of the maps with sites and a memory. A model says what differs:
+    """Base of the maps with sites and a memory. A model defines what differs.
 
-    stand_in    put what the memory has in the sums into a store, or take it out
-    without     the sites without some samples of the memory, and with what else was known near a place forgotten
-    carried     another map's copy at this one's hyper-parameters (and on its lattice)
-    take_over   add another map's rest and its remembered samples, given in this map's coordinates
-    adopt       carry this map to other hyper-parameters
+    stand_in    add the remembered samples' sites to a store, or take them out
+    without     drop some remembered samples, and forget what else is known near a place
+    converted   a copy of another map at this one's hyper-parameters (and on its lattice)
+    take_over   add another map's unremembered sites and its remembered samples
+    adopt       transfer this map to other hyper-parameters
 
+    Attributes:
+        theta: hyper-parameters in use, inner units.
+        learner: learns them; None where nothing is learned.
+        sites: sums over all samples; None before the first.
+        memory: the remembered samples; None before the first.
+        samples: number of samples absorbed.
+        epoch: grows when the whole map has changed, not only near new samples.
+        unremembered_empty: every sample so far is remembered, so no site is outside the memory.
+        unremembered_model_noise: the unremembered sites' β all come from θ's noise.
     """
 
     fitting = ("memory_size",)
     counted = ("samples", "unremembered_empty", "unremembered_model_noise")
-    closed_passes = 0  # whose constants are not told apart any more
+    closed_passes = 0  # passes whose constants are integrated out for good
 
     def __init__(
         self,
@@ -57,53 +68,71 @@ class SparseMap(ObservingMap):
         self.theta, self.learner, self.memory_size = theta, learner, memory_size
         self.generator = torch.Generator().manual_seed(seed)
         self.samples, self.jitter = 0, 0.0
-        self.epoch = 0  # grows when the whole map has changed, not only near new samples
+        self.epoch = 0
         self.sites: SiteStore | None = None
         self.memory: Memory | None = None
-        # while every sample is remembered, no site is outside the memory; own noise: all β come from θ
         self.unremembered_empty, self.unremembered_model_noise = True, True
 
-    # --- what a model says ----------------------------------------------------------------------------------------
+    # --- what a model defines ---------------------------------------------------------------------
     @abstractmethod
     def stand_in(self, store: SiteStore, sign: float) -> None:
-        """Add (sign 1) or take out (−1) what the memory has in the sums, exactly as it stands."""
+        """Add (sign 1) to a store, or take out (−1), the remembered samples' sites as they are."""
 
     @abstractmethod
     def without(self, gone: Tensor, near: Tensor, radius: float) -> None:
-        """Make it a map without the memory's samples `gone` (m,), and without what the rest says near (K, D)."""
+        """Remove samples, and forget what the unremembered sites know near some places.
+
+        Args:
+            gone: which remembered samples leave, (m,) bool.
+            near: places (K, D), standardised.
+            radius: metres.
+        """
 
     @abstractmethod
     def converted(self, other: SparseMap, offset: Tensor) -> SparseMap:
-        """A copy of another map at this map's θ. offset (D,): from its origin to this one's.
+        """A copy of another map at this map's hyper-parameters θ.
 
-        ValueError where that cannot be, before anything has changed.
+        Args:
+            other: the map to copy.
+            offset: its origin minus this map's, (D,) metres.
+
+        Raises:
+            ValueError: that cannot be; nothing has changed yet.
         """
 
     @abstractmethod
     def take_over(
         self, its: SparseMap, memory: dict[str, Tensor], offset: Tensor, delta: Tensor
     ) -> int:
-        """Add a carried map: its rest, moved by offset (D,) and delta (C,), and its remembered samples.
+        """Add a map that `converted` has made.
 
-        How many samples, old or new, fell out of the memory.
+        Args:
+            its: the converted map, whose unremembered sites are moved by offset and delta.
+            memory: its remembered samples, already in this map's coordinates.
+            offset: of places, (D,) metres.
+            delta: of values, (C,) inner units.
+
+        Returns:
+            How many samples, old or new, fell out of the memory.
         """
 
     @abstractmethod
     def begin(self, dimension: int, channels: int) -> None:
-        """Sites and memory of a map that has seen nothing."""
+        """Make the sites and the memory of a map without data."""
 
-    # --- what is asked of all -------------------------------------------------------------------------------------
+    # --- what all have ----------------------------------------------------------------------------
     @property
     def empty(self) -> bool:
+        """Whether no sample has been absorbed."""
         return self.samples == 0
 
     @staticmethod
     def noise(own: Tensor, extra: Tensor, theta: Theta, x: Tensor | None = None) -> Tensor:
-        """The sample's own variance where it has one (> 0), else s_p²; and what is beside it. (N,)"""
+        """Noise variance of samples, (N,): `own` where it is > 0, else s_p²; plus `extra`."""
         return torch.where(own > 0, own, theta.noise_stddev**2) + extra
 
     def memory_places(self, theta: Theta) -> Tensor:
-        """Where the memory's samples were measured, given θ's time offset and lever arm: (m, D)."""
+        """Where the remembered samples were measured, at θ's time offset and lever arm: (m, D)."""
         return theta.place(self.memory.x, self.memory.velocity, self.memory.heading)
 
     def remembered_places(self) -> Tensor:
@@ -125,37 +154,48 @@ class SparseMap(ObservingMap):
         }
 
     def unremembered(self) -> SiteStore:
-        """The sites without the memory's share."""
+        """The sites without those of the remembered samples."""
         if self.unremembered_empty:  # exactly nothing, without rounding
             return self.sites.emptied()
         unremembered = self.sites.clone()
         self.stand_in(unremembered, -1.0)
         return unremembered
 
-    # --- operations -----------------------------------------------------------------------------------------------
+    # --- operations -------------------------------------------------------------------------------
     def forget(self, factor: float) -> None:
-        """Scale all that the data said by factor in (0, 1]."""
+        """Scale all sites by a factor in (0, 1]: every noise variance grows by 1/factor."""
         check_factor(factor)
         if self.sites is not None and factor < 1.0:
             self._scale(factor)
 
     def _scale(self, factor: float) -> None:
-        """What the data said, times the factor."""
+        """Scale sites and remembered samples without a check of the factor."""
         self.sites.scale(factor)
         self.memory.scale(factor)
         self.changed()
 
     @torch.no_grad()
     def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
-        """Forget what was known within radius (m) of x (K, D), but for the newest samples; how many went.
+        """Forget what is known near some places.
 
-        The memory's samples leave exactly; what else is known there is forgotten as the model's pseudo-data.
+        Remembered samples leave exactly; what else is known there is forgotten as the model's
+        pseudo-data.
+
+        Args:
+            x: (K, D) metres.
+            radius: metres.
+            newest: this many of the newest samples stay.
+
+        Returns:
+            How many remembered samples were removed.
         """
         if self.empty:
             return 0
+
         memory, near = self.memory, self.scaling.inner_x(x)
         gone = (torch.cdist(self.memory_places(self.theta), near) <= radius).any(1)
         gone &= memory.order < memory.arrivals - newest
+
         self.without(gone, near, radius)
         self.changed()
         return int(gone.sum())
@@ -163,18 +203,24 @@ class SparseMap(ObservingMap):
     def _union(
         self, other: SparseMap, scaling: Scaling, offset: Tensor, delta: Tensor, renumber: float
     ) -> None:
+        # may refuse; until here nothing of this map has changed
         its = self.converted(other, offset)
         its.renumber(renumber)
+
         self.scaling = scaling
         if self.sites is None:
             self.begin(len(scaling.origin), other.sites.channels)
+
+        # remembered samples in this map's coordinates; λ grows by β delta as y by delta
         memory = its.memory.values()
         memory["x"], memory["y"] = memory["x"] + offset, memory["y"] + delta
         memory["lam"] = memory["lam"] + memory["beta"][:, None] * delta
         memory["order"] = memory["order"] + self.memory.arrivals
 
-        fell = self.take_over(its, memory, offset, delta)
-        self.unremembered_empty = self.unremembered_empty and other.unremembered_empty and not fell
+        dropped = self.take_over(its, memory, offset, delta)
+        self.unremembered_empty = (
+            self.unremembered_empty and other.unremembered_empty and not dropped
+        )
         self.unremembered_model_noise = (
             self.unremembered_model_noise and other.unremembered_model_noise
         )
@@ -183,7 +229,7 @@ class SparseMap(ObservingMap):
         self.changed()
 
     def notes(self) -> list[str]:
-        """That passes were closed."""
+        """A sentence for people where passes were closed."""
         if not self.closed_passes:
             return []
         return [
@@ -192,7 +238,7 @@ class SparseMap(ObservingMap):
         ]
 
     def close_passes(self) -> None:
-        """Keep to the bound of passes whose constants are told apart, where there is one."""
+        """Close passes beyond the bound of those whose constants are kept apart, if any."""
 
     def duplicate(self) -> SparseMap:
         """An independent copy."""
@@ -202,9 +248,12 @@ class SparseMap(ObservingMap):
         return new
 
     def shell(self) -> SparseMap:
-        """A copy with a generator and a learner of its own, and still this map's sites and memory, to be replaced."""
+        """A copy with its own generator and learner that still shares sites and memory.
+
+        The caller replaces both before it writes into either.
+        """
         new = copy.copy(self)
-        new.forget_mark()
+        new.forget_mark()  # the copy is no part of this map's transaction
         new.outdate()
         new.generator = torch.Generator()
         new.generator.set_state(self.generator.get_state())
@@ -212,11 +261,11 @@ class SparseMap(ObservingMap):
         return new
 
     def renumber(self, by: float) -> None:
-        """Every pass gets a number that is larger by that."""
-        of = self.memory.pass_number
-        of.copy_(torch.where(of >= 0, of + by, of))
+        """Add `by` to the pass number of every remembered sample that has one."""
+        numbers = self.memory.pass_number
+        numbers.copy_(torch.where(numbers >= 0, numbers + by, numbers))
 
-    # --- files ----------------------------------------------------------------------------------------------------
+    # --- files ------------------------------------------------------------------------------------
     def _saved_parts(self) -> dict:
         return {} if self.memory is None else {"memory": self.memory.state_dict()}
 
@@ -229,4 +278,10 @@ class SparseMap(ObservingMap):
 
     @abstractmethod
     def new_memory(self, dimension: int, channels: int, rows: int) -> Memory:
-        """An empty memory for sites of that many rows."""
+        """An empty memory for sites of that many rows.
+
+        Args:
+            dimension: D, of places.
+            channels: C, of values.
+            rows: of whitened features that there is room for.
+        """

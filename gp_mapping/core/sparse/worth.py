@@ -1,13 +1,17 @@
-"""What an inducing input is worth: how much the samples tell of that which the other inputs leave open.
+"""The worth of an inducing input: the information in the data about what only it can express.
 
-Given all other inputs, the prior leaves the variance d_j of u_j, and the sites tell of that rest by the precision Λ_jj:
+Given all other inputs, the prior variance of u_j is d_j, and the sites measure it with precision
+Λ_jj:
 
     d_j = 1 / (K⁻¹)_jj,    Λ = K⁻¹ G K⁻¹,    w_j = Λ_jj d_j,    I_j = ½ log₂(1 + w_j) bits
 
-I_j is the information of the data about what only u_j can express: without that input it is lost, and nothing else is.
-A candidate x has d = k − q and w = Σ_i β_i c(x_i, x)² / d, c the residual covariance k − q between x and the samples:
-what the trace term ½ Σ β (k − q) of the variational bound would lose less with it (Titsias 2009; Burt et al. 2019).
-Where w ≪ 1 the posterior of that direction is its prior, with the input or without.
+I_j is the information of the data about what only u_j can express: without that input it is lost,
+and nothing else is. Where w ≪ 1 the posterior of that direction is its prior, with the input or
+without.
+
+A candidate x has d = k − q and w = Σ_i β_i c(x_i, x)² / d, where c is the residual covariance k − q
+between x and the samples: by so much the trace term ½ Σ β (k − q) of the variational bound shrinks
+with it (Titsias 2009; Burt et al. 2019).
 """
 
 from __future__ import annotations
@@ -22,30 +26,36 @@ from gp_mapping.core.linalg import solve_lower
 
 __all__ = ["SMOOTHED", "Sparing", "bits_of", "ratio_of"]
 
-SMOOTHED = 9.0  # noise variances, three of its standard deviations: what a budget leaves out beyond that is seen
+# In noise variances: a budget that leaves out more than three standard deviations of the noise
+# visibly smooths the map.
+SMOOTHED = 9.0
 
 
 def ratio_of(bits: float) -> float:
-    """w of an input that tells so many bits."""
+    """The ratio w of an input that is worth so many bits."""
     return 4.0**bits - 1.0
 
 
 def bits_of(ratio: float) -> float:
-    """Bits that an input of that w tells."""
+    """The information, in bits, of an input with ratio w."""
     return 0.5 * math.log2(1.0 + ratio)
 
 
 @dataclass
 class Sparing:
-    """Inputs taken away one by one, the least worth first; what the others are worth grows as they go.
+    """Removes inducing inputs one by one, the one of least worth first.
 
-    Taking j away puts its mean given the others in its place: with b = −(K⁻¹)_·j / (K⁻¹)_jj, b_j = 0,
-    Λ ← Λ + bΛ_j·  + Λ_·j bᵀ + Λ_jj bbᵀ and K⁻¹ ← K⁻¹ − (K⁻¹)_·j (K⁻¹)_j· / (K⁻¹)_jj.
+    Removing j replaces u_j by its mean given the others, so their worth grows. With
+    b = −(K⁻¹)_·j / (K⁻¹)_jj, b_j = 0,
+
+        Λ ← Λ + bΛ_j· + Λ_·j bᵀ + Λ_jj bbᵀ,   K⁻¹ ← K⁻¹ − (K⁻¹)_·j (K⁻¹)_j· / (K⁻¹)_jj
 
     Attributes:
-        prior, told: K⁻¹ and Λ (M, M) of those that are left, rows of the others 0.
-        alive: (M,) bool.
-        worst: the largest w that went, 0 where none did.
+        prior: K⁻¹ (M, M) of the inputs that remain; rows of the others are 0, with 1 on the
+            diagonal.
+        told: Λ (M, M) of the inputs that remain; rows of the others are 0.
+        alive: which inputs remain, (M,) bool.
+        worst: the largest w that was removed, 0 where none was.
     """
 
     prior: Tensor
@@ -55,53 +65,67 @@ class Sparing:
 
     @classmethod
     def of(cls, factor: Tensor, excess: Tensor, least: float, most: int) -> Sparing | None:
-        """Before any has gone; None where each is worth `least` and they are no more than `most`.
+        """The state before any removal.
 
         Args:
-            factor: L = chol K (M, M).
-            excess: D − I of the inducing rows, whitened: L⁻¹GL⁻ᵀ.
+            factor: L = chol K, (M, M).
+            excess: D − I of the inducing rows, L⁻¹GL⁻ᵀ (M, M).
             least: w of the least input that stays.
-            most: inputs that may stay.
+            most: number of inputs that may stay.
+
+        Returns:
+            None where nothing is to be removed: there are at most `most`, each worth `least`.
         """
         eye = torch.eye(len(factor), dtype=torch.float64, device=factor.device)
         inverse = solve_lower(factor.double(), eye)
-        half = excess @ inverse
-        worth = (inverse * half).sum(0) / inverse.square().sum(0)
+        excess_inverse = excess @ inverse
+        # w_j from the diagonals of Λ = L⁻ᵀ(D − I)L⁻¹ and K⁻¹ = L⁻ᵀL⁻¹ alone
+        worth = (inverse * excess_inverse).sum(0) / inverse.square().sum(0)
         if len(factor) <= most and bool((worth >= least).all()):
             return None
+
         alive = torch.ones(len(factor), dtype=torch.bool, device=factor.device)
-        return cls(inverse.mT @ inverse, inverse.mT @ half, alive)
+        return cls(inverse.mT @ inverse, inverse.mT @ excess_inverse, alive)
 
     @property
     def left(self) -> int:
-        """How many there are still."""
+        """Number of inputs that remain."""
         return int(self.alive.sum())
 
     def go_on(self, least: float, down_to: int | None, most: int | None = None) -> bool:
-        """Take away those below `least`, and others until `down_to` are left, one stays; `most` of them.
+        """Remove inputs, the one of least worth first; at least one stays.
 
-        Whether no more are to go.
+        Args:
+            least: inputs with a w below it are removed.
+            down_to: others are removed until this many remain; None: no others.
+            most: removals in this call; None: no bound.
+
+        Returns:
+            Whether no more are to be removed.
         """
-        prior, told, left, gone = self.prior, self.told, self.left, 0
-        while left > 1:
-            if most is not None and gone >= most:
+        prior, data, remaining, removed = self.prior, self.told, self.left, 0
+        while remaining > 1:
+            if most is not None and removed >= most:
                 return False
-            worth = (told.diagonal() / prior.diagonal()).masked_fill(~self.alive, math.inf)
+
+            worth = (data.diagonal() / prior.diagonal()).masked_fill(~self.alive, math.inf)
             j = int(worth.argmin())
             value = float(worth[j])
-            if value >= least and (down_to is None or left <= down_to):
+            if value >= least and (down_to is None or remaining <= down_to):
                 break
 
-            column, row, own = prior[:, j].clone(), told[:, j].clone(), float(told[j, j])
+            # the two updates of the class docstring, with b = mean
+            column, row, own = prior[:, j].clone(), data[:, j].clone(), float(data[j, j])
             mean = column / -column[j]
             mean[j] = 0.0
             prior.addr_(column, column, alpha=-1.0 / float(column[j]))
-            told.addmm_(torch.stack([mean, row], 1), torch.stack([row + own * mean, mean]))
-            for matrix in (prior, told):
+            data.addmm_(torch.stack([mean, row], 1), torch.stack([row + own * mean, mean]))
+
+            for matrix in (prior, data):
                 matrix[j, :] = matrix[:, j] = 0.0
-            prior[j, j] = 1.0
+            prior[j, j] = 1.0  # a divisor above that is not 0
             self.alive[j] = False
-            left, gone, self.worst = left - 1, gone + 1, max(self.worst, value)
+            remaining, removed, self.worst = remaining - 1, removed + 1, max(self.worst, value)
         return True
 
     def state_dict(self) -> dict:

@@ -1,1 +1,1 @@
-"""How a map begins: what the first values are worth, a sensor that has not begun, where hyper-parameters start."""
+"""How a map begins: the first values, a sensor's warm-up, where hyper-parameters start."""

@@ -1,4 +1,4 @@
-"""The map of the first cells made again with other starts, beside the one that answers: some with each new one."""
+"""The map of the first cells made again with other starts, next to the one that answers."""
 
 from __future__ import annotations
 
@@ -10,30 +10,43 @@ from gp_mapping.core.types import Samples
 
 __all__ = ["Again"]
 
-_TOGETHER = 8  # cells of before that go in with each new one
+_TOGETHER = 8  # batches of earlier cells that go in with each new one
 
 
 class Again:
-    """A map on its way.
+    """A map on its way: it takes some of the first cells with each new one.
 
     Args:
         field: empty, with the new starts.
         rough: whether the starts before were little more than a guess.
+
+    Attributes:
+        map: the same field.
+        used: batches of first cells that it has seen.
+        taken: what it took of them.
+        last_stamp: up to which it has forgotten, s.
     """
 
     def __init__(self, field: FieldMap, rough: bool):
         self.map, self.rough = field, rough
-        self.used = 0  # of the batches of first cells
-        self.taken: list[Samples] = []  # what the map took of them
+        self.used = 0
+        self.taken: list[Samples] = []
         self.last_stamp: float | None = None
 
     def go_on(
         self, cells: list[Samples], feed: Callable[[FieldMap, float | None, Samples], tuple]
     ) -> bool:
-        """Some of the cells more; whether the map has seen all of them.
+        """Feed some more of the cells to the map.
 
-        feed: lets a map forget since a stamp, and take in and learn from a batch: what it took, and the new stamp.
+        Args:
+            cells: all first cells, batch by batch.
+            feed: lets a map forget since a stamp, take in a batch and learn; returns the parts that
+                it took, and the new stamp.
+
+        Returns:
+            Whether the map has seen all of them.
         """
+        # bounded work with each new cell, however many there are
         for batch in cells[self.used : self.used + _TOGETHER]:
             taken, self.last_stamp = feed(self.map, self.last_stamp, batch)
             self.taken += taken
@@ -51,9 +64,9 @@ class Again:
 
     @staticmethod
     def restored(state: dict, field: FieldMap) -> Again:
-        """field: an empty map with the new starts."""
-        new = Again(field, bool(state["rough"]))
+        """Continue where state_dict was taken. field: an empty map with the new starts."""
+        again = Again(field, bool(state["rough"]))
         field.load_state_dict(state["map"])
-        new.used, new.last_stamp = int(state["used"]), state["last_stamp"]
-        new.taken = [Samples(**c) for c in state["taken"]]
-        return new
+        again.used, again.last_stamp = int(state["used"]), state["last_stamp"]
+        again.taken = [Samples(**c) for c in state["taken"]]
+        return again

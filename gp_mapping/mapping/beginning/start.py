@@ -1,9 +1,10 @@
-"""Starts from the data: what a map takes for lengthscale, signal and noise where the settings say 0.
+"""Starts from the data: lengthscale, signal and noise where the settings have 0.
 
-A map begins with its first cell, on little more than that cell's value. With each of the first nine cells
-(first_values.py), and with 16, 32, 64 and 128, its starts are found anew from all of them, and the map is made again
-from the same cells, beside the one that answers (again.py): afterwards it is the map that would have been, had the
-starts been known beforehand. The first cells are kept for that, and no more than those.
+A map begins with its first cell, on little more than that cell's value. With each of the first nine
+cells (first_values.py), and with 16, 32, 64 and 128, its starts are found anew from all of them,
+and the map is made again from the same cells, next to the one that answers (again.py): afterwards
+it is the map that would have been, had the starts been known beforehand. The first cells are kept
+for that, and no more than those.
 """
 
 from __future__ import annotations
@@ -18,21 +19,22 @@ from gp_mapping.settings.mapping import AUTOMATIC, MapSettings, within_ranges
 
 __all__ = ["Start"]
 
-_LAST = (
-    128  # cells; their lanes tell the lengthscale to a factor of two, and learning does the rest
-)
-_FIRST = 4
+_LAST = 128  # cells; their lanes show the lengthscale to a factor of two, then learning goes on
+_FIRST = 4  # cells, in the doubling from there to _LAST
 _ROUGH = 32  # cells up to which the starts before were rough
-_CONSTANT = (
-    3.0  # signal standard deviations by which the mean may lie from the first values' median
-)
+_CONSTANT = 3.0  # signal stddevs by which the mean may lie from the first values' median
 
 
 class Start:
     """The first cells, and the settings that they make of the given ones.
 
-    settings: as given.  resolved: with a number for each start that was automatic.  centre: (C,) SI, or None.  found:
-    such settings and centre of a map that is being made again, which are these when it is there.
+    Attributes:
+        settings: as given.
+        resolved: with a number for each start that was automatic.
+        centre: (C,) SI, or None.
+        found: settings and centre of a map that is being made again; they become `resolved` and
+            `centre` once it is there.
+        cells: the first cells, batch by batch; empty once no start is open.
     """
 
     def __init__(self, settings: MapSettings):
@@ -44,20 +46,31 @@ class Start:
         self._open = any(getattr(settings, name) == 0.0 for name in AUTOMATIC)
 
     def open_with(self, first: Samples) -> bool:
-        """The first cells, as one batch, in place of what was added; False where the settings leave nothing open."""
+        """Set the first cells, as one batch, in place of what was added.
+
+        Returns:
+            False where the settings leave nothing open.
+        """
         if not self._open:
             return False
+
         self.cells, self._count = [first], len(first)
         self._guess()
         self.resolved, self.centre = self.found
+        # the next count of cells at which starts are found anew
         while self._next <= self._count:
             self._next = max(_FIRST, 2 * self._next)
         return True
 
     def add(self, batch: Samples) -> bool:
-        """One more batch of cells before the map takes it; True: a map is to be made anew of `cells`, as `found`."""
+        """Add one more batch of cells before the map takes it.
+
+        Returns:
+            True where a map is to be made anew of `cells`, with the settings of `found`.
+        """
         if not self._open:
             return False
+
         self.cells.append(batch)
         self._count += len(batch)
         if self._count < self._next or self._next > _LAST:
@@ -69,41 +82,50 @@ class Start:
         return True
 
     def keep(self, taken: list[Samples]) -> None:
-        """Of the newest batch the map took these parts; what it refused is not offered again."""
+        """Keep only those parts of the newest batch that the map took; it is not offered others."""
         if self._open:
             self.cells[-1:] = taken
 
     def close(self) -> None:
-        """What the starts are now they remain: the map is more than its first cells."""
+        """Keep the starts as they are: the map is more than its first cells."""
         self._open, self.cells = False, []
 
     @property
     def rough(self) -> bool:
-        """Whether the starts before these were little more than a guess: what a map said with them means nothing."""
+        """Whether the starts before were a guess, so that predictions with them mean nothing."""
         return self._count <= _ROUGH
 
     def done(self, taken: list[Samples]) -> None:
-        """The map is made again of the cells, and took these; past the last start nothing of them is kept."""
+        """Take over `found`: the map is made again, and took these cells.
+
+        Past the last start none of them is kept.
+        """
         self.resolved, self.centre = self.found
         self.cells = taken
         if self._next > _LAST:
             self._open, self.cells = False, []
 
     def _guess(self) -> None:
+        """Find starts from all cells so far, for the settings that are 0."""
         s, x = self.settings, torch.cat([c.x for c in self.cells])
         y = torch.cat([c.y for c in self.cells])
+
         guess = first_guess(x, _values(y, s), s.kernel, s.field_scale)
-        found, centre = {"lengthscale": guess.lengthscale}, None
+
+        guessed, centre = {"lengthscale": guess.lengthscale}, None
+        # of classes and counts f has no unit: their spread and centre are the settings'
         if s.metric:
             centre = guess.centre
             signal = s.signal_stddev or guess.signal
-            found |= {
+            guessed |= {
                 "signal_stddev": guess.signal,
                 "noise_stddev": guess.noise,
                 "constant_stddev": _CONSTANT * signal,
             }
-        chosen = {name: value for name, value in found.items() if getattr(s, name) == 0.0}
-        self.found = replace(s, **within_ranges(chosen)), centre
+
+        automatic = {name: value for name, value in guessed.items() if getattr(s, name) == 0.0}
+        # a start that the settings give stays as it is
+        self.found = replace(s, **within_ranges(automatic)), centre
 
     def state_dict(self) -> dict:
         return {
@@ -119,22 +141,26 @@ class Start:
 
     def load_state_dict(self, state: dict) -> None:
         self.resolved = MapSettings(**asdict(self.settings) | state["resolved"])
+
         self.found = self.resolved, state["centre"]
-        if "found" in state:  # else of a version that made the map again at once
+        # absent in maps of a version that made the map again at once
+        if "found" in state:
             self.found = (
                 MapSettings(**asdict(self.settings) | state["found"]),
                 state["found_centre"],
             )
+
         self.centre, self._count, self._next = (
             state["centre"],
             int(state["count"]),
             int(state["next"]),
         )
+
         self._open, self.cells = bool(state["open"]), [Samples(**c) for c in state["cells"]]
 
 
 def _values(y: torch.Tensor, settings: MapSettings) -> torch.Tensor:
-    """y as the latent field would have it: (N, C). Of classes, whether it is the commonest one."""
+    """y (N, C) on the scale of the latent field; of classes, whether each is the commonest one."""
     if settings.likelihood == "poisson":
         return (y.clamp_min(0.0) + 0.5).log()
     if settings.likelihood == "bernoulli":

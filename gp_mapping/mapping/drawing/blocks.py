@@ -1,4 +1,4 @@
-"""All of a map at full resolution, block by block: one of them in memory at a time, none where nobody drove."""
+"""All of a map at full resolution, block by block: one in memory at a time, none undriven."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["block_indices", "drawn_block", "drawn_blocks"]
 
 
 def block_indices(ground: np.ndarray, side: float, margin: float) -> list[tuple[int, int]]:
-    """Column and row of the blocks of `side` m that touch the ground.
+    """Column and row of the blocks that touch the ground.
 
     Args:
         ground: boxes (K, 4) m: low x, y, high x, y.
@@ -27,14 +27,15 @@ def block_indices(ground: np.ndarray, side: float, margin: float) -> list[tuple[
     Returns:
         Indices, row by row from the lowest.
     """
-    found = set()
+    touched = set()
     for x0, y0, x1, y1 in ground.tolist():
         first = [int(np.floor((v - margin) / side)) for v in (x0, y0)]
         last = [int(np.floor((v + margin) / side)) for v in (x1, y1)]
-        found |= {
+        touched |= {
             (i, j) for i in range(first[0], last[0] + 1) for j in range(first[1], last[1] + 1)
         }
-    return sorted(found, key=lambda index: index[::-1])
+
+    return sorted(touched, key=lambda index: index[::-1])
 
 
 def drawn_blocks(
@@ -46,13 +47,13 @@ def drawn_blocks(
     revision: int,
     local: LocalScale | None,
 ) -> Iterator[tuple[tuple[int, int], FieldGrid]]:
-    """Each block's index and grid of cells × cells at `resolution`. Blocks in which nothing is known are left out.
+    """Draw block after block: index and grid of each; blocks where nothing is known are left out.
 
     Args:
         field: the map.
         settings: of its drawing.
         ground: boxes (K, 4) m in which there are samples.
-        cells: along a side of a block.
+        cells: along a side of a block, of `resolution` each.
         noise_stddev: SI, of one new measurement.
         revision: of the map.
         local: scales the variance that is shown.
@@ -73,11 +74,24 @@ def drawn_block(
     revision: int,
     local: LocalScale | None,
 ) -> FieldGrid:
-    """One of them: column and row; the others as of drawn_blocks."""
+    """Draw one block.
+
+    Args:
+        index: its column and row.
+        field: as in drawn_blocks, and the others.
+        settings: of its drawing.
+        ground: boxes (K, 4) m in which there are samples.
+        cells: along a side of the block.
+        noise_stddev: SI.
+        revision: of the map.
+        local: scales the variance that is shown.
+    """
     pitch = settings.resolution
-    own = replace(settings, margin=0.0, window=0.0, max_grid_cells=max(cells * cells, 16))
-    # half a cell inside: a corner that lies on a line between cells belongs to one block, however it rounds
+    block_settings = replace(
+        settings, margin=0.0, window=0.0, max_grid_cells=max(cells * cells, 16)
+    )
+    # half a cell inside: a corner on a line between cells belongs to one block, however it rounds
     low, high = ([(k * cells + shift) * pitch for k in index] for shift in (0.5, cells - 0.5))
-    return Renderer(own).render(
+    return Renderer(block_settings).render(
         field, (low, high), noise_stddev, revision, None, local, ground=ground
     )

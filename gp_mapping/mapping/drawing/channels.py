@@ -1,4 +1,4 @@
-"""What one map can show of several channels: of a vector its norm, of classes the most likely one."""
+"""What one map can show of several channels: a vector's norm, or the most likely class."""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ __all__ = ["Shown", "layer_names", "show"]
 
 
 class Shown(NamedTuple):
-    """mean, stddev (…): what a grid has.  classes (…): the most likely class, None where there are none.
+    """What a grid shows of a map's channels.
 
-    mean_each, stddev_each (C, …): of each channel; None where there is one.
+    Attributes:
+        mean: (…), of the field, the norm or the most likely class.
+        stddev: (…), of the same.
+        mean_each: (C, …) of each channel; None where there is one.
+        stddev_each: (C, …) of each channel; None where there is one.
+        classes: (…) the most likely class; None where there are none.
     """
 
     mean: np.ndarray
@@ -25,20 +30,27 @@ class Shown(NamedTuple):
 
 
 def show(mean: np.ndarray, variance: np.ndarray, classes: bool = False, excess=0.0) -> Shown:
-    """mean, variance: (C, …), the unit and its square.  classes: channels are classes, and the largest one counts.
+    """Reduce channels to what one map can show.
 
-    excess: (…), of the norm's variance (vector.norm).
+    Args:
+        mean: (C, …), in the unit.
+        variance: (C, …), its square.
+        classes: whether channels are classes; then the largest one counts.
+        excess: (…), of the norm's variance (vector.norm).
     """
     stddev = np.sqrt(np.maximum(variance, 0.0))
     if classes:
-        top = mean.argmax(0)
-        largest, spread = (np.take_along_axis(values, top[None], 0)[0] for values in (mean, stddev))
-        return Shown(largest, spread, mean, stddev, top)
+        most_likely = mean.argmax(0)
+        largest, deviation = (
+            np.take_along_axis(values, most_likely[None], 0)[0] for values in (mean, stddev)
+        )
+        return Shown(largest, deviation, mean, stddev, most_likely)
+
     if len(mean) == 1:
         return Shown(mean[0], stddev[0])
     return Shown(*norm(mean, variance, excess), mean, stddev)
 
 
 def layer_names(channels: int, classes: bool = False) -> tuple[str, ...]:
-    """How channels are called in layers: x y z, or the numbers of classes; () for one channel."""
+    """Names of the channels' layers: x y z, or the numbers of classes; () for one channel."""
     return tuple(map(str, range(channels))) if classes else axis_names(channels)

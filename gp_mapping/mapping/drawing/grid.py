@@ -1,4 +1,4 @@
-"""Where a map is drawn: a window of square cells that follows the path and grows with it, within a bound."""
+"""Where a map is drawn: a bounded window of square cells that grows with the path."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ __all__ = ["FieldGrid", "GridWindow"]
 
 @dataclass(frozen=True)
 class GridWindow:
-    """Cells on a lattice of whole multiples of the resolution: left, bottom (cell indices), width, height (cells)."""
+    """Cells on a lattice of whole multiples of the resolution.
+
+    Attributes:
+        left: number of the first column.
+        bottom: number of the first row.
+        width: columns.
+        height: rows.
+        resolution: side of a cell, m.
+    """
 
     left: int
     bottom: int
@@ -25,7 +33,17 @@ class GridWindow:
 
     @staticmethod
     def around(low, high, resolution: float, margin: float, max_cells: int) -> "GridWindow":
-        """The window over [low − margin, high + margin] (metres); twice as coarse until it has at most max_cells."""
+        """The window over [low − margin, high + margin], at most as fine as max_cells allows.
+
+        The resolution is doubled until the cells are few enough.
+
+        Args:
+            low: corner (2,), m.
+            high: corner (2,), m.
+            resolution: finest side of a cell, m.
+            margin: m.
+            max_cells: bound.
+        """
         while True:
             left, bottom = (math.floor((v - margin) / resolution) for v in low)
             right, top = (math.ceil((v + margin) / resolution) for v in high)
@@ -36,33 +54,45 @@ class GridWindow:
 
     @staticmethod
     def within(low, high, about, resolution: float, margin: float, max_cells: int) -> "GridWindow":
-        """The window over [low − margin, high + margin] (metres) at that resolution, cut where it has too many cells.
+        """The window over [low − margin, high + margin], cut where it has too many cells.
 
-        What is left lies about `about` (2,) m, as far as the whole goes: all of the shorter side, if that may be.
+        A cut one lies around `about`, as far as the whole goes, with all of the shorter side if
+        possible.
+
+        Args:
+            low: corner (2,), m.
+            high: corner (2,), m.
+            about: (2,) m.
+            resolution: side of a cell, m.
+            margin: m.
+            max_cells: bound.
         """
         left, bottom = (math.floor((v - margin) / resolution) for v in low)
         right, top = (math.ceil((v + margin) / resolution) for v in high)
         width, height = max(1, right - left), max(1, top - bottom)
         if width * height <= max_cells:
             return GridWindow(left, bottom, width, height, resolution)
+
+        # a square of that many cells, or all of the shorter side and more of the longer one
         side = math.isqrt(max_cells)
-        across = width if width <= side else min(width, max(side, max_cells // height))
-        down = min(height, max_cells // across)
-        first = []
+        columns = width if width <= side else min(width, max(side, max_cells // height))
+        rows = min(height, max_cells // columns)
+
+        starts = []
         for start, whole, part, place in (
-            (left, width, across, about[0]),
-            (bottom, height, down, about[1]),
+            (left, width, columns, about[0]),
+            (bottom, height, rows, about[1]),
         ):
             middle = math.floor(place / resolution) - part // 2
-            beyond = (
-                part // 4 if part < whole else 0
-            )  # room to drive on into before the window has to move
-            first.append(min(max(middle, start - beyond), start + whole - part + beyond))
-        return GridWindow(*first, across, down, resolution)
+            # room to drive on into before the window has to move
+            beyond = part // 4 if part < whole else 0
+            starts.append(min(max(middle, start - beyond), start + whole - part + beyond))
+        return GridWindow(*starts, columns, rows, resolution)
 
     def contains(self, low, high, margin: float) -> bool:
-        """Whether [low − margin, high + margin] lies inside."""
+        """Whether [low − margin, high + margin] lies inside; corners (2,) m."""
         r = self.resolution
+        # a billionth of a cell for rounding
         return (
             low[0] - margin >= (self.left - 1e-9) * r
             and low[1] - margin >= (self.bottom - 1e-9) * r
@@ -86,13 +116,22 @@ class GridWindow:
 
 @dataclass(frozen=True)
 class FieldGrid:
-    """A drawn map. Row 0 is at the smallest y, as in an OccupancyGrid; centres at origin + (i + ½) resolution.
+    """A drawn map.
 
-    origin: lower left corner (m).  mean, stddev (H, W): SI, stddev of the latent field.  known (H, W): False where
-    stddev says that nothing was learned.  noise_stddev: SI, of one new measurement about the latent field.
-    axes_mean, axes_stddev (C, H, W): of each component where the map has several; mean and stddev then are of the norm
-    (vector.norm).  None for a scalar field.
-    classes (H, W): with likelihood softmax the most likely class; mean and stddev then are of it, axes_… of each class.
+    Row 0 is at the smallest y, as in an OccupancyGrid; centres lie at origin + (i + ½) resolution.
+
+    Attributes:
+        origin: lower left corner, m.
+        resolution: side of a cell, m.
+        mean: (H, W), SI; of several components their norm (vector.norm), of classes the most likely
+            one.
+        stddev: (H, W), SI, of the latent field, and of the same.
+        known: (H, W) bool, False where stddev shows that nothing was learned.
+        noise_stddev: of one new measurement about the latent field, SI.
+        revision: of the map.
+        axes_mean: (C, H, W) of each component or class; None for a scalar field.
+        axes_stddev: (C, H, W), the same.
+        classes: (H, W) the most likely class with likelihood softmax, else None.
     """
 
     origin: tuple[float, float]
@@ -108,7 +147,10 @@ class FieldGrid:
 
     @property
     def layers(self) -> dict[str, Tensor]:
-        """mean and stddev (H, W), SI; also mean_x, stddev_x, … of several components, or class, mean_0, … of classes."""
+        """Layers (H, W) by name, SI: mean and stddev.
+
+        Of several components also mean_x, stddev_x, …; of classes also class, mean_0, stddev_0, ….
+        """
         out = {"mean": self.mean, "stddev": self.stddev}
         if self.classes is not None:
             out["class"] = self.classes
@@ -123,12 +165,13 @@ class FieldGrid:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(H, W)."""
+        """Rows and columns, (H, W)."""
         return tuple(self.mean.shape)
 
     def centres(self) -> Tensor:
-        """(H·W, 2), metres, in the order of mean.reshape(-1)."""
+        """Cell centres (H·W, 2), metres, in the order of mean.reshape(-1)."""
         h, w = self.shape
         xs = self.origin[0] + (torch.arange(w, dtype=torch.float64) + 0.5) * self.resolution
         ys = self.origin[1] + (torch.arange(h, dtype=torch.float64) + 0.5) * self.resolution
+        # rows follow each other, x is the quicker one
         return torch.stack([xs.repeat(h), ys.repeat_interleave(w)], 1)

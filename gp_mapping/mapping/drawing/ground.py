@@ -1,4 +1,4 @@
-"""Which ground is drawn: all that was driven, a window about the robot, or an overview of it all."""
+"""Which ground is drawn: all that was driven, a window about the robot, or an overview."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ __all__ = ["Ground", "overview_window", "to_draw"]
 
 
 class Ground(NamedTuple):
-    """low, high: corners, m.  place: (2,) m, the robot in it.  notes: what is left out though nobody asked for that."""
+    """Ground to draw.
+
+    Attributes:
+        low: lower corner, m.
+        high: upper corner, m.
+        place: (2,) m, the robot in it.
+        notes: what is left out although the settings do not ask for that.
+    """
 
     low: list[float]
     high: list[float]
@@ -22,17 +29,19 @@ class Ground(NamedTuple):
 
 
 def to_draw(settings: MapSettings, path: Path) -> Ground:
-    """What the next drawing shows."""
+    """Choose what the next drawing shows."""
 
     def fits(low, high) -> bool:
         return _fits(settings, low, high)
 
+    # a window that was asked for leaves ground out without a note
     if settings.window > 0.0:
         area = path.around(settings.window)
         return Ground(
             list(area.low), list(area.high), area.place, drawing_notes([area], [], fits, settings)
         )
 
+    # all ground together, if a grid holds it; a pose's glitch is none
     chosen, others = path.extent.drawn(fits, path.usual_move)
     low = [min(area.low[d] for area in chosen) for d in range(2)]
     high = [max(area.high[d] for area in chosen) for d in range(2)]
@@ -42,19 +51,28 @@ def to_draw(settings: MapSettings, path: Path) -> Ground:
 def overview_window(
     settings: MapSettings, path: Path, most: int
 ) -> tuple[GridWindow, list[float], list[float]] | None:
-    """Where a drawing shows a part only: the window over all ground on at most that many cells, and its corners, m.
+    """The window over all ground, where a drawing shows only a part of it.
 
-    Its resolution is the one asked for, doubled until that is enough.
+    Its resolution is the one asked for, doubled until the cells are few enough.
+
+    Args:
+        settings: of the drawing.
+        path: that was driven.
+        most: bound of the cells.
+
+    Returns:
+        The window and the ground's corners, m; None where a drawing shows all.
     """
     low, high = path.extent.bounds(path.usual_move)
     whole = not settings.window or settings.window >= max(b - a for a, b in zip(low, high))
+
     if whole and _fits(settings, low, high):
         return None
     return GridWindow.around(low, high, settings.resolution, settings.margin, most), low, high
 
 
 def _fits(settings: MapSettings, low, high) -> bool:
-    """Whether a grid at the resolution that is asked for holds the ground."""
+    """Whether a grid at the asked-for resolution holds the ground between two corners, m."""
     window = GridWindow.within(
         low, high, low, settings.resolution, settings.margin, settings.max_grid_cells
     )

@@ -1,4 +1,4 @@
-"""The points where a map is evaluated to be drawn, what is known of each, and the cells splined from them."""
+"""The points where a map is evaluated to be drawn, and the cells splined from them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,17 @@ _KEEP = 8  # lattice points beyond a changed region that its spline coefficients
 
 
 def spline_operator(nodes: np.ndarray, points: np.ndarray):
-    """Cubic spline interpolation from values at `nodes` (n,) to `points` (p,), as prefilter and sparse evaluation."""
+    """Cubic spline interpolation between two sets of places along an axis.
+
+    It is a prefilter and a sparse evaluation.
+
+    Args:
+        nodes: (n,) where values are known.
+        points: (p,) where they are wanted.
+
+    Returns:
+        A function of values (n, m) that returns them at the points, (p, m).
+    """
     knots = make_interp_spline(nodes, np.zeros_like(nodes), k=3).t
     design = BSpline.design_matrix(points, knots, 3)
 
@@ -34,16 +44,38 @@ def spline_operator(nodes: np.ndarray, points: np.ndarray):
 class Lattice:
     """Points where the map is evaluated, and the cells splined from them, over one window.
 
-    Lattice indices are whole multiples of the pitch from the map's origin, so a window that grows keeps its points.
+    Lattice indices are whole multiples of the pitch from the map's origin, so a window that grows
+    keeps its points.
+
+    Args:
+        window: cells to draw.
+        length: lengthscale, m; the pitch is a fraction of it.
+        centre: (C,) the prior's mean, which points show until they are evaluated.
+        prior: (C,) the prior's variance, likewise.
+
+    Attributes:
+        rows: (R,) y of the points, m.
+        columns: (K,) x of the points, m.
+        direct: whether the points are the cells themselves.
+        first: numbers of the first row and column.
+        mean: (C, R, K).
+        variance: (C, R, K).
+        excess: (R, K), what covariances of components add to the norm's variance; None without any.
+        stale: (R, K) bool, points that wait to be evaluated.
+        since: (R, K) revision of the map since which a point waits.
+        exact: (R, K) number of the moment as of which a point is exact; 0: of none.
+        drawn: (C, H, W) mean of the cells.
+        stddev: (C, H, W) of the cells.
+        drawn_excess: (H, W) of the cells, as excess.
+        newest: (2,) m, the newest sample.
     """
 
     def __init__(self, window: GridWindow, length: float, centre: np.ndarray, prior: np.ndarray):
         self.window, self.length, self.centre, self.prior = window, length, centre, prior
         self.xs, self.ys = (axis.numpy() for axis in window.axes())
         pitch = length / _FRACTION
-        self.direct = (
-            pitch <= window.resolution * 1.2
-        )  # the cells themselves, where the lattice would not be coarser
+        # the cells themselves, where the lattice would not be coarser
+        self.direct = pitch <= window.resolution * 1.2
         if self.direct:
             self.first = (window.bottom, window.left)
             self.rows, self.columns = self.ys, self.xs
@@ -54,40 +86,40 @@ class Lattice:
             ]
             self.first = (spans[0][0], spans[1][0])
             self.rows, self.columns = (np.arange(*span) * pitch for span in spans)
+
         shape, cells = (
             (len(self.rows), len(self.columns)),
             (len(centre), window.height, window.width),
         )
-        first, spread = centre[:, None, None], prior[:, None, None]  # of each channel (C,)
-        self.mean = np.broadcast_to(
-            first, (len(centre), *shape)
-        ).copy()  # (C, rows, columns), as variance
+        first, spread = centre[:, None, None], prior[:, None, None]
+
+        self.mean = np.broadcast_to(first, (len(centre), *shape)).copy()
         self.variance = np.broadcast_to(spread, self.mean.shape).copy()
-        self.excess: np.ndarray | None = (
-            None  # of the norm's variance, where a map knows covariances of components
-        )
-        self.drawn_excess: np.ndarray | None = None  # (H, W)
+        self.excess: np.ndarray | None = None
+        self.drawn_excess: np.ndarray | None = None
+
         self.stale, self.since = np.ones(shape, dtype=bool), np.zeros(shape, dtype=np.int64)
-        self.exact = np.zeros(
-            shape, dtype=np.int64
-        )  # number of the moment as of which a point is; 0: of none
+        self.exact = np.zeros(shape, dtype=np.int64)
+
         self.drawn, self.stddev = (
             np.broadcast_to(v, cells).copy() for v in (first, np.sqrt(spread))
-        )  # (C, H, W)
+        )
         self.newest = [float(self.columns.mean()), float(self.rows.mean())]
 
     def moved_to(self, window: GridWindow) -> "Lattice":
-        """The lattice over another window of the same resolution; points in both keep what they know."""
+        """The lattice over another window of one resolution; common points keep what they know."""
         new = Lattice(window, self.length, self.centre, self.prior)
         new.newest = self.newest
-        to, source = [], []
+        to, from_ = [], []
         for axis in range(2):
+            # rows, or columns, that both have; none where they lie apart
             low = max(self.first[axis], new.first[axis])
             high = min(
                 self.first[axis] + self.stale.shape[axis], new.first[axis] + new.stale.shape[axis]
             )
             to.append(slice(low - new.first[axis], max(high, low) - new.first[axis]))
-            source.append(slice(low - self.first[axis], max(high, low) - self.first[axis]))
+            from_.append(slice(low - self.first[axis], max(high, low) - self.first[axis]))
+
         if self.excess is not None:
             new.joined()
         for name in (
@@ -98,24 +130,30 @@ class Lattice:
             "exact",
             *(["excess"] if self.excess is not None else []),
         ):
-            getattr(new, name)[(..., *to)] = getattr(self, name)[(..., *source)]
+            getattr(new, name)[(..., *to)] = getattr(self, name)[(..., *from_)]
         return new
 
     def take_over(self, old: "Lattice") -> None:
-        """Show what another lattice knows, nearest point by nearest point, until it is drawn anew: all stays stale."""
+        """Show another lattice's values, nearest point by nearest point; all stays stale."""
         if len(old.mean) != len(self.mean):
             return
         self.newest = old.newest
+        # half a pitch less: searchsorted then finds the nearest node
         near = [
-            np.clip(np.searchsorted(its, mine - 0.5 * (its[1] - its[0])), 0, len(its) - 1)
-            if len(its) > 1
-            else np.zeros(len(mine), dtype=int)
-            for its, mine in ((old.rows, self.rows), (old.columns, self.columns))
+            np.clip(
+                np.searchsorted(old_nodes, new_nodes - 0.5 * (old_nodes[1] - old_nodes[0])),
+                0,
+                len(old_nodes) - 1,
+            )
+            if len(old_nodes) > 1
+            else np.zeros(len(new_nodes), dtype=int)
+            for old_nodes, new_nodes in ((old.rows, self.rows), (old.columns, self.columns))
         ]
         inside = [
-            (mine >= its[0]) & (mine <= its[-1])
-            for its, mine in ((old.rows, self.rows), (old.columns, self.columns))
+            (new_nodes >= old_nodes[0]) & (new_nodes <= old_nodes[-1])
+            for old_nodes, new_nodes in ((old.rows, self.rows), (old.columns, self.columns))
         ]
+
         box, source = (
             np.ix_(*(part.nonzero()[0] for part in inside)),
             np.ix_(*(n[i] for n, i in zip(near, inside))),
@@ -127,19 +165,20 @@ class Lattice:
             getattr(self, name)[(slice(None), *box)] = getattr(old, name)[(slice(None), *source)]
 
     def mark_all(self, revision: int) -> None:
-        """Everything is stale."""
+        """Mark everything as stale since a revision."""
         self.since[~self.stale] = revision
         self.stale[:] = True
 
     def mark_followed(self, revision: int) -> None:
-        """All points that are exact as of a moment are stale, and of no moment."""
+        """Mark all points that are exact as of a moment as stale, and of no moment."""
         followed = self.exact > 0
         self.since[followed & ~self.stale] = revision
         self.stale |= followed
+        # so that each is evaluated, not followed
         self.exact[:] = 0
 
     def leave_out(self, ground: np.ndarray, reach: float) -> None:
-        """Beyond reach (m) of these boxes (K, 4) nothing is stale: it stays what nobody knows."""
+        """Make nothing stale beyond reach (m) of these boxes (K, 4): it stays the prior."""
         near = np.zeros(self.stale.shape, dtype=bool)
         for x0, y0, x1, y1 in ground.tolist():
             rows = slice(*np.searchsorted(self.rows, (y0 - reach, y1 + reach)))
@@ -147,7 +186,7 @@ class Lattice:
         self.stale &= near
 
     def mark_box(self, low, high, revision: int) -> None:
-        """Stale between two corners (2,) m."""
+        """Mark what lies between two corners (2,) m as stale."""
         box = tuple(
             slice(*np.searchsorted(nodes, (low[axis], high[axis])))
             for nodes, axis in ((self.rows, 1), (self.columns, 0))
@@ -157,75 +196,97 @@ class Lattice:
         stale[:] = True
 
     def mark(self, points: Tensor, reach: float, revision: int) -> None:
-        """Stale within reach (m) of points (K, 2)."""
-        if (
-            len(points) > 64
-        ):  # the middle of each square of reach/8 stands for its points, which are 0.09 reach away
+        """Mark what lies within reach (m) of points (K, 2) as stale."""
+        # the middle of a square of reach/8 stands for its points, which are 0.09 reach away
+        if len(points) > 64:
             points = torch.unique((points / (reach / 8)).round(), dim=0) * (reach / 8)
+
         near = np.zeros(self.stale.shape, dtype=bool)
         for x, y in points.tolist():
             i0, i1 = np.searchsorted(self.rows, [y - 1.1 * reach, y + 1.1 * reach])
             j0, j1 = np.searchsorted(self.columns, [x - 1.1 * reach, x + 1.1 * reach])
             square = (self.rows[i0:i1, None] - y) ** 2 + (self.columns[None, j0:j1] - x) ** 2
             near[i0:i1, j0:j1] |= square <= (1.1 * reach) ** 2
+
         self.since[near & ~self.stale] = revision
         self.stale |= near
 
     def places(self, rows: np.ndarray, columns: np.ndarray) -> Tensor:
-        """Where points (K,) lie: (K, 2) m."""
+        """Places of points with these indices (K,): (K, 2) m."""
         return torch.from_numpy(np.stack([self.columns[columns], self.rows[rows]], 1))
 
     def choose(
         self, budget: int | None, oldest: bool, among: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Row and column indices of the points to evaluate now. among: which are asked for; the stale ones if None."""
+        """Choose the points to evaluate now.
+
+        Args:
+            budget: most points; None: all.
+            oldest: whether all are those that have waited longest, else half of them are nearest to
+                the newest sample.
+            among: (R, K) bool, which may be chosen; the stale ones if None.
+
+        Returns:
+            Row and column indices.
+        """
         rows, columns = (self.stale if among is None else among).nonzero()
         if budget is None or len(rows) <= budget:
             return rows, columns
+
         picked, near = np.zeros(len(rows), dtype=bool), 0 if oldest else budget // 2
+        # half of the budget near the newest sample
         if near:
-            away = (self.columns[columns] - self.newest[0]) ** 2 + (
+            square_distance = (self.columns[columns] - self.newest[0]) ** 2 + (
                 self.rows[rows] - self.newest[1]
             ) ** 2
-            picked[np.argpartition(away, near)[:near]] = True
+            picked[np.argpartition(square_distance, near)[:near]] = True
 
-        left = np.flatnonzero(~picked)
+        others = np.flatnonzero(~picked)
         # no two alike: among many of one value a partition takes ten times as long
-        waiting = self.since[rows[left], columns[left]] * len(left) + np.arange(len(left))
-        picked[left[np.argpartition(waiting, budget - near)[: budget - near]]] = True
+        waiting = self.since[rows[others], columns[others]] * len(others) + np.arange(len(others))
+        picked[others[np.argpartition(waiting, budget - near)[: budget - near]]] = True
         return rows[picked], columns[picked]
 
     def joined(self) -> None:
-        """From now on components have covariances."""
+        """Make room for the covariances that components have from now on."""
         if self.excess is None:
             self.excess, self.drawn_excess = (
                 np.zeros(self.stale.shape),
                 np.zeros(self.drawn.shape[1:]),
             )
 
-    def fill(self, rows: np.ndarray, columns: np.ndarray, told: Prediction) -> None:
-        """What was evaluated at points (K,); they are stale no more."""
-        for target, value in ((self.mean, told.mean), (self.variance, told.variance)):
+    def fill(self, rows: np.ndarray, columns: np.ndarray, prediction: Prediction) -> None:
+        """Set what was evaluated at points (K,); they are stale no more."""
+        for target, value in ((self.mean, prediction.mean), (self.variance, prediction.variance)):
             target[:, rows, columns] = value.mT.cpu().numpy()
-        if told.covariance is not None:
+        if prediction.covariance is not None:
             self.joined()
-            self.excess[rows, columns] = excess(told)
+            self.excess[rows, columns] = excess(prediction)
         self.stale[rows, columns] = False
 
     def draw(self, box) -> None:
-        """Draw the cells that the lattice box (first and last row, first and last column) reaches."""
+        """Draw the cells that part of the lattice reaches.
+
+        Args:
+            box: first row, end of rows, first column, end of columns.
+        """
+        # points are cells: nothing to spline
         if self.direct:
             self.drawn[:], self.stddev[:] = self.mean, np.sqrt(self.variance)
             if self.excess is not None:
                 self.drawn_excess[:] = self.excess
             return
         r0, r1, c0, c1 = box
+        # a changed value reaches _KEEP points far, and the spline there as many more
         rows = slice(max(0, r0 - 2 * _KEEP), min(len(self.rows), r1 + 2 * _KEEP))
         columns = slice(max(0, c0 - 2 * _KEEP), min(len(self.columns), c1 + 2 * _KEEP))
+
         i0, i1 = self._inner(self.ys, self.rows, rows)
         j0, j1 = self._inner(self.xs, self.columns, columns)
         if i0 >= i1 or j0 >= j1:
             return
+
+        # along y first, then along x: a tensor-product spline
         down = spline_operator(self.rows[rows], self.ys[i0:i1])
         across = spline_operator(self.columns[columns], self.xs[j0:j1])
         for channel in range(len(self.mean)):
@@ -234,13 +295,14 @@ class Lattice:
                 (self.variance, self.stddev, True),
             ):
                 values = across(down(source[channel, rows, columns]).T).T
+                # a spline of variances may swing below 0
                 target[channel, i0:i1, j0:j1] = np.sqrt(np.maximum(values, 0.0)) if root else values
         if self.excess is not None:
             self.drawn_excess[i0:i1, j0:j1] = across(down(self.excess[rows, columns]).T).T
 
     @staticmethod
     def _inner(cells: np.ndarray, nodes: np.ndarray, part: slice) -> tuple[int, int]:
-        """Cells that lie _KEEP nodes inside a part of the lattice; at the lattice's own ends, up to the end."""
+        """Cells _KEEP nodes inside a part of the lattice; up to the end at the lattice's ends."""
         low = nodes[part.start] if part.start == 0 else nodes[part.start + _KEEP]
         high = nodes[part.stop - 1] if part.stop == len(nodes) else nodes[part.stop - 1 - _KEEP]
         return int(np.searchsorted(cells, low)), int(np.searchsorted(cells, high, side="right"))

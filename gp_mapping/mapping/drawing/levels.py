@@ -1,4 +1,7 @@
-"""The scale 1…98 of drawn maps and the values of its ends: the same in RViz, map_server and the browser."""
+"""The scale 1…98 of drawn maps and the values of its ends.
+
+It is the same in RViz, map_server and the browser.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,8 @@ import numpy as np
 
 __all__ = ["HIGHEST", "LOWEST", "UNKNOWN", "Limits", "field_limits", "levels", "nice_limits"]
 
-LOWEST, HIGHEST, UNKNOWN = (
-    1,
-    98,
-    -1,
-)  # RViz: 0 is transparent, 99 and 100 are special, -1 is unknown
+# RViz: 0 is transparent, 99 and 100 are special, -1 is unknown
+LOWEST, HIGHEST, UNKNOWN = 1, 98, -1
 _ROWS = 32  # of a grid at a time: the numbers between stay in a processor's cache
 
 
@@ -27,38 +27,61 @@ class Limits(NamedTuple):
 
 
 def nice_limits(low: float, high: float) -> tuple[float, float]:
-    """The range rounded outwards to steps of 1, 2 or 5 · 10ᵏ, about 20 in it, so that colours do not flicker."""
+    """Round a range outwards to steps of 1, 2 or 5 · 10ᵏ, so that colours do not flicker.
+
+    There are about 20 steps in it.
+    """
     span = high - low
-    smallest = (
-        1e-6 * max(abs(low), abs(high)) or 1.0
-    )  # a flat field: a range that int8 can still show
+    # of a flat field: a range that int8 can still show
+    smallest = 1e-6 * max(abs(low), abs(high)) or 1.0
     span = max(span, smallest)
+
     raw = span / 20.0
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(
         factor * power for factor in (1.0, 2.0, 5.0, 10.0) if factor * power >= raw * (1 - 1e-9)
     )
+
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return first * step, max(last, first + 1) * step
 
 
 def field_limits(grid) -> Limits | None:
-    """Limits of mean and stddev (from 0) over the known cells of a FieldGrid; None where nothing is known."""
+    """Limits of mean and stddev (from 0) over the known cells of a grid; None without any.
+
+    Args:
+        grid: a FieldGrid.
+    """
     mean, stddev, known = (
         values.detach().cpu().numpy() for values in (grid.mean, grid.stddev, grid.known)
     )
     if not known.any():
         return None
+
     shown = mean[known]
     highest = float(stddev.max(where=known, initial=-np.inf))
     return Limits(*nice_limits(float(shown.min()), float(shown.max())), *nice_limits(0.0, highest))
 
 
 def levels(values: np.ndarray, known: np.ndarray, low: float, high: float) -> np.ndarray:
-    """1 + round(97 (v − low) / (high − low)), at most 98 and at least 1; −1 where unknown: (H, W) int8."""
+    """Levels of values on the scale; −1 where unknown.
+
+        1 + round(97 (v − low) / (high − low)),   at least 1 and at most 98
+
+    Args:
+        values: (H, W).
+        known: (H, W) bool.
+        low: value of level 1.
+        high: value of level 98.
+
+    Returns:
+        (H, W) int8.
+    """
     out = np.empty(values.shape, np.int8)
     scratch = np.empty((min(_ROWS, len(values)), values.shape[1]))
+
     scale = (HIGHEST - LOWEST) / (high - low)
+    # a few rows at a time, in one scratch array
     for i in range(0, len(values), _ROWS):
         part = scratch[: len(values[i : i + _ROWS])]
         np.subtract(values[i : i + _ROWS], low, out=part)
@@ -68,5 +91,6 @@ def levels(values: np.ndarray, known: np.ndarray, low: float, high: float) -> np
         np.maximum(part, LOWEST, out=part)
         np.minimum(part, HIGHEST, out=part)
         np.copyto(out[i : i + _ROWS], part, casting="unsafe")
+
     out |= np.negative((~known).view(np.int8))  # all bits set is −1
     return out

@@ -1,12 +1,15 @@
-"""FieldMap → FieldGrid: evaluated on a lattice of a fraction of the lengthscale, splined to the cells, and from then on
+"""FieldMap → FieldGrid: evaluated on a lattice, splined to the cells, and kept up to date.
+
+The lattice has a fraction of the lengthscale as its pitch. After a first drawing its points are
 brought up to date by what samples have changed, or evaluated again only where something did.
 
-A field with lengthscale ℓ has nothing between points ℓ/12 apart that a cubic spline does not follow: the mean within
-0.01 stddev, and, splined as a variance (not as a stddev or a logarithm, whose valleys along the path are sharp), the
-stddev within 2 % at 999 cells of 1000.
-Of a map of several channels each is splined by itself, and the norm is made of them cell by cell; what covariances
-between them add to its variance is splined, too. A probability or a rate, where that is published, is a channel of its
-own beside f: what is known is decided by f.
+A field with lengthscale ℓ has nothing between points ℓ/12 apart that a cubic spline does not
+follow: the mean within 0.01 stddev, and, splined as a variance (not as a stddev or a logarithm,
+whose valleys along the path are sharp), the stddev within 2 % at 999 cells of 1000.
+
+Of a map of several channels each is splined by itself, and the norm is made of them cell by cell;
+what covariances between them add to its variance is splined, too. A probability or a rate, where
+that is published, is a channel of its own next to f: f decides what is known.
 """
 
 from __future__ import annotations
@@ -30,14 +33,13 @@ __all__ = ["Renderer"]
 _REACH = 3.0  # lengthscales within which a sample changes the map for certain
 _SPOTS = 64  # points looked at in every call, to see whether the map has changed farther away
 _ROUNDS = 8  # and as many again, while some of them had, this often at most
-_DRIFT = 0.01  # predictive standard deviations of mean, or share of stddev, beyond which a point has changed
-_CHEAP = 6  # points that get what has changed for the price of one that is evaluated
+# Predictive standard deviations of mean, or fraction of stddev, beyond which a point has changed.
+_DRIFT = 0.01
+_CHEAP = 6  # points that are brought up to date at the cost of one that is evaluated
 _MOMENTS = 4  # of the map, that are kept for points that waited
 _RENEWED = 1000  # moments for which points are followed; then they are evaluated again
 _WORTH = 256  # points from which on it pays to find what has changed
-_SOLVING = (
-    0.1  # s that a drawing with a budget may go on with what a map solves ahead (FieldMap.drawable)
-)
+_SOLVING = 0.1  # s that a drawing with a budget may spend on a map's solving ahead (drawable)
 _WAITING = 1000  # batches of samples, at most, that have not been drawn
 
 
@@ -45,44 +47,56 @@ class Renderer:
     """Keeps lattice and drawn grid between calls. `touch` marks where samples came in.
 
     A point becomes stale with a sample within _REACH lengthscales, and when the whole map changes.
-    _SPOTS points are looked at in every call: where they have drifted, their surroundings become stale too, and others
-    are looked at.
-    What a point is worth now, exactly, is what it was worth at the last call and what samples have changed since, which
-    a map may tell for a fraction of the work (FieldMap.since); else it is asked anew.
-    With a budget a call evaluates that many stale points, half of them nearest to the newest sample, half the ones
-    that have waited longest; what was never evaluated shows the prior. A map that solves ahead is drawn as of its
-    newest solution, and what came later is marked when a solution has it.
+    _SPOTS points are looked at in every call: where they have drifted, their surroundings become
+    stale too, and others are looked at.
+
+    The value of a point now, exactly, is its value at the last call and what samples have changed
+    since, which a map may compute for a fraction of the work (FieldMap.since); else it is evaluated
+    anew.
+
+    With a budget a call evaluates that many stale points, half of them nearest to the newest
+    sample, half those that have waited longest; what was never evaluated shows the prior. A map
+    that solves ahead is drawn as of its newest solution, and what came later is marked when a
+    solution has it.
+
+    Attributes:
+        window: cells of the drawing; None before the first.
+        points_drawn: points that the map was evaluated at in the last call.
+        points_stale: points, and batches of samples, that wait after it.
     """
 
     def __init__(self, settings: MapSettings):
         self.settings = settings
         self.window: GridWindow | None = None
         self._lattice: Lattice | None = None
-        self._epoch: object = None
+        self._epoch: object = None  # of the map, when it was drawn last
+        # batches that no drawing has seen: number of samples in the map with them, positions
         self._touched: list[tuple[int, Tensor]] = []
-        self.points_drawn, self.points_stale = (
-            0,
-            0,
-        )  # that the map was asked for in the last call; after it
-        self._undrawn: tuple[int, int, int, int] | None = (
-            None  # the lattice box that was evaluated and not yet drawn
-        )
-        self._moments: dict[
-            int, object
-        ] = {}  # of the map, the newest, as of which points are exact
+        self.points_drawn, self.points_stale = 0, 0
+        # the lattice box that was evaluated and not yet drawn
+        self._undrawn: tuple[int, int, int, int] | None = None
+        # the newest moments of the map as of which points are exact, by number
+        self._moments: dict[int, object] = {}
         self._newest_moment = self._renewed = 0
+
         self._scale = ScaleOfGrid()
         self._random = np.random.default_rng(settings.seed)
 
     def touch(self, x: Tensor, count: int = 0) -> None:
-        """Samples at x (N, 2) metres entered the map, which has `count` with them."""
+        """Note that samples entered the map.
+
+        Args:
+            x: (N, 2) metres.
+            count: number of samples in the map with them.
+        """
         self._touched.append((count, x))
         if len(self._touched) <= _WAITING:
             return
         if self._lattice is None:  # nothing is drawn yet: all of it is stale
             self._touched = self._touched[_WAITING // 2 :]
             return
-        # nobody has drawn for a while: mark now, keep no list
+
+        # no drawing for a while: mark now, keep no list
         self._lattice.mark(
             torch.cat([x for _, x in self._touched]), 1.5 * _REACH * self._lattice.length, 0
         )
@@ -90,7 +104,7 @@ class Renderer:
         self._touched = []
 
     def _place(self, low, high, about) -> bool:
-        """Put the window where it is wanted; whether it has moved."""
+        """Choose the window; return whether it has moved."""
         s, old, margin = self.settings, self.window, self.settings.margin
         if (
             old is not None
@@ -98,30 +112,36 @@ class Renderer:
             and old.width * old.height <= s.max_grid_cells
         ):
             return False
-        grow = (
-            0.0 if old is None else 1.0
-        )  # a robot that explores shall not move the window at every call
+
+        # room to grow: a robot that explores shall not move the window at every call
+        grow = 0.0 if old is None else 1.0
         whole = GridWindow.within(low, high, about, s.resolution, margin + grow, s.max_grid_cells)
-        if not whole.contains(
-            low, high, margin
-        ):  # more than may be drawn: it follows the robot, in large steps
+
+        # more than may be drawn: it follows the robot, in large steps
+        if not whole.contains(low, high, margin):
+            # a quarter of the shorter side, within which the robot moves before the window does
             reach = 0.25 * s.resolution * min(whole.width, whole.height)
             inside = [min(max(v, a - margin), b + margin) for v, a, b in zip(about, low, high)]
-            near = [
+            surroundings = [
                 [max(v - reach, a - margin) for v, a in zip(inside, low)],
                 [min(v + reach, b + margin) for v, b in zip(inside, high)],
             ]
             if (
                 old is not None
                 and (old.width, old.height) == (whole.width, whole.height)
-                and old.contains(*near, 0.0)
+                and old.contains(*surroundings, 0.0)
             ):
                 return False
+
         moved, self.window = whole != old, whole
         return moved
 
     def stale_share(self, points: Tensor) -> float:
-        """Of points (K, 2) m inside the window, the share whose surroundings wait to be drawn again."""
+        """Of points inside the window, the fraction whose surroundings wait to be drawn again.
+
+        Args:
+            points: (K, 2) m.
+        """
         lattice = self._lattice
         if lattice is None or not len(points):
             return 0.0
@@ -129,6 +149,8 @@ class Renderer:
         rows, columns = (
             np.searchsorted(nodes, v) for nodes, v in ((lattice.rows, y), (lattice.columns, x))
         )
+
+        # points with lattice points on both sides
         inside = (
             (rows > 0)
             & (rows < len(lattice.rows))
@@ -139,12 +161,17 @@ class Renderer:
 
     @property
     def newest(self) -> int:
-        """Number of samples in the map with the newest of those that no drawing has seen yet; 0 without any."""
+        """Samples in the map with the newest batch that no drawing has seen; 0 without any."""
         return max((count for count, _ in self._touched), default=0)
 
     def stale_since(self, revision: int, count: int) -> int:
-        """What waits since that revision of the map, or longer: points, and batches of its first `count` samples."""
-        unseen = sum(its <= count for its, _ in self._touched)
+        """Number of points that wait since a revision of the map, or longer, and of unseen batches.
+
+        Args:
+            revision: of the map.
+            count: batches count that are among the first `count` samples of the map.
+        """
+        unseen = sum(batch_count <= count for batch_count, _ in self._touched)
         lattice = self._lattice
         return unseen + (
             0 if lattice is None else int((lattice.stale & (lattice.since <= revision)).sum())
@@ -161,15 +188,22 @@ class Renderer:
         about=None,
         ground: np.ndarray | None = None,
     ) -> FieldGrid:
-        """The grid over `bounds` (low, high; metres) and a margin, cut where that has more than max_grid_cells.
+        """Draw the grid over the bounds and a margin, cut where it has more than max_grid_cells.
 
-        budget: most lattice points to evaluate now, whatever has changed.  about: (2,) m, a place that a window shall
-        hold that cannot hold all; the middle of the bounds if None.
-
-        local: scales the variance that is shown.  ground: boxes (K, 4) m, beyond a few lengthscales of which nothing is
-        asked: low x, y, high x, y.
+        Args:
+            field: the map.
+            bounds: corners (low, high), m.
+            noise_stddev: of one new measurement, SI.
+            revision: of the map.
+            budget: most lattice points to evaluate now, whatever has changed; None: all.
+            local: scales the variance that is shown.
+            about: (2,) m, a place that a window shall hold that cannot hold all; the middle of the
+                bounds if None.
+            ground: boxes (K, 4) m, low x, y, high x, y; more than _REACH lengthscales outside of
+                them nothing is evaluated.
         """
         hyper = self.advance(field, bounds, noise_stddev, revision, budget, about, ground)
+
         if self._undrawn is not None:
             self._lattice.draw(self._undrawn)
             self._undrawn = None
@@ -188,62 +222,87 @@ class Renderer:
         ground: np.ndarray | None = None,
         oldest: bool = False,
     ) -> dict[str, float]:
-        """Evaluate points as `render` does, which is still to be called to see them. The map's hyper-parameters.
+        """Evaluate points as `render` does, which is still to be called to draw them.
 
-        oldest: those that have waited longest, wherever they are.
+        Args:
+            field: the map.
+            bounds: as of `render`, and the others.
+            noise_stddev: SI.
+            revision: of the map.
+            budget: most lattice points to evaluate now.
+            about: (2,) m.
+            ground: boxes (K, 4) m.
+            oldest: evaluate those that have waited longest, wherever they are.
+
+        Returns:
+            The map's hyper-parameters.
         """
         hyper = field.hyperparameters()
         source, included, epoch = field, math.inf, field.epoch
         if budget is not None:
             source, included, epoch = field.drawable(_SOLVING)
+
         about = [0.5 * (a + b) for a, b in zip(*bounds)] if about is None else about
         length, moved, old = hyper["lengthscale"], self._place(*bounds, about), self._lattice
+        # another lengthscale needs another pitch: a coarse lattice loses the field, a fine one time
         if old is None or not 0.8 < length / old.length < 1.5:
-            first = self._channels(field, field.prior())
+            prior = self._channels(field, field.prior())
             self._lattice = Lattice(
                 self.window,
                 length,
-                *(part[0].cpu().numpy() for part in (first.mean, first.variance)),
+                *(part[0].cpu().numpy() for part in (prior.mean, prior.variance)),
             )
             moved = True
             if old is not None:
                 self._lattice.take_over(old)
         elif moved:
             self._lattice = old.moved_to(self.window)
+
         lattice = self._lattice
-        # what a map has drawn ahead is of its own epoch; of the map as it is, it says where it has changed
+
+        # a solution made ahead has its own epoch; only the map itself knows where it has changed
         changed = (
             None
             if self._epoch is None or epoch != field.epoch
             else field.changed_since(self._epoch)
         )
+
         if self._epoch != epoch:
             if changed is None:
                 lattice.mark_all(revision)
             for low, high in changed or ():
                 lattice.mark_box(low, high, revision)
+
         seen = [x for count, x in self._touched if count <= included]
         if seen:
             lattice.mark(torch.cat(seen), _REACH * length, revision)
             lattice.newest = seen[-1][-1].tolist()
+
+        # cheap first: what samples have changed; then spots, then the points that are still stale
         done = self._follow(field, revision, budget, oldest) if source is field else []
         now = self._moment_now(field) if done else 0
         for _ in range(_ROUNDS if seen else 0):
             if not self._spot_check(source, now, noise_stddev, revision):
                 break
+
         self._epoch, self._touched = (
             epoch,
             [(count, x) for count, x in self._touched if count > included],
         )
         if ground is not None:
             lattice.leave_out(ground, _REACH * length)
-        left = None if budget is None else budget - sum(len(rows) for rows, _ in done) // _CHEAP
-        rest = lattice.choose(left, oldest)
-        self.points_drawn = len(rest[0])
-        if len(rest[0]):
-            lattice.fill(*rest, self._channels(field, source.predict(lattice.places(*rest))))
-            lattice.exact[rest] = self._number_of(field) if source is field else 0
-        rows, columns = (np.concatenate(parts) for parts in zip(rest, *done))
+
+        remaining_budget = (
+            None if budget is None else budget - sum(len(rows) for rows, _ in done) // _CHEAP
+        )
+        chosen = lattice.choose(remaining_budget, oldest)
+        self.points_drawn = len(chosen[0])
+        if len(chosen[0]):
+            lattice.fill(*chosen, self._channels(field, source.predict(lattice.places(*chosen))))
+            lattice.exact[chosen] = self._number_of(field) if source is field else 0
+
+        rows, columns = (np.concatenate(parts) for parts in zip(chosen, *done))
+        # to draw: all of a new window, else the box of all points evaluated since the last drawing
         if moved:
             self._undrawn = (0, len(lattice.rows), 0, len(lattice.columns))
         elif len(rows):
@@ -253,26 +312,31 @@ class Renderer:
                 if old is None
                 else tuple(f(a, b) for f, a, b in zip((min, max, min, max), box, old))
             )
+
         self.points_stale = int(lattice.stale.sum()) + len(self._touched)
         return hyper
 
     def _follow(
         self, field: FieldMap, revision: int, budget: int | None, oldest: bool
     ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Bring points that are exact as of a moment that is kept up to now; which (rows and columns), part by part.
+        """Bring points that are exact as of a kept moment up to now.
 
-        All of them where the budget allows it, for a sample changes a little of everything; else such that are stale,
-        and all as of a moment that the next one would take the place of.
+        All of them where the budget allows it, for a sample changes a little of everything; else
+        those that are stale, and all as of a moment that the next one would displace.
+
+        Returns:
+            Row and column indices of the points, part by part.
         """
         lattice, done = self._lattice, []
         if not self._moments or lattice.excess is not None:
             return done
-        if (
-            self._newest_moment - self._renewed >= _RENEWED
-        ):  # what increments round off shall not add up for ever
+
+        # rounding errors of increments must not add up for ever
+        if self._newest_moment - self._renewed >= _RENEWED:
             lattice.mark_followed(revision)
             self._moments, self._renewed = {}, self._newest_moment
             return done
+
         most = None if budget is None else budget * (_CHEAP - 1)
         oldest_kept = min(self._moments)
         behind = (lattice.exact >= oldest_kept) & (lattice.exact != self._moment_now(field))
@@ -280,7 +344,9 @@ class Renderer:
             behind &= lattice.stale | (
                 (lattice.exact == oldest_kept) & (len(self._moments) == _MOMENTS)
             )
+
         rows, columns = lattice.choose(most, oldest, behind)
+        # the moment as of which each point is exact
         numbers = lattice.exact[rows, columns]
         for number, count in zip(*np.unique(numbers, return_counts=True)):
             if count >= _WORTH:
@@ -292,17 +358,17 @@ class Renderer:
                         columns[numbers == number],
                     )
                 )
-        if any(len(some[0]) for some in done):
-            lattice.stale[rows, columns] = (
-                True  # here and there a map must be asked: where many samples have come
-            )
+
+        if any(len(part[0]) for part in done):
+            # points that the increments do not cover are evaluated: many samples have come there
+            lattice.stale[rows, columns] = True
             number = self._number_of(field)
-            for some in done:
-                lattice.exact[some], lattice.stale[some] = number, False
+            for part in done:
+                lattice.exact[part], lattice.stale[part] = number, False
         return done
 
     def _moment_now(self, field: FieldMap) -> int:
-        """Number of the newest moment that is kept, where nothing has changed since; else 0."""
+        """Number of the newest kept moment, where the map has not changed since; else 0."""
         moment = field.moment()
         return (
             self._newest_moment
@@ -311,9 +377,10 @@ class Renderer:
         )
 
     def _number_of(self, field: FieldMap) -> int:
-        """Of this moment, which is kept with a few before it; 0 where the map has none."""
+        """Number of this moment, which is kept with a few before it; 0 where the map has none."""
         if self._lattice.excess is not None or field.moment() is None:
             return 0
+        # a new moment takes the oldest one's place
         if not self._moment_now(field):
             self._newest_moment += 1
             self._moments[self._newest_moment] = field.moment()
@@ -323,19 +390,32 @@ class Renderer:
     def _follow_since(
         self, field: FieldMap, moment: object, rows: np.ndarray, columns: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Of points (K,) that are exact as of a moment, those of which what has changed since is known: they get it."""
+        """Add what has changed since a moment to points that are exact as of it.
+
+        Args:
+            field: the map.
+            moment: of it.
+            rows: (K,) of the points.
+            columns: (K,) of the points.
+
+        Returns:
+            Row and column indices of those whose change is known.
+        """
         lattice, increments = self._lattice, field.since(moment)
         if increments is None:
             return rows[:0], columns[:0]
+
         mean, variance, known = increments(lattice.places(rows, columns))
         which = known.cpu().numpy()
         rows, columns = rows[which], columns[which]
+
+        # f alone is followed; what it stands for is computed from it
         if len(rows):
-            held = (
+            old_values = (
                 torch.from_numpy(part[: field.channels, rows, columns]).mT.to(mean)
                 for part in (lattice.mean, lattice.variance)
             )
-            mean, variance = (a + b[known] for a, b in zip(held, (mean, variance)))
+            mean, variance = (a + b[known] for a, b in zip(old_values, (mean, variance)))
             lattice.fill(
                 rows,
                 columns,
@@ -348,26 +428,42 @@ class Renderer:
     def _grid(
         self, noise_stddev: float, unknown_above: float, revision: int, local: LocalScale | None
     ) -> FieldGrid:
-        """What is drawn, copied."""
-        drawn, stddev, more = (
+        """Copy what is drawn into a grid.
+
+        Args:
+            noise_stddev: SI.
+            unknown_above: stddev beyond which a cell is unknown, SI.
+            revision: of the map.
+            local: scales the variance.
+        """
+        drawn, stddev, norm_excess = (
             self._lattice.drawn,
             self._lattice.stddev,
             self._lattice.drawn_excess,
-        )  # (C, H, W), (H, W)
+        )
+
         if local is not None and local.tells:
             scale = self._scale.at(local, self._lattice.xs, self._lattice.ys)
-            stddev, more = stddev * np.sqrt(scale), more if more is None else more * scale
+            stddev, norm_excess = (
+                stddev * np.sqrt(scale),
+                norm_excess if norm_excess is None else norm_excess * scale,
+            )
+
         known, s = None, self.settings
-        if s.observes:  # f first, then what it stands for
+        if s.observes:  # channels: f first, then what it stands for
             latent = len(drawn) // 2
             known, drawn, stddev = stddev[0] <= unknown_above, drawn[latent:], stddev[latent:]
-            drawn = np.clip(
-                drawn, 0.0, None if s.likelihood == "poisson" else 1.0
-            )  # a spline may swing beyond
+            # a spline may swing beyond the range of probabilities and rates
+            drawn = np.clip(drawn, 0.0, None if s.likelihood == "poisson" else 1.0)
+
         shown = show(
-            drawn, np.square(stddev), s.likelihood == "softmax", 0.0 if more is None else more
+            drawn,
+            np.square(stddev),
+            s.likelihood == "softmax",
+            0.0 if norm_excess is None else norm_excess,
         )
         known = shown.stddev <= unknown_above if known is None else known
+
         return FieldGrid(
             self.window.origin,
             self.window.resolution,
@@ -380,40 +476,56 @@ class Renderer:
         )
 
     def _channels(self, field: FieldMap, p: Prediction) -> Prediction:
-        """f, (K, C), and behind it in more channels what f stands for, where that is published."""
+        """f (K, C), and after it, in more channels, what f stands for where that is published."""
         if not self.settings.observes:
             return p
-        told = field.observed(p)
+        observed = field.observed(p)
         mean, variance = (
-            torch.cat(parts, 1) for parts in ((p.mean, told.mean), (p.variance, told.variance))
+            torch.cat(parts, 1)
+            for parts in ((p.mean, observed.mean), (p.variance, observed.variance))
         )
         return Prediction(mean, variance, p.noise_variance)
 
     def _spot_check(
         self, field: Snapshot | FieldMap, now: int, noise_stddev: float, revision: int
     ) -> bool:
-        """A few fresh points, at random: around those that have drifted, or everywhere if many have, all is stale.
+        """Look at a few fresh points, at random, for drift since they were evaluated.
 
-        now: number of the moment; what is exact as of it needs no look.  Whether some had drifted: then others may
-        have, too.
+        Around those that have drifted all becomes stale, or everywhere if many have.
+
+        Args:
+            field: the map, or its solution.
+            now: number of the moment; points that are exact as of it need no look.
+            noise_stddev: SI.
+            revision: of the map.
+
+        Returns:
+            Whether some had drifted: then others may have, too.
         """
         lattice = self._lattice
         index = self._random.integers(0, lattice.stale.size, _SPOTS)
+        # points that wait, or are exact, show no drift
         index = index[
             ~(lattice.stale.ravel()[index] | ((lattice.exact.ravel()[index] == now) & (now > 0)))
         ]
+
         if not len(index):
             return False
         rows, columns = np.unravel_index(index, lattice.stale.shape)
         places = lattice.places(rows, columns)
-        p = field.predict(places)
-        mean, variance = p.mean.mT.cpu().numpy(), p.variance.mT.cpu().numpy()  # (C, K)
+
+        prediction = field.predict(places)
+        mean, variance = prediction.mean.mT.cpu().numpy(), prediction.variance.mT.cpu().numpy()
         held, spread = (
             part[: len(mean), rows, columns] for part in (lattice.mean, lattice.variance)
         )
+
         drift = np.abs(mean - held) > _DRIFT * np.sqrt(variance + noise_stddev**2)
+        # the stddev, too, within a percent of itself
         drift |= np.abs(np.sqrt(spread / variance) - 1.0) > _DRIFT
         drift = drift.any(0)
+
+        # many at once: the whole map has changed, and not around these alone
         if drift.mean() > 0.2:
             lattice.mark_all(revision)
         elif drift.any():

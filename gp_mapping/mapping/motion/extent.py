@@ -1,10 +1,11 @@
-"""What of all places a map is drawn: where the many samples lie, not where one glitch of a pose has thrown one.
+"""Which of all places a map is drawn at: where many samples lie, not where a pose's glitch was.
 
-Positions are counted on squares of 10 m. Squares that are neighbours, or no farther apart than the robot usually moves
-between samples, are one area. An area is ground that was driven once it has twenty points along its path (2 m at the
-usual cell length) or a tenth of all samples: a glitch has neither, a robot that was carried there soon has the first.
-The largest area is drawn in any case; where not all fit into the largest grid, that where the robot is, once it is a
-quarter of the largest, and then the larger ones that still fit.
+Positions are counted on squares of 10 m. Squares that are neighbours, or no farther apart than the
+robot usually moves between samples, are one area. An area is ground that was driven once it has
+twenty points along its path (2 m at the usual cell length) or a tenth of all samples: a glitch has
+neither, a robot that was carried there soon has the first. The largest area is drawn in any case;
+where not all fit into the largest grid, that where the robot is comes first, once it is a quarter
+of the largest, and then the larger ones that still fit.
 """
 
 from __future__ import annotations
@@ -20,16 +21,25 @@ from gp_mapping.mapping.tables import Squares
 __all__ = ["Area", "Extent"]
 
 _SIDE = 10.0  # m of a square
-_LINK = 2.5  # squares between whose middles there is one area
+_LINK = 2.5  # squares; those whose middles lie no farther apart are one area
 _STEPS = 8.0  # usual moves, likewise
 _DRIVEN = 20  # points along the path that make ground of an area
-_SHARE = 0.1  # of all samples, likewise
+_SHARE = 0.1  # fraction of all samples, likewise
 _HERE = 0.25  # of the largest area's points with which the area of the robot comes first
-_MOST = 20000  # squares; beyond, those with the fewest samples go
+_MOST = 20000  # squares; beyond, those with the fewest samples are dropped
 
 
 class Area(NamedTuple):
-    """low, high: corners, m.  points: along the path.  samples: all.  squares: which.  place: its newest sample."""
+    """Ground of squares that lie together.
+
+    Attributes:
+        low: lower corner, m.
+        high: upper corner, m.
+        points: of the path on it.
+        samples: all on it.
+        squares: which.
+        place: its newest sample, m.
+    """
 
     low: tuple[float, float]
     high: tuple[float, float]
@@ -40,53 +50,68 @@ class Area(NamedTuple):
 
 
 class Extent:
-    """Counts positions by squares, and says what to draw."""
+    """Counts positions by squares, and chooses which areas to draw."""
 
     def __init__(self):
         # square -> lowest x, y, highest x, y, points, samples, newest x, y
         self._squares = Squares(8)
-        self._here: tuple[int, int] | None = None
+        self._here: tuple[int, int] | None = None  # square of the newest position
         self._total = 0
-        self._areas: tuple[list[Area], int, float] | None = (
-            None  # of how many squares, at which link
-        )
+        # areas of the last call, with the number of squares and the link that they were made for
+        self._areas: tuple[list[Area], int, float] | None = None
 
     def add(self, x: list[float], point: bool) -> None:
-        """One position (2,) m; point: it is one of the path's."""
+        """Count one position.
+
+        Args:
+            x: (2,) m.
+            point: whether it is a point of the path.
+        """
         key = math.floor(x[0] / _SIDE), math.floor(x[1] / _SIDE)
+
         held = self._squares.get(key)
         if held is None:
+            # thinning drops many at once, since it sorts all of them
             if len(self._squares) >= _MOST:
                 self._thin()
             self._squares.put(key, (x[0], x[1], x[0], x[1], float(point), 1.0, x[0], x[1]))
         else:
-            left, low, right, high, points, samples, _, _ = held
+            x_low, y_low, x_high, y_high, points, samples, _, _ = held
             self._squares.put(
                 key,
                 (
-                    min(left, x[0]),
-                    min(low, x[1]),
-                    max(right, x[0]),
-                    max(high, x[1]),
+                    min(x_low, x[0]),
+                    min(y_low, x[1]),
+                    max(x_high, x[0]),
+                    max(y_high, x[1]),
                     points + point,
                     samples + 1.0,
                     x[0],
                     x[1],
                 ),
             )
+
         self._here = key
         self._total += 1
 
     def extend(
         self, positions: list[list[float]], points: list[bool], low: list[float], high: list[float]
     ) -> None:
-        """Positions in order; points: which of them are the path's; low, high: their least and largest coordinates."""
+        """Count positions in order; those on one square at once.
+
+        Args:
+            positions: (2,) m each.
+            points: which of them are points of the path.
+            low: their least coordinates.
+            high: their largest coordinates.
+        """
         self.add(positions[0], points[0])
         if any(math.floor(a / _SIDE) != math.floor(b / _SIDE) for a, b in zip(low, high)):
             for x, point in zip(positions[1:], points[1:]):
                 self.add(x, point)
             return
-        more = len(positions) - 1  # all on one square
+
+        more = len(positions) - 1  # all on the square of the first
         held = self._squares.get(self._here)
         self._squares.put(
             self._here,
@@ -103,52 +128,64 @@ class Extent:
         self._total += more
 
     def join(self, other: "Extent") -> None:
-        """Count another's positions, too; the robot stays where this one has it."""
-        for key, its in other.squares().items():
+        """Count the positions of another; the robot stays where this one has it."""
+        for key, row in other.squares().items():
             held = self._squares.get(key)
             if held is None:
-                self._squares.put(key, its)
+                self._squares.put(key, row)
             else:
                 self._squares.put(
                     key,
                     (
-                        *map(min, held[:2], its[:2]),
-                        *map(max, held[2:4], its[2:4]),
-                        held[4] + its[4],
-                        held[5] + its[5],
+                        *map(min, held[:2], row[:2]),
+                        *map(max, held[2:4], row[2:4]),
+                        # counts add up; the newest sample stays this robot's
+                        held[4] + row[4],
+                        held[5] + row[5],
                         *held[6:],
                     ),
                 )
-            self._total += int(its[5])
+            self._total += int(row[5])
+
         while len(self._squares) > _MOST:
             self._thin()
         self._areas = None
 
     def squares(self) -> dict[tuple[int, int], list[float]]:
-        """Of each square: lowest x, y, highest x, y, points, samples, newest x, y."""
+        """Rows by square: lowest x, y, highest x, y, points, samples, newest x, y."""
         return dict(zip(self._squares, self._squares.numbers().tolist()))
 
     def _thin(self) -> None:
+        """Drop the tenth of all squares that have the fewest samples."""
         samples = dict(zip(self._squares, self._squares.numbers()[:, 5].tolist()))
         for key in sorted(samples, key=samples.__getitem__)[: _MOST // 10]:
             self._squares.pop(key)
         self._areas = None
 
     def areas(self, usual_move: float) -> list[Area]:
-        """All areas, the one with most points first. usual_move: between two samples, m."""
+        """All areas, the one with most points first.
+
+        Args:
+            usual_move: between two samples, m.
+        """
         link = max(_LINK, _STEPS * usual_move / _SIDE)
-        known = self._areas
-        if known is None or known[1] != len(self._squares) or known[2] != link:
+        cached = self._areas
+        # linking is the costly part: while the squares are the same, only the counts are new
+        if cached is None or cached[1] != len(self._squares) or cached[2] != link:
             groups = _linked(list(self._squares), link)
         else:
-            groups = [area.squares for area in known[0]]
+            groups = [area.squares for area in cached[0]]
+
         areas = sorted(map(self._area, groups), key=lambda area: (-area.points, -area.samples))
         self._areas = areas, len(self._squares), link
         return areas
 
     def _area(self, squares) -> Area:
+        """Sum up the squares of one area."""
         rows = np.array([self._squares.get(key) for key in squares])
+        # on the robot's own square lies the newest sample of all
         newest = rows[-1] if self._here not in squares else np.array(self._squares.get(self._here))
+
         return Area(
             tuple(rows[:, :2].min(0).tolist()),
             tuple(rows[:, 2:4].max(0).tolist()),
@@ -159,15 +196,15 @@ class Extent:
         )
 
     def boxes(self) -> np.ndarray:
-        """(K, 4) lowest x and y, highest x and y of the positions in each square, m."""
+        """Boxes of the positions in each square: (K, 4) m, lowest x and y, highest x and y."""
         return self._squares.numbers()[:, :4]
 
     def bounds(self, usual_move: float) -> tuple[list[float], list[float]]:
-        """Corners of all ground, m; places that are none, as a pose's glitch makes them, are left out."""
+        """Corners of all ground, m, without places that a pose's glitch makes."""
         return _around(self.ground(usual_move))
 
     def ground(self, usual_move: float) -> list[Area]:
-        """Areas that were driven, the one with most points first: what a pose's glitch makes is none of them."""
+        """Areas that were driven, the one with most points first; a pose's glitch makes none."""
         areas = self.areas(usual_move)
         return [
             a
@@ -181,21 +218,34 @@ class Extent:
             [key for area in areas for key in area.squares], dtype=np.float64
         ).reshape(-1, 2)
         keys = np.floor(np.asarray(positions, dtype=np.float64).reshape(-1, 2) / _SIDE)
-        known = squares[:, 0] + 1j * squares[:, 1]
-        return np.isin(keys[:, 0] + 1j * keys[:, 1], known)
+        # a pair as one complex number, for isin
+        square_codes = squares[:, 0] + 1j * squares[:, 1]
+        return np.isin(keys[:, 0] + 1j * keys[:, 1], square_codes)
 
     def drawn(self, fits, usual_move: float) -> tuple[list[Area], list[Area]]:
-        """Areas to draw, the most important first, and those to leave out. fits(low, high): whether a grid holds them."""
+        """Choose which areas to draw.
+
+        Args:
+            fits: fits(low, high) tells whether a grid holds the box between these corners, m.
+            usual_move: between two samples, m.
+
+        Returns:
+            Areas to draw, the most important first, and those to leave out.
+        """
         areas = self.areas(usual_move)
         if not areas:
             return [], []
+
         ground = self.ground(usual_move)
         here = next((a for a in ground if self._here in a.squares), areas[0])
+        # the robot's own area first, unless it has hardly begun there
         if here.points >= _HERE * areas[0].points:
             ground.remove(here)
             ground.insert(0, here)
+
         chosen = ground[:1]
         for area in ground[1:]:
+            # the larger areas first, each only if a grid holds it with those before
             low, high = _around([*chosen, area])
             if fits(low, high):
                 chosen.append(area)
@@ -215,18 +265,23 @@ class Extent:
 
 
 def _around(areas: list[Area]) -> tuple[list[float], list[float]]:
+    """Corners of the box around areas, m."""
     return [min(a.low[d] for a in areas) for d in range(2)], [
         max(a.high[d] for a in areas) for d in range(2)
     ]
 
 
 def _linked(squares: list[tuple[int, int]], link: float) -> list[tuple]:
-    """Squares in groups: each within `link` of another of its group."""
+    """Group squares: each lies within `link` squares of another of its group.
+
+    Union-find over the pairs that are close.
+    """
     if not squares:
         return []
     parent = list(range(len(squares)))
 
     def root(i: int) -> int:
+        # halve the way to the root
         while parent[i] != i:
             parent[i] = parent[parent[i]]
             i = parent[i]
@@ -234,6 +289,7 @@ def _linked(squares: list[tuple[int, int]], link: float) -> list[tuple]:
 
     for i, j in cKDTree(np.array(squares, dtype=float)).query_pairs(link):
         parent[root(i)] = root(j)
+
     groups: dict[int, list] = {}
     for i, square in enumerate(squares):
         groups.setdefault(root(i), []).append(square)

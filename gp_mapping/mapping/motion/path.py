@@ -13,51 +13,70 @@ from gp_mapping.mapping.motion.extent import Area, Extent
 
 __all__ = ["Path"]
 
-_JUMP = 8.0  # times the usual move between two samples (and four steps): the pose has jumped, nobody drove there
-_MOVES = 301  # newest moves, of which the median is the usual one: what is wild does not decide what is wild
-_RECENT = (
-    9  # points of which the median tells where the robot is: a glitch of its pose does not move it
-)
-_MOST = 20000  # points; beyond it every second one goes and the spacing doubles
+# Times the usual move between two samples (and four steps): beyond, the pose has jumped.
+_JUMP = 8.0
+# Newest moves, of which the median is the usual one: wild ones do not decide what is wild.
+_MOVES = 301
+# Points whose median is the place of the robot: a glitch of its pose does not move it.
+_RECENT = 9
+_MOST = 20000  # points; beyond it every second one is dropped and the spacing doubles
 
 
 class Path:
-    """Points at least `step` metres apart. Length counts moves of a tenth of a step, so that pose noise adds none."""
+    """Points at least `step` metres apart, and the length of the path.
+
+    The length counts moves of a tenth of a step, so that pose noise adds none.
+
+    Args:
+        step: m.
+
+    Attributes:
+        length: m.
+        extent: counts of all positions by squares of the ground.
+    """
 
     def __init__(self, step: float):
         self.step, self.length = step, 0.0
         self._count = 0
-        self._points = torch.empty(
-            (64, 2), dtype=torch.float64
-        )  # the first _count rows; it grows by doubling
-        self._starts = torch.zeros(
-            64, dtype=torch.bool
-        )  # of each point: no line leads to it from the one before
+        # the first _count rows are points; the array grows by doubling
+        self._points = torch.empty((64, 2), dtype=torch.float64)
+        # whether a line begins at each point: none leads to it from the one before
+        self._starts = torch.zeros(64, dtype=torch.bool)
         self._newest = [math.inf, math.inf]  # the last of the points
         self._broken = True  # the next point begins a line
+        # the last position, and the place up to which the length is counted
         self._last: list[float] | None = None
         self._moves: deque[float] = deque(maxlen=_MOVES)  # between two samples, m
         self._anchor: list[float] | None = None
+
         self.extent = Extent()
         self._low, self._high = [math.inf, math.inf], [-math.inf, -math.inf]
 
     def lift(self) -> None:
-        """A new pass: the way from the last point to the next one is not driven."""
+        """Begin a new pass: the way from the last point to the next one is not driven."""
         self._anchor = self._last = None
         self._broken = True
 
     def add(self, x: list[float]) -> float:
-        """One position; the path's length so far, metres."""
+        """Add one position (2,) m; return the path's length so far, m."""
         return self.extend([x])[0]
 
     def extend(self, positions: list[list[float]]) -> list[float]:
-        """Positions in order; the path's length at each of them, metres."""
+        """Add positions in order.
+
+        Args:
+            positions: (2,) m each.
+
+        Returns:
+            The path's length at each of them, m.
+        """
         low, high = (
             [min(column) for column in zip(*positions)],
             [max(column) for column in zip(*positions)],
         )
         self._low, self._high = list(map(min, self._low, low)), list(map(max, self._high, high))
 
+        # locals: this loop sees every raw sample
         dist, last, moves, anchor, length = (
             math.dist,
             self._last,
@@ -69,34 +88,41 @@ class Path:
         for x in positions:
             if last is not None:
                 moved = dist(x, last)
-                # a localiser that was lost, or a bag cut together: a new line begins, and this is no length of the path
+
+                # a localiser that was lost, or a bag cut together: no line, no length
                 if moves and moved > 4.0 * self.step and moved > _JUMP * median_low(moves):
                     self._broken, anchor = True, None
                 if moved > 0.0:
                     moves.append(moved)
+
             last = x
             if anchor is None:
                 anchor = x
             moved = dist(x, anchor)
             if moved >= 0.1 * self.step:
                 length, anchor = length + moved, x
+
+            # compared with the last point, so that noise of a standing robot adds none
             point = not self._count or dist(x, self._newest) >= self.step
             if point:
                 self._append(x)
             points.append(point)
             lengths.append(length)
+
         self._last, self._anchor, self.length = list(last), list(anchor), length
         self.extent.extend(positions, points, low, high)
         return lengths
 
     def join(self, other: "Path") -> None:
-        """Another robot's path beside this one: its points, from its starts on, and its length."""
+        """Add another robot's path: its points, from its starts on, and its length."""
         points, starts = other.points(), other.starts()
         if not len(points):
             return
         for i, (x, start) in enumerate(zip(points.tolist(), starts.tolist())):
+            # no line leads from this robot's path into the other's
             self._broken = start or i == 0
             self._append(x)
+
         low, high = other.bounds()
         self._low, self._high = list(map(min, self._low, low)), list(map(max, self._high, high))
         self.extent.join(other.extent)
@@ -104,6 +130,7 @@ class Path:
         self.lift()
 
     def _append(self, x: list[float]) -> None:
+        """Add a point to the trace; beyond _MOST halve the trace."""
         if self._count == len(self._points):
             self._points = torch.cat([self._points, torch.empty_like(self._points)])
             self._starts = torch.cat([self._starts, torch.zeros_like(self._starts)])
@@ -111,9 +138,8 @@ class Path:
         self._starts[self._count] = self._broken
         self._count, self._newest, self._broken = self._count + 1, list(x), False
 
-        if (
-            self._count > _MOST
-        ):  # every second point goes; a start that goes is handed on to the point after it
+        # every second point is dropped; a start among them is handed on to the point after it
+        if self._count > _MOST:
             starts = self._starts[: self._count]
             kept = starts[::2].clone()
             kept[1:] |= starts[1::2][: len(kept) - 1]
@@ -124,7 +150,7 @@ class Path:
 
     @property
     def usual_move(self) -> float:
-        """Between two samples, m; 0 while none is known."""
+        """Usual move between two samples, m; 0 while none is known."""
         return median_low(self._moves) if self._moves else 0.0
 
     @property
@@ -133,39 +159,47 @@ class Path:
         return self._last or (self._newest if self._count else None)
 
     def around(self, side: float) -> Area:
-        """The driven ground in a square of that side (m) about where the robot is: the median of its last places.
+        """The driven ground in a square about where the robot is, the median of its last places.
 
-        The square moves in steps of an eighth, so that it is not another one at every call.
+        The square moves in steps of an eighth of its side, so that it is not another one at every
+        call.
+
+        Args:
+            side: of the square, m.
         """
         place = self._points[max(0, self._count - _RECENT) : self._count].median(0).values.tolist()
         step = side / 8
         middle = [step * round(v / step) for v in place]
+
+        # no more than the driven ground, and never without the middle
         low = [min(max(a, m - side / 2), m) for a, m in zip(self._low, middle)]
         high = [max(min(b, m + side / 2), m) for b, m in zip(self._high, middle)]
         return Area(tuple(low), tuple(high), self._count, 0, (), tuple(place))
 
     def bounds(self) -> tuple[list[float], list[float]]:
-        """Lowest and highest coordinates, metres."""
+        """Lowest and highest coordinates of all positions, m."""
         return self._low, self._high
 
     def points(self) -> Tensor:
-        """(K, 2) metres."""
+        """Points of the trace: (K, 2) m."""
         return self._points[: self._count].clone()
 
     def driven(self) -> Tensor:
-        """(K, 2) metres: the points where the robot drove, and not where a glitch has thrown its pose.
+        """Points where the robot drove, not where a glitch has thrown its pose: (K, 2) m.
 
-        Those on ground that was driven; and not single ones with no line to or from them, where most have one.
+        Those on ground that was driven; without single points that have no line to or from them,
+        where most points have one.
         """
         points, line = self.points(), self.starts().cumsum(0)
         kept = torch.from_numpy(
             self.extent.holds(points.numpy(), self.extent.ground(self.usual_move))
         )
+        # points of a line of at least two
         along = line.bincount()[line] > 1 if len(line) else kept
         return points[kept & along] if along.double().mean() > 0.5 else points[kept]
 
     def starts(self) -> Tensor:
-        """(K,) bool: points to which no line leads, for a pass began there or the position jumped."""
+        """Points to which no line leads, since a pass began or the pose jumped there: (K,) bool."""
         return self._starts[: self._count].clone()
 
     def state_dict(self) -> dict:
@@ -192,19 +226,23 @@ class Path:
             raise ValueError(
                 f"a path of {len(points)} points and {len(starts)} marks of where a line begins"
             )
+
         self._count, self._anchor = len(points), state["anchor"]
+        # room to grow, as a new path has
         self._points = torch.cat([points, torch.empty((64, 2), dtype=torch.float64)])
         self._starts = torch.cat([starts, torch.zeros(64, dtype=torch.bool)])
         self._newest = points[-1].tolist() if self._count else [math.inf, math.inf]
+
         self.step, self.length = state["step"], state["length"]
         self._low, self._high = list(state["low"]), list(state["high"])
         self._broken = bool(state["broken"])
         self._last = state["last"]
-        usual = state.get("usual")  # of older maps the usual one is all that is known
+        usual = state.get("usual")  # of older maps only the usual move is known
         self._moves = deque(state.get("moves", [] if usual is None else [usual]), maxlen=_MOVES)
+
         self.extent = Extent()
         if "extent" in state:
             self.extent.load_state_dict(state["extent"])
-        else:  # of older maps the points are all that is known
+        else:  # of older maps only the points are known
             for point in self.points().tolist():
                 self.extent.add(point, True)

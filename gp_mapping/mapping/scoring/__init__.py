@@ -1,1 +1,1 @@
-"""What one-step-ahead prediction says of noise, changes and scale."""
+"""What one-step-ahead predictions reveal of noise, changes and scale."""

@@ -1,17 +1,23 @@
-"""Has the field changed? A CUSUM of one-step-ahead scores per tile of the map, and what one gross error weighs.
+"""Has the field changed? A CUSUM of one-step-ahead scores per tile, and the weight of gross errors.
 
-Of each cell, z² = r²/((v + σ²) m) against a posterior from an earlier pass. Where nothing changed z² is about 1; after
-a change it is large over a whole stretch. The log likelihood ratio of "κ times the variance" against "as predicted",
-summed per tile while it is positive, raises an alarm at THRESHOLD (Page 1954).
+Of each cell, z² = r²/((v + σ²) m) against a posterior from an earlier pass. Where nothing changed
+z² is about 1; after a change it is large over a whole stretch. The log likelihood ratio of "κ times
+the variance" against "as predicted", summed per tile while it is positive, raises an alarm at
+THRESHOLD (Page 1954).
 
-What the map always gets wrong is no change: where the field is rougher than its lengthscale, or the budget is short,
-the same tile errs on every visit. So m is what earlier visits of the tile have shown,
+What the map always gets wrong is no change: where the field is rougher than its lengthscale, or the
+budget is short, the same tile errs on every visit. So m is what earlier visits of the tile have
+shown,
 
-    m = max(1, (n₀ + Σ_i q_i) / (n₀ + n)),   q_i = mean of r²/(v + σ²) over visit i of n, at most LARGEST
+    m = max(1, (n₀ + Σ_i q_i) / (n₀ + n)),   q_i = mean of r²/(v + σ²) over visit i of n, ≤ LARGEST
 
-and the visit that is going on is not among them: a change does not excuse itself. Cells of one visit share their error
-where the sensor's noise is slow (it drifts over seconds), so they are fewer witnesses than cells: THRESHOLD is such
-that one visit of five cells with one and the same error has to be four standard deviations off.
+and the visit that is going on is not among them: a change does not excuse itself. Cells of one
+visit share their error where the sensor's noise is slow (it drifts over seconds), so they are fewer
+witnesses than cells: THRESHOLD is such that one visit of five cells with one and the same error has
+to be four standard deviations off.
+
+Reference:
+    Page 1954, Continuous inspection schemes.
 """
 
 from __future__ import annotations
@@ -29,19 +35,29 @@ _MOST = 25.0  # largest z² counted: one cell alone never raises the alarm
 _THRESHOLD = 30.0  # nats; at least three cells
 _TILES = 4096
 _PRIOR = 5.0  # n₀, visits
-_LARGEST = 25.0  # q of a visit: one that was changed, and not enough for an alarm, does not hide the next one
+_LARGEST = 25.0  # q of a visit: a change too small for an alarm does not hide the next one
 _VISITS = 20.0  # remembered of a tile; beyond it the oldest ones fade
-_APART = 4.0  # sides of a tile; after such a way elsewhere the robot visits it again
+_APART = 4.0  # sides of a tile; after so long a way elsewhere the next cell is a new visit
 
 
 def student_weight(z_square: float, gate: float = 25.0, nu: float = 4.0) -> float:
-    """Weight of a sample with squared standardised residual z²: 1 up to the gate, then (ν + 1)/(ν + z²)."""
+    """Weight of a sample with squared standardised residual z².
+
+    1 up to the gate, then (ν + 1)/(ν + z²).
+    """
     return 1.0 if z_square <= gate else (nu + 1.0) / (nu + z_square)
 
 
 @dataclass(frozen=True)
 class Change:
-    """Where (m) and when (s) the field was found changed, and the mean error there in SI, signed."""
+    """A place where the field was found changed.
+
+    Attributes:
+        x: m.
+        y: m.
+        stamp: when, s.
+        error: mean error there, SI, signed.
+    """
 
     x: float
     y: float
@@ -51,10 +67,17 @@ class Change:
 
 @dataclass
 class _Tile:
-    """What is known of one tile. total: nats.  error, cells: summed while total is positive.
+    """What is known of one tile.
 
-    visits, misfit: n and Σ q of earlier visits.  here, squares: cells of this visit, and the sum of their r²/(v + σ²).
-    last: length of the path at its last cell, m.
+    Attributes:
+        total: the CUSUM, nats.
+        error: Σ of errors while total is positive, SI.
+        cells: their number.
+        visits: n of earlier visits.
+        misfit: Σ q of earlier visits.
+        here: cells of this visit.
+        squares: Σ of their r²/(v + σ²).
+        last: length of the path at the last cell, m.
     """
 
     total: float = 0.0
@@ -67,8 +90,9 @@ class _Tile:
     last: float = -math.inf
 
     def leave(self) -> None:
-        """The visit is over: its errors are what is known of the tile from now on."""
+        """End the visit: its errors count among the earlier ones from now on."""
         if self.here:
+            # an older visit fades, so that the tile follows the field
             keep = min(1.0, _VISITS / (self.visits + 1.0))
             self.visits = keep * (self.visits + 1.0)
             self.misfit = keep * (self.misfit + min(self.squares / self.here, _LARGEST))
@@ -76,35 +100,42 @@ class _Tile:
 
     @property
     def usual(self) -> float:
-        """m: by how much squared errors exceed what is predicted, on a usual visit."""
+        """m: by how much squared errors exceed their predicted variance on a usual visit."""
         return max(1.0, (_PRIOR + self.misfit) / (_PRIOR + self.visits))
 
 
 class ChangeDetector:
-    """One CUSUM per square tile of side `size` metres; at most 4096 tiles, the longest unvisited leaves first."""
+    """One CUSUM per square tile of side `size` metres.
+
+    There are at most 4096 tiles; the longest unvisited is dropped first.
+    """
 
     def __init__(self, size: float):
         self.size = size
+        # the last visited tile comes last
         self._tiles: OrderedDict[tuple[int, int], _Tile] = OrderedDict()
 
     def add(
         self, x: list[float], residual: float, variance: float, stamp: float, length: float
     ) -> Change | None:
-        """Score a cell; the change that it reveals, or None.
+        """Score a cell; return the change that it reveals, or None.
 
         Args:
             x: (2,) m.
             residual: r, SI.
-            variance: v + σ² as predicted, SI².
+            variance: v + σ² as predicted, squared SI.
             stamp: s.
             length: of the path so far, m.
         """
         key = (math.floor(x[0] / self.size), math.floor(x[1] / self.size))
         tile = self._tiles.pop(key, None) or _Tile()
+        # a shorter path than before: it begins anew
         if length - tile.last > _APART * self.size or length < tile.last:
             tile.leave()
 
         square = residual * residual / variance
+
+        # log likelihood ratio of variances κ and 1
         tile.total += 0.5 * min(square / tile.usual, _MOST) * (1.0 - 1.0 / _KAPPA) - 0.5 * math.log(
             _KAPPA
         )
@@ -114,21 +145,23 @@ class ChangeDetector:
             tile.squares + min(square, 1e6),
             length,
         )
+
         if tile.total <= 0.0:
             tile.total = tile.error = tile.cells = 0.0
+
         self._tiles[key] = tile
         if len(self._tiles) > _TILES:
             self._tiles.popitem(last=False)
         if tile.total < _THRESHOLD:
             return None
 
-        # the sum starts anew; that the map was wrong here stays known: what comes again and again is no change
+        # the sum starts anew; the errors stay in m: what comes again and again is no change
         found = Change(x[0], x[1], stamp, tile.error / tile.cells)
         tile.total = tile.error = tile.cells = 0.0
         return found
 
     def suspicion(self) -> list[tuple[float, float, float]]:
-        """Tiles on the way to an alarm: centre x, y (m), share of the threshold."""
+        """Tiles on the way to an alarm: centre x, y (m), fraction of the threshold."""
         return [
             ((i + 0.5) * self.size, (j + 0.5) * self.size, tile.total / _THRESHOLD)
             for (i, j), tile in self._tiles.items()
@@ -144,5 +177,5 @@ class ChangeDetector:
 
     def load_state_dict(self, state: dict) -> None:
         self.size = float(state["size"])
-        # of older maps a tile has its CUSUM alone
+        # tiles of older maps have their CUSUM alone
         self._tiles = OrderedDict((key, _Tile(*row)) for key, row in rows_of(state["tiles"]))

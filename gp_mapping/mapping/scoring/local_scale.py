@@ -1,12 +1,13 @@
-"""Where the map errs more, or less, than it says: one-step-ahead scores smoothed over places.
+"""Where the map errs more, or less, than its variance: one-step-ahead scores smoothed over places.
 
-One lengthscale and one signal variance for a whole map are a compromise: beside a cabinet the field is rougher than
-they say, in an empty corner smoother. Of a score z² = r²/(v + σ²) the mean is 1 where the map means what it says, so
+One lengthscale and one signal variance for a whole map are a compromise: next to a cabinet the
+field is rougher than they describe, in an empty corner smoother. A score z² = r²/(v + σ²) has the
+mean 1 where the predicted variance is right, so
 
     κ(x) = (n₀ + Σ_b K_b(x) Z_b) / (n₀ + Σ_b K_b(x) W_b),   K_b(x) = exp(−|x − x_b|²/2h²)
 
-over bins b of side h with summed weights W_b and scores Z_b scales the variance at x: the conjugate (scaled inverse
-χ²) estimate with n₀ scores of 1 as its prior. Far from every score, κ is 1.
+over bins b of side h with summed weights W_b and scores Z_b scales the variance at x: the conjugate
+(scaled inverse χ²) estimate with n₀ scores of 1 as its prior. Far from every score, κ is 1.
 """
 
 from __future__ import annotations
@@ -23,74 +24,89 @@ __all__ = ["LocalScale", "ScaleOfGrid"]
 _PRIOR = 5.0  # n₀
 _WEIGHT = 0.2  # of a score: at ten a second their errors are correlated over about half a second
 _HEAVIEST = 20.0  # of a bin: beyond it the oldest scores fade, so that κ follows the field
-_BINS = 20000  # kept; the longest unvisited leaves first
+_BINS = 20000  # kept; the longest unvisited is dropped first
 _NEIGHBOURS = 16  # bins that count at a place; they reach beyond 2 h
 _REACH = 3.0  # h beyond which a bin does not count
-_NOTED = 256  # changes that are told apart by place; who has not looked for longer looks everywhere
+_NOTED = 256  # newest changes whose places are kept; a longer look back says everywhere
 
 
 class LocalScale:
-    """κ(x), with h = `width` metres. Bounded memory; the same scores give the same κ.
+    """κ(x) with h = `width`. Bounded memory; the same scores give the same κ.
 
-    everywhere: by what the field's variance is multiplied at all places beside κ, for what is not known of
-    hyper-parameters (core/hyper/freedom.py).
+    Args:
+        width: h, m.
+
+    Attributes:
+        everywhere: factor of the field's variance at all places in addition to κ, for uncertain
+            hyper-parameters (core/hyper/freedom.py).
+        version: of κ, which is another one after each change.
     """
 
     def __init__(self, width: float):
         self.width, self.everywhere = width, 1.0
         self._bins = Squares(4)  # W, Z, Σ W x, Σ W y
+        # of all bins, with their W and Z; made when it is asked for
         self._tree: tuple[cKDTree, np.ndarray] | None = None
-        self.version = 0  # of κ, which is another one after each change
-        self._whole = 0  # version at which all of it may have changed last
-        self._changes: deque[tuple[int, float, float]] = (
-            deque()
-        )  # version and place (m) of the newest changes
+
+        self.version = 0
+        # the last version at which all of it may have changed
+        self._whole = 0
+        # version and place (m) of the newest changes
+        self._changes: deque[tuple[int, float, float]] = deque()
 
     def __len__(self) -> int:
         return len(self._bins)
 
     @property
     def tells(self) -> bool:
-        """Whether any variance is another one with it."""
+        """Whether it changes any variance."""
         return len(self._bins) > 0 or self.everywhere != 1.0
 
     def add(self, x, score) -> None:
-        """Scores z² (N,) at x (N, 2) metres."""
+        """Add scores z² (N,) at x (N, 2) metres."""
         for (px, py), square in zip(np.asarray(x).tolist(), np.asarray(score).tolist()):
             key = (int(np.floor(px / self.width)), int(np.floor(py / self.width)))
             held = self._bins.pop(key) or [0.0] * 4
+            # a full bin fades, so that it stays at _HEAVIEST and follows the field
             keep = min(1.0, _HEAVIEST / (held[0] + _WEIGHT))
             fresh = (_WEIGHT, _WEIGHT * square, _WEIGHT * px, _WEIGHT * py)
             new = [keep * (a + b) for a, b in zip(held, fresh)]
+            # put again at the end, since the oldest is dropped first
             self._bins.put(key, new)
-            gone = self._bins.pop_oldest() if len(self._bins) > _BINS else [0.0] * 4
-            self._changed(held, new, gone)
+            dropped = self._bins.pop_oldest() if len(self._bins) > _BINS else [0.0] * 4
+            self._changed(held, new, dropped)
 
     def _changed(self, *bins: list[float]) -> None:
-        """Bins that are others now, as they were and as they are; none: any may be."""
+        """Note bins that have changed, as they were and as they are; none given: any may have."""
         self._tree, self.version = None, self.version + 1
         if not bins:
             self._changes.clear()
             self._whole = self.version
+        # an empty bin has no place
         self._changes.extend(
             (self.version, x / weight, y / weight) for weight, _, x, y in bins if weight > 0
         )
+
         while len(self._changes) > _NOTED:
             self._whole = self._changes.popleft()[0]
 
     def changed_since(self, version: int) -> np.ndarray | None:
-        """Places (K, 2) m of the bins that have changed after that version, before and after; None: any may have."""
+        """Places (K, 2) m of the bins that have changed after a version; None: any may have.
+
+        Each bin is there twice, as it was before and as it is after.
+        """
         if version < self._whole:
             return None
         return np.array([(x, y) for at, x, y in self._changes if at > version]).reshape(-1, 2)
 
     def join(self, other: "LocalScale") -> None:
-        """Count another's scores, too, each where it lies."""
+        """Count another's scores, too, each bin where its mean place lies."""
         for weight, score, sum_x, sum_y in other.sums():
             key = (
                 int(np.floor(sum_x / weight / self.width)),
                 int(np.floor(sum_y / weight / self.width)),
             )
+            # bins of this width may hold several of the other's
             held = self._bins.pop(key) or [0.0] * 4
             keep = min(1.0, _HEAVIEST / (held[0] + weight))
             self._bins.put(
@@ -101,27 +117,29 @@ class LocalScale:
         self._changed()
 
     def sums(self) -> list[list[float]]:
-        """Of each bin: W, Z, Σ W x, Σ W y."""
+        """Rows of the bins: W, Z, Σ W x, Σ W y."""
         return self._bins.numbers().tolist()
 
     def forget_near(self, x, radius: float) -> None:
-        """Drop the bins whose middle lies within radius (m) of x (2,): the field there is another one now."""
+        """Drop the bins whose mean place is within radius (m) of x (2,): the field has changed."""
         near = [
             (sx / w - x[0]) ** 2 + (sy / w - x[1]) ** 2 <= radius**2 for w, _, sx, sy in self.sums()
         ]
-        for key in [key for key, gone in zip(self._bins, near) if gone]:
+        for key in [key for key, is_near in zip(self._bins, near) if is_near]:
             self._bins.pop(key)
         self._changed()
 
     def _bins_near(self, x: np.ndarray) -> tuple[cKDTree, np.ndarray]:
-        """Where bins lie, and their W and Z: all that count at x (N, 2) m; of a large map a part."""
+        """Places, and W and Z, of all bins that count at x (N, 2) m; of a large map a part."""
         if self._tree is not None:
             return self._tree
         table = self._bins.numbers()
         places, reach = table[:, 2:] / table[:, :1], _REACH * self.width
         near = ((places >= x.min(0) - reach) & (places <= x.max(0) + reach)).all(1)
+        # a small question to a large map: its own tree is quicker than that of all bins
         if 2 * np.count_nonzero(near) < len(near):
             return cKDTree(places[near]), table[near, :2]
+
         self._tree = cKDTree(places), table[:, :2]
         return self._tree
 
@@ -130,17 +148,20 @@ class LocalScale:
         x = np.asarray(x, dtype=float).reshape(-1, 2)
         if not len(self._bins) or not len(x):
             return np.ones(len(x))
+
         tree, sums = self._bins_near(x)
+
         count = min(_NEIGHBOURS, len(sums))
         if not count:
             return np.ones(len(x))
+
         away, index = tree.query(
             x, k=np.arange(1, count + 1), distance_upper_bound=_REACH * self.width
         )
-        kernel = np.exp(
-            -0.5 * np.square(away / self.width)
-        )  # 0 where there is no bin: its distance is infinite
+        # 0 where there is no bin: its distance is infinite
+        kernel = np.exp(-0.5 * np.square(away / self.width))
         weight, score = (np.append(sums[:, i], 0.0)[index] for i in (0, 1))
+
         return (_PRIOR + (kernel * score).sum(1)) / (_PRIOR + (kernel * weight).sum(1))
 
     def state_dict(self) -> dict:
@@ -153,28 +174,41 @@ class LocalScale:
 
 
 class ScaleOfGrid:
-    """What scales the field's variance at the cells of a grid: κ from every few cells, bilinear between them.
+    """Factor of the field's variance at a grid's cells: κ at every few cells, bilinear between.
 
-    It is kept from one look to the next, and made anew where scores have come.
+    It is kept from one call to the next, and computed anew only where scores have come.
     """
 
     def __init__(self) -> None:
+        # the scale, the axes and the width that it was made for
         self._of: tuple[LocalScale, np.ndarray, np.ndarray, float] | None = None
         self._version = 0
 
     def at(self, local: LocalScale, xs: np.ndarray, ys: np.ndarray) -> np.ndarray:
-        """κ `everywhere` included, at the cells xs (W,), ys (H,) m: (H, W). The axes are not written into."""
+        """κ · `everywhere` at the cells of a grid.
+
+        Args:
+            local: the scale.
+            xs: (W,) m; the same array as before where the grid is the same.
+            ys: (H,) m, likewise.
+
+        Returns:
+            (H, W), its own array.
+        """
+        # by identity: a moved window has other axes
         same = (
             self._of is not None
             and all(a is b for a, b in zip(self._of, (local, xs, ys)))
             and (self._of[3] == local.width)
         )
+
         changed = local.changed_since(self._version) if same else None
         if not same:
             self._begin(local, xs, ys)
         if changed is None:
             self._renew(local, slice(0, len(self._rows)), slice(0, len(self._columns)))
         elif len(changed):
+            # nodes within reach of a changed bin
             reach = _REACH * local.width
             box = [
                 slice(*np.searchsorted(axis[nodes], (places.min() - reach, places.max() + reach)))
@@ -184,42 +218,55 @@ class ScaleOfGrid:
                 )
             ]
             self._renew(local, *box)
+
         self._version = local.version
         return np.float32(local.everywhere) * self._cells
 
     def _begin(self, local: LocalScale, xs: np.ndarray, ys: np.ndarray) -> None:
-        """For another grid."""
+        """Start for another grid: choose the nodes, about six to a width."""
         self._of = local, xs, ys, local.width
         nodes = []
         for axis in (xs, ys):
             step = (
                 max(1, int(local.width / 6 / max(axis[1] - axis[0], 1e-9))) if len(axis) > 1 else 1
             )
+            # the last cell is a node, too, so that every cell lies between two
             nodes.append(np.unique(np.append(np.arange(0, len(axis), step), len(axis) - 1)))
         self._columns, self._rows = nodes
+
         self._coarse = np.ones((len(self._rows), len(self._columns)))
         self._cells = np.ones((len(ys), len(xs)), dtype=np.float32)
 
     def _renew(self, local: LocalScale, rows: slice, columns: slice) -> None:
-        """At those nodes, and the cells that they are nodes of."""
+        """Compute κ anew at some nodes, and at the cells that lie between them and others."""
         _, xs, ys, _ = self._of
         x, y = xs[self._columns[columns]], ys[self._rows[rows]]
         if not len(x) or not len(y):
             return
+
         places = np.stack(np.meshgrid(x, y), -1)
         self._coarse[rows, columns] = local.at(places.reshape(-1, 2)).reshape(len(y), len(x))
+
         across, cells_across = _between(self._columns, columns, len(xs))
         down, cells_down = _between(self._rows, rows, len(ys))
         self._cells[cells_down, cells_across] = _blend(_blend(self._coarse, down, 0), across, 1)
 
 
 def _between(nodes: np.ndarray, some: slice, n: int) -> tuple[tuple[np.ndarray, np.ndarray], slice]:
-    """Of those of n cells between which some of the nodes lie: the node at or before each, and how far it is beyond it.
+    """Find the cells of which some nodes are neighbours, and where these cells lie between nodes.
 
-    And which cells these are.
+    Args:
+        nodes: cell numbers of all nodes along an axis.
+        some: which of them.
+        n: cells along the axis.
+
+    Returns:
+        Of each such cell the node at or before it, and how far it lies beyond that (0…1); and which
+        cells these are.
     """
     first = nodes[max(some.start - 1, 0)]
     last = n if some.stop >= len(nodes) else nodes[some.stop]
+
     cells = np.arange(first, last)
     if len(nodes) == 1:
         return (np.zeros(len(cells), dtype=int), np.zeros(len(cells))), slice(first, last)
@@ -228,7 +275,8 @@ def _between(nodes: np.ndarray, some: slice, n: int) -> tuple[tuple[np.ndarray, 
 
 
 def _blend(values: np.ndarray, where: tuple[np.ndarray, np.ndarray], axis: int) -> np.ndarray:
-    low, share = where
+    """Interpolate values linearly along an axis, between the nodes of `_between`."""
+    low, fraction = where
     high = np.minimum(low + 1, values.shape[axis] - 1)
-    share = share[:, None] if axis == 0 else share
-    return (1.0 - share) * values.take(low, axis) + share * values.take(high, axis)
+    fraction = fraction[:, None] if axis == 0 else fraction
+    return (1.0 - fraction) * values.take(low, axis) + fraction * values.take(high, axis)

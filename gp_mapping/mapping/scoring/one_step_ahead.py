@@ -1,9 +1,12 @@
-"""One-step-ahead scores: what a map of a while ago said of the samples that came now.
+"""One-step-ahead scores: how well a map of a while ago predicted the samples that come now.
 
-From them come the noise that is reported with predictions, σ² = argmin Σ log(v + σ²) + r²/(v + σ²)
-(docs/how_it_works.md, "Honest noise"), the weight of a gross error, and the news that the field has changed. All of it
-happens at times that the samples fix, never when somebody asks: the same samples give the same numbers, live or
-offline.
+From them come the noise that is reported with predictions,
+
+    σ² = argmin Σ log(v + σ²) + r²/(v + σ²)
+
+(docs/how_it_works.md, "Honest noise"), the weight of a gross error, and the news that the field has
+changed. All of it happens at times that the samples fix, never when a question comes: the same
+samples give the same numbers, live or offline.
 """
 
 from __future__ import annotations
@@ -31,13 +34,29 @@ _PERIOD = 0.1  # s between scored samples
 _SNAPSHOTS = 4  # posteriors kept, score_distance / 2 apart
 _REFIT = 20  # new scores after which the noise is fitted again
 _SETTLED = 60  # learning steps before surprises count
-_LARGEST = 9.0  # squared standardised error that the local scale counts: one surprise does not widen a whole corner
+_LARGEST = 9.0  # squared standardised error that the local scale counts: one surprise widens little
 _MOST_SURPRISING = 1e30  # squared standardised error beyond which a cell's weight does not fall
 _CHANGES = 100  # newest changes kept for reports
 
 
 class OneStepAhead:
-    """Picks raw samples, scores them against an older posterior, fits the noise, watches for changes."""
+    """Picks raw samples, scores them against an older posterior, fits the noise, finds changes.
+
+    Args:
+        settings: with a number for each automatic start.
+
+    Attributes:
+        noise: window of scores, from which the noise is fitted.
+        detector: of changes of the field.
+        local: scale of variances by place.
+        lag: of the attitude, for vectors.
+        changes: the newest changes that were found.
+        change_count: number of all changes.
+        weakened: number of cells that were weakened.
+        fitted: noise variance of each component, squared SI; None before the first fit.
+        white_variance: of one raw sample, squared SI.
+        white_averaged: what averaging leaves of it in a cell, squared SI.
+    """
 
     def __init__(self, settings: MapSettings):
         self.settings = settings
@@ -45,32 +64,42 @@ class OneStepAhead:
         self.detector = ChangeDetector(5 * settings.cell_length)
         self.local = LocalScale(_width(settings))
         self.lag = AttitudeLag()
+
         self.changes: deque[Change] = deque(maxlen=_CHANGES)
         self.change_count, self.weakened, self.fitted, self._fresh = 0, 0, None, 0
         self.white_variance = self.white_averaged = 0.0
-        self._widened = 1.0  # as LocalScale.everywhere, at the last fit
+        # LocalScale.everywhere at the last fit
+        self._widened = 1.0
+        # raw samples that wait for their score: x, y, path length, heading, yaw rate
         self._picked: list[tuple] = []
-        self._last: tuple[float, float] | None = None  # stamp, path length of the last pick
+        # stamp and path length of the last pick
+        self._last: tuple[float, float] | None = None
+        # path length and posterior
         self._snapshots: deque = deque(maxlen=_SNAPSHOTS)
-        self._ahead: tuple[Snapshot, Prediction] | None = (
-            None  # what one of them said of the cell that is scored now
-        )
+        # a snapshot's prediction of the cell that is scored now, for `watch`
+        self._ahead: tuple[Snapshot, Prediction] | None = None
 
     def begin_again(self, settings: MapSettings) -> None:
-        """The map was made again with other starts: scores that are kept go on with these settings.
+        """Go on with the settings of a map that was made again with other starts.
 
-        The local scale takes its width from the new start while it has no scores; those of a rough start are left out.
+        The scores are kept. The local scale takes its width from the new start while it has no
+        scores; those of a rough start are left out.
         """
         self.settings = settings
         if not len(self.local):
             self.local = LocalScale(_width(settings))
 
+    @property
+    def wanted(self) -> bool:
+        """Whether the settings need scores; without them no samples are picked."""
+        return self.settings.predictive_noise or self.settings.follow_changes
+
     def note_white(self, single: float, averaged: float) -> None:
-        """White variance of one raw sample, and what is left of it in a cell, squared SI."""
+        """Note the white variance of one raw sample, and its remainder in a cell, squared SI."""
         self.white_variance, self.white_averaged = single, averaged
 
     def break_pass(self) -> None:
-        """The next sample is not one step ahead of the last."""
+        """Forget the last pick: the next sample is not one step ahead of it."""
         self._last = None
 
     def pick(
@@ -82,7 +111,18 @@ class OneStepAhead:
         heading=None,
         rate: float = 0.0,
     ) -> None:
-        """Ten a second, and only while the robot moves: a standing robot says one thing over and over."""
+        """Pick a raw sample for scoring, if it is due: ten a second, while the robot moves.
+
+        A standing robot measures one thing over and over.
+
+        Args:
+            x: (2,) m.
+            y: (C,) SI.
+            stamp: s.
+            length: of the path up to it, m.
+            heading: (2,) unit vector, or None.
+            rate: yaw rate, rad/s.
+        """
         self.pick_rows([x], [y], [stamp], [length], [heading], [rate])
 
     def pick_rows(
@@ -94,55 +134,71 @@ class OneStepAhead:
         headings: list,
         rates: list[float],
     ) -> None:
-        """As `pick` of each in turn."""
+        """Pick raw samples as `pick` does each in turn; none where nobody would score them."""
+        if not self.wanted:
+            return
+
         last, step = self._last, self.settings.cell_length / 10
         for i, (stamp, length) in enumerate(zip(stamps, lengths)):
+            # by time and by path: a standing robot is not scored
             if last is None or (abs(stamp - last[0]) >= _PERIOD and length - last[1] >= step):
                 last = (stamp, length)
                 self._picked.append(
                     (list(positions[i]), list(values[i]), length, headings[i], rates[i])
                 )
+
         self._last = last
 
     def keep(self, length: float, field: FieldMap, place: Tensor) -> None:
-        """Keep what the map says around place (1, 2) for later scores when the path has grown by half a score_distance."""
+        """Keep a posterior for later scores each time the path has grown by half a score_distance.
+
+        Args:
+            length: of the path, m.
+            field: the map.
+            place: (1, 2) m, the robot; the posterior is needed around it only.
+        """
         distance = self.settings.score_distance
         if not self._snapshots or length - self._snapshots[-1][0] >= distance / 2:
-            # what it will be asked for lies at most 1.5 distances and a cell further along the path
+            # later samples lie at most 1.5 distances and a cell further along the path
             self._snapshots.append(
                 (length, field.snapshot(place, 1.6 * distance + 2 * self.settings.cell_length))
             )
 
     def sound(self, x: Tensor) -> bool:
-        """Whether all that is kept for later scores says finite values at x (N, 2) m."""
-        told = [
+        """Whether all posteriors that are kept predict finite values at x (N, 2) m."""
+        predictions = [
             kept.predict_in_pass(x, NO_PASS, torch.zeros_like(x), None)
             for _, kept in self._snapshots
         ]
         return all(
-            bool(torch.isfinite(p.mean).all() and torch.isfinite(p.variance).all()) for p in told
+            bool(torch.isfinite(p.mean).all() and torch.isfinite(p.variance).all())
+            for p in predictions
         )
 
-    def _older(self, length: float) -> Snapshot | None:
+    def _posterior_before(self, length: float) -> Snapshot | None:
+        """The newest posterior that is a score_distance older than a path of this length."""
         old = [p for at, p in self._snapshots if length - at >= self.settings.score_distance]
         return old[-1] if old else None
 
     def variance(self, field: FieldMap) -> float:
-        """Variance of one new measurement about the latent field, squared SI: from scores, else the model's.
+        """Variance of one new measurement about the latent field, squared SI, mean over components.
 
-        Mean over the components.
+        From scores, else the model's.
         """
         each = self.component_variances(field)
         return float(each[0]) if len(each) == 1 else float(each.mean())
 
     def component_variances(self, field: FieldMap) -> Tensor:
-        """Of each component: (C,)."""
+        """The same of each component: (C,)."""
         if self.fitted is None or not self.settings.predictive_noise:
             return self._expected(field)
         return torch.tensor(self.fitted, dtype=torch.float64)
 
     def _expected(self, field: FieldMap) -> Tensor:
-        """Noise of one new measurement before scores tell: the model's, of a cell, with all of its white part. (C,)"""
+        """Noise variance of one new measurement before there are scores: (C,), squared SI.
+
+        The model's, which is of a cell, with all of the white part.
+        """
         return field.noise_variance().cpu() + max(0.0, self.white_variance - self.white_averaged)
 
     def score(
@@ -153,49 +209,60 @@ class OneStepAhead:
         cell: Samples | None = None,
         length: float = 0.0,
     ) -> None:
-        """Score the picked samples, driven at velocity (2,), each by the newest posterior score_distance older.
+        """Score the picked samples, each by the newest posterior that is a score_distance older.
 
-        number: of their pass, whose constant is in what is predicted.  cell: they are of it, and `watch` will look at
-        it when the path is so long (m): where the same posterior is asked, it is asked once.
+        Args:
+            velocity: (2,) m/s, at which they were driven.
+            field: the map.
+            number: of their pass, whose constant is in the predictions.
+            cell: the cell that they are of, which `watch` will look at; where both use one
+                posterior, it is evaluated once for both.
+            length: of the path at the cell, m.
         """
-        self._ahead, ahead = None, None if cell is None else self._older(length)
+        self._ahead, ahead = None, None if cell is None else self._posterior_before(length)
+        # samples that share a posterior are predicted together
         groups: dict[int, tuple] = {}
         for x, y, length, heading, rate in self._picked:
-            posterior = self._older(length)
+            posterior = self._posterior_before(length)
             if posterior is not None:
                 groups.setdefault(id(posterior), (posterior, []))[1].append((x, y, heading, rate))
+
         self._picked = []
         if not groups:
             return
+
         current = self.component_variances(field)
         for posterior, rows in groups.values():
             places, values, headings, rates = zip(*rows)
             x, y = (torch.tensor(part, dtype=torch.float64) for part in (places, values))
             known = all(h is not None for h in headings)
             heading = torch.tensor(headings, dtype=torch.float64) if known else None
+
             prediction = self._asked(
                 posterior, x, number, velocity, heading, cell if posterior is ahead else None
             )
-            # five standard deviations and beyond is a change or a gross error: it counts as five, and no more
+
+            # five standard deviations and beyond is a change or a gross error: it counts as five
             total = prediction.variance.cpu() + current
             limit = 5.0 * total.sqrt()
             residual = y - prediction.mean.cpu()
             residual = torch.minimum(torch.maximum(residual, -limit), limit)
+
             self.noise.add(residual, prediction.variance)
-            if VECTOR in field.capabilities:
+            if VECTOR in field.capabilities:  # in display units
                 self.lag.add(
                     np.array(rates),
                     *(
-                        t.cpu().numpy() / self.settings.field_scale
-                        for t in (residual, prediction.mean)
+                        tensor.cpu().numpy() / self.settings.field_scale
+                        for tensor in (residual, prediction.mean)
                     ),
                     total.numpy() / self.settings.field_scale**2,
                 )
-            claimed = (
-                self._widened * prediction.variance.cpu() + current
-            )  # what is published, but for the scale itself
+            # the variance that is published, but for the local scale itself
+            claimed = self._widened * prediction.variance.cpu() + current
             self.local.add(x, (residual.square() / claimed).clamp_max(_LARGEST).mean(1))
             self._fresh += len(x)
+
         if self._fresh >= _REFIT or self.fitted is None:
             self.fitted, self._fresh = (
                 self.noise.variances(self._expected(field).tolist(), self.white_variance),
@@ -212,23 +279,27 @@ class OneStepAhead:
         heading: Tensor | None,
         cell: Samples | None,
     ) -> Prediction:
-        """What a posterior says of picked samples x (n, 2), and in the same breath of their cell, kept for `watch`."""
+        """Predict the picked samples x (n, 2), and with them their cell, kept for `watch`."""
         passing = velocity.expand(len(x), 2)
+        # asked apart where headings or passes differ
         if cell is None or (cell.heading is None) != (heading is None) or _number(cell) != number:
             return old.predict_in_pass(x, number, passing, heading)
+
         joint = None if heading is None else torch.cat([heading, cell.heading])
-        told = old.predict_in_pass(
+        prediction = old.predict_in_pass(
             torch.cat([x, cell.x]), number, torch.cat([passing, cell.velocity]), joint
         )
+
+        # the picked samples, then the cell
         parts = [
-            Prediction(told.mean[part], told.variance[part], told.noise_variance)
+            Prediction(prediction.mean[part], prediction.variance[part], prediction.noise_variance)
             for part in (slice(len(x)), slice(len(x), None))
         ]
         self._ahead = old, parts[1]
         return parts[0]
 
     def scale(self, field: FieldMap) -> LocalScale:
-        """What the variances of the field are scaled by, as of now."""
+        """The local scale of variances as of now."""
         self.local.everywhere = widening(degrees_of_freedom(field.learned()))
         return self.local
 
@@ -237,20 +308,32 @@ class OneStepAhead:
         return field.started and (field.learning_steps is None or field.learning_steps >= _SETTLED)
 
     def watch(self, batch: Samples, length: float, field: FieldMap, recent: int) -> None:
-        """Look for a change of the field; where there is one, forget what was known but for the `recent` samples."""
-        old = self._older(length)
+        """Look for a change of the field; where there is one, forget what was known there.
+
+        Args:
+            batch: the newest cell.
+            length: of the path at it, m.
+            field: the map.
+            recent: so many of the newest samples stay.
+        """
+        old = self._posterior_before(length)
         if not self.settings.follow_changes or old is None or not self.settled(field):
             return
+
         same = self._ahead is not None and self._ahead[0] is old
         p, noise = self._ahead[1] if same else _in_pass(old, batch), self.variance(field)
         self._ahead = None
+
         # one score for all of a batch: raw samples of one moment are not independent witnesses
         residual, latent = float((batch.y - p.mean.cpu()).mean()), float(p.variance.mean())
         if latent > noise:
-            return  # hardly known before: an error there says that the map guessed, not that the field changed
+            return  # hardly known before: an error shows a guess, not a change of the field
+
         place = batch.x.mean(0, keepdim=True)
         stamp = 0.0 if batch.stamp is None else float(batch.stamp[-1])
+
         change = self.detector.add(place[0].tolist(), residual, latent + noise, stamp, length)
+        # the field has changed here: forget, but for what has just seen it
         if change is not None:
             self.changes.append(change)
             self.change_count += 1
@@ -259,16 +342,23 @@ class OneStepAhead:
             self.local.forget_near(place[0].tolist(), radius)
 
     def join(self, other: "OneStepAhead", field: FieldMap) -> None:
-        """Another session's scores, beside these, of a map that has taken its map in."""
+        """Add another session's scores.
+
+        Args:
+            other: its scores.
+            field: the map, which has taken the other's map in.
+        """
         counts = len(self.noise), len(other.noise)
+        # means over both, weighted by their scores
         if sum(counts):
             self.white_variance, self.white_averaged = (
-                (counts[0] * mine + counts[1] * its) / sum(counts)
-                for mine, its in (
+                (counts[0] * own_variance + counts[1] * other_variance) / sum(counts)
+                for own_variance, other_variance in (
                     (self.white_variance, other.white_variance),
                     (self.white_averaged, other.white_averaged),
                 )
             )
+
         self.noise.join(other.noise)
         self.local.join(other.local)
         self.changes.extend(other.changes)
@@ -276,6 +366,8 @@ class OneStepAhead:
             self.change_count + other.change_count,
             self.weakened + other.weakened,
         )
+
+        # the noise of both, at once and not after the next scores
         if len(self.noise):
             self.fitted, self._fresh = (
                 self.noise.variances(self._expected(field).tolist(), self.white_variance),
@@ -283,24 +375,31 @@ class OneStepAhead:
             )
 
     def weaken(self, batch: Samples, field: FieldMap) -> Samples:
-        """A cell far from what the map says of its place right now weighs little until the next ones confirm it."""
+        """Weaken a cell far from the map's prediction until the next ones confirm it.
+
+        Its sensor variance grows, so that it weighs as student_weight has it.
+        """
         if (
             not (self.settings.robust and self.settings.metric)
             or not self.settings.cells
             or not self.settled(field)
         ):
             return batch
-        p = _in_pass(field, batch)
-        own = field.hyperparameters()["noise_stddev"] ** 2
-        noise = own + float(batch.sensor_variance[0] / batch.count[0])
-        square = float((batch.y - p.mean.cpu()).square().mean()) / (
-            float(p.variance.mean()) + noise
+
+        # the map as it is right now, not an older posterior
+        prediction = _in_pass(field, batch)
+        model_noise = field.hyperparameters()["noise_stddev"] ** 2
+        noise = model_noise + float(batch.sensor_variance[0] / batch.count[0])
+
+        square = float((batch.y - prediction.mean.cpu()).square().mean()) / (
+            float(prediction.variance.mean()) + noise
         )
         weight = student_weight(min(square, _MOST_SURPRISING))
         if weight >= 1.0:
             return batch
+        # model noise + sensor variance / count is then noise / weight
         self.weakened += 1
-        return replace(batch, sensor_variance=batch.count * (noise / weight - own))
+        return replace(batch, sensor_variance=batch.count * (noise / weight - model_noise))
 
     def state_dict(self) -> dict:
         return {
@@ -323,9 +422,9 @@ class OneStepAhead:
             "last": None if self._last is None else list(self._last),
             # where a model's snapshots are not kept, scores pause for score_distance after a resume
             "snapshots": [
-                {"at": at, "posterior": told}
+                {"at": at, "posterior": posterior}
                 for at, p in self._snapshots
-                if (told := p.state_dict()) is not None
+                if (posterior := p.state_dict()) is not None
             ],
         }
 
@@ -343,21 +442,24 @@ class OneStepAhead:
         self._widened = float(state.get("widened", 1.0))
         self.lag.load_state_dict(state["lag"])
         self._picked = [
-            tuple(p[k] for k in ("x", "y", "length", "heading", "rate")) for p in state["picked"]
+            tuple(p[k] for k in ("x", "y", "length", "heading", "rate"))
+            # an older version picked samples that nobody scored
+            for p in (state["picked"] if self.wanted else [])
         ]
         self._last = None if state["last"] is None else tuple(state["last"])
+
         self._snapshots.extend(
             (s["at"], field.load_snapshot(s["posterior"])) for s in state["snapshots"]
         )
 
 
 def _in_pass(field: FieldMap | Snapshot, batch: Samples) -> Prediction:
-    """What was to be expected of a cell in its pass."""
+    """Prediction of a cell's measurement in its pass, the pass's constant included."""
     return field.predict_in_pass(batch.x, _number(batch), batch.velocity, batch.heading)
 
 
 def _number(batch: Samples) -> float:
-    """Of its pass."""
+    """Number of a batch's pass."""
     return NO_PASS if batch.pass_number is None else float(batch.pass_number[-1])
 
 

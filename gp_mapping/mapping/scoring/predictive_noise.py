@@ -1,4 +1,4 @@
-"""Predictive noise variance from one-step-ahead residuals: the noise that made earlier predictions right."""
+"""Predictive noise variance: the noise that would have made earlier predictions right."""
 
 from __future__ import annotations
 
@@ -14,14 +14,26 @@ _MEDIAN_OF_SQUARE = 0.4549  # of a standard normal
 
 
 class PredictiveNoise:
-    """σ² = argmin Σ [log(v + σ²) + r²/(v + σ²)] over a bounded window of scores (r, v): residual and latent variance.
+    """Noise variance from a bounded window of one-step-ahead scores.
 
-    The sum runs over the scores whose latent variance is below four priors: elsewhere, as where a robot explores lane
-    beside lane, a bad guess would pass for noise. Nor does it run over scores beyond five standard deviations, of a
-    noise that the median says: gross errors, each cut at five of the σ in use, would make that σ grow without end.
-    `prior` (variance) counts as `prior_count` scores with v = 0 and r² = prior: the first scores cannot mislead, and on
-    a survey that never comes back, where no score counts, it is what is reported. σ² is never below `floor`: the white
-    noise of one sample, which successive differences tell, is in every measurement.
+        σ² = argmin Σ [log(v + σ²) + r²/(v + σ²)]
+
+    r: residual; v: latent variance. The sum runs over the scores whose latent variance is below
+    four priors: elsewhere, as where a robot explores lane beside lane, a bad guess would pass for
+    noise. Nor does it run over scores beyond five standard deviations of a noise that the median
+    suggests: gross errors, each cut at five of the σ in use, would make that σ grow without end.
+    `prior` (variance) counts as `prior_count` scores with v = 0 and r² = prior: the first scores
+    cannot mislead, and on a survey that never comes back, where no score counts, the prior is
+    reported. σ² is never below `floor`: the white noise of one sample, known from successive
+    differences, is in every measurement.
+
+    Args:
+        window: bound of the scores.
+        prior_count: weight of the prior, in scores.
+
+    Attributes:
+        residual_square: r² (N, C), squared SI.
+        latent: v (N, C), squared SI.
     """
 
     def __init__(self, window: int, prior_count: float = 20.0):
@@ -32,7 +44,12 @@ class PredictiveNoise:
         return len(self.latent)
 
     def add(self, residual: Tensor, latent: Tensor) -> None:
-        """residual: (N, C); latent: (N, C) variance; the oldest scores leave beyond the window."""
+        """Add scores; the oldest leave beyond the window.
+
+        Args:
+            residual: (N, C), SI.
+            latent: (N, C) variance, squared SI.
+        """
         for name, new in (("residual_square", residual.square().cpu()), ("latent", latent.cpu())):
             old = getattr(self, name)
             setattr(
@@ -44,20 +61,36 @@ class PredictiveNoise:
             )
 
     def join(self, other: "PredictiveNoise") -> None:
-        """Another's scores beside these; beyond the window each gives up the same share, its oldest."""
-        both = len(self) + len(other)
+        """Add another's scores; beyond the window each gives up the same fraction, its oldest."""
+        total = len(self) + len(other)
         if not len(other):
             return
         keep = [
-            n if both <= self.window else n * self.window // both for n in (len(self), len(other))
+            n if total <= self.window else n * self.window // total for n in (len(self), len(other))
         ]
+
         for name in ("residual_square", "latent"):
-            mine, its = getattr(self, name), getattr(other, name)
-            mine = mine if len(mine) else its[:0]
-            setattr(self, name, torch.cat([mine[len(mine) - keep[0] :], its[len(its) - keep[1] :]]))
+            own_scores, other_scores = getattr(self, name), getattr(other, name)
+            # without scores of its own it has a column for one channel only
+            own_scores = own_scores if len(own_scores) else other_scores[:0]
+            setattr(
+                self,
+                name,
+                torch.cat(
+                    [
+                        own_scores[len(own_scores) - keep[0] :],
+                        other_scores[len(other_scores) - keep[1] :],
+                    ]
+                ),
+            )
 
     def variances(self, prior: list[float], floor: float = 0.0) -> list[float]:
-        """σ² of each component, (C,); prior: (C,), or (1,) for all of them; floor: the least of each."""
+        """σ² of each component: (C,).
+
+        Args:
+            prior: (C,), or (1,) for all of them.
+            floor: the least of each.
+        """
         count = self.latent.shape[1]
         each = prior * count if len(prior) == 1 else prior
         return [
@@ -70,16 +103,26 @@ class PredictiveNoise:
         return self._variance(self.residual_square.mean(1), self.latent.mean(1), prior)
 
     def _variance(self, square: Tensor, latent: Tensor, prior: float) -> float:
-        """The least of the minima between the points of a grid in log σ² over [1e-4, 1e4] prior. square, latent: (N,)
+        """The least of the minima in log σ² over [1e-4, 1e4] prior.
 
-        Between two points of which the first falls and the second rises lies a minimum: slopes cost no logarithms.
+        Between two points of a grid of which the first falls and the second rises lies a minimum:
+        slopes cost no logarithms.
+
+        Args:
+            square: (N,) r².
+            latent: (N,) v.
+            prior: variance.
         """
         if not len(latent):
             return prior
+
         known = latent <= 4.0 * prior
+        # with few scores the median is no judge
         if int(known.sum()) > self.prior_count:
             typical = square[known].median() / _MEDIAN_OF_SQUARE
             known &= square <= 25.0 * (latent + typical)
+
+        # in units of the prior, so that the grid fits any sensor
         r2, v, n0 = square[known] / prior, latent[known] / prior, self.prior_count
 
         def cost(log: float) -> float:
@@ -93,7 +136,7 @@ class PredictiveNoise:
 
         grid = torch.linspace(math.log(1e-4), math.log(1e4), 38, dtype=torch.float64)
         points, rise = grid.tolist(), slopes(grid).tolist()
-        found = [
+        minima = [
             _between(
                 lambda log: float(slopes(grid.new_tensor([log]))),
                 points[k],
@@ -104,8 +147,11 @@ class PredictiveNoise:
             for k in range(len(points) - 1)
             if rise[k] < 0.0 <= rise[k + 1]
         ]
-        found += [points[0]] * (rise[0] >= 0.0) + [points[-1]] * (rise[-1] < 0.0)
-        return prior * math.exp(found[0] if len(found) == 1 else min(found, key=cost, default=0.0))
+        # at an end of the range the least value may be the end itself
+        minima += [points[0]] * (rise[0] >= 0.0) + [points[-1]] * (rise[-1] < 0.0)
+        return prior * math.exp(
+            minima[0] if len(minima) == 1 else min(minima, key=cost, default=0.0)
+        )
 
     def state_dict(self) -> dict:
         return {"residual_square": self.residual_square.clone(), "latent": self.latent.clone()}
@@ -120,11 +166,22 @@ class PredictiveNoise:
 def _between(
     slope: Callable[[float], float], low: float, high: float, left: float, right: float
 ) -> float:
-    """Where a slope that is left < 0 at low and right ≥ 0 at high is 0, to 1e-5: false position, Illinois' form."""
+    """Zero of a slope between two points, to 1e-5.
+
+    False position in Illinois' form: an end that stays twice counts half, so that both ends move.
+
+    Args:
+        slope: the function.
+        low: where it is negative.
+        high: where it is not.
+        left: its value at low, < 0.
+        right: its value at high, ≥ 0.
+    """
     least, kept = 1e-9 * (right - left), 0
     while high - low > 1e-5:
         middle = (low * right - high * left) / (right - left)
         value = slope(middle)
+        # as good as zero
         if abs(value) <= least:
             return middle
         side = 1 if value > 0.0 else -1

@@ -1,1 +1,1 @@
-"""Robots that make one map: totals out, totals of others in, their sum."""
+"""Robots that make one map: each sends its totals, receives those of others, and sums them."""

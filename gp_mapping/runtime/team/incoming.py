@@ -1,15 +1,16 @@
-"""What has come from one robot: the newest totals of each of its maps, whatever is lost, repeated or out of order.
+"""Holds what one robot has sent: the newest totals of each of its maps.
 
-Totals replace totals of the same map, part by part, where their number is larger; nothing else changes anything. So
-what is held depends on which messages have come, and not on how often or in which order. A map whose robot has begun
-another in its place (a clear, a load) goes; one whose robot was started anew stays beside the new one, since none of
-its measurements is in that.
+Messages may be lost, repeated or out of order. Totals replace totals of the same map, part by part,
+where their number is larger; nothing else changes anything. So what is held depends on which
+messages have come, and not on how often or in which order. A map that its robot has replaced (by a
+clear, a load) is dropped. A map from before its robot was restarted stays next to the new one,
+since none of its measurements is in the new one.
 """
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gp_mapping.core.stored import StoredState
 from gp_mapping.errors import one_line
@@ -20,13 +21,15 @@ __all__ = ["Given", "Holdings", "Source"]
 
 _MOST = 64_000_000  # bytes of one message
 _MAPS = 8  # of one robot
-_GONE = 256  # ids of maps that are not taken any more
+_GONE = 256  # ids of replaced maps, and unusable totals, that are remembered
 _NAMES = 100_000  # tiles of one map
 _LONGEST = 100  # characters of a name
 
 
 @dataclass
 class _Part:
+    """A part of a map as received; `size` is that of its message, bytes."""
+
     number: int
     state: dict
     size: int
@@ -34,17 +37,51 @@ class _Part:
 
 @dataclass
 class _Map:
-    """parts: the newest of each name.  ready: those of the newest head for which all were there.  good: the newest of
-    these that were used."""
+    """What is held of one map.
+
+    Attributes:
+        parts: the newest part of each name.
+        ready: parts of the newest head of which all tiles are here.
+        good: the newest `ready` parts that could be used.
+        lent: the `ready` parts of which the last sum was made, or is being made.
+        arrived: monotonic s of the newest part.
+        size: bytes of all of these parts.
+    """
 
     parts: dict[str, _Part] = field(default_factory=dict)
     ready: dict[str, _Part] = field(default_factory=dict)
     good: dict[str, _Part] = field(default_factory=dict)
+    lent: dict[str, _Part] = field(default_factory=dict)
     arrived: float = 0.0
+    size: int = 0
+
+    def sizes(self) -> int:
+        """Bytes of all its parts; one that is newest, ready and good counts once."""
+        kept = (self.parts, self.ready, self.good, self.lent)
+        return sum({id(part): part.size for parts in kept for part in parts.values()}.values())
+
+
+def _complete(parts: dict[str, _Part]) -> dict[str, _Part]:
+    """The newest head and its tiles; nothing where one of them is missing."""
+    head = parts.get(HEAD)
+    if head is None:
+        return {}
+    names = names_of_parts(head.state)
+    return {name: parts[name] for name in (HEAD, *sorted(names))} if names <= parts.keys() else {}
+
+
+def _numbers(parts: dict[str, _Part]) -> frozenset[tuple[str, int]]:
+    """What distinguishes parts of a map from earlier ones."""
+    return frozenset((name, part.number) for name, part in parts.items())
 
 
 class Holdings:
-    """Bytes that are kept of all robots together. most: at most."""
+    """Memory for all robots' totals together.
+
+    Attributes:
+        most: bound, MB.
+        used: bytes, also of older parts that are kept until newer ones are in a sum.
+    """
 
     def __init__(self, most: float):
         self.most, self.used = most, 0
@@ -53,23 +90,44 @@ class Holdings:
 class Source:
     """One robot's totals.
 
-    name: as merge_from says it.  holdings: shared by all.  Counted: `received` messages, of these `repeated` ones that
-    told nothing new, and `dropped` ones by reason. In a sentence: `noise`, what was wrong with the newest message;
-    `problem`, why its newest totals are not in the sum.
-    news: grows when something has come that changes the sum.
+    Args:
+        name: as in merge_from.
+        holdings: shared by all robots.
+
+    Attributes:
+        received: messages.
+        repeated: messages that contained nothing new.
+        dropped: messages, and totals, that were refused, by reason.
+        bytes: of all messages.
+        news: grows when something has come that changes the sum.
+        noise: sentence on what was wrong with the newest message.
+        problem: sentence on why its newest totals are not in the sum.
+        newest: monotonic s of the last message that was taken, or None.
     """
 
     def __init__(self, name: str, holdings: Holdings):
         self.name, self._holdings = name, holdings
         self._maps: OrderedDict[str, _Map] = OrderedDict()
         self._gone: OrderedDict[str, None] = OrderedDict()
+        # totals that were unusable, by map and numbers: they come again in every round
+        self._unusable: OrderedDict[tuple[str, int], None] = OrderedDict()
+        # why a map's newest totals are not in the sum, though older ones may be
+        self._wrong: dict[str, str] = {}
         self.received = self.repeated = self.bytes = self.news = 0
         self.dropped: Counter = Counter()
         self.noise = self.problem = ""
-        self.newest: float | None = None  # monotonic s of the last message that was taken
+        self.newest: float | None = None
 
     def accept(self, data: bytes, now: float) -> bool:
-        """One message; whether it was taken. What is wrong with it is counted, and said in `problem`."""
+        """Take one message; an unusable one is counted, and explained in `noise`.
+
+        Args:
+            data: the message.
+            now: monotonic s.
+
+        Returns:
+            Whether it was taken.
+        """
         self.received, self.bytes = self.received + 1, self.bytes + len(data)
         try:
             about, state = decode(data, _MOST)
@@ -82,40 +140,63 @@ class Source:
         return True
 
     def refuse(self, reason: str, text: str) -> None:
-        """Its totals cannot be added, for a reason in a word and in a sentence."""
+        """Note that the robot's totals cannot be added.
+
+        Args:
+            reason: one word, under which it is counted.
+            text: a sentence.
+        """
         self.dropped[reason] += 1
         self.problem = text
 
     def _take(self, address: _Address, state: dict, size: int, now: float) -> None:
-        for other in address.instead:
-            self._give_up(other)
+        """Hold a part that is newer than the one that is held; MessageError where it cannot be."""
+        for replaced in address.instead:
+            self._give_up(replaced)
         if address.map in self._gone:
             self.repeated += 1
             return
+
         held = self._maps.get(address.map)
         before = held.parts.get(address.part) if held is not None else None
         if before is not None and before.number >= address.number:
             self.repeated += 1
             self.newest = now
             return
-        more = size - (before.size if before is not None else 0)
-        if self._holdings.used + more > 1e6 * self._holdings.most:
+
+        # all checks come before any change
+        if address.part == HEAD and not isinstance(state.get("map"), dict):
+            raise MessageError("malformed", "a head without a map")
+        then = _Map() if held is None else held
+        if before is None and len(then.parts) >= _NAMES:
+            raise MessageError("malformed", f"more than {_NAMES} tiles")
+
+        new = replace(
+            then,
+            parts=then.parts | {address.part: _Part(address.number, state, size)},
+            arrived=now,
+        )
+        complete = _complete(new.parts)
+        if (address.map, hash(_numbers(complete))) in self._unusable:
+            self.repeated += 1
+            self.newest = now
+            return
+        if complete and _numbers(complete) != _numbers(then.ready):
+            new.ready = complete
+        new.size = new.sizes()
+        if self._holdings.used + new.size - then.size > 1e6 * self._holdings.most:
             raise MessageError(
                 "memory_full",
                 f"{self._holdings.used / 1e6:.0f} MB of other robots' totals are kept "
                 "already; raise merge_memory",
             )
-        if address.part == HEAD and not isinstance(state.get("map"), dict):
-            raise MessageError("malformed", "a head without a map")
 
-        if held is None:
-            held = self._maps[address.map] = _Map()
-        if before is None and len(held.parts) >= _NAMES:
-            raise MessageError("malformed", f"more than {_NAMES} tiles")
-        held.parts[address.part] = _Part(address.number, state, size)
-        held.arrived = self.newest = now
-        self._holdings.used += more
-        self._settle(held)
+        self._holdings.used += new.size - then.size
+        self._maps[address.map], self.newest = new, now
+        if new.ready is not then.ready:
+            self.news += 1
+            self._wrong.pop(address.map, None)
+
         while len(self._maps) > _MAPS:
             oldest = min(
                 (name for name in self._maps if name != address.map),
@@ -127,33 +208,32 @@ class Source:
                 f"{self.name} has sent more than {_MAPS} maps; the oldest is left out",
             )
 
-    def _settle(self, held: _Map) -> None:
-        """Where the newest head has all of its tiles, they are what counts."""
-        head = held.parts.get(HEAD)
-        if head is None:
-            return
-        names = names_of_parts(head.state)
-        if names <= held.parts.keys():
-            ready = {name: held.parts[name] for name in (HEAD, *sorted(names))}
-            if {n: p.number for n, p in ready.items()} != {
-                n: p.number for n, p in held.ready.items()
-            }:
-                held.ready, self.news = ready, self.news + 1
-
     def _give_up(self, map_id: str) -> None:
+        """Drop a map that its robot has replaced, and refuse it from now on."""
         if map_id not in self._gone:
             self._gone[map_id] = None
             while len(self._gone) > _GONE:
                 self._gone.popitem(last=False)
+
         if map_id in self._maps:
             self._drop(map_id)
 
     def _drop(self, map_id: str) -> None:
-        self._holdings.used -= sum(part.size for part in self._maps.pop(map_id).parts.values())
+        """Free a map that is held."""
+        self._holdings.used -= self._maps.pop(map_id).size
+        self._wrong.pop(map_id, None)
         self.news += 1
 
+    def _weigh(self, held: _Map) -> None:
+        """Count the parts of a map anew."""
+        before, held.size = held.size, held.sizes()
+        self._holdings.used += held.size - before
+
     def ready(self) -> list[Given]:
-        """Each map that is complete, in the order of their ids."""
+        """The complete maps, in the order of their ids, for a sum in place of the last one."""
+        for held in self._maps.values():
+            held.lent = held.ready
+            self._weigh(held)
         return [
             Given(self, map_id, held.ready)
             for map_id, held in sorted(self._maps.items())
@@ -161,32 +241,52 @@ class Source:
         ]
 
     def proved(self, given: Given) -> None:
-        """Those totals were added."""
+        """Note that totals could be added."""
         held = self._maps.get(given.map_id)
         if held is not None:
-            held.good, self.problem = given.parts, ""
+            held.good, self.problem = given.parts, next(iter(self._wrong.values()), "")
+            self._weigh(held)
 
     def failed(self, given: Given, text: str) -> None:
-        """Those totals cannot be used: what was used before counts again, until others come."""
+        """Drop unusable totals; those that were used before count again until others come.
+
+        The same ones are not tried again.
+
+        Args:
+            given: the totals.
+            text: what is wrong with them.
+        """
         self.refuse("unusable", f"totals of {self.name} are dropped: {one_line(text, 300)}")
         held = self._maps.get(given.map_id)
         if held is None:
             return
+
         self.news += 1
+        if _numbers(given.parts) != _numbers(held.good):
+            self._unusable[given.map_id, hash(_numbers(given.parts))] = None
+            while len(self._unusable) > _GONE:
+                self._unusable.popitem(last=False)
         for name, part in given.parts.items():
             good = held.good.get(name)
             if held.parts.get(name) is part and good is not part:
-                self._holdings.used -= part.size
                 del held.parts[name]
                 if good is not None:
                     held.parts[name] = good
-                    self._holdings.used += good.size
-        held.ready = dict(held.good)
+
+        if held.ready is given.parts:
+            held.ready = held.good
+            self._wrong[given.map_id] = self.problem
+        self._weigh(held)
         if not held.parts:
-            del self._maps[given.map_id]
+            self._holdings.used -= self._maps.pop(given.map_id).size
+            self._wrong.pop(given.map_id, None)
 
     def status(self, now: float) -> dict[str, object]:
-        """Plain numbers for diagnostics."""
+        """Numbers for diagnostics, by name.
+
+        Args:
+            now: monotonic s.
+        """
         parts = [len(held.ready) for held in self._maps.values() if held.ready]
         out: dict[str, object] = {
             "maps": len(parts),
@@ -205,7 +305,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Given:
-    """Totals of one map of a robot, complete: what a sum is made of."""
+    """Complete totals of one map of a robot."""
 
     source: Source
     map_id: str
@@ -213,7 +313,7 @@ class Given:
 
     @property
     def version(self) -> tuple:
-        """Differs wherever the content does."""
+        """A key that differs wherever the content does."""
         return (
             self.source.name,
             self.map_id,
@@ -221,7 +321,7 @@ class Given:
         )
 
     def state(self) -> dict:
-        """Of a session, tiles in place."""
+        """State of a session, with its tiles in place."""
         tiles = {
             name: StoredState(name, part.state) for name, part in self.parts.items() if name != HEAD
         }
@@ -230,7 +330,14 @@ class Given:
 
 @dataclass(frozen=True)
 class _Address:
-    """Where a message belongs: of which map which part, how new; and which maps that one has taken the place of."""
+    """Where a message belongs.
+
+    Attributes:
+        map: id of the map.
+        part: name of the part.
+        number: grows with each change of the part.
+        instead: ids of maps that this one has replaced.
+    """
 
     map: str
     part: str
@@ -239,15 +346,22 @@ class _Address:
 
     @staticmethod
     def of(about: dict) -> _Address:
+        """The address in a message's `about`; MessageError where there is none."""
         map_id, part = about.get("map", ""), about.get("part", "")
         number, instead = about.get("number"), about.get("instead", [])
-        named = all(isinstance(n, str) and 0 < len(n) <= _LONGEST for n in (map_id, part))
-        others = (
+        names_valid = all(isinstance(n, str) and 0 < len(n) <= _LONGEST for n in (map_id, part))
+        instead_valid = (
             isinstance(instead, list)
             and len(instead) <= _GONE
             and all(isinstance(n, str) and 0 < len(n) <= _LONGEST for n in instead)
         )
-        if not named or not others or type(number) is not int or not 0 <= number < 2**62:
+        # type(), not isinstance(): a bool is an int, too
+        if (
+            not names_valid
+            or not instead_valid
+            or type(number) is not int
+            or not 0 <= number < 2**62
+        ):
             raise MessageError(
                 "malformed", f"it does not say of which map and tile it is ({one_line(about, 100)})"
             )

@@ -1,7 +1,7 @@
-"""The map of a team: the sum of its members' totals, each carried to the θ that they agree on.
+"""The map of a team: the sum of its members' totals, reparametrised to the θ that they agree on.
 
-It is computed from the parts, anew where one of them has changed: nothing is ever added to what was summed before, so
-no measurement can count twice. Beside the map's own thread.
+It is computed from all members' totals, anew when one of them has changed: nothing is ever added to
+an earlier sum, so no measurement can count twice. It runs in a thread of its own.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["Member", "Sum", "summed"]
 
+# settings by which maps are of one kind
 _SAME = (
     "model",
     "kernel",
@@ -36,19 +37,27 @@ _SAME = (
     "field_unit",
     "field_scale",
     "cells",
-)  # settings by which maps are of one kind
-_TRIED = 50  # places along its path where a member's map is asked before it is added
-_MOST = {"max_inducing": 5000, "memory_size": 100_000}  # as their settings allow
-_BUDGETS = 4  # of one map, that the sum of several may have
-_FIRST_REVISION = 1_000_000_000  # of sums: no robot's own map has one like it
-_LATE = 0.05  # s by which delays of two robots' sensors differ before it is said
+)
+_TRIED = 50  # places along its path where a member's map is tried before it is added
+_MOST = {"max_inducing": 5000, "memory_size": 100_000}  # the largest values of these settings
+_BUDGETS = 4  # the sum of several maps may have as many times the budget of one
+_FIRST_REVISION = 1_000_000_000  # of sums: no robot's own map has such a revision
+_LATE = 0.05  # s by which delays of two robots' sensors differ before it is reported
 
-Transform = tuple[float, float, float]
+Transform = tuple[float, float, float]  # x, y (m) and yaw of another robot's frame
 
 
 @dataclass(frozen=True)
 class Member:
-    """Totals of one map. name: whose.  state: makes it.  version: differs wherever the state does.  own: this robot's."""
+    """Totals of one map.
+
+    Attributes:
+        name: of the robot.
+        map_id: of the map.
+        state: makes the session's state.
+        version: differs wherever the state does.
+        own: whether it is this robot's map.
+    """
 
     name: str
     map_id: str
@@ -59,11 +68,18 @@ class Member:
 
 @dataclass
 class Sum:
-    """session: the map of all that could be added, None where there is none.  used: members that are in it.
+    """The map of a team, and what became of each member.
 
-    refused: why others are not, those for which nothing is wrong with the totals themselves.  failed: those whose
-    totals are of no use, and why.  theta: the team's hyper-parameters, SI.  notes: what differed.  touched: paths
-    (K, 2) along which the map is another one than before.
+    Attributes:
+        session: the map of all that could be added, None where there is none.
+        used: members that are in it.
+        refused: members that do not fit, with a reason in a word and in a sentence; nothing is
+            wrong with their totals.
+        failed: members whose totals are unusable, and why.
+        theta: the team's hyper-parameters, SI.
+        notes: sentences on what differed.
+        touched: paths (K, 2) along which the map differs from the one before.
+        paths: of the maps that are in it, by their ids.
     """
 
     session: MapSession | None = None
@@ -73,6 +89,7 @@ class Sum:
     theta: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     touched: list[Tensor] = field(default_factory=list)
+    paths: dict[str, Tensor] = field(default_factory=dict)
 
 
 def summed(
@@ -83,29 +100,37 @@ def summed(
     transforms: dict[str, Transform],
     before: Sum | None = None,
 ) -> Sum:
-    """The sum of these totals.
+    """Sum the totals of all members.
 
     Args:
         members: in any order.
-        settings: of this node; what is drawn and how follows them.
-        frame: of this map; '' where it is not known yet: that of the first member.
+        settings: of this node; the drawing follows them.
+        frame: of this map; '' where it is not known yet: then that of the first member.
         quantity: what is measured here; '' for anything.
-        transforms: where the frames of other robots lie, by name.
+        transforms: where the frames of other robots are, by name.
         before: the last sum, whose drawing goes on.
+
+    Returns:
+        The sum; members that cannot be added are listed in it.
+
+    Raises:
+        OSError: a file, of a tile that is laid by, cannot be read or written.
     """
-    out = Sum()
-    ordered = sorted(
-        members, key=lambda m: (m.own, m.name, m.map_id)
-    )  # this robot last: its place is the newest one
+    out, arguments = Sum(), (settings, frame, quantity, transforms, before)
+    # this robot last: the newest position is its own
+    ordered = sorted(members, key=lambda m: (m.own, m.name, m.map_id))
     sessions: list[MapSession] = []
     seen: dict[str, str] = {}
-    for member in members:  # where and of what this robot's map is counts before what others say
+
+    # frame and quantity of this robot's map have precedence over the others'
+    for member in members:
         if member.own:
             about = member.state()["about"]
             frame, quantity = (
                 frame or str(about.get("frame") or ""),
                 quantity or str(about.get("quantity") or ""),
             )
+
     for member in ordered:
         try:
             state = member.state()
@@ -113,83 +138,90 @@ def summed(
                 out.refused.append((member, "other_settings", f"{member.name}: {text}"))
                 continue
             session = _session(state, settings, len(members))
-        except Exception as error:  # whatever a stranger's totals make it stumble over
+        except OSError:  # a full disk, say: nothing is wrong with the totals
+            raise
+        except Exception as error:  # totals from outside may raise anything
             out.failed.append((member, f"{type(error).__name__}: {one_line(error, 200)}"))
             continue
+
         about = session.about
-        given = transforms.get(member.name)
-        if given is None and not frame:
+        transform = transforms.get(member.name)
+        if transform is None and not frame:
             frame = str(about.get("frame") or "")
-        refused = _stranger(member, about, frame, quantity, given) or _twice(
+        refused = _stranger(member, about, frame, quantity, transform) or _twice(
             member, map_ids(about), seen
         )
         if refused:
             out.refused.append((member, *refused))
             continue
-        seen |= dict.fromkeys(map_ids(about), member.name)
-        quantity = quantity or str(about.get("quantity") or "")
-        if given is not None:
+
+        if transform is not None:
             try:
-                session = moved(session, *given)
+                session = moved(session, *transform)
             except ValueError as error:
                 out.refused.append(
                     (member, "cannot_be_moved", f"{member.name}: {one_line(error, 200)}")
                 )
                 continue
             session.about["frame"] = frame
+
+        # only now: what is left out keeps nobody else out
+        seen |= dict.fromkeys(map_ids(about), member.name)
+        quantity = quantity or str(about.get("quantity") or "")
         sessions.append(session)
         out.used.append(member)
+
     if not sessions:
         return out
+
     try:
         _add_up(sessions, out, before)
-    except _SpoiltError as spoilt:
-        rest = summed(
-            [m for m in members if m is not spoilt.member],
-            settings,
-            frame,
-            quantity,
-            transforms,
-            before,
-        )
-        rest.failed.append((spoilt.member, str(spoilt)))
-        return rest
+    except _LeftOutError as left:
+        without = summed([m for m in members if m is not left.member], *arguments)
+        if left.refused:
+            without.refused.append((left.member, "not_merged", f"{left.member.name}: {left}"))
+        else:
+            without.failed.append((left.member, str(left)))
+        return without
     return out
 
 
 def _mismatch(state: dict, settings: MapSettings) -> str:
-    its = state["settings"]
+    """A sentence where a map is of another kind than this node's, else ''."""
+    theirs = state["settings"]
     for name in _SAME:
-        if its.get(name) != getattr(settings, name):
+        if theirs.get(name) != getattr(settings, name):
             return (
-                f"maps that differ in {name} do not add up: {one_line(its.get(name), 50)!r} there, "
+                f"maps that differ in {name} do not add up: {one_line(theirs.get(name), 50)!r} there, "
                 f"{getattr(settings, name)!r} here; give both robots one parameter file"
             )
     return ""
 
 
 def _stranger(
-    member: Member, about: dict, frame: str, quantity: str, given
+    member: Member, about: dict, frame: str, quantity: str, transform
 ) -> tuple[str, str] | None:
-    """(reason, sentence) where a map is of another place or of another thing."""
-    its, measured = str(about.get("frame") or ""), str(about.get("quantity") or "")
+    """Reason and sentence where a map is in another frame, or of another quantity; else None."""
+    its_frame, measured = str(about.get("frame") or ""), str(about.get("quantity") or "")
     if quantity and measured and measured != quantity:
         return "other_quantity", (
             f"{member.name} maps {named(measured)}, and this is a map of {named(quantity)}; only "
             "maps of one quantity add up"
         )
-    if given is None and its and frame and its != frame:
+    if transform is None and its_frame and frame and its_frame != frame:
         return "other_frame", (
-            f"{member.name} is in frame {named(its)} and this map in {named(frame)}; say where its "
+            f"{member.name} is in frame {named(its_frame)} and this map in {named(frame)}; say where its "
             f"origin lies: merge_transforms: '{member.name}=x y yaw'"
         )
     return None
 
 
 def _twice(member: Member, ids: set[str], seen: dict[str, str]) -> tuple[str, str] | None:
+    """Reason and sentence where a map contains a saved map that another one contains; else None."""
     again = sorted(ids & seen.keys())
     if not again:
         return None
+
     return "same_map", (
         f"{member.name} goes on from the same saved map as {seen[again[0]]}: what was saved would "
         "count twice, so its map is left out"
@@ -197,10 +229,20 @@ def _twice(member: Member, ids: set[str], seen: dict[str, str]) -> tuple[str, st
 
 
 def _session(state: dict, settings: MapSettings, members: int) -> MapSession:
-    """The session of these totals, with this node's settings. Raises anything where they do not fit together."""
+    """Make the session of a member's totals, with this node's settings.
+
+    Args:
+        state: of the totals.
+        settings: of this node.
+        members: how many are summed.
+
+    Raises:
+        Exception: of any kind, where the totals do not fit together.
+    """
     _check_finite(state["map"])
     wide = settings
-    if not stored_in(state["map"]):  # one map: the sum may have what its members have together
+    # one map without tiles: the sum may have the budgets of its members together
+    if not stored_in(state["map"]):
         wide = replace(
             settings,
             **{
@@ -216,34 +258,49 @@ def _session(state: dict, settings: MapSettings, members: int) -> MapSession:
 
     if session.opening or not session.cell_count:
         raise ValueError("a map that has hardly begun")
+
     path = session.path
-    told = session.predict(path[:: max(1, len(path) // _TRIED)])
+    prediction = session.predict(path[:: max(1, len(path) // _TRIED)])
     if not (
-        torch.isfinite(told.mean).all()
-        and torch.isfinite(told.variance).all()
-        and (told.variance >= 0).all()
-        and torch.isfinite(told.noise_variance).all()
+        torch.isfinite(prediction.mean).all()
+        and torch.isfinite(prediction.variance).all()
+        and (prediction.variance >= 0).all()
+        and torch.isfinite(prediction.noise_variance).all()
     ):
         raise ValueError("the map predicts values that are not finite along its own path")
     return session
 
 
 def _check_finite(value) -> None:
-    """ValueError where a number of a map's state is infinite."""
+    """Raise ValueError where a number in a map's state is not finite."""
     if isinstance(value, Tensor):
         if value.is_floating_point() and not bool(torch.isfinite(value).all()):
             raise ValueError("a number of the map is not finite")
     elif isinstance(value, dict | list):
-        for each in value.values() if isinstance(value, dict) else value:
-            _check_finite(each)
+        for child in value.values() if isinstance(value, dict) else value:
+            _check_finite(child)
     elif isinstance(value, float) and not math.isfinite(value):
         raise ValueError("a number of the map is not finite")
 
 
 def _add_up(sessions: list[MapSession], out: Sum, before: Sum | None) -> None:
-    """Fill in session, θ and notes; a member that cannot be added goes over to `refused`, or `failed`."""
+    """Merge the sessions, and fill in the sum's session, θ and notes.
+
+    Args:
+        sessions: of the members in out.used, in their order.
+        out: the sum.
+        before: the last sum.
+
+    Raises:
+        _LeftOutError: a member's map could not be merged; θ and the notes are of it, too, and the
+            result may be spoilt.
+    """
     out.notes += _differences(out.used, sessions)
-    learned = [each for session in sessions if (each := session.map.learned()) is not None]
+    # before they are merged, since the first one becomes the path of all
+    out.paths = {m.map_id: s.trace.points() for m, s in zip(out.used, sessions)}
+
+    # one θ for all, so that their sites can be added
+    learned = [summary for session in sessions if (summary := session.map.learned()) is not None]
     if len(sessions) > 1 and len(learned) == len(sessions):
         theta = agreed(learned)
         for member, session in zip(out.used, sessions):
@@ -257,51 +314,63 @@ def _add_up(sessions: list[MapSession], out: Sum, before: Sum | None) -> None:
     for member, session in list(zip(out.used, sessions))[1:]:
         try:
             first.merge(session)
-        except ValueError as error:  # both are as they were
-            out.refused.append((member, "not_merged", f"{member.name}: {one_line(error, 200)}"))
-            out.used.remove(member)
+        except OSError:
+            raise
         except Exception as error:
-            raise _SpoiltError(member, error) from error
+            raise _LeftOutError(member, error) from error
+
     first.about = _about(sessions)
     first.revision = (
         _FIRST_REVISION if before is None or before.session is None else before.session.revision + 1
     )
     out.session, out.theta = first, first.map.hyperparameters()
-    changed = {m.version for m in out.used} ^ (
-        {m.version for m in before.used} if before is not None else set()
-    )
+
+    # maps that came, went or changed
+    then = {} if before is None else {member.map_id: member.version for member in before.used}
+    now = {member.map_id: member.version for member in out.used}
+    known = out.paths if before is None else before.paths | out.paths
     out.touched = [
-        s.trace.points() for m, s in zip(out.used, sessions) if m.version in changed and len(s.path)
+        path for name, path in known.items() if then.get(name) != now.get(name) and len(path)
     ]
 
 
-class _SpoiltError(Exception):
-    """A member's map broke off while it was added: the sum is made again without it."""
+class _LeftOutError(Exception):
+    """A member's map could not be merged: the sum is made again without it.
+
+    Attributes:
+        member: whose map it is.
+        refused: whether it does not fit; else something is wrong with it.
+    """
 
     def __init__(self, member: Member, error: Exception):
-        super().__init__(f"{type(error).__name__}: {one_line(error, 200)}")
-        self.member = member
+        self.member, self.refused = member, isinstance(error, ValueError)
+        text = one_line(error, 200)
+        super().__init__(text if self.refused else f"{type(error).__name__}: {text}")
 
 
 def _about(sessions: list[MapSession]) -> dict:
-    """What one does not say, another may; and of which maps it is made, so that none of them is added to it again."""
+    """The sum's `about`: each entry from the first session that has it, and the ids of all maps.
+
+    By the ids none of the maps is added to it again.
+    """
     out: dict = {}
     for session in sessions:
         out = {**session.about, **{name: value for name, value in out.items() if value}}
     out.pop(MAP_ID, None)
     return out | {
-        MADE_OF: sorted({each for session in sessions for each in map_ids(session.about)})
+        MADE_OF: sorted({map_id for session in sessions for map_id in map_ids(session.about)})
     }
 
 
 def _differences(members: list[Member], sessions: list[MapSession]) -> list[str]:
-    """What differs between robots and is settled by leaving each its own."""
+    """Sentences on what differs between robots, where each keeps its own: the sensors' delays."""
     delays = {
         m.name: float(s.map.hyperparameters().get("time_offset") or 0.0)
         for m, s in zip(members, sessions)
     }
     if len(delays) < 2 or max(delays.values()) - min(delays.values()) <= _LATE:
         return []
+
     low, high = min(delays, key=delays.__getitem__), max(delays, key=delays.__getitem__)
     return [
         f"the sensor of {high} is {delays[high]:.3g} s late and that of {low} {delays[low]:.3g} s: each is put "

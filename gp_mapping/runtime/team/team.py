@@ -1,7 +1,8 @@
-"""A mapper among others: its totals go out, theirs come in, and the sum of all is what it shows. No rclpy.
+"""One robot of a team: sends its totals, receives those of others, and shows the sum of all.
 
-Three things go on beside the map's own thread, which only takes snapshots: messages are encoded, and sums are made,
-each in a thread of its own, one at a time; what comes in is checked by who hands it on.
+No rclpy. The map's own thread only takes snapshots. Messages are encoded and sums are made in two
+threads of their own, one at a time each; received messages are checked in the thread that passes
+them on.
 """
 
 from __future__ import annotations
@@ -23,22 +24,30 @@ from gp_mapping.settings.team import transforms_of
 
 __all__ = ["Team"]
 
-_SHARE = 3.0  # a sum takes no more than a quarter of the time of its thread
-_SAID = 1000  # refusals of which it is remembered that they were counted
+_PAUSE_FACTOR = 3.0  # pause after a sum, times its duration: sums take a quarter of a core at most
+_REMEMBERED = 1000  # refusals that are remembered, so that each is counted once
 
 
 class Team:
-    """Totals out and in. All of it belongs to the thread that calls tick() and accept().
+    """Sends totals, receives others', and shows their sum.
+
+    All methods are for one thread, the one that calls tick() and accept().
 
     Args:
-        worker: MapWorker, whose map it is.
-        settings: the node's, as they are now.
-        map_settings: of the map.
+        worker: MapWorker with this robot's map.
+        settings: function that returns the node's current settings.
+        map_settings: function that returns the map's settings.
         name: of this node, as others read it in messages.
         robots: those to merge, by the names of merge_from.
-        frame: of this map now; '' while it is not known.
+        frame: function that returns the frame of this map now; '' while it is not known.
         quantity: what is measured here; '' for anything.
         on_error: called with a text for the log.
+
+    Attributes:
+        sources: a Source for each robot, by its name.
+        sending: whether this robot's totals are sent.
+        sums: how many sums were made.
+        took: duration of the last one, s.
     """
 
     def __init__(
@@ -59,7 +68,7 @@ class Team:
         self.sending = settings().publish_tiles
         self._outgoing = Outgoing(name, MapSession(map_settings()).map.slimmed)
         self._encoding, self._summing = Aside("tiles"), Aside("team")
-        self._message: tuple[bytes, str, int] | None = None
+        self._message: tuple[bytes, str, str, int] | None = None
         self._asked: Future | None = None
         self._totals: Totals | None = None
         self._asked_at = float("-inf")
@@ -72,24 +81,36 @@ class Team:
 
     @property
     def merging(self) -> bool:
-        """Whether there is anybody to merge."""
+        """Whether there are robots to merge."""
         return bool(self.sources)
 
     @property
     def frame(self) -> str:
-        """Of what is shown; '' where nobody has said it."""
+        """Frame of the sum; '' where there is no sum, or no frame is known."""
         session = self._sum.session
         return "" if session is None else str(session.about.get("frame") or "")
 
     def accept(self, robot: str, data: bytes) -> bool:
-        """A message on that robot's ~/tiles; whether it was taken."""
+        """Take a message from a robot's ~/tiles.
+
+        Args:
+            robot: its name in merge_from.
+            data: the message.
+
+        Returns:
+            Whether it was taken.
+        """
         return self.sources[robot].accept(data, time.monotonic())
 
-    # --- now and then ---------------------------------------------------------------------------------------------
+    # --- now and then -----------------------------------------------------------------------------
     def tick(self, now: float) -> bytes | None:
-        """Several times a second: what is due is begun; a message that is to be sent now, or None.
+        """Begin what is due; to be called several times a second.
 
-        now: monotonic s.
+        Args:
+            now: monotonic s.
+
+        Returns:
+            A message to send now, or None.
         """
         self._take_snapshot(now)
         if self.merging:
@@ -97,10 +118,11 @@ class Team:
         return self._next_message(now) if self.sending else None
 
     def _take_snapshot(self, now: float) -> None:
+        """Fetch totals that the worker has taken, and request new ones if the map has changed."""
         if self._asked is not None and self._asked.done():
-            asked, self._asked = self._asked, None
+            future, self._asked = self._asked, None
             try:
-                self._totals = asked.result()
+                self._totals = future.result()
             except CancelledError:
                 return
             except Exception as error:
@@ -108,6 +130,7 @@ class Team:
                 return
             if self._totals is not None and self.sending:
                 self._outgoing.offer(self._totals)
+
         s = self._settings()
         period = min(
             s.tiles_period if self.sending else s.merge_period,
@@ -122,6 +145,7 @@ class Team:
             )
 
     def _next_message(self, now: float) -> bytes | None:
+        """Return a message that has been encoded, or have one encoded."""
         s = self._settings()
         if self._message is None and not self._encoding.idle:
             try:
@@ -132,6 +156,7 @@ class Team:
             message, self._message = self._message, None
             self._outgoing.sent(*message, now)
             return message[0]
+
         if self._encoding.idle:
             name = self._outgoing.due(now, s.tiles_bandwidth, s.tiles_period, s.tiles_round)
             if name is not None:
@@ -139,29 +164,31 @@ class Team:
         return None
 
     def _sum_up(self, now: float) -> None:
+        """Fetch a sum that has been made, or have one made where a member has changed."""
         if not self._summing.idle:
             if self._summing.running:
                 return
+
             problem = ""
             try:
                 self._take_sum(self._summing.fetch(), now)
             except Exception as error:
-                problem, self._of = (
-                    repr(error),
-                    None,
-                )  # tried again, news or not: a full disk may have room then
+                # None: it is tried again without news; a full disk may have room then
+                problem, self._of = (repr(error), None)
             if problem and problem != self._problem:
                 self._on_error(f"the robots' maps could not be added: {problem}")
             self._sum_at, self._problem = now, problem
             return
+
         own = self._totals
         state = (
             None if own is None else own.key,
             tuple(source.news for source in self.sources.values()),
         )
-        pause = max(self._settings().merge_period, _SHARE * self.took)
+        pause = max(self._settings().merge_period, _PAUSE_FACTOR * self.took)
         if state == self._of or now - self._sum_at < pause:
             return
+
         self._of, self._begun = state, now
         members = self._members(own)
         if all(member.own for member in members):
@@ -169,6 +196,8 @@ class Team:
                 self._sum = Sum()
                 self._worker.show(None)
             return
+
+        # evaluated now, in this thread, and not when the sum is made
         arguments = (
             members,
             self._map_settings(),
@@ -180,6 +209,7 @@ class Team:
         self._summing.start(lambda: summed(*arguments))
 
     def _members(self, own: Totals | None) -> list[Member]:
+        """Members of the next sum: all complete maps of others, and this robot's totals, if any."""
         self._given = {g.version: g for source in self.sources.values() for g in source.ready()}
         members = [
             Member(g.source.name, g.map_id, g.state, version) for version, g in self._given.items()
@@ -193,8 +223,9 @@ class Team:
         return members
 
     def _take_sum(self, made: Sum, now: float) -> None:
-        """In place of the one before, unless this robot's map has been emptied or replaced meanwhile."""
+        """Show a new sum, unless this robot's map has been cleared or replaced meanwhile."""
         self.took, self.sums = now - self._begun, self.sums + 1
+
         for member in made.used:
             if member.version in self._given:
                 self._given[member.version].source.proved(self._given[member.version])
@@ -206,28 +237,36 @@ class Team:
                 self._on_error(f"this robot's own map could not be added: {why}")
         for member, reason, text in made.refused:
             self._refuse(member, reason, text)
+
+        # another session, or fewer raw samples: the sum has a map in it that is gone
         own, key = self._totals, self._worker.key
         if own is not None and (key[0] != own.key[0] or key[2] < own.key[2]):
             self._of = None
             return
+
         self._sum = made
         self._worker.show(made.session, made.touched)
 
     def _refuse(self, member: Member, reason: str, text: str) -> None:
-        """Once for each version of a member's totals."""
+        """Count or log a refusal, once for each version of a member's totals."""
         if self._refused.get(member.version) == reason:
             return
         self._refused[member.version] = reason
-        while len(self._refused) > _SAID:
-            self._refused.pop(next(iter(self._refused)))
+        while len(self._refused) > _REMEMBERED:
+            self._refused.pop(next(iter(self._refused)))  # the oldest
+
         if member.version in self._given:
             self._given[member.version].source.refuse(reason, text)
         else:
             self._on_error(text)
 
-    # --- for diagnostics ------------------------------------------------------------------------------------------
+    # --- for diagnostics --------------------------------------------------------------------------
     def status(self, now: float) -> tuple[dict[str, object], list[str]]:
-        """Plain numbers by name, and sentences."""
+        """Numbers by name, and sentences, for diagnostics.
+
+        Args:
+            now: monotonic s.
+        """
         values: dict[str, object] = {}
         if self.sending:
             values |= {

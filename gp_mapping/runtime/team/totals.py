@@ -1,7 +1,8 @@
-"""What a map knows, as it is sent to others and summed with theirs: the state of its session without its work in hand.
+"""Totals: what a map knows, as it is sent to other robots and summed with their maps.
 
-Left out are the open cell, what waits to be confirmed, the snapshots behind scores: all of it begins anew. A map's id
-tells whose totals replace whose: those of one id replace each other, those of two ids add up.
+They are the state of the map's session without its unfinished work: the open cell, what waits to be
+confirmed, and the snapshots behind scores all begin anew. Totals of one map id replace each other,
+those of two ids add up.
 """
 
 from __future__ import annotations
@@ -24,19 +25,20 @@ __all__ = [
     "young_state",
 ]
 
-HEAD = "head"  # name of the part that holds all but the tiles
-MAP_ID, MADE_OF = (
-    "map_id",
-    "made_of",
-)  # in session.about: of this map, and of those that went into it before
+HEAD = "head"  # name of the part with everything but the tiles
+# keys of session.about: the id of this map, and the ids of those that were merged into it
+MAP_ID, MADE_OF = ("map_id", "made_of")
 
 
 @dataclass(frozen=True)
 class Totals:
-    """Of one moment.
+    """A map's totals at one moment.
 
-    map_id: of which map.  number: grows with every change of that map.  state: of its session, tiles as StoredStates.
-    key: as MapWorker.key, of the same moment.
+    Attributes:
+        map_id: of the map.
+        number: grows with every change of that map.
+        state: of its session, with tiles as StoredStates.
+        key: MapWorker.key of the same moment.
     """
 
     map_id: str
@@ -46,15 +48,27 @@ class Totals:
 
 
 def totals_of(session: MapSession, key: tuple = ()) -> Totals | None:
-    """In the map's thread; None while a map is too young to be added to another."""
+    """Take the totals of a session, in the map's thread.
+
+    Args:
+        session: it gets a map id where it has none.
+        key: MapWorker.key now.
+
+    Returns:
+        None while the map is too young to be added to another.
+    """
     if not session.cell_count or session.opening:
         return None
+
     if not session.about.get(MAP_ID):
         session.about[MAP_ID] = uuid.uuid4().hex
+
+    # without unfinished work
     state = session.state_dict()
     scores = state["scores"] | {"snapshots": [], "picked": [], "last": None}
     first = state["first_values"] | {"first": [], "held": [], "early": None}
     start = state["start"] | {"cells": [], "open": False}
+
     out = {
         name: value
         for name, value in state.items()
@@ -73,7 +87,7 @@ def totals_of(session: MapSession, key: tuple = ()) -> Totals | None:
 
 
 def young_state(settings: MapSettings) -> dict:
-    """The state of a session that has seen nothing: what stands where totals leave something out."""
+    """The state of a session without data, which fills in what totals leave out."""
     return MapSession(settings).state_dict()
 
 
@@ -81,12 +95,14 @@ def stored_in(value) -> dict[str, StoredState]:
     """The tiles in a state, by name."""
     if isinstance(value, StoredState):
         return {value.name: value}
-    each = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return {name: part for one in each for name, part in stored_in(one).items()}
+    children = (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    )
+    return {name: part for child in children for name, part in stored_in(child).items()}
 
 
 def map_ids(about: dict) -> set[str]:
-    """Of which maps this one is made: none of them may be added to it again."""
+    """Ids of the maps that this one is made of; none of them may be added to it again."""
     before = about.get(MADE_OF)
     ids = [about.get(MAP_ID), *(before if isinstance(before, list) else [])]
-    return {each for each in ids if isinstance(each, str) and each}
+    return {map_id for map_id in ids if isinstance(map_id, str) and map_id}

@@ -54,7 +54,7 @@ def test_grown_basis_is_that_of_its_inputs():
         assert sum(added) == len(basis) > 10
         close(basis.L @ basis.L.mT, basis.kernel(basis.z, basis.z), 1e-12)
         assert torch.equal(basis.L, basis.L.tril())
-        close(white, Basis.at(basis.z, empty()).white(X), 1e-9)
+        close(white, Basis.at(basis.z, empty()).whitened(X), 1e-9)
         assert float(basis.residual(X, white).max()) <= 1.0 * (1 + 1e-9), (
             "a residual above the tolerance"
         )
@@ -102,14 +102,14 @@ def test_copy_is_independent():
     kept = basis.L.clone()
     other = basis.copy(capacity=120)
     far = X + 50.0
-    assert len(other.grow(far, other.white(far), slice(0, 20), 1.0)) > 0
+    assert len(other.grow(far, other.whitened(far), slice(0, 20), 1.0)) > 0
     assert torch.equal(basis.L, kept) and len(other) > len(basis) and len(basis) == len(kept)
 
 
 def test_transfer_is_the_projection_and_exact_for_what_is_kept():
     """T a(x) at old inputs: with k(x', x) spanned by both, the features of the new basis."""
     old, new = Basis.at(Z[::2], empty()), Basis.at(Z, empty())
-    close(new.transfer_from(old.z, old.L, THETA) @ old.white(old.z), new.white(old.z), 1e-8)
+    close(new.transfer_from(old.z, old.L, THETA) @ old.whitened(old.z), new.whitened(old.z), 1e-8)
     same = old.transfer_from(old.z, old.L, THETA)
     close(same, torch.eye(old.size), 1e-9)
     # and the other way it is P = k(z', z)K⁻¹ between the spans
@@ -121,7 +121,7 @@ def test_transfer_to_other_hyperparameters_holds_the_pseudo_data():
     """K'⁻¹G'K'⁻¹ = K⁻¹GK⁻¹ with G = L(D − I)Lᵀ, at the same z."""
     theta = Theta(0.6, 14.0, 1.2, 10.0)
     old, new = Basis.at(Z, empty()), Basis.at(Z, empty(theta))
-    a = old.white(X)[1:]
+    a = old.whitened(X)[1:]
     excess = a @ a.mT
     t = new.transfer_from(old.z, old.L, THETA)
     assert float(t[0, 0]) == 0.5, "the constant's feature scales with s_c"

@@ -161,9 +161,9 @@ def test_zero_leverage_is_no_error():
 def test_features_grow_and_are_replaced():
     memory, _ = filled(20)
     rows = torch.full((1, 20), 7.0, dtype=torch.float64)
-    memory.extend_white(3, rows)
+    memory.extend_whitened(3, rows)
     assert torch.equal(memory.whitened(4)[3:], rows)
-    memory.set_white(rows)
+    memory.set_whitened(rows)
     assert torch.equal(memory.whitened(5)[:1], rows) and not memory.whitened(5)[1:].any()
 
 
@@ -187,7 +187,7 @@ def test_state_is_a_copy_and_complete():
         fresh = values(100, 300)
         m.insert(fresh, white_of(fresh["y"][:, 0]), leverage_by(leverage), generator)
     assert torch.equal(memory.order, other.order) and torch.equal(
-        memory.whitened(5), other.white(5)
+        memory.whitened(5), other.whitened(5)
     )
     assert other.arrivals == 400 and other.protect == memory.protect
     for name, value in state.items():
@@ -200,7 +200,9 @@ def test_a_copy_with_room_for_more_features_is_independent():
     memory, _ = filled(20)
     wider = memory.copy(9, capacity=30)
     assert (
-        wider.rows == 9 and wider.capacity == 30 and torch.equal(wider.white(5), memory.whitened(5))
+        wider.rows == 9
+        and wider.capacity == 30
+        and torch.equal(wider.whitened(5), memory.whitened(5))
     )
     before = memory.lam.clone()
     for each in (wider, memory.copy()):

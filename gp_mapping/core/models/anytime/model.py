@@ -1,15 +1,18 @@
-"""The anytime family of sparse GPs (Hoang et al. 2015): one posterior, six choices of Γ and of the test conditional.
+"""The anytime family of sparse GPs (Hoang et al. 2015): one posterior, six models.
 
-            Γ_i                     test conditional          streams by
-    sor     σ²I                     deterministic             adding
-    dtc     σ²I                     p(f*|u)                   adding: it is DualSVGP
-    fitc    diag(K − Q) + σ²I       p(f*|u)                   adding; k − q again where new z make it smaller
-    fic     diag(K − Q) + σ²I       p(f*|u), points apart     the same
-    pitc    K_BB − Q_BB + σ²I       p(f*|u)                   replacing a tile's (h_B, G_B) when it gains data
-    pic     K_BB − Q_BB + σ²I       p(f*|y_B, u)              the same
+A member is a choice of Γ and of the test conditional:
 
-Everything lives in the whitened basis of DualSVGP, which also chooses z, remembers, learns hyper-parameters (the paper
-leaves those open), forgets and merges; here is what Γ changes. What leaves the memory stays in the sites as it stands.
+          Γ_i                  test conditional       streams by
+    sor   σ²I                  deterministic          adding
+    dtc   σ²I                  p(f*|u)                adding: it is DualSVGP
+    fitc  diag(K − Q) + σ²I    p(f*|u)                adding; k − q again where new z lower it
+    fic   diag(K − Q) + σ²I    p(f*|u), points apart  the same
+    pitc  K_BB − Q_BB + σ²I    p(f*|u)                replacing a tile's (h_B, G_B) as it gains data
+    pic   K_BB − Q_BB + σ²I    p(f*|y_B, u)           the same
+
+Everything lives in the whitened basis of DualSVGP. That also chooses z, remembers samples, learns
+hyper-parameters (which the paper leaves open), forgets and merges; this module has what Γ changes.
+Sites of samples that leave the memory stay as they are.
 """
 
 from __future__ import annotations
@@ -26,12 +29,18 @@ from gp_mapping.core.sparse.basis import Basis
 
 __all__ = ["MEMBERS", "AnytimeMap", "Member"]
 
-STALE = 1e-6  # share of Γ by which new inducing inputs may have lowered it before a sample is put in again
+# fraction of Γ by which new inducing inputs may have lowered it before a sample's site is replaced
+STALE = 1e-6
 
 
 @dataclass(frozen=True)
 class Member:
-    """residual: what of K − Q is in Γ: "none", "diagonal" or "block".  conditional: AnytimePosterior's."""
+    """A member of the family.
+
+    Attributes:
+        residual: what of K − Q is in Γ: "none", "diagonal" or "block".
+        conditional: the test conditional, as of AnytimePosterior.
+    """
 
     residual: str
     conditional: str
@@ -63,21 +72,26 @@ class AnytimeMap(DualSVGP):
         super().__init__(theta, **settings)
         if not self.likelihood.conjugate:
             raise ValueError(f"model {name} has a Gaussian likelihood; use dual_svgp for another")
+
         self.name, self.member = name, MEMBERS[name]
         if self.member.conditional == "deterministic":
-            # an inducing input at a fantasy would raise SoR's variance there, which is 0 far from every z
+            # an input at a fantasy would raise SoR's variance there, which is 0 far from every z
             self.fantasy_tolerance = float("inf")
 
-    may_slice = (
-        False  # its sites hold what the basis does not reach, and are made of all samples together
-    )
+    # the sites hold what the basis does not reach, and are made of all samples together
+    may_slice = False
 
     @property
     def capabilities(self) -> frozenset[str]:
         return super().capabilities - {LIKELIHOODS}
 
     def unreached(self, basis: Basis, whitened: Tensor) -> Tensor:
-        """What Γ has beside σ²: diag(K − Q), or 0. white: a(x) (R, N). (N,)"""
+        """What Γ has in addition to σ²: diag(K − Q), or 0; (N,).
+
+        Args:
+            basis: of the features.
+            whitened: a(x) (R, N).
+        """
         if self.member.residual == "none":
             return whitened.new_zeros(whitened.shape[1])
         return (
@@ -102,20 +116,24 @@ class AnytimeMap(DualSVGP):
         )
 
     def _recall(self, old: int, remembered: Tensor, recalled: Tensor) -> None:
-        """New inducing inputs: border the sites, then put in again the samples whose Γ has become smaller by them."""
+        """Border the sites by new inputs, then replace sites whose Γ has become smaller by them."""
         super()._recall(old, remembered, recalled)
+
         memory = self.memory
         if self.member.residual == "none" or not len(memory):
             return
+
         stale = (recalled.square().sum(0) * memory.beta > STALE).nonzero()[:, 0]
         if not len(stale):
             return
+
         whitened = memory.whitened(self.basis.size)[:, stale]
         beta = 1.0 / (self.own_noise(self.theta)[stale] + self.unreached(self.basis, whitened))
         lam = beta[:, None] * memory.y[stale]
         self.sites.add(
             whitened, beta - memory.beta[stale], lam - memory.lam[stale], memory.pass_number[stale]
         )
+
         memory.keep_columns()
         memory.beta[stale], memory.lam[stale] = beta, lam
 
@@ -126,30 +144,38 @@ class AnytimeMap(DualSVGP):
         )
 
     def take_in(self, values: dict[str, Tensor], whitened: Tensor, arrivals: int) -> int:
+        """Add another map's remembered samples, with β and λ of this map's basis."""
         self._rate(values, whitened)
         return super().take_in(values, whitened, arrivals)
 
     def _rate(self, values: dict[str, Tensor], whitened: Tensor) -> None:
-        """β and λ of samples each by itself, in this map's basis."""
+        """Set β and λ of the samples, each by itself, in this map's basis."""
         noise = self.noise(values["noise"], values["extra"], self.theta) / values["weight"]
         values["beta"] = 1.0 / (noise + self.unreached(self.basis, whitened))
         values["lam"] = values["beta"][:, None] * values["y"]
 
     def _scale(self, factor: float) -> None:
-        """σ² of each remembered sample grows by 1/factor, K − Q stays; what is not remembered is scaled."""
+        """Let σ² of each remembered sample grow by 1/factor; K − Q stays.
+
+        The unremembered sites are scaled.
+        """
         if self.member.residual == "none":
             return super()._scale(factor)
-        rest, raw = self.unremembered(), self.remembered_features(self.basis.size)
-        rest.scale(factor)
+
+        unremembered, raw = self.unremembered(), self.remembered_features(self.basis.size)
+        unremembered.scale(factor)
+
+        # K − Q does not grow: the remembered samples' sites are made anew
         self.memory.scale(factor)
-        self.sites, memory_sites = rest, self.memory_sites_at(self.theta, self.basis, raw)
-        memory_sites.add_to(rest)
+        self.sites, memory_sites = unremembered, self.memory_sites_at(self.theta, self.basis, raw)
+        memory_sites.add_to(unremembered)
         memory_sites.write(self.memory)
+
         self.changed()
 
     @property
     def posterior(self) -> AnytimePosterior:
-        """The posterior now, with this member's test conditional."""
+        """The present posterior, with this member's test conditional."""
         if self._posterior is None:
             plain = super().posterior  # RuntimeError where nothing was seen
             self._posterior = AnytimePosterior(
@@ -158,5 +184,5 @@ class AnytimeMap(DualSVGP):
         return self._posterior
 
     def _local(self) -> dict:
-        """What a test conditional needs beside the sites."""
+        """What a local test conditional needs in addition to the sites."""
         return {}

@@ -1,10 +1,11 @@
 """The test conditionals of the anytime family, on one posterior of the inducing variables.
 
 q(f*) = ∫ q*(f*| y_B, u) q(u) du        (Hoang et al. 2015, eq. 3; App. D.4)
-deterministic  f* = a*ᵀu                                             SoR
+
+deterministic  f* = a*ᵀu                                               SoR
 joint          f* | u exact, so that test points share their residual  DTC, FITC, PITC
-independent    f* | u exact for one point, residuals of two points apart  FIC
-local          f* | u, y_B exact, B the block of x*'s tile           PIC
+independent    f* | u exact for one point, residuals of two points are independent  FIC
+local          f* | u, y_B exact, B the block of x*'s tile             PIC
 """
 
 from __future__ import annotations
@@ -27,20 +28,29 @@ _CHUNK = 1024
 
 @dataclass(frozen=True, eq=False)
 class AnytimePosterior(Posterior, kind="anytime"):
-    """conditional: one of the four above.  side: of a tile (m), blocks: the open block of each tile (local only)."""
+    """A Posterior with one of the four test conditionals.
+
+    Attributes:
+        conditional: its name.
+        side: of a tile, m; local only.
+        blocks: the open block of each tile; local only.
+    """
 
     conditional: str = "joint"
     side: float = 0.0
     blocks: tuple[Block, ...] = ()
 
     def _features(self) -> int:
+        """Rows of a(x) before those of the inducing inputs."""
         return len(self.weights) - len(self.z)
 
     def groups(self, x: Tensor) -> list[tuple[Block | None, Tensor]]:
-        """The tiles that x (N, D) lies in: the block of each, or None, and the indices of x."""
+        """The tiles that x (N, D) lies in: for each its block or None, and the indices of x."""
         if self.conditional != "local":
             return [(None, torch.arange(len(x), device=x.device))]
         tiles, owner = torch.unique(tiles_of(x, self.side).long(), dim=0, return_inverse=True)
+
+        # sorted by tile, so that each tile is one slice
         known = {block.tile: block for block in self.blocks}
         parts = owner.argsort(stable=True).split(
             torch.bincount(owner, minlength=len(tiles)).tolist()
@@ -48,51 +58,70 @@ class AnytimePosterior(Posterior, kind="anytime"):
         return [(known.get(tuple(tile)), part) for tile, part in zip(tiles.tolist(), parts)]
 
     def tell(self, x: Tensor, heading: Tensor | None, block: Block | None):
-        """At x (N, D) of one tile: mean beside aᵀD⁻¹r (N, C), corrected a(x) (R, N), a(x) itself, and U⁻¹c (n, N).
+        """What the block and the inducing inputs say at x, all of one tile.
 
-        f* = ãᵀu + cᵀΓ⁻¹y_B + residual,  ã = a − A_B Γ⁻¹ c,  c = k(x_B, x*) − A_Bᵀ a*   (App. D.4.1, whitened)
+            f* = ãᵀu + cᵀΓ⁻¹y_B + residual,  ã = a − A_B Γ⁻¹ c,  c = k(x_B, x*) − A_Bᵀ a*
+
+        Args:
+            x: places (N, D), standardised.
+            heading: (N, 2), None where the robot is left out.
+            block: of the tile, None where it has none.
+
+        Returns:
+            The mean in addition to ãᵀD⁻¹r (N, C); the corrected ã (R, N); a(x) itself (R, N); U⁻¹c
+            (n, N).
+
+        Reference:
+            Hoang et al. 2015, App. D.4.1, whitened.
         """
         a = self.whitened(x, heading).double()
         if block is None:
             return a.new_zeros((len(x), self.weights.shape[1])), a, a, a.new_zeros((0, len(x)))
-        told = block.reduce(self.theta.kernel(), x, a, self._features())
-        return told.mT @ block.lam, a - block.whitened @ told, a, told
+
+        reduced = block.reduce(self.theta.kernel(), x, a, self._features())
+        return reduced.mT @ block.lam, a - block.whitened @ reduced, a, reduced
 
     def inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Mean (N, C), latent variance (N,) at standardised x (N, D); with a heading, of field and robot together."""
+        """Mean (N, C) and latent variance (N,) at standardised x (N, D).
+
+        With a heading they are of field and robot together.
+        """
         if self.conditional in ("joint", "independent"):
             return super().inner(x, heading)
+
         mean, variance = x.new_empty((len(x), self.weights.shape[1])), x.new_empty(len(x))
         features = self._features()
         for block, group in self.groups(x):
             for part in group.split(_CHUNK):
-                turned = None if heading is None else heading[part]
-                offset, corrected, a, told = self.tell(x[part], turned, block)
+                part_heading = None if heading is None else heading[part]
+                offset, corrected, a, reduced = self.tell(x[part], part_heading, block)
+
                 mean[part] = corrected.mT @ self.weights + offset
-                known = self.solve_root(corrected).square().sum(0)
+                part_variance = self.solve_root(corrected).square().sum(0)
                 if self.conditional == "local":
-                    left = (
+                    residual = (
                         self.theta.signal_stddev**2
                         - a[features:].square().sum(0)
-                        - told.square().sum(0)
+                        - reduced.square().sum(0)
                     )
-                    known = known + left.clamp_min(0.0)
-                variance[part] = known
+                    part_variance = part_variance + residual.clamp_min(0.0)
+                variance[part] = part_variance
         return mean, variance
 
     def inner_and_solved(
         self, x: Tensor, heading: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """As inner, and R⁻¹a of the basis alone."""
+        """As `inner`, and R⁻¹a of the basis alone."""
         if self.conditional in ("joint", "independent"):
             return super().inner_and_solved(x, heading)
-        turned = heading if self.theta.heading_stddev > 0 else None
-        return *self.inner(x, heading), self.solve_root(self.whitened(x, turned).double())
+        used_heading = heading if self.theta.heading_stddev > 0 else None
+        return *self.inner(x, heading), self.solve_root(self.whitened(x, used_heading).double())
 
     def gradient(self, x: Tensor) -> Tensor:
         """∇ of the mean at standardised x (N, D), inside x's tile: (N, C, D)."""
         if self.conditional != "local":
             return super().gradient(x)
+
         out = x.new_empty((len(x), self.weights.shape[1], x.shape[1]))
         for block, part in self.groups(x):
             out[part] = gradient_of(partial(self._with_block, block), x[part])
@@ -104,11 +133,11 @@ class AnytimePosterior(Posterior, kind="anytime"):
         return corrected.mT @ self.weights + offset
 
     def explained(self, x: Tensor) -> Tensor | None:
-        """Only where test points share their residual; else None."""
+        """b(x), only where test points share their residual; else None."""
         return super().explained(x) if self.conditional == "joint" else None
 
     def covariance_with(self, b: Tensor) -> Covariances:
-        """What b alone asks for is kept only where test points share their residual."""
+        """Covariances with b; what depends on b alone is kept only for joint test points."""
         return (
             super().covariance_with(b)
             if self.conditional == "joint"
@@ -116,33 +145,42 @@ class AnytimePosterior(Posterior, kind="anytime"):
         )
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Between a (N, D) and b (K, D): ãᵀD⁻¹b̃, and of the residual what the test conditional shares. Squared SI."""
+        """Covariance between a (N, D) and b (K, D): (N, K), squared SI.
+
+        It is ãᵀD⁻¹b̃, and of the residuals what the test conditional shares between two points.
+        """
         if self.conditional == "joint":
             return super().covariance(a, b)
+
         a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
         features, kernel = self._features(), self.theta.kernel()
-        halves, out = {}, a.new_zeros((len(a), len(b)))
+        sides, out = {}, a.new_zeros((len(a), len(b)))
         for name, x in (("a", a), ("b", b)):
             solved = x.new_empty((len(self.R), len(x)))
-            shares = []
+            groups = []
             for block, part in self.groups(x):
-                _, corrected, whitened, told = self.tell(x[part], None, block)
+                _, corrected, whitened, reduced = self.tell(x[part], None, block)
                 solved[:, part] = self.solve_root(corrected)
-                shares.append((part, whitened[features:], told))
-            halves[name] = (solved, shares)
+                groups.append((part, whitened[features:], reduced))
+            sides[name] = (solved, groups)
+
         if self.conditional == "independent":
+            # points share a residual only with themselves
             same = (a[:, None] == b[None]).all(2)
-            left, right = halves["a"][1][0][1], halves["b"][1][0][1]
-            out = torch.where(same, kernel(a, b) - left.mT @ right, out)
+            whitened_a, whitened_b = sides["a"][1][0][1], sides["b"][1][0][1]
+            out = torch.where(same, kernel(a, b) - whitened_a.mT @ whitened_b, out)
         elif self.conditional == "local":
+            # points share a residual with points of their tile
             tiles = {"a": tiles_of(a, self.side), "b": tiles_of(b, self.side)}
-            for part, whitened, told in halves["a"][1]:
-                for other, whitened_b, told_b in halves["b"][1]:
-                    if bool((tiles["a"][part[0]] == tiles["b"][other[0]]).all()):
-                        out[part[:, None], other] = (
-                            kernel(a[part], b[other]) - whitened.mT @ whitened_b - told.mT @ told_b
+            for part, whitened, reduced in sides["a"][1]:
+                for part_b, whitened_b, reduced_b in sides["b"][1]:
+                    if bool((tiles["a"][part[0]] == tiles["b"][part_b[0]]).all()):
+                        out[part[:, None], part_b] = (
+                            kernel(a[part], b[part_b])
+                            - whitened.mT @ whitened_b
+                            - reduced.mT @ reduced_b
                         )
-        return (out + halves["a"][0].mT @ halves["b"][0]) * self.scaling.scale**2
+        return (out + sides["a"][0].mT @ sides["b"][0]) * self.scaling.scale**2
 
     def state_dict(self) -> dict:
         return super().state_dict() | {
@@ -154,7 +192,7 @@ class AnytimePosterior(Posterior, kind="anytime"):
 
     @classmethod
     def restore(cls, state: dict, plain: Posterior, device) -> "AnytimePosterior":
-        """From `state_dict`, given what Posterior itself reads of it."""
+        """From `state_dict`, given the Posterior that is part of it."""
         return cls(
             **own(plain),
             conditional=state["conditional"],
@@ -164,5 +202,5 @@ class AnytimePosterior(Posterior, kind="anytime"):
 
 
 def own(posterior: Posterior) -> dict:
-    """A posterior's fields by name, not copied."""
+    """The fields of a Posterior by name, not copied."""
     return {f.name: getattr(posterior, f.name) for f in fields(Posterior) if f.init}

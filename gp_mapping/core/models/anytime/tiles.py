@@ -1,4 +1,7 @@
-"""PITC and PIC on a stream: data fall into square tiles, and a tile's (h_B, G_B) is replaced when it gains data."""
+"""PITC and PIC on a stream: data fall into square tiles.
+
+A tile's (h_B, G_B) is replaced when the tile gains data.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +25,11 @@ __all__ = ["TileMap"]
 
 
 class TileMap(AnytimeMap):
-    """PITC and PIC: Γ is a block for each tile.
+    """PITC and PIC: Γ has a block for each tile.
 
-    A sample that leaves the memory becomes a block of its own, which stays in the sites; the rest of its block goes on
-    without it. `closed` counts blocks closed because their tile was full. Both are finer partitions of the same data.
+    A sample that leaves the memory becomes a block of its own, which stays in the sites; the rest
+    of its block goes on without it. `closed` counts blocks that closed because their tile was full.
+    Both are finer partitions of the same data.
 
     Args:
         name: a key of MEMBERS.
@@ -45,13 +49,12 @@ class TileMap(AnytimeMap):
     ):
         super().__init__(name, theta, **settings)
         self.tile_side, self.tile_samples, self.closed = tile_side, tile_samples, 0
-        self._blocks: dict[
-            int, Block
-        ] = {}  # what posteriors may keep, by number; made when first asked for
+        # copies of blocks for posteriors, by number; made when first needed
+        self._blocks: dict[int, Block] = {}
 
     @property
     def side(self) -> float:
-        """Of a tile, in metres."""
+        """Side of a tile, m."""
         return self.tile_side * self.theta.lengthscale
 
     def new_memory(self, dimension: int, channels: int, rows: int) -> BlockMemory:
@@ -62,16 +65,19 @@ class TileMap(AnytimeMap):
     def remembered_features(self, rows: int) -> Tensor:
         return self.memory.raw[:, :rows].mT
 
-    # --- samples in and out ---------------------------------------------------------------------------------------
+    # --- samples in and out -----------------------------------------------------------------------
     def remember(self, values: dict[str, Tensor], whitened: Tensor) -> int:
+        """Offer samples to the memory as blocks of one, then join them to their tiles' blocks."""
         values, single = self._alone(values, whitened)
         fell = self.memory.insert(values, single, self.leverage, self.generator, self._isolate)
         self._join()
         return fell
 
     def take_in(self, values: dict[str, Tensor], whitened: Tensor, arrivals: int) -> int:
+        """Add another map's remembered samples, and let them join the blocks of their tiles."""
         self._rate(values, whitened)
         self.sites.add(whitened, values["beta"], values["lam"])
+
         values, single = self._alone(values, whitened)
         self.outdate()
         fell = self.memory.offer(values, single, self.leverage, arrivals, self._isolate)
@@ -81,12 +87,19 @@ class TileMap(AnytimeMap):
     def _alone(
         self, values: dict[str, Tensor], whitened: Tensor
     ) -> tuple[dict[str, Tensor], Tensor]:
-        """Samples that stand in the sites with their β, as blocks of one: U = β^−½, W = a β^½, λ = y β^½."""
+        """Samples that stand in the sites by themselves, as blocks of one.
+
+            U = β^−½, W = a β^½, λ = y β^½
+
+        Returns:
+            All columns of the samples, and W (R, N).
+        """
         root, memory = values["beta"].sqrt(), self.memory
         n = len(root)
         raw, chain = root.new_zeros((n, memory.rows)), root.new_zeros((n, memory.width))
         raw[:, : len(whitened)] = whitened.mT
         chain[:, 0] = 1.0 / root
+
         places = self.theta.place(values["x"], values["velocity"], values["heading"])
         return values | {
             "lam": root[:, None] * values["y"],
@@ -98,40 +111,53 @@ class TileMap(AnytimeMap):
         }, whitened * root
 
     def _isolate(self, leaving: Tensor) -> None:
-        """Samples are about to leave the memory: each becomes a block of its own, the others stay together."""
+        """Make a block of its own of each sample about to leave; the others stay together."""
         memory, groups = self.memory, []
         inside = leaving[memory.block[leaving] >= 0]
         if not len(inside):
             return
+
         for part in memory.blocks(inside):
-            gone = torch.isin(part, inside)
-            groups += [part[~gone]] if bool((~gone).any()) else []
-            groups += [(one, -1.0) for one in part[gone].split(1)]
+            gone, number = torch.isin(part, inside), float(memory.block[part[0]])
+            groups += [(part[~gone], number)] if bool((~gone).any()) else []
+            groups += [(sample, -1.0) for sample in part[gone].split(1)]
         self._arrange(groups)
 
     def _join(self) -> None:
-        """Newcomers join the open blocks of their tiles."""
+        """Let newcomers join the open blocks of their tiles."""
         memory = self.memory
         new = (memory.block < 0).nonzero()[:, 0]
         groups = []
         if not len(new):
             return
+
         for tile in torch.unique(memory.tile[new], dim=0):
-            mine = new[(memory.tile[new] == tile).all(1)]
-            old, mine = memory.in_tile(tile), mine[memory.order[mine].argsort()]
-            parts = chop(torch.cat([old, mine]), self.tile_samples)
+            newcomers = new[(memory.tile[new] == tile).all(1)]
+            old, newcomers = memory.in_tile(tile), newcomers[memory.order[newcomers].argsort()]
+
+            # a block that only gains samples is extended; others are made anew
+            parts = chop(torch.cat([old, newcomers]), self.tile_samples)
             self.closed += len(parts) - 1
             if len(parts) == 1 and len(old):
-                self._extend(old, mine)
+                self._extend(old, newcomers)
             else:
-                groups += parts
+                groups += [(part, None) for part in parts]
         self._arrange(groups)
 
     def _extend(self, old: Tensor, new: Tensor) -> None:
-        """A block gains samples: the old rows of U, W and λ stay, so that (h_B, G_B) is replaced by adding new ones."""
+        """Let a block gain samples: its rows of U, W and λ stay, and new rows are added.
+
+        So (h_B, G_B) is replaced by adding the new samples.
+
+        Args:
+            old: indices of the block's samples, oldest first.
+            new: indices of the samples that join.
+        """
         memory, rows, features = self.memory, self.basis.size, self.basis.features
         places, factor = self.memory_places(self.theta), memory.factor(old)
         raw, fresh = memory.raw[old, :rows].mT, memory.raw[new, :rows].mT
+
+        # U gains the block row [knownᵀ, root], as in a bordered Cholesky factor
         shared = self.basis.kernel(places[old], places[new]) - raw[features:].mT @ fresh[features:]
         known = solve_lower(factor, shared)  # (n, k)
         gamma = (
@@ -141,26 +167,37 @@ class TileMap(AnytimeMap):
         )
         gamma.diagonal().add_(self.own_noise(self.theta)[new])
         root, _ = cholesky(gamma)
+
         whitened = solve_lower(root, (fresh - memory.whitened(rows)[:, old] @ known).mT).mT
         lam = solve_lower(root, memory.y[new] - known.mT @ memory.lam[old])
         self._replace(new, whitened, lam)
+
         n, k = known.shape
         memory.chain[new] = 0.0
         memory.chain[new, :n] = known.mT
         memory.chain[new, n : n + k] = root
+
         self._forget_copies(old)
         memory.block[new] = float(memory.block[old[0]])
 
-    def _arrange(self, groups: list) -> None:
-        """Replace whole blocks by new ones of the same samples. groups: indices, oldest first, or (indices, −1).
+    def _arrange(self, groups: list[tuple[Tensor, float | None]]) -> None:
+        """Replace whole blocks by new ones of the same samples.
 
-        (h, G) ← (h, G) − Σ_old (h_B, G_B) + Σ_new (h_B, G_B), both as sums over the same samples.
+            (h, G) ← (h, G) − Σ_old (h_B, G_B) + Σ_new (h_B, G_B)
+
+        Both sums are over the same samples.
+
+        Args:
+            groups: of each new block the indices of its samples, oldest first, and its number: None
+                is a new one, larger than all others; a block that goes on keeps its own, so that
+                its tile's newest block stays the open one; −1 is a sample by itself.
         """
         if not groups:
             return
+
         memory, rows = self.memory, self.basis.size
-        groups = [g if isinstance(g, tuple) else (g, None) for g in groups]
         noise, places, raw = self.own_noise(self.theta), self.memory_places(self.theta), memory.raw
+
         made = [
             whiten_block(
                 self.basis.kernel,
@@ -172,62 +209,81 @@ class TileMap(AnytimeMap):
             )
             for part, _ in groups
         ]
-        everyone = torch.cat([part for part, _ in groups])
-        self._forget_copies(everyone)
+
+        changed = torch.cat([part for part, _ in groups])
+        self._forget_copies(changed)
         self._replace(
-            everyone,
+            changed,
             torch.cat([whitened for _, whitened, _ in made], 1),
             torch.cat([lam for _, _, lam in made]),
         )
-        number, chain, block = float(memory.block.max()) + 1.0, memory.chain, memory.block
-        for (part, fixed), (factor, _, _) in zip(groups, made):
+
+        # of a tile's blocks the one with the largest number is open
+        newest, chain, block = float(memory.block.max()), memory.chain, memory.block
+        for (part, number), (factor, _, _) in zip(groups, made):
             chain[part] = 0.0
             chain[part, : len(part)] = factor
-            block[part] = number if fixed is None else fixed
-            number += 1.0
+            if number is None:
+                number = newest = newest + 1.0
+            block[part] = number
 
     def _replace(self, which: Tensor, whitened: Tensor, lam: Tensor) -> None:
-        """Subtract from the sites what the samples put in, exactly as it stands, and add what they put in now."""
+        """Replace what the samples contribute to the sites by new features and λ.
+
+        What they contributed is subtracted exactly as it stands.
+        """
         memory, rows = self.memory, self.basis.size
         beta = memory.beta[which]
         self.sites.subtract(memory.whitened(rows)[:, which], beta, memory.lam[which])
         self.sites.add(whitened, beta, lam)
+
         memory.whitened(rows)[:, which] = whitened
         memory.lam[which] = lam
         self.outdate()
 
     def _forget_copies(self, which: Tensor) -> None:
-        """The blocks of these samples change: posteriors that come shall not be given the old ones."""
+        """Drop the copies of these samples' blocks, which change: posteriors need new ones."""
         gone = set(self.memory.block[which].tolist())
         self._blocks = {known: block for known, block in self._blocks.items() if known not in gone}
 
-    # --- the basis and θ change -----------------------------------------------------------------------------------
+    # --- the basis and θ change -------------------------------------------------------------------
     def _recall(self, old: int, remembered: Tensor, recalled: Tensor) -> None:
-        """Border the sites with U⁻¹ of the new rows, block by block; then replace the blocks that these changed."""
+        """Border the sites with U⁻¹ of the new rows, and replace the blocks that these changed."""
         memory = self.memory
+
         solved, blocks = torch.zeros_like(recalled), memory.blocks()
         for part in blocks:
             solved[:, part] = solve_lower(memory.factor(part), recalled[:, part].mT).mT
+
         self.sites.border(solved, memory.whitened(old), memory.beta, memory.lam)
         memory.extend_whitened(old, solved)
         memory.raw[:, old : old + len(recalled)] = recalled.mT
         self._blocks = {}
-        spent = recalled.square().sum(0) / self.own_noise(self.theta) > STALE
-        self._arrange([part for part in blocks if bool(spent[part].any())])
+
+        # the new inputs lowered Γ there: these blocks are made anew
+        changed = recalled.square().sum(0) / self.own_noise(self.theta) > STALE
+        self._arrange(
+            [(part, float(memory.block[part[0]])) for part in blocks if bool(changed[part].any())]
+        )
 
     def memory_sites_at(self, theta, basis: Basis, whitened: Tensor) -> MemorySites:
-        """Tiles laid anew, since their side follows the lengthscale and places the time offset."""
+        """The remembered samples' contribution at θ, with new tiles.
+
+        The side of a tile follows the lengthscale, and places follow the time offset.
+        """
         memory, places = self.memory, self.memory_places(theta)
+        # new tiles, and from them new blocks
         tiles = tiles_of(places, self.tile_side * theta.lengthscale)
         groups = [
             part for parts in partition(tiles, memory.order, self.tile_samples) for part in parts
         ]
+
         return self._memory_sites(
             theta, basis, whitened, groups, torch.arange(len(memory), device=self.device), tiles
         )
 
     def memory_sites_of(self, kept: Tensor) -> MemorySites:
-        """The blocks as they are, but without those that leave."""
+        """The contribution of the blocks as they are, without the samples that leave."""
         memory, stay = self.memory, kept.nonzero()[:, 0]
         groups = [part[kept[part]] for part in memory.blocks()]
         return self._memory_sites(
@@ -242,12 +298,24 @@ class TileMap(AnytimeMap):
     def _memory_sites(
         self, theta, basis: Basis, raw: Tensor, groups: list[Tensor], stay: Tensor, tiles: Tensor
     ) -> MemorySites:
+        """What the samples contribute in the given blocks.
+
+        Args:
+            theta: hyper-parameters.
+            basis: of the features.
+            raw: a(x) of the remembered samples in that basis (R, m).
+            groups: indices of each block's samples.
+            stay: indices of the samples whose contribution is returned.
+            tiles: tile of each remembered sample (m, D).
+        """
         memory, noise, places = self.memory, self.own_noise(theta), self.memory_places(theta)
         self._blocks = {}
         whitened, lam = torch.zeros_like(raw), torch.zeros_like(memory.y)
         chain, block = torch.zeros_like(memory.chain), torch.zeros_like(memory.block)
+
         full = raw.new_zeros((len(memory), memory.rows))
         full[:, : len(raw)] = raw.mT
+
         for number, part in enumerate(groups):
             factor, whitened[:, part], lam[part] = whiten_block(
                 basis.kernel,
@@ -259,6 +327,7 @@ class TileMap(AnytimeMap):
             )
             chain[part, : len(part)] = factor
             block[part] = float(number)
+
         columns = {
             "beta": torch.ones_like(memory.beta),
             "lam": lam,
@@ -271,17 +340,19 @@ class TileMap(AnytimeMap):
             whitened[:, stay], {name: column[stay] for name, column in columns.items()}
         )
 
-    # --- test conditional, fantasies, files -----------------------------------------------------------------------
+    # --- test conditional, fantasies, files -------------------------------------------------------
     def leverage(self, whitened: Tensor) -> Tensor:
         factor, _ = cholesky(self.system()[0])  # not the posterior: its blocks are about to change
         return solve_lower(factor, whitened).square().sum(0)
 
     def _local(self) -> dict:
-        """PIC: the open block of each tile. Blocks are copied once, and again only when they change."""
+        """The open block of each tile, for PIC; copied once, and again when it has changed."""
         if self.member.conditional != "local":
             return {}
+
         memory, rows, known = self.memory, self.basis.size, {}
         places = self.memory_places(self.theta)
+        # a copy that is known stands as long as its block has not changed
         for tile, part in memory.open_blocks():
             number = int(memory.block[part[0]])
             known[number] = self._blocks.get(number) or Block(
@@ -291,29 +362,34 @@ class TileMap(AnytimeMap):
                 memory.whitened(rows)[:, part].clone(),
                 memory.lam[part],
             )
+
         self._blocks = known
         return {"side": self.side, "blocks": tuple(known.values())}
 
     @torch.no_grad()
     def fantasize(self, x: Tensor) -> "TileMap":
-        """A copy conditioned on its own mean at x (K, D); PIC's by samples in their tiles, which keeps its mean."""
+        """A copy conditioned on its own mean at x (K, D).
+
+        PIC's is conditioned by samples in their tiles, which keeps its mean.
+        """
         if self.member.conditional != "local":
             return super().fantasize(x)
         self.need_data()
         inner, before, new = self.scaling.inner_x(x), self.posterior, self.duplicate()
         n = len(inner)
-        new.tile_samples, new.memory_size = (
-            self.tile_samples + n,
-            self.memory_size + n,
-        )  # nobody has to leave for them
+
+        # room for the fantasies, so that no sample has to leave
+        new.tile_samples, new.memory_size = self.tile_samples + n, self.memory_size + n
         new.memory = self.memory.copy(
             capacity=self.memory.capacity + n, width=self.memory.width + n
         )
+
         mean, _ = before.inner(inner)
         noise = torch.full((n,), before.noise_variance, dtype=torch.float64, device=self.device)
         whitened = new.basis.whitened(inner)
         zero = torch.zeros_like(noise)
         lam, beta = new.add_sites(whitened, inner, mean, noise, zero + 1.0)
+
         new.remember(
             {
                 "x": inner,

@@ -1,4 +1,4 @@
-"""A dual SVGP made of sums that were formed elsewhere: at given θ and z they are all that the data said.
+"""A dual SVGP made of sums that were formed elsewhere: at given θ and z they are all the data said.
 
 D = I + Σ_k (D_k − I),    r = Σ_k r_k        over parts k of the data, in any order (sites.py)
 """
@@ -20,20 +20,22 @@ from gp_mapping.core.types import Samples
 
 __all__ = ["assemble", "part_of"]
 
-_TOGETHER = 2000  # samples whose features are in memory together
+_TOGETHER = 2000  # samples per update: their features are held at the same time
 
 
 @torch.no_grad()
 def part_of(
     theta: Theta, z: Tensor, scaling: Scaling, cells: Samples, memory_size: int = 0
 ) -> DualSVGP:
-    """A map of some of the data at given θ and z, which learns nothing and closes no pass; its sites are that part's.
+    """A map of some of the data at given θ and z, which learns nothing and closes no pass.
+
+    Its sites are that part's contribution to the sums of all data.
 
     Args:
         theta: in inner units.
         z: inducing inputs (M, 2), inner.
-        scaling: of all parts.
-        cells: that part, SI.
+        scaling: common to all parts.
+        cells: that part of the data, SI.
         memory_size: samples that it remembers.
     """
     new = DualSVGP(
@@ -47,6 +49,7 @@ def part_of(
     new.scaling = scaling
     new.begin(z.shape[1], len(scaling.centre))
     new.basis = Basis.at(z, new.basis)  # z itself, not z + origin − origin
+
     for start in range(0, len(cells), _TOGETHER):
         new.update(cells[start : start + _TOGETHER])
     return new
@@ -63,26 +66,32 @@ def assemble(
     memory: Memory,
     newest_pass: float,
 ) -> None:
-    """Make an empty map one of these sums.
+    """Fill an empty map with sums over all parts.
 
     Args:
         model: empty; its budgets count.
-        theta, z, scaling: with which the sums were formed.
+        theta: with which the sums were formed.
+        z: inducing inputs (M, D), inner, with which the sums were formed.
+        scaling: with which the sums were formed.
         sites: of all samples, in the basis of z.
-        samples: how many these are.
-        memory: some of them, as part_of remembers them, or all.
+        samples: how many samples these are.
+        memory: some of the samples, as part_of remembers them, or all.
         newest_pass: the largest number of a pass.
     """
     model.theta, model.scaling = theta, scaling
     model.basis = Basis.at(z, model.new_basis(theta, z.shape[1]))
+
     capacity = model.basis.features + max(model.max_inducing, len(z))
     model.sites = sites.clone(capacity)
     model.memory = memory.copy(capacity, capacity=max(model.memory_size, len(memory))).follow(
         model.memory_rule
     )
+
     model.samples, model.newest_pass = samples, newest_pass
+    # where all are remembered, the sums hold nothing else
     model.unremembered_empty = len(memory) == samples
     if model.learner is not None:
         model.learner.theta = replace(model.learner.theta, bias_stddev=theta.bias_stddev)
+
     model.close_passes()
     model.changed()

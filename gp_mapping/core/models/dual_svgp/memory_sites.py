@@ -1,4 +1,4 @@
-"""Parts of a dual SVGP on their way into other hyper-parameters or another basis."""
+"""Parts of a dual SVGP while it is transferred to other hyper-parameters or another basis."""
 
 from __future__ import annotations
 
@@ -15,25 +15,33 @@ __all__ = ["MemorySites", "RebuiltParts"]
 
 @dataclass(frozen=True)
 class MemorySites:
-    """What the memory's samples have in the sites: features (R, m), and β (m,), λ (m, C) among the columns."""
+    """What the remembered samples contribute to the sites.
+
+    Attributes:
+        whitened: features a(x) (R, m).
+        columns: columns of the memory that go with them; β (m,) and λ (m, C) among them.
+        of: passes of the samples (m,).
+    """
 
     whitened: Tensor
     columns: dict[str, Tensor]
-    of: Tensor | None = None  # the passes of the samples (m,)
+    of: Tensor | None = None
 
     def add_to(self, sites: Sites) -> None:
+        """Add the samples' sites to the sums."""
         sites.add(self.whitened, self.columns["beta"], self.columns["lam"], self.of)
 
     def part(self, which: slice) -> MemorySites:
-        """The share of some of the samples."""
+        """The contribution of some of the samples."""
         columns = {name: column[which] for name, column in self.columns.items()}
         return MemorySites(
             self.whitened[:, which], columns, None if self.of is None else self.of[which]
         )
 
     def write(self, memory: Memory) -> None:
-        """The memory keeps it, to take it out again."""
+        """Write features and columns into the memory, as the samples stand in the sites."""
         memory.keep_columns(features=True)
+
         for name, column in self.columns.items():
             getattr(memory, name).copy_(column)
         memory.set_whitened(self.whitened)
@@ -41,9 +49,17 @@ class MemorySites:
 
 @dataclass(frozen=True)
 class RebuiltParts:
-    """The parts of a map at new hyper-parameters."""
+    """The parts of a map at new hyper-parameters.
+
+    Attributes:
+        basis: of the features.
+        sites: of all samples.
+        memory_sites: what the remembered samples contribute to the sites.
+        floor: bits below which a sample becomes no input; above 0 where inputs were given up that
+            had been worth theirs.
+    """
 
     basis: Basis
     sites: Sites
     memory_sites: MemorySites
-    floor: float = 0.0  # bits, where inputs were given up that had been worth theirs
+    floor: float = 0.0

@@ -1,9 +1,12 @@
-"""Maps that are carried to another θ, or to other inducing inputs, at once or a slice with each update (rebuild.py)."""
+"""Maps that can be transferred to another θ, or to other inducing inputs (rebuild.py).
+
+The transfer is done at once, or in slices, one with each update.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import torch
 from torch import Tensor
@@ -17,104 +20,153 @@ from gp_mapping.errors import NumericalError
 
 __all__ = ["Rebuilding"]
 
+# after a rebuild has failed: samples, or change of θ (Theta.distance), until it is tried again
+_LATER, _ELSEWHERE = 100, 0.05
+
 
 class Rebuilding(SparseMap):
-    """A sparse map with `basis`, `max_inducing`, `information`, and what a Rebuild asks.
+    """A sparse map with `basis`, `max_inducing` and `information` that a Rebuild can transfer.
 
-    While a rebuild is under way the map answers, and takes in, as it is. forget_near and merge finish it first.
+    While a rebuild is under way, the map answers as before. What changes it meanwhile is noted, and
+    done again by the copy that takes its place (update, forget), or finishes the rebuild first
+    (forget_near, merge, move, agree_on): the copy replaces all else.
     """
 
-    may_slice = True  # a subclass that keeps more than `take` replaces has False
+    may_slice = True  # False in a subclass with state that `take` does not replace
     sliced = False  # whether large work is done in slices
-    driven = False  # whether somebody else calls go_on
-    rebuild: Rebuild | None = None  # what is under way
+    driven = False  # whether the map's owner calls go_on, and not each update
+    rebuild: Rebuild | None = None  # the one under way
+    failed: tuple[Theta, int] | None = None  # θ of the last one if it failed, and the samples then
 
     def adopt(self, theta: Theta, budget: int | None = None) -> bool:
-        """Carry the map to θ, z chosen again within the budget; False, the map as it was, if that does not factor."""
-        return self.begin_rebuild(theta, budget, at_once=True)
-
-    def adopt_in_slices(self, theta: Theta) -> bool:
-        return self.rebuild is None and self.begin_rebuild(theta)
-
-    def begin_rebuild(
-        self, theta: Theta, budget: int | None = None, full: bool = False, at_once: bool = False
-    ) -> bool:
-        """Begin to carry the map to θ; whether it is there. The map as it was where that does not factor.
+        """Transfer the map to θ, with inputs chosen again; whether it succeeded.
 
         Args:
             theta: hyper-parameters.
             budget: inducing inputs that it may have there; `max_inducing` if None.
-            full: because its budget was full.
-            at_once: not in slices.
+
+        Returns:
+            False where the map does not factor at θ; the map is then as it was.
+        """
+        return self.begin_rebuild(theta, budget, at_once=True)
+
+    def adopt_in_slices(self, theta: Theta) -> bool:
+        """Begin the transfer to θ, in slices where the map is sliced; whether it is done.
+
+        Nothing is begun while another transfer is under way, or soon after it has failed.
+        """
+        return self.rebuild is None and self.promises(theta) and self.begin_rebuild(theta)
+
+    def promises(self, theta: Theta) -> bool:
+        """Whether a rebuild at θ may succeed: not if one has failed about there a moment ago."""
+        if self.failed is None:
+            return True
+        there, samples = self.failed
+        return self.samples >= samples + _LATER or theta.distance(there) > _ELSEWHERE
+
+    def begin_rebuild(
+        self, theta: Theta, budget: int | None = None, full: bool = False, at_once: bool = False
+    ) -> bool:
+        """Begin to transfer the map to θ; whether the transfer is complete.
+
+        Where the map does not factor at θ it stays as it was.
+
+        Args:
+            theta: hyper-parameters.
+            budget: inducing inputs that it may have there; `max_inducing` if None.
+            full: whether the reason is a full budget.
+            at_once: not in slices, even where the map is sliced.
         """
         rebuild = Rebuild(self, theta, budget or self.max_inducing, full)
         try:
             rebuild.advance(SLICE if self.sliced and not at_once else math.inf)
         except NumericalError:
+            # who asks for it at once is told, and decides whether to ask again
+            if not at_once:
+                self.failed = theta, self.samples
             self._rejected()
             return False
+
+        # more than a slice: the map goes on, and the other steps follow with later updates
         if rebuild.todo:
             rebuild.freeze()
             self.rebuild = rebuild
             return False
+
         self.rebuild = None
         self.take(theta, rebuild.result(), full)
         return True
 
     def _rejected(self) -> None:
+        """Count a θ that the map could not take over."""
         if self.learner is not None:
             self.learner.rejected += 1
 
     def take(self, theta: Theta, converted: RebuiltParts, full: bool) -> None:
-        """These parts at θ take the place of the map's own. full: because the budget was."""
+        """Replace the map's parts by rebuilt ones at θ.
+
+        Args:
+            theta: hyper-parameters of the parts.
+            converted: the parts.
+            full: whether the rebuild was made because the budget was full.
+        """
         self.basis, self.sites = converted.basis, converted.sites
         converted.memory_sites.write(self.memory)
         self.theta, self.floor, self.thinned = theta, converted.floor, len(self.basis)
+        self.failed = None
+
         if full:
             self.moves += 1
+            # by residual alone, an input needs twice the least residual variance of the others
             if self.information <= 0:
                 self.floor = 2.0 * float(self.basis.L.diagonal().min()) ** 2
         self.changed()
 
     def in_slices(self, on: bool, driven: bool = False) -> None:
-        """Whether θ is adopted, and inputs are chosen again, in slices. Off: what is under way is finished.
+        """Set whether θ is adopted, and inputs are chosen again, in slices.
 
-        driven: who owns the map calls go_on; else each update does.
+        Args:
+            on: False finishes a rebuild that is under way.
+            driven: the owner of the map calls go_on; else each update does.
         """
         self.sliced, self.driven = on and self.may_slice and self.likelihood.conjugate, driven
         if not self.sliced:
             self.finish()
 
     def go_on(self) -> None:
-        """One slice of the rebuild that is under way, if one is."""
+        """Do one slice of the rebuild that is under way, if there is one."""
         if self.rebuild is None:
             return
         try:
             done = self.rebuild.slice()
         except (NumericalError, torch.linalg.LinAlgError):
-            self.rebuild = None
+            self.failed, self.rebuild = (self.rebuild.theta, self.samples), None
             self._rejected()
             return
+
         if done:
             self._give_way_to(self.rebuild.source)
 
     def finish(self) -> None:
-        """All of the rebuild that is under way, at once."""
+        """Complete the rebuild that is under way, at once."""
         while self.rebuild is not None:
             self.go_on()
 
     def _give_way_to(self, new: Rebuilding) -> None:
-        """That one has seen all that this one has, and is where this one is to go: it takes its place."""
+        """Take over all parts of the rebuilt copy, which has absorbed all that this map has."""
+        # these belong to the map and have gone on meanwhile
         own = ("learner", "generator", "epoch", "newest_pass", "sliced", "driven", "rebuild")
         self.__dict__.update(
             {name: value for name, value in new.__dict__.items() if name not in own}
         )
+
         self.rebuild = None
-        if self.learner is not None:  # s_b is not among what that learns
+        if self.learner is not None:  # the learner does not learn s_b
             self.learner.theta = replace(self.learner.theta, bias_stddev=self.theta.bias_stddev)
+
         self.changed()
 
-    # --- what else changes the map --------------------------------------------------------------------------------
+    # --- what else changes the map ----------------------------------------------------------------
     def update(self, batch: Samples) -> UpdateReport:
         if not self.driven and len(batch):
             self.go_on()
@@ -129,9 +181,13 @@ class Rebuilding(SparseMap):
         self.finish()
         return super().forget_near(x, radius, newest)
 
+    def move(self, turn: Tensor, shift: Tensor) -> None:
+        self.finish()
+        super().move(turn, shift)
+
     def _merge(self, other: Rebuilding, renumber: float) -> None:
         self.finish()
-        sliced, self.sliced = self.sliced, False  # it may need room on the way
+        sliced, self.sliced = self.sliced, False  # room for the other map's inputs is made at once
         try:
             super()._merge(other, renumber)
         finally:
@@ -142,13 +198,25 @@ class Rebuilding(SparseMap):
         new.rebuild, new.sliced = None, False
         return new
 
-    # --- files ----------------------------------------------------------------------------------------------------
+    # --- files ------------------------------------------------------------------------------------
     def saved_rebuild(self) -> dict:
-        """What is under way, as a checkpoint keeps it; empty where nothing is."""
-        return {} if self.rebuild is None else {"rebuild": self.rebuild.state_dict()}
+        """Entries of a checkpoint: the rebuild that is under way, and the last one if it failed."""
+        saved = {} if self.rebuild is None else {"rebuild": self.rebuild.state_dict()}
+        if self.failed is not None:
+            theta, samples = self.failed
+            saved["failed"] = {"theta": asdict(theta), "samples": samples}
+        return saved
+
+    def restored_failure(self, state: dict) -> tuple[Theta, int] | None:
+        """θ and samples of the rebuild that had failed when the state was taken, or None."""
+        kept = state.get("failed")
+        return kept and (type(self.theta)(**kept["theta"]), int(kept["samples"]))
 
     def restored_rebuild(self, state: dict) -> Rebuild | None:
-        """What was under way when that state was taken; none in files of versions that did all at once."""
+        """The rebuild that was under way when the state was taken, or None.
+
+        States of versions that rebuilt at once have none.
+        """
         kept = state.get("rebuild")
         if kept is None:
             return None

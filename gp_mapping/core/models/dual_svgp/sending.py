@@ -1,7 +1,8 @@
-"""A sparse map for others: its state without what follows from the rest, at a team's θ, and in another frame.
+"""Sparse maps that are sent to others: slim states, a team's θ, and another frame.
 
-A state without features, factor and random generators is an eighth as large. While every sample is remembered the sums
-follow from the samples, and are left out, too.
+A slim state lacks what follows from the rest of it. Without features, factor and random generators
+it is an eighth as large. While every sample is remembered, the sums follow from the samples and are
+left out, too.
 """
 
 from __future__ import annotations
@@ -19,34 +20,36 @@ from gp_mapping.core.sparse.sites import Sites
 
 __all__ = ["SendableMap"]
 
-_SLIM = "slim"  # marks such a state
+_SLIM = "slim"  # key that marks a slim state
 
 
 class SendableMap(Rebuilding):
-    """Base of the maps on inducing inputs."""
+    """Base of the maps on inducing inputs: slim states, rotation of the frame, a team's θ."""
 
-    sums_follow = True  # whether the sums are those of the memory's samples, each by itself
-    budgets: tuple[str, ...] = (
-        "max_inducing",
-        "memory_size",
-    )  # of whoever loads a slim state its own count
+    sums_follow = True  # whether the sums follow from the remembered samples, each by itself
+    # a map that loads a slim state keeps its own values of these
+    budgets: tuple[str, ...] = ("max_inducing", "memory_size")
 
     def slimmed(self, state: dict) -> dict:
-        """A state without features and factor; without sums, too, where all samples are remembered."""
+        """A state without features and factor; without sums where all samples are remembered."""
         if not self.sums_follow or state.get("basis") is None:
             return state
+
         out = {
             name: value
             for name, value in state.items()
-            if name not in (*self.budgets, "generator", "rebuild")
+            if name not in (*self.budgets, "generator", "rebuild", "failed")
         }
         memory = {
             name: value
             for name, value in state["memory"].items()
             if name not in ("white", "capacity", "rows", "draw", "key")
         }
+
         sites = {"channels": state["sites"]["linear"].shape[1] - 1}
+        # where all samples are remembered, the sums follow from them
         if not state["rest_empty"]:
+            # the precision is symmetric: its lower triangle suffices
             precision = state["sites"]["precision"]
             lower = torch.tril_indices(*precision.shape)
             sites |= {
@@ -54,6 +57,7 @@ class SendableMap(Rebuilding):
                 "linear": state["sites"]["linear"],
                 "passes": state["sites"]["passes"],
             }
+
         return out | {
             _SLIM: True,
             "memory": memory,
@@ -62,7 +66,7 @@ class SendableMap(Rebuilding):
         }
 
     def load_state_dict(self, state: dict) -> None:
-        """Continue where `state_dict` was taken; from a slim state to rounding, with this map's own budgets."""
+        """Continue from a state; from a slim one up to rounding, with this map's own budgets."""
         if isinstance(state, dict) and _SLIM in state:
             try:
                 state = self._whole(state)
@@ -73,7 +77,7 @@ class SendableMap(Rebuilding):
         super().load_state_dict(state)
 
     def _whole(self, state: dict) -> dict:
-        """A slim state with all that was left out."""
+        """The full state of a slim one, with what follows from the rest computed again."""
         theta = type(self.theta)(**state["theta"])
         z, columns = (
             state["basis"]["z"].to(self.device),
@@ -89,6 +93,8 @@ class SendableMap(Rebuilding):
         whitened = basis.whitened(
             theta.place(columns["x"], columns["velocity"], columns["heading"]), columns["heading"]
         )
+
+        # the draws of the sender are lost; new ones keep a full memory a random choice
         generator = torch.Generator().manual_seed(count)
         draw = (
             torch.rand(count, dtype=torch.float64, generator=generator)
@@ -105,21 +111,23 @@ class SendableMap(Rebuilding):
             "rule": self.memory_rule,
         }
 
-        told = state["sites"]
-        sites = Sites(basis.size, int(told["channels"]), rows, self.device)
-        if "lower" in told:
+        sums = state["sites"]
+        sites = Sites(basis.size, int(sums["channels"]), rows, self.device)
+        # the upper triangle from the lower one; or the sums from the samples
+        if "lower" in sums:
             lower = torch.tril_indices(basis.size, basis.size)
             full = torch.zeros((basis.size, basis.size), dtype=torch.float64, device=self.device)
-            full[lower[0], lower[1]] = told["lower"].to(self.device)
+            full[lower[0], lower[1]] = sums["lower"].to(self.device)
             packed = {
                 "precision": full + full.tril(-1).mT,
-                "linear": told["linear"],
+                "linear": sums["linear"],
                 "capacity": rows,
-                "passes": told["passes"],
+                "passes": sums["passes"],
             }
         else:
             sites.add(whitened, columns["beta"], columns["lam"], columns["pass_number"])
             packed = sites.state_dict()
+
         return (
             state
             | {
@@ -133,36 +141,52 @@ class SendableMap(Rebuilding):
 
     @torch.no_grad()
     def move(self, turn: Tensor, shift: Tensor) -> None:
-        """Inducing inputs, samples and sums go along: k depends on distances alone, the heading's features turn.
+        """Rotate and shift the map's frame: inputs, samples and sums are moved with it.
 
-        ValueError for a kernel that knows directions, for blocks of tiles, and for numbers that are no vector's.
+        The kernel depends on distances alone; the features of the heading turn.
+
+        Args:
+            turn: rotation (2, 2).
+            shift: (2,) m.
+
+        Raises:
+            ValueError: the kernel is anisotropic, the sums are those of blocks of tiles, or the
+                channels are not the components of a vector.
         """
         if torch.equal(turn, torch.eye(2, dtype=torch.float64)):
             super().move(turn, shift)
             self.fixed = None if self.fixed is None else self.fixed + shift
             return
+
         self._check_turn()
         if self.scaling is None:
             return
         self.finish()
+
         turn, shift = turn.to(self.device), shift.to(self.device)
         self.fixed = None if self.fixed is None else self.fixed @ turn.mT.cpu() + shift.cpu()
+
         scaling, memory, names = self.scaling, self.memory, self.theta.feature_names()
         vector = self.sites.channels == 3
         centre = scaling.centre.clone()
+        # the first two channels are a vector of the plane
         if vector:
             centre[:2] = turn @ centre[:2]
         self.scaling = replace(scaling, origin=turn @ scaling.origin + shift, centre=centre)
 
+        # Q and P: what the rotation does to features and to channels
         rows = torch.eye(self.sites.size, dtype=torch.float64, device=self.device)
         if ("heading_stddev", 0) in names:
             first = names.index(("heading_stddev", 0))
             rows[first : first + 2, first : first + 2] = turn
+
         columns = torch.eye(self.sites.channels, dtype=torch.float64, device=self.device)
         if vector:
             columns[:2, :2] = turn
+
         self.sites.turn(rows, columns)
         self.basis.z = self.basis.z @ turn.mT
+
         memory.set_whitened(rows @ memory.whitened(len(rows)))
         for name in ("x", "velocity", "heading"):
             getattr(memory, name).copy_(getattr(memory, name) @ turn.mT)
@@ -171,7 +195,7 @@ class SendableMap(Rebuilding):
         self.changed()
 
     def _check_turn(self) -> None:
-        """ValueError where the map cannot be turned exactly."""
+        """Raise ValueError where the map cannot be rotated exactly."""
         if self.theta.anisotropy != 1.0:
             raise ValueError("a map with an anisotropic kernel can be shifted, not turned")
         if not self.sums_follow:
@@ -190,29 +214,40 @@ class SendableMap(Rebuilding):
 
     @torch.no_grad()
     def agree_on(self, theta: Theta) -> bool:
-        """Places and noise stay those of this robot's θ; the field is carried to the other's.
+        """Take over a team's θ for the field; places and noise variances stay this robot's own.
 
-        Each remembered sample lies from now on where the sensor was, and has the noise that it was taken in with: what
-        another robot's stamps and passes are like is not said of it.
+        Each remembered sample is from now on placed where the sensor was, and has the noise
+        variance with which it was absorbed: what another robot's stamps and passes are like does
+        not apply to it.
+
+        Returns:
+            Whether the map is at θ now.
         """
         self.finish()
         if self.memory is None:
             self.theta = replace(theta, time_offset=0.0, lever_arm_along=0.0, lever_arm_across=0.0)
             return True
-        memory, own = self.memory, self.theta
-        memory.noise.copy_(self.noise(memory.noise, torch.zeros_like(memory.noise), own, memory.x))
-        memory.x.copy_(self.memory_places(own))
+
+        # what θ said of place and noise becomes part of each sample
+        memory, own_theta = self.memory, self.theta
+        memory.noise.copy_(
+            self.noise(memory.noise, torch.zeros_like(memory.noise), own_theta, memory.x)
+        )
+        memory.x.copy_(self.memory_places(own_theta))
         memory.velocity.zero_()
         self.unremembered_model_noise = False
 
-        placed = replace(own, time_offset=0.0, lever_arm_along=0.0, lever_arm_across=0.0)
-        wanted = replace(theta, time_offset=0.0, lever_arm_along=0.0, lever_arm_across=0.0)
+        placed = replace(own_theta, time_offset=0.0, lever_arm_along=0.0, lever_arm_across=0.0)
+        target = replace(theta, time_offset=0.0, lever_arm_along=0.0, lever_arm_across=0.0)
+
+        # a difference in s_p and s_b alone needs no new features
         if (
-            replace(placed, noise_stddev=wanted.noise_stddev, bias_stddev=wanted.bias_stddev)
-            == wanted
+            replace(placed, noise_stddev=target.noise_stddev, bias_stddev=target.bias_stddev)
+            == target
         ):
-            self.theta = wanted  # neither is in a feature
+            self.theta = target  # neither s_p nor s_b is in a feature: nothing else changes
             self.changed()
             return True
+
         self.theta = placed
-        return self.adopt(wanted)
+        return self.adopt(target)

@@ -1,0 +1,183 @@
+"""Copies of a dual SVGP, and merging one map into another.
+
+A copy may be conditioned on fantasies, or hold some of the remembered samples only.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.models.dual_svgp.growing import GrowingMap
+from gp_mapping.core.sparse.sites import Sites
+
+__all__ = ["MergingMap"]
+
+_SLICE = 25  # samples of another map that are merged together
+
+
+class MergingMap(GrowingMap):
+    """Base of the maps that can be copied, conditioned on fantasies, split and merged.
+
+    A subclass has `new_basis`.
+
+    Attributes:
+        fantasy_tolerance: a fantasy becomes an inducing input where its residual variance exceeds
+            this fraction of s².
+        memory_rule: which samples stay remembered.
+    """
+
+    def duplicate(self, rows: int = 0) -> MergingMap:
+        """An independent copy with room for `rows` more inducing inputs."""
+        new = self.shell()
+        new.max_inducing = self.max_inducing + rows
+        if self.basis is not None:
+            capacity = self.basis.features + new.max_inducing
+            new.basis, new.sites = self.basis.copy(new.max_inducing), self.sites.clone(capacity)
+            new.memory = self.memory.copy(capacity)
+        return new
+
+    @torch.no_grad()
+    def fantasize(self, x: Tensor) -> MergingMap:
+        """A copy conditioned on its own mean at x (K, D): D grows, and the mean stays exactly.
+
+        The target of each fantasy is the mean a(x)ᵀD⁻¹r.
+
+        Reference:
+            Chang et al. 2023, Alg. 2.
+        """
+        self.need_data()
+        inner, before = self.scaling.inner_x(x), self.posterior
+        new = self.duplicate(len(inner))
+
+        mean, variance = before.inner(inner)
+        whitened = new.basis.whitened(inner)
+        rows = new.basis.grow(
+            inner,
+            whitened,
+            slice(0, len(inner)),
+            self.fantasy_tolerance * self.theta.signal_stddev**2,
+        )
+        new.sites.pad(len(rows))  # no border by the memory: it would move the mean
+
+        beta = self.likelihood.information(
+            mean, variance, torch.full_like(variance, self.noise_level)
+        )
+        new.sites.add(torch.cat([whitened, rows]), beta, beta[:, None] * mean)
+        new.unremembered_empty = False  # no sample stands for it
+        return new
+
+    @torch.no_grad()
+    def excerpt(self, which: Tensor, theta: Theta | None = None) -> MergingMap:
+        """A map of some remembered samples and nothing else, without z, for another to merge.
+
+        Args:
+            which: indices of remembered samples (k,).
+            theta: its hyper-parameters; this map's if None.
+        """
+        # the columns without the features, which are most of the memory and belong to this basis
+        new, state = self.shell(), self.memory.values()
+        new.theta, new.basis = (
+            theta or self.theta,
+            self.new_basis(theta or self.theta, self.memory.x.shape[1]),
+        )
+        new.sites = Sites(
+            new.basis.size, self.sites.channels, new.basis.features + self.max_inducing, self.device
+        )
+
+        # sites at the θ of the excerpt
+        if self.likelihood.conjugate:
+            beta = self.remembered_precision(new.theta)
+            state |= {"beta": beta, "lam": beta[:, None] * self.memory.y}
+
+        kept = {name: state[name][which] for name in type(self.memory).COLUMNS}
+        # renumbered from 0: passed on from tile to tile, arrival numbers would grow exponentially
+        kept["order"] = kept["order"].argsort().argsort().double()
+
+        kept |= {
+            "arrivals": len(which),
+            "white": self.memory.x.new_zeros((len(which), new.basis.size)),
+            "capacity": len(which),
+            "rows": new.basis.size,
+            "protect": self.memory.protect,
+            "rule": self.memory_rule,
+        }
+
+        new.memory = type(self.memory).from_state_dict(state | kept, self.device)
+        new.samples, new.unremembered_empty, new.learner = len(which), True, None
+        new.generator = torch.Generator().manual_seed(0)
+        return new
+
+    def converted(self, other: MergingMap, offset: Tensor) -> MergingMap:
+        """A copy of another map at this map's θ, to be merged.
+
+        Raises:
+            ValueError: the other map does not factor at this map's θ.
+        """
+        duplicate = other.duplicate(2)  # room for features that only this map has
+        if duplicate.theta != self.theta and not duplicate.adopt(self.theta):
+            raise ValueError(
+                "the other map cannot be carried to this one's hyper-parameters; nothing was merged"
+            )
+        return duplicate
+
+    def take_over(
+        self, its: MergingMap, memory: dict[str, Tensor], offset: Tensor, delta: Tensor
+    ) -> int:
+        """Merge a converted map: unremembered sites by projection, samples with fresh features.
+
+        Args:
+            its: the other map, at this map's θ.
+            memory: all columns of its remembered samples, in this map's coordinates.
+            offset: (D,) from its origin to this one's.
+            delta: (C,) from its centre to this one's.
+
+        Returns:
+            How many samples, old or new, fell out of the memory.
+        """
+        z = its.basis.z + offset
+        places = self.theta.place(memory["x"], memory["velocity"], memory["heading"])
+
+        # inputs first, so that the projection below keeps as much as the budget allows
+        if self.fixed is None:
+            self._welcome(z if self.worth else torch.cat([z, places]))
+
+        if not its.unremembered_empty:
+            unremembered = its.unremembered()
+            unremembered.shift_centre(delta)
+            transfer = self.basis.transfer_from(z, its.basis.L, its.theta)
+            self.sites.merge(unremembered.project(transfer, self.sites.capacity))
+
+        if self.fixed is not None or not self.worth:
+            return self.take_in(
+                memory, self.basis.whitened(places, memory["heading"]), its.memory.arrivals
+            )
+
+        # where worth decides, samples are added with their sites, in small parts: an input has no
+        # worth without the sites around it; oldest first, as blocks of samples grow
+        fell, arrivals, precision = 0, its.memory.arrivals, its.remembered_precision(self.theta)
+        for part in memory["order"].argsort().split(min(_SLICE, self.given_up)):
+            x, heading = places[part], memory["heading"][part]
+            whitened, _, _ = self.grow(x, heading, self.basis.whitened(x, heading), precision[part])
+            fell += self.take_in(
+                {name: column[part] for name, column in memory.items()}, whitened, arrivals
+            )
+            arrivals = 0  # counted once, with the first part
+        return fell
+
+    def take_in(self, values: dict[str, Tensor], whitened: Tensor, arrivals: int) -> int:
+        """Add another map's remembered samples to sites and memory; how many, old or new, fell out.
+
+        Args:
+            values: all columns of the samples.
+            whitened: a(x) in this map's basis (R, N).
+            arrivals: by how much the memory's count of arrivals grows.
+        """
+        self.sites.add(whitened, values["beta"], values["lam"], values["pass_number"])
+        self.outdate()
+        return self.memory.offer(values, whitened, self.leverage, arrivals)
+
+    def renumber(self, by: float) -> None:
+        super().renumber(by)
+        self.sites.passes = self.sites.passes.renumber(by)

@@ -1,0 +1,93 @@
+"""How a map takes in samples: forgetting, learning, and samples that it refuses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+
+from gp_mapping.core.field_map import FieldMap
+from gp_mapping.core.registry import build_map
+from gp_mapping.core.stored import Room
+from gp_mapping.core.types import Samples, UpdateReport
+from gp_mapping.errors import MapFullError, NumericalError
+from gp_mapping.settings.mapping import MapSettings
+
+__all__ = ["REFUSALS", "fade", "learn", "new_map", "stamp_of", "take"]
+
+# Exceptions by which a map refuses what would spoil it; one that is full raises MapFullError.
+REFUSALS = NumericalError, ArithmeticError, torch.linalg.LinAlgError
+
+_FORGOTTEN = 1e-12  # fraction of the data's weight that is left when all of it is forgotten
+
+
+def new_map(settings: MapSettings, room: Room | None, centre=None) -> FieldMap:
+    """Make an empty map that spreads long work over the samples to come.
+
+    Args:
+        settings: with a number for each automatic start.
+        room: where parts of the map go that are not needed now; they stay in memory if None.
+        centre: (C,) prior mean, SI, where it is known.
+    """
+    field = build_map(settings, room, **({} if centre is None else {"centre": centre}))
+    field.in_slices(True)
+    return field
+
+
+def learn(field: FieldMap) -> None:
+    """Let a map do all of the learning that it has put off."""
+    while field.refine(math.inf):
+        pass
+
+
+def take(
+    field: FieldMap, batch: Samples, refuse: Callable[[Samples, Exception], None]
+) -> tuple[list[Samples], UpdateReport | None]:
+    """Let a map take in as much of a batch as it will, and learn; a refused batch is halved.
+
+    Args:
+        field: the map.
+        batch: of any length.
+        refuse: called with each single sample that the map refuses, and the reason.
+
+    Returns:
+        The parts that the map took, and the report of the last of them; None if it took none.
+    """
+    try:
+        report = field.update(batch)
+    except (MapFullError, *REFUSALS) as error:
+        if len(batch) > 1:
+            half = len(batch) // 2
+            first, before = take(field, batch[:half], refuse)
+            second, after = take(field, batch[half:], refuse)
+            return first + second, after or before
+        refuse(batch, error)
+        return [], None
+
+    # outside of the try: what learning raises is no refusal of the batch, which is in the map now
+    learn(field)
+    return [batch], report
+
+
+def fade(field: FieldMap, tau: float, before: float | None, batch: Samples) -> float | None:
+    """Let a map forget for the time since a stamp, whatever lay between.
+
+    Args:
+        field: the map.
+        tau: time constant of forgetting, s; 0: nothing is forgotten.
+        before: stamp up to which it has forgotten, s; None before the first.
+        batch: its last stamp is the new one.
+
+    Returns:
+        The stamp up to which the map has forgotten now, s.
+    """
+    stamp = stamp_of(batch)
+    if tau > 0 and stamp is not None and before is not None and stamp > before:
+        field.forget(max(math.exp(-(stamp - before) / tau), _FORGOTTEN))
+    return before if stamp is None else stamp
+
+
+def stamp_of(batch: Samples) -> float | None:
+    """Stamp of the last sample of a batch, s."""
+    return None if batch.stamp is None else float(batch.stamp[-1])

@@ -1,0 +1,43 @@
+"""Plain numbers of a session, for diagnostics and reports."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gp_mapping.mapping.session import MapSession
+
+__all__ = ["report_of"]
+
+
+def report_of(session: MapSession) -> dict:
+    """Counts, noise and hyper-parameters of a session by name, SI.
+
+    Numbers of the map itself (FieldMap.counters) come last.
+    """
+    return {
+        "samples": session.raw_count,
+        "cells": session.cell_count,
+        "passes": session.passes,
+        "inducing": len(session.inducing),
+        "memory": len(session.memory),
+        "revision": session.revision,
+        "path_length": session.trace.length,
+        "scores": len(session.scores.noise),
+        "gross_errors": session.gross,
+        "weakened_cells": session.scores.weakened,
+        "changes": session.scores.change_count,
+        "left_out": session.left_out,
+        "stale_share": session.stale_share,
+        "refused_samples": session.refused,
+        "last_refusal": session.last_refusal,
+        "noise_stddev": math.sqrt(session.noise_variance) if session.map.started else None,
+        "learning_steps": session.map.learning_steps or 0,
+        "learning_rejected": 0,
+        "attitude_lag": session.scores.lag.seconds,
+        "fixes": session.fixes.count,
+        "datum": session.fixes.summary()[1],
+        "hyperparameters": session.map.hyperparameters(),
+        **session.map.counters(),
+    }

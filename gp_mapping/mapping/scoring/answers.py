@@ -1,0 +1,104 @@
+"""What a map answers at places, with variances as one-step-ahead scores have found them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.field_map import FieldMap
+from gp_mapping.core.types import Prediction
+from gp_mapping.mapping.scoring.local_scale import LocalScale
+from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
+from gp_mapping.settings.mapping import MapSettings
+
+__all__ = ["Answers"]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Predictions of a map, scaled by its scores.
+
+    Attributes:
+        field: the map.
+        scores: of its predictions.
+        settings: which of the scores count, and what is published.
+    """
+
+    field: FieldMap
+    scores: OneStepAhead
+    settings: MapSettings
+
+    def predict(self, x, velocity=None, heading=None) -> Prediction:
+        """Mean, latent variance and predictive noise at x.
+
+        Both variances are scaled by the one-step-ahead scores around x (local_scale.py), so
+        noise_variance is (N, C) there; the latent variance also by the uncertainty of
+        hyper-parameters. The noise is that of a measurement in a pass to come: it includes the
+        pass's unknown constant, which the latent variance does not.
+
+        Args:
+            x: (N, 2) metres.
+            velocity: (N, 2) m/s; with it the prediction is of what the robot would measure on its
+                way, with its time offset and its body-fixed field.
+            heading: (N, 2) unit vectors; the direction of travel if None.
+
+        Raises:
+            RuntimeError: before the first cell.
+        """
+        x = torch.as_tensor(x, dtype=torch.float64).reshape(-1, 2)
+        velocity, heading = (
+            None if c is None else torch.as_tensor(c, dtype=torch.float64)
+            for c in (velocity, heading)
+        )
+
+        prediction = self.field.predict(x, velocity, heading)
+        noise = (
+            self.scores.component_variances(self.field)
+            .to(prediction.noise_variance)
+            .expand_as(prediction.noise_variance)
+        )
+        bias = self.field.bias_variance().to(prediction.noise_variance)
+
+        local = self.local
+        if local is None or not local.tells:
+            return replace(prediction, noise_variance=noise + bias)
+        local_factor = torch.from_numpy(local.at(x.cpu())).to(prediction.mean)[:, None]
+
+        # no place is without the sensor's white noise, however well scores are there
+        local_noise = (noise * local_factor).clamp_min(self.scores.white_variance)
+
+        scale = local.everywhere * local_factor
+        joint = None if prediction.covariance is None else prediction.covariance * scale[:, :, None]
+        return replace(
+            prediction,
+            variance=prediction.variance * scale,
+            noise_variance=local_noise + bias,
+            covariance=joint,
+        )
+
+    def published(self, x) -> Prediction:
+        """What is published at x: of classes and counts the probability or rate, else as predict.
+
+        The setting `published` decides which.
+
+        Args:
+            x: (N, 2) metres.
+
+        Raises:
+            RuntimeError: before the first cell.
+        """
+        prediction = self.predict(x)
+        return self.field.observed(prediction) if self.settings.observes else prediction
+
+    @property
+    def local(self) -> LocalScale | None:
+        """The local scale of variances as of now; None where the settings switch it off."""
+        return self.scores.scale(self.field) if self.settings.local_scale else None
+
+    def local_scale_at(self, x) -> Tensor | None:
+        """Factor of the variance at x (N, 2) m from one-step-ahead scores: (N,), or None."""
+        if not self.settings.local_scale or not len(self.scores.local):
+            return None
+        return torch.from_numpy(self.scores.local.at(torch.as_tensor(x).cpu()))
