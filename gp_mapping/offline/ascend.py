@@ -69,7 +69,7 @@ def ascend(
     fisher: Tensor,
     most: int,
     tolerance: float,
-    told: Callable[[float], None],
+    progress: Callable[[float], None],
 ) -> Ascent:
     """Raise the objective from θ.
 
@@ -80,7 +80,7 @@ def ascend(
         fisher: information about θ there (P, P).
         most: iterations at most.
         tolerance: gain of an iteration, nats, below which the ascent stops.
-        told: called with the objective after each iteration.
+        progress: called with the objective after each iteration.
 
     Returns:
         The best θ; the start itself where nothing was better.
@@ -127,7 +127,7 @@ def ascend(
         gain, count = best[1] - float(intermediate_result.fun), count + 1
         if gain > 0:
             best = np.array(intermediate_result.x), float(intermediate_result.fun)
-        told(-best[1])
+        progress(-best[1])
 
         converged = gain < tolerance
         if converged:

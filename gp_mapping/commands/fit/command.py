@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         again["about"] = _through(plans, parameters, session, "map")[0].about
 
     refit = refitted(
-        streamed, repeat, output, most=args.iterations, tolerance=args.tolerance, told=progress
+        streamed, repeat, output, most=args.iterations, tolerance=args.tolerance, progress=progress
     )
     session = refit.session
     session.about = {**again["about"], **session.about}

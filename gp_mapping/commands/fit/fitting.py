@@ -52,7 +52,7 @@ def refitted(
     *,
     most: int = 60,
     tolerance: float = 0.05,
-    told: Callable[[str, float], None] = lambda what, value: None,
+    progress: Callable[[str, float], None] = lambda what, value: None,
 ) -> Refitted:
     """Fit θ to all cells of a session, and map the same samples at it.
 
@@ -62,12 +62,18 @@ def refitted(
         folder: where tiles are put that are not needed in memory; None: the system's temporary one.
         most: iterations of a step at most, as in fit_theta.
         tolerance: nats; a step ends where an iteration gains less, as in fit_theta.
-        told: called after each iteration with what is raised and its value, nats.
+        progress: called after each iteration with what is raised and its value, nats.
     """
     started, before = time.perf_counter(), streamed.map.hyperparameters()
     parts, settings = still_so(streamed), streamed.started_settings
     fit = fit_theta(
-        settings, before, parts, slope=slope_of(streamed), most=most, tolerance=tolerance, told=told
+        settings,
+        before,
+        parts,
+        slope=slope_of(streamed),
+        most=most,
+        tolerance=tolerance,
+        progress=progress,
     )
     seconds = time.perf_counter() - started
 
