@@ -24,7 +24,7 @@ from gp_mapping.commands.processes import (
 )
 from gp_mapping.errors import UsageError
 from gp_mapping.planning import Polygon, planner_names
-from gp_mapping.settings.build import Parameters, model_file, read_parameter_file
+from gp_mapping.settings.build import KNOWN, Parameters, model_file, read_parameter_file
 from gp_mapping.settings.explorer import ExplorerSettings
 from gp_mapping.settings.plan import home_of
 from gp_mapping.sim.room import WALLS, WAYPOINTS
