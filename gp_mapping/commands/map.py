@@ -25,7 +25,7 @@ from gp_mapping.core.likelihoods.outcomes import judge_of
 from gp_mapping.errors import UsageError, named
 from gp_mapping.intake import DropReason, Intake
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
-from gp_mapping.mapping.fullness import left_out_note, spoiled
+from gp_mapping.mapping.notes.fullness import left_out_note, spoiled
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.build import Parameters, parse_assignment, read_parameter_file

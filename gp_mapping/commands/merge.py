@@ -10,8 +10,8 @@ from pathlib import Path
 from gp_mapping.commands.output import folder_to_write
 from gp_mapping.commands.saved import checkpoint_in, open_session
 from gp_mapping.errors import UsageError, named
-from gp_mapping.mapping.fullness import spoiled
 from gp_mapping.mapping.moving import moved
+from gp_mapping.mapping.notes.fullness import spoiled
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.runtime.team.totals import MADE_OF, MAP_ID, map_ids
 from gp_mapping.store.atomic import write_atomic

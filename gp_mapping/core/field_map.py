@@ -40,9 +40,8 @@ LIKELIHOODS = "likelihoods"
 # it learns hyper-parameters while it maps
 LEARNS = "learns"
 
-
 # Function of places x (N, D) m. Returns mean now − mean then (N, C), SI; variance now − variance
-# then (N, C), squared SI; and whether they are known (N,). Unknown ones are 0.
+# then (N, C), squared SI; whether they are known (N,). Unknown: 0.
 Increments = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
 
 # Function of places a (N, D) m. Returns their covariance with fixed places b (N, K), and the

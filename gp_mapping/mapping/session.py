@@ -28,7 +28,7 @@ from gp_mapping.mapping.feeding import REFUSALS, fade, learn, new_map, stamp_of,
 from gp_mapping.mapping.gathering import Gathering
 from gp_mapping.mapping.merging import make_ready
 from gp_mapping.mapping.motion.attitude import seen, turned
-from gp_mapping.mapping.notes import nonsense
+from gp_mapping.mapping.notes.settings import nonsense
 from gp_mapping.mapping.reporting import report_of
 from gp_mapping.mapping.scoring.answers import Answers
 from gp_mapping.mapping.scoring.local_scale import LocalScale

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from gp_mapping.intake.drops import DropReason
-from gp_mapping.mapping.fullness import left_out_note, spoiled
+from gp_mapping.mapping.notes.fullness import left_out_note, spoiled
 from gp_mapping.runtime.stream import StreamWatch
 
 __all__ = ["Area", "Health", "InputWatch", "resident_megabytes"]
