@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -43,7 +43,7 @@ def learn(field: FieldMap) -> None:
 
 def take(
     field: FieldMap, batch: Samples, refuse: Callable[[Samples, Exception], None]
-) -> tuple[list[Samples], UpdateReport | None]:
+) -> Iterator[tuple[Samples, UpdateReport]]:
     """Let a map take in as much of a batch as it will, and learn; a refused batch is halved.
 
     Args:
@@ -51,23 +51,24 @@ def take(
         batch: of any length.
         refuse: called with each single sample that the map refuses, and the reason.
 
-    Returns:
-        The parts that the map took, and the report of the last of them; None if it took none.
+    Yields:
+        Each part that the map took, with its report, before the map learns from it: where learning
+        raises, the part is in the map.
     """
     try:
         report = field.update(batch)
     except (MapFullError, *REFUSALS) as error:
         if len(batch) > 1:
             half = len(batch) // 2
-            first, before = take(field, batch[:half], refuse)
-            second, after = take(field, batch[half:], refuse)
-            return first + second, after or before
-        refuse(batch, error)
-        return [], None
+            yield from take(field, batch[:half], refuse)
+            yield from take(field, batch[half:], refuse)
+        else:
+            refuse(batch, error)
+        return
 
     # outside of the try: what learning raises is no refusal of the batch, which is in the map now
+    yield batch, report
     learn(field)
-    return [batch], report
 
 
 def fade(field: FieldMap, tau: float, before: float | None, batch: Samples) -> float | None:

@@ -7,6 +7,7 @@ All learning is done inside `ingest`, a bounded number of steps per cell.
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import asdict
 
@@ -24,7 +25,7 @@ from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.drawing.ground import to_draw
 from gp_mapping.mapping.drawing.renderer import Renderer
 from gp_mapping.mapping.earth import Fixes
-from gp_mapping.mapping.feeding import REFUSALS, fade, learn, new_map, stamp_of, take
+from gp_mapping.mapping.feeding import REFUSALS, fade, new_map, stamp_of, take
 from gp_mapping.mapping.gathering import Gathering
 from gp_mapping.mapping.merging import make_ready
 from gp_mapping.mapping.motion.attitude import seen, turned
@@ -177,19 +178,13 @@ class MapSession(Gathering):
 
     def _open_with(self, first: Samples, batch: Samples) -> None:
         """Make the map of the first few cells anew with each of them: none decides by itself."""
-        try:
-            self._begin_again(first)
-        except MapFullError as error:
-            self._lose(batch, error)
+        taken = self._begin_again(first)
+        if taken is None:
             return
-        except REFUSALS:
-            if self._first.opening:  # too few yet to tell which of them is wild
-                return
-            self._start.keep(self._take(first))
 
         self._pass_samples += len(batch)
-        self.taken = None if self.taken is None else [first]
-        self.cell_count = self.last_report.samples if self.last_report else 0
+        self.taken = None if self.taken is None else taken
+        self.cell_count = sum(map(len, taken))
         self.renderer.touch(batch.x, self.cell_count)
         if not self._first.opening and self.scores.wanted:
             self.scores.keep(self._path.length, self.map, batch.x[-1:])
@@ -197,28 +192,54 @@ class MapSession(Gathering):
         self._last_stamp = stamp_of(batch)
         self.revision += 1
 
-    def _begin_again(self, first: Samples) -> None:
-        """Make the map of the first cells alone: of all that are not far from their median."""
-        s, last_stamp = self.settings, None
-        self._blank = self._blank or self.map.state_dict()
-        if self._start.open_with(first):
-            self.map = self._new_map(self._start.resolved, self._start.centre)
-            self.scores.begin_again(self._start.resolved)
-        else:
-            self.map.load_state_dict(self._blank)
+    def _begin_again(self, first: Samples) -> list[Samples] | None:
+        """Make the map of the first cells alone: of all that are not far from their median.
 
-        parts = [first]
+        Returns:
+            The parts that the map took; None where it refuses some and more are to come: it stays
+            as it was, for too few are there to tell which of them is wild.
+        """
+        s, start = self.settings, copy.copy(self._start)
+        self._blank = self._blank or self.map.state_dict()
+        found, before = start.open_with(first), None
+
         # with forgetting each cell enters with its age; the centre is still the median of all
+        parts = [first]
         if s.forgetting_time > 0 and first.stamp is not None:
             parts = [first[i] for i in range(len(first))]
-            self.map = self._new_map(
-                self._start.resolved, first.y.median(0).values if s.metric else None
-            )
+            field = self._new_map(start.resolved, first.y.median(0).values if s.metric else None)
+        elif found:
+            field = self._new_map(start.resolved, start.centre)
+        else:
+            field, before = self.map, self.map.state_dict()
+            field.load_state_dict(self._blank)
 
-        for part in parts:
-            last_stamp = self._fade(self.map, last_stamp, part)
-            self.last_report = self.map.update(part)
-            learn(self.map)
+        taken: list[Samples] = []
+        refused: list[tuple[Samples, Exception]] = []
+        kept, last_stamp, report = False, None, None
+        try:
+            for part in parts:
+                last_stamp = self._fade(field, last_stamp, part)
+                for each, report in take(field, part, lambda *why: refused.append(why)):
+                    taken.append(each)
+            full = any(isinstance(error, MapFullError) for _, error in refused)
+            kept = not refused or full or not self._first.opening
+        finally:
+            # what a question gets now is the map before, never half of a new one
+            if before is not None and not kept:
+                field.load_state_dict(before)
+        if not kept:
+            return None
+
+        for each, error in refused:
+            self._lose(each, error)
+        if refused:
+            self._first.drop_newest(len(refused))
+            start.keep(taken)
+        if found:
+            self.scores.begin_again(start.resolved)
+        self.map, self._start, self.last_report = field, start, report
+        return taken
 
     def _absorb(self, batch: Samples) -> None:
         """Score a cell, look for a change of the field, then let the map take the cell."""
@@ -241,18 +262,9 @@ class MapSession(Gathering):
 
         # only now does the map see the cell: everything above judges it as unseen
         taken = self._take(self.scores.weaken(batch, self.map))
-        self._start.keep(taken)
-        taken_count = sum(map(len, taken))
-        if taken_count:
-            if self.taken is not None:
-                self.taken += taken
-            self._pass_samples += taken_count
-            self.cell_count += taken_count
-            self.renderer.touch(batch.x, self.last_report.samples)
-            self.revision += 1
 
         self._go_on_again()
-        if taken_count and self.scores.wanted:
+        if taken and self.scores.wanted:
             self.scores.keep(self._path.length, self.map, batch.x[-1:])
 
     def _feed(
@@ -264,7 +276,7 @@ class MapSession(Gathering):
             The parts that the map took, and the stamp (s) up to which it has forgotten.
         """
         stamp = self._fade(field, last_stamp, batch)
-        return take(field, batch, self._lose)[0], stamp
+        return [part for part, _ in take(field, batch, self._lose)], stamp
 
     def _go_on_again(self) -> None:
         """Feed some more first cells to the map with the new starts.
@@ -317,9 +329,21 @@ class MapSession(Gathering):
         return new_map(settings, self._room, centre)
 
     def _take(self, batch: Samples) -> list[Samples]:
-        """Let the map take the batch in; return the parts that it took."""
-        taken, report = take(self.map, batch, self._lose)
-        self.last_report = report or self.last_report
+        """Let the map take the batch in, and count what it took; return these parts."""
+        taken: list[Samples] = []
+        try:
+            # each is counted before the map learns from it, for learning may raise
+            for part, report in take(self.map, batch, self._lose):
+                taken.append(part)
+                self.last_report = report
+                self._pass_samples += len(part)
+                self.cell_count += len(part)
+                self.renderer.touch(part.x, report.samples)
+                self.revision += 1
+        finally:
+            self._start.keep(taken)
+            if self.taken is not None:
+                self.taken += taken
         return taken
 
     def _lose(self, batch: Samples, error: Exception) -> None:

@@ -171,7 +171,7 @@ class FirstValues:
     def first(self, cell: Samples) -> Samples:
         """Add one of the first cells; return all that are not far from their median, in a batch."""
         self._first += [cell[i] for i in range(len(cell))]
-        self.seen = len(self._first)
+        self.seen += len(cell)
         values = [row.y[0].tolist() for row in self._first]
         if self._counts:
             values = [level_of(value).tolist() for value in values]
@@ -197,6 +197,10 @@ class FirstValues:
             self._first = []
 
         return _together(kept)
+
+    def drop_newest(self, count: int) -> None:
+        """Drop so many of the newest first cells: the map was full, and will not take them later."""
+        self._first = self._first[: max(0, len(self._first) - count)]
 
     def admit(self, cell: Samples, settled: bool) -> list[Samples]:
         """Decide which cells go into the map now, in order.
