@@ -91,12 +91,11 @@ def _check(args: argparse.Namespace) -> dict:
 
     # what was not given leaves what the files say
     values |= {name: value for name, value in options.items() if value is not None}
-    Parameters.build(values)  # raises for what the node would refuse
     try:
         ExplorerSettings(**_driving(args, values))
     except ValueError as error:
         raise UsageError(f"--{error}") from error
-
+    Parameters.build(values)  # raises for what the node would refuse
     return values | {"save_directory": str(args.output.resolve()), "save_on_exit": True}
 
 
