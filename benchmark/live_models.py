@@ -50,14 +50,19 @@ def demo(model: str, speed: float, seed: int, folder: Path) -> dict:
     return json.loads(file.read_text(encoding="utf-8")) | {"code": done.returncode}
 
 
+def _number(value: float | None, digits: str) -> str:
+    """A dash where it was not measured."""
+    return "–" if value is None else format(value, digits)
+
+
 def row(model: str, found: dict) -> str:
     """One line of the table; RMSE in µT, NLPD of values in µT."""
     s = found["score"]
     nlpd = s["nlpd"] + math.log(UT)
     content = "yes" if found["code"] == 0 else "**no**"
     return (
-        f"| `{model}` | {UT * s['rmse']:.2f} | {nlpd:.2f} | {s['coverage']:.3f} | {found['share']:.2f} | "
-        f"{found['memory']:.0f} | {found['used']} of {found['sent']} | {content} |"
+        f"| `{model}` | {UT * s['rmse']:.2f} | {nlpd:.2f} | {s['coverage']:.3f} | {_number(found['share'], '.2f')} | "
+        f"{_number(found['memory'], '.0f')} | {found['used']} of {found['sent']} | {content} |"
     )
 
 

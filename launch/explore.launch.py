@@ -15,9 +15,11 @@ from launch.events import Shutdown
 
 from gp_mapping.ros.tools.launching import (
     argument,
+    chosen,
     common_arguments,
     ends_the_launch,
     flag,
+    in_files,
     mapping_actions,
     number,
     our_node,
@@ -29,22 +31,37 @@ from gp_mapping.sim.room import WALLS, WAYPOINTS
 SHARE = Path(__file__).resolve().parent.parent
 
 
+def _survey(context) -> dict:
+    """The survey's parameters that take precedence over the files: those given as arguments.
+
+    The home, too, where no file says it. The map is saved unless the argument says otherwise.
+    """
+    given = {
+        "plan_budget": value(context, "budget") and number(context, "budget", 0.0, 1e6),
+        "plan_budget_time": value(context, "budget_time")
+        and number(context, "budget_time", 0.0, 1e7),
+        "plan_speed": value(context, "speed") and number(context, "speed", 0.01, 5.0),
+        "plan_home": value(context, "home"),
+        "plan_kind": value(context, "kind"),
+    }
+    survey = {name: wanted for name, wanted in given.items() if wanted != ""}
+
+    if "plan_home" not in survey and in_files(context, SHARE, "plan_home") is None:
+        survey["plan_home"] = "start"
+    if not value(context, "save_on_exit"):
+        survey["save_on_exit"] = True
+    return survey
+
+
 def _setup(context):
     """Mapper, explorer and, if asked, simulator from the launch arguments."""
     simulated, namespace = flag(context, "simulate"), value(context, "namespace")
     if simulated and flag(context, "use_sim_time"):
         raise RuntimeError("simulate:=true runs in real time; leave use_sim_time:=false")
 
-    drive, speed = value(context, "drive"), number(context, "speed", 0.01, 5.0)
-    survey = {
-        "plan_budget": number(context, "budget", 0.0, 1e6),
-        "plan_home": value(context, "home"),
-        "plan_budget_time": number(context, "budget_time", 0.0, 1e7),
-        "plan_kind": value(context, "kind"),
-        "plan_speed": speed,
-    }
-    if not value(context, "save_on_exit"):
-        survey["save_on_exit"] = True
+    survey = _survey(context)
+    speed = float(survey.get("plan_speed", chosen(context, SHARE, "plan_speed")))
+    drive = "cmd_vel" if simulated else value(context, "drive")
 
     given = {
         "odometry": value(context, "odometry_topic"),
@@ -55,7 +72,7 @@ def _setup(context):
         "explorer_node",
         name="explorer",
         namespace=namespace,
-        parameters=[{"drive": "cmd_vel" if simulated else drive, "speed": speed}],
+        parameters=[{"drive": drive, "speed": speed}],
         remappings=[(name, topic) for name, topic in given.items() if topic],
     )
     # an explorer that is done ends the launch in order; ends_the_launch is for one that fails
@@ -120,17 +137,25 @@ def generate_launch_description():
                 "who drives: none, nav2 (needs nav2_msgs), or cmd_vel, in places without people",
                 ("none", "nav2", "cmd_vel"),
             ),
-            argument("budget", "0.0", "metres that the survey may drive; 0: no limit"),
-            argument("budget_time", "0.0", "seconds that it may take; 0: no limit"),
+            argument(
+                "budget", "", "metres that the survey may drive; 0: no limit; empty: as in params"
+            ),
+            argument(
+                "budget_time", "", "seconds that it may take; 0: no limit; empty: as in params"
+            ),
             argument(
                 "home",
-                "start",
-                "where the robot must be able to end: start, none, or 'x y' in metres",
+                "",
+                "where the robot must be able to end: start, none, or 'x y' in metres; empty: as "
+                "in params, else start",
             ),
             argument(
-                "kind", "route", "planner: route, lanes, gain_per_metre, or one of another package"
+                "kind",
+                "",
+                "planner: route, lanes, gain_per_metre, or one of another package; empty: as in "
+                "params",
             ),
-            argument("speed", "0.3", "of the robot, m/s"),
+            argument("speed", "", "of the robot, m/s; empty: plan_speed as in params"),
             argument("cmd_vel_topic", "", "where commands go with drive:=cmd_vel; empty: cmd_vel"),
             *common_arguments(SHARE),
             argument(

@@ -15,6 +15,7 @@ from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = [
+    "REFITS",
     "changes_along",
     "changes_of",
     "fit",
@@ -26,6 +27,14 @@ __all__ = [
     "whole",
 ]
 
+# names of ways_to_refit, and words for a person
+REFITS = {
+    "without_offset": "time offset held at 0",
+    "without_heading": "nothing that turns with the robot",
+    "without_both": "neither of the two",
+    "without_bias": "no bias of a pass",
+    "with_lever_arm": "lever arm learned too",
+}
 _SHARE = 0.7  # fraction of a single recording that maps; the rest tests
 _NEAR = 0.1  # a boundary between passes this near to that fraction is preferred to a cut
 _ENOUGH = 50  # samples on either side

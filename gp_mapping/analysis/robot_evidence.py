@@ -1,6 +1,6 @@
 """How well the remembered samples determine time offset, lever arm and body-fixed field.
 
-From curvature and scatter of the log evidence, block by block.
+From curvature and scatter of the log evidence, block by block. Constants of passes are part of it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import CalibrationData
-from gp_mapping.core.hyper.evidence import negative_log_evidence
+from gp_mapping.core.hyper.evidence import membership, negative_log_evidence
 from gp_mapping.core.hyper.theta import Theta, sensor_place
 from gp_mapping.core.linalg import cholesky, solve_lower
 
@@ -58,7 +58,8 @@ def _scores(theta: Theta, vector: Tensor, data: CalibrationData, blocks: list[Te
     for block in blocks:
         point = vector.clone().requires_grad_(True)
         with torch.enable_grad():
-            parts = (c[block] for c in (data.x, data.velocity, data.heading, data.y, data.extra))
+            columns = (data.x, data.velocity, data.heading, data.y, data.extra, data.pass_number)
+            parts = (column[block] for column in columns)
             loss = negative_log_evidence(theta, point, *parts) * len(block) * data.y.shape[1]
             rows.append(torch.autograd.grad(loss, point)[0][4:])
     return torch.stack(rows)
@@ -175,7 +176,7 @@ def given_held(covariance: Tensor, free: list[bool]) -> Tensor:
 def turning(data: CalibrationData, blocks: list[Tensor], mode: Tensor) -> dict[str, float]:
     """Return amplitude and direction of the body-fixed field w, SI.
 
-        y = w·ĥ + field + noise,   w ~ N(0, s_h² I)
+        y = w·ĥ + field + constant of the pass + noise,   w ~ N(0, s_h² I)
 
     The map's own posterior of its heading features is the same, but at the time offset that it uses
     now and with noise taken as white. Here it is at the mode of the offset, and its covariance
@@ -202,7 +203,9 @@ def turning(data: CalibrationData, blocks: list[Tensor], mode: Tensor) -> dict[s
 
         x = sensor_place(data.x[block], data.velocity[block], heading, *mode.tolist())
         noise = theta.noise_stddev**2 + data.extra[block]
-        factor, _ = cholesky(theta.kernel()(x, x) + theta.constant_stddev**2 + torch.diag(noise))
+        together = membership(data.pass_number[block])  # s_b² δ(p, p′): one constant for each pass
+        constants = theta.constant_stddev**2 + theta.bias_stddev**2 * (together @ together.mT)
+        factor, _ = cholesky(theta.kernel()(x, x) + constants + torch.diag(noise))
 
         whitened_heading, whitened_y = solve_lower(factor, heading), solve_lower(factor, y)
         information.append(whitened_heading.mT @ whitened_heading)

@@ -47,10 +47,11 @@ def sensor_faults(passes: list[Samples], scale: float, unit: str) -> list[Sensor
     Returns:
         Nothing where values differ as those of a working sensor do.
     """
-    runs = np.concatenate([_runs(samples) for samples in passes] or [np.empty((0, 6))])
-    if not len(runs):
+    passes = [samples for samples in passes if len(samples)]
+    if not passes:
         return []
 
+    runs = np.concatenate([_runs(samples) for samples in passes])
     values = np.concatenate([samples.y.numpy() for samples in passes])
     way = sum(
         float(np.linalg.norm(np.diff(samples.x.numpy(), axis=0), axis=1).sum())
@@ -82,18 +83,19 @@ def sensor_faults(passes: list[Samples], scale: float, unit: str) -> list[Sensor
             )
         ]
 
-    hung = _hung(runs, values, n, scale, unit)
+    # The row at which each run begins, and which of the distinct values it repeats.
+    begin = np.cumsum(runs[:, 0]).astype(int) - runs[:, 0].astype(int)
+    value_of = number.reshape(-1)[begin]
+
+    hung = _hung(runs, begin, values, scale, unit)
     # Repeats at standstill are no fault: they are subtracted from the count of their value.
     usual = float(np.sort(counts)[(len(counts) - 1) // 2])
-    begin = np.cumsum(runs[:, 0]).astype(int) - runs[:, 0].astype(int)
     still = runs[:, 2] < _STILL * way / n * (runs[:, 0] - 1.0)
-    np.subtract.at(counts, number.reshape(-1)[begin[still]], runs[still, 0].astype(int))
+    np.subtract.at(counts, value_of[still], runs[still, 0].astype(int))
     often = int(np.argmax(counts))
 
     # What is left of the most frequent value without its longest run.
-    remaining = counts[often] - max(
-        (run[0] for run in runs if run[4] == distinct[often, 0]), default=0
-    )
+    remaining = counts[often] - runs[value_of == often, 0].max(initial=0.0)
     if counts[often] < max(_FEWEST, _OFTEN * n, _LONGER * usual) or (
         hung and remaining < 0.2 * counts[often]
     ):
@@ -118,13 +120,21 @@ def sensor_faults(passes: list[Samples], scale: float, unit: str) -> list[Sensor
 
 
 def _hung(
-    runs: np.ndarray, values: np.ndarray, n: int, scale: float, unit: str
+    runs: np.ndarray, begin: np.ndarray, values: np.ndarray, scale: float, unit: str
 ) -> list[SensorFault]:
     """Return a fault where one value repeats on driven ground and then leaps.
 
     Rounding makes no such leap.
+
+    Args:
+        runs: (R, 5), as of `_runs`.
+        begin: (R,) the measurement at which each begins.
+        values: (n, C) SI, of all measurements.
+        scale: one display unit in SI.
+        unit: its name.
     """
-    count, _, metres, _, _, leap = runs.T
+    n = len(values)
+    count, _, metres, _, leap = runs.T
     # The smallest step between two measurements is taken for the sensor's resolution.
     steps = np.abs(np.diff(values, axis=0)).max(1)
     resolution = float(steps[steps > 0].min()) if (steps > 0).any() else 0.0
@@ -140,12 +150,13 @@ def _hung(
         return []
 
     worst = int(np.argmax(np.where(hanging, count, 0)))
-    _, seconds, way, start, stuck_value, _ = runs[worst]
+    _, seconds, way, start, _ = runs[worst]
+    stuck = _formatted(values[begin[worst]] / scale)
     return [
         SensorFault(
             f"the sensor hung ({int(hanging.sum())} times, {100 * count[hanging].sum() / n:.0f} % of the "
             f"measurements), at worst for {seconds:.1f} s and {way:.1f} m from stamp {start:.1f}, at "
-            f"exactly {stuck_value / scale:.4g} {unit}: look at its cable and driver, and leave that part out",
+            f"exactly {stuck} {unit}: look at its cable and driver, and leave that part out",
             False,
         )
     ]
@@ -154,8 +165,8 @@ def _hung(
 def _runs(samples: Samples) -> np.ndarray:
     """Return a row for each run of equal values in one pass.
 
-    Columns are: number of values, seconds, metres driven meanwhile, first stamp, first value, and
-    the larger of the steps that lead to the run and from it.
+    Columns are: number of values, seconds, metres driven meanwhile, first stamp, and the larger of
+    the steps that lead to the run and from it.
     """
     y, x, stamp = samples.y.numpy(), samples.x.numpy(), samples.stamp.numpy()
     # Runs begin where any channel changes.
@@ -171,7 +182,6 @@ def _runs(samples: Samples) -> np.ndarray:
             stamp[last] - stamp[first],
             along[last] - along[first],
             stamp[first],
-            y[first, 0],
             np.maximum(step[:-1], step[1:]),
         ],
         1,

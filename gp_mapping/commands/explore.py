@@ -16,13 +16,16 @@ from gp_mapping.commands.plan import places
 from gp_mapping.commands.processes import (
     NodeProcess,
     Signals,
+    check_domain,
+    domain_of_environment,
     node_environment,
     ros_arguments,
     ros_client,
 )
 from gp_mapping.errors import UsageError
 from gp_mapping.planning import Polygon, planner_names
-from gp_mapping.settings.build import Parameters, model_file, read_parameter_file
+from gp_mapping.settings.build import KNOWN, Parameters, model_file, read_parameter_file
+from gp_mapping.settings.explorer import ExplorerSettings
 from gp_mapping.settings.plan import home_of
 from gp_mapping.sim.room import WALLS, WAYPOINTS
 
@@ -38,11 +41,9 @@ class ExploreError(RuntimeError):
 
 def _check(args: argparse.Namespace) -> dict:
     """Check the options; returns the mapper's parameters, or raises UsageError."""
-    if args.domain_id is not None and not 0 <= args.domain_id <= 101:
-        raise UsageError(f"--domain-id {args.domain_id}: expected 0 to 101")
-
+    check_domain(args.domain_id)
     for name in ("budget", "budget_time", "target_stddev", "timeout"):
-        if not 0 <= getattr(args, name) < math.inf:
+        if not 0 <= (getattr(args, name) or 0.0) < math.inf:
             raise UsageError(
                 f"--{name.replace('_', '-')} {getattr(args, name)}: expected 0 or more"
             )
@@ -58,7 +59,7 @@ def _check(args: argparse.Namespace) -> dict:
     if malformed:
         raise UsageError(f"--remap {malformed[0]}: expected FROM:=TO, for example odometry:=/odom")
 
-    if args.kind not in planner_names():
+    if args.kind is not None and args.kind not in planner_names():
         raise UsageError(f"--kind {args.kind}: expected one of {', '.join(planner_names())}")
     if args.simulate and args.drive not in (None, "cmd_vel"):
         raise UsageError(
@@ -66,7 +67,7 @@ def _check(args: argparse.Namespace) -> dict:
         )
 
     try:
-        home_of(args.home)
+        home_of(args.home or "none")
         corners = places(args.region, "--region")
         if args.region:
             Polygon.of(corners, name="--region")
@@ -74,12 +75,12 @@ def _check(args: argparse.Namespace) -> dict:
         raise UsageError(str(error).replace("plan_home", "--home")) from error
 
     # the model's file, then the user's, then the options: the later ones win
-    values: dict = {}
+    values: dict = {"plan_home": "start"}
     for path in ([model_file(args.model)] if args.model else []) + (
         [args.params] if args.params else []
     ):
         values.update(read_parameter_file(path))
-    values |= {
+    options = {
         "plan_budget": args.budget,
         "plan_budget_time": args.budget_time,
         "plan_home": args.home,
@@ -88,22 +89,27 @@ def _check(args: argparse.Namespace) -> dict:
         "target_stddev": args.target_stddev,
     }
 
+    # what was not given leaves what the files say
+    values |= {name: value for name, value in options.items() if value is not None}
+    try:
+        ExplorerSettings(**_driving(args, values))
+    except ValueError as error:
+        raise UsageError(f"--{error}") from error
     Parameters.build(values)  # raises for what the node would refuse
     return values | {"save_directory": str(args.output.resolve()), "save_on_exit": True}
+
+
+def _driving(args: argparse.Namespace, values: dict) -> dict:
+    """Return the explorer's parameters; its speed is that of the plan in the mapper's values."""
+    speed = values.get("plan_speed", KNOWN["plan_speed"].default)
+    return {"drive": "cmd_vel" if args.simulate else args.drive or "none", "speed": speed}
 
 
 def _domain(args: argparse.Namespace) -> int:
     """Return the ROS_DOMAIN_ID: as given, of this simulation alone, or the environment's."""
     if args.domain_id is not None:
         return args.domain_id
-    if args.simulate:
-        return 1 + os.getpid() % 101
-    try:
-        return int(os.environ.get("ROS_DOMAIN_ID") or 0)
-    except ValueError as error:
-        raise UsageError(
-            f"ROS_DOMAIN_ID is {os.environ['ROS_DOMAIN_ID']!r}, expected a number"
-        ) from error
+    return 1 + os.getpid() % 101 if args.simulate else domain_of_environment()
 
 
 def run(args: argparse.Namespace) -> int:
@@ -165,10 +171,7 @@ def _start(
             },
         )
 
-    nodes["explorer"] = (
-        "explorer_node",
-        {"drive": "cmd_vel" if args.simulate else args.drive or "none", "speed": args.speed},
-    )
+    nodes["explorer"] = ("explorer_node", _driving(args, values))
 
     return {
         name: stack.enter_context(

@@ -25,7 +25,7 @@ from gp_mapping.core.likelihoods.outcomes import judge_of
 from gp_mapping.errors import UsageError, named
 from gp_mapping.intake import DropReason, Intake
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
-from gp_mapping.mapping.fullness import left_out_note, spoiled
+from gp_mapping.mapping.notes.fullness import left_out_note, spoiled
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.build import Parameters, parse_assignment, read_parameter_file
@@ -46,6 +46,7 @@ __all__ = [
     "reasons",
     "run",
     "scored",
+    "stay_in_frame",
     "summary",
     "written",
 ]
@@ -97,15 +98,15 @@ def _session(args: argparse.Namespace, parameters: Parameters) -> MapSession:
 
 def run(args: argparse.Namespace) -> int:
     """Map the bags, test, export and report; returns the exit code."""
+    started = time.perf_counter()
+    parameters = parameters_of(args)
+    torch.set_num_threads(parameters.node.torch_threads)  # as the node, so that both round alike
     if many(args):
         # not above: that module imports this one
         from gp_mapping.commands.fleet.map import run as run_fleet
 
-        return run_fleet(args)
+        return run_fleet(args, parameters)
 
-    started = time.perf_counter()
-    parameters = parameters_of(args)
-    torch.set_num_threads(parameters.node.torch_threads)  # as the node, so that both round alike
     topics = {"measurement": args.field_topic, "pose": args.odometry_topic}
 
     # a fault of any bag, also of a test bag, is reported before the work, not after it
@@ -117,8 +118,7 @@ def run(args: argparse.Namespace) -> int:
     session, positions = _session(args, parameters), []
     intake = Intake(parameters.intake, judge=judge_of(parameters.map))
     before = session.report()["samples"]
-    if session.about.get("frame"):
-        intake.expect(session.about["frame"])
+    stay_in_frame(intake, session)
 
     with blaming(args.resume) if args.resume else nullcontext():
         for samples in ingest_batches(samples_of(plans, intake, "map"), session, intake.drops):
@@ -159,7 +159,7 @@ def run(args: argparse.Namespace) -> int:
                 parameters,
                 session,
                 suggestions,
-                intake.warnings + lonely(parameters, session),
+                intake.warnings + lonely(parameters, session) + result.get("test_warnings", []),
             ),
         }
     )
@@ -208,6 +208,23 @@ def reasons(intake: Intake) -> str:
     return "; ".join(intake.drops.explain() + intake.warnings) or "there was none"
 
 
+def stay_in_frame(intake: Intake, session: MapSession) -> None:
+    """Take poses in the map's frame alone, where it has one: in another the same numbers are other places.
+
+    Raises:
+        UsageError: the settings name another frame.
+    """
+    frame = session.about.get("frame")
+    if not frame:
+        return
+    if intake.frame not in ("", frame):
+        raise UsageError(
+            f"the map is in frame {named(frame)}, and poses are to be read in frame {named(intake.frame)}; "
+            f"write --set odometry_frame={frame}, or begin a new map"
+        )
+    intake.expect(frame)
+
+
 def scored(plans, parameters: Parameters, session: MapSession, trained: np.ndarray) -> dict:
     """Score a finished map on every measurement of the test bags.
 
@@ -218,12 +235,13 @@ def scored(plans, parameters: Parameters, session: MapSession, trained: np.ndarr
         trained: (N, 2) m, all positions it was trained at, for the scores by distance.
 
     Returns:
-        The scores by name, and how many measurements counted and were dropped.
+        The scores by name, how many measurements counted and were dropped, and warnings.
 
     Raises:
         UsageError: no measurement could be used.
     """
     intake = Intake(parameters.intake, judge=judge_of(parameters.map))
+    stay_in_frame(intake, session)
     scores = PredictionScores(session, trained, session.settings.field_scale)
 
     started, follower = time.perf_counter(), ChangeFollower(session)
@@ -240,6 +258,7 @@ def scored(plans, parameters: Parameters, session: MapSession, trained: np.ndarr
         **{k: v for k, v in result.items() if k != "n"},
         "test_samples": result["n"],
         "test_dropped": intake.drops.as_dict(),
+        "test_warnings": [f"--test: {text}" for text in intake.warnings],
         "test_seconds": time.perf_counter() - started,
     }
 

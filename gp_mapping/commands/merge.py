@@ -10,8 +10,8 @@ from pathlib import Path
 from gp_mapping.commands.output import folder_to_write
 from gp_mapping.commands.saved import checkpoint_in, open_session
 from gp_mapping.errors import UsageError, named
-from gp_mapping.mapping.fullness import spoiled
 from gp_mapping.mapping.moving import moved
+from gp_mapping.mapping.notes.fullness import spoiled
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.runtime.team.totals import MADE_OF, MAP_ID, map_ids
 from gp_mapping.store.atomic import write_atomic
@@ -128,7 +128,8 @@ def _transforms(given: list[str], maps: list[str]) -> dict[int, tuple[float, flo
         Index of a map -> x, y (m) and yaw (rad) of its frame's origin in the frame of the others.
 
     Raises:
-        UsageError: a text is no transform or fits no single map, or every map is to be moved.
+        UsageError: a text is no transform or fits no single map, a map has two, or every map is to
+            be moved.
     """
     parsed: dict[int, tuple[float, float, float]] = {}
     for text in given:
@@ -150,6 +151,10 @@ def _transforms(given: list[str], maps: list[str]) -> dict[int, tuple[float, flo
             raise UsageError(
                 f"--transform {text}: {name!r} is {'none' if not matches else 'more than one'} of the "
                 f"maps; expected one of {', '.join(maps)}"
+            )
+        if matches[0] in parsed:
+            raise UsageError(
+                f"--transform {text}: {maps[matches[0]]} has one already; a map lies in one place only"
             )
         parsed[matches[0]] = (x, y, yaw)
     if len(parsed) == len(maps):

@@ -28,7 +28,9 @@ from gp_mapping.planning import (
     planner_names,
 )
 from gp_mapping.planning.area.places import FARTHEST, on_earth
+from gp_mapping.planning.problem import usual_mix
 from gp_mapping.store.atomic import write_atomic
+from gp_mapping.store.trial import blaming
 
 __all__ = ["places", "run"]
 
@@ -66,7 +68,8 @@ def places(text: str, option: str) -> list[tuple[float, float]]:
 def run(args: argparse.Namespace) -> int:
     """Plan, write the route, print its length and its gain; returns the exit code."""
     output = file_to_write(args.output)
-    if output.suffix not in ROUTES:
+    kind = output.suffix.lower()
+    if kind not in ROUTES:
         raise UsageError(f"--output {output}: expected a name that ends in {', '.join(ROUTES)}")
     if args.kind not in planner_names():
         raise UsageError(f"--kind {args.kind}: expected one of {', '.join(planner_names())}")
@@ -80,7 +83,8 @@ def run(args: argparse.Namespace) -> int:
         if len(given) > 1:
             raise UsageError(f"--{name}: {len(given)} places, expected one")
 
-    session = open_session(checkpoint_in(args.map))
+    checkpoint = checkpoint_in(args.map)
+    session = open_session(checkpoint)
     if not session.cell_count:
         raise UsageError(f"{args.map}: the map is empty, no measurement has reached it")
     try:
@@ -88,15 +92,17 @@ def run(args: argparse.Namespace) -> int:
     except ValueError as error:
         raise UsageError(str(error)) from error
 
-    # where nothing else is said, the robot stands at the end of the path
-    position = np.array(start[0] if start else session.driven[-1].tolist())
-    route, note = _planned(session, position, region, args, home[0] if home else None)
-    if not route:
-        raise UsageError(f"{args.map}: no plan: {route.reason}")
+    with blaming(checkpoint):
+        # where nothing else is said, the robot stands at the end of the path
+        position = np.array(start[0] if start else session.driven[-1].tolist())
+        route, note = _planned(session, position, region, args, home[0] if home else None)
+        if not route:
+            raise UsageError(f"{args.map}: no plan: {route.reason}")
+        content = _content(session, route, kind)
 
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(output, _content(session, route, output.suffix))
+        write_atomic(output, content)
     except OSError as error:
         raise UsageError(
             f"--output {output}: cannot be written ({error.strerror or error})"
@@ -126,10 +132,7 @@ def _planned(session, position, region, args, home):
     )
 
     budget = Budget(args.budget or math.inf, home=home)
-    # with a budget only the end counts (mix 0), without one how soon the variance falls (1)
-    problem = Problem(
-        value, travel, position, budget=budget, mix=0.0 if args.budget else 1.0, effort=_EFFORT
-    )
+    problem = Problem(value, travel, position, budget=budget, mix=usual_mix(budget), effort=_EFFORT)
 
     return plan(problem, args.kind), area.reason
 

@@ -8,9 +8,8 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
-from gp_mapping.commands.processes import ros_arguments
+from gp_mapping.commands.processes import python_path, ros_arguments
 from gp_mapping.errors import UsageError
 
 __all__ = ["run"]
@@ -49,14 +48,9 @@ def run(args: argparse.Namespace) -> int:
     )
     arguments += [word for r in args.remap for word in ("-r", r)]
 
-    # the child finds this package even where it is not installed
-    source = str(Path(__file__).resolve().parents[2])
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")])),
-    }
     child = subprocess.Popen(
-        [sys.executable, "-m", "gp_mapping.ros.bag_player_node", *arguments], env=environment
+        [sys.executable, "-m", "gp_mapping.ros.bag_player_node", *arguments],
+        env={**os.environ, "PYTHONPATH": python_path()},
     )
 
     def pass_on(number, _frame):

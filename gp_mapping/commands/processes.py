@@ -19,12 +19,17 @@ from gp_mapping.errors import UsageError
 __all__ = [
     "NodeProcess",
     "Signals",
+    "check_domain",
     "die_with_parent",
+    "domain_of_environment",
     "node_environment",
     "python_path",
     "ros_arguments",
     "ros_client",
 ]
+
+_LAST_DOMAIN = 232  # beyond, DDS has no ports
+_LAST_SAFE = 101  # beyond, its ports are among those that systems give to anybody
 
 
 def ros_arguments(**parameters) -> list[str]:
@@ -59,6 +64,25 @@ def ros_client(module: str, name: str) -> type:
             f"this needs rclpy and ROS 2 messages ({error}); `make demo` installs them from "
             "requirements/ros.txt, or source a ROS 2 installation"
         ) from error
+
+
+def check_domain(number: int | None) -> None:
+    """Raise UsageError where a --domain-id, if one is given, has no ports of its own."""
+    if number is not None and not 0 <= number <= _LAST_SAFE:
+        raise UsageError(f"--domain-id {number}: expected 0 to {_LAST_SAFE}")
+
+
+def domain_of_environment() -> int:
+    """Return ROS_DOMAIN_ID of the environment, 0 where it has none.
+
+    Raises:
+        UsageError: it is no number, or none that DDS has ports for.
+    """
+    text = os.environ.get("ROS_DOMAIN_ID") or "0"
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
+    if not 0 <= number <= _LAST_DOMAIN:
+        raise UsageError(f"ROS_DOMAIN_ID is {text!r}, expected a number from 0 to {_LAST_DOMAIN}")
+    return number
 
 
 def node_environment(domain: int, folder: Path) -> dict[str, str]:

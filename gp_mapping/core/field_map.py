@@ -40,9 +40,8 @@ LIKELIHOODS = "likelihoods"
 # it learns hyper-parameters while it maps
 LEARNS = "learns"
 
-
 # Function of places x (N, D) m. Returns mean now − mean then (N, C), SI; variance now − variance
-# then (N, C), squared SI; and whether they are known (N,). Unknown ones are 0.
+# then (N, C), squared SI; whether they are known (N,). Unknown: 0.
 Increments = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
 
 # Function of places a (N, D) m. Returns their covariance with fixed places b (N, K), and the
@@ -112,6 +111,7 @@ class CalibrationData:
         velocity: of the robot (m, D).
         heading: ĥ (m, 2).
         y: values (m, C).
+        pass_number: of each sample (m,), whose unknown constant is in y; NO_PASS where it has none.
         extra: variance in addition to the model's own noise (m,).
         theta: hyper-parameters in use (core.hyper.Theta).
         prior: their prior medians.
@@ -125,6 +125,7 @@ class CalibrationData:
     heading: Tensor
     y: Tensor
     extra: Tensor
+    pass_number: Tensor
     theta: object
     prior: object
     prior_stddev: Tensor
@@ -520,7 +521,7 @@ class FieldMap(ABC):
     def log_predictive(self, batch: Samples) -> Tensor:
         """Log predictive density of new samples, (N,); by default with Gaussian noise.
 
-        log p(y* | data) = log ∫ p(y*|f) q(f) df
+        log p(y* | data) = log ∫ p(y*|f) q(f) df; of places, values and noise_variance alone
         """
         p = self.predict(batch.x)
         y, variance = batch.y.to(p.mean), p.variance

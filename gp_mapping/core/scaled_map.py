@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, replace
 
 import torch
 from torch import Tensor
@@ -14,22 +14,19 @@ from gp_mapping.core.hyper.agreed import Learned
 from gp_mapping.core.hyper.bias import BiasSpread
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.loop import learn
-from gp_mapping.core.hyper.theta import Theta, heading_of
+from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.likelihoods.base import Gaussian, Likelihood
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.passes import NO_PASS
+from gp_mapping.core.standardised import Standardised, learnable_extra, require_credible
 from gp_mapping.core.transaction import Revertible, transaction
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
-from gp_mapping.errors import NumericalError
 
 __all__ = [
     "Scaled",
     "ScaledMap",
-    "Standardised",
-    "average_noise",
     "check_alike",
     "check_factor",
-    "learnable_extra",
 ]
 
 
@@ -38,77 +35,6 @@ _SAME = 0.05  # change of log s_b up to which nothing is computed anew
 _FORMAT = 4  # of a map's state; it grows when older states cannot be continued exactly
 # attributes whose names in files differ, so that earlier files can be read
 _FILED_AS = {"unremembered_empty": "rest_empty", "unremembered_model_noise": "rest_own_noise"}
-
-
-def learnable_extra(noise: Tensor, extra: Tensor, theta) -> Tensor:
-    """Noise variance in addition to s_p², (N,), for learning s_p.
-
-    Args:
-        noise: each sample's own noise variance, or 0 where the model's applies, (N,).
-        extra: variance in addition to the model's, (N,).
-        theta: hyper-parameters, with s_p.
-    """
-    return torch.where(noise > 0, noise - theta.noise_stddev**2 + extra, extra).clamp_min(0.0)
-
-
-def average_noise(theta, extra: Tensor) -> float:
-    """Typical noise variance σ² of one measurement: the harmonic mean of s_p² + extra.
-
-    So 1/σ² is the mean precision. A sample without information (a pose that was lost, a gross
-    error) would dominate the arithmetic mean.
-
-    Args:
-        theta: hyper-parameters, with s_p.
-        extra: variances in addition to s_p², (m,).
-    """
-    own = theta.noise_stddev**2
-    return own if not len(extra) else 1.0 / float((1.0 / (own + extra)).mean())
-
-
-@dataclass(frozen=True)
-class Standardised:
-    """A batch of samples in inner units.
-
-    Attributes:
-        x: places (N, D), metres from the origin.
-        velocity: (N, D) m/s.
-        heading: ĥ (N, 2).
-        y: values (N, C).
-        noise: the sample's own noise variance, or 0 where the model's applies, (N,).
-        extra: variance in addition to the model's, sensor_variance/count, (N,).
-        position_variance: of the pose, (N,) m².
-        count: raw measurements that were averaged, (N,).
-        pass_number: (N,), NO_PASS where a sample has none.
-    """
-
-    x: Tensor
-    velocity: Tensor
-    heading: Tensor
-    y: Tensor
-    noise: Tensor
-    extra: Tensor
-    position_variance: Tensor
-    count: Tensor
-    pass_number: Tensor | None = None
-
-    def __getitem__(self, part: slice) -> Standardised:
-        columns = {f.name: getattr(self, f.name) for f in fields(self)}
-        return Standardised(**{name: None if c is None else c[part] for name, c in columns.items()})
-
-
-# Inner units and metres: sums of squares of larger numbers lose the digits of credible ones.
-_MOST = 1e9
-
-
-def _require_credible(batch: Standardised) -> None:
-    """Raise NumericalError for a number so large that sums with it lose the others' digits."""
-    columns = torch.cat([batch.x, batch.y, batch.velocity, batch.heading], 1)
-    if not float(columns.abs().max()) <= _MOST:
-        worst = int(columns.abs().amax(1).argmax())
-        raise NumericalError(
-            f"sample {worst} of a batch of {len(columns)} lies {float(columns.abs().max()):.3g} from "
-            f"the map's origin or centre, in metres or inner units; at most {_MOST:g} is credible"
-        )
 
 
 class Scaled:
@@ -131,38 +57,6 @@ class Scaled:
         """The scaling of a map whose first batch this is."""
         first = Scaling.from_first(batch.x, batch.y, self.scale, self.given_centre)
         return Scaling(first.origin.to(self.device), first.centre.to(self.device), first.scale)
-
-    def _standardise(self, batch: Samples) -> Standardised:
-        """The batch in inner units, with defaults for columns that it does not have."""
-        n, s = len(batch), self.scaling
-
-        def column(values: Tensor | None, default: float) -> Tensor:
-            if values is None:
-                return torch.full((n,), default, dtype=torch.float64, device=self.device)
-            return values.to(self.device)
-
-        velocity = (torch.zeros_like(batch.x) if batch.velocity is None else batch.velocity).to(
-            self.device
-        )
-        if batch.heading is None:
-            heading = velocity.new_zeros((n, 2)) if batch.velocity is None else heading_of(velocity)
-        else:
-            heading = batch.heading.to(self.device)
-
-        noise = column(s.inner_variance(batch.noise_variance), 0.0)
-        count = column(batch.count, 1.0)
-        extra = column(s.inner_variance(batch.sensor_variance), 0.0) / count
-        return Standardised(
-            s.inner_x(batch.x),
-            velocity,
-            heading,
-            s.inner_y(batch.y),
-            noise,
-            torch.where(noise > 0, 0.0, extra),
-            column(batch.position_variance, 0.0),
-            count,
-            column(batch.pass_number, NO_PASS),
-        )
 
     def _pose_noise(self, batch: Standardised) -> Tensor:
         """Noise variance that an uncertain pose adds, (N,); 0 before there is a map.
@@ -290,8 +184,8 @@ class ScaledMap(Scaled, Revertible, FieldMap):
                 f"{len(self.scaling.origin)}-D with {len(self.scaling.centre)}"
             )
 
-        inner = self._standardise(batch)
-        _require_credible(inner)
+        inner = Standardised.of(batch, self.scaling)
+        require_credible(inner)
 
         # pass numbers matter only where passes have a constant
         if self.theta.bias_stddev <= 0:
@@ -422,7 +316,9 @@ class ScaledMap(Scaled, Revertible, FieldMap):
                 differ.
 
         Raises:
-            ValueError: the maps do not fit, or there is no room; both are as they were.
+            ValueError: the maps do not fit, or there is no room.
+            NumericalError: numbers of the sum are not finite.
+            Exception: whatever else; in every case both maps are as they were.
         """
         self._merge(other, self.newest_pass + 1.0)
 
@@ -444,8 +340,9 @@ class ScaledMap(Scaled, Revertible, FieldMap):
             other.scaling.origin - scaling.origin,
             (other.scaling.centre - scaling.centre) / self.scale,
         )
-        self._union(other, scaling, offset, delta, renumber)
-        self.newest_pass = max(self.newest_pass, other.newest_pass + renumber)
+        with transaction(self):
+            self._union(other, scaling, offset, delta, renumber)
+            self.newest_pass = max(self.newest_pass, other.newest_pass + renumber)
 
     def _union(
         self, other: ScaledMap, scaling: Scaling, offset: Tensor, delta: Tensor, renumber: float
@@ -617,7 +514,7 @@ class ScaledMap(Scaled, Revertible, FieldMap):
         return self._no_places() if x is None else x + self.scaling.origin
 
     def _calibration_data(self, columns) -> CalibrationData:
-        """Calibration data from columns x, velocity, heading, y, noise, extra of samples."""
+        """Calibration data from columns x, velocity, heading, y, noise, extra, pass_number."""
         learner = self.learner or HyperLearner(self.theta, self.theta)
         learned = (False,) * 3 if self.learner is None else tuple(learner.free[4:7])
         extra = learnable_extra(columns["noise"], columns["extra"], self.theta)
@@ -627,6 +524,7 @@ class ScaledMap(Scaled, Revertible, FieldMap):
             columns["heading"],
             columns["y"],
             extra,
+            columns["pass_number"],
             self.theta,
             learner.prior,
             learner.prior_sd,

@@ -17,6 +17,7 @@ import signal
 import sys
 import tempfile
 import threading
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
@@ -146,10 +147,10 @@ class _Kept:
 
     @functools.cached_property
     def value(self) -> Any:
-        """The value, and from then on no longer the arguments."""
-        arguments, self._arguments = self._arguments, ()
-
-        return self._call(*(a.value if isinstance(a, _Kept) else a for a in arguments))
+        """The value, and from then on no longer the arguments; a step that failed keeps them."""
+        value = self._call(*(a.value if isinstance(a, _Kept) else a for a in self._arguments))
+        self._arguments = ()
+        return value
 
 
 class Cluster(Engine):
@@ -164,7 +165,7 @@ class Cluster(Engine):
     def __init__(self, client, about: str, closing: Callable[[], None]):
         super().__init__()
         self.client, self.about, self._closing = client, about, closing
-        self._run = f"{os.getpid()}-{id(self):x}"  # keys of several runs on one scheduler differ
+        self._run = uuid.uuid4().hex  # keys of several runs on one scheduler differ
 
     def step(self, name: str, call: Callable, *arguments) -> Any:
         key = f"{name}-{self._run}-{next(self._numbers)}"

@@ -45,7 +45,7 @@ class Raised:
         before: its value at the start, nats.
         after: its value at the end, nats.
         iterations: of L-BFGS.
-        converged: whether it stopped by itself.
+        converged: whether nothing was left to gain when it stopped.
     """
 
     agreed: Agreed
@@ -97,7 +97,7 @@ def raised(
     agreed: Agreed,
     most: int,
     tolerance: float,
-    told: Callable[[str, float], None],
+    progress: Callable[[str, float], None],
 ) -> Raised:
     """Maximise the objectives of all bags from the agreed θ on.
 
@@ -107,7 +107,7 @@ def raised(
         agreed: where to begin.
         most: iterations of each round.
         tolerance: nats; a round is over where an iteration gains less.
-        told: called after each iteration with the objective's name and its value, nats.
+        progress: called after each iteration with the objective's name and its value, nats.
     """
     own = [
         (made, job.number, robot, agreed)
@@ -135,7 +135,7 @@ def raised(
             _information(engine, stored, agreed, theta),
             most,
             tolerance,
-            lambda value: told(name, value),
+            lambda value: progress(name, value),
         )
         theta, count, converged = found.theta, count + found.iterations, found.converged
 

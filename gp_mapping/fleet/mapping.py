@@ -167,25 +167,25 @@ def read_bags(
     good = [i for i, job in enumerate(jobs) if job.bag not in failed]
 
     # poses of most bags decide on the frame, values of most on the number of channels
-    frame = (
-        Counter(str(reports[i].about.get("frame") or "") for i in good).most_common(1)[0][0]
-        if good
-        else ""
-    )
-    for i in good:
-        own_frame = str(reports[i].about.get("frame") or "")
-        if own_frame != frame:
-            failed[jobs[i].bag] = (
-                f"{jobs[i].bag}: poses are in frame {named(own_frame)}, those of most bags in "
-                f"{named(frame)}; map it by itself, or name the frame with odometry_frame"
-            )
+    frames = {i: str(reports[i].about.get("frame") or "") for i in good}
+    frame = _commonest(frames)
+    failed |= {
+        jobs[i].bag: f"{jobs[i].bag}: poses are in frame {named(own)}, those of most bags in "
+        f"{named(frame)}; map it by itself, or name the frame with odometry_frame"
+        for i, own in frames.items()
+        if own != frame
+    }
 
-    channels = Counter(
-        len(reports[i].middle[1]) for i in good if jobs[i].bag not in failed
-    ).most_common(1)
-    good = [
-        i for i in good if jobs[i].bag not in failed and len(reports[i].middle[1]) == channels[0][0]
-    ]
+    channels = {i: len(reports[i].middle[1]) for i in good if jobs[i].bag not in failed}
+    count = _commonest(channels)
+    failed |= {
+        jobs[
+            i
+        ].bag: f"{jobs[i].bag}: a measurement has {own} values, of most bags {count}; map it by itself"
+        for i, own in channels.items()
+        if own != count
+    }
+    good = [i for i in good if jobs[i].bag not in failed]
 
     if not good:
         first = next(iter(failed.values()), "none was given")
@@ -203,6 +203,11 @@ def read_bags(
         about,
         warnings,
     )
+
+
+def _commonest(values: dict[int, Any]) -> Any:
+    """The value that most bags have, of several the first; None where there are no bags."""
+    return next((value for value, _ in Counter(values.values()).most_common(1)), None)
 
 
 def _outcomes(engine: Engine, handles: list, label: str, lost: Callable) -> list:

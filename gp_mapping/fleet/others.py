@@ -38,13 +38,11 @@ class HeldOut:
         mean: (n,) what the others predict, SI.
         variance: (n,) of that.
         measured: (n,) what was measured, SI.
-        seen: cells that the bag has in the cores of these tiles.
     """
 
     mean: Tensor
     variance: Tensor
     measured: Tensor
-    seen: int
 
 
 @dataclass(frozen=True)
@@ -100,9 +98,9 @@ def held_out(
 
     cells = cells_in(tile, made, number, robot, agreed)
     if tile.layout is not None:
-        cells = cells[tile.layout.outside(tile.key, cells.x) <= 0.0]
+        cells = cells[tile.layout.holds(tile.key, cells.x)]
     if not others.count or not len(cells):
-        return HeldOut(nothing, nothing, nothing, len(cells))
+        return HeldOut(nothing, nothing, nothing)
 
     compared = cells[:: max(1, math.ceil(len(cells) / _MOST))]
     prediction = map_of(others, z, agreed).predict(compared.x, compared.velocity, compared.heading)
@@ -115,7 +113,7 @@ def held_out(
     known = (
         variance - variance.min().clamp_max(level) <= (_KNOWN * theta.signal_stddev * scale) ** 2
     )
-    return HeldOut(prediction.mean[known, 0], variance[known], compared.y[known, 0], len(cells))
+    return HeldOut(prediction.mean[known, 0], variance[known], compared.y[known, 0])
 
 
 def joined_held_out(first: HeldOut, second: HeldOut) -> HeldOut:
@@ -124,7 +122,6 @@ def joined_held_out(first: HeldOut, second: HeldOut) -> HeldOut:
         torch.cat([first.mean, second.mean]),
         torch.cat([first.variance, second.variance]),
         torch.cat([first.measured, second.measured]),
-        first.seen + second.seen,
     )
 
 

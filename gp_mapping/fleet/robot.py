@@ -28,7 +28,7 @@ from gp_mapping.mapping.scoring.local_scale import LocalScale
 from gp_mapping.mapping.scoring.predictive_noise import PredictiveNoise
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.offline.ascend import information
-from gp_mapping.offline.fit import theta_told
+from gp_mapping.offline.fit import theta_reported
 from gp_mapping.offline.stored_cells import StoredCells
 from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.mapping import AUTOMATIC
@@ -162,7 +162,7 @@ def _calibrated(job: Job, most: int) -> tuple[Robot, Scores | None]:
 
     started, hyperparameters = session.started_settings, session.map.hyperparameters()
     first, learner = start_of(started)
-    theta = theta_told(first, hyperparameters, started.field_scale)
+    theta = theta_reported(first, hyperparameters, started.field_scale)
     known = torch.zeros((len(theta.vector()),) * 2, dtype=torch.float64)
     if learner is not None:
         known = information(

@@ -5,6 +5,7 @@ Every function here is pure: it changes none of its arguments, and gives the sam
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -35,7 +36,7 @@ __all__ = [
     "without",
 ]
 
-_LOOKED_AT = 4000  # cells of a bag from which its candidates are chosen
+_LOOKED_AT = 4000  # the most cells of a bag from which its candidates are chosen
 _OPEN = 0.01  # fraction of a cell's noise variance that inducing inputs may leave open
 
 
@@ -147,7 +148,7 @@ def _chosen(places: Tensor, agreed: Agreed) -> Tensor:
 def candidates(tile: Tile, made: BagCells, number: int, robot: Robot, agreed: Agreed) -> Tensor:
     """Inducing inputs (M, 2), inner, that a tile would get from one bag alone."""
     cells = cells_in(tile, made, number, robot, agreed)
-    cells = cells[:: max(1, len(cells) // _LOOKED_AT)]
+    cells = cells[:: max(1, math.ceil(len(cells) / _LOOKED_AT))]
 
     places = agreed.theta.place(scaling_of(agreed).inner_x(cells.x), cells.velocity, cells.heading)
     return _chosen(places, agreed)

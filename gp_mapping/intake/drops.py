@@ -146,6 +146,10 @@ class DropCounter:
             raise ValueError(f"take_back({reason!r}, {n!r}): {self._counts[reason]} are counted")
         self._counts[reason] -= n
 
+    def clear(self) -> None:
+        """Begin again from nothing: the messages that were counted are taken in anew."""
+        self._counts = dict.fromkeys(DropReason, 0)
+
     def __getitem__(self, reason: DropReason) -> int:
         return self._counts[reason]
 

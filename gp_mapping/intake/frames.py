@@ -8,7 +8,9 @@ from __future__ import annotations
 __all__ = ["LONGEST", "FrameVote", "to_keep"]
 
 LONGEST = 200  # characters of a frame's name; what is longer is no name, and is not kept
-_NAMES = 16  # frames that are counted one by one
+# frames that are counted besides the expected one: of however many, one with more than
+# 1 / (_NAMES + 1) of the messages in other frames is among them
+_NAMES = 16
 _LEAD = 5  # messages by which another frame must lead, in addition to being twice as many
 
 
@@ -64,9 +66,18 @@ class FrameVote:
         if not self.known:
             self.frame, self.known = frame, True
 
-        # bounded: names beyond the first _NAMES are not counted
-        if frame in self._votes or len(self._votes) < _NAMES:
+        # bounded, as Misra and Gries count: a name that finds no room costs each other one a vote.
+        # So many names of few messages each cannot keep out that of the many, and none has more
+        # votes than messages; those of the expected frame are all counted
+        others = len(self._votes) - (self.frame in self._votes)
+        if frame in self._votes or frame == self.frame or others < _NAMES:
             self._votes[frame] = self._votes.get(frame, 0) + 1
+        else:
+            self._votes = {
+                name: votes if name == self.frame else votes - 1
+                for name, votes in self._votes.items()
+                if name == self.frame or votes > 1
+            }
 
         return frame == self.frame
 

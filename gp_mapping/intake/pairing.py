@@ -52,7 +52,8 @@ class Intake:
     Where no setting names a frame, it is the frame of the majority. The first _DECIDING messages
     are kept: where most of them turn out to be in another frame than the first one, they are taken
     in again as if that frame had been named. What was handed out until then is void, and
-    `take_restart` says so: who got it begins an empty map.
+    `take_restart` says so: who got it begins an empty map. Who can wait takes nothing before
+    `settled`.
 
     Args:
         settings: which sensor, which poses, and how they are paired.
@@ -84,12 +85,14 @@ class Intake:
         # take_restart() has to say it; kept messages are being taken in again
         self._restarted = self._again = False
 
+        # one counter for as long as this intake lives: others hold it, too
+        self.drops = DropCounter()
         self._begin()
 
     def _begin(self) -> None:
         """Set up everything as if nothing had come yet; votes and kept messages stay."""
         s, lookup = self.settings, self._lookup
-        self.drops = DropCounter()
+        self.drops.clear()
         self.received = {s.sensor: 0, s.pose_source: 0}
         self._void = 0  # samples that were handed out and are not in the map any more
         self._warnings: list[str] = []
@@ -182,6 +185,11 @@ class Intake:
         restarted, self._restarted = self._restarted, False
         return restarted
 
+    @property
+    def settled(self) -> bool:
+        """Whether everything that was handed out stands, whatever comes."""
+        return self._first is None
+
     def settle(self) -> None:
         """Let everything stand that was handed out, whatever comes.
 
@@ -221,21 +229,23 @@ class Intake:
         }
 
         self._votes[which] = FrameVote(expected=winner)
-
-        if self._first is None:
-            self.time_jump()  # what waits, and the poses, are in the other frame
-        else:
-            self._restarted |= handed_out
-            self._begin()
-            self._again = True
-            for method, *arguments in self._first:
-                getattr(self, method)(*arguments)
-            self._again = False
-
-        self._warn(
+        text = (
             f"{which}: the first messages were in frame {named(before)} and most are in {named(winner)}, which "
             "is now expected"
         )
+
+        if self._first is None:
+            self.time_jump()  # what waits, and the poses, are in the other frame
+            self._warn(text)
+            return
+
+        self._restarted |= handed_out
+        self._begin()
+        self._warn(text)  # first: what is said of the kept messages may leave no room for it
+        self._again = True
+        for method, *arguments in self._first:
+            getattr(self, method)(*arguments)
+        self._again = False
 
     def _frame_fits(self, which: str, msg) -> bool:
         """Count a message in its frame and return whether that is the expected frame.
@@ -515,6 +525,7 @@ class Intake:
 
         Called where the clock was set, or a bag loops.
         """
+        self._keep("time_jump")
         self._streams.time_jump()
 
     def _warn(self, text: str) -> None:

@@ -166,10 +166,11 @@ class StampGate:
 
         Returns:
             The newest stamp, the usual step, and those stamps that are late: number -> whether it
-            repeats the newest stamp. None where a stamp leaps, or something is held.
+            repeats the newest stamp. None where a stamp leaps, something is held, or this stream
+            has not been near the witness: whether it comes near it then is seen one by one.
         """
         last, usual, jump_back = self._last, self._usual, self.jump_back
-        if self._held or last is None or usual is None:
+        if self._held or not self._sure or last is None or usual is None:
             return None
 
         late: dict[int, bool] = {}

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.labels import by_side
 
 __all__ = ["CellAverager", "RawRows", "level_of"]
 
@@ -83,6 +84,8 @@ class CellAverager:
         duration: of a cell at most, s.
         robust: whether gross errors are left out.
         counts: whether the values are counts.
+        threshold: where only the side of it counts on which a sample lies; a cell then has a row
+            for either side (labels.py).
 
     Attributes:
         open: columns, `count`, `stride` and `reach` of the open cell; None where none is.
@@ -96,8 +99,16 @@ class CellAverager:
         averaged_sum: Σ of white/n, weighted alike.
     """
 
-    def __init__(self, length: float, duration: float, robust: bool = True, counts: bool = False):
+    def __init__(
+        self,
+        length: float,
+        duration: float,
+        robust: bool = True,
+        counts: bool = False,
+        threshold: float | None = None,
+    ):
         self.length, self.duration, self.robust, self.counts = length, duration, robust, counts
+        self.threshold = threshold
         self.open: dict | None = None
         # place and stamp of the sample before the open cell
         self._before: tuple[list[float], float] | None = None
@@ -277,9 +288,10 @@ class CellAverager:
             "heading": None if heading is None else _mean(heading),
             "position_variance": None if position is None else _mean(position),
         }
-        return Samples(
+        averaged = Samples(
             **{name: None if c is None else torch.from_numpy(c) for name, c in columns.items()}
         )
+        return averaged if self.threshold is None else by_side(averaged, y, self.threshold)
 
     def _remember(self, white: float, n: int, stated: bool) -> None:
         """Count a cell's white variance into what recent cells have on average.

@@ -57,7 +57,9 @@ class Gathering(ABC):
     def _begin(self) -> None:
         """Start with nothing: no sample has come yet."""
         s = self.settings
-        self.cells = CellAverager(s.cell_length, s.cell_duration, s.robust, s.counts)
+        self.cells = CellAverager(
+            s.cell_length, s.cell_duration, s.robust, s.counts, s.threshold if s.labels else None
+        )
         # without cells: raw samples that wait for their batch
         self._raw: list[Samples] = []
         self._first, self._bias = FirstValues(s), BiasNumbers(s.bias_time)

@@ -29,7 +29,7 @@ from gp_mapping.mapping.feeding import REFUSALS, fade, new_map, stamp_of, take
 from gp_mapping.mapping.gathering import Gathering
 from gp_mapping.mapping.merging import make_ready
 from gp_mapping.mapping.motion.attitude import seen, turned
-from gp_mapping.mapping.notes import nonsense
+from gp_mapping.mapping.notes.settings import nonsense
 from gp_mapping.mapping.reporting import report_of
 from gp_mapping.mapping.scoring.answers import Answers
 from gp_mapping.mapping.scoring.local_scale import LocalScale
@@ -374,9 +374,9 @@ class MapSession(Gathering):
     def merge(self, other: "MapSession") -> None:
         """Add what another session has mapped: cells, path and scores. The other stays as it is.
 
-        The robot is where this session has it. This session's settings and hyper-parameters count.
-        Making the frames agree is the caller's duty: what lies at (x, y) in one map must lie there
-        in the other.
+        The robot is where this session has it. This session's settings and hyper-parameters
+        count. Making the frames agree is the caller's duty: what lies at (x, y) in one map must lie
+        there in the other.
 
         Raises:
             ValueError: they cannot be added: units, models, likelihoods, use of cells or channels

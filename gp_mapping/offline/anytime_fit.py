@@ -23,6 +23,7 @@ from gp_mapping.core.models.anytime.model import MEMBERS
 from gp_mapping.core.models.anytime.posterior import AnytimePosterior
 from gp_mapping.core.scaled_map import Scaled
 from gp_mapping.core.sparse.basis import Basis
+from gp_mapping.core.standardised import Standardised, average_noise
 from gp_mapping.core.types import Prediction, Samples
 
 __all__ = ["AnytimeFit"]
@@ -90,7 +91,7 @@ class AnytimeFit(Scaled):
 
         self.generator = torch.Generator().manual_seed(seed)
         self.scaling = self._scaling_for(samples)
-        self.data = self._standardise(samples)
+        self.data = Standardised.of(samples, self.scaling)
         self.places = theta.place(self.data.x, self.data.velocity, self.data.heading)
         self.noise = (
             torch.where(self.data.noise > 0, self.data.noise, theta.noise_stddev**2)
@@ -239,7 +240,7 @@ class AnytimeFit(Scaled):
             self.basis.L,
             factor,
             weights,
-            self.theta.noise_stddev**2 + float(self.data.extra.mean()),
+            average_noise(self.theta, self.data.extra),
             self.scaling,
             conditional=self.member.conditional,
             side=self.side,

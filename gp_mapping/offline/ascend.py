@@ -39,7 +39,7 @@ class Ascent:
         theta: the best θ found.
         value: the objective there, nats, without the prior.
         iterations: of L-BFGS.
-        converged: whether it stopped by itself.
+        converged: whether nothing was left to gain when it stopped.
     """
 
     theta: Theta
@@ -69,7 +69,7 @@ def ascend(
     fisher: Tensor,
     most: int,
     tolerance: float,
-    told: Callable[[float], None],
+    progress: Callable[[float], None],
 ) -> Ascent:
     """Raise the objective from θ.
 
@@ -80,7 +80,7 @@ def ascend(
         fisher: information about θ there (P, P).
         most: iterations at most.
         tolerance: gain of an iteration, nats, below which the ascent stops.
-        told: called with the objective after each iteration.
+        progress: called with the objective after each iteration.
 
     Returns:
         The best θ; the start itself where nothing was better.
@@ -127,7 +127,7 @@ def ascend(
         gain, count = best[1] - float(intermediate_result.fun), count + 1
         if gain > 0:
             best = np.array(intermediate_result.x), float(intermediate_result.fun)
-        told(-best[1])
+        progress(-best[1])
 
         converged = gain < tolerance
         if converged:
@@ -146,4 +146,5 @@ def ascend(
     if result.fun < best[1]:
         best = result.x, float(result.fun)
     at_best = theta.with_vector(at(best[0]))
-    return Ascent(at_best, objective.value(at_best), count, converged or count < most)
+    # status 0: the slope vanished; others are a limit that was reached, or a failed line search
+    return Ascent(at_best, objective.value(at_best), count, converged or result.status == 0)

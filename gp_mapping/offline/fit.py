@@ -30,7 +30,7 @@ from gp_mapping.offline.objectives import CollapsedBound, ExactEvidence, Objecti
 from gp_mapping.offline.stored_cells import StoredCells
 from gp_mapping.settings.mapping import MapSettings
 
-__all__ = ["FITTED", "Fit", "check_fits", "fit_theta", "joined"]
+__all__ = ["FITTED", "Fit", "check_fits", "fit_theta", "joined", "theta_reported"]
 
 _ROUNDS = 3  # of choosing inducing inputs, and θ with these inputs held
 # cells of a block per inducing input that it may have: with more cells the budget, and not θ, would
@@ -56,7 +56,7 @@ class Fit:
         blocks: number of blocks of cells.
         iterations: of all steps.
         steps: what the steps were, for a person.
-        converged: whether it stopped by itself.
+        converged: whether nothing was left to gain when it stopped.
         learner: settled at θ.
         notes: sentences for a person.
     """
@@ -146,18 +146,18 @@ def joined(parts: list[Samples]) -> Samples:
     return Samples(**{name: torch.cat([getattr(part, name) for part in parts]) for name in given})
 
 
-def theta_told(theta: Theta, told: dict[str, float], scale: float) -> Theta:
+def theta_reported(theta: Theta, reported: dict[str, float], scale: float) -> Theta:
     """θ with the numbers that a map reports.
 
     Args:
         theta: of the numbers that are not given, inner units.
-        told: hyper-parameters as of FieldMap.hyperparameters, SI.
+        reported: hyper-parameters as of FieldMap.hyperparameters, SI.
         scale: SI in an inner unit.
     """
     known = {f.name for f in fields(theta)}
     values: dict[str, Any] = {
         name: value / (scale if name.endswith("stddev") else 1.0)
-        for name, value in told.items()
+        for name, value in reported.items()
         if name in known
     }
     return replace(theta, **values)
@@ -176,7 +176,7 @@ def fit_theta(
     slope=None,
     most: int = 60,
     tolerance: float = 0.05,
-    told: Callable[[str, float], None] = lambda what, value: None,
+    progress: Callable[[str, float], None] = lambda what, value: None,
 ) -> Fit:
     """Find θ from all cells at once.
 
@@ -187,7 +187,7 @@ def fit_theta(
         slope: as of StoredCells.of.
         most: iterations, or epochs, of each step at most.
         tolerance: nats; a step ends where an iteration gains less.
-        told: called after each iteration with the name of what is raised and its value, nats.
+        progress: called after each iteration with the name of what is raised and its value, nats.
 
     Raises:
         ValueError: as check_fits.
@@ -196,11 +196,11 @@ def fit_theta(
     theta, learner = start_of(settings)
     assert learner is not None, "check_fits has seen to it"
 
-    start = theta_told(theta, given, settings.field_scale)
+    start = theta_reported(theta, given, settings.field_scale)
     cells = StoredCells.of(parts, settings.field_scale, start, slope)
     if not make_likelihood(settings).conjugate:
         return _by_minibatches(
-            settings, start, learner, cells, joined(parts), most, tolerance, told
+            settings, start, learner, cells, joined(parts), most, tolerance, progress
         )
 
     found, steps, count, notes = start, [], 0, []
@@ -211,7 +211,7 @@ def fit_theta(
             joined(parts),
             most,
             tolerance,
-            lambda value: told(way.bound, value),
+            lambda value: progress(way.bound, value),
         )
         found, count = replace(trained.theta, bias_stddev=start.bias_stddev), trained.epochs
         steps.append(
@@ -241,7 +241,7 @@ def fit_theta(
             information(learner, found, cells),
             most,
             tolerance,
-            lambda value: told(objective.name, value),
+            lambda value: progress(objective.name, value),
         )
         found, count, converged = ascent.theta, count + ascent.iterations, ascent.converged
         steps.append(f"{ascent.iterations} iterations of L-BFGS on the {objective.name}")
@@ -309,12 +309,12 @@ def _by_minibatches(
     data: Samples,
     most: int,
     tolerance: float,
-    told: Callable[[str, float], None],
+    progress: Callable[[str, float], None],
 ) -> Fit:
     """Fit θ by minibatches alone; arguments as of fit_theta."""
     name = _WAYS[settings.model].bound
     trained = train(
-        _empty(settings, start, cells), data, most, tolerance, lambda value: told(name, value)
+        _empty(settings, start, cells), data, most, tolerance, lambda value: progress(name, value)
     )
     learner.settle(trained.theta, _curvature(learner, trained.theta, cells))
     return Fit(

@@ -52,7 +52,7 @@ def train(
     data: Samples,
     most: int,
     tolerance: float,
-    told: Callable[[float], None],
+    progress: Callable[[float], None],
     learn: bool = True,
 ) -> Epochs:
     """Train an empty model.
@@ -62,7 +62,7 @@ def train(
         data: all cells, SI.
         most: epochs that move θ, at most.
         tolerance: nats; q is settled where an epoch gains less, θ where _PATIENCE epochs do.
-        told: called with bound (8) after each epoch.
+        progress: called with bound (8) after each epoch.
         learn: False: only q is trained.
     """
     # q alone, at the given θ
@@ -72,7 +72,7 @@ def train(
     for _ in range(_SETTLING):
         trainer.epoch()
         previous, value = value, trainer.evidence()
-        told(value)
+        progress(value)
         if value - previous < tolerance or model.likelihood.conjugate:
             break
 
@@ -91,7 +91,7 @@ def train(
         except NumericalError:  # q does not factor at this θ: the best one before counts
             break
 
-        told(value)
+        progress(value)
         without_gain = 0 if value > best + tolerance else without_gain + 1
         if value > best:
             best, theta = value, model.theta

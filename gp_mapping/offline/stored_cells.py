@@ -9,22 +9,11 @@ from torch import Tensor
 
 from gp_mapping.core.hyper.evidence import membership
 from gp_mapping.core.hyper.theta import Theta
-from gp_mapping.core.scaled_map import Scaled, learnable_extra
 from gp_mapping.core.scaling import Scaling
+from gp_mapping.core.standardised import Standardised, learnable_extra
 from gp_mapping.core.types import Samples
 
 __all__ = ["StoredCells"]
-
-
-class _Inner(Scaled):
-    """Cells as every map standardises them, about one origin and centre."""
-
-    def __init__(self, parts: list[Samples], scale: float, theta: Theta):
-        super().__init__(scale=scale, centre=None, device="cpu")
-        self.theta = theta
-        x, y = (torch.cat([getattr(part, name) for part in parts]) for name in ("x", "y"))
-        self.scaling = Scaling.from_first(x, y, scale)
-        self.parts = [self._standardise(part) for part in parts]
 
 
 @dataclass(frozen=True)
@@ -68,19 +57,21 @@ class StoredCells:
         if not sum(map(len, parts)):
             raise ValueError("there are no cells to fit")
 
-        inner = _Inner(parts, scale, theta)
+        x, y = (torch.cat([getattr(part, name) for part in parts]) for name in ("x", "y"))
+        scaling = Scaling.from_first(x, y, scale)
+        inner = [Standardised.of(part, scaling) for part in parts]
         columns = {
-            f.name: torch.cat([getattr(part, f.name) for part in inner.parts])
+            f.name: torch.cat([getattr(part, f.name) for part in inner])
             for f in fields(cls)
             if f.name != "scaling"
         }
 
-        uncertain = torch.cat([part.position_variance for part in inner.parts])
+        uncertain = torch.cat([part.position_variance for part in inner])
         if slope is not None and bool((uncertain > 0).any()):
-            slope_squared = slope(columns["x"] + inner.scaling.origin) / scale**2
+            slope_squared = slope(columns["x"] + scaling.origin) / scale**2
             columns["extra"] = columns["extra"] + slope_squared * uncertain
 
-        return cls(**columns, scaling=inner.scaling)
+        return cls(**columns, scaling=scaling)
 
     def __len__(self) -> int:
         return len(self.x)

@@ -125,8 +125,13 @@ class Plan:
             seconds=self.seconds * (1.0 - metres / self.metres),
         )
 
-    def led_by(self, line: np.ndarray) -> Plan:
-        """Return the plan with a line (K, 2) m before it, which ends where this one begins."""
+    def led_by(self, line: np.ndarray, seconds: float) -> Plan:
+        """Return the plan with a line before it.
+
+        Args:
+            line: (K, 2) m, which ends where this plan begins.
+            seconds: that driving the line takes.
+        """
         if len(line) < 2 or not self:
             return self
 
@@ -137,6 +142,7 @@ class Plan:
             stop_marks=self.stop_marks + metres,
             marks=self.marks + metres,
             metres=self.metres + metres,
+            seconds=self.seconds + seconds,
         )
 
     def poses(self, spacing: float) -> tuple[np.ndarray, np.ndarray]:

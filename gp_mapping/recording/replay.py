@@ -209,6 +209,9 @@ def samples_of(
 ) -> Iterator[tuple[bool, Samples]]:
     """Samples of bags in the order given.
 
+    Samples that the intake may yet find to be void, because most messages are in another frame, are
+    kept back until it has decided: what is handed out stands, and the caller need not begin again.
+
     With a progress bar where stderr is a terminal.
 
     Args:
@@ -226,6 +229,7 @@ def samples_of(
         Whether a new pass begins, and the samples.
     """
     total, seen = sum(plan.count for plan in plans), 0
+    kept_back: list[tuple[bool, Samples]] = []
     # in a file, the one line that says what went wrong is to stand alone
     hidden = not (shown and sys.stderr.isatty())
 
@@ -240,14 +244,38 @@ def samples_of(
             bar.update(skipped)
 
             while chunk := list(islice(stored, together if seen else min(together, _FIRST))):
-                yield from _samples(intake, plan, chunk)
+                yield from _standing(intake, _samples(intake, plan, chunk), kept_back)
                 seen += len(chunk)
                 bar.update(len(chunk))
-                if taken is not None:
+                if taken is not None and not kept_back:
                     taken(seen)
 
-        yield from intake.batches(finish=True)
+        intake.settle()  # no message comes that could change a frame
+        yield from _standing(intake, intake.batches(finish=True), kept_back)
         bar.update(total - seen)
+
+
+def _standing(
+    intake: Intake, batches: Iterator[tuple[bool, Samples]], kept_back: list[tuple[bool, Samples]]
+) -> Iterator[tuple[bool, Samples]]:
+    """Batches that stand, whatever comes.
+
+    Args:
+        intake: whose batches they are.
+        batches: those that come now.
+        kept_back: those that came before and may turn out to be void; changed in place.
+
+    Yields:
+        Whether a new pass begins, and the samples.
+    """
+    new = list(batches)  # messages are taken in here, and may have begun everything anew
+    if intake.take_restart():
+        kept_back.clear()
+    kept_back += new
+
+    if intake.settled:
+        yield from kept_back
+        kept_back.clear()
 
 
 def _samples(

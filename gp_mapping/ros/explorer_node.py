@@ -20,17 +20,19 @@ from rclpy.node import Node
 from rclpy.qos import qos_profile_sensor_data
 from std_srvs.srv import Trigger
 
-from gp_mapping.planning.free_space import FreeSpace
+from gp_mapping.errors import named, one_line
 from gp_mapping.ros.tools.nav2 import Nav2Driver
 from gp_mapping.ros.tools.playback import declare_groups, run_node
 from gp_mapping.ros.tools.survey_action import SurveyAction
 from gp_mapping.ros.wire.qos import LATCHED
+from gp_mapping.runtime.surveying.free_maps import FreeMaps
 from gp_mapping.runtime.surveying.pursuit import Pursuit
 from gp_mapping.settings.explorer import ExplorerSettings
 
 __all__ = ["ExplorerNode", "main"]
 
 _RATE = 20.0  # Hz of commands
+_ANSWER = 10.0  # s after which an answer counts as lost
 _LAST_WAIT = 2.0  # s at the end for Nav2 to take back its goal
 # s after the start in which diagnostics, sent once a second, may still describe the time before
 _STALE_DIAGNOSTICS = 2.5
@@ -48,9 +50,11 @@ class ExplorerNode(Node):
         self._pose: tuple[float, float, float] | None = None  # x, y (m), yaw (rad)
         # monotonic s of the newest pose, of the mapper's newest diagnostics, of the survey's start
         self._pose_at = self._mapper_at = self._began_at = -math.inf
-        self._phase, self._free = "", None
-        self._moved_at, self._moved_from, self._moving = -math.inf, None, False
-        self._frame, self._pose_frame, self._plan_frame = "", "", ""
+        self._phase = ""
+        # large maps are read beside this thread, which has a command to give 20 times a second
+        self._map, self._free_maps, self._free = None, FreeMaps(aside=True), None
+        self._moved_at, self._moved_from = -math.inf, None
+        self._pose_frame, self._plan_frame = "", ""
 
         self._commands = (
             self.create_publisher(Twist, "cmd_vel", 10) if s.drive == "cmd_vel" else None
@@ -95,11 +99,7 @@ class ExplorerNode(Node):
             )
 
     def _take_map(self, message: OccupancyGrid) -> None:
-        try:
-            self._free = FreeSpace.from_occupancy_grid(message, radius=self.settings.robot_radius)
-        except (ValueError, TypeError, OverflowError) as error:
-            self._free = None
-            self.get_logger().warning(f"the free-space map cannot be read: {error}")
+        self._map = message
 
     def _take_diagnostics(self, message: DiagnosticArray) -> None:
         name = self.resolve_topic_name(self.settings.mapping).lstrip("/")
@@ -123,9 +123,16 @@ class ExplorerNode(Node):
     # ---- outgoing --------------------------------------------------------------------------------
 
     def run(self, executor: SingleThreadedExecutor, stop: threading.Event) -> int:
-        """Drive until the survey is done or a signal comes, then stop the robot; returns 0."""
-        if self.settings.start_survey and self._action is None and not self._begin(executor, stop):
-            return 0
+        """Drive until the survey is done or a signal comes, then stop the robot.
+
+        Returns:
+            The exit code: 1 where the mapper refuses to begin the survey, else 0.
+        """
+        if self.settings.start_survey and self._action is None:
+            refusal = self._begin(executor, stop)
+            if refusal:
+                self.get_logger().error(f"the survey does not begin: {refusal}")
+                return 1
 
         try:
             while not stop.is_set() and (self._action is not None or not self._over()):
@@ -151,19 +158,31 @@ class ExplorerNode(Node):
                 executor.spin_once(timeout_sec=0.1)  # a goal accepted only now is cancelled
         return 0
 
-    def _begin(self, executor: SingleThreadedExecutor, stop: threading.Event) -> bool:
-        """Call ~/survey/start once the mapper is there; False when asked to stop."""
-        while not self._start.service_is_ready():
-            self._report(f"waiting for {self._start.srv_name}")
-            executor.spin_once(timeout_sec=0.1)
-            if stop.is_set():
-                return False
+    def _begin(self, executor: SingleThreadedExecutor, stop: threading.Event) -> str:
+        """Call ~/survey/start once the mapper is there, again where an answer is lost.
 
-        future = self._start.call_async(Trigger.Request())
-        while not future.done() and not stop.is_set():
+        Returns:
+            Why the mapper refuses; '' where the survey has begun, or this is to stop.
+        """
+        future, deadline = None, -math.inf
+        while not stop.is_set():
+            if future is not None and future.done():
+                answer = future.result()
+                if not answer.success:
+                    return one_line(answer.message or "the mapper gives no reason", 300)
+                self.begun()
+                return ""
+
+            if time.monotonic() > deadline:
+                if future is not None:
+                    self._start.remove_pending_request(future)
+                future = None
+                self._report(f"waiting for {self._start.srv_name}")
+                if self._start.service_is_ready():
+                    future = self._start.call_async(Trigger.Request())
+                    deadline = time.monotonic() + _ANSWER
             executor.spin_once(timeout_sec=0.1)
-        self.begun()
-        return not stop.is_set()
+        return ""
 
     def _given_up(self) -> str:
         """Why the action's goal is given up: the mapper has been silent for too long; '' if not."""
@@ -219,7 +238,6 @@ class ExplorerNode(Node):
             twist = Twist()
             twist.linear.x, twist.angular.z = float(speed), float(turn)
             self._commands.publish(twist)
-            self._moving = bool(speed or turn)
         else:
             # without commands of its own, the pursuit still keeps track of what is driven
             self.pursuit.command(*self._pose)
@@ -241,8 +259,22 @@ class ExplorerNode(Node):
             return f"standing still: nothing from the mapper for {min(now - self._mapper_at, 1e6):.0f} s"
         if self._plan_frame.lstrip("/") != self._pose_frame.lstrip("/"):
             return f"standing still: the plan is in frame {self._plan_frame!r} and the pose in {self._pose_frame!r}"
-        if self._free is not None and not self._path_is_free():
-            return f"standing still: the free-space map leaves no room within {s.stop_distance:g} m ahead"
+        return self._reason_of_free_space()
+
+    def _reason_of_free_space(self) -> str:
+        """Why the free-space map forbids to drive; '' where it does not, or there is none."""
+        self._free, wrong = self._free_maps.at(self._map, self.settings.robot_radius)
+        if wrong:
+            return f"standing still: {wrong}"
+        if self._free is None:
+            return ""
+
+        # a map without a frame is taken for one in the plan's, as the mapper takes it
+        frame = self._free.frame.lstrip("/")
+        if frame and frame != self._plan_frame.lstrip("/"):
+            return f"standing still: the free-space map is in frame {named(frame)} and the plan in {self._plan_frame!r}"
+        if not self._path_is_free():
+            return f"standing still: the free-space map leaves no room within {self.settings.stop_distance:g} m ahead"
         return ""
 
     def _path_is_free(self) -> bool:
@@ -258,7 +290,6 @@ class ExplorerNode(Node):
     def _stop_robot(self) -> None:
         if self._commands is not None:
             self._commands.publish(Twist())
-        self._moving = False
 
     def _report(self, text: str) -> None:
         """Set `state`, and log it where it is more than another number of seconds."""

@@ -332,24 +332,15 @@ class MappingNode(ManagedNode):
         yield from self.cleaning_up()
 
     def _finishing(self) -> Steps:
-        """End the map, once: take in messages, save if asked, publish; exit_code 1: not saved."""
-        if self._finished:
-            return
-        self._finished = True
-        ending = MapEnding(self, self.hurry)
-        if self.active:
-            yield from ending.take_in()
-            self.inputs.close()
-        self.exit_code = yield from ending.finish()
+        """End the map, once; exit_code is 1 where it was not saved or another part failed."""
+        if not self._finished:
+            self._finished = True
+            self.exit_code = yield from MapEnding(self, self.hurry).finish()
 
     def finish(self) -> int:
         """End the map at once, without an executor; returns the exit code."""
         at_once(self._finishing())
         return self.exit_code
-
-    def end(self) -> Future:
-        """Begin to clean up for the end of the process, after a transition that is going on."""
-        return self._steps.begin(self.cleaning_up())
 
     # ---- inputs: callbacks only enqueue ----------------------------------------------------------
 
@@ -557,7 +548,8 @@ def main(arguments: list[str] | None = None, kind: type[MappingNode] = MappingNo
     """Console script.
 
     Returns:
-        0 after SIGINT or SIGTERM, 1 where the map was not saved, 2 for wrong parameters or files.
+        0 after SIGINT or SIGTERM, 1 where the map was not saved or the end failed otherwise (the log
+        says why), 2 for wrong parameters or files.
     """
     stopper = Stopper()
     try:
@@ -590,9 +582,10 @@ def _live(node: MappingNode, stopper: Stopper) -> int:
         return ending is not None and ending.done()
 
     spin(node, over, node.moment)
-    if ending is None:  # ROS was shut down: no caller is left to answer, but a map to save
-        node.finish()
-    return 2 if failed() else node.exit_code
+    # where ROS was shut down no caller is left to answer, but there is a map to save
+    ending = ending or node.end()
+    node.work_off()
+    return 2 if failed() else node.exit_code or int(not ending.result())
 
 
 if __name__ == "__main__":

@@ -180,7 +180,8 @@ def floor_plan(
     # the first grid cell is the outer wall, which shifts all others by one
     for x0, y0, x1, y1 in walls:
         left, bottom = (max(0, math.floor(v / resolution + 1e-9) + 1) for v in (x0, y0))
-        right, top = (math.ceil(v / resolution - 1e-9) + 1 for v in (x1, y1))
+        # a negative end would be counted from the other side
+        right, top = (max(0, math.ceil(v / resolution - 1e-9) + 1) for v in (x1, y1))
         cells[bottom:top, left:right] = 100
 
     message = OccupancyGrid()

@@ -21,6 +21,8 @@ class TooBusy(RuntimeError):
 class FileThread:
     """Runs jobs in the order in which they came; at most `size` wait.
 
+    A job whose Future is cancelled before it has begun is not run.
+
     The thread is a daemon: a disk that never answers (a network folder that is gone) does not keep
     the process from ending.
     """
@@ -36,7 +38,8 @@ class FileThread:
     @property
     def busy(self) -> bool:
         """Whether a job runs or waits."""
-        return self._running or bool(self._jobs)
+        with self._changed:
+            return self._running or bool(self._jobs)
 
     def submit(self, job: Callable[[], object]) -> Future:
         """Queue a job.
@@ -79,7 +82,8 @@ class FileThread:
             self._changed.notify()
 
         for _, future in refused:
-            future.set_exception(Ending("the node is being stopped, and this had not begun"))
+            if future.set_running_or_notify_cancel():
+                future.set_exception(Ending("the node is being stopped, and this had not begun"))
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
@@ -94,8 +98,10 @@ class FileThread:
                 self._running = True
 
             try:
-                future.set_result(job())
+                if future.set_running_or_notify_cancel():  # from here on it cannot be cancelled
+                    future.set_result(job())
             except BaseException as error:  # the Future raises it, whatever it is
                 future.set_exception(error)
             finally:
-                self._running = False
+                with self._changed:
+                    self._running = False

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from gp_mapping.intake.drops import DropReason
-from gp_mapping.mapping.fullness import left_out_note, spoiled
+from gp_mapping.mapping.notes.fullness import left_out_note, spoiled
 from gp_mapping.runtime.stream import StreamWatch
 
 __all__ = ["Area", "Health", "InputWatch", "resident_megabytes"]
@@ -17,6 +17,7 @@ __all__ = ["Area", "Health", "InputWatch", "resident_megabytes"]
 OK, WARN, ERROR = 0, 1, 2
 _LAGS = 3.0  # s for which driven ground may be missing in the picture
 _SLOW = 2.0  # times the usual period: a rate far below the normal one
+# what to look at, of what is counted before the intake
 _EXPLAINED = {
     "queue_full": "more than worker_queue_size messages waited for the map; mapping: timing says what takes "
     "the time",
@@ -24,10 +25,9 @@ _EXPLAINED = {
     "service_busy": "calls that were refused at once, since service_queue_size others waited",
     "lost_by_error": "an error inside the map; the log has the traceback",
 }
-"""Of what is counted before the intake: what to look at."""
+# What is counted outside the intake: these are measurements; with "pose_" before their names they
+# are poses, with "fix_" fixes of a satellite receiver.
 _BEFORE = ("queue_full", "paused", "abandoned", "lost_by_error")
-"""Of what is counted outside the intake: these are measurements, with "pose_" before their names poses, with "fix_"
-fixes of a satellite receiver."""
 # least measurements in a report, and the fraction of them that may be dropped for one reason
 _FEW, _MOST = (10, 0.9)
 
@@ -126,7 +126,9 @@ class Health:
 
     def __init__(self, silence_warning: float):
         self.silence_warning = silence_warning
+        # at the last report: dropped messages, and counts of the map; both know a "refused"
         self._drops_before: dict[str, int] = {}
+        self._map_before: dict[str, int] = {}
         self._lost_before: dict[str, int] = {}
         self._received_before = 0
         self._started: float | None = None
@@ -335,17 +337,16 @@ class Health:
         for name, n in status.counts.items():
             if name.startswith("error"):
                 area.values[name] = n
-                if n > self._drops_before.get(name, 0):
+                if self._grown(name, n):
                     area.warn(
                         f"{n} failures at {name.removeprefix('error_')}; the log has the traceback",
                         ERROR,
                     )
-                self._drops_before[name] = n
         return area
 
     def _grown(self, name: str, count: int) -> int:
-        """The count if it has grown since the last report, else 0."""
-        before, self._drops_before[name] = self._drops_before.get(name, 0), count
+        """A count of the map if it has grown since the last report, else 0."""
+        before, self._map_before[name] = self._map_before.get(name, 0), count
         return count if count > before else 0
 
     def _timing(self, now, status, queue) -> Area:

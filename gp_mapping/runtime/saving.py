@@ -35,7 +35,8 @@ class Saver:
     Attributes:
         newest_path: the checkpoint of the newest save; None before one.
         autosaves: how many were written.
-        problem: why the newest autosave was not written, '' where it was.
+        problem: why the newest autosave was not written, or what it had to leave out; ''
+            where all was written.
     """
 
     def __init__(
@@ -184,7 +185,8 @@ class Saver:
             files = self._files_now()
             snapshot = self._snapshot(flush=False)
             files.folder.mkdir(parents=True, exist_ok=True)
-            save_checkpoint(files.autosave, snapshot.state, self._about(files.folder))
+            left_out: list[str] = []
+            save_checkpoint(files.autosave, snapshot.state, self._about(files.folder), left_out)
         except Exception as error:  # a full disk must not end a map, but has to be reported
             reason = str(error) if isinstance(error, ValueError | OSError) else repr(error)
             self.problem = f"the map could not be saved by itself: {reason}"
@@ -192,7 +194,10 @@ class Saver:
             return
 
         self._autosaved, self._took = snapshot.key, time.monotonic() - started
-        self.autosaves, self.problem = self.autosaves + 1, ""
+        self.autosaves, before = self.autosaves + 1, self.problem
+        self.problem = "; ".join(left_out)
+        if self.problem not in ("", before):
+            self._on_error(self.problem)
 
     def is_autosaved(self) -> bool:
         """Whether the newest autosave of this run has all of the map."""

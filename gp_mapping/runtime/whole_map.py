@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 
 from gp_mapping.mapping.drawing.levels import field_limits
 
@@ -42,13 +43,16 @@ class WholeMap:
             session: the session to draw.
 
         Returns:
-            Whether the drawing has ended, by an exception too.
+            Whether the drawing has ended, also by an exception, or since nobody wants it any more.
         """
         self.begun = True
+        if self.future.cancelled():
+            return True
         try:
             return self._slice(session)
         except BaseException as error:
-            self.future.set_exception(error)
+            with suppress(InvalidStateError):  # cancelled meanwhile
+                self.future.set_exception(error)
             return True
 
     def finish(self, session) -> None:

@@ -169,7 +169,7 @@ class MapWorker:
         After stop() the worker's thread has ended, and the function runs at once, in this thread.
 
         Returns:
-            The Future of its result.
+            The Future of its result; a call that is cancelled before it has begun is left out.
         """
         future: Future = Future()
         with self._lock:
@@ -407,7 +407,9 @@ class MapWorker:
         else:
             function, future = content
             try:
-                future.set_result(function(self._session))
+                # who has cancelled it before it has begun does not want it any more
+                if future.set_running_or_notify_cancel():
+                    future.set_result(function(self._session))
             except BaseException as error:
                 future.set_exception(error)
             self.revision = self._drawable_revision()

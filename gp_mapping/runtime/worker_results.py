@@ -88,4 +88,5 @@ class Status:
             queue=queue,
             counts={name: n for name, n in list(counts.items()) if n},
             timings={name: timing.summary() for name, timing in timings.items()},
+            lag=lag,
         )

@@ -476,6 +476,11 @@ class MapSettings:
         return self.likelihood == "poisson"
 
     @property
+    def labels(self) -> bool:
+        """Whether what counts of a measurement is on which side of `threshold` it lies."""
+        return self.likelihood == "bernoulli"
+
+    @property
     def observes(self) -> bool:
         """Whether a probability or a rate is published instead of the latent field f."""
         return not self.metric and self.published == "observable"
@@ -487,7 +492,8 @@ def latent_starts(likelihood: str) -> dict[str, object]:
     The latent field has no unit there. Scores compare a measurement with the field itself, which
     means nothing then: what follows from them is off. Gross errors are found by their distance from
     a median: among counts, whose spread is known, not among labels. Labels of classes are not
-    averaged into cells; counts are, and each cell weighs as many measurements as it holds.
+    averaged into cells; counts are, and each cell weighs as many measurements as it holds; so are
+    measurements that are held against `threshold`, those on either side of it by themselves.
 
     Args:
         likelihood: value of the setting `likelihood`.

@@ -27,8 +27,17 @@ from torch import Tensor
 from gp_mapping.core.stored import StoredState
 from gp_mapping.errors import UserError
 from gp_mapping.store.atomic import written_whole
+from gp_mapping.store.marks import Marks
 
-__all__ = ["ID_LENGTH", "VERSION", "CheckpointError", "manifest_of", "read_state", "write_state"]
+__all__ = [
+    "ID_LENGTH",
+    "VERSION",
+    "CheckpointError",
+    "MissingCheckpoint",
+    "manifest_of",
+    "read_state",
+    "write_state",
+]
 
 # version of the format; hexadecimal digits of the id of a state
 VERSION, ID_LENGTH = 1, 12
@@ -38,7 +47,7 @@ _ZIP_START = b"PK\x03\x04"
 _NPY_START = b"\x93NUMPY\x01\x00"  # version 1, which numpy writes but for heads of more than 64 kB
 _TENSOR, _TILE = "__tensor__", "__tile__"
 # keys that stand for a tensor, or for a part in a file of its own
-_MARKS = [mark.lstrip("_") for mark in (_TENSOR, _TILE)]
+_MARKS = Marks(_TENSOR, _TILE)
 _DTYPES = {
     str(t): t
     for t in (
@@ -60,6 +69,10 @@ class CheckpointError(UserError):
 
     The text is one line and says what to do.
     """
+
+
+class MissingCheckpoint(CheckpointError):
+    """There is no file of that name."""
 
 
 def write_state(
@@ -165,7 +178,7 @@ def _pack(value, arrays: dict[str, np.ndarray], where: str, keep: Callable[[Stor
         bad = [k for k in value if not isinstance(k, str)]
         if bad:
             raise CheckpointError(f"{where}: key {bad[0]!r} cannot be saved; expected a str")
-        return {_escape(k): _pack(v, arrays, f"{where}.{k}", keep) for k, v in value.items()}
+        return {_MARKS.escape(k): _pack(v, arrays, f"{where}.{k}", keep) for k, v in value.items()}
     if isinstance(value, list):
         return [_pack(v, arrays, f"{where}[{i}]", keep) for i, v in enumerate(value)]
     if value is None or type(value) in (bool, int, float, str):
@@ -174,19 +187,6 @@ def _pack(value, arrays: dict[str, np.ndarray], where: str, keep: Callable[[Stor
         f"{where}: a {type(value).__name__} cannot be saved; expected a tensor, number, str, bool, "
         "None, dict or list"
     )
-
-
-def _escape(key: str) -> str:
-    """A key as it stands in the manifest.
-
-    A key that would be read as a tensor's mark, or as an escaped mark, gets one more "_" in front.
-    """
-    return f"_{key}" if key.startswith("__") and key.lstrip("_") in _MARKS else key
-
-
-def _unescape(key: str) -> str:
-    """The key of an escaped key."""
-    return key[1:] if key.startswith("___") and key.lstrip("_") in _MARKS else key
 
 
 def read_state(
@@ -250,7 +250,7 @@ def _guarded(path: Path, *whole) -> dict:
     except CheckpointError:
         raise
     except FileNotFoundError:
-        raise CheckpointError(f"{path}: no such checkpoint") from None
+        raise MissingCheckpoint(f"{path}: no such checkpoint") from None
     except (IsADirectoryError, PermissionError) as error:
         raise CheckpointError(
             f"{path}: the checkpoint cannot be read ({error.strerror})"
@@ -396,5 +396,5 @@ def _unpack(value, arrays: dict[str, np.ndarray], found):
             if found is None:
                 raise CheckpointError("it refers to files of its own, which has no meaning here")
             return found(value[_TILE])
-        return {_unescape(k): _unpack(v, arrays, found) for k, v in value.items()}
+        return {_MARKS.unescape(k): _unpack(v, arrays, found) for k, v in value.items()}
     return [_unpack(v, arrays, found) for v in value] if isinstance(value, list) else value

@@ -22,7 +22,9 @@ from gp_mapping.store.tile_files import TileFolder
 __all__ = ["VERSION", "CheckpointError", "about_checkpoint", "load_checkpoint", "save_checkpoint"]
 
 
-def save_checkpoint(path, state: dict, about: dict | None = None) -> Path:
+def save_checkpoint(
+    path, state: dict, about: dict | None = None, left_out: list[str] | None = None
+) -> Path:
     """Write a state to a file, whole or not at all.
 
     After a crash there is the old file, or the new one, and never half of it.
@@ -33,15 +35,18 @@ def save_checkpoint(path, state: dict, about: dict | None = None) -> Path:
             StoredStates, which get files of their own next to it. Tensors come back on the CPU.
         about: what `about_checkpoint` shall return in addition to the id, plain values; no part of
             the state.
+        left_out: gets a sentence for each StoredState that cannot be read any more; the others are
+            saved, and who loads the file is told, too.
 
     Raises:
         CheckpointError: there is any other value in it, or path cannot be written.
     """
     path = Path(path)
+    said: list[str] = [] if left_out is None else left_out
     tiles = TileFolder.of_checkpoint(path)
 
     with tiles.writing():
-        write_state(path, state, about, tiles.keep, tiles.settle)
+        write_state(path, state, about, lambda part: tiles.keep(part, said), tiles.settle)
 
     # files that only the checkpoint before this one named
     tiles.sweep()

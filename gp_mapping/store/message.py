@@ -6,7 +6,8 @@
 Little endian. The manifest is UTF-8 JSON: the nesting, the plain values, and dtype and shape of
 each tensor; the tensors' bytes follow in order, with nothing between them. Nothing is compressed,
 so that what is unpacked is no larger than what has come, and nothing can run code. A part that is a
-StoredState stands in the manifest by its name alone.
+StoredState stands in the manifest by its name alone. Keys that are words of this format are escaped
+(marks.py).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import hashlib
 import json
 import math
 import struct
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -22,12 +24,14 @@ from torch import Tensor
 
 from gp_mapping.core.stored import StoredState
 from gp_mapping.errors import one_line
+from gp_mapping.store.marks import Marks
 
-__all__ = ["VERSION", "MessageError", "decode", "encode", "names_of_parts", "with_parts"]
+__all__ = ["VERSION", "MessageError", "Part", "decode", "encode", "names_of_parts", "with_parts"]
 
 VERSION = 1
 _MAGIC, _HEAD = b"GPMT", struct.Struct("<4sHI32s")
 _TENSOR, _PART = "__tensor__", "__part__"
+_MARKS = Marks(_TENSOR, _PART)
 _DTYPES = {
     "f8": torch.float64,
     "f4": torch.float32,
@@ -54,6 +58,17 @@ class MessageError(ValueError):
         self.reason = reason
 
 
+@dataclass(frozen=True)
+class Part:
+    """Stands in a decoded state for a StoredState, which comes in a message of its own.
+
+    Attributes:
+        name: of the StoredState.
+    """
+
+    name: str
+
+
 def encode(about: dict, state: dict) -> bytes:
     """The bytes of a state.
 
@@ -63,7 +78,7 @@ def encode(about: dict, state: dict) -> bytes:
             bool, None.
 
     Raises:
-        TypeError: there is any other value in it.
+        TypeError: there is any other key or value in it.
     """
     data: list[bytes] = []
     tensors: list[list] = []
@@ -81,7 +96,10 @@ def encode(about: dict, state: dict) -> bytes:
         if isinstance(value, StoredState):
             return {_PART: value.name}
         if isinstance(value, dict):
-            return {str(key): packed(each) for key, each in value.items()}
+            bad = [key for key in value if not isinstance(key, str)]
+            if bad:
+                raise TypeError(f"a key {bad[0]!r} cannot be sent; expected a str")
+            return {_MARKS.escape(key): packed(each) for key, each in value.items()}
         if isinstance(value, list | tuple):
             return [packed(each) for each in value]
         if value is None or type(value) in (bool, int, float, str):
@@ -95,7 +113,7 @@ def encode(about: dict, state: dict) -> bytes:
 
 
 def decode(data: bytes, most: int) -> tuple[dict, dict]:
-    """Read a message; a StoredState comes back as {"__part__": name}.
+    """Read a message; a StoredState comes back as a Part.
 
     Args:
         data: what has come.
@@ -156,7 +174,7 @@ def _unpacked(body: memoryview, length: int) -> tuple[dict, dict]:
         MessageError: a number is NaN.
         ValueError: it does not fit together, as do the errors of what it is made of.
     """
-    manifest = json.loads(bytes(body[:length]).decode())
+    manifest = json.loads(bytes(body[:length]).decode(), parse_constant=_number)
     tensors, at = [], length
 
     if len(manifest["tensors"]) > _VALUES:
@@ -194,11 +212,11 @@ def _unpacked(body: memoryview, length: int) -> tuple[dict, dict]:
         if isinstance(value, dict):
             if _TENSOR in value:
                 return tensors[int(value[_TENSOR])]
-            return {key: restored(each, depth + 1) for key, each in value.items()}
+            if _PART in value:
+                return Part(str(value[_PART]))
+            return {_MARKS.unescape(key): restored(each, depth + 1) for key, each in value.items()}
         if isinstance(value, list):
             return [restored(each, depth + 1) for each in value]
-        if isinstance(value, float) and math.isnan(value):
-            raise MessageError("not_a_number", "a number in it is NaN")
         return value
 
     state = restored(manifest["state"], 0)
@@ -207,14 +225,23 @@ def _unpacked(body: memoryview, length: int) -> tuple[dict, dict]:
     return about, state
 
 
+def _number(word: str) -> float:
+    """Infinity or -Infinity, as JSON of Python has them.
+
+    Raises:
+        MessageError: it is NaN.
+    """
+    if word == "NaN":
+        raise MessageError("not_a_number", "a number in it is NaN")
+    return float(word)
+
+
 def names_of_parts(value) -> set[str]:
     """Names of the StoredStates that a decoded state refers to."""
+    if isinstance(value, Part):
+        return {value.name}
     if isinstance(value, dict):
-        return (
-            {str(value[_PART])}
-            if _PART in value
-            else {n for each in value.values() for n in names_of_parts(each)}
-        )
+        return {n for each in value.values() for n in names_of_parts(each)}
     return {n for each in value for n in names_of_parts(each)} if isinstance(value, list) else set()
 
 
@@ -228,8 +255,8 @@ def with_parts(value, parts: dict[str, StoredState]):
     Raises:
         KeyError: one is missing.
     """
+    if isinstance(value, Part):
+        return parts[value.name]
     if isinstance(value, dict):
-        if _PART in value:
-            return parts[str(value[_PART])]
         return {key: with_parts(each, parts) for key, each in value.items()}
     return [with_parts(each, parts) for each in value] if isinstance(value, list) else value

@@ -108,15 +108,14 @@ def draw_map(session, grid: FieldGrid, suggestions=None, truth=None) -> Figure:
 
     if truth is not None:
         true_values = _truth_values(truth, grid) / scale
-        # one scale for mean and truth
-        low, high = (
-            min(shown.min(), true_values[known].min()),
-            max(shown.max(), true_values[known].max()),
-        )
+        error = np.where(known, mean - true_values, np.nan)
+        # one scale for mean and truth, of where both are there; a truth may have holes
+        told = true_values[known] if known.any() else true_values
+        both = np.concatenate([shown.ravel(), told[np.isfinite(told)]])
+        low, high = both.min(), both.max()
         panels[0] = (*panels[0][:4], (low, high))
         panels.insert(1, ("Truth", f"field ({unit})", true_values, "viridis", (low, high)))
-        error = np.where(known, mean - true_values, np.nan)
-        most = float(np.nanmax(np.abs(error))) or 1.0
+        most = float(np.abs(error[np.isfinite(error)]).max(initial=0.0)) or 1.0
         panels.append(("Mean − truth", f"error ({unit})", error, "RdBu_r", (-most, most)))
 
     panels += _components(grid, scale, unit)

@@ -270,7 +270,8 @@ def write_snapshot(
 ) -> Saved:
     """Write checkpoint, then exports, into a folder.
 
-    Where only the exports fail, the map is saved, and `problem` says so.
+    Where only the exports fail, or tiles cannot be read any more, the map is saved, and `problem`
+    says so.
 
     Args:
         snapshot: of the map.
@@ -294,7 +295,8 @@ def write_snapshot(
     folder.mkdir(parents=True, exist_ok=True)
 
     # the checkpoint first: it cannot be made again, exports can
-    paths, problem = {"checkpoint": save_checkpoint(folder / CHECKPOINT, snapshot.state, about)}, ""
+    problems: list[str] = []
+    paths = {"checkpoint": save_checkpoint(folder / CHECKPOINT, snapshot.state, about, problems)}
 
     try:
         paths |= (
@@ -304,8 +306,8 @@ def write_snapshot(
         )
     except Exception as error:  # the map is on the disk: pictures can be made from it at any time
         reason = str(error) if isinstance(error, ValueError | OSError) else repr(error)
-        problem = f"pictures and exports were not written ({reason})"
-    return Saved(snapshot, paths, problem)
+        problems.append(f"pictures and exports were not written ({reason})")
+    return Saved(snapshot, paths, "; ".join(problems))
 
 
 def _export(snapshot: Snapshot, folder: Path, suggest, map_id: str) -> dict[str, Path]:

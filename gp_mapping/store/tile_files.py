@@ -35,6 +35,10 @@ _NAMED = re.compile(_NAME.pattern.encode())
 _HALF = re.compile(r"\..*\.partial")  # half written
 
 
+class _Unreadable(Exception):
+    """A state is not in memory, and its file is gone or damaged."""
+
+
 class TileFile:
     """One state's file in a TileFolder.
 
@@ -128,8 +132,15 @@ class TileFolder:
         finally:
             self._writers -= 1
 
-    def keep(self, state: StoredState) -> dict:
+    def keep(self, state: StoredState, left_out: list[str]) -> dict:
         """Have a state in this folder, where it lasts.
+
+        A state whose file is gone does not cost the others: the checkpoint names its file all the
+        same, so that who loads it is told, and has it again where somebody puts the file back.
+
+        Args:
+            state: to be kept.
+            left_out: gets a sentence where the state cannot be read any more.
 
         Returns:
             Plain values by which `found` finds it again.
@@ -141,13 +152,21 @@ class TileFolder:
             or source.folder is not self
             or not source.path.exists()
         ):
-            source = self._written(state, source)
+            try:
+                source = self._written(state, source)
+            except _Unreadable as error:
+                left_out.append(f"tile {state.name} of the map is left out: {error}")
+                size = source.size if isinstance(source, TileFile) else 0
+                return {"file": _name(state, source.digest), "bytes": size}
         return {"file": source.name, "bytes": source.size}
 
     def _written(self, state: StoredState, source) -> TileFile:
         """The file of a state in this folder.
 
         A link to the file that the state has elsewhere, where that can be, else a new file.
+
+        Raises:
+            _Unreadable: it is not in memory, and its file is gone or damaged.
         """
         # the shared lock is held before the first file is there, so that no sweep removes it
         if not self._wrote:
@@ -155,17 +174,14 @@ class TileFolder:
             self._hold(fcntl.LOCK_SH)
             self._wrote = True
 
-        stem = state.name.replace(" ", "_")
-
         if source is None:
             # its name holds the id, which is known when it is written
-            temporary = self.path / f".{stem}.{os.getpid()}.partial"
-            digest = write_state(temporary, state.get())
-            name = f"{stem}.{digest}.tile"
+            temporary = self.path / f".{_name(state, '')}.{os.getpid()}.partial"
+            digest = write_state(temporary, _content(state))
+            name = _name(state, digest)
             os.replace(temporary, self.path / name)
         else:
-            digest = source.digest
-            name = f"{stem}.{digest}.tile"
+            name = _name(state, source.digest)
             if not (self.path / name).exists():
                 self._link(state, source.path, name)
 
@@ -183,8 +199,8 @@ class TileFolder:
         temporary = self.path / f".{name}.{os.getpid()}.partial"
         try:
             os.link(source, temporary)
-        except OSError:  # another disk, or one without links
-            write_state(self.path / name, state.get())
+        except OSError:  # another disk, one without links, or the file is gone
+            write_state(self.path / name, _content(state))
             return
 
         try:
@@ -308,6 +324,24 @@ class TileFolder:
         """Lock the folder shared while this process refers to files of it, else unlock it."""
         with suppress(OSError):
             self._hold(fcntl.LOCK_SH if len(self._used) else fcntl.LOCK_UN)
+
+
+def _name(state: StoredState, digest: str) -> str:
+    """Name of the file of a state with that id."""
+    return f"{state.name.replace(' ', '_')}.{digest}.tile"
+
+
+def _content(state: StoredState) -> dict:
+    """What a state holds.
+
+    Raises:
+        _Unreadable: it is not in memory, and its file is gone or damaged.
+    """
+    try:
+        return state.get()
+    except CheckpointError as error:
+        why = "" if state.source is None else state.source.trouble()
+        raise _Unreadable(why or str(error)) from error
 
 
 def _named_in(path: Path) -> set[str]:

@@ -22,6 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gp_mapping.core.stored import StoredState
+from gp_mapping.errors import one_line
 from gp_mapping.store.archive import ID_LENGTH, CheckpointError, read_state, write_state
 
 __all__ = ["TileRoom", "WorkingFile", "remove_left_rooms"]
@@ -33,8 +34,9 @@ _PATIENCE = 2.0  # s that the caller waits at most; a disk that slow is reported
 _EVERY = 50
 # s after which a disk that refused is tried again, and the thread looks whether it may end
 _AGAIN, _IDLE = 5.0, 1.0
+_TRIED = 2  # states that are refused one after the other before the thread waits
 _NUMBERS = itertools.count()
-_LOCK = ".lock"
+_LOCK, _NEW_LOCK = ".lock", ".lock.new"
 _LEFT = re.compile(r"\.tiles\.\d+-\d+\.partial")
 
 
@@ -51,9 +53,11 @@ class _Folder:
         self.path = base / f".tiles.{os.getpid()}-{next(_NUMBERS)}.partial"
         self.path.mkdir()
 
-        # held as long as the process lives: others see by it that the folder is in use
-        lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT)
+        # held as long as the process lives: others see by it that the folder is in use; it takes its
+        # name when it is held, for who finds one that nobody holds removes the folder
+        lock = os.open(self.path / _NEW_LOCK, os.O_RDWR | os.O_CREAT)
         fcntl.flock(lock, fcntl.LOCK_EX)
+        os.rename(self.path / _NEW_LOCK, self.path / _LOCK)
         weakref.finalize(self, _remove_folder, self.path, lock)
 
 
@@ -132,18 +136,27 @@ class TileRoom:
         Args:
             state: the state.
         """
-        # the thread refers to the room weakly, so that it ends with it
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=_write_on, args=(weakref.ref(self), self._come), name="tiles", daemon=True
-            )
-            self._thread.start()
-
         self._waiting.append(state)
+        self._start()
         self._come.set()
 
         with self._done:
             self._done.wait_for(lambda: len(self._waiting) <= _WAITING or self._refused, _PATIENCE)
+
+    def _start(self) -> None:
+        """Start the thread, where none is alive."""
+        if self._thread is not None and self._thread.is_alive():
+            return
+
+        # the thread refers to the room weakly, so that it ends with it
+        thread = threading.Thread(
+            target=_write_on, args=(weakref.ref(self), self._come), name="tiles", daemon=True
+        )
+        try:
+            thread.start()
+            self._thread = thread
+        except RuntimeError as error:  # the system has none to spare; the next state tries again
+            self._refused = one_line(error)
 
     def problem(self) -> str:
         """Why tiles stay in memory, in one sentence; '' where they do not."""
@@ -169,28 +182,38 @@ class TileRoom:
             return self._done.wait_for(lambda: not self._waiting, timeout)
 
     def work(self) -> float:
-        """Write the states that wait, in the order in which they came; called by the thread.
+        """Write the states that wait; called by the thread.
+
+        In the order in which they came, but that one which cannot be written goes to the end.
 
         Returns:
             Time after which to look again, s.
         """
+        failed = 0  # states in a row
         while self._waiting:
             # it stays in the queue until it is written: `problem` and `settle` count it
             state = self._waiting[0]
             try:
                 if state.held:  # else a save has written it meanwhile
                     self._write(state)
-                self._refused = ""
-            except (OSError, CheckpointError) as error:
-                self._refused = str(error)
+                self._refused, failed = "", 0
+            # whatever it is: the thread goes on, and `problem` says it
+            except Exception as error:
+                known = isinstance(error, OSError | CheckpointError)
+                self._refused = one_line(error if known else f"{type(error).__name__}: {error}")
+                failed += 1
 
-            if not self._refused:
+            # one that cannot be written does not hold up the others
+            if self._refused:
+                self._waiting.rotate(-1)
+            else:
                 self._waiting.popleft()
 
             with self._done:
                 self._done.notify_all()
 
-            if self._refused:
+            # it was not that state: the disk takes nothing
+            if failed >= min(_TRIED, len(self._waiting)) > 0:
                 return _AGAIN
 
         return _IDLE

@@ -8,7 +8,9 @@ import pytest
 import torch
 from simulated import Robot, mapped, survey
 
-from gp_mapping import create_map
+from benchmark.biases import World
+from benchmark.biases import mapped as crossed
+from gp_mapping import Samples, create_map
 from gp_mapping.analysis.calibration import calibration_report
 from gp_mapping.analysis.robot_evidence import neighbourhoods
 
@@ -116,3 +118,25 @@ def test_what_turns_unevenly_is_a_systematic_error_of_the_shift(lagging):
     )
     assert c.turning_seen and shift > 5e-4
     assert c.offset_stddev >= shift / c.speed and c.along_stddev >= shift and c.lag_stddev >= shift
+
+
+def passes(constants, late: int = 4) -> list[Samples]:
+    """Crossing passes of a drawn field, whose stamps are so many samples (1/20 s) late, with a constant each."""
+    out = []
+    for drive, constant in zip(World(0.0, len(constants), 2.4, 2.0).drives(0)[0], constants):
+        ahead = torch.diff(drive.x, dim=0)
+        heading = (ahead / ahead.norm(dim=1, keepdim=True).clamp_min(1e-9))[late - 1 :]
+        x, y = drive.x[late:], drive.y[:-late] + constant
+        out.append(Samples(x, y, stamp=drive.stamp[late:], heading=heading))
+    return out
+
+
+def test_constants_of_passes_are_neither_a_delay_nor_what_turns():
+    """A drive without what turns: told apart from constants that are a dozen times the noise."""
+    known = {"lengthscale": 0.6, "signal_stddev": 10 * UT, "noise_stddev": 0.3 * UT}
+    known |= {"bias_stddev": 4 * UT, "heading_stddev": UT, "learn_time_offset": False}
+    drives = passes((4 * UT, -4 * UT, 3 * UT))
+    session = crossed(drives, model="exact", learn_hyperparameters=False, **known)
+    c = calibration_report(session.map)
+    assert abs(c.offset - 0.2) < 0.03 and c.offset_stddev < 0.05, c
+    assert not c.turning_seen and c.turning < 0.3 * UT, c

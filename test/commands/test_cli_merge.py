@@ -133,15 +133,16 @@ def test_a_map_of_another_frame_is_carried_into_the_first(folder, capsys):
         (f"{there.name}=1,2", "expected a map and x"),
         (f"{there.name}=1,2,nan", "expected a map and x"),
         ("1,2,3", "expected a map and x"),
+        (f"{there.name}=4,5,6", "has one already"),
     ):
+        given = [f"{there}=1,2,3"] if "already" in words else []
         assert (
             cli.main(
                 [
                     "merge",
                     str(folder / "of_a"),
                     str(there),
-                    "--transform",
-                    transform,
+                    *(word for text in [*given, transform] for word in ("--transform", text)),
                     "--output",
                     str(folder / "none"),
                 ]

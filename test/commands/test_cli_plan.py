@@ -10,7 +10,10 @@ import torch
 
 from gp_mapping import Samples
 from gp_mapping.cli import main
+from gp_mapping.commands.saved import open_session
 from gp_mapping.mapping.session import MapSession
+from gp_mapping.planning import plan as planned
+from gp_mapping.planning.problem import usual_mix
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.store.checkpoint import save_checkpoint
 
@@ -72,6 +75,42 @@ def test_what_cannot_be_planned_is_one_line(saved, options, words, capsys, tmp_p
     assert main(["plan", str(saved), *options]) == 2
     error = capsys.readouterr().err
     assert words in error and error.count("\n") == 1 and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["route.GEOJSON", "route.PNG"])
+def test_an_ending_may_be_in_capitals(saved, tmp_path, name, capsys):
+    options = ["--region", "0 0, 1 0, 1 1, 0 1", "--start", "0.5 0.5", "--kind", "lanes"]
+    assert main(["plan", str(saved), *options, "--output", str(tmp_path / name)]) == 0
+    kind, content = name.rpartition(".")[2].lower(), (tmp_path / name).read_bytes()
+    begins = {"geojson": b"{", "png": b"\x89PNG"}
+    assert content.startswith(begins[kind])
+
+
+def test_a_map_that_fails_at_use_is_named(saved, tmp_path, capsys):
+    """One whose path has no place, which the trial on opening does not need."""
+    state = open_session(saved).state_dict()
+    state["path"] |= {name: state["path"][name][:0] for name in ("points", "starts")}
+    save_checkpoint(tmp_path / "bad.gpm", state)
+    options = ["--budget", "4", "--output", str(tmp_path / "route.csv")]
+    assert main(["plan", str(tmp_path / "bad.gpm"), *options]) == 2
+    error = capsys.readouterr().err
+    assert "bad.gpm: the map in it cannot be used" in error and error.count("\n") == 1
+
+
+def test_a_route_is_rated_as_the_nodes(saved, tmp_path, capsys, monkeypatch):
+    """With a budget by its end and a little by how soon that comes, without one by the latter."""
+    mixes = []
+
+    def spied(problem, kind):
+        mixes.append((problem.mix, usual_mix(problem.budget)))
+        return planned(problem, kind)
+
+    monkeypatch.setattr("gp_mapping.commands.plan.plan", spied)
+    options = ["--region", "0 0, 2 0, 2 2, 0 2", "--start", "1 1", "--kind", "lanes"]
+    for budget in ("4", "0"):
+        words = ["--budget", budget, "--output", str(tmp_path / "route.csv")]
+        assert main(["plan", str(saved), *options, *words]) == 0
+    assert mixes == [(0.1, 0.1), (1.0, 1.0)]
 
 
 def test_a_budget_far_beyond_what_the_area_holds_costs_no_more_than_one_that_pays_for_it(

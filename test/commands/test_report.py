@@ -12,8 +12,12 @@ from test_cli import wrong
 from web_browser import browser_or_skip
 
 from gp_mapping import cli
+from gp_mapping.analysis.changed import APART
+from gp_mapping.analysis.refits import REFITS, ways_to_refit
+from gp_mapping.commands.check.text import text_of
 from gp_mapping.commands.report.html import page
 from gp_mapping.commands.report.picture import nice_length
+from gp_mapping.settings.mapping import MapSettings
 
 FAST = ["--set", "max_inducing=40", "--set", "resolution=0.2", *GIVEN]
 VOID = {"meta", "img", "link", "br", "hr", "input"}
@@ -191,8 +195,33 @@ def test_a_browser_shows_all_of_it(runs):
         )
 
 
-def test_names_from_outside_stay_text():
-    facts = {
+def test_the_page_has_every_row_that_check_prints(runs):
+    """Also those that are rare: of places that have changed, of maps without a correction, of biases."""
+    check = json.loads((runs / "check" / "report.json").read_text())
+    band = check["test"]["bands"]["<0.1"]
+    check["test"] |= {
+        "changed": band | {"rmse_ut": 7.123},
+        "unchanged": band | {"rmse_ut": 0.456},
+    }
+    ways = ways_to_refit(MapSettings(), biased=True)
+    check["refits"] = {name: 20.125 + i for i, name in enumerate(ways)}
+    check["biases"] = [
+        {"pass": i, "stamp": 0.0, "mean": 0.5 + i, "stddev": 0.1, "apart": 0.1} for i in (1, 2)
+    ]
+    page_text = page(plain_facts() | check | {"mend": []}, {"map": b""})
+    told = Page(page_text.replace('data:image/png;base64,"', 'data:image/png;base64,AA=="')).text
+    trust, robot = told["How far to trust it"], told["What the map has learned of the robot"]
+    printed = text_of(check, None)
+    assert set(ways) == set(REFITS)
+    rows = [*APART.values(), *REFITS.values(), "7.123", "0.456"]
+    for words in [*rows, *(f"{value:.3f}" for value in check["refits"].values())]:
+        assert words in printed and words in trust, words
+    assert "pass 1 +1.50 ± 0.10" in printed and "pass 1 +1.50 ± 0.10" in robot
+
+
+def plain_facts() -> dict:
+    """What the page states, of a map that was hardly begun, with names from outside."""
+    return {
         "title": "<script>alert(1)</script>",
         "version": "0",
         "model": "m",
@@ -216,7 +245,10 @@ def test_names_from_outside_stay_text():
         "settings": {"<z>": "<w>"},
         "events": {"gross_errors": 0, "weakened_cells": 0},
     }
-    text = page(facts, {"map": b""}).replace(
+
+
+def test_names_from_outside_stay_text():
+    text = page(plain_facts(), {"map": b""}).replace(
         'data:image/png;base64,"', 'data:image/png;base64,AA=="'
     )
     Page(text)

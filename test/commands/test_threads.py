@@ -5,7 +5,9 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
+from gp_mapping import cli
 from gp_mapping.threads import MATRIX_LIBRARIES
 
 # the command line, as a process of its own begins it, and then what numpy has
@@ -49,3 +51,18 @@ def test_a_node_begins_so_too(monkeypatch):
     monkeypatch.setattr(loading.atexit, "register", lambda *_: None)
     loading.quiet_while_loading()
     assert all(os.environ[name] == "1" for name in MATRIX_LIBRARIES)
+
+
+@pytest.mark.parametrize("more", [[], ["--workers", "1"]])
+@pytest.mark.parametrize("command", ["map", "fit", "check", "report"])
+def test_maps_of_bags_are_made_with_the_nodes_threads(tmp_path, command, more):
+    """So that they round as the node's; before a bag is opened."""
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        output = str(tmp_path / ("page.html" if command == "report" else "out"))
+        words = [command, str(tmp_path / "nothing"), "--output", output, *more]
+        assert cli.main([*words, "--set", "torch_threads=2"]) == 2
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

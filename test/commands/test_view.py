@@ -4,6 +4,7 @@ import gzip
 import http.client
 import json
 import socket
+import struct
 import threading
 import time
 from types import SimpleNamespace
@@ -192,6 +193,28 @@ def test_a_part_of_the_map_is_asked_for_by_its_corners(served):
         assert ask(f"/api/window{query}")[0] == 400, query
 
 
+def test_a_fault_of_an_answer_is_said_once_and_one_of_its_reader_never(served, capfd):
+    """The page asks several times a second; it gets an answer, and the others go on."""
+    feed, ask, server = served
+    feed.status = lambda: {"node": 1 / 0}
+    feed.overlay = lambda: {"number": float("nan")}
+    for _ in range(3):
+        code, _, body = ask("/api/status")
+        assert code == 500 and b"the terminal of gp-mapping view says why" in body
+    assert ask("/api/overlay")[0] == 500 and ask("/")[0] == 200
+    said = capfd.readouterr().err.splitlines()
+    assert len(said) == 2 and "/api/status failed, ZeroDivisionError: division by zero" in said[0]
+    assert "/api/overlay failed, ValueError" in said[1]
+
+    # who hangs up before the answer, with a reset
+    feed.status = lambda: {"text": [str(i) * 50 for i in range(200000)]}
+    with socket.create_connection(server.server_address, timeout=10) as reader:
+        reader.sendall(b"GET /api/status HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    feed.status = lambda: {}
+    assert ask("/api/status")[0] == 200 and not capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     "host, code",
     [
@@ -305,9 +328,11 @@ def test_a_request_has_its_time_in_all(served, monkeypatch):
         (["--domain-id", "300"], "--domain-id 300"),
         (["--namespace", "a b"], "not a name of a ROS node"),
         (["--node", ""], "not a name of a ROS node"),
+        ([], "ROS_DOMAIN_ID is '233', expected a number from 0 to 232"),
     ],
 )
-def test_wrong_usage(capfd, arguments, expected):
+def test_wrong_usage(capfd, monkeypatch, arguments, expected):
+    monkeypatch.setenv("ROS_DOMAIN_ID", "233" if not arguments else "1")
     pytest.importorskip("rclpy", reason="needs rclpy: source ROS 2 or install requirements/ros.txt")
     assert expected in wrong(capfd, "view", *arguments)
 

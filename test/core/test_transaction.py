@@ -177,3 +177,19 @@ def test_full_exact_map_is_as_it_was():
     with pytest.raises(MapFullError):
         field.update(_samples(1, 15, 1))
     assert same_state(field.state_dict(), before)
+
+
+@pytest.mark.parametrize("name", model_names())
+@pytest.mark.parametrize("batches", (0, 1, 6))
+def test_failure_at_the_end_of_a_merge_takes_back_all_of_it(name, batches):
+    field, never_asked, before = (_driven(name, batches) for _ in range(3))
+    other, spoilt = _driven(name, 4), _driven(name, 4)
+    spoilt.newest_pass = None  # no number, which is found after all else has been added
+    with pytest.raises(TypeError):
+        field.merge(spoilt)
+    assert same_state(field.state_dict(), before.state_dict())
+
+    for one in (field, never_asked):  # what comes later is as if nobody had tried
+        one.merge(other)
+        one.update(_samples(9, 15, 3 if name == "curl_free" else 1))
+    assert same_state(field.state_dict(), never_asked.state_dict())

@@ -1,6 +1,7 @@
 """θ of a fleet from all cells at once: no worse than what was agreed on, and the same wherever it is raised."""
 
 import json
+import shutil
 
 import pytest
 from fleet_bags import parameters, write_fleet
@@ -67,15 +68,19 @@ def test_fit_with_workers_prints_what_was_gained(bags, tmp_path, capsys):
 
 
 def test_report_with_workers_has_the_table(bags, tmp_path):
-    page = tmp_path / "fleet.html"
+    """Bags of one name are told apart by the folders that they lie in."""
+    page, bags = tmp_path / "fleet.html", list(bags)
+    for i in (0, 1):
+        bags[i] = shutil.copytree(bags[i], tmp_path / f"robot{i}" / "drive").as_posix()
     assert (
         cli.main(["report", *bags, "--workers", "1", "--calibration-cells", "60", "-o", str(page)])
         == 0
     )
-    text = page.read_text()
+    text, names = page.read_text(), ("robot0/drive", "robot1/drive", "robot2")
     assert (
         "The fleet" in text
-        and all(f"robot{i}" in text for i in range(3))
+        and all(text.count(f'<th scope="row">{bag}</th>') == 2 for bag in names)
         and str(tmp_path.parent) not in text
+        and all(f"<code>{bag}</code>" in text for bag in names)
     )
     assert "beside the map of all others" in text

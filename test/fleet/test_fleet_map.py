@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,8 @@ from benchmark import warm
 from gp_mapping import cli
 from gp_mapping.core.types import Samples
 from gp_mapping.errors import UsageError
-from gp_mapping.fleet.cells import CellMaker
+from gp_mapping.fleet import mapping as fleet_mapping
+from gp_mapping.fleet.cells import CellMaker, report_of
 from gp_mapping.fleet.drawing import fleet_blocks
 from gp_mapping.fleet.engine import Here, connected
 from gp_mapping.fleet.mapping import agreed_by, map_bags, read_bags
@@ -337,6 +339,22 @@ def test_a_bag_that_fails_is_named_and_left_out(bags, tmp_path, capsys):
 
     assert cli.main(["map", *broken, "--output", str(tmp_path / "none"), "--workers", "1"]) == 2
     assert "none of 4 bags can be mapped" in capsys.readouterr().err
+
+
+def test_a_bag_of_another_number_of_channels_is_named_and_left_out(tmp_path, monkeypatch):
+    """As one of another frame; which settings of one fleet cannot bring about."""
+    bags = write_fleet(tmp_path, 3, length=0.5)
+
+    def told(made):
+        report = report_of(made)
+        values = list(report.middle[1]) * (3 if report.bag == bags[1] else 1)
+        return replace(report, middle=(report.middle[0], values))
+
+    monkeypatch.setattr(fleet_mapping, "report_of", told)
+    read = read_bags(Here(), bags, parameters(**HELD), {}, most=10)
+    assert [job.bag for job in read.jobs] == [bags[0], bags[2]] and list(read.failed) == [bags[1]]
+    why = read.failed[bags[1]]
+    assert why.startswith(bags[1]) and "3 values, of most bags 1" in why and "\n" not in why
 
 
 @pytest.mark.parametrize(

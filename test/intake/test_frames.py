@@ -15,6 +15,7 @@ from intake_messages import (
 )
 
 from gp_mapping.intake import DropReason, Intake
+from gp_mapping.intake.frames import FrameVote
 from gp_mapping.settings.intake import IntakeSettings
 
 
@@ -61,6 +62,48 @@ def test_samples_are_those_of_the_many_alone(first, share):
     )
     assert mixed.frame == "odom" and mixed.samples == len(expected)
     assert any("most are in 'odom'" in text for text in mixed.warnings) and breaks == []
+
+
+def test_a_time_jump_is_taken_in_again_with_the_messages_around_it():
+    """The clock was set among the kept messages: their pass ends there, as in the frame of the many alone."""
+    first, then = by_stamp(*drive(start=10.0, seconds=1.0)), by_stamp(*drive(start=10.2))
+    alone, mixed = Intake(IntakeSettings(odometry_frame="odom")), Intake()
+    strays = [odometry_message(9.0 + 0.01 * i, frame="elsewhere") for i in range(12)]
+    for intake in (alone, mixed):
+        feed(intake, strays + first)
+        intake.time_jump()
+        feed(intake, then)
+    assert mixed.frame == "odom"
+    found, expected = drain(mixed), drain(alone)
+    np.testing.assert_array_equal(found[0], expected[0])
+    assert found[1] == expected[1] == [50]
+
+
+@pytest.mark.parametrize("names", [16, 300])
+def test_a_name_for_each_stray_message_keeps_out_no_majority(names):
+    """One stray message with a name of its own before each good one, and more than can be counted in front."""
+    good = by_stamp(*drive(start=10.0, seconds=3.0))
+    messages = [odometry_message(9.0 + 0.01 * i, frame=f"front {i}") for i in range(20)]
+    for i, message in enumerate(good):
+        messages += [odometry_message(9.3 + 0.001 * i, frame=f"stray {i % names}"), message]
+    alone, mixed = Intake(), Intake()
+    feed(alone, good)
+    feed(mixed, messages)
+    np.testing.assert_array_equal(drain(mixed)[0], drain(alone)[0])
+    assert mixed.frame == "odom" and mixed.samples == 150
+    assert any("most are in 'odom'" in text for text in mixed.warnings)
+
+
+def test_no_frame_wins_by_what_others_lose():
+    """The expected frame keeps all its votes, however many names come; a half as many messages is no majority."""
+    vote = FrameVote()
+    for i in range(200):
+        vote.fits("odom")
+        for k in range(5):
+            vote.fits(f"stray {5 * i + k}")
+        if i % 2:
+            vote.fits("other")
+    assert vote.winner is None and vote.frame == "odom" and vote.held_by("odom")
 
 
 def test_a_named_frame_holds_and_so_does_that_of_a_map():

@@ -259,6 +259,27 @@ def test_bad_transforms_are_counted_where_they_matter():
     }
 
 
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize(
+    "content, reason",
+    [
+        (((2e5, 0.0, 0.0),), "pose_out_of_range"),
+        (((0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1e6)), "pose_bad_quaternion"),
+        (((math.inf, 0.0, 0.0),), "pose_not_finite"),
+        (((0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0)), "pose_zero_quaternion"),
+    ],
+)
+def test_a_link_of_which_no_transform_can_be_used_is_counted(static, content, reason):
+    """No look-up ever uses it, for it is never there; the setting bounds links of both kinds."""
+    intake = Intake(IntakeSettings(**TF, max_position=1e5))
+    for i in range(20):
+        intake.add_tf(tf_message((i / 10, "map", "odom")))
+        intake.add_tf(tf_message((i / 10, "odom", "base_link", *content)), static=static)
+        intake.add_measurement(field_message(i / 10))
+    assert len(drain(intake)[0]) == 0
+    assert intake.drops.as_dict() == {"no_transform": 20, reason: 20}
+
+
 def test_mounting_from_tf_with_poses_from_odometry():
     """The base frame is the one that odometry names."""
     intake = Intake(IntakeSettings(mounting="tf"))

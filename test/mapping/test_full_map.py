@@ -10,7 +10,7 @@ from small_drive import field, write_drive
 from gp_mapping import Samples, cli
 from gp_mapping.intake.drops import DropCounter
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
-from gp_mapping.mapping.fullness import left_out_note
+from gp_mapping.mapping.notes.fullness import left_out_note
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 

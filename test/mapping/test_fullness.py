@@ -5,7 +5,7 @@ import functools
 import torch
 
 from gp_mapping.core.types import Samples
-from gp_mapping.mapping.fullness import spoiled
+from gp_mapping.mapping.notes.fullness import spoiled
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.runtime.health import Health
 from gp_mapping.runtime.worker_results import Status

@@ -148,3 +148,24 @@ def test_fits_what_a_map_learned():
     close(model.predict(*ask).mean, field.predict(*ask).mean, 1e-9)
     close(model.predict(*ask).variance, field.predict(*ask).variance, 1e-8)
     assert replace(field.theta, time_offset=0.0) != field.theta
+
+
+def test_a_lost_pose_does_not_make_the_noise():
+    """A new measurement is as noisy as a map of the same samples says: one useless sample leaves it as it was."""
+    settings = {
+        "lengthscale": 0.5,
+        "signal_stddev": 10 * UT,
+        "noise_stddev": UT,
+        "centre": [C * UT],
+    }
+    variance = np.full(len(X), 0.5)
+    variance[7] = 1e6
+    batch = samples(X, Y, sensor_variance=variance)
+    field = create_map("fitc", learn_hyperparameters=False, inducing_inputs=Z, **settings)
+    field.update(batch)
+    model = AnytimeFit("fitc", field.theta, batch, Z, most=500, scale=UT, centre=[C * UT])
+    model.batch()
+    place = torch.from_numpy(XS[:1])
+    given, expected = model.predict(place).noise_variance, field.predict(place).noise_variance
+    assert torch.allclose(given, expected, rtol=1e-12)
+    assert float(given) / UT**2 == pytest.approx(1.5, rel=0.01)

@@ -11,6 +11,7 @@ from core_data import UT, drive, samples
 from scipy.stats import multivariate_normal
 
 from gp_mapping import Samples
+from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.likelihoods.discrete import Poisson
 from gp_mapping.core.models.solve_gp.model import SolveGP
@@ -20,7 +21,7 @@ from gp_mapping.offline.ascend import ascend, information
 from gp_mapping.offline.fit import FITTED, check_fits, fit_theta
 from gp_mapping.offline.lattice_evidence import interpolated_gram
 from gp_mapping.offline.minibatches import train
-from gp_mapping.offline.objectives import CollapsedBound, ExactEvidence
+from gp_mapping.offline.objectives import CollapsedBound, ExactEvidence, Objective
 from gp_mapping.offline.stored_cells import StoredCells
 from gp_mapping.settings.mapping import MapSettings
 
@@ -242,6 +243,36 @@ def test_a_settled_learner_moves_little(exact):
     assert 0.0 < float(move @ information(learner, exact.theta, cells) @ move) < 1.0, (
         "beyond a standard deviation"
     )
+
+
+class Cusp(Objective):
+    """Highest at the start, with a slope to one side: no step along it raises it, and no line search succeeds."""
+
+    name, blocks = "cusp", [None]
+
+    def __init__(self, start: Theta):
+        self.start = math.log(start.lengthscale)
+
+    def of_block(self, number, theta):
+        away = math.log(theta.lengthscale) - self.start
+        return torch.tensor(-300.0 * abs(away) ** 0.5 - 500.0 * away, dtype=torch.float64)
+
+
+def test_an_ascent_that_was_broken_off_has_not_converged():
+    """By a line search without success, or by the number of iterations; a smooth maximum is one."""
+    theta = Theta(1.0, 4.0, 1.0, 20.0)
+    free = (True,) + (False,) * 6
+    learner = HyperLearner(theta, theta, free=free)
+    fisher = 1e4 * torch.eye(7, dtype=torch.float64)
+
+    def of(objective, most=40):
+        return ascend(objective, learner, theta, fisher, most, 1e-3, lambda value: None)
+
+    broken = of(Cusp(theta))
+    assert broken.theta == theta and not broken.converged and broken.iterations < 40
+
+    evidence = ExactEvidence(StoredCells.of(parts(60), UT, theta))
+    assert of(evidence).converged and not of(evidence, 1).converged
 
 
 def test_nothing_free_is_nothing_found():

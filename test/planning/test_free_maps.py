@@ -141,6 +141,8 @@ def test_in_a_small_room_the_first_question_has_its_answer():
     nameless = occupancy(np.zeros((80, 80)), frame="")
     assert not len(suggest(session, session.render(), (2.0, 1.0), nameless, "odom"))
     assert "is in frame '' and the field map in 'odom'" in suggest.note
+    slashed = occupancy(np.zeros((80, 80)), frame="/odom")
+    assert len(suggest(session, session.render(), (2.0, 1.0), slashed, "odom")), suggest.note
 
 
 def test_what_a_suggestion_lacked_is_news_when_it_is_there():

@@ -26,7 +26,7 @@ from gp_mapping.planning import (
 )
 from gp_mapping.planning.plan import Plan
 from gp_mapping.planning.planners.greedy import greedy
-from gp_mapping.planning.planners.lanes import fitted, lane_routes
+from gp_mapping.planning.planners.lanes import _pieces, fitted, lane_routes
 from gp_mapping.planning.registry import GROUP, find_planner
 
 KINDS = (
@@ -245,6 +245,17 @@ def test_closed_places_are_no_goals():
     assert not everywhere and "nothing is left" in everywhere.reason
 
 
+@pytest.mark.parametrize("mix", [0.0, 1.0])
+def test_where_every_place_is_closed_stops_are_what_lies_between(mix):
+    """As around a goal that was not reached, in a small room: other nodes are open, and ways lead there."""
+    problem = problem_in(6, 30, 30, budget=Budget(6.0), mix=mix, effort=30)
+    closed = np.zeros(len(problem.travel.nodes), dtype=bool)
+    closed[problem.travel.places] = True
+    found = plan(replace(problem, closed=closed, _known={}), "route")
+    assert found and not closed[list(found.nodes)].any()
+    check_drivable(problem, found)
+
+
 def test_permuting_places_changes_no_single_choice():
     problem = problem_in(8)
     travel = Travel(problem.travel.free, 0.3, 150)
@@ -314,6 +325,17 @@ def test_lanes_are_as_many_as_the_limit_pays_for_were_it_one_along_the_middle():
     np.testing.assert_allclose([end[:, 1] for end in ends], 0.5 * (x[:, 1].min() + x[:, 1].max()))
 
 
+def test_however_often_lanes_are_asked_for_no_more_is_kept_of_them():
+    """The robot begins somewhere else each time."""
+    problem = problem_in(5, 30, 60, budget=Budget(8.0))
+    travel = problem.travel
+    rng, reached = np.random.default_rng(0), travel.reachable(problem.start)
+    pieces = _pieces(travel, 0.0, float(travel.nodes[:, 1].min()), 0.8, 3, 0.0)
+    for node in rng.choice(np.flatnonzero(reached), 200, replace=False).tolist():
+        pieces.joined(node, reached)
+    assert len(pieces._away) <= pieces.ends.size + 20
+
+
 def test_where_a_lane_is_as_short_as_a_place_it_is_one_stop():
     pieces = [pair for stops in lane_routes(problem_in(10, 30, 60, 60)) for pair in pairwise(stops)]
     assert len(pieces) > 100 and all(a != b for a, b in pieces)
@@ -356,6 +378,17 @@ def test_a_budget_that_does_not_reach_home_is_said_with_its_length():
         and "the way home takes" in found.reason
         and "1.0 m and inf s are left" in found.reason
     )
+
+
+def test_a_line_before_a_plan_takes_its_metres_and_its_seconds():
+    """Of what is cut off again no more is left than there was before."""
+    found = plan(problem_in(5, budget=Budget(8.0)), "route")
+    line = np.stack([found.line[0] + (0.0, 3.0), found.line[0]])
+    led = found.led_by(line, 12.0)
+    assert (led.metres, led.seconds) == (found.metres + 3.0, found.seconds + 12.0)
+    rest = led.cut(3.0)
+    np.testing.assert_allclose(rest.line, found.line)
+    assert rest.seconds == pytest.approx(led.seconds * found.metres / led.metres)
 
 
 def test_poses_are_dense_and_head_along_the_line():

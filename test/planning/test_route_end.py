@@ -13,7 +13,7 @@ from gp_mapping import Samples, create_map
 from gp_mapping.planning import Budget, FreeSpace, PathValue, Problem, SurveyArea, Travel, plan
 from gp_mapping.planning.planners.annealing import annealed
 from gp_mapping.planning.planners.greedy import greedy
-from gp_mapping.planning.planners.lanes import best_lanes, fitted, lane_routes
+from gp_mapping.planning.planners.lanes import fitted, lane_routes, lanes
 from gp_mapping.planning.planners.spirals import in_and_out, spiral_routes
 from gp_mapping.planning.problem import usual_mix
 
@@ -139,7 +139,8 @@ def test_where_turns_take_time_annealing_finds_what_fits_the_time():
     """In an open room, where ways at a glance are the real ones: at .3 m/s and .4 rad/s turns take a third of it."""
     budget = Budget(seconds=40.0, speed=0.3, turn_rate=0.4)
     problem = replace(open_room(30, 30, 60.0), budget=budget, mix=0.0, _known={})
-    start, rating = best_lanes(problem)
+    *_, start = lanes(problem)
+    rating = problem.rate([start])[0]
     found = list({stops for routes in annealed(problem, start, 200) for stops in routes})
     drives = [problem.drive(stops) for stops in found]
     assert all(problem.feasible(drive) for drive in drives)

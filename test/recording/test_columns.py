@@ -5,6 +5,7 @@ import random
 
 import numpy as np
 import pytest
+from any_bag import header, make, write_bag
 
 from gp_mapping.intake import Intake
 from gp_mapping.intake.sensors.adaptor import ScalarAdaptor
@@ -245,6 +246,34 @@ def test_an_orderly_drive_is_read_together(tmp_path, stretches):
     (plan,) = plan_bags([bag], IntakeSettings(), NAMES)
     list(samples_of([plan], Intake(), "test", 300))
     assert stretches[2:] == [True] * 5  # after the first messages, which decide on frames
+
+
+def late(stamp):
+    """By how much a measurement is recorded after its stamp, s: late, on time for a while, and late again."""
+    return 3.0 - 0.75 * min(max(stamp - 5.0, 0.0), 4.0) if stamp < 11.1 else 3.0
+
+
+def test_streams_that_meet_within_a_stretch_have_met(tmp_path, stretches):
+    """A measurement that leaps to where the poses are is a stray one by one, and so it is after a stretch."""
+    recorded = [(i / 50, i / 50, ODOMETRY) for i in range(1100)]
+    recorded += [(i / 50 + late(i / 50) + 1e-3, i / 50, MAGNETIC_FIELD) for i in range(950)]
+    recorded += [(19.9805, 20.0, MAGNETIC_FIELD)]
+    entries = []
+    for when, t, kind in recorded:
+        content: dict = (
+            {"pose": {"pose": {"position": {"x": 0.1 * t}, "orientation": {"w": 1.0}}}}
+            if kind == ODOMETRY
+            else {"magnetic_field": {"z": 45e-6}}
+        )
+        message = make(kind, header=header(START + round(t * SECOND), "frame"), **content)
+        entries.append((kind.rsplit("/")[-1], kind, START + round(when * SECOND), message))
+    (plan,) = plan_bags([write_bag(tmp_path / "bag", entries)], IntakeSettings(), NAMES)
+    alone, intake = Intake(), Intake()
+    expected = one_by_one(tmp_path / "bag", alone, plan)
+    assert rows(samples_of([plan], intake, "test", 600)) == expected
+    assert outcome(intake) == outcome(alone)
+    assert alone.drops.as_dict() == {"stray_stamp": 1} and len(expected) == 950
+    assert any(stretches)
 
 
 def test_an_adaptor_of_somebody_else_is_asked_for_each_message(tmp_path, stretches, monkeypatch):

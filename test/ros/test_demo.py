@@ -1,7 +1,9 @@
 """The demo as a user runs it: real processes over real DDS, a verdict, and nothing left behind."""
 
 import argparse
+import dataclasses
 import json
+import math
 import os
 import re
 import signal
@@ -368,3 +370,18 @@ def test_play_plays_into_running_nodes_and_passes_exit_codes_on(tmp_path):
         wait_for(lambda: "playing" in process.output)
         process.interrupt()
         assert process.wait(20.0) == 0 and "stopped before the end" in process.output
+
+
+def test_what_was_not_measured_is_null_in_json(tmp_path, capsys):
+    """Python's NaN is no JSON: where no lanes are driven there is no error of lanes."""
+    survey = SurveyResult("done", "", 10.0, 9.0, math.nan, 0, 3)
+    result = dataclasses.replace(GOOD, survey=survey)
+    assert report(result, [], tmp_path, 1.0) == 0
+
+    def no_number(word):
+        raise AssertionError(f"{word} is no JSON")
+
+    text = (tmp_path / "demo.json").read_text()
+    numbers = json.loads(text, parse_constant=no_number)
+    assert numbers["survey"]["lanes_error"] is numbers["share"] is None
+    assert numbers["survey"]["driven"] == 9.0 and numbers["score"]["coverage"] == 0.93

@@ -1,6 +1,8 @@
 """Driven ground that is not drawn: told by a real session whose drawings may evaluate few points."""
 
 import torch
+from nav_msgs.msg import OccupancyGrid
+from ros_helpers import QUICK, NodeProcess, Peer
 
 from gp_mapping import Samples
 from gp_mapping.mapping.session import MapSession
@@ -42,3 +44,17 @@ def test_places_beyond_the_picture_are_not_drawn():
     lanes(session, 60, 0.0)
     grid = session.render(None)
     assert undrawn_share([[1e9, 0.0], [-50.0, 3.0]], grid) == 1.0 and undrawn_share([], grid) == 0.0
+
+
+def test_a_node_whose_drawings_lag_says_so(tmp_path):
+    few = {"draw_budget": 100, "publish_rate": 0.5, "resolution": 0.05}
+    with NodeProcess(tmp_path, **QUICK | few, reliable_inputs=True) as node, Peer() as peer:
+        peer.wait_for_node()
+        peer.listen(OccupancyGrid, "/mapping/mean")
+        peer.drive(0.0, 40.0, rate=25, speed=20.0)
+        peer.until(
+            lambda: any("driven ground is not drawn yet" in text for text in peer.messages),
+            what="nothing is said of what is not drawn",
+        )
+        assert peer.number("undrawn share of the path") > 0.02
+        assert node.stop() == 0

@@ -221,16 +221,15 @@ def explore(tmp_path, *arguments):
     )
 
 
-def test_the_command_surveys_a_region_and_saves_the_map(tmp_path):
+def test_the_command_surveys_a_region_within_the_files_budget_and_saves_the_map(tmp_path):
     params = tmp_path / "small.yaml"
     params.write_text(
         "/**:\n  ros__parameters:\n    plan_places: 80\n    plan_effort: 16\n    max_inducing: 100\n"
+        "    plan_budget: 2.5\n"
     )
     with explore(
         tmp_path,
         "--simulate",
-        "--budget",
-        "2.5",
         "--params",
         str(params),
         "--region",
@@ -276,9 +275,23 @@ def test_a_command_that_cannot_explore_says_why(tmp_path):
         (["--remap", "odometry=/odom"], "--remap odometry=/odom: expected FROM:=TO"),
         (["--simulate", "--drive", "nav2"], "driven by cmd_vel"),
         (["--output", "/dev/null/x"], "--output /dev/null/x"),
+        (["--speed", "50"], "--speed: 50.0 m/s is outside [0.01, 5.0]"),
+        (["--speed", "0"], "--speed: 0.0 m/s is outside [0.01, 5.0]"),
+        (["--speed", "0.005", "--simulate"], "--speed: 0.005 m/s is outside [0.01, 5.0]"),
     ],
 )
 def test_wrong_usage_of_explore_is_one_line(capsys, arguments, words):
     assert main(["explore", *arguments]) == 2
     error = capsys.readouterr().err
     assert words in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("domain", ["233", "-1", "one", "1e1"])
+def test_a_domain_of_the_environment_that_is_none_is_one_line(
+    capsys, monkeypatch, tmp_path, domain
+):
+    monkeypatch.setenv("ROS_DOMAIN_ID", domain)
+    assert main(["explore", "--output", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert f"ROS_DOMAIN_ID is {domain!r}, expected a number from 0 to 232" in error
+    assert error.count("\n") == 1 and not (tmp_path / "out").exists()

@@ -1,16 +1,12 @@
 """The launch files, run for real where launch_ros is installed (any ROS installation; not on PyPI)."""
 
 import ast
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
 import yaml
 from any_bag import NS, header, make, transform, write_bag
+from launched import Launch, ended
 from lifecycle_msgs.srv import GetState
 from nav_msgs.msg import OccupancyGrid
 from rcl_interfaces.srv import GetParameters
@@ -23,19 +19,6 @@ from gp_mapping.recording.bag import STORE
 from gp_mapping.ros.wire.qos import LATCHED
 
 FILES = sorted((ROOT / "launch").glob("*.launch.py"))
-# `ros2 launch FILE name:=value` without ros2cli
-RUN = """
-import sys
-from launch import LaunchDescription, LaunchService
-from launch.actions import IncludeLaunchDescription
-from launch.launch_description_sources import PythonLaunchDescriptionSource
-service = LaunchService()
-service.include_launch_description(LaunchDescription([IncludeLaunchDescription(PythonLaunchDescriptionSource(sys.argv[1]),
-    launch_arguments=[tuple(a.split(":=", 1)) for a in sys.argv[2:]])]))
-sys.exit(service.run())
-"""
-
-
 EVERYWHERE = {
     "params",
     "model",
@@ -150,52 +133,6 @@ def test_rviz_shows_latched_topics_of_ours_with_fixed_bounds():
         and 0 <= d["Min Intensity"] < d["Max Intensity"] < 1e-3
         for d in clouds
     )
-
-
-class Launch:
-    """`ros2 launch gp_mapping NAME.launch.py name:=value …` as a process; its output; Ctrl-C at the end."""
-
-    def __init__(self, folder, name, *arguments):
-        pytest.importorskip(
-            "launch_ros", reason="launch_ros is not installed (it comes with ROS, not from PyPI)"
-        )
-        self._log = (folder / f"{name}.log").open("w+")
-        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", RUN, str(ROOT / "launch" / f"{name}.launch.py"), *arguments],
-            cwd=folder,
-            stdout=self._log,
-            stderr=self._log,
-            start_new_session=True,
-            env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-        )
-
-    @property
-    def output(self):
-        self._log.flush()
-        return open(self._log.name).read()
-
-    def interrupt(self):
-        """Ctrl-C as a terminal sends it, to the whole group: launch counts on that. All nodes end by themselves."""
-        os.killpg(self.process.pid, signal.SIGINT)
-        assert self.process.wait(40) == 0
-        time.sleep(0.1)
-        ended = self.output.count("process has finished cleanly")
-        assert ended == self.output.count("process started with pid"), self.output
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, *_):
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGINT)
-            try:
-                self.process.wait(40)
-            except subprocess.TimeoutExpired:
-                os.killpg(self.process.pid, signal.SIGKILL)
-        if kind is not None:
-            print(self.output)
-        self._log.close()
 
 
 def test_demo_launch_maps_the_simulated_room(tmp_path):
@@ -336,13 +273,6 @@ def test_without_autostart_the_node_waits_for_a_manager(tmp_path):
         state = peer.call(GetState, "/mapping/get_state", GetState.Request(), again=3.0)
         assert state.current_state.label == "unconfigured"
         run.interrupt()
-
-
-def ended(run, timeout=60):
-    """The launch has ended by itself; its exit code."""
-    code = run.process.wait(timeout)
-    assert not re.search(r"\[python-1\] Traceback|^Traceback", run.output), run.output
-    return code
 
 
 @pytest.mark.parametrize(
@@ -607,15 +537,28 @@ def test_wrong_arguments_start_nothing(tmp_path, name, argument, said):
         assert said in run.output and "process started" not in run.output
 
 
-def test_explore_launch_ends_with_the_survey_and_keeps_the_map(tmp_path):
-    with Launch(
-        tmp_path,
-        "explore",
-        "simulate:=true",
-        "budget:=2.5",
-        f"save_directory:={tmp_path / 'kept'}",
-        f"params:={parameter_file(tmp_path, plan_places=80, plan_effort=16, max_inducing=100)}",
-    ) as run:
+def test_explore_launch_ends_with_the_budget_of_the_file_and_keeps_the_map(tmp_path):
+    small = {"plan_places": 80, "plan_effort": 16, "max_inducing": 100}
+    params = parameter_file(tmp_path, plan_budget=2.5, plan_speed=0.35, **small)
+    with (
+        Launch(
+            tmp_path,
+            "explore",
+            "simulate:=true",
+            "budget_time:=300.0",
+            f"save_directory:={tmp_path / 'kept'}",
+            f"params:={params}",
+        ) as run,
+        Peer() as peer,
+    ):
+        wanted = {"plan_budget": 2.5, "plan_budget_time": 300.0, "plan_speed": 0.35}
+        wanted |= {"plan_home": "start", "plan_kind": "route"}
+        request = GetParameters.Request(names=list(wanted))
+        answer = peer.call(GetParameters, "/mapping/get_parameters", request, again=3.0)
+        assert [v.string_value or v.double_value for v in answer.values] == list(wanted.values())
+        request = GetParameters.Request(names=["speed"])
+        answer = peer.call(GetParameters, "/explorer/get_parameters", request, again=3.0)
+        assert answer.values[0].double_value == 0.35
         assert ended(run, 150) == 0, run.output
         assert "the survey is done" in run.output
         assert (tmp_path / "kept" / "map.gpm").is_file()

@@ -24,8 +24,8 @@ from rclpy.executors import MultiThreadedExecutor
 from gp_mapping.ros.wire.qos import LATCHED
 
 actions = pytest.importorskip("nav2_msgs.action", reason="nav2_msgs is not installed")
-FIRST, LATE, PENDING = (
-    215 + (os.getpid() + i) % 15 for i in range(3)
+FIRST, LATE, PENDING, STOPPED = (
+    215 + (os.getpid() + i) % 15 for i in range(4)
 )  # a server of an earlier test may linger
 
 
@@ -47,13 +47,14 @@ class Navigator:
     """Serves one of Nav2's actions: drives each goal until it is replaced, cancelled, reached, or to be given up.
 
     asked: goals that came.  hesitates: s until one is accepted.  reach, give_up: what ends the one that is driven.
+    left: poses that it says remain; None says nothing.
     """
 
     def __init__(
         self, node, kind=actions.NavigateThroughPoses, name="navigate_through_poses", hesitates=0.0
     ):
         self.goals, self.ended, self.asked, self._kind, self._hesitates = [], [], 0, kind, hesitates
-        self.reach, self.give_up = threading.Event(), threading.Event()
+        self.reach, self.give_up, self.left = threading.Event(), threading.Event(), None
         self._server = ActionServer(
             node,
             kind,
@@ -82,6 +83,8 @@ class Navigator:
             or self.give_up.is_set()
         ):
             time.sleep(0.02)
+            if self.left is not None:
+                handle.publish_feedback(self._kind.Feedback(number_of_poses_remaining=self.left))
         result = self._kind.Result()
         if handle.is_cancel_requested:
             handle.canceled()
@@ -203,6 +206,32 @@ def test_where_nav2_takes_one_pose_at_a_time_every_stop_gets_its_turn_also_if_na
                 navigator.goals == [[stop] for stop in stops] and navigator.ended == ["reached"] * 4
             )
             assert not here.got["/mapping/unreachable"]
+            explorer.interrupt()
+            assert here.spin_through(explorer, 30.0) == 0
+
+
+def test_after_a_stop_it_goes_on_to_the_poses_that_it_has_not_passed(tmp_path):
+    with Listener(STOPPED, {}) as here:
+        scene = Scene(here)
+        navigator = Navigator(here.node)
+        with explorer_on(STOPPED, tmp_path) as explorer:
+            scene.heard()
+            corners = [(0.25 * i, 0.0) for i in range(15)]
+            stops = [corners[4], corners[8], corners[12], corners[14]]
+            scene.plans.publish(path(*corners))
+            assert here.spin_until(lambda: navigator.goals == [stops], 30.0), explorer.output
+            for left in (2, 0):  # with 0 it does not know
+                navigator.left = left
+                here.spin_until(lambda: False, 0.2)
+            scene.located = False
+            assert here.spin_until(lambda: navigator.ended == ["canceled"], 30.0), explorer.output
+            navigator.left, scene.located = None, True
+            assert here.spin_until(lambda: len(navigator.goals) == 2, 30.0), explorer.output
+            assert navigator.goals[-1] == stops[-2:]
+
+            scene.plans.publish(path((0, 0), (0, 1), (0, 2)))  # a new plan is driven whole
+            assert here.spin_until(lambda: len(navigator.goals) == 3, 30.0), explorer.output
+            assert navigator.goals[-1] == [(0.0, 2.0)]
             explorer.interrupt()
             assert here.spin_through(explorer, 30.0) == 0
 

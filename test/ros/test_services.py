@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from geometry_msgs.msg import PoseArray
 from nav_msgs.msg import OccupancyGrid
 from nav_msgs.srv import GetMap, LoadMap
 from rclpy.parameter import Parameter
 from ros_helpers import ask, fill, grid_array, settle, spin, spin_until
 from std_msgs.msg import Float64MultiArray
 from std_srvs.srv import Trigger
+from visualization_msgs.msg import MarkerArray
 
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.session import MapSession
@@ -132,6 +134,14 @@ def test_what_cannot_be_loaded_is_refused_and_the_map_stays(node_of, tmp_path):
     filled(node, peer, 1.0, start=10.0)  # nothing is stuck
 
 
+def test_a_map_that_exists_is_not_missing_whatever_the_words_of_its_fault(node_of, tmp_path):
+    folder = tmp_path / "no such checkpoint"
+    node, peer = node_of(save_directory=str(folder))
+    folder.mkdir()
+    (folder / "map.gpm").write_bytes(b"no map")
+    assert load_named(node, peer, "").result == LoadMap.Response.RESULT_INVALID_MAP_DATA
+
+
 def test_names_of_maps_stay_in_their_folder(tmp_path):
     assert map_folder(str(tmp_path), "a/b.c-d_1") == tmp_path / "a" / "b.c-d_1"
     for name in (
@@ -217,6 +227,9 @@ def test_nav2s_services_where_they_are_installed(node_of, tmp_path, monkeypatch)
     with pytest.raises(ValueError, match="not the name of a map"):
         save("../lab")
     assert save(str(tmp_path / "hall")) is True and (tmp_path / "hall" / "map.gpm").exists()
+    with pytest.raises(ValueError, match="not the name of a map"):
+        save(str(tmp_path / ".hidden"))  # no other name than the one that was given
+    assert save(str(tmp_path)) is True and (tmp_path / "map.gpm").exists()
     for name, value in (("image_format", "png"), ("map_mode", "trinary"), ("free_thresh", 0.1)):
         monkeypatch.setattr(SaveMap.Request, name, value)
         with pytest.raises(ValueError, match=f"{name}: .* cannot be had"):
@@ -224,6 +237,24 @@ def test_nav2s_services_where_they_are_installed(node_of, tmp_path, monkeypatch)
         monkeypatch.undo()
     assert load_named(node, peer, "lab").result == LoadMap.Response.RESULT_SUCCESS
     assert peer.node.count_services("/mapping/save_map") == 1
+
+
+def test_of_a_map_that_is_cleared_or_replaced_no_limits_and_suggestions_stay(node_of):
+    node, peer = node_of(suggestion_rate=10.0, suggestion_count=2)
+    limits = peer.listen(Float64MultiArray, "/mapping/limits")
+    markers = peer.listen(MarkerArray, "/mapping/markers")
+    filled(node, peer)
+
+    def suggested() -> bool:
+        return any(m.ns == "suggestions" for message in markers[-1:] for m in message.markers)
+
+    peer.listen(PoseArray, "/mapping/suggestions")
+    spin_until(node, peer, lambda: limits and suggested())
+    assert list(limits[-1].data)[1] < 1e-3  # tesla
+    node.use_settings(node.map_settings)  # as a map that has been loaded does
+    assert node.publishers_.limits is None and not node.publishers_._suggested
+    assert ask(node, peer, Trigger, "/mapping/clear").success
+    spin_until(node, peer, lambda: list(limits[-1].data) == [0.0, 1.0, 0.0, 1.0])
 
 
 def test_no_message_is_made_for_a_topic_that_nobody_listens_to(node_of, monkeypatch):

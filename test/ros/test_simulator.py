@@ -239,6 +239,16 @@ def test_floor_plan_is_free_inside_the_walls():
     )  # free space begins at (0, 0)
 
 
+def test_walls_beyond_the_room_are_not_in_its_floor_plan():
+    """Of a wall that crosses a border the part inside is; on each side of the room."""
+    empty = floor_plan(6.0, 5.0, "odom").data
+    for wall in ((-3, -3, -1, -1), (-3, 1, -1, 2), (1, -3, 2, -1), (7, 1, 8, 2), (1, 6, 2, 7)):
+        assert floor_plan(6.0, 5.0, "odom", walls=[wall]).data == empty, wall
+    plan = floor_plan(6.0, 5.0, "odom", walls=[(-3.0, 1.0, 0.5, 2.0)])
+    cells = np.array(plan.data).reshape(plan.info.height, plan.info.width)
+    assert (cells[1:-1, 1:-1] == 100).sum() == 10 * 20
+
+
 def test_waypoints_are_parsed():
     assert parse_waypoints(" 0 0, 1.5 -2 ,") == [[0.0, 0.0], [1.5, -2.0]]
     assert parse_waypoints("") == []

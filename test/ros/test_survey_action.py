@@ -2,20 +2,23 @@
 
 import math
 import os
+from functools import partial
 
 import pytest
 
 pytest.importorskip("rclpy")
 
 from dds_helpers import Listener, ros_run
-from geometry_msgs.msg import Point32
+from geometry_msgs.msg import Point32, PolygonStamped
 from rclpy.action import ActionClient
+from rclpy.node import Node
+from std_srvs.srv import Trigger
 from test_explore import MAPPER, SIMULATOR, TOPICS
 
 from gp_mapping.ros.explorer_node import main
 from gp_mapping.ros.wire.messages import message_class
 
-DOMAIN = 93 + os.getpid() % 8
+DOMAIN, REFUSED = (93 + (os.getpid() + i) % 8 for i in range(2))
 SurveyArea = message_class("gp_mapping_interfaces/action/SurveyArea")
 needs = pytest.mark.skipif(SurveyArea is None, reason="gp_mapping_interfaces is not installed")
 
@@ -118,3 +121,34 @@ def test_a_goal_is_surveyed_with_feedback_others_are_refused_and_a_cancelled_one
         for process in (explorer, simulator):
             process.interrupt()
         listener.spin_through(explorer, 60.0)
+
+
+@needs
+def test_a_start_that_the_mapper_refuses_ends_the_goal_with_its_reason(tmp_path):
+    """The mapper is a node that takes everything but the start, as one does whose calls are too many."""
+
+    def answer(request, response, success: bool):
+        response.success, response.message = success, "" if success else "7 calls wait already"
+        return response
+
+    explorer = ros_run(
+        "gp_mapping.ros.explorer_node", "serve_action:=true", domain=REFUSED, log_dir=tmp_path
+    )
+    with Listener(REFUSED, {}) as listener, explorer:
+        mapper = Node("mapping", context=listener.context, allow_undeclared_parameters=True)
+        listener.executor.add_node(mapper)
+        mapper.create_subscription(PolygonStamped, "mapping/region", lambda _: None, 10)
+        for name, success in (("stop", True), ("start", False)):
+            mapper.create_service(
+                Trigger, f"mapping/survey/{name}", partial(answer, success=success)
+            )
+        client = ActionClient(listener.node, SurveyArea, "/explorer/survey_area")
+        assert listener.spin_until(client.server_is_ready, 60.0), explorer.output
+        sent = client.send_goal_async(SurveyArea.Goal(budget_metres=4.0))
+        assert listener.spin_until(sent.done, 30.0), explorer.output
+        ended = sent.result().get_result_async()
+        assert listener.spin_until(ended.done, 30.0), explorer.output
+        assert ended.result().status == 6 and ended.result().result.reason == "7 calls wait already"
+        explorer.interrupt()
+        assert listener.spin_through(explorer, 30.0) == 0
+        mapper.destroy_node()

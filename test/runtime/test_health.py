@@ -304,3 +304,20 @@ def test_ground_that_is_driven_and_not_drawn_is_said():
     assert areas_of(Health(2.0), status=status_of(lag=(0.12, 1.0)))["map"].level == OK, (
         "a moment is no lag"
     )
+
+
+def test_refused_of_the_intake_and_refused_of_the_lattice_are_two_numbers():
+    """An old drop is not warned of again, nor does it hide what the lattice refuses."""
+    health = Health(2.0)
+
+    def said(drops, cells):
+        status = status_of(
+            drops={"refused": drops}, report={"samples": 10, "coarsened": 0, "refused": cells}
+        )
+        areas = areas_of(health, status=status)
+        return areas["input"].message, areas["map"].message
+
+    assert said(40, 0) == ("40 refused", "ok")
+    assert [said(40, 0) for _ in range(3)] == [("ok", "ok")] * 3
+    dropped, left_out = said(47, 7)
+    assert dropped == "47 refused" and left_out.startswith("7 cells or measurements lie where")

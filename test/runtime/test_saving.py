@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from gp_mapping import Samples
+from gp_mapping.core.stored import StoredState
 from gp_mapping.intake import Intake
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.runtime.file_thread import Ending, FileThread, TooBusy
@@ -15,6 +16,7 @@ from gp_mapping.runtime.saving import Saver
 from gp_mapping.runtime.worker import MapWorker
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.store.checkpoint import load_checkpoint, save_checkpoint
 from gp_mapping.store.sessions import saved_session
 
 
@@ -72,6 +74,21 @@ def test_an_autosave_that_the_file_thread_has_no_room_for_is_said_and_comes_when
         files.submit(lambda: None)
 
 
+def test_a_tile_that_is_gone_costs_no_autosave_and_is_said_once(worker, tmp_path):
+    files, said = FileThread(size=2), []
+    settings = SimpleNamespace(save_directory=str(tmp_path), map_name="hall", autosave_period=10.0)
+    saver = Saver(worker, files, lambda: settings, "/mapping", on_error=said.append)
+    tile = StoredState("0 1", {"n": 1})
+    save_checkpoint(tmp_path / "before.gpm", {"tile": tile})
+    tile.source.path.unlink()
+    worker.call(lambda session: session.about.update(tile=tile)).result(30.0)
+    for _ in range(2):
+        saver.autosave_now()
+    assert saver.autosaves == 2 and saver.is_autosaved() and files.close(10.0)
+    assert said == [saver.problem] and saver.problem.startswith("tile 0 1 of the map is left out: ")
+    assert load_checkpoint(saver.autosaved_path)["raw_count"] == 30
+
+
 def test_a_map_that_was_saved_when_asked_is_not_saved_again_by_itself(worker, tmp_path):
     files = FileThread(size=2)
     settings = SimpleNamespace(
@@ -89,6 +106,26 @@ def test_a_map_that_was_saved_when_asked_is_not_saved_again_by_itself(worker, tm
     saver.autosave(time.monotonic() + 20.0)
     assert not files.busy and saver.autosaved_path is None and files.close(10.0)
     assert [path.name for path in (tmp_path / "hall").glob("*.gpm")] == ["map.gpm"]
+
+
+def test_a_job_that_is_cancelled_is_left_out_and_the_thread_goes_on():
+    files, began, disk, ran = FileThread(), threading.Event(), threading.Event(), []
+    held = files.submit(lambda: began.set() or disk.wait())
+    assert began.wait(10.0) and not held.cancel(), "it has begun"
+    cancelled, other = files.submit(lambda: ran.append(1)), files.submit(lambda: 2)
+    assert cancelled.cancel()
+    disk.set()
+    assert other.result(10.0) == 2 and held.result(0) and not ran
+
+    began.clear()
+    disk.clear()
+    files.submit(lambda: began.set() or disk.wait())
+    assert began.wait(10.0)
+    cancelled, refused = files.submit(lambda: ran.append(1)), files.submit(lambda: ran.append(2))
+    cancelled.cancel()
+    assert not files.close(0.0) and isinstance(refused.exception(0), Ending)
+    disk.set()
+    assert files.close(10.0) and not ran
 
 
 class Quick(Saver):

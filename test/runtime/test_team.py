@@ -1,6 +1,7 @@
 """Robots that make one map, without ROS: the sum is the map of all data, whatever becomes of the messages."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 from team_scene import CLOSE, QUICK, Mapper, difference, drives, exchange, session_of
 
 from benchmark.robots import Robot, drive, world_of
+from gp_mapping.core.stored import StoredState
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.runtime.team.incoming import Holdings, Source
 from gp_mapping.runtime.team.outgoing import Outgoing
@@ -151,6 +153,44 @@ def test_strangers_are_refused_in_one_sentence():
     )
 
 
+def test_a_map_for_which_there_is_no_room_leaves_no_trace_in_the_sum():
+    """Its neighbours' paths are theirs, its constants are not agreed on, and it may be added later."""
+    settings = QUICK | {"model": "exact", "max_exact_samples": 150}
+    part = drives()[0]
+    sessions = {
+        f"robot{i}": session_of(part[cut], **settings)
+        for i, cut in enumerate((slice(0, 500), slice(500, 2500), slice(2500, 2900)))
+    }
+    for name, session in sessions.items():
+        session.about["map_id"] = f"map of {name}"
+    a, b, c = (member for n, s in sessions.items() for member in members_of(source_of(s, name=n)))
+    made = sum_of(a, b, c, settings=sessions["robot0"].settings)
+    assert made.used == [a, c] and [(m, r) for m, r, _ in made.refused] == [(b, "not_merged")]
+    assert "exceed max_exact_samples 150" in made.refused[0][2] and not made.failed
+    assert len(made.touched) == 2
+    for name, touched in zip(("robot0", "robot2"), made.touched):
+        assert torch.equal(touched, sessions[name].trace.points()), name
+    assert made.session.about["made_of"] == ["map of robot0", "map of robot2"]
+    # what goes on from the map that was left out is not in the sum twice
+    sessions["robot2"].about["made_of"] = ["map of robot1"]
+    (child,) = members_of(source_of(sessions["robot2"], name="robot2"))
+    again = sum_of(a, b, child, settings=sessions["robot0"].settings)
+    assert again.used == [a, child] and [m for m, *_ in again.refused] == [b]
+
+
+def test_where_a_map_has_gone_or_changed_is_told_and_nowhere_else():
+    one, two = (session_of(part, **QUICK) for part in drives())
+    a, b = members_of(source_of(one)) + members_of(source_of(two, name="robot2"))
+    both = sum_of(a, b)
+    unchanged = sum_of(a, b, before=both)
+    later = sum_of(replace(a, version=("later",)), b, before=both)
+    without = sum_of(a, before=both)
+    paths = one.trace.points(), two.trace.points()
+    for made, touched in ((both, paths), (unchanged, ()), (later, paths[:1]), (without, paths[1:])):
+        assert len(made.touched) == len(touched)
+        assert all(torch.equal(*pair) for pair in zip(made.touched, touched))
+
+
 def test_a_robot_in_another_frame_is_moved():
     one, two = (session_of(part, **QUICK) for part in drives())
     turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)
@@ -169,6 +209,14 @@ def test_a_robot_in_another_frame_is_moved():
     expected = sum_of(own_of(one), *members_of(source_of(two, name="robot2")), frame="odom")
     # the turned robot's cells, and so its inputs, are the same to rounding of its path
     assert max(difference(made.session, expected.session, X)) < 0.3
+
+
+def test_a_map_that_cannot_be_turned_keeps_no_other_out():
+    session = session_of(drives()[0][:900], **(QUICK | {"model": "wiski"}))
+    session.about["map_id"] = "of both"
+    a, b = members_of(source_of(session), source_of(session, name="robot2"))
+    made = sum_of(a, b, settings=session.settings, transforms={"robot1": (0.0, 0.0, 0.5)})
+    assert [(m, r) for m, r, _ in made.refused] == [(a, "cannot_be_moved")] and made.used == [b]
 
 
 def test_delays_that_differ_are_said_and_stay_each_robots_own():
@@ -280,6 +328,7 @@ def test_hostile_messages_are_counted_and_leave_the_sum_as_it_was(good):
     for number, wrong in enumerate(
         [
             {"map": {}},
+            {"map": StoredState("x")},
             {"map": {"__part__": "x"}},
             totals.state | {"map": totals.state["map"] | {"memory": {}}},
             totals.state
@@ -324,6 +373,78 @@ def test_what_is_kept_is_bounded(good):
     session.about["map_id"] = "good"
 
 
+def sums(source) -> int:
+    """Sum while there is news, as a Team does; how many sums that took."""
+    made, news = 0, -1
+    while news != source.news:
+        news, made = source.news, made + 1
+        given = {g.version: g for g in source.ready()}
+        out = sum_of(*members_of(source))
+        for member in out.used:
+            source.proved(given[member.version])
+        for member, why in out.failed:
+            source.failed(given[member.version], why)
+    return made
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["good before", "never good"])
+def test_totals_that_are_unusable_are_tried_once_though_they_come_in_every_round(good, before):
+    session, message = good
+    source = source_of(session) if before else Source("robot1", Holdings(100.0))
+    totals = totals_of(session)
+    sums(source)
+
+    def sent(number, state) -> None:
+        about = {"map": "good", "part": "head", "number": number, "instead": []}
+        assert source.accept(encode(about, state), 1.0)
+
+    wrong = totals.state | {"scores": None}
+    sent(10**6, wrong)
+    sums(source)
+    assert source.dropped == {"unusable": 1} and "totals of robot1 are dropped" in source.problem
+    news = source.news
+    for _ in range(3):
+        sent(10**6, wrong)
+    assert source.news == news and source.dropped == {"unusable": 1} and source.repeated == 3
+    assert len(source.ready()) == before and source.problem, "it is still so"
+    sent(10**6 + 1, totals.state)  # what comes next is tried, also a smaller number
+    sums(source)
+    assert not source.problem and len(source.ready()) == 1
+    assert source.status(2.0)["version"] == 10**6 + 1
+
+
+def test_parts_that_are_kept_until_newer_ones_are_in_a_sum_count(good):
+    session, message = good
+    holdings = Holdings(2.5 * len(message) / 1e6)
+    source, state = Source("robot1", holdings), totals_of(session).state
+
+    def sent(number: int) -> bool:
+        about = {"map": "good", "part": "head", "number": number, "instead": []}
+        return source.accept(encode(about, state), 1.0)
+
+    assert sent(1)
+    sums(source)
+    one = holdings.used
+    assert sent(2) and 1.9 * one < holdings.used < 2.1 * one, "the first is in the sum"
+    source.ready()  # a sum of the second begins
+    assert not sent(3) and source.dropped == {"memory_full": 1} and "merge_memory" in source.noise
+    assert source.status(1.0)["version"] == 2
+    sums(source)
+    assert holdings.used < 1.1 * one and sent(3)
+    source.accept(
+        encode({"map": "b", "part": "head", "number": 1, "instead": ["good"]}, {"map": {}}), 2.0
+    )
+    assert holdings.used < 0.1 * one, "all of it is free again"
+
+
+def test_a_disk_that_is_full_is_no_fault_of_the_totals(good):
+    def full() -> dict:
+        raise OSError("no space left on device")
+
+    with pytest.raises(OSError, match="no space left"):
+        sum_of(Member("robot1", "good", full, ()))
+
+
 def test_bytes_per_second_are_bounded(good):
     session, message = good
     out, sent = Outgoing("robot1", session.map.slimmed), []
@@ -353,6 +474,16 @@ def test_nothing_is_sent_again_before_its_round(good):
             out.sent(*out.message(part)(), 0.1 * step)
             times.append(0.1 * step)
     assert np.diff(times).min() >= 19.9 and len(times) == 5
+
+
+def test_a_map_that_replaces_another_while_that_is_encoded_is_due_at_once(good):
+    session, _ = good
+    out, totals = Outgoing("robot1", session.map.slimmed), totals_of(session)
+    out.offer(replace(totals, number=50))
+    encoded = out.message(out.due(0.0, 1e9, 2.0, 60.0))
+    out.offer(replace(totals, map_id="another", number=3))
+    out.sent(*encoded(), 0.1)
+    assert out.due(0.2, 1e9, 2.0, 60.0) == "head" and out.waiting == 1
 
 
 # ---- mappers -----------------------------------------------------------------------------------------------------

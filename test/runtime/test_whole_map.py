@@ -103,3 +103,19 @@ def test_an_empty_map_and_a_fault_are_answers():
 
     session.draw_ahead = refuse
     assert broken.go_on(session) and "no memory" in str(broken.future.exception(0))
+
+
+def test_a_drawing_that_nobody_wants_any_more_ends(monkeypatch):
+    session = driven()
+    before, meanwhile = whole_map.WholeMap(), whole_map.WholeMap()
+    before.future.cancel()
+    assert before.go_on(session) and not session.renderer.points_drawn
+    draw = session.draw_ahead
+
+    def cancelled_meanwhile(points):
+        meanwhile.future.cancel()
+        return draw(points)
+
+    monkeypatch.setattr(session, "draw_ahead", cancelled_meanwhile)
+    meanwhile.finish(session)
+    assert meanwhile.future.cancelled()

@@ -191,6 +191,17 @@ def test_a_failing_call_gives_its_error_to_the_caller(make_worker):
     assert worker.stop(timeout=10)
 
 
+def test_a_call_that_is_cancelled_is_left_out_and_what_came_with_it_is_not(make_worker):
+    worker, called = make_worker(), []
+    cancelled = worker.call(lambda session: called.append(1))
+    whole, other = worker.whole_map(), worker.call(lambda session: 2)
+    assert cancelled.cancel() and whole.cancel()
+    worker.start()
+    assert other.result(10) == 2 and not called
+    assert worker.whole_map().result(10) is None, "the next drawing has its turn"
+    assert worker.stop(timeout=10) and not worker.errors and not worker.status.counts
+
+
 def test_results_are_frozen_and_come_on_request_only(make_worker):
     done = threading.Event()
     worker = make_worker(
@@ -224,6 +235,16 @@ def test_results_are_frozen_and_come_on_request_only(make_worker):
     assert worker.stop(timeout=10)
     worker.draw_last({"grid"})
     assert worker.results.revision >= second.revision
+
+
+def test_the_status_says_how_far_drawings_lag(make_worker):
+    worker = make_worker(MapSession(replace(SETTINGS, resolution=0.05)), draw_budget=1)
+    for kind, message in messages(0.0, 10.0):
+        worker.put(kind, message)
+    worker.start()
+    until(lambda: worker.revision > 0 and not worker.queued)
+    worker.request({"grid"})
+    until(lambda: worker.status.lag[0] > 0.5)
 
 
 def test_abandoning_counts_what_was_not_used(make_worker):

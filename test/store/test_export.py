@@ -243,3 +243,15 @@ def test_of_a_large_area_an_overview_is_written_and_goes_when_it_is_none_any_mor
     assert sessions[0].render().resolution == 0.05
     assert "overview_mean_yaml" not in export_all(sessions[1], tmp_path)
     assert not list(tmp_path.glob("overview_*"))
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_truth_is_drawn_where_nothing_of_the_map_is_known_and_where_it_has_holes(session):
+    grid = session.render()
+    values = truth(grid.centres()).reshape(grid.shape)
+    unknown = replace(grid, known=torch.zeros_like(grid.known))
+    holes = np.where(np.arange(grid.shape[1]) < 5, np.nan, values)
+    for shown, given in ((unknown, values), (grid, holes), (grid, np.full_like(values, np.nan))):
+        figure = draw_map(session, shown, truth=given)
+        for axis in figure.axes[:4]:
+            assert np.isfinite(axis.images[0].get_clim()).all(), axis.get_title()

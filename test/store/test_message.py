@@ -64,6 +64,20 @@ def test_parts_stand_by_their_names():
         with_parts(state, {})
 
 
+def test_words_of_the_format_are_keys_like_any_other():
+    part = StoredState("0 1", {"x": torch.ones(2)})
+    state = {
+        "__tensor__": 0,
+        "__part__": {"___tensor__": [1.5], "____part__": None, "__tensor": part},
+        "x": torch.arange(3),
+    }
+    _, found = decode(encode({}, state), 10_000)
+    assert names_of_parts(found) == {"0 1"} and torch.equal(found.pop("x"), state["x"])
+    assert with_parts(found, {"0 1": part}) == {k: v for k, v in state.items() if k != "x"}
+    with pytest.raises(TypeError, match="a key 1 cannot be sent"):
+        encode({}, {"a": {1: 2.0, "1": 3.0}})
+
+
 def test_what_is_wrong_is_named():
     good = encode({}, STATE)
     assert reason(good, 100) == "too_large"
@@ -78,6 +92,7 @@ def test_what_is_wrong_is_named():
     assert reason(made({}, version=2)) == "other_version"
     nan = {"x": torch.tensor([1.0, float("nan")])}
     assert reason(encode({}, nan)) == reason(encode({}, {"x": float("nan")})) == "not_a_number"
+    assert reason(encode({"number": [float("nan")]}, {})) == "not_a_number"
     huge = {"about": {}, "tensors": [["f8", [2**40, 2**40]]], "state": {"x": {"__tensor__": 0}}}
     deep: object = 1
     for _ in range(200):

@@ -5,10 +5,17 @@ import torch
 from small_drive import lanes, write_drive
 
 from gp_mapping import MapSettings, Samples, cli
+from gp_mapping.core.stored import StoredState
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.store.checkpoint import load_checkpoint, save_checkpoint
-from gp_mapping.store.sessions import Wanted, open_session, take_snapshot
+from gp_mapping.store.sessions import (
+    Snapshot,
+    Wanted,
+    open_session,
+    take_snapshot,
+    write_snapshot,
+)
 
 
 @pytest.fixture(scope="module")
@@ -88,3 +95,13 @@ def test_a_snapshot_counts_an_open_cell_as_finished_only_where_that_is_asked_for
     asked = take_snapshot(session, key, flush=True)
     assert asked.cells == cells + 1 == session.cell_count and asked.samples == 50
     assert asked.key == (3, session.revision, 50) != key
+
+
+def test_a_save_says_which_tile_it_had_to_leave_out(tmp_path):
+    gone = StoredState("0 1", {"n": 1})
+    save_checkpoint(tmp_path / "before.gpm", {"tile": gone})
+    gone.source.path.unlink()
+    snapshot = Snapshot({"tile": gone, "n": 2}, (0, 0, 0), 1, 1, 0.0)
+    written = write_snapshot(snapshot, tmp_path, {}, exports=False)
+    assert written.problem.startswith("tile 0 1 of the map is left out: ")
+    assert written.problem in str(written) and load_checkpoint(tmp_path / "map.gpm")["n"] == 2

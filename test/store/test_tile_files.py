@@ -16,6 +16,7 @@ import torch
 
 from benchmark import warm
 from gp_mapping.core.registry import build_map
+from gp_mapping.core.stored import StoredState
 from gp_mapping.core.types import Samples
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.store.checkpoint import load_checkpoint, save_checkpoint
@@ -277,6 +278,40 @@ def test_a_damaged_tile_is_named_and_the_rest_is_there(mine, driven, how):
     assert loaded(mine).counters()["tiles_lost"] == 1
 
 
+@pytest.mark.parametrize("again", [True, False], ids=["the same folder", "another folder"])
+def test_a_tile_that_is_gone_does_not_cost_the_save(mine, tmp_path, again):
+    """The others are saved, the tile is named, now and when the map is loaded, and it may be put back."""
+    field, left_out = loaded(mine), []
+    name = field.shelf.peek(sorted(field.shelf.keys())[0]).name
+    path = next((mine / "tiles").glob(f"{name.replace(' ', '_')}.*.tile"))
+    kept = path.rename(tmp_path / "kept")
+    drive(field, 40.0, 40.4)
+    folder = mine if again else tmp_path / "other"
+    save_checkpoint(folder / "map.gpm", field.state_dict(), left_out=left_out)
+    assert len(left_out) == 1 and left_out[0].startswith(f"tile {name} of the map is left out: ")
+    assert str(path) in left_out[0] and "gone" in left_out[0] and "\n" not in left_out[0]
+
+    found = loaded(folder)
+    assert found.counters()["tiles_lost"] == 1 and found.samples == field.samples
+    assert [f"tile {name} of the map is left out" in note for note in found.notes()] == [True]
+    shutil.copy(kept, folder / "tiles" / path.name)
+    assert loaded(folder).notes() == [] and loaded(folder).counters()["tiles_lost"] == 0
+
+
+def test_a_tile_whose_working_file_is_gone_does_not_cost_the_save(tmp_path):
+    room, left_out = TileRoom(tmp_path / "room"), []
+    gone, there = (StoredState(f"{i} 0", {"n": torch.tensor(i)}) for i in range(2))
+    for state in (gone, there):
+        room.put(state)
+    assert room.settle()
+    gone.source.path.unlink()
+    state = {"a": gone, "b": there, "c": 1}
+    save_checkpoint(tmp_path / "map.gpm", state, left_out=left_out)
+    found = load_checkpoint(tmp_path / "map.gpm")
+    assert found["b"].get() == {"n": torch.tensor(1)} and found["c"] == 1
+    assert len(left_out) == 1 and "tile 0 0 " in left_out[0] and "gone" in found["a"].trouble()
+
+
 def test_a_damaged_tile_that_the_robot_returns_to(mine, driven):
     name = driven.shelf.peek(sorted(driven.shelf.keys())[0]).name
     path = next((mine / "tiles").glob(f"{name.replace(' ', '_')}.*.tile"))
@@ -332,8 +367,6 @@ def test_what_a_killed_process_left_goes_and_that_of_a_living_one_stays(tmp_path
 
 
 def built_state():
-    from gp_mapping.core.stored import StoredState
-
     return StoredState("0 0", {"n": 2})
 
 

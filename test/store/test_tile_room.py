@@ -1,14 +1,18 @@
 """What tiles that come and go leave in the C library's heap goes back to the system."""
 
 import ctypes
+import fcntl
 import platform
+import threading
+import time
 
 import pytest
 import torch
 
 from benchmark.timing import resident_bytes
 from gp_mapping.core.stored import StoredState
-from gp_mapping.store.tile_room import TileRoom
+from gp_mapping.store import tile_room
+from gp_mapping.store.tile_room import TileRoom, remove_left_rooms
 
 MB = 1_000_000
 
@@ -50,3 +54,58 @@ def test_a_tile_goes_to_a_file_of_its_own_and_the_file_goes_with_it(tmp_path):
     assert states[0].trouble() == f"{paths[0]}: the file is gone"
     del state, states[1]
     assert not paths[1].exists() and paths[2].exists()
+
+
+@pytest.mark.parametrize(
+    "spoilt, said",
+    [
+        (torch.empty(3, device="meta"), "NotImplementedError"),  # without numbers: torch says so
+        (torch.ones(2, dtype=torch.complex64), "cannot be saved"),
+    ],
+)
+def test_a_state_that_cannot_be_written_stays_in_memory_and_the_others_go_to_the_disk(
+    tmp_path, spoilt, said
+):
+    room = TileRoom(tmp_path)
+    bad = StoredState("0 0", {"x": spoilt})
+    room.put(bad)
+    states = [StoredState(f"{i} 1", {"x": torch.ones(3)}) for i in range(20)]
+    start = time.monotonic()
+    for state in states:
+        room.put(state)
+    assert not room.settle(0.1) and time.monotonic() - start < 1.5, "nobody waits for it"
+    assert [state.held for state in states] == [False] * 20 and bad.held
+    assert room.problem().startswith("1 tiles ") and said in room.problem()
+    assert "\n" not in room.problem()
+
+
+def test_where_no_thread_can_be_had_tiles_stay_in_memory_and_the_next_one_tries_again(
+    tmp_path, monkeypatch
+):
+    def none_to_spare(self):
+        raise RuntimeError("can't start new thread")
+
+    room, states = TileRoom(tmp_path), [StoredState(f"{i} 0", {"x": torch.ones(3)}) for i in (0, 1)]
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", none_to_spare)
+        room.put(states[0])
+    assert states[0].held and "1 tiles" in room.problem() and "new thread" in room.problem()
+    room.put(states[1])
+    assert room.settle() and room.problem() == "" and not any(state.held for state in states)
+
+
+def test_a_folder_that_is_being_made_is_not_one_that_was_left(tmp_path, monkeypatch):
+    """Another process looks just before the lock is held."""
+    looked, flock = [], fcntl.flock
+
+    def look_first(lock, how):
+        if not looked:
+            looked.append(how)
+            assert remove_left_rooms(tmp_path) == []
+        flock(lock, how)
+
+    monkeypatch.setattr(tile_room.fcntl, "flock", look_first)
+    room, state = TileRoom(tmp_path), StoredState("0 0", {"x": torch.ones(3)})
+    room.put(state)
+    assert room.settle() and room.problem() == "" and looked == [fcntl.LOCK_EX]
+    assert state.trouble() == "" and remove_left_rooms(tmp_path) == []

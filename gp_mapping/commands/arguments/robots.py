@@ -116,16 +116,15 @@ def explore_arguments(parser: argparse.ArgumentParser) -> None:
 
     # what may be driven, where, and until when
     parser.add_argument(
-        "--budget", type=float, default=0.0, metavar="M", help="metres to drive (default: no limit)"
+        "--budget", type=float, metavar="M", help="metres to drive (default: --params, or no limit)"
     )
     parser.add_argument(
-        "--budget-time", type=float, default=0.0, metavar="S", help="seconds (default: no limit)"
+        "--budget-time", type=float, metavar="S", help="seconds (default: --params, or no limit)"
     )
     parser.add_argument(
         "--home",
-        default="start",
         metavar="PLACE",
-        help="where to end: start, none, or 'X Y' in metres (default: start)",
+        help="where to end: start, none, or 'X Y' in metres (default: --params, or start)",
     )
     parser.add_argument(
         "--region",
@@ -136,16 +135,15 @@ def explore_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target-stddev",
         type=float,
-        default=0.0,
         metavar="SI",
-        help="end where most of the area is known so well (default: no such end)",
+        help="end where most of the area is known so well (default: --params, or no such end)",
     )
 
     # the plan
     parser.add_argument(
-        "--speed", type=float, default=0.3, metavar="M/S", help="of the robot (default: 0.3)"
+        "--speed", type=float, metavar="M/S", help="of the robot (default: --params, or 0.3)"
     )
-    parser.add_argument("--kind", default="route", metavar="NAME", help="planner (default: route)")
+    parser.add_argument("--kind", metavar="NAME", help="planner (default: --params, or route)")
 
     # the mapper and the topics of the robot
     parser.add_argument(

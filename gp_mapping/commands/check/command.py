@@ -97,7 +97,9 @@ def _report_progress(text: str) -> None:
     print(f"check: {text}", file=sys.stderr, flush=True)
 
 
-def _read(bags, parameters: Parameters, topics: dict, label: str) -> tuple[list[Samples], Intake]:
+def _read(
+    bags, parameters: Parameters, topics: dict, label: str, frame: str = ""
+) -> tuple[list[Samples], Intake]:
     """Read some bags.
 
     Args:
@@ -105,6 +107,7 @@ def _read(bags, parameters: Parameters, topics: dict, label: str) -> tuple[list[
         parameters: checked settings.
         topics: of topics_of.
         label: of the progress bar.
+        frame: of the poses, whatever most of them are in; "" leaves it to them.
 
     Returns:
         Their passes, and the intake with its counts.
@@ -114,6 +117,8 @@ def _read(bags, parameters: Parameters, topics: dict, label: str) -> tuple[list[
     """
     plans = plan_bags(bags, parameters.intake, topics)
     intake = Intake(parameters.intake, judge=judge_of(parameters.map))
+    if frame:
+        intake.expect(frame)
     passes = whole(samples_of(plans, intake, label))
 
     if not passes:
@@ -171,7 +176,10 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
     passes, intake = _read(bags, parameters, topics, "map")
     intakes = [intake]
     if against:
-        train, (test, test_intake) = passes, _read(against, parameters, topics, "test")
+        train, (test, test_intake) = (
+            passes,
+            _read(against, parameters, topics, "test", intake.frame),
+        )
         intakes.append(test_intake)
         how = f"maps {', '.join(map(str, bags))}, tests on {', '.join(map(str, against))}"
     else:

@@ -5,16 +5,9 @@ from __future__ import annotations
 from gp_mapping.analysis.calibration import Calibration
 from gp_mapping.analysis.changed import APART, listed
 from gp_mapping.analysis.pass_biases import compared
+from gp_mapping.analysis.refits import REFITS
 
 __all__ = ["text_of"]
-
-_NAMES = {
-    "without_offset": "time offset held at 0",
-    "without_heading": "nothing that turns with the robot",
-    "without_both": "neither of the two",
-    "without_bias": "no bias of a pass",
-    "with_lever_arm": "lever arm learned too",
-}
 
 
 def text_of(result: dict, c: Calibration | None) -> str:
@@ -75,7 +68,7 @@ def text_of(result: dict, c: Calibration | None) -> str:
     if result["refits"]:
         lines += [
             f"RMSE of other maps ({unit}; this one {test['rmse_ut']:.3f})",
-            *(f"  {_NAMES[k]:36} {v:.3f}" for k, v in result["refits"].items()),
+            *(f"  {REFITS[k]:36} {v:.3f}" for k, v in result["refits"].items()),
         ]
 
     if len(result["biases"]) > 1:

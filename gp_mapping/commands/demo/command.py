@@ -30,6 +30,7 @@ from gp_mapping.commands.demo.watch import (
 from gp_mapping.commands.processes import (
     NodeProcess,
     Signals,
+    check_domain,
     node_environment,
     ros_arguments,
     ros_client,
@@ -66,8 +67,7 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError(
             f"--duration {args.duration}: expected at least 5 seconds, or 0 for the whole route"
         )
-    if args.domain_id is not None and not 0 <= args.domain_id <= 101:
-        raise UsageError(f"--domain-id {args.domain_id}: expected 0 to 101")
+    check_domain(args.domain_id)
 
     malformed = [p for p in args.parameters if ":=" not in p]
     _mapper_parameters(args)
@@ -332,6 +332,13 @@ def _survey_lines(s: SurveyResult | None) -> str:
     )
 
 
+def _plain(value):
+    """Return numbers as JSON has them, which has no NaN: None where something was not measured."""
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def _report(result: DemoResult, wrong: list[str], output: Path, seconds: float) -> int:
     """Write demo.json, print the numbers, the files and what is wrong.
 
@@ -346,7 +353,8 @@ def _report(result: DemoResult, wrong: list[str], output: Path, seconds: float) 
     """
     s = result.score
     numbers = asdict(result) | {"score": asdict(s), "wrong": wrong, "seconds": seconds}
-    (output / "demo.json").write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
+    text = json.dumps(_plain(numbers), indent=2, allow_nan=False) + "\n"
+    (output / "demo.json").write_text(text, encoding="utf-8")
     print(
         f"RMSE      {UT * s.rmse:.2f} µT within {NEAR} m of the path; the field's own sd there is "
         f"{UT * s.field_stddev:.2f} µT; NLPD {s.nlpd + math.log(UT):.2f}\n"

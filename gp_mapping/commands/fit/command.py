@@ -13,6 +13,7 @@ import time
 from dataclasses import asdict
 
 import numpy as np
+import torch
 
 from gp_mapping.commands.fit.fitting import Refitted, refitted
 from gp_mapping.commands.fit.progress import Progress
@@ -39,6 +40,7 @@ def run(args: argparse.Namespace) -> int:
     """Stream the bags, fit, map again, test, export and report; returns the exit code."""
     started = time.perf_counter()
     parameters = parameters_of(args)
+    torch.set_num_threads(parameters.node.torch_threads)  # as the node, so that both round alike
     output = folder_to_write(args.output)
 
     if not 1 <= args.iterations <= _LARGEST:
@@ -75,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         again["about"] = _through(plans, parameters, session, "map")[0].about
 
     refit = refitted(
-        streamed, repeat, output, most=args.iterations, tolerance=args.tolerance, told=progress
+        streamed, repeat, output, most=args.iterations, tolerance=args.tolerance, progress=progress
     )
     session = refit.session
     session.about = {**again["about"], **session.about}
@@ -103,6 +105,7 @@ def run(args: argparse.Namespace) -> int:
             name: scored(test_plans, parameters, tested, trained)
             for name, tested in (("streamed", streamed), ("fitted", session))
         }
+        result["warnings"] += result["test"]["fitted"]["test_warnings"]
 
     paths = written(output, session, (), result, started)
     print(

@@ -52,7 +52,7 @@ def refitted(
     *,
     most: int = 60,
     tolerance: float = 0.05,
-    told: Callable[[str, float], None] = lambda what, value: None,
+    progress: Callable[[str, float], None] = lambda what, value: None,
 ) -> Refitted:
     """Fit θ to all cells of a session, and map the same samples at it.
 
@@ -62,12 +62,18 @@ def refitted(
         folder: where tiles are put that are not needed in memory; None: the system's temporary one.
         most: iterations of a step at most, as in fit_theta.
         tolerance: nats; a step ends where an iteration gains less, as in fit_theta.
-        told: called after each iteration with what is raised and its value, nats.
+        progress: called after each iteration with what is raised and its value, nats.
     """
     started, before = time.perf_counter(), streamed.map.hyperparameters()
     parts, settings = still_so(streamed), streamed.started_settings
     fit = fit_theta(
-        settings, before, parts, slope=slope_of(streamed), most=most, tolerance=tolerance, told=told
+        settings,
+        before,
+        parts,
+        slope=slope_of(streamed),
+        most=most,
+        tolerance=tolerance,
+        progress=progress,
     )
     seconds = time.perf_counter() - started
 
@@ -98,20 +104,35 @@ def still_so(session: MapSession) -> list[Samples]:
 
     for change in session.changes:
         place = torch.tensor([[change.x, change.y]], dtype=torch.float64)
-        before = [
-            i
-            for i, part in enumerate(parts)
-            if part.stamp is not None and float(part.stamp[-1]) <= change.stamp
-        ]
-
-        outdated = {
-            i
-            for i in before[: len(before) - recent]
-            if float(torch.cdist(parts[i].x, place).min()) <= reach
-        }
-
-        parts = [part for i, part in enumerate(parts) if i not in outdated]
+        parts = _without_outdated(parts, change.stamp, place, reach, recent)
     return parts
+
+
+def _without_outdated(
+    parts: list[Samples], stamp: float, place: Tensor, reach: float, recent: int
+) -> list[Samples]:
+    """Return the cells but for those near a place that were measured before it changed.
+
+    Args:
+        parts: batches of cells in the order in which they came.
+        stamp: of the change, s.
+        place: of the change, (1, 2) m.
+        reach: m, how far from there cells are outdated.
+        recent: so many of the newest cells before the change stay.
+    """
+    kept = []
+    for part in reversed(parts):
+        if part.stamp is None:
+            kept.append(part)
+            continue
+        before = part.stamp <= stamp
+        # how many before the change follow in this batch, itself among them
+        newest = before.flip(0).cumsum(0).flip(0) <= recent
+        recent = max(0, recent - int(before.sum()))
+        outdated = before & ~newest & (torch.cdist(part.x, place)[:, 0] <= reach)
+        if not bool(outdated.all()):
+            kept.append(part[~outdated] if bool(outdated.any()) else part)
+    return kept[::-1]
 
 
 def slope_of(session: MapSession):

@@ -17,7 +17,7 @@ def summary(result: dict, settings: MapSettings, paths: dict[str, Path]) -> str:
     stopped = (
         "it stopped by itself"
         if fit["converged"]
-        else "stopped at --iterations: more may gain more"
+        else "it stopped short of a maximum, after --iterations or where no step gained: more may gain more"
     )
 
     lines = [

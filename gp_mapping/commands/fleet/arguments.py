@@ -43,7 +43,8 @@ def at_work(args: argparse.Namespace, output: Path) -> Iterator[tuple]:
         raise UsageError(
             f"--calibration-cells is {args.calibration_cells}, expected {_FEWEST} or more"
         )
-    twice = next((bag for i, bag in enumerate(args.bags) if bag in args.bags[:i]), None)
+    paths = [Path(bag).resolve() for bag in args.bags]
+    twice = next((bag for i, bag in enumerate(args.bags) if paths[i] in paths[:i]), None)
     if twice is not None:
         raise UsageError(f"{twice} is given twice; its measurements would count twice")
 

@@ -86,6 +86,7 @@ def run(args: argparse.Namespace, parameters: Parameters, output: Path) -> int:
 
     if args.test:
         result["test"] = scored(test_plans, parameters, session, session.path.numpy())
+        result["warnings"] += result["test"]["test_warnings"]
 
     paths = written(output, session, (), result, started)
     print(
@@ -109,7 +110,7 @@ def _text(result: dict, fitted: Raised, settings: MapSettings, paths: dict[str, 
     stopped = (
         "it stopped by itself"
         if fitted.converged
-        else "stopped at --iterations: more may gain more"
+        else "it stopped short of a maximum, after --iterations or where no step gained: more may gain more"
     )
 
     lines = [

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gp_mapping.commands.export import BLOCK_CELLS, write_blocks
 from gp_mapping.commands.fleet.arguments import at_work
-from gp_mapping.commands.map import about_map, lonely, parameters_of, scored, summary, written
+from gp_mapping.commands.map import about_map, lonely, scored, summary, written
 from gp_mapping.commands.output import folder_to_write
 from gp_mapping.commands.saved import check_suggest, next_places
 from gp_mapping.errors import UsageError
@@ -20,14 +20,14 @@ from gp_mapping.fleet.drawing import fleet_blocks
 from gp_mapping.fleet.engine import Engine
 from gp_mapping.fleet.mapping import Bags, FleetMap, agreed_by, check_fleet, map_bags, read_bags
 from gp_mapping.recording.replay import plan_bags
+from gp_mapping.settings.build import Parameters
 
 __all__ = ["about_fleet", "run", "said", "warnings_of"]
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace, parameters: Parameters) -> int:
     """Read the bags, agree on θ, add them up, draw, test, export; returns the exit code."""
     started = time.perf_counter()
-    parameters = parameters_of(args)
     check_fleet(parameters.map)
     if args.resume:
         raise UsageError(
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
                 parameters,
                 session,
                 suggestions,
-                warnings_of(bags) + lonely(parameters, session),
+                warnings_of(bags) + lonely(parameters, session) + result.get("test_warnings", []),
             ),
             "fleet": about_fleet(bags, fleet_map.agreed, about) | {"blocks": count},
         }

@@ -9,7 +9,8 @@ from pathlib import Path
 from gp_mapping.commands.fleet.arguments import at_work
 from gp_mapping.commands.fleet.check import table_of
 from gp_mapping.commands.fleet.map import about_fleet, said, warnings_of
-from gp_mapping.errors import UsageError, one_line
+from gp_mapping.commands.report.names import short_names, without_folders
+from gp_mapping.errors import UsageError
 from gp_mapping.fleet.cells import counted
 from gp_mapping.fleet.mapping import agreed_by, check_fleet, map_bags, read_bags
 from gp_mapping.settings.build import Parameters
@@ -42,15 +43,9 @@ def facts_of(args: argparse.Namespace, parameters: Parameters, topics: dict, out
         about = about_fleet(bags, fleet_map.agreed, engine.about)
 
     # the page goes to other people: folders of this machine stay out of it
-    names = {bag: one_line(Path(bag).resolve().name) for bag in map(str, args.bags)}
+    names = short_names(args.bags)
     for row in [*table["table"], *table["mend"]]:
         row["bag"] = names[row["bag"]]
-
-    def without_folders(text: str) -> str:
-        # the longest first: one path may be the beginning of another
-        for bag, name in sorted(names.items(), key=lambda item: -len(item[0])):
-            text = text.replace(bag, name)
-        return text
 
     report = fleet_map.session.report()
     plain = [
@@ -59,10 +54,8 @@ def facts_of(args: argparse.Namespace, parameters: Parameters, topics: dict, out
     ]
     if about["without_a_say"]:
         plain.append(
-            without_folders(
-                "without a say in that, being far from the others: "
-                + ", ".join(about["without_a_say"])
-            )
+            "without a say in that, being far from the others: "
+            + ", ".join(names[bag] for bag in about["without_a_say"])
         )
 
     return {
@@ -76,12 +69,12 @@ def facts_of(args: argparse.Namespace, parameters: Parameters, topics: dict, out
         "plain": plain,
         "dropped": counted(bags.reports, "dropped"),
         "mend": [
-            without_folders(fault["text"])
+            without_folders(fault["text"], names)
             if fault["figure"] == "failed"
             else f"{fault['bag']}: {fault['text']}"
             for fault in table["mend"]
         ],
-        "explained": [without_folders(text) for text in warnings_of(bags)],
+        "explained": [without_folders(text, names) for text in warnings_of(bags)],
         "changes": [],
         "changes_in_test": [],
         "events": {name: report[name] for name in ("gross_errors", "weakened_cells")},

@@ -10,8 +10,11 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+import torch
+
 from gp_mapping import __version__
 from gp_mapping.analysis.calibration import calibration_report
+from gp_mapping.analysis.changed import APART
 from gp_mapping.analysis.components import learned
 from gp_mapping.analysis.metrics import BANDS
 from gp_mapping.analysis.refits import fit
@@ -19,6 +22,7 @@ from gp_mapping.commands.check.command import assess, calibrates, parameters_of,
 from gp_mapping.commands.fleet.arguments import many
 from gp_mapping.commands.output import file_to_write
 from gp_mapping.commands.report.html import page
+from gp_mapping.commands.report.names import short_names
 from gp_mapping.commands.report.picture import as_png, draw_run
 from gp_mapping.commands.saved import CHECKPOINT, check_suggest, next_places, open_session
 from gp_mapping.errors import UsageError, one_line
@@ -30,7 +34,7 @@ from gp_mapping.store.wording import unit_text
 
 __all__ = ["run"]
 
-_NAME, _TITLE = 100, 500  # characters at most of a name from outside, and of the heading
+_TITLE = 500  # characters at most of the heading
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,12 +63,15 @@ def run(args: argparse.Namespace) -> int:
     if saved:
         with blaming(saved[0]):
             text = _page(args, _of_saved(Path(saved[0])))
-    elif many(args):
-        from gp_mapping.commands.fleet.report import facts_of
-
-        text = _page(args, facts_of(args, Parameters.build(values), topics_of(args), output))
     else:
-        text = _page(args, _of_bags(args, Parameters.build(values)))
+        parameters = Parameters.build(values)
+        torch.set_num_threads(parameters.node.torch_threads)  # as `check`, whose numbers it has
+        if many(args):
+            from gp_mapping.commands.fleet.report import facts_of
+
+            text = _page(args, facts_of(args, parameters, topics_of(args), output))
+        else:
+            text = _page(args, _of_bags(args, parameters))
 
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -106,18 +113,16 @@ def _page(args: argparse.Namespace, facts: dict) -> str:
         "noise_stddev": session.report()["noise_stddev"],
         "suggestions": [(s.x, s.y) for s in places],
         "extent": _extent(grid),
-        "sources": [_names([source]) for source in args.source],
+        "sources": [_names([source], args.source) for source in args.source],
         "stddev_limits": [float(v) for v in _spread(grid)],
     }
     return page(facts, figures)
 
 
-def _names(paths) -> str:
-    """Return file names without their folders, for the page goes to other people.
-
-    A file name may be any bytes, which a page may not: each is made printable and short.
-    """
-    return ", ".join(one_line(Path(path).resolve().name, _NAME) for path in paths)
+def _names(paths, beside=()) -> str:
+    """Return short names of paths, told apart from each other and from those beside them."""
+    names = short_names([*paths, *beside])
+    return ", ".join(names[str(path)] for path in paths)
 
 
 def _is_saved(path: Path) -> bool:
@@ -144,7 +149,10 @@ def _of_bags(args: argparse.Namespace, parameters: Parameters) -> dict:
     )
     result = assessment.result
     if args.against:
-        how = f"maps {_names(args.source)}, tests on {_names(args.against)}"
+        how = (
+            f"maps {_names(args.source, args.against)}, tests on "
+            f"{_names(args.against, args.source)}"
+        )
         assessment = assessment._replace(title=assessment.title.replace(result["how"], how))
         result["how"] = how
     # without --against a part of the bags has tested; the page shows the map of all of them
@@ -159,6 +167,8 @@ def _of_bags(args: argparse.Namespace, parameters: Parameters) -> dict:
         "explained",
         "changes",
         "changes_in_test",
+        "biases",
+        "bias_stddev",
     )
     return {
         "session": session,
@@ -198,6 +208,7 @@ def _of_saved(path: Path) -> dict:
         test = {
             "n": saved_report["test_samples"],
             **{k: saved_report[k] for k in ("rmse_ut", "nlpd", "coverage", "bands")},
+            **{k: saved_report[k] for k in APART if k in saved_report},
         }
 
     scale = session.settings.field_scale
@@ -215,7 +226,7 @@ def _of_saved(path: Path) -> dict:
             {"x": c.x, "y": c.y, "stamp": c.stamp, "error": c.error / scale}
             for c in session.changes
         ],
-        "changes_in_test": [],
+        "changes_in_test": saved_report.get("changes_in_test", []),
         "events": {name: report[name] for name in ("gross_errors", "weakened_cells")},
         "settings": {**saved_report.get("settings", {}), **asdict(session.settings)},
     }

@@ -7,6 +7,9 @@ import math
 from dataclasses import fields
 from html import escape
 
+from gp_mapping.analysis.changed import APART
+from gp_mapping.analysis.pass_biases import compared
+from gp_mapping.analysis.refits import REFITS
 from gp_mapping.commands.report.style import STYLE
 from gp_mapping.fleet.table import FIGURES, Figure
 from gp_mapping.intake import DropReason
@@ -16,17 +19,12 @@ from gp_mapping.settings.mapping import MapSettings
 __all__ = ["page"]
 
 _LEVELS = ("50", "80", "95", "99")
-_REFITS = {
-    "without_offset": "time offset held at 0",
-    "without_heading": "nothing that turns with the robot",
-    "without_both": "neither of the two",
-    "with_lever_arm": "lever arm learned too",
-}
 _MEANING = {
     "lengthscale": "over how many metres the field changes",
     "signal_stddev": "how much it varies about its mean",
     "noise_stddev": "how much two passes of one place differ",
     "constant_stddev": "prior of the mean itself",
+    "bias_stddev": "how much the constants of passes differ",
     "heading_stddev": "prior of the part that turns with the robot; not in the map",
     "time_offset": "how much later the sensor's stamps are than the pose's, as the map applies it",
     "lever_arm_along": "the sensor's place ahead of the pose",
@@ -225,11 +223,12 @@ def _trust(facts: dict, figures: dict[str, bytes]) -> str:
             "with the recording itself tests, too.</p>"
         )
 
-    # the test as a whole, then by distance from the path, then by component of a vector
+    # the test as a whole, by distance from the path, where the field has changed, by component
     rows = {
         "all": test,
         **{f"{name} m from the path": band for name, band in test["bands"].items()},
     }
+    rows |= {label: test[key] for key, label in APART.items() if key in test}
     rows |= {
         name if name == "norm" else f"component {name}": part
         for name, part in facts.get("components", {}).items()
@@ -279,7 +278,7 @@ def _trust(facts: dict, figures: dict[str, bytes]) -> str:
             ["map", f"RMSE ({unit})"],
             [
                 ["this one", f"{test['rmse_ut']:.3f}"],
-                *([_REFITS.get(k, k), f"{v:.3f}"] for k, v in facts["refits"].items()),
+                *([REFITS.get(k, k), f"{v:.3f}"] for k, v in facts["refits"].items()),
             ],
         )
     return text
@@ -298,7 +297,13 @@ def _mend(facts: dict) -> str:
 
 def _robot(facts: dict) -> str:
     """Return what the map has learned of the robot, in sentences."""
-    return _points(facts["plain"])
+    lines, biases = list(facts["plain"]), facts.get("biases", [])
+    if len(biases) > 1:
+        lines.append(
+            f"passes compared (their constants' standard deviation {facts['bias_stddev']:.2f} "
+            f"{facts['unit']}): {compared(biases, facts['unit'])}"
+        )
+    return _points(lines)
 
 
 def _hyper(facts: dict) -> str:

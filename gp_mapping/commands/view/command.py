@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 
+from gp_mapping.commands.processes import check_domain, domain_of_environment
 from gp_mapping.commands.view.server import LOOPBACK, ViewServer
 from gp_mapping.errors import UsageError
 
@@ -55,15 +56,15 @@ def run(args: argparse.Namespace) -> int:
         )
     if not 0 <= args.port <= 65535:
         raise UsageError(f"--port {args.port}: expected 0 to 65535")
-    if args.domain_id is not None and not 0 <= args.domain_id <= 101:
-        raise UsageError(f"--domain-id {args.domain_id}: expected 0 to 101")
+    check_domain(args.domain_id)
+    domain = domain_of_environment() if args.domain_id is None else args.domain_id
 
     name = _node_name(args.namespace, args.node)
 
     # not above: --help works without rclpy
     from gp_mapping.ros.clients.view_feed import LiveFeed
 
-    feed = LiveFeed(name, args.odometry_topic, args.domain_id)
+    feed = LiveFeed(name, args.odometry_topic, domain)
     previous = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM)}
 
     server = None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import socket
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -14,6 +16,7 @@ from pathlib import Path
 from urllib.parse import parse_qs
 
 from gp_mapping.commands.view.map_image import encode_map
+from gp_mapping.errors import one_line
 
 __all__ = ["HEADER", "LOOPBACK", "TOTAL", "ViewServer"]
 
@@ -71,6 +74,7 @@ class ViewServer(ThreadingHTTPServer):
         self._lock = threading.Lock()
         self._encoded: tuple[int, bytes] | None = None
         self._encoding = threading.Lock()
+        self._told: set[str] = set()  # faults of answers
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), _Handler)
 
@@ -126,7 +130,18 @@ class ViewServer(ThreadingHTTPServer):
             request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request, client_address) -> None:
-        """Report nothing: a reader that goes away in the middle is no fault."""
+        """Report what ended a request; a reader that goes away in the middle is no fault."""
+        error = sys.exc_info()[1]
+        if not _reader_left(error):
+            self.report_fault("a request", error)
+
+    def report_fault(self, what: str, error: BaseException | None) -> None:
+        """Print a fault of an answer on stderr, each once: the page asks several times a second."""
+        text = f"gp-mapping view: {what} failed, {type(error).__name__}: {one_line(error)}"
+        with self._lock:
+            told, self._told = text in self._told, {*self._told, text}
+        if not told:
+            print(f"{text}; please report it", file=sys.stderr, flush=True)
 
     def encoded_map(self) -> bytes | None:
         """Return the newest map, encoded and compressed once for all readers; None before it."""
@@ -140,6 +155,13 @@ class ViewServer(ThreadingHTTPServer):
                 )
                 self._encoded = (live_map.number, gzip.compress(data, 1))
             return self._encoded[1]
+
+
+def _reader_left(error: BaseException | None) -> bool:
+    """Return whether a connection has ended, by its reader or cut off here."""
+    return isinstance(error, ConnectionError | TimeoutError) or (
+        isinstance(error, OSError) and error.errno in (errno.ENOTCONN, errno.EBADF)
+    )
 
 
 def _corners(query: str) -> tuple[tuple[float, float], tuple[float, float]] | None:
@@ -164,6 +186,18 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer with the page, the data of the feed, or an error."""
+        try:
+            self._answer()
+        except Exception as error:
+            if _reader_left(error):
+                raise
+            # what fails does so before its first byte is sent: the page is told, and asks again
+            self.server.report_fault(self.path.partition("?")[0], error)
+            text = b"the answer failed; the terminal of gp-mapping view says why\n"
+            self._send(HTTPStatus.INTERNAL_SERVER_ERROR, text, "text/plain; charset=utf-8")
+
+    def _answer(self) -> None:
+        """Answer what is asked for."""
         self.server.answering(self.request)
         if not self._meant_for_us():
             self._send(

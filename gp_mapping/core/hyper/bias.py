@@ -80,7 +80,7 @@ class BiasEvidence:
 
     @staticmethod
     def given(
-        counts: Tensor, targets: Tensor, left: Tensor, shared: Tensor, told: Tensor
+        counts: Tensor, targets: Tensor, left: Tensor, shared: Tensor, solved_linear: Tensor
     ) -> BiasEvidence:
         """From sums over passes, and a posterior with constants of variance `left`.
 
@@ -89,12 +89,14 @@ class BiasEvidence:
             targets: l of PassSums (P, C).
             left: w, the variance of each constant with the field known (P,).
             shared: GᵀD⁻¹G (P, P), with D after the constants are integrated out.
-            told: GᵀD⁻¹r (P, C), of the same D.
+            solved_linear: GᵀD⁻¹r (P, C), of the same D.
         """
         # (D + G w Gᵀ)⁻¹ by Woodbury's identity: as if there were no constants
         correction = torch.eye(len(left), dtype=shared.dtype, device=shared.device) + shared * left
         field_precision = torch.linalg.solve(correction, shared)
-        field_linear = torch.linalg.solve(correction, told + shared @ (left[:, None] * targets))
+        field_linear = torch.linalg.solve(
+            correction, solved_linear + shared @ (left[:, None] * targets)
+        )
 
         precision = torch.diag(counts) - 0.5 * (field_precision + field_precision.mT)
         return BiasEvidence(precision, targets - field_linear)

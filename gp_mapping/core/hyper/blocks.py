@@ -109,7 +109,8 @@ class Blocks:
         """How much each box is out of date: (K,), 1 is a nat or _FRESH of its samples.
 
         It is ½ ΔᵀA_bΔ nats, by which the box may be wrong at v with Δ = v − v_b, plus the samples
-        that came or went.
+        that came or went. A_b of a box that could never be evaluated is the others' mean: it is
+        tried again where they would have to be.
 
         Args:
             x: places (N, D).
@@ -117,7 +118,11 @@ class Blocks:
             vector: v (P,).
         """
         box, away = self.of(x), vector - self.at
-        nats = 0.5 * torch.einsum("kp,kpq,kq->k", away, self.information, away)
+        information, heard = self.information, self.heard
+        if bool(heard.any()):
+            mean = information[heard].mean(0)
+            information = torch.where((heard | (self.count == 0))[:, None, None], information, mean)
+        nats = 0.5 * torch.einsum("kp,kpq,kq->k", away, information, away)
 
         counts = torch.bincount(box, minlength=len(self.low))
         # arrivals after the box was evaluated; those that are missing have gone
@@ -127,12 +132,18 @@ class Blocks:
 
         return nats + (came + gone) / (_FRESH * self.count).clamp_min(1.0)
 
+    @property
+    def heard(self) -> Tensor:
+        """Which boxes have said anything: (K,)."""
+        return self.information.flatten(1).any(1)
+
     def silent(self, x: Tensor) -> bool:
-        """Whether there are samples in a box that has not been evaluated.
+        """Whether there are samples in a box that was not asked, or no box has said anything.
 
         After a cut neither half may speak for the other, so v has to wait.
         """
-        return bool(((self.count == 0) & (self.held(x) > 0)).any())
+        asked = bool((self.count > 0)[self.held(x) > 0].all())
+        return not asked or not bool(self.heard.any())
 
     def recorded(
         self,
@@ -157,6 +168,22 @@ class Blocks:
         new.count[which], new.newest[which], new.at[which] = count, newest, vector
         new.gradient[which], new.information[which] = gradient, information
         return new
+
+    def passed_over(self, which: int, count: int, newest: float, vector: Tensor) -> Blocks:
+        """With box `which`, which cannot be evaluated at v, saying what it said before.
+
+        Its quadratic is the same one, about v; it is zero where the box has said nothing yet. So
+        the box is not out of date until v has moved, or samples have come.
+
+        Args:
+            which: number of the box.
+            count: samples in it.
+            newest: the latest arrival number of all samples.
+            vector: v (P,).
+        """
+        information = self.information[which]
+        gradient = self.gradient[which] + information @ (vector - self.at[which])
+        return self.recorded(which, count, newest, vector, gradient, information)
 
     def slope(self, vector: Tensor) -> Tensor:
         """Gradient of the sum at v = vector (P,): (P,)."""

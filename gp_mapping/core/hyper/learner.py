@@ -408,7 +408,8 @@ class HyperLearner:
     def _step_block(self, data: dict[str, Tensor]) -> bool:
         """Evaluate the block that is most out of date, and move v to the minimum of all blocks.
 
-        False where no block is out of date.
+        False where no block is out of date, or this one cannot be evaluated: it is passed over, so
+        that the others have their turn.
         """
         x, order = data["x"].cpu(), data["order"].cpu().to(torch.float64)
         if len(x) < 5:
@@ -427,16 +428,16 @@ class HyperLearner:
         evaluation = torch.zeros_like(self.vector), torch.zeros_like(self.metric)
         if len(near):
             evaluation = self._evaluate(self.bend, data, near.to(data["x"].device))
-        if evaluation is None:
-            return False
 
-        self.blocks = blocks = blocks.recorded(
-            which, len(near), float(order.max()), self.vector, *evaluation
+        record = which, len(near), float(order.max()), self.vector
+        evaluated = evaluation is not None
+        self.blocks = blocks = (
+            blocks.recorded(*record, *evaluation) if evaluated else blocks.passed_over(*record)
         )
         if blocks.silent(x):
-            return True
+            return evaluated
 
-        # all blocks have been evaluated: a Newton step on their sum and the prior
+        # all blocks have been asked: a Newton step on their sum and the prior
         prior = self.prior_precision(1, 1, 1)
         self.metric = blocks.information.sum(0) + torch.diag(prior)
         self.turns, self.rounds = (
@@ -455,7 +456,7 @@ class HyperLearner:
             ),
             low,
         )
-        return True
+        return evaluated
 
     def within_reach(self, downhill: Tensor) -> Tensor:
         """Λ⁻¹ downhill (P,), with no entry beyond LONGEST, where the quadratic fails.

@@ -69,7 +69,7 @@ class VectorTheta(Theta):
         more = max(
             abs(2 * math.log(self.vertical / other.vertical)), abs(self.coherence - other.coherence)
         )
-        return max(super_distance(self, other), more)
+        return max(theta_distance(self, other), more)
 
     def row_noise(self, component: torch.Tensor) -> torch.Tensor:
         """s_p² of each row, given its component (n,): (n,)."""
@@ -106,7 +106,7 @@ class VectorTheta(Theta):
         return torch.cat(rows) if rows else x.new_empty((0, len(x)))
 
 
-def super_distance(first: VectorTheta, second: VectorTheta) -> float:
+def theta_distance(first: VectorTheta, second: VectorTheta) -> float:
     """Theta.distance of the first seven numbers."""
     plain = [Theta(**{f.name: getattr(t, f.name) for f in fields(Theta)}) for t in (first, second)]
     return plain[0].distance(plain[1])

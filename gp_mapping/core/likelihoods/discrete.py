@@ -30,7 +30,8 @@ class Bernoulli(NonGaussian):
     With this link the predictive probability Φ(m/√(1 + v)) is exact.
 
     Attributes:
-        threshold: in the unit of y; labels 0 and 1 have 0.5.
+        threshold: in the unit of y; labels 0 and 1 have 0.5. A mean of several
+            measurements on one side of it weighs as many (Samples.count).
     """
 
     name = "bernoulli"
@@ -41,6 +42,10 @@ class Bernoulli(NonGaussian):
     def encode(self, y):
         """Encode y as 1 above the threshold, else −1."""
         return torch.where(y > self.threshold, 1.0, -1.0).to(torch.float64)
+
+    def weight(self, count):
+        """Labels of different moments are independent: n on one side say n times as much as one."""
+        return count
 
     def derivatives(self, y, mean, variance, noise):
         """Expected derivatives by quadrature.

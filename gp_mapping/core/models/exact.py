@@ -15,15 +15,10 @@ from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.inner_snapshot import InnerSnapshot
 from gp_mapping.core.linalg import cholesky, solve_lower
-from gp_mapping.core.scaled_map import (
-    ScaledMap,
-    Standardised,
-    average_noise,
-    check_factor,
-    learnable_extra,
-)
+from gp_mapping.core.scaled_map import ScaledMap, check_factor
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.passes import NO_PASS
+from gp_mapping.core.standardised import Standardised, average_noise, learnable_extra
 from gp_mapping.core.transaction import require_finite
 from gp_mapping.core.types import Prediction, UpdateReport
 from gp_mapping.errors import MapFullError

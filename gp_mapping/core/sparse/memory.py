@@ -38,6 +38,11 @@ _NOTHING = 1e-100
 OFFERED = 32  # samples of one batch that a full memory considers
 
 
+def _draws(n: int, generator: torch.Generator) -> Tensor:
+    """log(u) of n uniform u, (n,); a u of 0 has a logarithm, too."""
+    return torch.rand(n, dtype=torch.float64, generator=generator).clamp_min(1e-300).log()
+
+
 class Memory(Revertible):
     """At most `capacity` standardised samples with their sites and whitened features.
 
@@ -137,12 +142,7 @@ class Memory(Revertible):
             How many samples, old or new, fell out of the memory.
         """
         n, skipped = whitened.shape[1], 0
-        draw = (
-            torch.rand(n, dtype=torch.float64, generator=generator)
-            .clamp_min(1e-300)
-            .log()
-            .to(whitened.device)
-        )
+        draw = _draws(n, generator).to(whitened.device)
         order = torch.arange(
             self.arrivals, self.arrivals + n, dtype=torch.float64, device=whitened.device
         )
@@ -161,11 +161,7 @@ class Memory(Revertible):
                 n - OFFERED,
             )
             # new draws: those that were chosen by them are larger than others
-            fresh["draw"] = (
-                torch.rand(OFFERED, dtype=torch.float64, generator=generator)
-                .log()
-                .to(whitened.device)
-            )
+            fresh["draw"] = _draws(OFFERED, generator).to(whitened.device)
 
         return skipped + self.offer(fresh, whitened, leverage_of, n, leaving)
 
@@ -277,7 +273,7 @@ class Memory(Revertible):
     # --- all or nothing (core/transaction.py) -----------------------------------------------------
     def _keep(self, slots: Tensor) -> None:
         """Copy rows of a transaction before they are written."""
-        if self._before is None or "white" in self._kept:
+        if self._before is None or "whitened" in self._kept:
             return
 
         columns = {name: column.index_select(0, slots) for name, column in self._store.items()}
@@ -302,19 +298,20 @@ class Memory(Revertible):
                 name: self._restored(column[:used].clone(), name)[:size]
                 for name, column in self._store.items()
             }
-        if features and "white" not in self._kept:
-            self._kept["white"] = self._restored(self._whitened[:used].clone(), "white")[:size]
+        if features and "whitened" not in self._kept:
+            features_then = self._restored(self._whitened[:used].clone(), "whitened")
+            self._kept["whitened"] = features_then[:size]
 
     def _restored(self, column: Tensor, name: str) -> Tensor:
         """Undo, in place and in reverse order, what was written into a column since `mark`."""
         for slots, rows, whitened in reversed(self._kept_rows):
-            column[slots] = whitened if name == "white" else rows[name]
-        if name == "white" and self._extended is not None:
+            column[slots] = whitened if name == "whitened" else rows[name]
+        if name == "whitened" and self._extended is not None:
             column[:, self._extended :] = 0.0
         return column
 
     def _put_back(self) -> None:
-        for name, column in {**self._store, "white": self._whitened}.items():
+        for name, column in {**self._store, "whitened": self._whitened}.items():
             if name in self._kept:
                 column[: self._before["size"]] = self._kept[name]
             else:

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.likelihoods.base import Likelihood
-from gp_mapping.core.scaled_map import ScaledMap, average_noise
+from gp_mapping.core.scaled_map import ScaledMap
 from gp_mapping.core.scaling import Scaling
+from gp_mapping.core.standardised import Standardised, average_noise
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 
 __all__ = ["ObservingMap"]
@@ -88,12 +89,13 @@ class ObservingMap(ScaledMap):
             log p(y* | data) = log ∫ p(y*|f) q(f) df
 
         Args:
-            batch: samples; y is in SI where the likelihood is metric.
+            batch: samples; y is in SI where the likelihood is metric. Of the noise their
+                noise_variance is used, else the map's typical one; nothing of the robot's motion.
         """
         self.need_data()
         p, standardised = (
             self.predict(batch.x),
-            self._standardise(replace(batch, y=self.likelihood.encode(batch.y))),
+            Standardised.of(replace(batch, y=self.likelihood.encode(batch.y)), self.scaling),
         )
 
         mean = self.scaling.inner_y(p.mean)

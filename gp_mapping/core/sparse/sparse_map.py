@@ -18,11 +18,12 @@ from torch import Tensor
 
 from gp_mapping.core.field_map import CalibrationData
 from gp_mapping.core.hyper.theta import Theta
-from gp_mapping.core.scaled_map import check_factor, learnable_extra
+from gp_mapping.core.scaled_map import check_factor
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.memory import Memory
 from gp_mapping.core.sparse.observing import ObservingMap
 from gp_mapping.core.sparse.sites import SiteStore
+from gp_mapping.core.standardised import learnable_extra
 
 __all__ = ["SparseMap"]
 

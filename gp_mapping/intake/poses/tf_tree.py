@@ -24,6 +24,7 @@ __all__ = ["Missing", "TfTree"]
 
 _FRAMES = 2000  # links that are kept, static and moving: a robot has tens
 _SHOWN = 20  # frames that a warning lists
+_LATE = (DropReason.POSE_REPEATED_STAMP, DropReason.POSE_OUT_OF_ORDER)
 _UNUSED = 1000  # transforms kept of a link that no look-up has used: joints of an arm, wheels
 
 
@@ -60,7 +61,7 @@ class TfTree:
     Args:
         buffer: makes an empty PoseBuffer.
         jump_back: stamps that go back by more are a jump in time, ns.
-        drops: counts refused transforms of links that look-ups use.
+        drops: counts refused transforms; late ones only of links that look-ups use.
 
     Attributes:
         epoch: grows by one with each jump in time.
@@ -108,10 +109,9 @@ class TfTree:
                 else self._add_moving(parent, child, stamp_ns(item), *pose)
             )
 
-            invalid = refused in (DropReason.POSE_NOT_FINITE, DropReason.POSE_ZERO_QUATERNION)
-
-            # late or repeated transforms of links that no look-up uses (wheels, doors) are no loss
-            if refused is not None and (invalid or child in self._used):
+            # late or repeated transforms of links that no look-up uses (wheels, doors) are no loss;
+            # one that is refused for what it says may be why no look-up finds its link
+            if refused is not None and (refused not in _LATE or child in self._used):
                 self._drops.count(refused)
             elif refused is None and not static:
                 stamps.append(stamp_ns(item))
@@ -134,7 +134,7 @@ class TfTree:
 
     def _set_static(self, parent: str, child: str, position, quaternion) -> DropReason | None:
         """Take in a static link; return a reason where it is refused."""
-        transforms = PoseBuffer(2)
+        transforms = self._make()
         refused = transforms.add(0, position, quaternion)
         if refused is None:
             self._static[child] = _Link(parent, transforms)

@@ -32,7 +32,7 @@ from gp_mapping.core.hyper.first_guess import first_guess
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.beginning.warm_up import WarmUp
 from gp_mapping.mapping.cells import level_of
-from gp_mapping.mapping.notes import warm_up_note
+from gp_mapping.mapping.notes.settings import warm_up_note
 from gp_mapping.mapping.raw_batch import RAW_BATCH
 from gp_mapping.settings.mapping import MapSettings
 

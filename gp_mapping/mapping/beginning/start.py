@@ -15,6 +15,7 @@ import torch
 
 from gp_mapping.core.hyper.first_guess import first_guess
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.labels import shares_above
 from gp_mapping.settings.mapping import AUTOMATIC, MapSettings, within_ranges
 
 __all__ = ["Start"]
@@ -107,10 +108,9 @@ class Start:
 
     def _guess(self) -> None:
         """Find starts from all cells so far, for the settings that are 0."""
-        s, x = self.settings, torch.cat([c.x for c in self.cells])
-        y = torch.cat([c.y for c in self.cells])
+        s = self.settings
 
-        guess = first_guess(x, _values(y, s), s.kernel, s.field_scale)
+        guess = first_guess(*_values(self.cells, s), s.kernel, s.field_scale)
 
         guessed, centre = {"lengthscale": guess.lengthscale}, None
         # of classes and counts f has no unit: their spread and centre are the settings'
@@ -159,12 +159,18 @@ class Start:
         self._open, self.cells = bool(state["open"]), [Samples(**c) for c in state["cells"]]
 
 
-def _values(y: torch.Tensor, settings: MapSettings) -> torch.Tensor:
-    """y (N, C) on the scale of the latent field; of classes, whether each is the commonest one."""
+def _values(cells: list[Samples], settings: MapSettings) -> tuple[torch.Tensor, torch.Tensor]:
+    """Places (N, D) m, and what lies there as the latent field would have it: (N, C).
+
+    Of classes, whether it is the commonest one.
+    """
+    together = Samples.concatenate(cells, common=True)
+    x, y = together.x, together.y
     if settings.likelihood == "poisson":
-        return (y.clamp_min(0.0) + 0.5).log()
-    if settings.likelihood == "bernoulli":
-        return 2.0 * (y > settings.threshold).double() - 1.0
+        return x, (y.clamp_min(0.0) + 0.5).log()
+    if settings.labels:
+        x, share = shares_above(together, settings.threshold)
+        return x, 2.0 * share - 1.0
     if settings.likelihood == "softmax":
-        return 2.0 * (y == y.mode(0).values).double() - 1.0
-    return y
+        return x, 2.0 * (y == y.mode(0).values).double() - 1.0
+    return x, y

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from gp_mapping.mapping.drawing.grid import GridWindow
 from gp_mapping.mapping.motion.path import Path
-from gp_mapping.mapping.notes import drawing_notes
+from gp_mapping.mapping.notes.settings import drawing_notes
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["Ground", "overview_window", "to_draw"]

@@ -27,15 +27,18 @@ _LEFT = 0.1  # m from where the area was made; nearer than that it is not made a
 
 @dataclass(frozen=True)
 class _Key:
-    """What the area depends on; maps and polygons by their identity."""
+    """What the area depends on: polygons by their corners, the map of obstacles by its identity.
 
-    free: int
-    region: tuple
-    keep_out: tuple
-    reach: float
-    margin: float
-    places: int
-    frame: str
+    It holds the map of obstacles, so that no other one gets the same identity. A polygon that was
+    dropped lends its identity to the next one, which would then be taken for it.
+    """
+
+    free: FreeSpace | None
+    settings: tuple
+
+    def same_as(self, other: _Key | None) -> bool:
+        """Return whether both are of one area."""
+        return other is not None and self.free is other.free and self.settings == other.settings
 
 
 class HasGround(Protocol):
@@ -60,7 +63,6 @@ class Ground:
         self.travel: Travel | None = None
         self.made = made
         self._key: _Key | None = None
-        self._free: FreeSpace | None = None  # held, so that nothing else can get its id
         self._centre = np.zeros(2)
         self._bounds = np.zeros(4)
         self._spacing = 0.0
@@ -107,7 +109,7 @@ class Ground:
 
         if not self.suits(position, free, path, lengthscale, **given):
             position = np.asarray(position, dtype=np.float64)
-            self.area = SurveyArea.of(
+            area = SurveyArea.of(
                 free,
                 position,
                 path=path,
@@ -118,10 +120,12 @@ class Ground:
                 frame=frame,
             )
 
-            self._spacing = lengthscale / _PER_LENGTHSCALE
-            self.travel = Travel(self.area.free, self._spacing, places) if self.area else None
+            spacing = lengthscale / _PER_LENGTHSCALE
+            travel = Travel(area.free, spacing, places) if area else None
 
-            self._key, self._free, self._centre = _key(free, **given), free, position
+            # All of it at once: where one of them cannot be made, the ground before stays whole.
+            self.area, self.travel, self._spacing = area, travel, spacing
+            self._key, self._centre = _key(free, **given), position
             self._bounds = _bounds(path)
             self.made += 1
 
@@ -144,7 +148,7 @@ class Ground:
         It may have been made at another position or of a shorter path. Arguments as in `at`.
         """
         position = np.asarray(position, dtype=np.float64)
-        same = self._key == _key(free, region, keep_out, reach, margin, places, frame)
+        same = _key(free, region, keep_out, reach, margin, places, frame).same_as(self._key)
         return bool(self.area) and same and not self._left(position, free)
 
     def suits(
@@ -173,7 +177,7 @@ class Ground:
         refined = not 0.7 < spacing / max(self._spacing, 1e-9) < 1.4
 
         return not (
-            key != self._key
+            not key.same_as(self._key)
             or moved
             or grown
             or refined
@@ -195,9 +199,11 @@ class Ground:
 
 
 def _key(free, region, keep_out, reach, margin, places, frame) -> _Key:
-    return _Key(
-        id(free), tuple(map(id, region)), tuple(map(id, keep_out)), reach, margin, places, frame
+    polygons = tuple(
+        tuple((polygon.frame, polygon.corners.tobytes()) for polygon in part)
+        for part in (region, keep_out)
     )
+    return _Key(free, (*polygons, reach, margin, places, frame))
 
 
 def _bounds(path: np.ndarray) -> np.ndarray:

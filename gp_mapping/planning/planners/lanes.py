@@ -18,7 +18,7 @@ import torch
 from gp_mapping.planning.area.travel import Travel
 from gp_mapping.planning.problem import Problem
 
-__all__ = ["best_lanes", "lane_routes", "lanes"]
+__all__ = ["fitted", "lane_routes", "lanes"]
 
 # Pieces shorter than this fraction of the distance between lanes are left out.
 _LEAST = 0.3
@@ -26,6 +26,7 @@ _TRIED = 3  # bounds the numbers of lanes tried for each direction
 # Times the distance of the nearest piece: how far the way to it is looked for at first.
 _DETOUR = 1.5
 _FAR = 10.0  # times that distance, beyond which all of the ground is looked at
+_STARTS = 20  # distances from so many places are kept beside those from the pieces' ends
 _PASSES = 2  # over the area: all of it is known a little before any of it is known well
 
 
@@ -35,20 +36,15 @@ def lanes(problem: Problem) -> Iterator[tuple[int, ...]]:
     for stops in lane_routes(problem):
         routes.append(fitted(problem, stops))
         yield routes[0]
-    yield _best(problem, routes)[0]
+    yield _best(problem, routes)
 
 
-def best_lanes(problem: Problem) -> tuple[tuple[int, ...], float]:
-    """Return stops and rating of the best lanes; no stops, and −∞, where none fits."""
-    return _best(problem, [fitted(problem, stops) for stops in lane_routes(problem)])
-
-
-def _best(problem: Problem, routes: list[tuple[int, ...]]) -> tuple[tuple[int, ...], float]:
-    """Return the route with the highest rating, and that rating; no stops, and −∞, of no routes."""
+def _best(problem: Problem, routes: list[tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the route with the highest rating; no stops of no routes."""
     routes = [stops for stops in dict.fromkeys(routes) if stops]
     ratings = problem.rate(routes)
     best = max(range(len(routes)), key=ratings.__getitem__, default=None)
-    return ((), -math.inf) if best is None else (routes[best], ratings[best])
+    return () if best is None else routes[best]
 
 
 def fitted(problem: Problem, stops: tuple[int, ...]) -> tuple[int, ...]:
@@ -173,6 +169,9 @@ class _Pieces:
             )
             away = self._travel.distances(node, within)[self.ends]
             self._away[node] = away, within
+        # The robot begins elsewhere each time, and the pieces stay as long as the ground does.
+        if len(self._away) > self.ends.size + _STARTS:
+            del self._away[next(iter(self._away))]
         return away
 
 

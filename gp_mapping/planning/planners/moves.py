@@ -74,7 +74,12 @@ class Moves:
         return int(self._nodes[near[int(self.rng.random() * len(near))]]) if near else node
 
     def _some(self) -> int:
-        """Return a random place, more likely one with more left to gain."""
+        """Return a random place, more likely one with more left to gain.
+
+        Where every place is closed it is any node that is not.
+        """
+        if not len(self._places):
+            return int(self._nodes[int(self.rng.random() * len(self._nodes))])
         return int(
             self._places[np.searchsorted(self._wanted, self.rng.random() * self._wanted[-1])]
         )

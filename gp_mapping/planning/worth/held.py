@@ -110,18 +110,21 @@ class HeldValue:
             return held
 
         leg = travel.along(driven)
-        # One measurement for each _CELL of the way, or for each point of the leg where they are
-        # sparser.
-        every = max(1, math.floor(_CELL * (len(leg.points) - 1) / max(leg.metres, 1e-9)))
+        # One measurement for each _CELL of the way. Where the leg's points are sparser, or do not
+        # divide it evenly, each stands for as much of the way as it has.
+        each_metre = (len(leg.points) - 1) / max(leg.metres, 1e-9)
+        every = max(1, math.floor(_CELL * each_metre))
         x, places, weights = (
             leg.points[every::every],
             leg.places[every::every],
             leg.weights[every::every],
         )
+        scale = torch.full((len(x),), _CELL * each_metre / every, dtype=torch.float64)
 
         # Outside the places the interpolation says nothing.
-        near = np.hypot(*(travel.xy[places[:, 0]] - x).T) <= travel.spacing
-        return held.after(Visits(torch.from_numpy(places[near]), torch.from_numpy(weights[near])))
+        near = torch.from_numpy(np.hypot(*(travel.xy[places[:, 0]] - x).T) <= travel.spacing)
+        visits = Visits(torch.from_numpy(places), torch.from_numpy(weights), scale)
+        return held.after(visits.where(near))
 
     @staticmethod
     def _agrees(held: PathValue, variance: Tensor) -> bool:

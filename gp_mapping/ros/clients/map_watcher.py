@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import numpy as np
+from builtin_interfaces.msg import Time
 from geometry_msgs.msg import PoseArray
 from sensor_msgs.msg import PointCloud2
 from std_msgs.msg import Header
@@ -15,7 +16,9 @@ from gp_mapping.ros.clients.survey_watcher import SurveyWatcher
 from gp_mapping.ros.wire.outbound import cloud
 from gp_mapping.ros.wire.qos import LATCHED
 
-__all__ = ["MapWatcher", "cloud_columns"]
+__all__ = ["ANSWER_TIMEOUT", "MapWatcher", "cloud_columns", "question_stamp"]
+
+ANSWER_TIMEOUT = 5.0  # s for which an answer on ~/query_result is awaited
 
 
 def cloud_columns(message: PointCloud2) -> dict[str, np.ndarray]:
@@ -31,6 +34,11 @@ def cloud_columns(message: PointCloud2) -> dict[str, np.ndarray]:
 
     rows = np.frombuffer(message.data, dtype=kind, count=message.width * message.height)
     return {name: rows[name].astype(np.float64) for name in kind.names}
+
+
+def question_stamp(number: int) -> Time:
+    """The stamp that tells an answer's question on ~/query: no time, but its number."""
+    return Time(sec=number // 1_000_000, nanosec=number % 1_000_000)
 
 
 class MapWatcher(SurveyWatcher):
@@ -58,7 +66,8 @@ class MapWatcher(SurveyWatcher):
         subscribe(PoseArray, "mapping/suggestions", self._on_suggestions, LATCHED)
 
         self.answers: list[tuple[float, dict[str, np.ndarray]]] = []
-        self._question_times: list[float] = []  # monotonic s, of questions that wait for an answer
+        # number and time (monotonic s) of the question that waits for an answer
+        self._number, self._open_question = 0, None
         self._pause = self.node.create_client(SetBool, "simulator/pause")
         self._query = self.node.create_publisher(PointCloud2, "mapping/query", 10)
         subscribe(PointCloud2, "mapping/query_result", self._on_answer, 10)
@@ -71,14 +80,17 @@ class MapWatcher(SurveyWatcher):
             frame: The map's frame.
 
         Returns:
-            False, and nothing is asked, while the question before has no answer.
+            False, and nothing is asked, while the question before has no answer: one that has not
+            come for ANSWER_TIMEOUT is not awaited any more.
         """
-
-        if self._question_times:
+        now = time.monotonic()
+        if self._open_question is not None and now - self._open_question[1] < ANSWER_TIMEOUT:
             return False
         points = np.column_stack([xy, np.zeros(len(xy))]).astype(np.float32)
-        self._question_times.append(time.monotonic())
-        self._query.publish(cloud(points, ("x", "y", "z"), Header(frame_id=frame)))
+        self._number += 1
+        self._open_question = self._number, now
+        header = Header(frame_id=frame, stamp=question_stamp(self._number))
+        self._query.publish(cloud(points, ("x", "y", "z"), header))
         return True
 
     def hold(self, still: bool) -> None:
@@ -143,8 +155,12 @@ class MapWatcher(SurveyWatcher):
         self.clouds += 1
 
     def _on_answer(self, message: PointCloud2) -> None:
-        if self._question_times:
-            self.answers.append((self._question_times.pop(0), cloud_columns(message)))
+        if self._open_question is None:
+            return
+        number, asked = self._open_question
+        if message.header.stamp == question_stamp(number):  # else: of a question given up
+            self._open_question = None
+            self.answers.append((asked, cloud_columns(message)))
 
     def _on_markers(self, message: MarkerArray) -> None:
         self._markers = message

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,6 +48,11 @@ def _problems(message: str, values: dict[str, str]) -> list[str]:
     listed = [name for name in values if name.startswith("warning ")]
     texts = [values.pop(name) for name in sorted(listed, key=lambda name: (len(name), name))]
     return texts or ([message[:_MAX_CHARACTERS]] if message and message != "ok" else [])
+
+
+def _finite(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The points (x, y) that are places: the page's JSON knows no NaN."""
+    return [point for point in points if all(map(math.isfinite, point))]
 
 
 @dataclass(frozen=True)
@@ -170,7 +176,6 @@ class LiveFeed:
         self._cloud = ((self._cloud[0] if self._cloud else 0) + 1, time.monotonic(), message, sent)
 
     def _on_markers(self, message: MarkerArray) -> None:
-
         points = {
             m.ns: [(p.x, p.y) for p in m.points]
             for m in message.markers
@@ -180,16 +185,18 @@ class LiveFeed:
         # that point is there twice
         pieces = points.get("path", [])
         points["path"] = [p for i, p in enumerate(pieces) if i % 2 or not i or p != pieces[i - 1]]
-        self._points, self._overlays = points, self._overlays + 1
+        self._points = {name: _finite(places) for name, places in points.items()}
+        self._overlays += 1
 
     def _on_suggestions(self, message: PoseArray) -> None:
-        self._suggestions = [(p.position.x, p.position.y) for p in message.poses]
+        self._suggestions = _finite((p.position.x, p.position.y) for p in message.poses)
 
     def _on_plan(self, message: Path) -> None:
         """Keep the plan: of a very long one every n-th pose, and its end."""
         poses = message.poses[:: 1 + len(message.poses) // _MAX_POSES]
-        xy = [(p.pose.position.x, p.pose.position.y) for p in (*poses, *message.poses[-1:])]
-        self._plan = [at for at in xy if all(map(math.isfinite, at))]
+        self._plan = _finite(
+            (p.pose.position.x, p.pose.position.y) for p in (*poses, *message.poses[-1:])
+        )
 
     def _on_odometry(self, message: Odometry) -> None:
         p, q = message.pose.pose.position, message.pose.pose.orientation

@@ -8,20 +8,19 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-from builtin_interfaces.msg import Time
 from rclpy.node import Node
 from sensor_msgs.msg import PointCloud2
 from std_msgs.msg import Header
 
-from gp_mapping.ros.clients.map_watcher import cloud_columns
+from gp_mapping.ros.clients.map_watcher import ANSWER_TIMEOUT, cloud_columns, question_stamp
 from gp_mapping.ros.wire.outbound import cloud
 
 __all__ = ["MOST_POINTS", "Window", "WindowAsker"]
 
 MOST_POINTS = 4000  # of a question: the mapper takes in no messages while it answers
 _LEAST_CELL = 0.05  # m, side of a grid cell
-# answers that are kept; s for which one is shown without asking again; s for which one is awaited
-_MAX_ANSWERS, _FRESH_FOR, _TIMEOUT = (12, 10.0, 5.0)
+# answers that are kept; s for which one is shown without asking again
+_MAX_ANSWERS, _FRESH_FOR = (12, 10.0)
 _MAX_PATH = 20_000  # points of the path that are used
 
 
@@ -98,7 +97,7 @@ class WindowAsker:
         now = time.monotonic()
         with self._lock:
             if self._next_question is None or (
-                self._open_question is not None and now - self._open_question[2] < _TIMEOUT
+                self._open_question is not None and now - self._open_question[2] < ANSWER_TIMEOUT
             ):
                 return
             (corners, xy, frame), self._next_question = self._next_question, None
@@ -109,17 +108,12 @@ class WindowAsker:
             self._open_question = self._number, corners, now
 
         points = np.column_stack([xy, np.zeros(len(xy))])
-        header = Header(frame_id=frame, stamp=self._stamp(self._number))
+        header = Header(frame_id=frame, stamp=question_stamp(self._number))
         self._publisher.publish(cloud(points.astype(np.float32), ("x", "y", "z"), header))
-
-    @staticmethod
-    def _stamp(number: int) -> Time:
-        """The stamp that tells an answer's question: no time, but its number."""
-        return Time(sec=number // 1_000_000, nanosec=number % 1_000_000)
 
     def _on_answer(self, message: PointCloud2) -> None:
         with self._lock:
-            if self._open_question is None or message.header.stamp != self._stamp(
+            if self._open_question is None or message.header.stamp != question_stamp(
                 self._open_question[0]
             ):
                 return

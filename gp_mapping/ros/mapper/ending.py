@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from gp_mapping.store.sessions import map_folder
 __all__ = ["MapEnding"]
 
 SLICE = 0.05  # s for which delivered messages are taken in before the executor gets its turn
+_REASON = Ending("the node is being stopped or cleaned up; ask again when it is configured")
 GRACE = 2.0  # s granted to a save that has begun, and to the last map to reach its subscribers
 
 
@@ -30,7 +32,7 @@ class MapEnding:
     """
 
     def __init__(self, node, hurry: Callable[[], bool] = lambda: False):
-        self._node, self._hurry = node, hurry
+        self._node, self._hurry, self._code = node, hurry, 0
         self._deadline = time.monotonic() + node.settings.exit_timeout
 
     def _late(self) -> bool:
@@ -63,16 +65,38 @@ class MapEnding:
             )
 
     def finish(self) -> Steps:
-        """Take in the queue, save if asked, answer all calls and publish the last map.
+        """Take in what has come, save if asked, answer all calls and publish the last map.
+
+        A part that fails is logged and costs the exit code, not the parts after it.
 
         Returns:
-            The exit code: 1 where saving failed, else 0.
+            The exit code: 1 where saving or another part failed, else 0.
         """
-        node, reason = (
-            self._node,
-            Ending("the node is being stopped or cleaned up; ask again when it is configured"),
-        )
-        node.map_services.refuse(reason)
+        if self._node.active:
+            yield from self._part("taking in what has been delivered", self._close_inputs())
+        yield from self._part("taking in the queue", self._take_in_queue())
+        yield from self._part("saving the map", self._keep())
+        yield from self._part("publishing the last map", self._publish())
+        return self._code
+
+    def _part(self, what: str, steps: Steps) -> Steps:
+        """Run a part of the end; log where it fails, whatever the reason."""
+        try:
+            yield from steps
+        except Exception:
+            self._code = 1
+            self._node.get_logger().error(
+                f"{what} failed at the end; the rest goes on:\n{traceback.format_exc()}"
+            )
+
+    def _close_inputs(self) -> Steps:
+        yield from self.take_in()
+        self._node.inputs.close()
+
+    def _take_in_queue(self) -> Steps:
+        """Refuse new calls; take in the queue, and count and log what is dropped of it."""
+        node = self._node
+        node.map_services.refuse(_REASON)
         while not node.worker.stop(abandon=self._late(), timeout=0.0):
             yield
 
@@ -84,19 +108,25 @@ class MapEnding:
             )
         node.publish_health()
 
-        grace_end = time.monotonic() + GRACE
+    def _keep(self) -> Steps:
+        """Finish what is being saved, answer the calls that wait, and save the map if asked."""
+        node, grace_end = self._node, time.monotonic() + GRACE
         while not node.files.close(0.0) and not (self._late() and time.monotonic() > grace_end):
             yield  # a save that has begun is granted GRACE even where there is no time left
-        node.map_services.refuse_waiting(reason)
+        node.map_services.refuse_waiting(_REASON)
 
-        code = yield from aside(self._save_or_report)
+        if (yield from aside(self._save_or_report)):
+            self._code = 1
+
+    def _publish(self) -> Steps:
+        """Publish the last map, and wait until it has reached its subscribers."""
+        node = self._node
         if node.active:
             yield from node.publish_last()
 
         end = time.monotonic() + GRACE
         while not node.publishers_.received() and time.monotonic() < end:
             yield
-        return code
 
     def _why_unfinished(self) -> str:
         return (

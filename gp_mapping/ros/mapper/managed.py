@@ -105,6 +105,22 @@ class ManagedNode(LifecycleNode):
 
         return self._steps.begin(configure_and_activate())
 
+    def end(self) -> Future:
+        """Clean up for the end of the process, after a transition that is going on.
+
+        Returns:
+            Future of whether that succeeded; a failure is logged.
+        """
+
+        def clean_up() -> Steps:
+            return (yield from self._doing("cleanup")) == TransitionCallbackReturn.SUCCESS
+
+        return self._steps.begin(clean_up())
+
+    def work_off(self) -> None:
+        """Finish in this thread what has been begun, when no executor runs any more."""
+        self._steps.finish()
+
     def _on_change_state(self, request, response) -> Later | None:
         """Begin the transition of a lifecycle_msgs/ChangeState call; replaces rclpy's callback.
 

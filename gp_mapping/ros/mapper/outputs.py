@@ -141,6 +141,7 @@ OUTPUTS = (
         Float64MultiArray,
         "grid",
         lambda s: s.limits and outbound.limits_message(s.limits),
+        lambda s: outbound.limits_message(_DEFAULT_LIMITS),
     ),
     Output("class", OccupancyGrid, "grid", _of_classes, _of_classes),
     Output("grid_map", GRID_MAP, "grid", _layers, _layers),
@@ -218,6 +219,7 @@ class MapPublishers:
     def renew(self, map_settings) -> None:
         """Make all topics due, since another map has taken the place of this one."""
         self._unit, self._scale = map_settings.field_unit, map_settings.field_scale
+        self._suggested, self.limits = (), None  # of the map before
         for topic in self._outputs.values():
             topic.revision = None
 

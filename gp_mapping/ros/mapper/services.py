@@ -18,6 +18,7 @@ from gp_mapping.errors import named
 from gp_mapping.ros.mapper.late_services import Later
 from gp_mapping.runtime.file_thread import Ending
 from gp_mapping.runtime.saving import Saver
+from gp_mapping.store.archive import MissingCheckpoint
 from gp_mapping.store.sessions import CHECKPOINT, Saved, map_folder, open_session
 
 __all__ = ["LOAD_MAP", "SAVE_MAP", "MapServices"]
@@ -133,8 +134,11 @@ class MapServices:
         """The map's name from a map_url that is a name or a path inside save_directory."""
         base = Path(self._node.settings.save_directory).expanduser().absolute()
         path = Path(url.removeprefix("file://"))
-        inside = path.is_absolute() and path.is_relative_to(base)
-        return _map_name(str(path.relative_to(base)).removeprefix(".") if inside else url)
+        if not (path.is_absolute() and path.is_relative_to(base)):
+            return _map_name(url)
+        inside = path.relative_to(base)
+        # save_directory itself is the map without a name
+        return "" if inside == Path() else _map_name(str(inside))
 
     def _refuse_save_map(self, response, error: BaseException) -> None:
         response.result = False
@@ -197,7 +201,7 @@ class MapServices:
         return Later(self._load(_map_name(request.map_url), True), finish)
 
     def _refuse_load_map(self, response, error: BaseException) -> None:
-        kind, missing = type(response), "no such checkpoint" in str(error)
+        kind, missing = type(response), isinstance(error, MissingCheckpoint)
         response.result = (
             kind.RESULT_MAP_DOES_NOT_EXIST
             if missing

@@ -6,6 +6,8 @@ Wiring only.
 from __future__ import annotations
 
 from array import array
+from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
@@ -13,12 +15,14 @@ import torch
 from geometry_msgs.msg import PolygonStamped, PoseStamped
 from nav_msgs.msg import OccupancyGrid, Path
 from nav_msgs.srv import GetPlan
+from rclpy.exceptions import InvalidHandle
 from std_msgs.msg import Header
 from std_srvs.srv import Trigger
 from visualization_msgs.msg import MarkerArray
 
 from gp_mapping.errors import named
 from gp_mapping.planning.area.places import FARTHEST, on_earth
+from gp_mapping.planning.area.survey_area import SurveyArea
 from gp_mapping.planning.worth.surface import variance_reduction_surface
 from gp_mapping.ros.mapper.late_services import Later
 from gp_mapping.ros.mapper.team_port import others_of
@@ -49,9 +53,10 @@ class SurveyPort:
         self._markers = self._publisher(MarkerArray, "~/plan_markers")
         self._gain = self._publisher(OccupancyGrid, "~/gain")
         self._published, self._drawn_gain = None, None
-        # plans come in the worker's thread and are published in the executor's
-        self._changed = node.create_guard_condition(self.publish)
-        survey.on_plan = lambda plan: self._changed.trigger()
+        self._drawing: Future | None = None  # of the newest gain surface
+        # plans and surfaces come in the worker's thread and are published in the executor's
+        self._changed = node.create_guard_condition(self._publish_news)
+        survey.on_plan = self._wake
 
         self._subscribe(PolygonStamped, "~/region", partial(self._on_polygon, survey.set_region))
         self._subscribe(
@@ -74,6 +79,11 @@ class SurveyPort:
             self._services.add(Trigger, name, partial(self._on_trigger, action), _refuse_trigger)
         self._services.add(GetPlan, "make_plan", self._on_make_plan, self._refuse_plan)
 
+    def _wake(self, _) -> None:
+        """Wake the executor, which publishes; called in the worker's thread."""
+        with suppress(InvalidHandle):  # destroyed at this moment
+            self._changed.trigger()
+
     def _publisher(self, kind, name: str):
         entity = self._node.create_publisher(kind, name, LATCHED)
         self._created.append((self._node.destroy_publisher, entity))
@@ -92,7 +102,7 @@ class SurveyPort:
         for destroy, entity in self._created:
             destroy(entity)
         self._node.destroy_guard_condition(self._changed)
-        self._created = []
+        self._created, self._drawing = [], None
 
     # ---- incoming --------------------------------------------------------------------------------
 
@@ -184,6 +194,13 @@ class SurveyPort:
     def _header(self) -> Header:
         return Header(frame_id=self._node.frame, stamp=self._node.get_clock().now().to_msg())
 
+    def _publish_news(self) -> None:
+        """Publish what the worker's thread has made, in the executor's thread."""
+        self.publish()
+        if self._drawing is not None and self._drawing.done():
+            drawing, self._drawing = self._drawing, None
+            self._publish_gain(drawing)
+
     def publish(self) -> None:
         """Publish the plan where it is a new one; an empty plan stops its follower."""
         plan = self._survey.plan
@@ -208,21 +225,21 @@ class SurveyPort:
             and self._gain.get_subscription_count()
         ):
             self._drawn_gain = survey.gain
-            self._node.worker.ask(self._draw_gain).add_done_callback(self._publish_gain)
+            self._drawing = self._node.worker.ask(partial(self._draw_gain, survey.gain[0]))
+            self._drawing.add_done_callback(self._wake)
 
     def next_pose(self) -> PoseStamped | None:
         """The pose for ~/suggestion while a plan is driven; None where there is none."""
         pose = self._survey.next_pose(self._node.worker.position)
         return None if pose is None else plans.pose(*pose, self._header())
 
-    def _draw_gain(self, session):
-        """What a measurement in each grid cell is worth; runs in the map's thread.
+    def _draw_gain(self, area: SurveyArea, session):
+        """What a measurement in each grid cell of an area is worth; runs in the map's thread.
 
         Returns:
             The surface (H, W), where the robot can go (H, W), the origin (2,) in m, and the side of
             a grid cell in m.
         """
-        area = self._survey.gain[0]
         low = area.cells.min(0).values.numpy()
         extent = area.cells.max(0).values.numpy() - low
         # coarser than the free-space map where the area would have more than _GAIN_CELLS
@@ -253,7 +270,10 @@ class SurveyPort:
 
     def _publish_gain(self, future) -> None:
         """Publish the surface as 0 to 98, 98 its largest value; −1 where the robot cannot go."""
-        if future.cancelled() or future.exception() is not None or not self._created:
+        if future.cancelled():
+            return
+        if (error := future.exception()) is not None:
+            self._node.get_logger().error(f"~/gain could not be drawn: {error!r}")
             return
         surface, reachable, origin, resolution = future.result()
         top = max(float(surface[reachable].max()) if reachable.any() else 0.0, 1e-300)

@@ -24,6 +24,7 @@ __all__ = [
     "existing",
     "fixed_frame",
     "flag",
+    "in_files",
     "input_topics",
     "mapping_actions",
     "names",
@@ -354,17 +355,25 @@ def _settings(context) -> list[dict]:
     return [out] if out else []
 
 
-def chosen(context, share: Path, name: str):
-    """A parameter as the mapper will have it: launch argument, else files, else default."""
-    from gp_mapping.settings.build import KNOWN, read_parameter_file
+def in_files(context, share: Path, name: str):
+    """What the parameter files say of a parameter; None where none does."""
+    from gp_mapping.settings.build import read_parameter_file
 
-    found = KNOWN[name].default
+    found = None
     for path in _files(context, share):
         try:
             found = read_parameter_file(path).get(name, found)
         except ValueError as error:
             raise RuntimeError(f"params:={path}: {error}") from error
-    return value(context, name) or found
+    return found
+
+
+def chosen(context, share: Path, name: str):
+    """A parameter as the mapper will have it: launch argument, else files, else default."""
+    from gp_mapping.settings.build import KNOWN
+
+    found = in_files(context, share, name)
+    return value(context, name) or (KNOWN[name].default if found is None else found)
 
 
 def patience(context, share: Path, rate: float) -> dict:

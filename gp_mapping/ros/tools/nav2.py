@@ -52,6 +52,8 @@ class _Action:
 class Nav2Driver:
     """Has Nav2 drive to the poses of a plan; a newer plan takes the place of the older.
 
+    After a stop it goes on to the poses that it has not passed.
+
     Of Nav2's two actions one that has a server is used, preferably the one that takes all poses at
     once. A plan without a server waits for `step`.
 
@@ -130,15 +132,28 @@ class Nav2Driver:
 
         number, poses = self._order_number, list(self._remaining)
         self._unanswered += 1
-        action.client.send_goal_async(action.goal(poses)).add_done_callback(
-            lambda future: self._accepted(future, number, action, poses)
-        )
+        action.client.send_goal_async(
+            action.goal(poses), lambda message: self._progressed(message.feedback, number, poses)
+        ).add_done_callback(lambda future: self._accepted(future, number, action, poses))
 
     def _cancel(self) -> None:
         """Cancel the goal that Nav2 drives."""
         if self._goal_handle is not None:
             self._goal_handle.cancel_goal_async()
         self._goal_handle = self._goal_action = None
+
+    def _progressed(self, feedback, number: int, poses: list[PoseStamped]) -> None:
+        """Leave out the poses that order `number` has passed: a later order begins where it was.
+
+        Args:
+            feedback: Of Nav2; NavigateThroughPoses tells how many poses remain, and 0 where it does
+                not know yet.
+            number: Of the order.
+            poses: Of its goal.
+        """
+        left = getattr(feedback, "number_of_poses_remaining", 0)
+        if number == self._order_number and 0 < left < len(self._remaining):
+            self._remaining = poses[-left:]
 
     def _accepted(self, future, number: int, action: _Action, poses: list[PoseStamped]) -> None:
         """Take Nav2's answer to order `number`: goal accepted or rejected."""

@@ -68,11 +68,12 @@ def spin(node, over: Callable[[], object], moment: Callable[[], float] = lambda:
     executor.add_node(node)
     last_text, logged_at = "", 0.0
 
-    while not over():
+    # shut down within a callback, ROS lets each look raise another error than this exception
+    while node.context.ok() and not over():
         try:
             executor.spin_once(timeout_sec=0.1)
         except ExternalShutdownException:
-            return
+            break
         except Exception:  # one bad message or a full disk must not end a robot's map
             text = traceback.format_exc()
             if text != last_text or time.monotonic() - logged_at > 5.0:

@@ -133,8 +133,11 @@ class SurveyAction:
         if reasons := [result.reason for result in answer.results if not result.successful]:
             return one_line(reasons[0], 300)
 
-        if (yield self._start, Trigger.Request()) is None:
+        answer = yield self._start, Trigger.Request()
+        if answer is None:
             return f"{self._start.srv_name} does not answer"
+        if not answer.success:
+            return one_line(answer.message or f"{self._start.srv_name} refuses", 300)
         self._node.begun()
         return ""
 

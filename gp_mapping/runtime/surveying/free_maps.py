@@ -113,18 +113,17 @@ def _read(message, radius: float, before: FreeSpace | None, prepare: bool = Fals
 
 
 def wrong_frame(free: FreeSpace | None, frame: str) -> str:
-    """Return in words that free space and map are in different frames; "" where they are not."""
-    if (
-        free is not None
-        and free.frame.lstrip("/")
-        and frame
-        and free.frame.lstrip("/") != frame.lstrip("/")
-    ):
-        return (
-            f"the free-space map is in frame {named(free.frame)} and the field map in "
-            f"{frame!r}; publish it in the same frame"
-        )
-    return ""
+    """Return in words that free space and map are in different frames; "" where they are not.
+
+    A free-space map without a frame is in none that can be compared: obstacles must not be taken
+    for some that lie elsewhere.
+    """
+    if free is None or free.frame.lstrip("/") == frame.lstrip("/"):
+        return ""
+    return (
+        f"the free-space map is in frame {named(free.frame)} and the field map in {frame!r}: it is not used; "
+        "publish it in the same frame, or set map_frame and odometry_frame"
+    )
 
 
 class GroundAside:

@@ -28,13 +28,13 @@ from gp_mapping.planning.worth.held import HeldValue
 from gp_mapping.planning.worth.path_value import PathValue
 from gp_mapping.planning.worth.weights import cell_weights
 from gp_mapping.runtime.surveying.free_maps import GroundAside
+from gp_mapping.runtime.surveying.track import Track
 from gp_mapping.settings.node import NodeSettings
 
 __all__ = ["Question", "Questions"]
 
 _KEEP_OUT = 100  # polygons at most
 _CLOSED = 200  # goals that are left out at the same time, at most
-_TRACK = 2000  # positions between two questions, at most
 
 
 class Question(NamedTuple):
@@ -118,8 +118,8 @@ class Questions:
 
         self._ground, self._held = GroundAside(aside=aside), HeldValue()
         self._here: tuple = ()  # area and travel for the next question
-        # Where the robot has been since the value was made; None: unknown.
-        self._track: list[np.ndarray] | None = None
+        self._track = Track()
+        self._forgotten = False  # whether the map is another one than that of value and track
 
     # ---- from any thread -------------------------------------------------------------------------
 
@@ -172,8 +172,11 @@ class Questions:
             self._closed.append((x, y, time.monotonic() + seconds))
 
     def forget(self) -> None:
-        """Drop what is known of the way driven: the map is another one."""
-        self._track = None
+        """Drop what is known of the worth and of the way driven: the map is another one.
+
+        The map's thread does so when it prepares the next question.
+        """
+        self._forgotten = True
 
     @property
     def closed_goals(self) -> int:
@@ -211,10 +214,7 @@ class Questions:
 
     def drove(self, position: np.ndarray, leapt: bool) -> None:
         """Record where the robot is, (2,) m; leapt: whether nobody drove there."""
-        if self._track is not None:
-            self._track.append(position)
-            if leapt or len(self._track) > _TRACK:
-                self._track = None
+        self._track.add(position, leapt)
 
     def refuse(self, reason: str) -> None:
         """Have no ground for the next question, for that reason."""
@@ -266,6 +266,10 @@ class Questions:
         """
         s = settings
         area, travel = self._here
+        if self._forgotten:
+            self._forgotten = False
+            self._held.forget()
+            self._track = Track()
         yield None
 
         # A map that is up to date is still being written: planning needs one that does not change.
@@ -281,9 +285,8 @@ class Questions:
 
         at_places = field.predict(torch.from_numpy(travel.xy))
 
-        # The way driven since the last question; the next one goes on from its end.
-        driven = None if self._track is None else np.array(self._track).reshape(-1, 2)
-        self._track = self._track[-1:] if self._track else []
+        track = self._track
+        driven = track.begin()
 
         held_value: PathValue | None = None
         for held_value in self._held.steps(
@@ -302,6 +305,8 @@ class Questions:
             raise RuntimeError(
                 "no worth was found of the ways, though all steps of finding it have been made"
             )
+        # Only now: what an abandoned question was told has to be told again.
+        track.hold()
 
         with self._lock:
             others = list(self._others.values())

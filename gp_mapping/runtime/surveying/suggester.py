@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from gp_mapping.errors import named
 from gp_mapping.planning.offer import UNKNOWN_OBSTACLES, offer_as_set
 from gp_mapping.planning.suggest import Suggestions
-from gp_mapping.runtime.surveying.free_maps import FreeMaps, GroundAside
+from gp_mapping.runtime.surveying.free_maps import FreeMaps, GroundAside, wrong_frame
 from gp_mapping.settings.node import NodeSettings
 
 __all__ = ["Suggester"]
@@ -59,14 +58,8 @@ class Suggester:
         s = self.settings
         free, wrong = self._maps.at(message, s.robot_radius)
 
+        wrong = wrong_frame(free, frame) or wrong
         wrong = wrong and wrong + "; nothing is suggested meanwhile"
-        if free is not None and free.frame.lstrip("/") != frame:
-            wrong = (
-                f"the free-space map is in frame {named(free.frame)} and the field map in "
-                f"{frame!r}: it is not used; publish it in the same frame, or set map_frame and odometry_frame; "
-                "nothing is suggested meanwhile"
-            )
-
         if wrong:
             self.obstacles = "not known: the free-space map cannot be used"
             self.note = wrong

@@ -337,10 +337,11 @@ class Survey:
             )
 
         plan = plan.cut(behind) if behind > 0.0 else plan
+        ground = self._questions.grounds
         if plan and self.plan and not spending.fits(self.settings, plan):
-            if self._along < self.plan.metres - _AT_HOME:
+            if self._along < self.plan.metres - _AT_HOME and self._still_leads():
                 # It drove farther than was foreseen: the old plan still leads home.
-                plan = self.plan.cut(self._along)
+                plan, ground = self.plan.cut(self._along), self._plan_ground
             else:
                 plan = self._homeward("the budget is spent")
 
@@ -348,10 +349,17 @@ class Survey:
         self._along, self._moved_then = 0.0, spending.moved
         # A way that ends where it began may look undriven at its end: then the time decides.
         self._overdue = (spending.last_stamp or 0.0) + plan.seconds + _LATE if plan else math.inf
-        self._plan_ground = self._questions.grounds
+        self._plan_ground = ground
         if self._reason and not plan:
             self._phase = "done"
         self._set(plan)
+
+    def _still_leads(self) -> bool:
+        """Return whether the rest of the current plan keeps to the newest ground."""
+        if self._plan_ground == self._questions.grounds:
+            return True
+        rest = self.plan.after(self._along)
+        return bool(self._questions.newest.travel.free.sees(rest[:-1], rest[1:]).all())
 
     def _set(self, plan: Plan) -> None:
         """Publish a plan."""
@@ -419,9 +427,12 @@ class Survey:
             ahead = min(_AHEAD, driven_meanwhile, max(0.0, old.metres - self._along))
             lead = lead_of(old, self._along, position, ahead, question.travel.free)
 
-        length = float(np.hypot(*np.diff(lead, axis=0).T).sum()) if len(lead) > 1 else 0.0
+        length, seconds, start, heading = 0.0, 0.0, position, math.nan
+        if len(lead) > 1:
+            leg = question.travel.along(lead)
+            length, start, heading = leg.metres, lead[-1], leg.last
+            seconds = budget.time(length, leg.turned)
         self._lead = length
-        start = lead[-1] if len(lead) > 1 else position
         stops = old.left(self._along + length) if same else ()
         away = 0.0 if budget.home is None else math.dist(start, budget.home)
 
@@ -429,7 +440,8 @@ class Survey:
         spent = is_spent(s, budget, reserves, length + away)
         problem = self._problem(
             start,
-            budget.less(length + reserves[0], length / s.plan_speed + reserves[1]),
+            budget.less(length + reserves[0], seconds + reserves[1]),
+            heading=heading,
             old=stops,
             fresh=self._made % _FRESH == 0,
         )
@@ -454,7 +466,7 @@ class Survey:
             kept = f"; {reserves[0]:.1f} m are kept for the corners of it" if reserves[0] else ""
             yield self._homeward(f"the budget is spent ({plan.reason}{kept})")
         else:
-            yield plan.led_by(lead) if plan else plan
+            yield plan.led_by(lead, seconds) if plan else plan
 
     def _homeward(self, reason: str) -> Plan:
         """End the survey: return the way home from where the robot is.

@@ -10,7 +10,7 @@ since none of its measurements is in the new one.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gp_mapping.core.stored import StoredState
 from gp_mapping.errors import one_line
@@ -21,7 +21,7 @@ __all__ = ["Given", "Holdings", "Source"]
 
 _MOST = 64_000_000  # bytes of one message
 _MAPS = 8  # of one robot
-_GONE = 256  # ids of replaced maps that are remembered
+_GONE = 256  # ids of replaced maps, and unusable totals, that are remembered
 _NAMES = 100_000  # tiles of one map
 _LONGEST = 100  # characters of a name
 
@@ -43,13 +43,36 @@ class _Map:
         parts: the newest part of each name.
         ready: parts of the newest head of which all tiles are here.
         good: the newest `ready` parts that could be used.
+        lent: the `ready` parts of which the last sum was made, or is being made.
         arrived: monotonic s of the newest part.
+        size: bytes of all of these parts.
     """
 
     parts: dict[str, _Part] = field(default_factory=dict)
     ready: dict[str, _Part] = field(default_factory=dict)
     good: dict[str, _Part] = field(default_factory=dict)
+    lent: dict[str, _Part] = field(default_factory=dict)
     arrived: float = 0.0
+    size: int = 0
+
+    def sizes(self) -> int:
+        """Bytes of all its parts; one that is newest, ready and good counts once."""
+        kept = (self.parts, self.ready, self.good, self.lent)
+        return sum({id(part): part.size for parts in kept for part in parts.values()}.values())
+
+
+def _complete(parts: dict[str, _Part]) -> dict[str, _Part]:
+    """The newest head and its tiles; nothing where one of them is missing."""
+    head = parts.get(HEAD)
+    if head is None:
+        return {}
+    names = names_of_parts(head.state)
+    return {name: parts[name] for name in (HEAD, *sorted(names))} if names <= parts.keys() else {}
+
+
+def _numbers(parts: dict[str, _Part]) -> frozenset[tuple[str, int]]:
+    """What distinguishes parts of a map from earlier ones."""
+    return frozenset((name, part.number) for name, part in parts.items())
 
 
 class Holdings:
@@ -57,7 +80,7 @@ class Holdings:
 
     Attributes:
         most: bound, MB.
-        used: bytes.
+        used: bytes, also of older parts that are kept until newer ones are in a sum.
     """
 
     def __init__(self, most: float):
@@ -86,6 +109,10 @@ class Source:
         self.name, self._holdings = name, holdings
         self._maps: OrderedDict[str, _Map] = OrderedDict()
         self._gone: OrderedDict[str, None] = OrderedDict()
+        # totals that were unusable, by map and numbers: they come again in every round
+        self._unusable: OrderedDict[tuple[str, int], None] = OrderedDict()
+        # why a map's newest totals are not in the sum, though older ones may be
+        self._wrong: dict[str, str] = {}
         self.received = self.repeated = self.bytes = self.news = 0
         self.dropped: Counter = Counter()
         self.noise = self.problem = ""
@@ -138,24 +165,37 @@ class Source:
             return
 
         # all checks come before any change
-        more = size - (before.size if before is not None else 0)
-        if self._holdings.used + more > 1e6 * self._holdings.most:
+        if address.part == HEAD and not isinstance(state.get("map"), dict):
+            raise MessageError("malformed", "a head without a map")
+        then = _Map() if held is None else held
+        if before is None and len(then.parts) >= _NAMES:
+            raise MessageError("malformed", f"more than {_NAMES} tiles")
+
+        new = replace(
+            then,
+            parts=then.parts | {address.part: _Part(address.number, state, size)},
+            arrived=now,
+        )
+        complete = _complete(new.parts)
+        if (address.map, hash(_numbers(complete))) in self._unusable:
+            self.repeated += 1
+            self.newest = now
+            return
+        if complete and _numbers(complete) != _numbers(then.ready):
+            new.ready = complete
+        new.size = new.sizes()
+        if self._holdings.used + new.size - then.size > 1e6 * self._holdings.most:
             raise MessageError(
                 "memory_full",
                 f"{self._holdings.used / 1e6:.0f} MB of other robots' totals are kept "
                 "already; raise merge_memory",
             )
-        if address.part == HEAD and not isinstance(state.get("map"), dict):
-            raise MessageError("malformed", "a head without a map")
 
-        if held is None:
-            held = self._maps[address.map] = _Map()
-        if before is None and len(held.parts) >= _NAMES:
-            raise MessageError("malformed", f"more than {_NAMES} tiles")
-        held.parts[address.part] = _Part(address.number, state, size)
-        held.arrived = self.newest = now
-        self._holdings.used += more
-        self._settle(held)
+        self._holdings.used += new.size - then.size
+        self._maps[address.map], self.newest = new, now
+        if new.ready is not then.ready:
+            self.news += 1
+            self._wrong.pop(address.map, None)
 
         while len(self._maps) > _MAPS:
             oldest = min(
@@ -167,20 +207,6 @@ class Source:
                 "too_many_maps",
                 f"{self.name} has sent more than {_MAPS} maps; the oldest is left out",
             )
-
-    def _settle(self, held: _Map) -> None:
-        """Make the newest parts the map's `ready` ones, if the newest head has all of its tiles."""
-        head = held.parts.get(HEAD)
-        if head is None:
-            return
-
-        names = names_of_parts(head.state)
-        if names <= held.parts.keys():
-            ready = {name: held.parts[name] for name in (HEAD, *sorted(names))}
-            if {n: p.number for n, p in ready.items()} != {
-                n: p.number for n, p in held.ready.items()
-            }:
-                held.ready, self.news = ready, self.news + 1
 
     def _give_up(self, map_id: str) -> None:
         """Drop a map that its robot has replaced, and refuse it from now on."""
@@ -194,11 +220,20 @@ class Source:
 
     def _drop(self, map_id: str) -> None:
         """Free a map that is held."""
-        self._holdings.used -= sum(part.size for part in self._maps.pop(map_id).parts.values())
+        self._holdings.used -= self._maps.pop(map_id).size
+        self._wrong.pop(map_id, None)
         self.news += 1
 
+    def _weigh(self, held: _Map) -> None:
+        """Count the parts of a map anew."""
+        before, held.size = held.size, held.sizes()
+        self._holdings.used += held.size - before
+
     def ready(self) -> list[Given]:
-        """The complete maps, in the order of their ids."""
+        """The complete maps, in the order of their ids, for a sum in place of the last one."""
+        for held in self._maps.values():
+            held.lent = held.ready
+            self._weigh(held)
         return [
             Given(self, map_id, held.ready)
             for map_id, held in sorted(self._maps.items())
@@ -209,10 +244,13 @@ class Source:
         """Note that totals could be added."""
         held = self._maps.get(given.map_id)
         if held is not None:
-            held.good, self.problem = given.parts, ""
+            held.good, self.problem = given.parts, next(iter(self._wrong.values()), "")
+            self._weigh(held)
 
     def failed(self, given: Given, text: str) -> None:
         """Drop unusable totals; those that were used before count again until others come.
+
+        The same ones are not tried again.
 
         Args:
             given: the totals.
@@ -224,18 +262,24 @@ class Source:
             return
 
         self.news += 1
+        if _numbers(given.parts) != _numbers(held.good):
+            self._unusable[given.map_id, hash(_numbers(given.parts))] = None
+            while len(self._unusable) > _GONE:
+                self._unusable.popitem(last=False)
         for name, part in given.parts.items():
             good = held.good.get(name)
             if held.parts.get(name) is part and good is not part:
-                self._holdings.used -= part.size
                 del held.parts[name]
                 if good is not None:
                     held.parts[name] = good
-                    self._holdings.used += good.size
 
-        held.ready = dict(held.good)
+        if held.ready is given.parts:
+            held.ready = held.good
+            self._wrong[given.map_id] = self.problem
+        self._weigh(held)
         if not held.parts:
-            del self._maps[given.map_id]
+            self._holdings.used -= self._maps.pop(given.map_id).size
+            self._wrong.pop(given.map_id, None)
 
     def status(self, now: float) -> dict[str, object]:
         """Numbers for diagnostics, by name.

@@ -116,37 +116,39 @@ class Outgoing:
         ]
         return min(changed or old, default=(0.0, None))[1]
 
-    def message(self, name: str) -> Callable[[], tuple[bytes, str, int]]:
+    def message(self, name: str) -> Callable[[], tuple[bytes, str, str, int]]:
         """Prepare a part's message.
 
         Args:
             name: of the part.
 
         Returns:
-            A function that encodes it, in any thread, and returns bytes, name and number. It may
-            have to read a file, and raises ValueError where that fails.
+            A function that encodes it, in any thread, and returns bytes, id of the map, name and
+            number, as `sent` takes them. It may have to read a file, and raises ValueError where
+            that fails.
         """
         part, content = self._parts[name], self._parts[name].content
-        number = part.number
+        map_id, number = self._map, part.number
         about = {
             "source": self._source,
-            "map": self._map,
+            "map": map_id,
             "part": name,
             "number": number,
             "instead": list(self._instead),
         }
 
-        def encoded() -> tuple[bytes, str, int]:
+        def encoded() -> tuple[bytes, str, str, int]:
             state = self._slimmed(content.get()) if isinstance(content, StoredState) else content
-            return encode(about, state), name, number
+            return encode(about, state), map_id, name, number
 
         return encoded
 
-    def sent(self, data: bytes, name: str, number: int, now: float) -> None:
+    def sent(self, data: bytes, map_id: str, name: str, number: int, now: float) -> None:
         """Note that a message was sent.
 
         Args:
             data: its bytes.
+            map_id: of its map, which may have been replaced while it was encoded.
             name: of the part.
             number: of the part, as encoded.
             now: monotonic s.
@@ -154,7 +156,7 @@ class Outgoing:
         self._tokens -= len(data)
         self.messages, self.bytes = self.messages + 1, self.bytes + len(data)
 
-        if name in self._parts:
+        if map_id == self._map and name in self._parts:
             self._parts[name].sent, self._parts[name].sent_at = number, now
 
     @property

@@ -79,6 +79,7 @@ class Sum:
         theta: the team's hyper-parameters, SI.
         notes: sentences on what differed.
         touched: paths (K, 2) along which the map differs from the one before.
+        paths: of the maps that are in it, by their ids.
     """
 
     session: MapSession | None = None
@@ -88,6 +89,7 @@ class Sum:
     theta: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     touched: list[Tensor] = field(default_factory=list)
+    paths: dict[str, Tensor] = field(default_factory=dict)
 
 
 def summed(
@@ -110,8 +112,11 @@ def summed(
 
     Returns:
         The sum; members that cannot be added are listed in it.
+
+    Raises:
+        OSError: a file, of a tile that is laid by, cannot be read or written.
     """
-    out = Sum()
+    out, arguments = Sum(), (settings, frame, quantity, transforms, before)
     # this robot first: the position is its own, and no other keeps it out
     ordered = sorted(members, key=lambda m: (not m.own, m.name, m.map_id))
     sessions: list[MapSession] = []
@@ -133,6 +138,8 @@ def summed(
                 out.refused.append((member, "other_settings", f"{member.name}: {text}"))
                 continue
             session = _session(state, settings, len(members))
+        except OSError:  # a full disk, say: nothing is wrong with the totals
+            raise
         except Exception as error:  # totals from outside may raise anything
             out.failed.append((member, f"{type(error).__name__}: {one_line(error, 200)}"))
             continue
@@ -148,8 +155,6 @@ def summed(
             out.refused.append((member, *refused))
             continue
 
-        seen |= dict.fromkeys(map_ids(about), member.name)
-        quantity = quantity or str(about.get("quantity") or "")
         if transform is not None:
             try:
                 session = moved(session, *transform)
@@ -160,6 +165,9 @@ def summed(
                 continue
             session.about["frame"] = frame
 
+        # only now: what is left out keeps nobody else out
+        seen |= dict.fromkeys(map_ids(about), member.name)
+        quantity = quantity or str(about.get("quantity") or "")
         sessions.append(session)
         out.used.append(member)
 
@@ -168,16 +176,12 @@ def summed(
 
     try:
         _add_up(sessions, out, before)
-    except _SpoiltError as spoilt:
-        without = summed(
-            [m for m in members if m is not spoilt.member],
-            settings,
-            frame,
-            quantity,
-            transforms,
-            before,
-        )
-        without.failed.append((spoilt.member, str(spoilt)))
+    except _LeftOutError as left:
+        without = summed([m for m in members if m is not left.member], *arguments)
+        if left.refused:
+            without.refused.append((left.member, "not_merged", f"{left.member.name}: {left}"))
+        else:
+            without.failed.append((left.member, str(left)))
         return without
     return out
 
@@ -284,14 +288,16 @@ def _add_up(sessions: list[MapSession], out: Sum, before: Sum | None) -> None:
 
     Args:
         sessions: of the members in out.used, in their order.
-        out: the sum; members that cannot be merged go from `used` to `refused`.
+        out: the sum.
         before: the last sum.
 
     Raises:
-        _SpoiltError: a member's map raised an error while it was merged, so that the result may be
-            spoilt.
+        _LeftOutError: a member's map could not be merged; θ and the notes are of it, too, and the
+            result may be spoilt.
     """
     out.notes += _differences(out.used, sessions)
+    # before they are merged, since the first one becomes the path of all
+    out.paths = {m.map_id: s.trace.points() for m, s in zip(out.used, sessions)}
 
     # one θ for all, so that their sites can be added
     learned = [summary for session in sessions if (summary := session.map.learned()) is not None]
@@ -308,11 +314,10 @@ def _add_up(sessions: list[MapSession], out: Sum, before: Sum | None) -> None:
     for member, session in list(zip(out.used, sessions))[1:]:
         try:
             first.merge(session)
-        except ValueError as error:  # both are as they were
-            out.refused.append((member, "not_merged", f"{member.name}: {one_line(error, 200)}"))
-            out.used.remove(member)
+        except OSError:
+            raise
         except Exception as error:
-            raise _SpoiltError(member, error) from error
+            raise _LeftOutError(member, error) from error
 
     first.about = _about(sessions)
     first.revision = (
@@ -320,21 +325,27 @@ def _add_up(sessions: list[MapSession], out: Sum, before: Sum | None) -> None:
     )
     out.session, out.theta = first, first.map.hyperparameters()
 
-    # members that came, went or changed
-    changed = {m.version for m in out.used} ^ (
-        {m.version for m in before.used} if before is not None else set()
-    )
+    # maps that came, went or changed
+    then = {} if before is None else {member.map_id: member.version for member in before.used}
+    now = {member.map_id: member.version for member in out.used}
+    known = out.paths if before is None else before.paths | out.paths
     out.touched = [
-        s.trace.points() for m, s in zip(out.used, sessions) if m.version in changed and len(s.path)
+        path for name, path in known.items() if then.get(name) != now.get(name) and len(path)
     ]
 
 
-class _SpoiltError(Exception):
-    """A member's map raised an error while it was merged: the sum is made again without it."""
+class _LeftOutError(Exception):
+    """A member's map could not be merged: the sum is made again without it.
+
+    Attributes:
+        member: whose map it is.
+        refused: whether it does not fit; else something is wrong with it.
+    """
 
     def __init__(self, member: Member, error: Exception):
-        super().__init__(f"{type(error).__name__}: {one_line(error, 200)}")
-        self.member = member
+        self.member, self.refused = member, isinstance(error, ValueError)
+        text = one_line(error, 200)
+        super().__init__(text if self.refused else f"{type(error).__name__}: {text}")
 
 
 def _about(sessions: list[MapSession]) -> dict:

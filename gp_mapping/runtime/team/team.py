@@ -68,7 +68,7 @@ class Team:
         self.sending = settings().publish_tiles
         self._outgoing = Outgoing(name, MapSession(map_settings()).map.slimmed)
         self._encoding, self._summing = Aside("tiles"), Aside("team")
-        self._message: tuple[bytes, str, int] | None = None
+        self._message: tuple[bytes, str, str, int] | None = None
         self._asked: Future | None = None
         self._totals: Totals | None = None
         self._asked_at = float("-inf")

@@ -193,6 +193,56 @@ def test_halves_speak_before_anything_moves():
     assert not torch.equal(learner.vector, vector)
 
 
+def test_a_block_that_cannot_be_evaluated_holds_up_no_other():
+    """It counts as rejected once, keeps what it said, and is tried again when v or its samples have changed."""
+    data, generator = cells_of(1.0, 500, 2, 0.1, 0.5), torch.Generator().manual_seed(0)
+    wrong = data | {"y": data["y"].clone()}
+    wrong["y"][100] = math.nan
+    start = replace(TRUTH, lengthscale=0.5)
+    learner = HyperLearner(start, start, free=LEARNED)
+    while learner.step(wrong, generator) or learner.steps < 5:
+        assert learner.steps < 40
+    box = int(learner.blocks.of(data["x"][100:101]))
+    assert len(learner.blocks.low) == 2 and not bool(learner.blocks.information[box].any())
+    # the other block alone was heard, and v is where that block and the prior want it
+    assert learner.theta.lengthscale > 0.7
+    slope = learner.blocks.slope(learner.vector) + learner.prior_precision(1, 1, 1) * (
+        learner.vector - learner.prior.vector()
+    )
+    assert float((torch.linalg.solve(learner.metric, slope)[:3]).abs().max()) < 0.05
+    # first at the start, and then once v had gone some way: not with every step
+    assert 2 <= learner.rejected <= learner.steps // 2
+
+    # where it can be evaluated again, that is as good as if it always could
+    steps, samples = learner.steps, data | {"order": data["order"] + (data["order"] > 450) * 500.0}
+    while learner.step(samples, generator):
+        assert learner.steps < steps + 40
+    whole = learn(start, start, data)
+    while whole.step(data, generator):
+        pass
+    assert bool(learner.blocks.information[box].any())
+    assert torch.allclose(learner.vector[:3], whole.vector[:3], atol=0.05)
+
+
+def test_where_no_block_can_be_evaluated_nothing_moves():
+    """Nor towards the prior, about which nothing was said; a block that has spoken goes on saying that."""
+    data, generator = cells_of(1.0, 300, 2, 0.1, 0.5), torch.Generator().manual_seed(0)
+    wrong = data | {"y": data["y"] * math.nan}
+    learner = HyperLearner(replace(TRUTH, lengthscale=0.5), TRUTH, free=LEARNED)
+    vector = learner.vector
+    assert not any(learner.step(wrong, generator) for _ in range(5))
+    assert learner.rejected == 1 and learner.vector is vector
+
+    learner = learn(TRUTH, TRUTH, data)
+    while learner.step(data, generator):
+        pass
+    before, slope = learner.vector, learner.blocks.slope(TRUTH.vector())
+    late = wrong | {"order": data["order"] + (data["order"] > 250) * 300.0}
+    assert not learner.step(late, generator) and learner.rejected == 1
+    assert torch.allclose(learner.blocks.slope(TRUTH.vector()), slope, rtol=1e-9)
+    assert torch.allclose(learner.vector, before, atol=0.02)
+
+
 def test_by_minibatches_where_most_is_forgotten():
     """And where θ came from outside, whose samples are not here."""
     data = cells_of(1.0, 300, 2, 0.1, 0.5)

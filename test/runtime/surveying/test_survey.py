@@ -2,119 +2,14 @@
 
 import math
 import time
-from array import array
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from survey_scene import Robot, floor, settings
 
-from gp_mapping import Samples
-from gp_mapping.mapping.session import MapSession
-from gp_mapping.runtime.surveying.survey import Survey
-from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.node import NodeSettings
-
-
-def floor(frame: str = "map", wall: bool = True):
-    """A room of 5 × 4 m with a wall and a door in it, as an OccupancyGrid."""
-    data = np.zeros((40, 50), dtype=np.int8)
-    data[[0, -1]] = 100
-    data[:, [0, -1]] = 100
-    if wall:
-        data[:26, 25] = 100
-    still = SimpleNamespace(x=0.0, y=0.0, z=0.0, w=1.0)
-    info = SimpleNamespace(
-        resolution=0.1,
-        width=50,
-        height=40,
-        origin=SimpleNamespace(position=SimpleNamespace(x=0.0, y=0.0, z=0.0), orientation=still),
-    )
-    return SimpleNamespace(
-        info=info, header=SimpleNamespace(frame_id=frame), data=array("b", data.tobytes())
-    )
-
-
-class Robot:
-    """Follows plans exactly, or in a zigzag of so many metres to either side, and measures a smooth field."""
-
-    def __init__(self, settings: NodeSettings, message=None, start=(1.0, 1.0), zigzag: float = 0.0):
-        self.zigzag = zigzag
-        self.session = MapSession(
-            MapSettings(
-                lengthscale=0.8,
-                signal_stddev=1e-5,
-                noise_stddev=1e-6,
-                max_inducing=120,
-                learn_hyperparameters=False,
-            )
-        )
-        self.plans = []
-        self.survey = Survey(settings, on_plan=self.plans.append)
-        self.message = floor() if message is None else message
-        self.at, self.time, self.metres = np.array(start), 0.0, 0.0
-        self.track = [self.at]
-        self.measure(np.repeat(self.at[None], 5, 0))
-        self.session.flush()
-
-    def measure(self, x: np.ndarray) -> None:
-        stamps = self.time + 0.1 * np.arange(1, len(x) + 1)
-        self.time = float(stamps[-1])
-        field = 45e-6 + 8e-6 * np.sin(1.5 * x[:, 0]) * np.cos(1.2 * x[:, 1])
-        self.session.ingest(
-            Samples(
-                torch.from_numpy(x),
-                torch.from_numpy(field)[:, None],
-                stamp=torch.from_numpy(stamps),
-            )
-        )
-
-    def think(self, message="same", frame: str = "map") -> int:
-        """Until nothing is left to think about; how many slices it took."""
-        message = self.message if message == "same" else message
-        slices = 0
-        while self.survey.step(self.session, tuple(self.at), message, frame, self.time):
-            slices += 1
-            assert slices < 5000
-        return slices
-
-    def drive(self, metres: float) -> None:
-        """Along the plan, a few centimetres at a time."""
-        rest = self.survey.plan.after(self.survey.plan.progress(self.at, self.survey._along - 0.1))
-        ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(rest, axis=0).T))])
-        marks = np.arange(0.03, min(metres, ends[-1]) + 0.03, 0.03).clip(max=ends[-1])
-        x = np.stack([np.interp(marks, ends, rest[:, i]) for i in (0, 1)], 1)
-        if self.zigzag and len(x) > 1:
-            ahead = np.gradient(x, axis=0)
-            aside = (
-                np.stack([-ahead[:, 1], ahead[:, 0]], 1)
-                / np.maximum(np.hypot(*ahead.T), 1e-9)[:, None]
-            )
-            x = x + self.zigzag * aside * (-1.0) ** np.arange(len(x))[:, None]
-        if not len(x):  # it stands at the end of its plan
-            self.think()
-            return
-        for part in np.split(x, range(4, len(x), 4)):
-            self.metres += np.hypot(*np.diff(np.vstack([self.at, part]), axis=0).T).sum()
-            self.at = part[-1]
-            self.track.append(self.at)
-            self.measure(part)
-            self.survey.drove(part)
-            self.survey.step(self.session, tuple(self.at), self.message, "map", self.time)
-
-    def go_on(self, most: int = 200) -> None:
-        """Plan and drive until there is no plan any more."""
-        for _ in range(most):
-            self.think()
-            if not self.survey.plan:
-                return
-            self.drive(0.4)
-        raise AssertionError("the survey does not end")
-
-
-def settings(**changes) -> NodeSettings:
-    return NodeSettings(**{"plan_places": 120, "plan_effort": 40, "plan_speed": 0.3} | changes)
 
 
 def test_a_survey_ends_at_home_within_its_budget():
@@ -265,6 +160,21 @@ def test_time_is_a_budget_too():
     assert robot.survey.budget.seconds == pytest.approx(25.0 - (robot.time - began), abs=0.5)
 
 
+def test_what_is_driven_while_a_plan_is_made_takes_time_too():
+    """A plan begins with a part of the one before it: its seconds count, and the turn at its end does."""
+    robot = Robot(settings(plan_horizon=8.0, plan_effort=5, plan_turn_rate=0.5))
+    robot.survey.start()
+    robot.think()
+    robot.survey._thinking, robot.survey._stale = 3.0, True
+    robot.think()
+    assert robot.survey._lead > 0.5
+    plan = robot.survey.plan
+    ahead = np.diff(plan.line, axis=0)
+    headings = np.arctan2(*ahead[np.hypot(*ahead.T) > 0.0].T[::-1])
+    turned = np.abs((np.diff(headings) + math.pi) % (2.0 * math.pi) - math.pi).sum()
+    assert plan.seconds == pytest.approx(plan.metres / 0.3 + turned / 0.5)
+
+
 def test_of_a_time_budget_as_much_is_kept_as_a_fifth_of_a_metre_takes():
     """At .3 m/s: the last metres have as many corners as the others."""
     robot = Robot(settings(plan_budget_time=7.0, plan_turn_rate=10.0), message=floor(wall=False))
@@ -343,6 +253,38 @@ def test_region_and_keep_out_bound_the_plan_and_wrong_ones_are_refused():
     survey.set_region([(3.0, 3.0), (4.0, 3.0), (4.0, 3.8)], "map", "map")
     robot.think()
     assert not survey.plan and "outside the region" in survey.plan.reason
+
+
+@pytest.mark.parametrize("blocked", [False, True])
+def test_an_old_plan_that_is_kept_is_still_one_of_its_own_ground(blocked):
+    """The robot drove too far for the new one. Where the old one leads through what is new, the way home is driven."""
+    robot = Robot(
+        settings(plan_budget=9.0, plan_home="start", plan_slice=0.001),
+        message=floor(wall=False),
+    )
+    survey = robot.survey
+    survey.start()
+    robot.think()
+    old, before = survey.plan, survey._plan_ground
+    x, y = old.line[len(old.line) // 2] if blocked else (4.5, 0.3)
+    away = 0.3 if blocked else 0.1
+    square = [
+        (x - away, y - away),
+        (x + away, y - away),
+        (x + away, y + away),
+        (x - away, y + away),
+    ]
+    assert survey.set_keep_out(square, "map", "map") == ""
+    question = survey._questions.newest
+    while survey._questions.newest is question:
+        assert survey.step(robot.session, (1.0, 1.0), robot.message, "map", robot.time), "it plans"
+    survey.drove(np.stack([1.0 + 0.05 * (np.arange(120) % 2), np.ones(120)], 1))
+    robot.think()
+    if blocked:
+        assert not survey.plan or "this is the way home" in survey.plan.reason
+    else:
+        np.testing.assert_allclose(survey.plan.line[-1], old.line[-1])
+        assert survey.plan.nodes and survey._plan_ground == before != survey._questions.grounds
 
 
 def test_pause_stop_and_start_again():
@@ -471,9 +413,13 @@ def test_a_map_that_moves_under_the_plan_and_one_that_cannot_be_read():
     robot.survey._stale = True
     robot.think(message=broken)
     assert not robot.survey.plan and "the free-space map cannot be read" in robot.survey.plan.reason
+    for frame in ("other", ""):
+        robot.survey._stale = True
+        robot.think(message=floor(frame=frame))
+        assert not robot.survey.plan and f"in frame {frame!r}" in robot.survey.plan.reason
     robot.survey._stale = True
-    robot.think(message=floor(frame="other"))
-    assert not robot.survey.plan and "in frame 'other'" in robot.survey.plan.reason
+    robot.think(message=floor(frame="/map"))
+    assert robot.survey.plan
 
 
 def test_without_a_free_space_map_it_says_what_it_assumes():

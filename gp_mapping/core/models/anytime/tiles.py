@@ -118,8 +118,8 @@ class TileMap(AnytimeMap):
             return
 
         for part in memory.blocks(inside):
-            gone = torch.isin(part, inside)
-            groups += [part[~gone]] if bool((~gone).any()) else []
+            gone, number = torch.isin(part, inside), float(memory.block[part[0]])
+            groups += [(part[~gone], number)] if bool((~gone).any()) else []
             groups += [(sample, -1.0) for sample in part[gone].split(1)]
         self._arrange(groups)
 
@@ -141,7 +141,7 @@ class TileMap(AnytimeMap):
             if len(parts) == 1 and len(old):
                 self._extend(old, newcomers)
             else:
-                groups += parts
+                groups += [(part, None) for part in parts]
         self._arrange(groups)
 
     def _extend(self, old: Tensor, new: Tensor) -> None:
@@ -180,7 +180,7 @@ class TileMap(AnytimeMap):
         self._forget_copies(old)
         memory.block[new] = float(memory.block[old[0]])
 
-    def _arrange(self, groups: list) -> None:
+    def _arrange(self, groups: list[tuple[Tensor, float | None]]) -> None:
         """Replace whole blocks by new ones of the same samples.
 
             (h, G) ← (h, G) − Σ_old (h_B, G_B) + Σ_new (h_B, G_B)
@@ -188,14 +188,14 @@ class TileMap(AnytimeMap):
         Both sums are over the same samples.
 
         Args:
-            groups: indices of each new block's samples, oldest first, or (indices, −1) for a sample
-                by itself.
+            groups: of each new block the indices of its samples, oldest first, and its number: None
+                is a new one, larger than all others; a block that goes on keeps its own, so that
+                its tile's newest block stays the open one; −1 is a sample by itself.
         """
         if not groups:
             return
 
         memory, rows = self.memory, self.basis.size
-        groups = [g if isinstance(g, tuple) else (g, None) for g in groups]
         noise, places, raw = self.own_noise(self.theta), self.memory_places(self.theta), memory.raw
 
         made = [
@@ -219,12 +219,13 @@ class TileMap(AnytimeMap):
         )
 
         # of a tile's blocks the one with the largest number is open
-        number, chain, block = float(memory.block.max()) + 1.0, memory.chain, memory.block
-        for (part, fixed), (factor, _, _) in zip(groups, made):
+        newest, chain, block = float(memory.block.max()), memory.chain, memory.block
+        for (part, number), (factor, _, _) in zip(groups, made):
             chain[part] = 0.0
             chain[part, : len(part)] = factor
-            block[part] = number if fixed is None else fixed
-            number += 1.0
+            if number is None:
+                number = newest = newest + 1.0
+            block[part] = number
 
     def _replace(self, which: Tensor, whitened: Tensor, lam: Tensor) -> None:
         """Replace what the samples contribute to the sites by new features and λ.
@@ -261,7 +262,9 @@ class TileMap(AnytimeMap):
 
         # the new inputs lowered Γ there: these blocks are made anew
         changed = recalled.square().sum(0) / self.own_noise(self.theta) > STALE
-        self._arrange([part for part in blocks if bool(changed[part].any())])
+        self._arrange(
+            [(part, float(memory.block[part[0]])) for part in blocks if bool(changed[part].any())]
+        )
 
     def memory_sites_at(self, theta, basis: Basis, whitened: Tensor) -> MemorySites:
         """The remembered samples' contribution at θ, with new tiles.

@@ -19,8 +19,9 @@ from gp_mapping.core.hyper.vector_theta import VectorTheta
 from gp_mapping.core.kernels.curl_free import COMPONENTS, to_rows
 from gp_mapping.core.models.curl_free.posterior import CurlFreePosterior
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
-from gp_mapping.core.scaled_map import ScaledMap, Standardised
+from gp_mapping.core.scaled_map import ScaledMap
 from gp_mapping.core.scaling import Scaling
+from gp_mapping.core.standardised import Standardised
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 
 __all__ = ["CurlFree"]
@@ -79,6 +80,11 @@ class CurlFree(ScaledMap):
     @property
     def samples(self) -> int:
         return self.rows.samples // COMPONENTS
+
+    def changed(self) -> None:
+        """Note that all of the map may have changed; the epoch is that of the rows."""
+        self.outdate()
+        self.rows.changed()
 
     @property
     def capabilities(self) -> frozenset[str]:

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.models.dual_svgp.sending import SendableMap
-from gp_mapping.core.scaled_map import Standardised
 from gp_mapping.core.sparse.basis import Basis
 from gp_mapping.core.sparse.worth import ratio_of
+from gp_mapping.core.standardised import Standardised
 
 __all__ = ["GrowingMap"]
 
@@ -124,6 +124,7 @@ class GrowingMap(SendableMap):
         if (
             self.rebuild is None
             and len(self.basis) == self.max_inducing
+            and self.promises(self.theta)
             and self._wanted(x, whitened, precision)
         ):
             removed = self._move()

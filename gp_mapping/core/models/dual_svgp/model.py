@@ -28,12 +28,12 @@ from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.models.dual_svgp.memory_sites import MemorySites
 from gp_mapping.core.models.dual_svgp.merging import MergingMap
 from gp_mapping.core.models.dual_svgp.natural_gradient import add_and_refine, refresh
-from gp_mapping.core.scaled_map import Standardised
 from gp_mapping.core.sparse.basis import Basis
 from gp_mapping.core.sparse.memory import Memory
 from gp_mapping.core.sparse.passes import NO_PASS, PassSums
 from gp_mapping.core.sparse.posterior import Posterior
 from gp_mapping.core.sparse.sites import Sites
+from gp_mapping.core.standardised import Standardised
 from gp_mapping.core.types import UpdateReport
 
 __all__ = ["DualSVGP"]
@@ -471,7 +471,8 @@ class DualSVGP(MergingMap):
         def marginals(which: Tensor) -> tuple[Tensor, Tensor]:
             whitened = memory.whitened(self.basis.size)[:, which]
             mean, variance = self.marginals(whitened)
-            return mean, variance + self.basis.residual(memory.x[which], whitened)
+            places = self.memory_places(self.theta)[which]
+            return mean, variance + self.basis.residual(places, whitened)
 
         return super().learning_data() | {
             "lam": memory.lam,
@@ -541,6 +542,7 @@ class DualSVGP(MergingMap):
         parts |= super()._loaded_parts(state, parts) | {
             "basis": None,
             "rebuild": self.restored_rebuild(state),
+            "failed": self.restored_failure(state),
         }
         if state["basis"] is None:
             return parts

@@ -124,7 +124,7 @@ def _noise(model) -> Tensor:
 def _residual(model, chosen: Tensor) -> Tensor:
     """k − q of the chosen remembered samples: (k,)."""
     whitened = model.memory.whitened(model.basis.size)[:, chosen]
-    return model.basis.residual(model.memory.x[chosen], whitened)
+    return model.basis.residual(model.memory_places(model.theta)[chosen], whitened)
 
 
 def _draw(model, count: int) -> Tensor:

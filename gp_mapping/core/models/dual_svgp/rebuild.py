@@ -29,10 +29,10 @@ from torch import Tensor
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.models.dual_svgp.memory_sites import MemorySites, RebuiltParts
-from gp_mapping.core.scaled_map import Standardised
 from gp_mapping.core.sparse.basis import Basis, greedy_inputs
 from gp_mapping.core.sparse.sites import Sites
 from gp_mapping.core.sparse.worth import Sparing, bits_of, ratio_of
+from gp_mapping.core.standardised import Standardised
 
 __all__ = ["SLICE", "Rebuild"]
 

@@ -38,7 +38,7 @@ class SendableMap(Rebuilding):
         out = {
             name: value
             for name, value in state.items()
-            if name not in (*self.budgets, "generator", "rebuild")
+            if name not in (*self.budgets, "generator", "rebuild", "failed")
         }
         memory = {
             name: value

@@ -67,7 +67,8 @@ def solve_blocks(
         if float(square.max()) <= tolerance**2:
             return torch.cat([w_u, w_v]), step
 
-        ratio = square / previous if step else torch.zeros_like(square)
+        # a column without a residual, as of a channel that is nowhere but at its centre, stays
+        ratio = torch.where(previous > 0, square / previous, 0.0) * (step > 0)
         # D_v p by recurrence, which saves a product with D_v
         direction, block_direction, previous = (
             preconditioned + ratio * direction,

@@ -23,9 +23,9 @@ from gp_mapping.core.linalg import cholesky
 from gp_mapping.core.models.dual_svgp.memory_sites import RebuiltParts
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.solve_gp.mean import solve_blocks
-from gp_mapping.core.scaled_map import Standardised
 from gp_mapping.core.sparse.basis import Basis
 from gp_mapping.core.sparse.posterior import Posterior
+from gp_mapping.core.standardised import Standardised
 from gp_mapping.core.types import Samples
 
 __all__ = ["SolveGP"]
@@ -33,7 +33,7 @@ __all__ = ["SolveGP"]
 _DIRECT = 400  # rows up to which factoring all of D costs no more than iterating (docs/models.md)
 _STEPS = 20  # conjugate-gradient steps that cost about as much as factoring all of D
 # updates that solve directly after one for which _STEPS did not suffice: much that is new came
-_REST = 8
+_DIRECT_UPDATES = 8
 
 
 class SolveGP(DualSVGP):
@@ -99,7 +99,7 @@ class SolveGP(DualSVGP):
         # where iterations begin, and how many updates until they are tried again; both are set by
         # updates only, so that no query changes what later samples make of the map
         self._start: Tensor | None = None
-        self._rest = 0
+        self._direct_updates = 0
 
     def place_inputs(self, z: Tensor, theta: Theta | None = None) -> None:
         """Put the inducing inputs at z, the first max_inducing of them as z and the rest as o.
@@ -133,7 +133,7 @@ class SolveGP(DualSVGP):
         self.scaling = self._scaling_for(data)
         self.begin(data.x.shape[1], data.y.shape[1])
 
-        return self._standardise(data)
+        return Standardised.of(data, self.scaling)
 
     @property
     def split(self) -> int:
@@ -157,7 +157,12 @@ class SolveGP(DualSVGP):
         orthogonal = second if self.orthogonal_covariance else None
 
         # iterate from the last update's weights, unless that failed lately
-        if rows > self.direct and second is not None and start is not None and not self._rest:
+        if (
+            rows > self.direct
+            and second is not None
+            and start is not None
+            and not self._direct_updates
+        ):
             factor, self.jitter = cholesky(precision[:split, :split])
             padded = torch.cat([start, start.new_zeros((rows - len(start), start.shape[1]))])
             weights, self.solve_steps = solve_blocks(
@@ -216,7 +221,9 @@ class SolveGP(DualSVGP):
         # weights that are computed here start the iterations of later updates
         if self.sites.size > self.direct:
             self._start = self.posterior.weights
-            self._rest = _REST if self.solve_steps < 0 else max(0, self._rest - 1)
+            self._direct_updates = (
+                _DIRECT_UPDATES if self.solve_steps < 0 else max(0, self._direct_updates - 1)
+            )
         return report
 
     def take(self, theta: Theta, converted: RebuiltParts, full: bool) -> None:
@@ -234,11 +241,11 @@ class SolveGP(DualSVGP):
 
     def _saved_parts(self) -> dict:
         start = None if self._start is None else self._start.clone()
-        return super()._saved_parts() | {"start": start, "rest": self._rest}
+        return super()._saved_parts() | {"start": start, "rest": self._direct_updates}
 
     def _loaded_parts(self, state: dict, parts: dict) -> dict:
         start = state["start"]
         return super()._loaded_parts(state, parts) | {
             "_start": None if start is None else start.to(self.device, copy=True),
-            "_rest": int(state["rest"]),
+            "_direct_updates": int(state["rest"]),
         }

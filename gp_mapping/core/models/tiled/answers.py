@@ -176,8 +176,7 @@ class Answers:
             return of(self.home)
         parts = [(key, of(self.tiles[key].map)) for key in sorted(self.tiles)]
         return torch.cat(
-            [x[self.layout.outside(key, x) < 0] for key, x in parts if len(x)]
-            or [self._no_places()]
+            [x[self.layout.holds(key, x)] for key, x in parts if len(x)] or [self._no_places()]
         )
 
     def counters(self) -> dict[str, int | float]:

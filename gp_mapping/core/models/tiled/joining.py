@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
-from gp_mapping.core.models.tiled.layout import Key
+from gp_mapping.core.models.tiled.layout import Key, Layout
 
-__all__ = ["merge_tiles"]
+__all__ = ["in_core", "merge_tiles"]
 
 _TOGETHER = 100  # samples that come in with one update
 
@@ -39,11 +39,7 @@ def merge_tiles(model, other) -> None:
         source = other.tiles[key].map
         places = source.remembered_places()
         # of a sample that several tiles remember, that of its core counts
-        own = (
-            torch.ones(len(places), dtype=torch.bool)
-            if other.layout is None
-            else other.layout.outside(key, places) < 0
-        )
+        own = in_core(other.layout, key, places)
         model.merged_without += max(0, source.samples - len(places))
 
         # all tiles first: a new one starts with what its neighbours remember, and would get samples
@@ -76,6 +72,19 @@ def merge_tiles(model, other) -> None:
     model.newest_pass = max(model.newest_pass, other.newest_pass + renumber)
     model.note_change()
     model.put_away()
+
+
+def in_core(layout: Layout | None, key: Key, places: Tensor) -> Tensor:
+    """Whether places (N, 2) lie in a tile's core: (N,), on their device; all do where there is one.
+
+    Args:
+        layout: of the tiles; None of a single map.
+        key: of the tile.
+        places: (N, 2) m.
+    """
+    if layout is None:
+        return torch.ones_like(places[:, 0], dtype=torch.bool)
+    return layout.holds(key, places)
 
 
 def _give(model, key: Key, source: DualSVGP, indices: Tensor, renumber: float) -> None:

@@ -21,6 +21,9 @@ Key = tuple[int, int]  # column and row; (0, 0) is the first tile
 FULL = 0.9  # fraction of a budget from which a tile that has left its square takes no more ground
 # how fast, per `blend`, a tile's weight falls outside all cores: the nearest of the tiles decides
 _FADE = 8.0
+# metres below a border within which a place lies on it, and so in the upper tile's core: several
+# tiles remember a sample, each about an origin of its own, and rounding must not move it
+_ON = 1e-6
 _FAINT = 1e-9  # its weight compared with that of a tile whose core is near
 
 
@@ -48,10 +51,10 @@ class Layout:
 
     def _index(self, x: float, axis: int) -> int:
         """Column (axis 0) or row (axis 1) of the core that holds a coordinate."""
-        low, high = self.low[axis], self.high[axis]
+        x, low, high = x + _ON, self.low[axis], self.high[axis]
 
         if x < low:
-            return -1 - math.floor((low - x) / self.side) if x != low else 0
+            return -1 - math.floor((low - x) / self.side)
         return 0 if x < high else 1 + math.floor((x - high) / self.side)
 
     def core(self, key: Key) -> tuple[list[float], list[float]]:
@@ -83,18 +86,26 @@ class Layout:
         if not len(x):
             return [], torch.zeros(0, dtype=torch.long, device=x.device)
 
-        columns = []
-        for axis in range(2):
-            value, low, high = x[:, axis], self.low[axis], self.high[axis]
-            above = 1 + ((value - high) / self.side).floor()
-            below = -1 - ((low - value) / self.side).floor()
-            columns.append(torch.where(value < low, below, torch.where(value < high, 0.0, above)))
-
         # one number for each column and row, by which they are found once
-        column, row = (c.long() for c in columns)
+        column, row = self._indices(x)
         first, rows = int(row.min()), int(row.max() - row.min()) + 1
         codes, owner = (column * rows + (row - first)).unique(return_inverse=True)
         return [(code // rows, code % rows + first) for code in codes.tolist()], owner
+
+    def _indices(self, x: Tensor) -> list[Tensor]:
+        """Columns and rows of the cores that hold places (N, 2), as `key`: (N,) of each."""
+        indices = []
+        for axis in range(2):
+            value, low, high = x[:, axis] + _ON, self.low[axis], self.high[axis]
+            above = 1 + ((value - high) / self.side).floor()
+            below = -1 - ((low - value) / self.side).floor()
+            indices.append(torch.where(value < low, below, torch.where(value < high, 0.0, above)))
+        return [index.long() for index in indices]
+
+    def holds(self, key: Key, x: Tensor) -> Tensor:
+        """Whether places (N, 2) lie in a tile's core: (N,). A place on a border is in one alone."""
+        column, row = self._indices(x)
+        return (column == key[0]) & (row == key[1])
 
     def keys(self, x: Tensor) -> list[tuple[Key, Tensor]]:
         """The tiles whose cores hold x (N, 2), each with the indices of its places."""

@@ -160,11 +160,12 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
             self._go_on(batch.x)
 
         with transaction(self), ExitStack() as stack:
-            if self.former is not None:
-                self.former.update(batch)
+            # a new tile takes what the former map knew before: the batch comes to it below
             for key, _ in self.layout.keys(batch.x):
                 if not self.exists(key):
                     self.open_tile(key)
+            if self.former is not None:
+                self.former.update(batch)
 
             # each tile is a transaction of its own, which ends with the map's
             self.current = self.layout.key(batch.x[-1])
@@ -173,7 +174,7 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
                 tile = self.tiles[key]
                 stack.enter_context(transaction(tile))
                 before = tile.map.epoch
-                tile.catch_up(self.forgot, self.learner)
+                tile.catch_up(self.learner)
                 tile.sow()
                 reports.append(tile.map.update(batch[self.layout.takes(key, batch.x)]))
                 if tile.map.epoch > before:
@@ -306,7 +307,8 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
     def present(self, keys: list[Key]) -> list[Key]:
         """Those of the tiles that exist, brought from the shelf if need be.
 
-        One that cannot be read is left out from now on.
+        These have then forgotten what the others have. One that cannot be read is left out from
+        now on.
         """
         present = []
         for key in keys:
@@ -325,6 +327,7 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
         forgot = read(key, stored)["forgot"]
         tile = Tile(self.visits.made(key, stored, forgot), forgot=forgot, touched=self.turn)
         tile.is_as(stored)
+        tile.forget(self.forgot)  # while it lay on the shelf
 
         self.shelf.take(key)
         self.loads += 1
@@ -385,7 +388,7 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
 
         if not self.sliced and self.learner.left(self.home.theta):
             with transaction(self.home):
-                if self.home.adopt(self.learner.theta):
+                if self.home.adopt_in_slices(self.learner.theta):
                     self.note_change(self.current)
 
     # --- what has changed -------------------------------------------------------------------------
@@ -433,8 +436,7 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
         if self.former is not None:
             self.former.forget(factor)
         for tile in self.tiles.values():
-            tile.map.forget(factor)
-            tile.forgot = self.forgot
+            tile.forget(self.forgot)
         self.note_change()
         return None
 

@@ -186,7 +186,7 @@ def new_tile(model, key: Key) -> Tile:
         taken = model.layout.takes(key, places)
         # a sample is in the memory of up to four tiles: that of its core hands it on
         if owner is not None:
-            taken &= model.layout.outside(owner, places) < 0
+            taken &= model.layout.holds(owner, places)
 
         indices = taken.nonzero()[:, 0]
         if len(indices):

@@ -141,6 +141,8 @@ def _loaded_tile(new, key: Key, part: dict) -> Tile:
         part["touched"],
     )
     tile.is_as(stored)
+    # in files of earlier versions a tile may lag behind what was forgotten
+    tile.forget(new.forgot)
     return tile
 
 

@@ -52,22 +52,31 @@ class Tile(Revertible):
         while self.seeds:
             self.sow()
 
-    def catch_up(self, forgot: float, learner: HyperLearner | None) -> None:
-        """Apply what was forgotten, and adopt what was learned, since the tile was needed last.
+    def forget(self, forgot: float) -> None:
+        """Apply what was forgotten and the tile has not seen yet, also to samples that wait for it.
 
         Args:
             forgot: logarithm of the product of all forgetting factors so far.
+        """
+        if forgot >= self.forgot:
+            return
+        factor = math.exp(forgot - self.forgot)
+        for part in (self.map, *self.seeds):
+            part.forget(factor)
+        self.forgot = forgot
+
+    def catch_up(self, learner: HyperLearner | None) -> None:
+        """Adopt what was learned since the tile was needed last.
+
+        Args:
             learner: of all tiles; None where nothing is learned.
         """
-        if forgot < self.forgot:
-            self.map.forget(math.exp(forgot - self.forgot))
-            self.forgot = forgot
         # θ of an empty map is just set; a map that works in slices adopts it in `go_on`
         if learner is not None and learner.left(self.map.theta):
             if not self.map.started:
                 self.map.theta = learner.theta
             elif not self.map.sliced:
-                self.map.adopt(learner.theta)
+                self.map.adopt_in_slices(learner.theta)
 
     def go_on(self, learner: HyperLearner | None) -> bool:
         """Do a slice of a transfer to another θ: of the one under way, or to what was learned.
@@ -86,8 +95,9 @@ class Tile(Revertible):
             or not learner.left(self.map.theta)
         ):
             return False
-        self.map.adopt_in_slices(learner.theta)
-        return True
+        # one that has just failed is not begun: another tile has its turn
+        done = self.map.adopt_in_slices(learner.theta)
+        return done or self.map.rebuild is not None
 
     def rest(self) -> None:
         """Give up a transfer that is under way, until the tile is needed again."""

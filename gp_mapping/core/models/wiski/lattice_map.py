@@ -24,14 +24,15 @@ from torch import Tensor
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.likelihoods.base import Gaussian
+from gp_mapping.core.models.wiski.bounded import BoundedLattice
 from gp_mapping.core.models.wiski.lattice.interpolation import interpolation_error
 from gp_mapping.core.models.wiski.lattice.packed import PackedMemory
 from gp_mapping.core.models.wiski.lattice.sites import GridSites
 from gp_mapping.core.models.wiski.lattice.toeplitz import KernelGrid
 from gp_mapping.core.models.wiski.local import WiskiLocal, around, map_features
-from gp_mapping.core.scaled_map import ScaledMap, Standardised
+from gp_mapping.core.scaled_map import ScaledMap
 from gp_mapping.core.sparse.passes import NO_PASS
-from gp_mapping.core.sparse.sparse_map import SparseMap
+from gp_mapping.core.standardised import Standardised
 from gp_mapping.core.types import Prediction, UpdateReport
 
 __all__ = ["LatticeMap"]
@@ -47,7 +48,7 @@ _ROUGH = 0.1  # of s: an interpolation error from which there is a note
 _KEEP = 1.7  # factor by which ℓ/spacing may differ from the setting before the lattice is made anew
 
 
-class LatticeMap(SparseMap):
+class LatticeMap(BoundedLattice):
     """Online map of the plane; memory grows with its area, an update's time with nothing.
 
     A form of it implements `posterior`, and `entered`, which is called when samples are in the
@@ -72,8 +73,8 @@ class LatticeMap(SparseMap):
     """
 
     name = "wiski"
-    fitting = (*SparseMap.fitting, "density", "max_nodes")
-    counted = (*SparseMap.counted, "refused", "coarsened")
+    fitting = (*BoundedLattice.fitting, "density", "max_nodes")
+    counted = (*BoundedLattice.counted, "refused", "coarsened")
 
     def __init__(
         self,
@@ -104,15 +105,6 @@ class LatticeMap(SparseMap):
         self.points: dict[str, Tensor] = {}
         self.features: tuple | None = None
         self._kernel: tuple | None = None
-
-    @property
-    def grid(self) -> GridSites | None:
-        """The sites, which are sums on a lattice."""
-        return self.sites
-
-    def spacing_for(self, theta: Theta) -> float:
-        """The power of two (m) nearest to ℓ/density, on a logarithmic scale."""
-        return 2.0 ** round(math.log2(theta.lengthscale / self.density))
 
     def new_memory(self, dimension: int, channels: int, rows: int) -> PackedMemory:
         """An empty memory; `rows` is unused, since a lattice keeps no features for samples."""
@@ -216,51 +208,6 @@ class LatticeMap(SparseMap):
         """1 for each sample (K,), so that the memory draws by β: variances would take a solve."""
         return whitened.new_ones(whitened.shape[1])
 
-    def make_room(self, places: Tensor) -> Tensor | None:
-        """Widen the box for places (N, 2), with a coarser lattice where it would be too large.
-
-        Returns:
-            Which of the places may stay (N,); None for all.
-        """
-        kept = self._within_reach(places)
-        if not bool(kept.any()):
-            return kept
-
-        low, shape = self.grid.box_for(places[kept])
-        while shape[0] * shape[1] > self.max_nodes:
-            self.coarsened += 1
-            self.respace(2.0 * self.grid.spacing)
-            low, shape = self.grid.box_for(places[kept])
-        self.grid.grow(low, shape)
-        return None if bool(kept.all()) else kept
-
-    def _within_reach(self, places: Tensor) -> Tensor:
-        """Which places fit into a box together with what is known, on the coarsest lattice allowed.
-
-        Args:
-            places: (N, 2); the farthest from their median are left out first.
-
-        Returns:
-            (N,) of bool.
-        """
-        # the last doubling begins at or below ℓ/4
-        last_doubling = 0.25 * self.theta.lengthscale / self.grid.spacing
-        coarsening = (
-            2.0 ** (math.floor(math.log2(last_doubling)) + 1) if last_doubling >= 1.0 else 1.0
-        )
-
-        kept = torch.ones(len(places), dtype=torch.bool, device=self.device)
-        # one place after the other is left out until the box fits
-        away = (places - places.median(0).values).square().sum(1)
-
-        while bool(kept.any()):
-            _, shape = self.grid.box_for(places[kept])
-            fits = shape[0] * shape[1] <= self.max_nodes
-            if fits or math.prod(n / coarsening for n in shape) <= self.max_nodes:
-                break
-            kept[away.masked_fill(~kept, -1.0).argmax()] = False
-        return kept
-
     def report(self, used: int, everywhere: bool = False) -> UpdateReport:
         """A report of an update with `used` samples; everywhere: whether all of the map changed."""
         size = (0, 0) if self.grid is None else (self.grid.nodes, len(self.memory))
@@ -362,7 +309,9 @@ class LatticeMap(SparseMap):
         # the lattice follows ℓ, but not each small step of it
         ratio = theta.lengthscale / (self.grid.spacing * self.density)
         if not 1.0 / _KEEP < ratio < _KEEP:
-            self.respace(self.spacing_for(theta))
+            spacing = self.spacing_within()
+            if spacing != self.grid.spacing:
+                self.respace(spacing)
 
         # a step of θ is small; the features' weights come anew with a twentieth more samples
         self.changed(features=False)
@@ -395,30 +344,6 @@ class LatticeMap(SparseMap):
         # u = K p stays about where it was
         self.grid.start = self.grid.start * (old.signal_stddev**2 / theta.signal_stddev**2)
         self.theta = theta
-
-    @torch.no_grad()
-    def respace(self, spacing: float) -> None:
-        """Transfer to another lattice: memory and fantasies exactly, all else as aggregates.
-
-        Args:
-            spacing: of the new lattice, m.
-        """
-        old = self.grid
-        x, heading, beta, lam = self.unremembered().samples()
-
-        new = GridSites(spacing, self.scaling.origin, old.channels, self.device)
-        everything = torch.cat([x, self.memory_places(self.theta), self.points["x"]])
-        if len(everything):
-            new.grow(*new.box_for(everything))
-            new.add(x, heading, beta, lam)
-            self.stand_in(new, 1.0)
-
-            # sums without w depend on no lattice
-            new.features.copy_(old.features)
-            new.linear.copy_(old.linear)
-
-        self.sites = new
-        self.changed()
 
     # --- what the operations of sparse_map.py ask -------------------------------------------------
     def stand_in(self, store: GridSites, sign: float) -> None:
@@ -464,26 +389,31 @@ class LatticeMap(SparseMap):
         self.changed(features=False)
 
     def converted(self, other: LatticeMap, offset: Tensor) -> LatticeMap:
-        """A copy of another map at this map's θ and on its lattice.
+        """A copy of another map at this map's θ and on its lattice; an empty map takes any.
 
         Raises:
             ValueError: the box of both would have more than `max_nodes`.
         """
         copied = other.duplicate()
-
-        spacing = self.spacing_for(self.theta) if self.sites is None else self.grid.spacing
+        copied.density, copied.max_nodes = self.density, self.max_nodes
         if copied.theta != self.theta:
             copied.move_to(self.theta)
-        if copied.grid.spacing != spacing:
-            copied.respace(spacing)
 
-        if self.sites is not None:
+        if self.sites is None or not self.grid.nodes:
+            spacing = copied.spacing_within()
+            if copied.grid.spacing != spacing:
+                copied.respace(spacing)
+            shape = copied.grid.shape
+        else:
+            if not self.grid.coincides(copied.grid):
+                copied.respace(self.grid.spacing, self.grid.anchor)
             shape = self.grid.joint_box(copied.grid)[1]
-            if shape[0] * shape[1] > self.max_nodes:
-                raise ValueError(
-                    f"the two maps together need {shape[0] * shape[1]} nodes, more than max_grid_nodes "
-                    f"{self.max_nodes}; nothing was merged"
-                )
+
+        if shape[0] * shape[1] > self.max_nodes:
+            raise ValueError(
+                f"the two maps together need {shape[0] * shape[1]} nodes, more than max_grid_nodes "
+                f"{self.max_nodes}; nothing was merged"
+            )
         return copied
 
     def take_over(
@@ -501,6 +431,14 @@ class LatticeMap(SparseMap):
             How many samples, old or new, are not in the memory afterwards.
         """
         its.grid.shift_centre(delta)
+        if not self.grid.nodes:  # nothing is known here that lies on another lattice
+            self.sites = GridSites(
+                its.grid.spacing,
+                self.scaling.origin,
+                self.grid.channels,
+                self.device,
+                its.grid.anchor,
+            )
         self.grid.grow(*self.grid.joint_box(its.grid))
         self.grid.merge(its.grid)
 

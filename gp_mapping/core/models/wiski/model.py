@@ -134,12 +134,7 @@ class Wiski(LatticeMap):
         self.need_data()
         new = WiskiPosterior.of(self.theta, self.scaling, self.noise_level, self.grid, self.points)
 
-        mean = ("spacing", "shift", "low", "u", "held", "p", "f")
-        return (
-            new
-            if self.base is None
-            else replace(new, **{name: getattr(self.base, name) for name in mean})
-        )
+        return new if self.base is None else new.with_mean_of(self.base)
 
     @torch.no_grad()
     def solved(self, iterations: int = 3000) -> Refresh:
@@ -280,7 +275,14 @@ class Wiski(LatticeMap):
             self._shown = posterior, samples, epoch
         return self._shown
 
-    # --- copies and files -------------------------------------------------------------------------
+    # --- another frame, copies and files ----------------------------------------------------------
+    def move(self, turn: Tensor, shift: Tensor) -> None:
+        """As LatticeMap.move; the last refresh goes along, and drawings begin with it."""
+        super().move(turn, shift)
+        if self.base is not None:
+            self.base = replace(self.base, scaling=self.scaling)
+        self._shown = None
+
     def duplicate(self) -> Wiski:
         """An independent copy, without the refreshes that are under way."""
         new: Wiski = super().duplicate()

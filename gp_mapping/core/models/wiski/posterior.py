@@ -22,6 +22,7 @@ from gp_mapping.core.models.wiski.lattice.windows import (
     Aggregates,
     Window,
     feature_covariance,
+    fits_one_window,
     groups,
     thinned,
 )
@@ -31,6 +32,7 @@ __all__ = ["WiskiPosterior"]
 
 _CHUNK = 1024  # places at a time
 _JOINT = 2000  # the most aggregates of a joint covariance
+_MEAN = ("spacing", "shift", "low", "u", "held", "p", "f")  # attributes that the mean is made of
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class WiskiPosterior(InnerSnapshot):
         aggregates: the data as weighted samples.
         covariance_f: (3, 3) Σ, covariance of f.
         scatter: (3, 3) spread of the headings within the aggregates.
+        mean_theta: hyper-parameters that u, p and f were solved at; None: `theta`.
 
     Reference:
         Stanton et al. 2021, eq. 9, with features.
@@ -71,6 +74,7 @@ class WiskiPosterior(InnerSnapshot):
     aggregates: Aggregates
     covariance_f: Tensor
     scatter: Tensor
+    mean_theta: Theta | None = None
     _cache: dict = field(default_factory=dict, compare=False, repr=False)
 
     @staticmethod
@@ -146,6 +150,11 @@ class WiskiPosterior(InnerSnapshot):
         """
         return replace(self, u=solution.u, held=held, p=solution.p, f=solution.f)
 
+    def with_mean_of(self, other: "WiskiPosterior") -> "WiskiPosterior":
+        """The same variance with the mean of another posterior, whatever its θ and lattice."""
+        parts = {name: getattr(other, name) for name in _MEAN}
+        return replace(self, **parts, mean_theta=other.mean_theta or other.theta)
+
     # --- mean -------------------------------------------------------------------------------------
     def mean(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
         """Mean at standardised places; differentiable in x. Before it is solved, the prior's.
@@ -204,7 +213,7 @@ class WiskiPosterior(InnerSnapshot):
             torch.stack([self.held // width, self.held % width], 1) + low
         ).double() * self.spacing
 
-        kernel = self.theta.kernel()
+        kernel = (self.mean_theta or self.theta).kernel()
         u = torch.cat(
             [kernel(places[i : i + _CHUNK], held) @ self.p for i in range(0, len(places), _CHUNK)]
         )
@@ -242,12 +251,11 @@ class WiskiPosterior(InnerSnapshot):
         `predict`.
         """
         a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
+        if not len(a) or not len(b):
+            return a.new_zeros((len(a), len(b)))
         kernel, aggregates = self.theta.kernel(), self.aggregates
 
-        whole = (
-            next(iter(groups(aggregates, a, self.theta.lengthscale)), (None, aggregates))[1]
-            is aggregates
-        )
+        whole = fits_one_window(aggregates)
         # a large map: the aggregates near the places, merged until there are few enough
         if not whole:
             both = torch.cat([a, b])
@@ -305,12 +313,14 @@ class WiskiPosterior(InnerSnapshot):
             "side": aggregates.side,
             "scatter": self.scatter.clone(),
             "covariance": self.covariance_f.clone(),
+            "mean_theta": None if self.mean_theta is None else asdict(self.mean_theta),
             **self.scaling.state_dict(),
         }
 
     @staticmethod
     def from_state_dict(state: dict, device) -> "WiskiPosterior":
         s = {k: v.to(device) if torch.is_tensor(v) else v for k, v in state.items()}
+        mean_theta = s.get("mean_theta")  # files of earlier versions have none
         return WiskiPosterior(
             Theta(**s["theta"]),
             Scaling.from_state_dict(state, device),
@@ -325,4 +335,5 @@ class WiskiPosterior(InnerSnapshot):
             Aggregates(s["x"], s["heading"], s["mass"], s["code"], s["side"]),
             s["covariance"],
             s["scatter"],
+            None if mean_theta is None else Theta(**mean_theta),
         )

@@ -179,8 +179,8 @@ class PublishedWiski(LatticeMap):
         super().changed(features)
         self.root = None
 
-    def respace(self, spacing: float) -> None:
-        super().respace(spacing)
+    def respace(self, spacing: float, anchor: Tensor | None = None) -> None:
+        super().respace(spacing, anchor)
         self.widened, self.outgrown = False, False  # another lattice may need less
 
     def without(self, gone: Tensor, near: Tensor, radius: float) -> None:

@@ -110,6 +110,64 @@ def test_a_full_tile_closes_its_older_half(name):
     agrees(field, expected_of(name, block.astype(str)))
 
 
+def joined(tiles: dict, numbers: range, block: np.ndarray, most: int) -> None:
+    """The definition: each sample joins its tile's last block; of more than `most` the older half closes."""
+    for i in numbers:
+        blocks = tiles.setdefault(block[i], [[]])
+        blocks[-1].append(i)
+        if len(blocks[-1]) > most:
+            blocks[-1:] = blocks[-1][: most // 2], blocks[-1][most // 2 :]
+
+
+def named(tiles: dict, count: int) -> np.ndarray:
+    """Labels (count,): of a tile's last block its tile's, of others a name of their own; "gone" of no block."""
+    block = np.array([f"gone {i}" for i in range(count)], dtype=object)
+    for tile, blocks in tiles.items():
+        for number, part in enumerate(blocks, 1):
+            block[part] = tile if number == len(blocks) else f"{tile} closed {number}"
+    return block.astype(str)
+
+
+@pytest.mark.parametrize("name", ["pitc", "pic"])
+def test_new_inputs_open_no_closed_block(name):
+    """New inputs behind a border: a tile's closed block lies there, its open one far from both."""
+    parts = [0.0], (1.9, 1.4, 12), (-1.4, -1.9, 12), (2.1, 3.0, 5), (-1.9, -1.4, 3)
+    along = np.concatenate([p if len(p) == 1 else np.linspace(*p) for p in parts])
+    x = np.stack([along, np.zeros_like(along)], 1)
+    y, noise = 48.0 + 10.0 * np.sin(1.7 * x[:, :1]), np.ones(len(x))
+    xs, theta = np.stack([np.linspace(-2.4, 3.0, 28), np.full(28, 0.1)], 1), THETA | {"name": "rbf"}
+    tiles = {}
+    joined(tiles, range(len(x)), labels(x, 4.0), 10)
+    field = built(
+        name,
+        samples(x, y, noise_variance=noise),
+        size=1,
+        kernel="rbf",
+        tile_side=8.0,
+        tile_samples=10,
+        inducing_inputs=None,
+        inducing_tolerance=0.2,
+        inducing_information=0.0,
+    )
+    z, block = inducing_of(field), named(tiles, len(x))
+    agrees(
+        field, anytime(name, x, y - C, noise, z, xs, block, labels(xs, 4.0), theta=theta), 1e-5, xs
+    )
+
+
+@pytest.mark.parametrize("name", ["pitc", "pic"])
+def test_what_leaves_the_memory_opens_no_closed_block(name):
+    tiles, field = {}, built(name, BATCH[:0], tile_samples=8, memory_size=40)
+    for start in range(0, N, 5):
+        field.update(BATCH[start : start + 5])
+        kept = {tuple(np.round(x, 9)) for x in field.remembered_places().tolist()}
+        for tile, blocks in tiles.items():
+            left = [[i for i in part if tuple(np.round(X[i], 9)) in kept] for part in blocks]
+            tiles[tile] = [part for part in left if part] or [[]]
+        joined(tiles, range(start, min(start + 5, N)), BLOCK, 8)
+    agrees(field, expected_of(name, named(tiles, N)))
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("size", [5, 60])
 def test_what_leaves_the_memory_is_a_block_of_its_own(name, size):

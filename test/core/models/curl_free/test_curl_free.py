@@ -103,6 +103,12 @@ def test_equal_to_the_exact_gp_of_three_components(kind):
         np.abs(got.variance.numpy().ravel() / UT**2 - joint.diagonal().numpy()).max()
         < 1e-8 * PRIOR_VARIANCE
     )
+    shift = torch.tensor([12.3, -7.0], dtype=torch.float64)
+    elsewhere = copy.deepcopy(field)
+    elsewhere.move(torch.eye(2, dtype=torch.float64), shift)  # the same vectors, elsewhere
+    moved = elsewhere.predict(PLACES + shift)
+    assert np.abs(moved.mean.numpy() / UT - mean).max() < 1e-8 * np.abs(mean).max()
+    assert torch.allclose(moved.variance, got.variance, rtol=1e-8, atol=0.0)
     cov = field.cross_covariance(PLACES[:5], PLACES).numpy().reshape(15, -1) / UT**2
     assert np.abs(cov - joint[:15].numpy()).max() < 1e-8 * PRIOR_VARIANCE
     local = field.posterior.local(PLACES)[1].numpy() / UT**2

@@ -10,7 +10,9 @@ from core_data import close, drive, lattice
 
 from gp_mapping import Samples
 from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.kernels.stationary import Matern52
 from gp_mapping.core.likelihoods.base import NonGaussian
+from gp_mapping.core.likelihoods.discrete import Poisson
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.dual_svgp.natural_gradient import refresh
 
@@ -37,6 +39,21 @@ class WrappedGaussian(NonGaussian):
 
     def noise_variance(self, variance):
         return variance
+
+
+class Louder(Matern52):
+    """k(a, b) w(a) w(b) with w(x) = 1 + x₀/2: its prior variance depends on the place."""
+
+    def __call__(self, a, b):
+        return super().__call__(a, b) * (1 + a[:, :1] / 2) * (1 + b[:, 0] / 2)
+
+    def diag(self, a):
+        return super().diag(a) * (1 + a[:, 0] / 2).square()
+
+
+class LouderTheta(Theta):
+    def kernel(self):
+        return Louder(self.signal_stddev**2, self.lengthscale)
 
 
 def built(**options):
@@ -81,3 +98,30 @@ def test_at_the_fixed_point_a_sweep_changes_nothing():
         field.memory.whitened(field.basis.size), field.memory.beta, field.memory.lam
     )
     close(field.sites.precision, torch.eye(field.sites.size, dtype=torch.float64), 1e-7)
+
+
+def test_residuals_are_those_of_where_the_sensor_was():
+    """Also of remembered samples, and of what θ is learned from: samples of a late sensor are those of its places."""
+    rate, still = np.exp((Y - Y.min()) / 12.0), np.zeros_like(X)
+    velocity = np.tile([[1.0, 0.5]], (len(X), 1))
+    velocity[:30] = 0.0  # the origin is that of the first batch, and the kernel depends on it
+    counts = torch.from_numpy(np.random.default_rng(3).poisson(rate).astype(float))
+    late, placed = (
+        DualSVGP(
+            LouderTheta(0.5, 1.0, 1.0, 2.0, time_offset=offset),
+            inducing_inputs=Z[::3],
+            likelihood=Poisson(),
+        )
+        for offset in (0.4, 0.0)
+    )
+    for i in range(0, 150, 30):
+        part = slice(i, i + 30)
+        # the sensor's place is x − δ v
+        late.update(Samples(X[part] + 0.4 * velocity[part], counts[part], velocity=velocity[part]))
+        placed.update(Samples(X[part], counts[part], velocity=still[part]))
+    a, b = late.predict(XS), placed.predict(XS)
+    close(a.mean, b.mean, 1e-9)
+    close(a.variance, b.variance, 1e-9)
+    chosen = torch.arange(0, 150, 7)
+    for mine, its in zip(*(f.learning_data()["marginals"](chosen) for f in (late, placed))):
+        close(mine, its, 1e-9)

@@ -25,6 +25,9 @@ GIVEN = {
     "centre": [45 * UT],
 }
 
+SHIFT = torch.tensor([1.0, -0.5], dtype=torch.float64)
+QUARTER = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)
+
 
 def samples(count, seed=0, side=4.0):
     g = torch.Generator().manual_seed(seed)
@@ -233,6 +236,9 @@ def test_what_cannot_wait_finishes_it_first(small_slices):
         lambda f: f.forget_near(torch.tensor([[2.0, 2.0]]).double(), 0.5, 0),
         lambda f: f.merge(built(50)),
         lambda f: f.in_slices(False),
+        lambda f: f.move(torch.eye(2, dtype=torch.float64), SHIFT),
+        lambda f: f.move(QUARTER, SHIFT),
+        lambda f: f.agree_on(replace(f.theta, lengthscale=0.6)),
     ):
         once, sliced = built(), built()
         theta = replace(once.theta, lengthscale=0.55)
@@ -241,7 +247,7 @@ def test_what_cannot_wait_finishes_it_first(small_slices):
         once.adopt(theta)
         for field in (once, sliced):
             act(field)
-        assert sliced.rebuild is None and sliced.theta == theta
+        assert sliced.rebuild is None and sliced.theta == once.theta != built().theta
         same(sliced, once, 1e-9)
 
 
@@ -259,6 +265,37 @@ def test_one_that_does_not_factor_leaves_the_map_as_it_was(small_slices, monkeyp
     for i in range(count):
         plain.update(more[i : i + 1])
     same(sliced, plain)
+
+
+@pytest.mark.parametrize("sliced", [False, True])
+@pytest.mark.parametrize("settings", [{}, {"max_inducing": 60}], ids=["thinned", "full"])
+def test_one_that_failed_is_not_tried_with_every_batch(small_slices, monkeypatch, sliced, settings):
+    """Neither the removal of inputs nor room in a full budget; the map goes on, and later it is tried again."""
+    field, more, tried = built(count=60, **settings), samples(340, seed=3), []
+    field.in_slices(sliced)
+
+    def fails(rebuild):
+        tried.append(rebuild)
+        raise NumericalError("does not factor")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Rebuild, "_check", fails)
+        for i in range(230):
+            field.update(more[i : i + 1])
+        assert 1 <= len(tried) <= 3, len(tried)
+        resumed = create_map(
+            "dual_svgp", **(GIVEN | {"max_inducing": 300, "memory_size": 600} | settings)
+        )
+        resumed.load_state_dict(copy.deepcopy(field.state_dict()))
+        resumed.in_slices(sliced)
+        for one in (field, resumed):
+            one.update(more[230:231])
+        same(resumed, field)
+        assert resumed.failed == field.failed is not None
+
+    for i in range(231, len(more)):
+        field.update(more[i : i + 1])
+    assert field.failed is None and (field.moves > 0 if settings else field.thinned > 0)
 
 
 def slices_of(field):

@@ -153,6 +153,20 @@ def test_the_block_solution(channels):
         assert float(norm.max()) <= tolerance / float((1 - largest**2).sqrt())
 
 
+def test_a_channel_that_is_zero_keeps_no_other_from_its_solution():
+    """Exactly zero, as of a channel that is at its centre everywhere; and one that is solved at the start."""
+    a = torch.randn(60, 90, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    precision, linear = torch.eye(60).double() + a @ a.mT, a[:, :1]
+    factors = [torch.linalg.cholesky(block) for block in (precision[:25, :25], precision[25:, 25:])]
+    alone, steps = solve_blocks(precision, linear, *factors, torch.zeros_like(linear), 1e-9, 200)
+    zero = torch.zeros_like(linear)
+    weights, taken = solve_blocks(
+        precision, torch.cat([linear, zero], 1), *factors, torch.zeros(60, 2).double(), 1e-9, 200
+    )
+    assert taken == steps > 1 and torch.allclose(weights[:, :1], alone, rtol=1e-12)
+    assert not bool(weights[:, 1].any())
+
+
 def streamed(n=200, every=10, orthogonal=40, **settings) -> SolveGP:
     field = SolveGP(
         INNER, max_inducing=25, max_orthogonal=orthogonal, tolerance=1e-3, scale=UT, **settings

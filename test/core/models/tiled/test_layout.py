@@ -40,6 +40,17 @@ def test_one_place_has_the_core_that_it_has_among_others():
         assert key == among[i] and which.tolist() == [0]
 
 
+def test_a_place_on_a_border_is_in_the_same_core_whoever_has_rounded_it():
+    edges = torch.tensor([[-1.0, 2.0], [4.0, 4.5], [7.0, -1.0], [-4.0, 7.5], [-7.0, 3.0]]).double()
+    about = [edges, edges + 1e-9, edges - 1e-9]
+    told = [[LAYOUT.key(x.tolist()) for x in places] for places in about]
+    assert told[0] == told[1] == told[2] == [(0, 0), (1, 1), (2, -1), (-1, 2), (-2, 0)]
+    for places in [*about, PLACES[:300]]:
+        keys, owner = LAYOUT.owners(places)
+        for i, key in enumerate(keys):
+            assert torch.equal(LAYOUT.holds(key, places), owner == i)
+
+
 def test_weights_are_one_inside_and_go_over_without_a_step():
     line = torch.stack(
         [torch.linspace(0.0, 8.0, 4001).double(), torch.full((4001,), 3.0).double()], 1

@@ -11,7 +11,8 @@ Aggregates are the same sums on squares of half a spacing: mass, first and secon
 and λ, that is, the data as few weighted samples.
 
 Lattices are global: node k lies at k·spacing metres of the map's frame, and the box grows by tiles
-of 32 × 32 nodes.
+of 32 × 32 nodes. A map that goes over to another frame takes its lattice along: node k then lies at
+anchor + k·spacing metres.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ TILE = 32
 # the half of the 7 × 7 stencil that symmetry leaves: (row, column) steps from a node
 OFFSETS = [(0, j) for j in range(4)] + [(i, j) for i in range(1, 4) for j in range(-3, 4)]
 _MARGIN = 16  # nodes, at least, between a sample and the box's edge
+_SAME = 1e-6  # spacings between two nodes that are one place: rounding of a frame's coordinates
 _NUMBER = {o: k for k, o in enumerate(OFFSETS)}
 # pairs a ≤ b of a place's sixteen nodes, with the column of their product in the stencil
 _PAIRS = [
@@ -60,6 +62,8 @@ class GridSites(Revertible):
         origin: (2,) m, of the local coordinates that samples come in.
         channels: C.
         device: of all tensors.
+        anchor: (2,) m, of node 0 in the map's frame; None: at 0, where it lies in all maps that
+            were not moved.
 
     Attributes:
         stencil: (H·W, 25), G.
@@ -75,11 +79,20 @@ class GridSites(Revertible):
         shape: (H, W) nodes of the box.
     """
 
-    def __init__(self, spacing: float, origin: Tensor, channels: int, device):
+    def __init__(
+        self,
+        spacing: float,
+        origin: Tensor,
+        channels: int,
+        device,
+        anchor: Tensor | None = None,
+    ):
         self.spacing, self.channels, self.device = float(spacing), channels, torch.device(device)
+        self.anchor = torch.zeros_like(origin) if anchor is None else anchor
 
-        whole = torch.floor(origin / self.spacing)
-        self.shift = (origin - whole * self.spacing) / self.spacing
+        place = origin - self.anchor
+        whole = torch.floor(place / self.spacing)
+        self.shift = (place - whole * self.spacing) / self.spacing
         self.first = tuple(int(v) for v in whole)
 
         self.low, self.shape = (0, 0), (0, 0)
@@ -287,8 +300,14 @@ class GridSites(Revertible):
             part.mul_(factor)
 
     def merge(self, other: "GridSites", sign: float = 1.0) -> None:
-        """Add (sign 1) or subtract (−1) another grid on the same lattice, inside this box."""
+        """Add (sign 1) or subtract (−1) another grid on the same lattice, inside this box.
+
+        The sums are new tensors: a transaction keeps the old ones.
+        """
         row, column = self.place_of(other)
+        self.stencil, self.sides, self.aggregates = (
+            part.clone() for part in (self.stencil, self.sides, self.aggregates)
+        )
 
         # aggregates lie on squares of half a spacing: twice as many along each axis
         for own, added, factor in (
@@ -305,20 +324,45 @@ class GridSites(Revertible):
                 added.view(factor * other.shape[0], factor * other.shape[1], -1), alpha=sign
             )
 
-        self.features.add_(other.features, alpha=sign)
-        self.linear.add_(other.linear, alpha=sign)
+        self.features = torch.add(self.features, other.features, alpha=sign)
+        self.linear = torch.add(self.linear, other.linear, alpha=sign)
 
     def place_of(self, other: "GridSites") -> tuple[int, int]:
         """Row and column in this box of another grid's first node.
 
         Raises:
-            ValueError: the lattices have different spacings.
+            ValueError: the nodes of one lattice are not those of the other.
         """
         if other.spacing != self.spacing:
             raise ValueError(
                 f"grids of spacing {self.spacing:g} m and {other.spacing:g} m do not add"
             )
-        return tuple(other.first[d] + other.low[d] - self.first[d] - self.low[d] for d in range(2))
+        if not self.coincides(other):
+            raise ValueError("grids whose nodes lie between each other's do not add")
+        low = self._low_of(other)
+        return low[0] - self.low[0], low[1] - self.low[1]
+
+    def coincides(self, other: GridSites) -> bool:
+        """Whether the nodes of both lattices are the same places of the map's frame."""
+        steps = self._steps_to(other)
+        return other.spacing == self.spacing and bool(((steps - steps.round()).abs() < _SAME).all())
+
+    def _steps_to(self, other: GridSites) -> Tensor:
+        """From this lattice's node 0 to another's, in spacings: (2,)."""
+        return (other.anchor - self.anchor) / self.spacing
+
+    def _low_of(self, other: GridSites) -> tuple[int, int]:
+        """First node of another grid's box, counted from this one's `first`."""
+        steps = self._steps_to(other).round().long().tolist()
+        rows, columns = (steps[d] + other.first[d] + other.low[d] - self.first[d] for d in range(2))
+        return rows, columns
+
+    def move(self, by: Tensor) -> None:
+        """Go over to a frame in which all places lie `by` (2,) m further, the nodes along.
+
+        Where nodes lie relative to the samples does not change, so neither does any sum.
+        """
+        self.anchor = self.anchor + by.to(self.anchor)
 
     def shift_centre(self, delta: Tensor) -> None:
         """Add delta (C,) to the value of every sample: λ grows by β delta."""
@@ -475,7 +519,7 @@ class GridSites(Revertible):
 
     def joint_box(self, other: GridSites) -> tuple[tuple[int, int], tuple[int, int]]:
         """low and shape of the smallest box that holds this one and another grid's."""
-        other_low = tuple(other.low[d] + other.first[d] - self.first[d] for d in range(2))
+        other_low = self._low_of(other)
         if not self.nodes:
             return other_low, other.shape
 
@@ -501,8 +545,13 @@ class GridSites(Revertible):
         return new
 
     def state_dict(self) -> dict:
-        return {"spacing": self.spacing, "low": list(self.low), "shape": list(self.shape)} | {
-            filed: getattr(self, name).clone() for name, filed in _TENSORS.items()
+        box = {"spacing": self.spacing, "low": list(self.low), "shape": list(self.shape)}
+        # computed from the origin again, they might by rounding be those of the next node
+        lattice = {"first": list(self.first), "shift": self.shift, "anchor": self.anchor}
+        tensors = {filed: getattr(self, name) for name, filed in _TENSORS.items()}
+        return box | {
+            name: part.clone() if torch.is_tensor(part) else part
+            for name, part in (lattice | tensors).items()
         }
 
     @staticmethod
@@ -513,6 +562,11 @@ class GridSites(Revertible):
             ValueError: a tensor does not fit the box.
         """
         new = GridSites(state["spacing"], origin, state["start"].shape[1], device)
+        if "anchor" in state:  # files of earlier versions have lattices at 0 alone
+            new.first = tuple(state["first"])
+            new.shift, new.anchor = (
+                state[name].to(device, copy=True) for name in ("shift", "anchor")
+            )
         new.low, new.shape = tuple(state["low"]), tuple(state["shape"])
         new._allocate()
         for name, filed in _TENSORS.items():

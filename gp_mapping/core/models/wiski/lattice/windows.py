@@ -24,6 +24,7 @@ __all__ = [
     "Window",
     "feature_covariance",
     "feature_posterior",
+    "fits_one_window",
     "groups",
     "rim_thinned",
     "thinned",
@@ -161,6 +162,11 @@ def thinned(aggregates: Aggregates, side: float, which: Tensor | None = None) ->
     )
 
 
+def fits_one_window(aggregates: Aggregates) -> bool:
+    """Whether the aggregates of a whole map are few enough to factor."""
+    return len(aggregates) <= _WHOLE
+
+
 def groups(aggregates: Aggregates, x: Tensor, lengthscale: float):
     """Parts of the places x (N, 2), each with aggregates that are few enough to factor.
 
@@ -172,7 +178,7 @@ def groups(aggregates: Aggregates, x: Tensor, lengthscale: float):
     Yields:
         Indices of x, and the aggregates for them.
     """
-    if len(aggregates) <= _WHOLE:
+    if fits_one_window(aggregates):
         yield torch.arange(len(x), device=x.device), aggregates
         return
 

@@ -1,0 +1,119 @@
+"""A batch of samples as the models take it: in inner units, with all of its columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.hyper.theta import heading_of
+from gp_mapping.core.scaling import Scaling
+from gp_mapping.core.sparse.passes import NO_PASS
+from gp_mapping.core.types import Samples
+from gp_mapping.errors import NumericalError
+
+__all__ = ["Standardised", "average_noise", "learnable_extra", "require_credible"]
+
+# Inner units and metres: sums of squares of larger numbers lose the digits of credible ones.
+_MOST = 1e9
+
+
+@dataclass(frozen=True)
+class Standardised:
+    """A batch of samples in inner units.
+
+    Attributes:
+        x: places (N, D), metres from the origin.
+        velocity: (N, D) m/s.
+        heading: ĥ (N, 2).
+        y: values (N, C).
+        noise: the sample's own noise variance, or 0 where the model's applies, (N,).
+        extra: variance in addition to the model's, sensor_variance/count, (N,).
+        position_variance: of the pose, (N,) m².
+        count: raw measurements that were averaged, (N,).
+        pass_number: (N,), NO_PASS where a sample has none.
+    """
+
+    x: Tensor
+    velocity: Tensor
+    heading: Tensor
+    y: Tensor
+    noise: Tensor
+    extra: Tensor
+    position_variance: Tensor
+    count: Tensor
+    pass_number: Tensor | None = None
+
+    def __getitem__(self, part: slice) -> Standardised:
+        columns = {f.name: getattr(self, f.name) for f in fields(self)}
+        return Standardised(**{name: None if c is None else c[part] for name, c in columns.items()})
+
+    @staticmethod
+    def of(batch: Samples, scaling: Scaling) -> Standardised:
+        """The batch in inner units, with defaults for columns that it does not have."""
+        n, device = len(batch), scaling.origin.device
+
+        def column(values: Tensor | None, default: float) -> Tensor:
+            if values is None:
+                return torch.full((n,), default, dtype=torch.float64, device=device)
+            return values.to(device)
+
+        velocity = (torch.zeros_like(batch.x) if batch.velocity is None else batch.velocity).to(
+            device
+        )
+        if batch.heading is None:
+            heading = velocity.new_zeros((n, 2)) if batch.velocity is None else heading_of(velocity)
+        else:
+            heading = batch.heading.to(device)
+
+        noise = column(scaling.inner_variance(batch.noise_variance), 0.0)
+        count = column(batch.count, 1.0)
+        extra = column(scaling.inner_variance(batch.sensor_variance), 0.0) / count
+        return Standardised(
+            scaling.inner_x(batch.x),
+            velocity,
+            heading,
+            scaling.inner_y(batch.y),
+            noise,
+            torch.where(noise > 0, 0.0, extra),
+            column(batch.position_variance, 0.0),
+            count,
+            column(batch.pass_number, NO_PASS),
+        )
+
+
+def require_credible(batch: Standardised) -> None:
+    """Raise NumericalError for a number so large that sums with it lose the others' digits."""
+    columns = torch.cat([batch.x, batch.y, batch.velocity, batch.heading], 1)
+    if not float(columns.abs().max()) <= _MOST:
+        worst = int(columns.abs().amax(1).argmax())
+        raise NumericalError(
+            f"sample {worst} of a batch of {len(columns)} lies {float(columns.abs().max()):.3g} from "
+            f"the map's origin or centre, in metres or inner units; at most {_MOST:g} is credible"
+        )
+
+
+def learnable_extra(noise: Tensor, extra: Tensor, theta) -> Tensor:
+    """Noise variance in addition to s_p², (N,), for learning s_p.
+
+    Args:
+        noise: each sample's own noise variance, or 0 where the model's applies, (N,).
+        extra: variance in addition to the model's, (N,).
+        theta: hyper-parameters, with s_p.
+    """
+    return torch.where(noise > 0, noise - theta.noise_stddev**2 + extra, extra).clamp_min(0.0)
+
+
+def average_noise(theta, extra: Tensor) -> float:
+    """Typical noise variance σ² of one measurement: the harmonic mean of s_p² + extra.
+
+    So 1/σ² is the mean precision. A sample without information (a pose that was lost, a gross
+    error) would dominate the arithmetic mean.
+
+    Args:
+        theta: hyper-parameters, with s_p.
+        extra: variances in addition to s_p², (m,).
+    """
+    own = theta.noise_stddev**2
+    return own if not len(extra) else 1.0 / float((1.0 / (own + extra)).mean())

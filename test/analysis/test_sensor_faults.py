@@ -1,0 +1,40 @@
+"""Faults of the sensor itself: every component counts, and a pass of nothing is none."""
+
+import numpy as np
+import torch
+
+from gp_mapping import Samples
+from gp_mapping.analysis.sensor_faults import sensor_faults
+
+UT = 1e-6
+
+
+def drive(y: np.ndarray, start: float = 0.0) -> Samples:
+    """Values y (n, C) at 10 Hz and .3 m/s along a line."""
+    t = start + 0.1 * np.arange(len(y))
+    x = np.stack([0.3 * t, np.zeros_like(t)], 1)
+    return Samples(torch.from_numpy(x), torch.from_numpy(y), stamp=torch.from_numpy(t))
+
+
+def noise(n: int, channels: int) -> np.ndarray:
+    return 45 * UT + UT * np.random.default_rng(0).standard_normal((n, channels))
+
+
+def test_a_pass_of_nothing_is_no_fault_and_hides_none():
+    y = noise(200, 1)
+    empty = drive(y[:0])
+    assert sensor_faults([empty], UT, "µT") == []
+    assert sensor_faults([drive(y), empty], UT, "µT") == []
+    y[50:110] = y[50]
+    alone, beside = (sensor_faults(passes, UT, "µT") for passes in ([drive(y)], [empty, drive(y)]))
+    assert "the sensor hung (1 times" in alone[0].text and beside == alone
+
+
+def test_values_that_share_one_component_are_not_one_value():
+    """It drops out to (40, 1, 1) µT here and there; once it hangs long, at another value with 40 µT ahead."""
+    y = noise(1000, 3)
+    y[::5] = np.array([40.0, 1.0, 1.0]) * UT
+    y[301:451] = np.array([40.0, 7.0, 8.0]) * UT
+    texts = [fault.text for fault in sensor_faults([drive(y)], UT, "µT")]
+    assert any("tells exactly 40, 1, 1 µT" in text for text in texts), texts
+    assert any("at exactly 40, 7, 8 µT" in text for text in texts), texts

@@ -1,0 +1,37 @@
+"""Engines: steps in this process, and on a Dask cluster, here one in this process."""
+
+import pytest
+
+from gp_mapping.errors import UsageError
+from gp_mapping.fleet.engine import Cluster, Here
+
+
+def test_a_step_that_failed_says_why_each_time_it_is_asked():
+    """And what it needs is there still, where it is done again."""
+    tries = []
+
+    def fussy(a, b):
+        tries.append(a + b)
+        if len(tries) < 3:
+            raise UsageError(f"not yet {a} and {b}")
+        return a + b
+
+    with Here() as engine:
+        handle = engine.step("sum", fussy, engine.step("one", int, "1"), 2)
+        following = engine.step("text", str, handle)
+        for _ in range(2):
+            with pytest.raises(UsageError, match="not yet 1 and 2"):
+                engine.result(following)
+        assert engine.result(following) == "3" and engine.result(handle) == 3
+    assert tries == [3, 3, 3]
+
+
+def test_two_runs_on_one_scheduler_never_get_each_others_results():
+    """Nor where an engine lies in memory where the one before lay: a key that is known is not computed again."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.Client(
+        processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None
+    ) as client:
+        held = [Cluster(client, "", lambda: None).step("value", int, str(k)) for k in range(10)]
+        assert len({handle.key for handle in held}) == len(held)
+        assert client.gather(held) == list(range(10))

@@ -1,0 +1,120 @@
+"""Samples of several bags: where most messages are in another frame than the first bag's, its samples are void."""
+
+import numpy as np
+import pytest
+import torch
+
+from gp_mapping.intake import DropReason, Intake
+from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.recording.bag import read_messages
+from gp_mapping.recording.bag_writer import BagWriter
+from gp_mapping.recording.replay import plan_bags, samples_of
+from gp_mapping.runtime.worker import MapWorker
+from gp_mapping.settings.intake import IntakeSettings
+from gp_mapping.settings.mapping import MapSettings
+
+NAMES = {"measurement": None, "pose": None}
+HELD = {"learn_hyperparameters": False, "lengthscale": 0.6}
+
+
+def write_bag(path, start, count, frame, sensor="magnetometer"):
+    """A straight drive at 20 Hz; poses in this frame, measurements in that of the sensor."""
+    with BagWriter(path) as bag:
+        for i in range(count):
+            stamp = round((start + i / 20.0) * 1e9)
+            bag.odometry(stamp, (0.02 * i, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0), frame=frame)
+            bag.magnetic_field(stamp, (0.0, 0.0, (45.0 + 3.0 * np.sin(0.1 * i)) * 1e-6), sensor)
+    return path
+
+
+@pytest.fixture(params=["poses", "measurements"])
+def bags(request, tmp_path):
+    """60 samples, then 150 of which poses or measurements are in another frame."""
+    first, then = (
+        (("elsewhere", "imu"), ("odom", "imu"))
+        if request.param == "poses"
+        else (("odom", "elsewhere"), ("odom", "imu"))
+    )
+    return [
+        write_bag(tmp_path / "short", 1000.0, 60, *first),
+        write_bag(tmp_path / "long", 2000.0, 150, *then),
+    ]
+
+
+def rows(batches):
+    return [
+        (new_pass, samples.stamp.tolist(), samples.x.tolist(), samples.y.tolist())
+        for new_pass, samples in batches
+    ]
+
+
+def mapped(bags, settings):
+    """The map of the bags, read as the commands read them, and its intake."""
+    intake, session = Intake(), MapSession(settings)
+    for _ in ingest_batches(
+        samples_of(plan_bags(bags, intake.settings, NAMES), intake, ""), session, intake.drops
+    ):
+        pass
+    ingest_remaining(session, intake.drops)
+    return session, intake
+
+
+def test_samples_in_the_frame_of_the_few_are_not_handed_out(bags):
+    intake, alone = Intake(), Intake()
+    found = rows(samples_of(plan_bags(bags, intake.settings, NAMES), intake, ""))
+    expected = rows(samples_of(plan_bags(bags[1:], alone.settings, NAMES), alone, ""))
+    assert found == expected and intake.samples == alone.samples == 150
+    assert intake.drops.measurements == 60 and any(
+        "most are in" in text for text in intake.warnings
+    )
+
+
+def test_a_worker_that_goes_on_with_the_reading_has_no_void_samples_either(bags):
+    """`taken` says that the caller has had everything; while samples are kept back, it has not."""
+    intake, told, had = Intake(), [], []
+    for _, samples in samples_of(
+        plan_bags(bags, intake.settings, NAMES),
+        intake,
+        "",
+        together=50,
+        taken=lambda seen: told.append((seen, sum(had), intake.samples)),
+    ):
+        had.append(len(samples))
+    assert sum(had) == 150 and all(got == given for _, got, given in told)
+
+
+def test_a_live_map_of_the_same_messages_is_the_same(bags):
+    settings = MapSettings(max_inducing=60, resolution=0.1, **HELD)
+    offline, intake = mapped(bags, settings)
+
+    live = MapSession(settings)
+    worker = MapWorker(live, Intake(IntakeSettings()), queue_size=10_000)
+    worker.start()
+    for bag in bags:
+        (plan,) = plan_bags(bag, intake.settings, NAMES)
+        for topic, stamp, message in read_messages(bag, list(plan.roles)):
+            assert worker.put(plan.roles[topic], message, stamp)
+    assert worker.stop(timeout=60)
+
+    x = torch.rand(30, 2, dtype=torch.float64) * 3
+    told, other = offline.predict(x), live.predict(x)
+    assert torch.equal(told.mean, other.mean) and torch.equal(told.variance, other.variance)
+    reports = [session.report() | {"revision": 0} for session in (offline, live)]
+    assert reports[0] == reports[1] and reports[0]["samples"] == 150
+    assert worker.status.drops == intake.drops.as_dict()
+    assert worker.status.used == intake.samples
+
+
+def test_what_the_map_refuses_is_counted_after_a_change_of_frame(bags):
+    """An exact map that is full; the counter that was handed out before is the intake's to the end."""
+    settings = MapSettings(model="exact", max_exact_samples=10, resolution=0.1, **HELD)
+    session, intake = mapped(bags, settings)
+    assert session.refused > 0 and intake.drops[DropReason.REFUSED] == session.refused
+    assert session.raw_count + session.refused == intake.samples == 150
+
+
+def test_bags_that_end_before_the_frames_are_settled_are_handed_out(tmp_path):
+    intake, bag = Intake(), write_bag(tmp_path / "short", 1000.0, 60, "odom")
+    samples = [len(s) for _, s in samples_of(plan_bags(bag, intake.settings, NAMES), intake, "")]
+    assert sum(samples) == 60 and intake.settled

@@ -1,0 +1,88 @@
+"""The end of the process: a part that fails is said and costs the exit code, never the map or the parts after it."""
+
+import os
+import signal
+
+import pytest
+import rclpy
+from ros_helpers import QUICK, STARTS, fill
+
+from gp_mapping.ros.mapping_node import MappingNode, main
+from gp_mapping.ros.tools.process import ENDINGS
+from gp_mapping.store.checkpoint import load_checkpoint
+
+
+@pytest.fixture(autouse=True)
+def signals():
+    """The handlers that main() has put in place are taken back."""
+    before = {number: signal.getsignal(number) for number in ENDINGS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def life(folder, fault, save: bool = True) -> int:
+    """The exit code of a node that maps for half a second of its robot's time, and is interrupted.
+
+    fault: what is done to the node before its end.
+    """
+
+    class Short(MappingNode):
+        def activating(self):
+            yield from super().activating()
+            fill(self, 0.5)
+            fault(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    given = QUICK | STARTS | {"resolution": 0.4, "learn_hyperparameters": "false"}
+    given |= {"save_on_exit": str(save).lower(), "save_directory": folder, "autosave_period": 0.0}
+    return main(
+        [
+            "--ros-args",
+            *(word for item in given.items() for word in ("-p", "{}:={}".format(*item))),
+        ],
+        Short,
+    )
+
+
+def fails(*_):
+    raise ZeroDivisionError("on purpose")
+
+
+def test_parts_that_fail_are_said_and_cost_the_exit_code_but_not_the_map(tmp_path, capfd):
+    def fault(node):
+        node.inputs.drain = node.publish_health = node.publish_last = fails
+
+    assert life(tmp_path, fault) == 1
+    said = capfd.readouterr().err
+    parts = ("taking in what has been delivered", "taking in the queue", "publishing the last map")
+    assert all(f"{part} failed at the end" in said for part in parts) and "on purpose" in said
+    assert load_checkpoint(tmp_path / "map.gpm")["raw_count"] == 26
+
+
+def test_the_code_of_a_save_that_failed_outlives_what_fails_after_it(tmp_path, capfd, monkeypatch):
+    def fault(node):
+        node.publish_last = fails
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "maps").write_text("a file where a folder should be")
+    assert life(tmp_path / "maps", fault) == 1
+    said = capfd.readouterr().err
+    assert "the map was not saved into" in said and "publishing the last map failed" in said
+
+
+def test_what_fails_in_cleaning_up_is_said_as_well(tmp_path, capfd):
+    def fault(node):
+        node.parameters.reopen = fails
+
+    assert life(tmp_path, fault, save=False) == 1
+    said = capfd.readouterr().err
+    assert "cleanup failed" in said and "on purpose" in said
+
+
+def test_a_node_whose_ros_is_shut_down_at_its_end_saves_its_map(tmp_path):
+    def fault(node):
+        node.hurry = lambda: rclpy.try_shutdown() or False  # asked in the middle of the end
+
+    life(tmp_path, fault)
+    assert load_checkpoint(tmp_path / "map.gpm")["raw_count"] == 26

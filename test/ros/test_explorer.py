@@ -1,0 +1,118 @@
+"""Where the explorer may not begin or drive: a mapper that refuses, a free-space map that says nothing of its plan."""
+
+import threading
+import time
+
+import pytest
+
+pytest.importorskip("rclpy")
+
+import rclpy
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from geometry_msgs.msg import PoseStamped
+from nav_msgs.msg import OccupancyGrid, Path
+from rclpy.executors import SingleThreadedExecutor
+from ros_helpers import Peer, odometry
+from std_srvs.srv import Trigger
+
+from gp_mapping.ros import explorer_node
+from gp_mapping.ros.explorer_node import ExplorerNode
+from gp_mapping.ros.simulator_node import floor_plan
+from gp_mapping.ros.wire.qos import LATCHED
+
+
+@pytest.fixture
+def explorer():
+    """An explorer of this process that would steer, with an executor of its own."""
+    rclpy.init(args=["--ros-args", "-p", "drive:=cmd_vel", "-p", "stale_after:=60.0"])
+    node = ExplorerNode()
+    node.executor_ = SingleThreadedExecutor()
+    node.executor_.add_node(node)
+    yield node
+    node.executor_.shutdown()
+    node.destroy_node()
+    rclpy.try_shutdown()
+
+
+def run(node) -> tuple[threading.Thread, threading.Event, list]:
+    """Let it run in a thread: the thread, what stops it, and its exit code when it has ended."""
+    stop, codes = threading.Event(), []
+    thread = threading.Thread(target=lambda: codes.append(node.run(node.executor_, stop)))
+    thread.start()
+    return thread, stop, codes
+
+
+def test_a_mapper_that_refuses_to_begin_ends_it_with_the_reason(node_of, explorer, capfd):
+    mapper, _ = node_of()
+    mapper.deactivate()  # its services stay, and refuse
+    thread, stop, codes = run(explorer)
+    end = time.monotonic() + 30.0
+    while thread.is_alive() and time.monotonic() < end:
+        mapper.executor_.spin_once(timeout_sec=0.01)
+    stop.set()
+    thread.join()
+    assert codes == [1]
+    assert "the survey does not begin: the node is not active" in capfd.readouterr().err
+
+
+def test_an_answer_that_is_lost_is_asked_for_again(explorer, monkeypatch):
+    monkeypatch.setattr(explorer_node, "_ANSWER", 0.3)
+    asked = []
+
+    def answer(request, response):
+        asked.append(request)
+        if len(asked) == 1:
+            raise ZeroDivisionError  # no answer to this one
+        response.success = True
+        return response
+
+    with Peer() as peer:
+        peer.node.create_service(Trigger, "mapping/survey/start", answer)
+        thread, stop, _ = run(explorer)
+        try:
+            with pytest.raises(ZeroDivisionError):
+                peer.until(lambda: False, 20.0)
+            peer.until(lambda: len(asked) == 2, 20.0, "it is not asked again")
+        finally:
+            stop.set()
+            thread.join()
+
+
+def test_a_free_space_map_that_says_nothing_of_the_plan_stops_the_robot(explorer):
+    """One in another frame, or one that cannot be read, allows nothing, whatever stands in it."""
+    with Peer() as peer:
+        maps = peer.node.create_publisher(OccupancyGrid, "map", LATCHED)
+        plans = peer.node.create_publisher(Path, "mapping/plan", LATCHED)
+        states = peer.node.create_publisher(DiagnosticArray, "/diagnostics", 10)
+        plan = Path()
+        plan.header.frame_id = "odom"
+        for x in (1.0, 1.5, 2.0):
+            pose = PoseStamped(header=plan.header)
+            pose.pose.position.x, pose.pose.position.y = x, 1.0
+            plan.poses.append(pose)
+        plans.publish(plan)
+        state = DiagnosticStatus(
+            name="mapping: survey", values=[KeyValue(key="phase", value="running")]
+        )
+
+        def until(words: str, free: OccupancyGrid | None = None) -> None:
+            if free is not None:
+                maps.publish(free)
+            end = time.monotonic() + 20.0
+            while words not in explorer.state:
+                assert time.monotonic() < end, explorer.state
+                peer.odometry_publisher.publish(odometry(0, 1.0, 1.0))
+                states.publish(DiagnosticArray(status=[state]))
+                peer.spin(0.01)
+                explorer.executor_.spin_once(timeout_sec=0.01)
+                explorer.step(time.monotonic())
+
+        until("driving")  # without a map nobody compares
+        until("is in frame 'map' and the plan in 'odom'", floor_plan(3.0, 2.0, "map"))
+        until("driving", floor_plan(3.0, 2.0, "/odom"))
+        until("leaves no room", floor_plan(3.0, 2.0, "odom", walls=[(1.4, 0.0, 1.6, 2.0)]))
+        until("driving", floor_plan(3.0, 2.0, ""))
+        broken = floor_plan(3.0, 2.0, "odom")
+        broken.info.width += 1
+        until("cannot be read", broken)
+        until("driving", floor_plan(3.0, 2.0, "odom"))

@@ -1,0 +1,35 @@
+"""What the worker's thread makes for a survey is published in the executor's, and after its end by nobody."""
+
+import threading
+
+from nav_msgs.msg import OccupancyGrid, Path
+from ros_helpers import ask, fill, settle, spin_until
+from std_srvs.srv import Trigger
+
+from gp_mapping.ros.simulator_node import floor_plan
+from gp_mapping.ros.wire.qos import LATCHED
+
+
+def test_the_gain_is_published_in_the_executors_thread_and_a_late_plan_by_none(node_of):
+    node, peer = node_of(plan_places=20, plan_effort=1, plan_budget=4.0)
+    gains, _ = peer.listen(OccupancyGrid, "/mapping/gain"), peer.listen(Path, "/mapping/plan")
+    maps = peer.node.create_publisher(OccupancyGrid, "map", LATCHED)
+    maps.publish(floor_plan(3.0, 3.0, "odom"))
+    threads = []
+    publisher = next(each for each in node.publishers if each.topic_name == "/mapping/gain")
+    publish = publisher.publish
+
+    def noting(message) -> None:
+        threads.append(threading.current_thread())
+        publish(message)
+
+    publisher.publish = noting
+    fill(node, 3.0)
+    settle(node, peer)
+    assert ask(node, peer, Trigger, "/mapping/survey/start").success
+    spin_until(node, peer, lambda: gains)
+    assert set(threads) == {threading.main_thread()} and max(gains[-1].data) == 98
+
+    late = node.survey.on_plan  # the worker may have it in hand
+    node.deactivate()
+    late(node.survey.plan)
