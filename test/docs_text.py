@@ -16,7 +16,14 @@ NOT_MAPPER = {
 WARNERS = {"warn", "_warn", "warning", "Missing"}
 KEPT = {"problem", "wrong_type", "wrong_qos"}  # attributes that hold a warning until it is told
 # files in which every sentence is for the user
-WHOLE = {"notes.py", "suggester.py", "free_maps.py", "suggest.py", "offer.py", "parameters.py"}
+WHOLE = {
+    "notes/settings.py",
+    "suggester.py",
+    "free_maps.py",
+    "suggest.py",
+    "offer.py",
+    "parameters.py",
+}
 
 
 def one_line(text: str) -> str:
@@ -116,7 +123,7 @@ def warnings_in_code() -> dict[str, str]:
         ),
         package / "planning" / "suggest.py",
         package / "planning" / "offer.py",
-        package / "mapping" / "notes.py",
+        package / "mapping" / "notes" / "settings.py",
     ]
     found: dict[str, str] = {}
     for path in files:
@@ -129,7 +136,7 @@ def warnings_in_code() -> dict[str, str]:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         ]
         texts = [text for node in functions for text in _warnings_of(node)]
-        if path.name in WHOLE:
+        if path.name in WHOLE or f"{path.parent.name}/{path.name}" in WHOLE:
             texts += _sentences(tree)
         found |= {
             text.strip(): str(path.relative_to(ROOT))
