@@ -209,7 +209,9 @@ def reasons(intake: Intake) -> str:
 
 
 def stay_in_frame(intake: Intake, session: MapSession) -> None:
-    """Take poses in the map's frame alone, where it has one: in another the same numbers are other places.
+    """Take poses in the map's frame alone, where it has one.
+
+    In another frame the same numbers are other places.
 
     Raises:
         UsageError: the settings name another frame.

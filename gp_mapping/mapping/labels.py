@@ -28,7 +28,8 @@ def by_side(cell: Samples, y: np.ndarray, threshold: float) -> Samples:
         threshold: in their unit; the side above is without it. Channels have a side each.
 
     Returns:
-        One row, or two, of several channels up to 2^C: each the mean of its values, weighing as many as they are.
+        One row, or two, of several channels up to 2^C: each the mean of its values, weighing as
+        many as they are.
     """
     sides, number = np.unique(y > threshold, axis=0, return_inverse=True)
     number = number.reshape(-1)

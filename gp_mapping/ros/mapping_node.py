@@ -548,8 +548,8 @@ def main(arguments: list[str] | None = None, kind: type[MappingNode] = MappingNo
     """Console script.
 
     Returns:
-        0 after SIGINT or SIGTERM, 1 where the map was not saved or the end failed otherwise (the log
-        says why), 2 for wrong parameters or files.
+        0 after SIGINT or SIGTERM, 1 where the map was not saved or the end failed otherwise (the
+        log says why), 2 for wrong parameters or files.
     """
     stopper = Stopper()
     try:

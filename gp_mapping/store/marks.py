@@ -1,4 +1,4 @@
-"""Keys that stand for something else in JSON, and how the same words as plain keys are told apart."""
+"""Keys that stand for something else in JSON, and plain keys that look like them."""
 
 from __future__ import annotations
 

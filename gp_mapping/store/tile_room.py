@@ -53,8 +53,8 @@ class _Folder:
         self.path = base / f".tiles.{os.getpid()}-{next(_NUMBERS)}.partial"
         self.path.mkdir()
 
-        # held as long as the process lives: others see by it that the folder is in use; it takes its
-        # name when it is held, for who finds one that nobody holds removes the folder
+        # held as long as the process lives: others see by it that the folder is in use; it takes
+        # its name when it is held, for who finds one that nobody holds removes the folder
         lock = os.open(self.path / _NEW_LOCK, os.O_RDWR | os.O_CREAT)
         fcntl.flock(lock, fcntl.LOCK_EX)
         os.rename(self.path / _NEW_LOCK, self.path / _LOCK)

@@ -15,7 +15,7 @@ _LONGEST = 100  # characters of a name
 
 
 def short_names(paths: Iterable) -> dict[str, str]:
-    """Return a name for each path: its last part, with as many before it as tell it from the others.
+    """Return a name for each path: its last part, and as many before it as set it apart.
 
     A file name may be any bytes, which a page may not: each is made printable and short.
     """

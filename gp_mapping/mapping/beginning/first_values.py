@@ -199,7 +199,7 @@ class FirstValues:
         return _together(kept)
 
     def drop_newest(self, count: int) -> None:
-        """Drop so many of the newest first cells: the map was full, and will not take them later."""
+        """Drop so many of the newest first cells, which a full map does not take later."""
         self._first = self._first[: max(0, len(self._first) - count)]
 
     def admit(self, cell: Samples, settled: bool) -> list[Samples]:

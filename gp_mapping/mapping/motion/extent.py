@@ -53,8 +53,8 @@ class Extent:
     """Counts positions by squares, and chooses which areas to draw."""
 
     def __init__(self):
-        # square -> lowest x, y, highest x, y, points, samples, newest x, y; the one that was visited
-        # last comes last
+        # square -> lowest x, y, highest x, y, points, samples, newest x, y; the one that was
+        # visited last comes last
         self._squares = Squares(8)
         self._here: tuple[int, int] | None = None  # square of the newest position
         self._total = 0

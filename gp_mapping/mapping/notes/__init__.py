@@ -1,1 +1,1 @@
-"""What a person should know about a map: settings that cannot be meant, a full budget, what was left out."""
+"""What a person should know about a map: odd settings, a full budget, what was left out."""
