@@ -3,6 +3,7 @@
 import math
 import sys
 import time
+from concurrent.futures import Future
 from types import SimpleNamespace
 
 import numpy as np
@@ -208,7 +209,9 @@ def test_inputs_that_bring_something_are_looked_at_again_after_a_moment(node_of,
     node, peer = node_of(reliable_inputs=True, autostart=False)
     given = []
     monkeypatch.setattr(mapping_node, "spin", lambda node, over, moment: given.append(moment))
-    monkeypatch.setattr(node, "finish", lambda: None)
+    ended = Future()
+    ended.set_result(True)
+    monkeypatch.setattr(node, "end", lambda: ended)  # it goes on
     mapping_node._live(node, None)  # as main does, but for the spinning
     (moment,) = given
     spin_until(node, peer, lambda: peer.odometry_publisher.get_subscription_count())
