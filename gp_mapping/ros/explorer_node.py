@@ -176,6 +176,9 @@ class ExplorerNode(Node):
             if time.monotonic() > deadline:
                 if future is not None:
                     self._start.remove_pending_request(future)
+                    if self._phase == "running":  # asked again, it would begin with a new budget
+                        self.begun()
+                        return ""
                 future = None
                 self._report(f"waiting for {self._start.srv_name}")
                 if self._start.service_is_ready():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import rclpy
@@ -13,6 +14,9 @@ from rclpy.signals import SignalHandlerOptions
 from std_srvs.srv import Trigger
 
 __all__ = ["SurveyWatcher"]
+
+_ANSWER = 5.0  # s after which the answer to a start counts as lost
+_SURVEY = "mapping: survey"  # name in /diagnostics
 
 
 class SurveyWatcher:
@@ -83,18 +87,30 @@ class SurveyWatcher:
         return self._call("save", timeout, check)
 
     def start_survey(self, timeout: float, check=lambda: None) -> str:
-        """Have the mapper begin its survey; arguments and result as of save."""
-        return self._call("survey/start", timeout, check)
+        """Have the mapper begin its survey; arguments and result as of save.
 
-    def _call(self, name: str, timeout: float, check) -> str:
-        """Call a std_srvs/Trigger service of the mapper; returns the text of its answer."""
+        A service may be called before the way back is there, and its answer is then lost. So
+        diagnostics count as an answer, too, and without either the mapper is asked again.
+        """
+        return self._call("survey/start", timeout, check, _ANSWER)
+
+    def _call(self, name: str, timeout: float, check, again: float = math.inf) -> str:
+        """Call a std_srvs/Trigger service of the mapper; returns the text of its answer.
+
+        again: s after which it is called once more, if it is not seen to have been heard.
+        """
         client, deadline = self._clients[name], time.monotonic() + timeout
         while not client.service_is_ready():
             self.wait(check, deadline, f"the service {client.srv_name} did not appear")
 
-        future = client.call_async(Trigger.Request())
+        future, asked = client.call_async(Trigger.Request()), time.monotonic()
         while not future.done():
             self.wait(check, deadline, f"the service {client.srv_name} did not answer in time")
+            if time.monotonic() - asked > again and not future.done():
+                if self.values(_SURVEY).get("phase") == "running":
+                    return "the survey has begun"
+                client.remove_pending_request(future)
+                future, asked = client.call_async(Trigger.Request()), time.monotonic()
 
         if not future.result().success:
             raise RuntimeError(f"{client.srv_name}: {future.result().message}")
