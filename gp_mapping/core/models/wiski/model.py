@@ -233,6 +233,10 @@ class Wiski(LatticeMap):
         if self.base is not None:
             self._show(self.base, self.samples - self.lag, self.base_epoch)
 
+        now = (self.samples, self.epoch)
+        if self._shown is not None and self._shown[1:] == now:
+            return self._shown  # nothing is new: a refresh would end where the last one did
+
         while (start := perf_counter()) + longest < end:
             work, ahead = self._drawing, self.ahead
             if work is not None and not self._newer(work):
@@ -252,7 +256,7 @@ class Wiski(LatticeMap):
             if work.solve.finished:
                 self._show(work.result()[0], work.samples, work.epoch)
                 self._drawing = None
-                if (work.samples, work.epoch) == (self.samples, self.epoch):
+                if (work.samples, work.epoch) == now:
                     break
             longest = max(longest, perf_counter() - start)
 

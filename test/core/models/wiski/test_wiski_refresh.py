@@ -185,6 +185,23 @@ def test_who_changes_the_map_meanwhile_is_heeded():
     )
 
 
+def test_a_drawing_of_what_is_drawn_begins_nothing(monkeypatch):
+    """It began one refresh after the other until its time was over, and threw each away."""
+    field, (x, y) = create_map("wiski", **SETTINGS, refresh_samples=0), drive(120)
+    feed(field, samples(x[:100], y[:100]), 50)
+    field.refresh()
+    field.update(samples(x[100:], y[100:]))
+    shown = field.drawable(math.inf)
+    assert shown[1:] == (120, field.epoch) and field.due, "the map's own refresh lags, the drawing not"
+    with monkeypatch.context() as patch:
+        patch.setattr(wiski_refresh.Refresh, "of", None)  # whoever begins a refresh now fails
+        assert field.drawable(0.1) is shown
+    field.update(samples(x[:10], y[:10]))
+    assert field.drawable(math.inf)[1] == 130, "what is new is drawn"
+    field.forget_near(torch.from_numpy(x[60:61]), 0.5, newest=0)
+    assert field.drawable(math.inf)[2] == field.epoch > shown[2], "and what is forgotten"
+
+
 def test_planning_asks_for_no_mean():
     field, exact = (create_map(name, **SETTINGS) for name in ("wiski", "exact"))
     x, y = drive(200)
