@@ -15,10 +15,11 @@ from gp_mapping.planning.problem import Problem
 from gp_mapping.planning.registry import find_planner
 from gp_mapping.planning.worth.path_value import PathValue
 
-__all__ = ["Plan", "allot", "driven_by_others", "finished", "plan", "plan_steps"]
+__all__ = ["Plan", "allot", "driven_by_others", "finished", "plan", "plan_steps", "way_home"]
 
 # M; points of a line whose distances to the robot differ by less count as equally near.
 _AS_NEAR = 0.05
+_AT_HOME = 0.3  # m
 
 
 @dataclass(frozen=True)
@@ -230,6 +231,18 @@ def finished(problem: Problem, kind: str, stops: tuple[int, ...]) -> Plan:
         math.sqrt(max(value.total - gains.sum(), 0.0) / area),
         reason,
     )
+
+
+def way_home(problem: Problem, kind: str, reason: str) -> Plan:
+    """Return the plan that leads straight home, for that reason.
+
+    Empty, with the reason, where there is no home or the robot is there.
+    """
+    value, home = problem.value, problem.budget.home
+    if problem.home is None or home is None or math.dist(problem.position, home) < _AT_HOME:
+        stddev = math.sqrt(max(value.total, 0.0) / max(value.mass, 1e-300))
+        return Plan(kind, stddev_now=stddev, stddev_then=stddev, reason=reason)
+    return replace(finished(problem, kind, ()), reason=f"{reason}: this is the way home")
 
 
 def allot(problems: list[Problem], kind: str = "route") -> list[Plan]:

@@ -7,8 +7,6 @@ worth of its places. No rclpy.
 from __future__ import annotations
 
 import threading
-import time
-from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -16,8 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gp_mapping.errors import named, one_line
-from gp_mapping.planning.area.polygon import Polygon
+from gp_mapping.errors import one_line
 from gp_mapping.planning.area.survey_area import SurveyArea
 from gp_mapping.planning.area.travel import Travel
 from gp_mapping.planning.budget import Budget
@@ -28,13 +25,11 @@ from gp_mapping.planning.worth.held import HeldValue
 from gp_mapping.planning.worth.path_value import PathValue
 from gp_mapping.planning.worth.weights import cell_weights
 from gp_mapping.runtime.surveying.free_maps import GroundAside
+from gp_mapping.runtime.surveying.rules import Rules, RulesNow
 from gp_mapping.runtime.surveying.track import Track
 from gp_mapping.settings.node import NodeSettings
 
 __all__ = ["Question", "Questions"]
-
-_KEEP_OUT = 100  # polygons at most
-_CLOSED = 200  # goals that are left out at the same time, at most
 
 
 class Question(NamedTuple):
@@ -48,6 +43,7 @@ class Question(NamedTuple):
         mean: (P,) SI, the map's mean at the places.
         stddev: (P,) SI, the map's standard deviation at the places.
         closed: (n,) bool, nodes that are left out for now as goals; None: no node is.
+        rules: those that it keeps to.
     """
 
     area: SurveyArea
@@ -57,6 +53,7 @@ class Question(NamedTuple):
     mean: Tensor
     stddev: Tensor
     closed: np.ndarray | None
+    rules: Rules
 
     def known(self, stddev: float) -> float:
         """Return the fraction of the area that is known to a standard deviation, SI."""
@@ -103,73 +100,28 @@ class Questions:
     Attributes:
         gain: (area, gain of one measurement at each place, travel) of the newest question.
         nowhere: why there is no ground for the next question, in words.
+        rules: the rules that questions keep to, and plans with them.
     """
 
     def __init__(self, aside: bool = False):
         self._newest: Question | None = None
         self.gain: tuple | None = None
         self.nowhere = ""
+        self.rules = RulesNow()
         self._lock = threading.Lock()
-
-        self._region: tuple[Polygon, ...] = ()
-        self._keep_out: tuple[Polygon, ...] = ()
         self._others: dict[str, np.ndarray] = {}
-        self._closed: deque[tuple[float, float, float]] = deque(maxlen=_CLOSED)  # x, y, until when
 
         self._ground, self._held = GroundAside(aside=aside), HeldValue()
-        self._here: tuple = ()  # area and travel for the next question
+        self._here: tuple = ()  # area, travel and rules for the next question
         self._track = Track()
         self._forgotten = False  # whether the map is another one than that of value and track
 
     # ---- from any thread -------------------------------------------------------------------------
 
-    def restrict(self, name: str, corners, frame: str, map_frame: str) -> str:
-        """Set the region, or add a polygon to keep out of; without a corner drop what there was.
-
-        Args:
-            name: 'region' or 'keep_out'.
-            corners: (K, 2) m.
-            frame: of the corners.
-            map_frame: of the map.
-
-        Returns:
-            What is wrong with it, or "". A wrong one is refused, and all stays as it was.
-        """
-        try:
-            if frame.lstrip("/") and map_frame and frame.lstrip("/") != map_frame.lstrip("/"):
-                raise ValueError(
-                    f"{name} is in frame {named(frame)} and the map in {map_frame!r}; publish "
-                    f"it in {map_frame!r}"
-                )
-
-            new: tuple[Polygon, ...] = () if not len(corners) else (Polygon.of(corners, "", name),)
-            if name == "keep_out" and new:
-                same = any(np.array_equal(p.corners, new[0].corners) for p in self._keep_out)
-                new = self._keep_out if same else (*self._keep_out, *new)
-                if len(new) > _KEEP_OUT:
-                    raise ValueError(
-                        f"keep_out: {_KEEP_OUT} polygons are kept out of already; publish an empty one "
-                        "to begin anew"
-                    )
-        except ValueError as error:
-            return f"{one_line(error, 300)}; it is not used"
-
-        with self._lock:
-            if name == "region":
-                self._region = new
-            else:
-                self._keep_out = new
-        return ""
-
     def set_others(self, robot: str, line: np.ndarray) -> None:
         """Set the plan of another robot, (K, 2) m; an empty one frees what it had claimed."""
         with self._lock:
             self._others[robot] = line
-
-    def close(self, x: float, y: float, seconds: float) -> None:
-        """Leave out a goal at (x, y) m, and what lies near it, for some seconds."""
-        with self._lock:
-            self._closed.append((x, y, time.monotonic() + seconds))
 
     def forget(self) -> None:
         """Drop what is known of the worth and of the way driven: the map is another one.
@@ -177,11 +129,6 @@ class Questions:
         The map's thread does so when it prepares the next question.
         """
         self._forgotten = True
-
-    @property
-    def closed_goals(self) -> int:
-        """How many goals are left out for now."""
-        return len(self._closed)
 
     # ---- in the map's thread ---------------------------------------------------------------------
 
@@ -232,7 +179,7 @@ class Questions:
         Returns:
             False while they are being made.
         """
-        s, self._here = settings, ()
+        s, self._here, rules = settings, (), self.rules.now()
         lengthscale = session.map.hyperparameters()["lengthscale"]
         try:
             area, travel = self._ground.at(
@@ -240,8 +187,8 @@ class Questions:
                 free,
                 session.driven.numpy(),
                 lengthscale,
-                region=self._region,
-                keep_out=self._keep_out,
+                region=rules.region,
+                keep_out=rules.keep_out,
                 reach=s.plan_reach,
                 margin=s.plan_margin,
                 places=s.plan_places,
@@ -253,7 +200,7 @@ class Questions:
         if self._ground.waiting:
             return False
         if travel is not None and len(travel) >= 2:
-            self._here = area, travel
+            self._here = area, travel, rules
         self.nowhere = area.reason or "no place in the survey area can be reached"
         return True
 
@@ -265,7 +212,7 @@ class Questions:
             session: MapSession.
         """
         s = settings
-        area, travel = self._here
+        area, travel, rules = self._here
         if self._forgotten:
             self._forgotten = False
             self._held.forget()
@@ -312,6 +259,9 @@ class Questions:
             others = list(self._others.values())
         value = driven_by_others(held_value, travel, others)
 
+        rules = rules._replace(closed=self.rules.now().closed)
+        closed = rules.closes(travel.nodes, s.plan_avoid) if rules.closed else None
+
         self._newest = Question(
             area,
             travel,
@@ -319,18 +269,7 @@ class Questions:
             stddev,
             at_places.mean.mean(1).cpu(),
             at_places.variance.mean(1).cpu().sqrt(),
-            self._closed_nodes(travel, s.plan_avoid),
+            closed,
+            rules,
         )
         self.gain = (area, value.at(range(len(value))).numpy(), travel)
-
-    def _closed_nodes(self, travel: Travel, radius: float) -> np.ndarray | None:
-        """Return which nodes (n,) lie near a closed goal, None without one; drop expired goals."""
-        now = time.monotonic()
-        with self._lock:
-            while self._closed and self._closed[0][2] <= now:
-                self._closed.popleft()
-            places = [(x, y) for x, y, until in self._closed if until > now]
-        if not places:
-            return None
-        away = np.min([np.hypot(*(travel.nodes - place).T) for place in places], axis=0)
-        return away <= radius

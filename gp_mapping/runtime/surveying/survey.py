@@ -5,21 +5,23 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from gp_mapping.errors import one_line
 from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.free_space import FreeSpace
-from gp_mapping.planning.plan import Plan, finished, plan_steps
+from gp_mapping.planning.plan import Plan, plan_steps, way_home
 from gp_mapping.planning.problem import Problem
-from gp_mapping.runtime.surveying.ahead import lead_of, next_pose_of
+from gp_mapping.runtime.surveying.course import Course
 from gp_mapping.runtime.surveying.free_maps import FreeMaps, wrong_frame
 from gp_mapping.runtime.surveying.question import Question, Questions
+from gp_mapping.runtime.surveying.requests import Request, Requests
+from gp_mapping.runtime.surveying.rules import Rules
 from gp_mapping.runtime.surveying.spending import (
     LEAST,
     Spending,
@@ -27,15 +29,13 @@ from gp_mapping.runtime.surveying.spending import (
     reserves_of,
     whole_budget,
 )
-from gp_mapping.runtime.surveying.survey_state import Request, SurveyState
+from gp_mapping.runtime.surveying.survey_state import SurveyState
 from gp_mapping.settings.node import NodeSettings
 
 __all__ = ["Survey"]
 
-_REQUESTS = 10  # plans on demand that may wait
 _AHEAD = 6.0  # m of the old plan that are kept while the new one is made, at most
-_AT_HOME = 0.3  # m
-_LATE = 5.0  # s after the expected end of a plan, when it is made anew
+_WITHDRAWN = "the plan was withdrawn, and another one is made"
 _FRESH = 8  # every so many plans the old route competes with new seeds
 
 
@@ -50,7 +50,6 @@ class Survey:
 
     Attributes:
         wanted: whether there are subscribers to the plan.
-        plan: the current plan; empty, with a reason, where there is none.
         state: as it was when the plan was made.
         note: what is wrong with the newest polygon, in words.
     """
@@ -63,29 +62,28 @@ class Survey:
         maps: FreeMaps | None = None,
     ):
         self.settings, self.wanted, self.on_plan = settings, False, on_plan
-        self.plan = Plan(settings.plan_kind)
+        self._course = Course(Plan(settings.plan_kind))
         self.state = SurveyState()
         self.note = ""
         self._seed, self._lock = seed, threading.Lock()
 
         self._questions, self._spending = Questions(aside=maps is not None), Spending()
+        self._rules = self._questions.rules
         self._maps = FreeMaps() if maps is None else maps
         self._free: FreeSpace | None = None
 
-        self._requests: deque[Request] = deque()
+        self._requests = Requests()
         self._job: Iterator[Plan | None] | None = None
         self._asked: Request | None = None  # answered by the job; None where it is the survey's
         self._finish: Callable[[Plan], None] = lambda plan: None
 
         self._phase, self._reason = "idle", ""
-        self._along = 0.0  # metres of the plan that are behind the robot
         # Metres moved in all when the plan came, and when it was begun.
-        self._moved_then = self._moved_before = 0.0
-        # Metres along the plan; of an empty one the time (s) before which no new one is tried.
-        self._planned_at, self._stale, self._made = -math.inf, True, 0
-        self._overdue = math.inf  # stamp (s) by which the plan should long have been driven
+        self._moved_before = 0.0
+        # where there is none, monotonic s before which no other plan is tried
+        self._retry_at, self._stale, self._made = -math.inf, True, 0
         self._thinking = 0.0  # s, running mean of what a plan takes
-        self._plan_ground, self._lead = 0, 0.0
+        self._lead = 0.0
         self._share = math.nan
 
     # ---- from any thread -------------------------------------------------------------------------
@@ -141,8 +139,11 @@ class Survey:
         return self._restrict("keep_out", corners, frame, map_frame)
 
     def _restrict(self, name: str, corners, frame: str, map_frame: str) -> str:
-        """Set or add a polygon and plan anew; return what is wrong with it, or ""."""
-        self.note = self._questions.restrict(name, corners, frame, map_frame)
+        """Set or add a polygon and plan anew; return what is wrong with it, or "".
+
+        A plan that breaks it is withdrawn: the robot stands until there is another one.
+        """
+        self.note = self._rules.restrict(name, corners, frame, map_frame)
         if self.note:
             return self.note
 
@@ -151,6 +152,10 @@ class Survey:
             if self._phase == "done":
                 self._phase = "running"
             self._reason = ""
+            news = self._rules.now().since(self._course.rules)
+            if broken := news.broken_on(self._course.rest, self.settings.robot_radius):
+                self._leave()
+                self._set(Plan(self.settings.plan_kind, reason=f"{_WITHDRAWN}: {broken}"))
         return ""
 
     def set_others(self, robot: str, line: np.ndarray) -> None:
@@ -159,7 +164,7 @@ class Survey:
 
     def close(self, x: float, y: float) -> None:
         """Leave out for a while an unreachable goal at (x, y) m, and what lies near it."""
-        self._questions.close(x, y, self.settings.plan_retry)
+        self._rules.close(x, y, self.settings.plan_retry)
         with self._lock:
             self._stale = True
 
@@ -172,12 +177,7 @@ class Survey:
         """
         request = Request(start, goal)
         with self._lock:
-            if len(self._requests) >= _REQUESTS:
-                request.future.set_result(
-                    Plan(self.settings.plan_kind, reason=f"{_REQUESTS} plans wait already")
-                )
-            else:
-                self._requests.append(request)
+            self._requests.add(request, self.settings.plan_kind)
         return request.future
 
     def forget(self) -> None:
@@ -196,7 +196,7 @@ class Survey:
         with self._lock:
             request = self._asked
             if request is None and self._job is None and self._requests:
-                request = self._requests.popleft()
+                request = self._requests.take()
             self._job = self._asked = None
         if request is not None:
             request.answer(RuntimeError(f"the plan could not be made: {one_line(error, 300)}"))
@@ -241,7 +241,7 @@ class Survey:
             if plan is not None:
                 self._job = self._asked = None
                 self._finish(plan)
-                return False
+                return len(self._requests) > 0 or (self._stale and self._phase == "running")
         return job is not None
 
     def drove(self, x: np.ndarray) -> None:
@@ -259,22 +259,15 @@ class Survey:
         moved, leapt = motion
         self._questions.drove(position, leapt)
 
-        # Progress never goes back: where the robot turns before the tip of a dead end it is on the
-        # way out, not on the way in.
-        if self.plan:
-            before = self._along
-            progress = self.plan.progress(
-                position, max(0.0, self._along - 0.1), 2.0, self._along + moved
-            )
-            self._along = max(self._along, progress)
-
-            if running and not leapt and before < self.plan.metres - _AT_HOME:
-                self._spending.learn(self._along - before, moved)
+        over = self._course.nearly_driven
+        along = self._course.follow(position, moved)
+        if running and not leapt and not over:
+            self._spending.learn(along, moved)
 
     def _next_job(self, session, position, message, frame: str) -> bool:
         """Begin to plan where that is due or requested; return whether a job has begun."""
         if self._requests:
-            start = self._requests[0].start or position
+            start = self._requests.first.start or position
             if (
                 start is not None
                 and session.cell_count
@@ -282,53 +275,60 @@ class Survey:
             ):
                 return False  # the ground is being made; only the request waits
             with self._lock:
-                self._asked = request = self._requests.popleft()
-                self._begin(self._answer(request, session, position), request.answer)
+                self._asked = request = self._requests.take()
+                self._begin(self._answer(request, session, position), partial(self._reply, request))
             return True
 
-        # Metres driven count, too: a robot that leaves the line makes no progress along it.
-        driven = max(self._along, self._spending.moved - self._moved_then)
-        due = (
-            self._stale
-            or not self.plan
-            or driven - self._planned_at >= self.settings.plan_interval
-            or driven >= self.plan.metres - 0.3
-            or (self._spending.last_stamp or 0.0) > self._overdue
+        due = self._stale or self._course.due(
+            self.settings.plan_interval, self._spending.moved, self._spending.last_stamp
         )
-
         if self._phase != "running" or not due or position is None or not session.cell_count:
             return False
-        if not self.plan and not self._stale and time.monotonic() < self._planned_at:
+        if not self.plan and not self._stale and time.monotonic() < self._retry_at:
             return False  # nothing was found a moment ago
         if not self._look(session, position, message, frame):
             return False  # the ground is being made; the robot goes on with the plan that it has
 
         began = time.perf_counter(), self._spending.last_stamp
         self._stale, self._moved_before = False, self._spending.moved
-
-        def done(plan: Plan) -> None:
-            """Take the plan, and learn how long planning takes."""
-            duration = time.perf_counter() - began[0]
-            # Time of the measurements, where it passes: a simulated robot may drive many times
-            # faster.
-            then, now = began[1], self._spending.last_stamp
-            if then is not None and now is not None and now > then:
-                duration = now - then
-            self._thinking += 0.3 * (duration - self._thinking)
-            with self._lock:
-                if self._phase == "running":
-                    self._take(plan)
-
-        self._begin(self._go_on(session, position), done)
+        self._begin(self._go_on(session, position), partial(self._done, *began))
         return True
+
+    def _done(self, began: float, then: float | None, plan: Plan) -> None:
+        """Take the plan, and learn how long planning takes.
+
+        Args:
+            began: perf_counter s, when planning began.
+            then: stamp of the newest measurement then, s; None: there was none.
+            plan: the plan.
+        """
+        duration = time.perf_counter() - began
+        # Time of the measurements, where it passes: a simulated robot may drive many times faster.
+        now = self._spending.last_stamp
+        if then is not None and now is not None and now > then:
+            duration = now - then
+        self._thinking += 0.3 * (duration - self._thinking)
+        with self._lock:
+            if self._phase == "running":
+                self._take(plan)
+
+    def _reply(self, request: Request, plan: Plan) -> None:
+        """Answer a request; where the plan breaks what has come meanwhile, it is made anew."""
+        with self._lock:
+            if self._outdated(plan):
+                self._requests.again(request)
+                return
+        request.answer(plan)
 
     def _begin(self, job: Iterator[Plan | None], finish: Callable[[Plan], None]) -> None:
         """Make this the current job."""
         self._job, self._finish = job, finish
 
     def _take(self, plan: Plan) -> None:
-        """Make a new plan the current one, or an empty one with the reason why there is none."""
-        self._made += 1
+        """Make a new plan the current one, or an empty one with the reason why there is none.
+
+        One that breaks what has come while it was made is dropped, and another one is due.
+        """
         # What the robot has driven while the plan was made is no part of it any more.
         behind, spending = 0.0, self._spending
         if plan and spending.last is not None:
@@ -337,33 +337,57 @@ class Survey:
             )
 
         plan = plan.cut(behind) if behind > 0.0 else plan
+        if self._outdated(plan):
+            self._stale = True
+            return
+
         ground = self._questions.grounds
-        if plan and self.plan and not spending.fits(self.settings, plan):
-            if self._along < self.plan.metres - _AT_HOME and self._still_leads():
+        rules = self._questions.newest.rules if plan else None
+        if plan and not spending.fits(self.settings, plan):
+            old = self._course
+            if not old.nearly_driven and self._still_leads():
                 # It drove farther than was foreseen: the old plan still leads home.
-                plan, ground = self.plan.cut(self._along), self._plan_ground
+                plan, ground, rules = old.rest, old.ground, old.rules
             else:
                 plan = self._homeward("the budget is spent")
+                if self._outdated(plan):
+                    self._stale = True
+                    return
 
-        self._planned_at = 0.0 if plan else time.monotonic() + 2.0
-        self._along, self._moved_then = 0.0, spending.moved
-        # A way that ends where it began may look undriven at its end: then the time decides.
-        self._overdue = (spending.last_stamp or 0.0) + plan.seconds + _LATE if plan else math.inf
-        self._plan_ground = ground
+        self._made += 1
+        self._retry_at = time.monotonic() + 2.0
         if self._reason and not plan:
             self._phase = "done"
-        self._set(plan)
+        self._set(plan, ground, rules)
+
+    def _outdated(self, plan: Plan) -> bool:
+        """Return whether a plan of the newest question breaks what has come since that was asked.
+
+        Whether it leads where it may not, or to a goal that was not reached.
+        """
+        if not plan:
+            return False
+        news = self._rules.now().since(self._questions.newest.rules)
+        goals = plan.stops[: len(plan.nodes)]  # home is none of them
+        return bool(
+            news.broken_on(plan, self.settings.robot_radius)
+            or news.closes(goals, self.settings.plan_avoid).any()
+        )
 
     def _still_leads(self) -> bool:
         """Return whether the rest of the current plan keeps to the newest ground."""
-        if self._plan_ground == self._questions.grounds:
-            return True
-        rest = self.plan.after(self._along)
-        return bool(self._questions.newest.travel.free.sees(rest[:-1], rest[1:]).all())
+        newest = self._course.ground == self._questions.grounds
+        return newest or self._course.keeps_to(self._questions.newest.travel.free)
 
-    def _set(self, plan: Plan) -> None:
-        """Publish a plan."""
-        self.plan = plan
+    @property
+    def plan(self) -> Plan:
+        """The current plan; empty, with a reason, where there is none."""
+        return self._course.plan
+
+    def _set(self, plan: Plan, ground: int = 0, rules: Rules | None = None) -> None:
+        """Publish a plan, which was made on that ground and keeps to these rules."""
+        spending = self._spending
+        self._course = Course(plan, ground, rules, spending.moved, spending.last_stamp)
         self._tell(plan)
         self.on_plan(plan)
 
@@ -416,16 +440,15 @@ class Survey:
             yield None
         question = self._questions.newest
 
-        budget, old = self._spending.plannable(s), self.plan
+        budget, course = self._spending.plannable(s), self._course
         reason = self._reason or self._ended(question)  # on the way home nothing new is begun
 
         # The first metres of the old plan are driven while the new one is made.
         lead = np.empty((0, 2))
-        same = old and self._plan_ground == self._questions.grounds
+        same = course.plan and course.ground == self._questions.grounds
         if same and not reason:
             driven_meanwhile = s.plan_speed * self._thinking + 0.05
-            ahead = min(_AHEAD, driven_meanwhile, max(0.0, old.metres - self._along))
-            lead = lead_of(old, self._along, position, ahead, question.travel.free)
+            lead = course.lead(position, min(_AHEAD, driven_meanwhile), question.travel.free)
 
         length, seconds, start, heading = 0.0, 0.0, position, math.nan
         if len(lead) > 1:
@@ -433,7 +456,7 @@ class Survey:
             length, start, heading = leg.metres, lead[-1], leg.last
             seconds = budget.time(length, leg.turned)
         self._lead = length
-        stops = old.left(self._along + length) if same else ()
+        stops = course.plan.left(course.along + length) if same else ()
         away = 0.0 if budget.home is None else math.dist(start, budget.home)
 
         reserves = reserves_of(s, budget, self._thinking)
@@ -474,17 +497,8 @@ class Survey:
         Empty, with the reason, where there is no home or the robot is there.
         """
         self._reason = reason
-        budget, kind, last = self.budget, self.settings.plan_kind, self._spending.last
-        problem = self._problem(last, budget)
-        if (
-            problem.home is None
-            or budget.home is None
-            or last is None
-            or math.dist(last, budget.home) < _AT_HOME
-        ):
-            stddev = math.sqrt(max(problem.value.total, 0.0) / max(problem.value.mass, 1e-300))
-            return Plan(kind, stddev_now=stddev, stddev_then=stddev, reason=reason)
-        return replace(finished(problem, kind, ()), reason=f"{reason}: this is the way home")
+        last = self._spending.last
+        return way_home(self._problem(last, self.budget), self.settings.plan_kind, reason)
 
     def _ended(self, question: Question) -> str:
         """Return why the survey is at its end; empty while it is not."""
@@ -541,7 +555,7 @@ class Survey:
             self._share,
             plan.metres,
             self._made,
-            self._questions.closed_goals,
+            self._rules.closed_goals,
         )
 
     def current_state(self) -> SurveyState:
@@ -565,6 +579,4 @@ class Survey:
         Returns:
             x and y, m, and heading, radians; None without a plan.
         """
-        if not self.plan or position is None:
-            return None
-        return next_pose_of(self.plan, self._along, least)
+        return None if position is None else self._course.next_pose(least)

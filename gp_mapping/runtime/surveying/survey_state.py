@@ -1,15 +1,11 @@
-"""What a survey reports, and what is requested of it."""
+"""What a survey reports."""
 
 from __future__ import annotations
 
 import math
-from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from gp_mapping.planning.plan import Plan
-
-__all__ = ["Request", "SurveyState"]
+__all__ = ["SurveyState"]
 
 
 @dataclass(frozen=True)
@@ -43,26 +39,3 @@ class SurveyState:
     plan_metres: float = 0.0
     plans: int = 0
     closed: int = 0
-
-
-@dataclass
-class Request:
-    """A plan on demand.
-
-    Attributes:
-        start: (x, y) m; None: the robot's position.
-        goal: (x, y) m where it ends; None: anywhere.
-        future: carries the answer.
-    """
-
-    start: tuple[float, float] | None
-    goal: tuple[float, float] | None
-    future: Future = field(default_factory=Future)
-
-    def answer(self, plan: Plan | Exception) -> None:
-        """Deliver the plan, or the error; the first answer counts."""
-        with suppress(InvalidStateError):
-            if isinstance(plan, Exception):
-                self.future.set_exception(plan)
-            else:
-                self.future.set_result(plan)

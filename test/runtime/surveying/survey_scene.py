@@ -79,7 +79,7 @@ class Robot:
 
     def drive(self, metres: float) -> None:
         """Along the plan, a few centimetres at a time."""
-        plan, along = self.survey.plan, self.survey._along
+        plan, along = self.survey.plan, self.survey._course.along
         # A loop ends where it begins: of the two the robot is where the survey has it.
         rest = plan.after(plan.progress(self.at, along - 0.1, expected=along))
         ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(rest, axis=0).T))])

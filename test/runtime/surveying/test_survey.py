@@ -265,7 +265,7 @@ def test_an_old_plan_that_is_kept_is_still_one_of_its_own_ground(blocked):
     survey = robot.survey
     survey.start()
     robot.think()
-    old, before = survey.plan, survey._plan_ground
+    old, before = survey.plan, survey._course.ground
     x, y = old.line[len(old.line) // 2] if blocked else (4.5, 0.3)
     away = 0.3 if blocked else 0.1
     square = [
@@ -284,7 +284,7 @@ def test_an_old_plan_that_is_kept_is_still_one_of_its_own_ground(blocked):
         assert not survey.plan or "this is the way home" in survey.plan.reason
     else:
         np.testing.assert_allclose(survey.plan.line[-1], old.line[-1])
-        assert survey.plan.nodes and survey._plan_ground == before != survey._questions.grounds
+        assert survey.plan.nodes and survey._course.ground == before != survey._questions.grounds
 
 
 def test_pause_stop_and_start_again():
@@ -389,7 +389,7 @@ def test_other_robots_plans_are_not_measured_twice():
     mine = robot.survey.plan
     robot.survey.set_others("robot2", mine.line)
     robot.survey._stale = True
-    robot.survey.plan = type(mine)("route")
+    robot.survey._set(type(mine)("route"))
     robot.think()
     near = (
         np.hypot(*(robot.survey.plan.visits[:, None] - mine.visits).transpose(2, 0, 1)).min(1) < 0.4
@@ -451,10 +451,10 @@ def test_how_far_a_plan_into_a_dead_end_and_out_again_is_driven():
     robot.think()
     line = np.array([[1.0, 1.0], [2.2, 1.0], [1.0, 1.0], [1.0, 3.0]])
     robot.survey._set(replace(robot.survey.plan, line=line, metres=4.4))
-    robot.survey._along = 0.0
+    robot.survey._course.along = 0.0
     x = np.append(np.linspace(1.0, 2.2, 31), np.linspace(2.16, 1.32, 22))
     robot.survey.drove(np.stack([x, np.ones_like(x)], 1))
-    assert robot.survey._along == pytest.approx(2.08, abs=0.05)
+    assert robot.survey._course.along == pytest.approx(2.08, abs=0.05)
 
 
 def test_who_turns_before_the_tip_of_a_dead_end_is_on_the_way_out():
@@ -466,9 +466,9 @@ def test_who_turns_before_the_tip_of_a_dead_end_is_on_the_way_out():
     robot.survey._set(replace(robot.survey.plan, line=line, metres=4.4))
     x = np.append(np.linspace(1.0, 1.9, 31), np.linspace(1.88, 1.3, 22))
     robot.survey.drove(np.stack([x, np.ones_like(x)], 1))
-    assert robot.survey._along == pytest.approx(2.1, abs=0.1)
+    assert robot.survey._course.along == pytest.approx(2.1, abs=0.1)
     robot.survey.drove(np.stack([np.ones(40), np.linspace(1.0, 2.0, 40)], 1))
-    assert robot.survey._along == pytest.approx(3.4, abs=0.1)
+    assert robot.survey._course.along == pytest.approx(3.4, abs=0.1)
 
 
 def test_a_robot_that_leaves_its_plan_gets_another_one_after_as_many_metres():
@@ -480,6 +480,6 @@ def test_a_robot_that_leaves_its_plan_gets_another_one_after_as_many_metres():
     angle = np.linspace(0.0, 6.0 * math.pi, 200)  # rounds of .2 m about where it stood
     robot.at = begin + 0.2 * np.array([math.cos(angle[-1]) - 1.0, math.sin(angle[-1])])
     robot.survey.drove(begin + 0.2 * np.stack([np.cos(angle) - 1.0, np.sin(angle)], 1))
-    assert robot.survey._along < 2.0, "by the line nothing would be due"
+    assert robot.survey._course.along < 2.0, "by the line nothing would be due"
     robot.think()
     assert robot.survey._made == made + 1

@@ -192,7 +192,9 @@ def test_a_drawing_of_what_is_drawn_begins_nothing(monkeypatch):
     field.refresh()
     field.update(samples(x[100:], y[100:]))
     shown = field.drawable(math.inf)
-    assert shown[1:] == (120, field.epoch) and field.due, "the map's own refresh lags, the drawing not"
+    assert shown[1:] == (120, field.epoch) and field.due, (
+        "the map's own refresh lags, the drawing not"
+    )
     with monkeypatch.context() as patch:
         patch.setattr(wiski_refresh.Refresh, "of", None)  # whoever begins a refresh now fails
         assert field.drawable(0.1) is shown

@@ -1,0 +1,120 @@
+"""The plan that is driven, and how far along it the robot is. No rclpy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gp_mapping.planning.free_space import FreeSpace
+from gp_mapping.planning.plan import Plan
+from gp_mapping.runtime.surveying.ahead import lead_of, next_pose_of
+from gp_mapping.runtime.surveying.rules import Rules
+
+__all__ = ["Course"]
+
+_NEARLY = 0.3  # m before the end of a plan from which it counts as driven
+_LATE = 5.0  # s after the expected end of a plan, when it is made anew
+
+
+class Course:
+    """A plan on its way; belongs to the map's thread, others read.
+
+    Args:
+        plan: the plan; an empty one leads nowhere.
+        ground: number of the ground that it was made on.
+        rules: the rules that it keeps to.
+        moved: metres that the robot had moved in all when the plan came.
+        stamp: of the newest measurement then, s; None: there was none.
+
+    Attributes:
+        along: metres of the plan that are behind the robot.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        ground: int = 0,
+        rules: Rules | None = None,
+        moved: float = 0.0,
+        stamp: float | None = None,
+    ):
+        self.plan, self.ground, self.rules = plan, ground, rules or Rules()
+        self.along = 0.0
+        self._moved_then = moved
+        # A way that ends where it began may look undriven at its end: then the time decides.
+        self._overdue = (stamp or 0.0) + plan.seconds + _LATE if plan else math.inf
+
+    @property
+    def rest(self) -> Plan:
+        """What is still to be driven of the plan."""
+        return self.plan.cut(self.along)
+
+    @property
+    def nearly_driven(self) -> bool:
+        """Whether the robot is at the end of the plan, or there is none."""
+        return self.along >= self.plan.metres - _NEARLY
+
+    def follow(self, position: np.ndarray, moved: float) -> float:
+        """Find how far along the plan the robot is.
+
+        Progress never goes back: where the robot turns before the tip of a dead end it is on the
+        way out, not on the way in.
+
+        Args:
+            position: (2,) m, of the robot.
+            moved: metres since the position before.
+
+        Returns:
+            Metres of the plan since then.
+        """
+        before = self.along
+        progress = self.plan.progress(position, max(0.0, before - 0.1), 2.0, before + moved)
+        self.along = max(before, progress)
+        return self.along - before
+
+    def due(self, interval: float, moved: float, stamp: float | None) -> bool:
+        """Return whether it is time for another plan.
+
+        Args:
+            interval: metres between two plans.
+            moved: metres that the robot has moved in all.
+            stamp: of the newest measurement, s.
+        """
+        # Metres driven count, too: a robot that leaves the line makes no progress along it.
+        driven = max(self.along, moved - self._moved_then)
+        return (
+            not self.plan
+            or driven >= min(interval, self.plan.metres - _NEARLY)
+            or (stamp or 0.0) > self._overdue
+        )
+
+    def keeps_to(self, free: FreeSpace) -> bool:
+        """Return whether the rest of the plan lies in a free space."""
+        line = self.plan.after(self.along)
+        return bool(free.sees(line[:-1], line[1:]).all())
+
+    def lead(self, position, metres: float, free: FreeSpace) -> np.ndarray:
+        """Return the line that the robot drives next.
+
+        Args:
+            position: (2,) m, of the robot, where the line begins.
+            metres: length of the line, at most.
+            free: where the robot may be.
+
+        Returns:
+            (K, 2) m; (0, 2) where the line leaves the free space.
+        """
+        left = max(0.0, self.plan.metres - self.along)
+        return lead_of(self.plan, self.along, position, min(metres, left), free)
+
+    def next_pose(self, least: float) -> tuple[float, float, float] | None:
+        """Return the next corner or stop of the plan; None without one.
+
+        Args:
+            least: m from the robot, at least.
+
+        Returns:
+            x and y, m, and heading, radians.
+        """
+        return next_pose_of(self.plan, self.along, least) if self.plan else None

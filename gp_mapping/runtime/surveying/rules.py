@@ -1,0 +1,130 @@
+"""Where plans may lead and where they may end, as people and drivers say at any time. No rclpy."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import NamedTuple
+
+import numpy as np
+
+from gp_mapping.errors import named, one_line
+from gp_mapping.planning.area.polygon import Polygon
+from gp_mapping.planning.plan import Plan
+
+__all__ = ["Rules", "RulesNow"]
+
+_KEEP_OUT = 100  # polygons at most
+_CLOSED = 200  # goals that are left out at the same time, at most
+_STEP = 0.05  # m between the places of a plan that are compared with polygons
+
+
+class Rules(NamedTuple):
+    """What plans keep to as of one moment.
+
+    Attributes:
+        region: polygons in which the robot stays; empty: anywhere.
+        keep_out: polygons that the robot's body stays out of.
+        closed: goals that are left out: x, y (m) and until when (monotonic s).
+    """
+
+    region: tuple[Polygon, ...] = ()
+    keep_out: tuple[Polygon, ...] = ()
+    closed: tuple[tuple[float, float, float], ...] = ()
+
+    def since(self, known: Rules) -> Rules:
+        """Return the rules of these that are not among those that were known."""
+        return Rules(
+            () if self.region is known.region else self.region,
+            tuple(p for p in self.keep_out if not any(p is old for old in known.keep_out)),
+            tuple(goal for goal in self.closed if goal not in known.closed),
+        )
+
+    def broken_on(self, plan: Plan, radius: float) -> str:
+        """Say in words how a plan breaks them, for a robot of that radius, m; "" if it does not."""
+        if not plan or not (self.region or self.keep_out):
+            return ""
+
+        x = plan.poses(_STEP)[0]
+        if self.region and not np.any([p.contains(x) for p in self.region], axis=0).all():
+            return "it leaves the region"
+        if any((p.contains(x) | (p.away(x) < radius)).any() for p in self.keep_out):
+            return "it leads through a keep-out area"
+        return ""
+
+    def closes(self, x: np.ndarray, radius: float) -> np.ndarray:
+        """Return which places (n, 2) m lie within a radius, m, of a goal that is left out: (n,)."""
+        goals = np.array([goal[:2] for goal in self.closed]).reshape(-1, 1, 2)
+        return (np.hypot(*np.moveaxis(x[None] - goals, 2, 0)) <= radius).any(0)
+
+
+class RulesNow:
+    """The rules that are in force; all methods may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._region: tuple[Polygon, ...] = ()
+        self._keep_out: tuple[Polygon, ...] = ()
+        self._closed: deque[tuple[float, float, float]] = deque(maxlen=_CLOSED)
+
+    def restrict(self, name: str, corners, frame: str, map_frame: str) -> str:
+        """Set the region, or add a polygon to keep out of; without a corner drop what there was.
+
+        Args:
+            name: 'region' or 'keep_out'.
+            corners: (K, 2) m.
+            frame: of the corners.
+            map_frame: of the map.
+
+        Returns:
+            What is wrong with it, or "". A wrong one is refused, and all stays as it was.
+        """
+        try:
+            if frame.lstrip("/") and map_frame and frame.lstrip("/") != map_frame.lstrip("/"):
+                raise ValueError(
+                    f"{name} is in frame {named(frame)} and the map in {map_frame!r}; publish "
+                    f"it in {map_frame!r}"
+                )
+
+            new: tuple[Polygon, ...] = () if not len(corners) else (Polygon.of(corners, "", name),)
+            with self._lock:
+                self._put(name, new)
+        except ValueError as error:
+            return f"{one_line(error, 300)}; it is not used"
+        return ""
+
+    def _put(self, name: str, new: tuple[Polygon, ...]) -> None:
+        """Set the region, or add to the polygons to keep out of; ValueError for too many."""
+        before = self._region if name == "region" else self._keep_out
+        # published once more it is no new one, with which plans of before would be compared
+        if new and any(np.array_equal(p.corners, new[0].corners) for p in before):
+            return
+        if name == "region":
+            self._region = new
+            return
+        if len(before) >= _KEEP_OUT and new:
+            raise ValueError(
+                f"keep_out: {_KEEP_OUT} polygons are kept out of already; publish an empty one "
+                "to begin anew"
+            )
+        self._keep_out = (*before, *new) if new else ()
+
+    def close(self, x: float, y: float, seconds: float) -> None:
+        """Leave out a goal at (x, y) m, and what lies near it, for some seconds."""
+        with self._lock:
+            self._closed.append((x, y, time.monotonic() + seconds))
+
+    @property
+    def closed_goals(self) -> int:
+        """How many goals are left out for now."""
+        return len(self._closed)
+
+    def now(self) -> Rules:
+        """Return the rules in force; goals whose time is over are dropped."""
+        now = time.monotonic()
+        with self._lock:
+            while self._closed and self._closed[0][2] <= now:
+                self._closed.popleft()
+            closed = tuple(goal for goal in self._closed if goal[2] > now)
+            return Rules(self._region, self._keep_out, closed)

@@ -1,0 +1,124 @@
+"""What is said of where plans may lead and end, while one is made and while one is driven."""
+
+import numpy as np
+import pytest
+from survey_scene import Robot, floor, settings
+
+from gp_mapping.runtime.surveying.rules import RulesNow
+
+QUICK = settings(plan_budget=6.0, plan_places=40, plan_effort=4, plan_slice=0.001, robot_radius=0.1)
+
+
+def square(x: float, y: float, half: float = 0.25) -> list[tuple[float, float]]:
+    return [(x - half, y - half), (x + half, y - half), (x + half, y + half), (x - half, y + half)]
+
+
+def enters(plan, corners) -> bool:
+    low, high = np.min(corners, 0) - 0.09, np.max(corners, 0) + 0.09
+    x = plan.poses(0.02)[0]
+    return bool(((x > low) & (x < high)).all(1).any())
+
+
+@pytest.fixture
+def robot() -> Robot:
+    return Robot(QUICK, floor(wall=False))
+
+
+@pytest.fixture(scope="module")
+def way():
+    """The plan that this robot makes where nothing comes between."""
+    twin = Robot(QUICK, floor(wall=False))
+    twin.survey.start()
+    twin.think()
+    return twin.survey.plan
+
+
+def begin(robot) -> None:
+    """Have a plan begun, with its ground and its question, and not made yet."""
+    survey = robot.survey
+    survey.start()
+    while not robot.survey.gain:
+        assert survey.step(robot.session, tuple(robot.at), robot.message, "map", robot.time)
+
+
+def test_a_plan_that_was_begun_before_a_keep_out_area_came_is_not_published(robot, way):
+    begin(robot)
+    area = square(*way.stops[-1])
+    assert robot.survey.set_keep_out(area, "map", "map") == "" and enters(way, area)
+    robot.think()
+    assert robot.survey.plan and not any(enters(plan, area) for plan in robot.plans)
+    assert robot.survey.current_state().plans == 1, "the one that was dropped is none"
+
+
+def test_a_plan_that_was_begun_before_a_region_came_keeps_to_it_or_is_not_published(robot, way):
+    begin(robot)
+    region = square(1.0, 1.0, 0.7)
+    assert np.abs(way.line - 1.0).max() > 0.7
+    assert robot.survey.set_region(region, "map", "map") == ""
+    robot.think()
+    assert robot.plans[0] and all(np.abs(plan.line - 1.0).max() <= 0.7 for plan in robot.plans)
+
+
+def test_a_plan_that_was_begun_before_its_goal_was_reported_is_not_published(robot, way):
+    begin(robot)
+    robot.survey.close(*way.stops[0].tolist())
+    robot.think()
+    away = np.hypot(*(robot.plans[0].stops - way.stops[0]).T)
+    assert away.min() > QUICK.plan_avoid
+
+
+def test_a_plan_on_demand_that_was_begun_before_is_made_again(robot, way):
+    asked = robot.survey.ask()
+    while not robot.survey.gain:
+        assert robot.survey.step(robot.session, tuple(robot.at), robot.message, "map", robot.time)
+    area = square(*way.stops[-1])
+    robot.survey.set_keep_out(area, "map", "map")
+    assert not asked.done()
+    while not asked.done():
+        robot.think()
+    assert asked.result() and not enters(asked.result(), area)
+
+
+def test_a_plan_on_its_way_is_withdrawn_where_it_leads_through_what_is_new_and_only_there(robot):
+    survey = robot.survey
+    survey.start()
+    robot.think()
+    plan = survey.plan
+    beside = next(
+        area
+        for area in (square(x, y, 0.05) for x in (0.3, 4.6) for y in (0.3, 3.6))
+        if not enters(plan, area)
+    )
+    assert survey.set_keep_out(beside, "map", "map") == "" and survey.plan is plan
+    area = square(*plan.line[-1], 0.1)
+    assert survey.set_keep_out(area, "map", "map") == ""
+    assert not survey.plan and robot.plans[-1] is survey.plan, "it was driven on"
+    assert "withdrawn" in survey.plan.reason and "keep-out" in survey.plan.reason
+    robot.think()
+    assert survey.plan and not enters(survey.plan, area), "another one is made"
+
+
+def test_what_lies_behind_the_robot_withdraws_nothing(robot):
+    robot.survey.start()
+    robot.think()
+    behind = robot.at.copy()
+    robot.drive(1.0)
+    plan = robot.survey.plan
+    rest = plan.after(plan.progress(robot.at, ahead=1.5))
+    assert np.hypot(*(rest - behind).T).min() > 0.3
+    robot.survey.set_keep_out(square(*behind, 0.1), "map", "map")
+    assert robot.survey.plan is plan
+
+
+def test_what_is_published_once_more_is_nothing_new():
+    rules, names = RulesNow(), ("region", "keep_out")
+    for name in names:
+        assert rules.restrict(name, square(1.0, 1.0), "", "map") == ""
+    before = rules.now()
+    for name in names:
+        assert rules.restrict(name, square(1.0, 1.0), "", "map") == ""
+    assert rules.now().since(before) == ((), (), ())
+    rules.restrict("keep_out", square(2.0, 1.0), "", "map")
+    assert len(rules.now().since(before).keep_out) == 1 and len(rules.now().keep_out) == 2
+    rules.restrict("region", [], "", "map")
+    assert rules.now().since(before).region == ()
