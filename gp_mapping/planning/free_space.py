@@ -237,23 +237,23 @@ class FreeSpace:
         """Return whether the robot's centre may be at x (N, 2) m: (N,) bool; outside, False."""
         return torch.from_numpy(self._allows(x.cpu().numpy()))
 
-    def allows_near(self, x: np.ndarray, slack: float) -> np.ndarray:
-        """Return whether no obstacle is nearer to places than the radius less some slack.
+    def room(self, x: np.ndarray, enough: float) -> np.ndarray:
+        """Return a lower bound of the distance from places to the nearest occupied cell.
 
         Args:
             x: (N, 2) m.
-            slack: m.
+            enough: m, beyond which the distance does not matter.
 
         Returns:
-            (N,) bool; False outside the grid.
+            (N,) m; 0 in an occupied cell and outside the grid.
         """
         row, column, _ = self._cells(x)
         inside = (
             (row >= 0) & (column >= 0) & (row < self.open.shape[0]) & (column < self.open.shape[1])
         )
-
-        need = max(0.0, self.radius - slack)
-        return inside & (self._room(x, need + self.resolution) >= need)
+        # obstacles are known by their borders alone: deep in one the nearest is far away
+        inside[inside] = self.clearance[row[inside], column[inside]] > 0.0
+        return np.where(inside, self._room(x, enough), 0.0)
 
     def _allows(self, x: np.ndarray) -> np.ndarray:
         """As `allows`, of an array."""

@@ -25,6 +25,7 @@ from gp_mapping.ros.tools.nav2 import Nav2Driver
 from gp_mapping.ros.tools.playback import declare_groups, run_node
 from gp_mapping.ros.tools.survey_action import SurveyAction
 from gp_mapping.ros.wire.qos import LATCHED
+from gp_mapping.runtime.surveying.ahead import has_room_ahead
 from gp_mapping.runtime.surveying.free_maps import FreeMaps
 from gp_mapping.runtime.surveying.pursuit import Pursuit
 from gp_mapping.settings.explorer import ExplorerSettings
@@ -281,14 +282,13 @@ class ExplorerNode(Node):
         return ""
 
     def _path_is_free(self) -> bool:
-        """Whether the next metres of the plan are free in the newest free-space map.
+        """Whether the next metres of the plan have room in the newest free-space map.
 
-        A robot that stands too near to an obstacle may leave it.
+        Nav2 finds its own way to the next pose, around what has come between.
         """
-        xy = np.vstack([self.pursuit.left[:1], self.pursuit.left])
-        distances = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(xy, axis=0).T))])
-        next_xy = xy[distances <= self.settings.stop_distance]
-        return bool(self._free.allows_near(next_xy, 0.05).all())
+        x, y, _ = self._pose
+        ahead, straight = self.pursuit.ahead_of(x, y), self.settings.drive != "nav2"
+        return has_room_ahead(self._free, (x, y), ahead, self.settings.stop_distance, straight)
 
     def _stop_robot(self) -> None:
         if self._commands is not None:

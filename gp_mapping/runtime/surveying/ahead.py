@@ -1,4 +1,4 @@
-"""The part of a plan right ahead of a robot: its lead and its next pose. No rclpy."""
+"""The part of a plan right ahead of a robot: its lead, its next pose, its room. No rclpy."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from gp_mapping.planning.free_space import FreeSpace
+from gp_mapping.planning.free_space import FreeSpace, along
 from gp_mapping.planning.plan import Plan
 
-__all__ = ["lead_of", "next_pose_of"]
+__all__ = ["has_room_ahead", "lead_of", "next_pose_of"]
+
+_SLACK = 0.05  # m of its radius that a robot may lack: poses and maps tremble
+_TOUCH = 1e-6  # m, room of a place that is just not occupied
 
 
-def lead_of(plan: Plan, along: float, position, metres: float, free: FreeSpace) -> np.ndarray:
+def lead_of(plan: Plan, driven: float, position, metres: float, free: FreeSpace) -> np.ndarray:
     """Return the line that a robot drives next along its plan.
 
     Args:
         plan: not empty.
-        along: metres of the plan that are behind the robot.
+        driven: metres of the plan that are behind the robot.
         position: (2,) m, of the robot, where the line begins.
         metres: length of the line.
         free: where the robot may be.
@@ -26,7 +29,7 @@ def lead_of(plan: Plan, along: float, position, metres: float, free: FreeSpace) 
     Returns:
         (K, 2) m; (0, 2) where the line leaves the free space.
     """
-    rest = plan.after(along)
+    rest = plan.after(driven)
     whole = replace(plan, line=np.vstack([np.asarray(position)[None], rest])) if len(rest) else plan
     lead = _until(whole.line, metres)
     if len(lead) > 1 and not free.sees(lead[:-1], lead[1:]).all():
@@ -34,18 +37,18 @@ def lead_of(plan: Plan, along: float, position, metres: float, free: FreeSpace) 
     return lead
 
 
-def next_pose_of(plan: Plan, along: float, least: float) -> tuple[float, float, float]:
+def next_pose_of(plan: Plan, driven: float, least: float) -> tuple[float, float, float]:
     """Return where a plan goes next: its next corner or stop.
 
     Args:
         plan: not empty.
-        along: metres of the plan that are behind the robot.
+        driven: metres of the plan that are behind the robot.
         least: m from there, at least.
 
     Returns:
         x and y, m, and heading, radians.
     """
-    rest = plan.after(along)
+    rest = plan.after(driven)
 
     if len(rest) < 2:
         end, before = plan.line[-1], plan.line[-2]
@@ -58,6 +61,39 @@ def next_pose_of(plan: Plan, along: float, least: float) -> tuple[float, float, 
 
     x, piece = rest[corner], rest[corner] - rest[corner - 1]
     return float(x[0]), float(x[1]), math.atan2(piece[1], piece[0])
+
+
+def has_room_ahead(
+    free: FreeSpace, position, poses: np.ndarray, metres: float, straight: bool = True
+) -> bool:
+    """Return whether a robot has room on the straight lines through the poses ahead of it.
+
+    A robot that stands too near to an obstacle may leave it: on the way to the first pose it has
+    as much room as where it stands.
+
+    Args:
+        free: where the robot has how much room; radius is the robot's.
+        position: (2,) m, of the robot.
+        poses: (K, 2) m, that it drives to in this order.
+        metres: from the robot on, how far it looks.
+        straight: whether it drives straight to the first pose; else only what comes then is looked
+            at.
+    """
+    line = _until(np.vstack([np.asarray(position, dtype=np.float64)[None], poses]), metres)
+    if len(line) < 2:
+        return True
+
+    pieces = np.hypot(*np.diff(line, axis=0).T)
+    count = np.maximum(2, np.ceil(pieces / (0.5 * free.resolution)).astype(int) + 1)
+    x, piece = along(line[:-1], line[1:], count)
+
+    need = max(free.radius - _SLACK, _TOUCH)
+    room = free.room(x, need + free.resolution)
+    enough, first = np.full(len(x), need), piece == 0
+    if math.dist(line[1], poses[0]) < _TOUCH:
+        first[count[0] - 1] = False  # the first pose itself
+    enough[first] = min(need, max(room[0] - _SLACK, min(room[0], _TOUCH))) if straight else 0.0
+    return bool((room >= enough).all())
 
 
 def _until(line: np.ndarray, metres: float) -> np.ndarray:

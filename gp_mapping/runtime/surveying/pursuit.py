@@ -77,6 +77,15 @@ class Pursuit:
         """The points (K, 2) m that are still ahead."""
         return self._line[self._next :]
 
+    def ahead_of(self, x: float, y: float) -> np.ndarray:
+        """Return the points (K, 2) m that a robot at (x, y) m drives to next, in this order."""
+        position = np.array([x, y])
+        if self._fresh and len(self._line):
+            self._join(position)
+        while not self.done and self._passed(position):
+            self._next += 1
+        return self.left
+
     def command(self, x: float, y: float, yaw: float) -> tuple[float, float]:
         """Return speed (m/s) and turn rate (rad/s) for a robot at a pose.
 
@@ -86,12 +95,7 @@ class Pursuit:
             yaw: radians.
         """
         position = np.array([x, y])
-        if self._fresh and len(self._line):
-            self._join(position)
-
-        while not self.done and self._passed(position):
-            self._next += 1
-        if self.done:
+        if not len(self.ahead_of(x, y)):
             return 0.0, 0.0
 
         dx, dy = self._line[self._next] - position
