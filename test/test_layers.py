@@ -213,3 +213,14 @@ def test_a_folder_is_found_through_at_a_glance(folder):
     assert len(files) <= 15, (
         f"{shown(folder)} holds {len(files)} files, expected 15 at the most: a room in a room"
     )
+
+
+def test_all_json_is_json():
+    """Python writes NaN and infinities as bare words, which nothing else reads: who writes says what comes instead."""
+    for path in FILES:
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)) if "json.dump" in text else ():
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("json.dump", "json.dumps"):
+                assert any(word.arg == "allow_nan" for word in node.keywords), (
+                    f"{shown(path)}:{node.lineno}: expected allow_nan=False"
+                )

@@ -98,6 +98,8 @@ def run(args: argparse.Namespace) -> int:
         route, note = _planned(session, position, region, args, home[0] if home else None)
         if not route:
             raise UsageError(f"{args.map}: no plan: {route.reason}")
+        if not np.isfinite(route.line).all():
+            raise UsageError(f"{args.map}: no plan: the way has corners that are not finite")
         content = _content(session, route, kind)
 
     try:
@@ -185,6 +187,7 @@ def _content(session, route, kind: str) -> bytes:
                 ],
             },
             indent=1,
+            allow_nan=False,
         ).encode()
     from gp_mapping.store.picture import draw_map
 

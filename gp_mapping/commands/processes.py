@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import json
+import math
 import os
 import signal
 import subprocess
@@ -37,7 +38,9 @@ def ros_arguments(**parameters) -> list[str]:
 
     def text(value):
         # as YAML: a string is quoted, so that '', '12' or 'a, b' stay strings
-        return json.dumps(value, ensure_ascii=False)
+        if isinstance(value, float) and not math.isfinite(value):
+            return ".nan" if math.isnan(value) else ".inf" if value > 0.0 else "-.inf"
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
     words = [
         word

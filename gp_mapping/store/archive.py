@@ -27,7 +27,7 @@ from torch import Tensor
 from gp_mapping.core.stored import StoredState
 from gp_mapping.errors import UserError
 from gp_mapping.store.atomic import written_whole
-from gp_mapping.store.marks import Marks
+from gp_mapping.store.marks import NUMBER, Marks, number_of, with_nulls, written
 
 __all__ = [
     "ID_LENGTH",
@@ -46,8 +46,8 @@ _FORMAT = "gp_mapping checkpoint"
 _ZIP_START = b"PK\x03\x04"
 _NPY_START = b"\x93NUMPY\x01\x00"  # version 1, which numpy writes but for heads of more than 64 kB
 _TENSOR, _TILE = "__tensor__", "__tile__"
-# keys that stand for a tensor, or for a part in a file of its own
-_MARKS = Marks(_TENSOR, _TILE)
+# keys that stand for a tensor, a part in a file of its own, or a number that is not finite
+_MARKS = Marks(_TENSOR, _TILE, NUMBER)
 _DTYPES = {
     str(t): t
     for t in (
@@ -91,7 +91,8 @@ def write_state(
         path: of the file; its folder is made where it is missing.
         state: nested dicts (keys are str) and lists of tensors, int, float, str, bool, None;
             StoredStates with `keep`.
-        about: what `manifest_of` shall return under this name, plain values; no part of the state.
+        about: what `manifest_of` shall return under this name, plain values, None for numbers that
+            are not finite; no part of the state.
         keep: has a StoredState written where it lasts; returns plain values by which it is found
             again.
         ready: called when all StoredStates are kept, before the file takes its name.
@@ -125,13 +126,13 @@ def write_state(
         "state": tree,
         "sha256": digests,
         "id": _id(tree, digests),
-        "about": about or {},
+        "about": with_nulls(about or {}),
     }
 
     if referred:
         manifest["tiles"] = [part["file"] for part in referred]
 
-    text = np.frombuffer(json.dumps(manifest).encode(), np.uint8)
+    text = np.frombuffer(json.dumps(manifest, allow_nan=False).encode(), np.uint8)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with written_whole(path, lasting) as file:
@@ -181,8 +182,10 @@ def _pack(value, arrays: dict[str, np.ndarray], where: str, keep: Callable[[Stor
         return {_MARKS.escape(k): _pack(v, arrays, f"{where}.{k}", keep) for k, v in value.items()}
     if isinstance(value, list):
         return [_pack(v, arrays, f"{where}[{i}]", keep) for i, v in enumerate(value)]
-    if value is None or type(value) in (bool, int, float, str):
-        return value  # a float survives JSON exactly: repr is the shortest text that gives it back
+    if type(value) is float:
+        return written(value)  # exactly: repr is the shortest text that gives it back
+    if value is None or type(value) in (bool, int, str):
+        return value
     raise CheckpointError(
         f"{where}: a {type(value).__name__} cannot be saved; expected a tensor, number, str, bool, "
         "None, dict or list"
@@ -264,9 +267,9 @@ def _guarded(path: Path, *whole) -> dict:
 
 def _id(tree, digests: dict[str, str]) -> str:
     """A short name for a state, by its plain values and the digests of its arrays."""
-    return hashlib.sha256(json.dumps([tree, digests], sort_keys=True).encode()).hexdigest()[
-        :ID_LENGTH
-    ]
+    # hashed, and never written: files of before may have numbers in their tree that JSON has not
+    text = json.dumps([tree, digests], sort_keys=True, allow_nan=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:ID_LENGTH]
 
 
 def _open_regular(path: Path):
@@ -396,5 +399,7 @@ def _unpack(value, arrays: dict[str, np.ndarray], found):
             if found is None:
                 raise CheckpointError("it refers to files of its own, which has no meaning here")
             return found(value[_TILE])
+        if NUMBER in value:
+            return number_of(value)
         return {_MARKS.unescape(k): _unpack(v, arrays, found) for k, v in value.items()}
     return [_unpack(v, arrays, found) for v in value] if isinstance(value, list) else value

@@ -15,6 +15,7 @@ from gp_mapping.mapping.atlas import overview
 from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.drawing.levels import HIGHEST, LOWEST, Limits, field_limits, levels
 from gp_mapping.store.atomic import write_atomic
+from gp_mapping.store.marks import with_nulls
 from gp_mapping.store.picture import draw_map
 from gp_mapping.store.wording import quantity, unit_text
 
@@ -93,7 +94,7 @@ def export_npz(path, session, grid: FieldGrid, suggestions=None, map_id: str = "
         "memory": session.memory.numpy(),
         "quantity": np.array(quantity(session.settings)),
         "map_id": np.array(map_id),
-        "report": np.array(json.dumps(session.report())),
+        "report": np.array(json.dumps(with_nulls(session.report()), allow_nan=False)),
         "field_scale": np.float64(session.settings.field_scale),
         "field_unit": np.array(session.settings.field_unit),
     }

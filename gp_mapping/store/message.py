@@ -24,14 +24,14 @@ from torch import Tensor
 
 from gp_mapping.core.stored import StoredState
 from gp_mapping.errors import one_line
-from gp_mapping.store.marks import Marks
+from gp_mapping.store.marks import NUMBER, Marks, number_of, with_nulls, written
 
 __all__ = ["VERSION", "MessageError", "Part", "decode", "encode", "names_of_parts", "with_parts"]
 
 VERSION = 1
 _MAGIC, _HEAD = b"GPMT", struct.Struct("<4sHI32s")
 _TENSOR, _PART = "__tensor__", "__part__"
-_MARKS = Marks(_TENSOR, _PART)
+_MARKS = Marks(_TENSOR, _PART, NUMBER)
 _DTYPES = {
     "f8": torch.float64,
     "f4": torch.float32,
@@ -73,7 +73,7 @@ def encode(about: dict, state: dict) -> bytes:
     """The bytes of a state.
 
     Args:
-        about: plain values that say what it is.
+        about: plain values that say what it is; None comes of numbers that are not finite.
         state: nested dicts (keys are str) and lists of tensors, StoredStates, int, float, str,
             bool, None.
 
@@ -102,12 +102,14 @@ def encode(about: dict, state: dict) -> bytes:
             return {_MARKS.escape(key): packed(each) for key, each in value.items()}
         if isinstance(value, list | tuple):
             return [packed(each) for each in value]
-        if value is None or type(value) in (bool, int, float, str):
+        if type(value) is float:
+            return written(value)
+        if value is None or type(value) in (bool, int, str):
             return value
         raise TypeError(f"a {type(value).__name__} cannot be sent")
 
-    tree = packed(state)
-    manifest = json.dumps({"about": about, "tensors": tensors, "state": tree}).encode()
+    manifest = {"state": packed(state), "about": with_nulls(about), "tensors": tensors}
+    manifest = json.dumps(manifest, allow_nan=False).encode()
     body = b"".join([manifest, *data])
     return _HEAD.pack(_MAGIC, VERSION, len(manifest), hashlib.sha256(body).digest()) + body
 
@@ -201,7 +203,7 @@ def _unpacked(body: memoryview, length: int) -> tuple[dict, dict]:
     if at != len(body):
         raise ValueError("it is longer than it says")
 
-    about, left = manifest["about"], _VALUES
+    left = _VALUES
 
     def restored(value, depth: int):
         """A value with its tensors in place, bounded in depth and in number."""
@@ -214,26 +216,28 @@ def _unpacked(body: memoryview, length: int) -> tuple[dict, dict]:
                 return tensors[int(value[_TENSOR])]
             if _PART in value:
                 return Part(str(value[_PART]))
+            if NUMBER in value:
+                return _number(number_of(value))
             return {_MARKS.unescape(key): restored(each, depth + 1) for key, each in value.items()}
         if isinstance(value, list):
             return [restored(each, depth + 1) for each in value]
         return value
 
-    state = restored(manifest["state"], 0)
+    state, about = restored(manifest["state"], 0), manifest["about"]
     if not isinstance(about, dict) or not isinstance(state, dict):
         raise ValueError("it has no map in it")
     return about, state
 
 
-def _number(word: str) -> float:
-    """Infinity or -Infinity, as JSON of Python has them.
+def _number(value: float | str) -> float:
+    """An infinity, also as a bare word of Python's JSON.
 
     Raises:
         MessageError: it is NaN.
     """
-    if word == "NaN":
+    if math.isnan(float(value)):
         raise MessageError("not_a_number", "a number in it is NaN")
-    return float(word)
+    return float(value)
 
 
 def names_of_parts(value) -> set[str]:

@@ -285,6 +285,15 @@ def test_what_a_way_is_worth_adds_up_and_its_error_is_a_share_of_the_field():
     )
 
 
+def test_a_curve_that_is_not_finite_is_json_all_the_same(tmp_path):
+    curve = Curve(np.array([0.0, 1.0]), np.array([1.0, np.nan]), np.array([np.inf, 0.5]))
+    curve.write(tmp_path / "lanes.json")
+    told = json.loads((tmp_path / "lanes.json").read_text(), parse_constant=pytest.fail)
+    assert told["rmse"] == [1.0, None] and told["stddev"] == [None, 0.5]
+    back = Curve.read(tmp_path / "lanes.json")
+    assert np.isnan([back.rmse[1], back.stddev[0]]).all() and back.stddev[1] == 0.5
+
+
 def test_a_wrong_map_ends_it_with_1_and_the_reasons(tmp_path, capsys):
     assert (
         report(GOOD, [], tmp_path, 1.0) == 0 and "100 sent, 100 received" in capsys.readouterr().out

@@ -1,3 +1,4 @@
+import json
 import math
 import os
 import pickle
@@ -86,6 +87,26 @@ def test_any_state_comes_back_bit_for_bit(tmp_path_factory, value):
 def test_a_key_like_the_mark_of_a_tensor_comes_back(tmp_path, key):
     value = {key: "a0", "x": {key: torch.ones(2), "dtype": "torch.float64"}}
     assert same(value, load_checkpoint(save_checkpoint(tmp_path / "a", value)))
+
+
+def test_a_manifest_is_json_for_any_program_also_where_a_number_is_not_finite(tmp_path):
+    value = {"a": [math.nan, math.inf, {"b": -math.inf}], "__number__": "nan"}
+    path = save_checkpoint(tmp_path / "a", value, {"rmse": math.nan, "counts": [1, math.inf]})
+    assert same(value, load_checkpoint(path))
+    with np.load(path) as file:
+        text = file["manifest"].tobytes().decode()
+    told = json.loads(text, parse_constant=pytest.fail)
+    assert told["about"] == {"rmse": None, "counts": [1, None]}
+
+
+def test_a_file_of_before_with_bare_words_for_such_numbers_is_read(tmp_path):
+    path = save_checkpoint(tmp_path / "a", {"x": "here", "y": 1.5})
+    with np.load(path) as file:
+        text = file["manifest"].tobytes().decode()
+    old = text.replace('"here"', "-Infinity").replace("1.5", "NaN")
+    with path.open("wb") as file:
+        np.savez(file, manifest=np.frombuffer(old.encode(), np.uint8))
+    assert same({"x": -math.inf, "y": math.nan}, load_checkpoint(path))
 
 
 def test_a_view_and_a_transposed_tensor_come_back(tmp_path):

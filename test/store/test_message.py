@@ -55,6 +55,17 @@ def test_it_comes_back_to_the_bit():
     assert encode({}, STATE) == encode({}, STATE)
 
 
+def test_its_manifest_is_json_for_any_program():
+    data = encode({"n": float("nan")}, {"a": [float("-inf")], "__number__": "inf"})
+    size = struct.unpack("<4sHI32s", data[:42])[2]
+    assert json.loads(data[42 : 42 + size], parse_constant=pytest.fail)["about"] == {"n": None}
+    assert decode(data, 10_000)[1] == {"a": [float("-inf")], "__number__": "inf"}
+    assert decode(made({"about": {}, "tensors": [], "state": {"a": float("inf")}}), 10_000)
+    assert reason(encode({}, {"a": float("nan")})) == "not_a_number"
+    wrong = {"about": {}, "tensors": [], "state": {"a": {"__number__": "1e5"}}}
+    assert reason(made(wrong)) == "malformed"
+
+
 def test_parts_stand_by_their_names():
     part = StoredState("0 1", {"x": torch.ones(2)})
     _, state = decode(encode({}, {"tiles": {"0 1": {"state": part}}, "shelf": [part]}), 10_000)
@@ -92,7 +103,8 @@ def test_what_is_wrong_is_named():
     assert reason(made({}, version=2)) == "other_version"
     nan = {"x": torch.tensor([1.0, float("nan")])}
     assert reason(encode({}, nan)) == reason(encode({}, {"x": float("nan")})) == "not_a_number"
-    assert reason(encode({"number": [float("nan")]}, {})) == "not_a_number"
+    wrong = {"about": {"number": [float("nan")]}, "tensors": [], "state": {}}
+    assert reason(made(wrong)) == "not_a_number"
     huge = {"about": {}, "tensors": [["f8", [2**40, 2**40]]], "state": {"x": {"__tensor__": 0}}}
     deep: object = 1
     for _ in range(200):

@@ -39,6 +39,7 @@ from gp_mapping.errors import UsageError
 from gp_mapping.settings.build import Parameters, model_file, read_parameter_file
 from gp_mapping.sim.walls import parse_walls
 from gp_mapping.sim.world import DipoleWorld, WorldSettings
+from gp_mapping.store.marks import with_nulls
 
 __all__ = ["run"]
 
@@ -174,7 +175,10 @@ def _start(args: argparse.Namespace, domain: int, stack: ExitStack) -> list[Node
                     str(args.output / LANES_FILE),
                     str(args.seed),
                     str(_budget(args)),
-                    *(f"{name}:={json.dumps(value)}" for name, value in values.items()),
+                    *(
+                        f"{name}:={json.dumps(value, allow_nan=False)}"
+                        for name, value in values.items()
+                    ),
                 ],
             )
         )
@@ -332,13 +336,6 @@ def _survey_lines(s: SurveyResult | None) -> str:
     )
 
 
-def _plain(value):
-    """Return numbers as JSON has them, which has no NaN: None where something was not measured."""
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def _report(result: DemoResult, wrong: list[str], output: Path, seconds: float) -> int:
     """Write demo.json, print the numbers, the files and what is wrong.
 
@@ -353,7 +350,8 @@ def _report(result: DemoResult, wrong: list[str], output: Path, seconds: float) 
     """
     s = result.score
     numbers = asdict(result) | {"score": asdict(s), "wrong": wrong, "seconds": seconds}
-    text = json.dumps(_plain(numbers), indent=2, allow_nan=False) + "\n"
+    # null where something was not measured
+    text = json.dumps(with_nulls(numbers), indent=2, allow_nan=False) + "\n"
     (output / "demo.json").write_text(text, encoding="utf-8")
     print(
         f"RMSE      {UT * s.rmse:.2f} µT within {NEAR} m of the path; the field's own sd there is "

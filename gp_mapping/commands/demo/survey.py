@@ -16,6 +16,7 @@ from gp_mapping.planning import FreeSpace, PathValue, SurveyArea, Travel
 from gp_mapping.sim.room import HOME, WALLS, WAYPOINTS
 from gp_mapping.sim.walls import Walls, parse_walls
 from gp_mapping.sim.world import WorldSettings
+from gp_mapping.store.marks import with_nulls
 
 __all__ = [
     "BUDGET",
@@ -136,18 +137,16 @@ class Curve:
         return float(self.at(np.linspace(0.0, metres, 400)).mean())
 
     def write(self, file: Path) -> None:
-        """Write the curve as JSON."""
-        file.write_text(
-            json.dumps({name: values.tolist() for name, values in vars(self).items()}),
-            encoding="utf-8",
-        )
+        """Write the curve as JSON: null where a map is not finite."""
+        curve = with_nulls({name: values.tolist() for name, values in vars(self).items()})
+        file.write_text(json.dumps(curve, allow_nan=False), encoding="utf-8")
 
     @staticmethod
     def read(file: Path) -> Curve:
         """Read a curve that `write` wrote."""
         return Curve(
             **{
-                name: np.array(v)
+                name: np.array(v, dtype=np.float64)  # null is NaN
                 for name, v in json.loads(file.read_text(encoding="utf-8")).items()
             }
         )
