@@ -2,8 +2,8 @@
 
 ros2 launch gp_mapping explore.launch.py drive:=nav2 budget:=60.0
 
-The launch ends when the survey does, and the map is saved then. simulate:=true shows it with a
-simulated robot among walls.
+The launch ends when the survey does, and the map is saved then, unless save_on_exit is false.
+simulate:=true shows it with a simulated robot among walls.
 """
 
 from pathlib import Path
@@ -26,6 +26,7 @@ from gp_mapping.ros.tools.launching import (
     tf_remappings,
     value,
 )
+from gp_mapping.settings.plan import of_a_whole_survey
 from gp_mapping.sim.room import WALLS, WAYPOINTS
 
 SHARE = Path(__file__).resolve().parent.parent
@@ -34,7 +35,8 @@ SHARE = Path(__file__).resolve().parent.parent
 def _survey(context) -> dict:
     """The survey's parameters that take precedence over the files: those given as arguments.
 
-    The home, too, where no file says it. The map is saved unless the argument says otherwise.
+    Home is where it began, and the map is saved, where neither a file nor an argument says
+    otherwise.
     """
     given = {
         "plan_budget": value(context, "budget") and number(context, "budget", 0.0, 1e6),
@@ -46,11 +48,10 @@ def _survey(context) -> dict:
     }
     survey = {name: wanted for name, wanted in given.items() if wanted != ""}
 
-    if "plan_home" not in survey and in_files(context, SHARE, "plan_home") is None:
-        survey["plan_home"] = "start"
-    if not value(context, "save_on_exit"):
-        survey["save_on_exit"] = True
-    return survey
+    stated = {"plan_home": value(context, "home"), "save_on_exit": value(context, "save_on_exit")}
+    return survey | of_a_whole_survey(
+        lambda name: bool(stated[name]) or in_files(context, SHARE, name) is not None
+    )
 
 
 def _setup(context):

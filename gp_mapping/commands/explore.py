@@ -26,7 +26,7 @@ from gp_mapping.errors import UsageError
 from gp_mapping.planning import Polygon, planner_names
 from gp_mapping.settings.build import KNOWN, Parameters, model_file, read_parameter_file
 from gp_mapping.settings.explorer import ExplorerSettings
-from gp_mapping.settings.plan import home_of
+from gp_mapping.settings.plan import home_of, of_a_whole_survey
 from gp_mapping.sim.room import WALLS, WAYPOINTS
 
 __all__ = ["ExploreError", "run"]
@@ -75,11 +75,12 @@ def _check(args: argparse.Namespace) -> dict:
         raise UsageError(str(error).replace("plan_home", "--home")) from error
 
     # the model's file, then the user's, then the options: the later ones win
-    values: dict = {"plan_home": "start"}
+    stated: dict = {}
     for path in ([model_file(args.model)] if args.model else []) + (
         [args.params] if args.params else []
     ):
-        values.update(read_parameter_file(path))
+        stated.update(read_parameter_file(path))
+    values = stated | of_a_whole_survey(stated.__contains__)
     options = {
         "plan_budget": args.budget,
         "plan_budget_time": args.budget_time,
@@ -96,7 +97,7 @@ def _check(args: argparse.Namespace) -> dict:
     except ValueError as error:
         raise UsageError(f"--{error}") from error
     Parameters.build(values)  # raises for what the node would refuse
-    return values | {"save_directory": str(args.output.resolve()), "save_on_exit": True}
+    return values | {"save_directory": str(args.output.resolve())}
 
 
 def _driving(args: argparse.Namespace, values: dict) -> dict:

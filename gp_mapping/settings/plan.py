@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from gp_mapping.settings.fields import setting
 
-__all__ = ["PlanSettings", "home_of"]
+__all__ = ["PlanSettings", "home_of", "of_a_whole_survey"]
+
+# what a survey that is started as a whole has, mapper and explorer and end, where nobody says else
+_WHOLE = {"plan_home": "start", "save_on_exit": True}
 
 
 def home_of(text: str) -> str | tuple[float, float] | None:
@@ -34,6 +38,15 @@ def home_of(text: str) -> str | tuple[float, float] | None:
             "'1.5 -2.0'"
         )
     return x, y
+
+
+def of_a_whole_survey(states: Callable[[str], bool]) -> dict:
+    """Return the mapper's parameters that a survey has which is started as a whole.
+
+    Args:
+        states: whether the user states a parameter of that name, in a file or an argument.
+    """
+    return {name: value for name, value in _WHOLE.items() if not states(name)}
 
 
 @dataclass(frozen=True)

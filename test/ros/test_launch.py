@@ -17,6 +17,7 @@ from std_srvs.srv import Trigger
 
 from gp_mapping.recording.bag import STORE
 from gp_mapping.ros.wire.qos import LATCHED
+from gp_mapping.settings.plan import of_a_whole_survey
 
 FILES = sorted((ROOT / "launch").glob("*.launch.py"))
 EVERYWHERE = {
@@ -562,3 +563,25 @@ def test_explore_launch_ends_with_the_budget_of_the_file_and_keeps_the_map(tmp_p
         assert ended(run, 150) == 0, run.output
         assert "the survey is done" in run.output
         assert (tmp_path / "kept" / "map.gpm").is_file()
+
+
+@pytest.mark.parametrize(
+    "file, argument, saved", [(False, None, False), (True, "false", False), (False, "true", True)]
+)
+def test_explore_launch_saves_the_map_only_where_nobody_says_otherwise(
+    tmp_path, file, argument, saved
+):
+    params = parameter_file(tmp_path, save_on_exit=file)
+    words = [f"save_on_exit:={argument}"] if argument else []
+    with Launch(tmp_path, "explore", f"params:={params}", *words), Peer() as peer:
+        request = GetParameters.Request(names=["save_on_exit"])
+        answer = peer.call(GetParameters, "/mapping/get_parameters", request, again=3.0)
+        assert answer.values[0].bool_value is saved
+
+
+def test_a_whole_survey_ends_at_its_start_and_is_saved_where_nobody_says_otherwise():
+    """What explore.launch.py and gp-mapping explore ask, where no launch is installed, too."""
+    assert of_a_whole_survey(lambda name: False) == {"plan_home": "start", "save_on_exit": True}
+    assert of_a_whole_survey(lambda name: name == "save_on_exit") == {"plan_home": "start"}
+    text = (ROOT / "launch" / "explore.launch.py").read_text(encoding="utf-8")
+    assert '"save_on_exit"] =' not in text and "of_a_whole_survey(" in text
