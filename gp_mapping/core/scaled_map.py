@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import LEARNS, CalibrationData, Covariances, FieldMap, PassBias
+from gp_mapping.core.hyper.adopting import Adopting
 from gp_mapping.core.hyper.agreed import Learned
 from gp_mapping.core.hyper.bias import BiasSpread
 from gp_mapping.core.hyper.learner import HyperLearner
@@ -21,6 +22,7 @@ from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.core.standardised import Standardised, learnable_extra, require_credible
 from gp_mapping.core.transaction import Revertible, transaction
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
+from gp_mapping.errors import NumericalError
 
 __all__ = [
     "Scaled",
@@ -117,7 +119,7 @@ class Scaled:
             raise RuntimeError("the map has seen no sample yet; call update() first")
 
 
-class ScaledMap(Scaled, Revertible, FieldMap):
+class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
     """Base of the models: updates that succeed or change nothing, learning, merging, saving.
 
     A subclass defines what it does with data:
@@ -206,13 +208,26 @@ class ScaledMap(Scaled, Revertible, FieldMap):
         """
         if self.learner is None or self.scaling is None:
             return False
-        return learn(self, self.learner, self._step, budget_s)
+        return learn(self, self.learner, self._step, self._follow, budget_s)
 
     def _step(self) -> None:
-        """Take one step of the learner, and adopt its θ where it has left the map's."""
+        """Take one step of the learner."""
         self.learner.step(self.learning_data(), self.generator)
-        if self.learner.left(self.theta) and self.adopt_in_slices(self.learner.theta):
-            self._adopted()
+
+    def _follow(self) -> None:
+        """Adopt the learner's θ where it has left the map's, whole or not at all.
+
+        Where that fails it is tried again later; the learner goes on meanwhile.
+        """
+        theta = self.learner.theta
+        if not (self.learner.left(self.theta) and self.promises(theta)):
+            return
+        try:
+            with transaction(self):
+                if self.adopt_in_slices(theta):
+                    self._adopted()
+        except (NumericalError, torch.linalg.LinAlgError):
+            self.not_adopted(theta)
 
     def learn_bias(self, fresh: int) -> None:
         """Estimate s_b, the spread of the passes' constants, once in _BIAS_EVERY samples.
@@ -299,7 +314,10 @@ class ScaledMap(Scaled, Revertible, FieldMap):
         Returns:
             Whether the map is at θ now.
         """
-        return self.adopt(theta)
+        if not self.adopt(theta):
+            return self.not_adopted(theta)
+        self.failed = None
+        return True
 
     def _adopted(self) -> None:
         """Called after the learner's θ has been adopted."""
@@ -380,7 +398,7 @@ class ScaledMap(Scaled, Revertible, FieldMap):
         }
         if self.scaling is not None:
             state |= self.scaling.state_dict()
-        return state | self._saved_parts()
+        return state | self.saved_failure() | self._saved_parts()
 
     def load_state_dict(self, state: dict) -> None:
         """Continue where `state_dict` was taken.
@@ -397,6 +415,7 @@ class ScaledMap(Scaled, Revertible, FieldMap):
                 if "origin" in state
                 else None
             }
+            parts["failed"] = self.restored_failure(state)
             parts |= self._loaded_parts(state, parts)
         except (KeyError, TypeError, RuntimeError, AttributeError) as error:
             raise ValueError(

@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import itertools
 import math
 
 import pytest
@@ -193,3 +194,41 @@ def test_failure_at_the_end_of_a_merge_takes_back_all_of_it(name, batches):
         one.merge(other)
         one.update(_samples(9, 15, 3 if name == "curl_free" else 1))
     assert same_state(field.state_dict(), never_asked.state_dict())
+
+
+@pytest.mark.parametrize("name", ["exact", "wiski"])
+def test_a_theta_that_cannot_be_adopted_is_tried_again_later_and_learning_goes_on(
+    name, monkeypatch
+):
+    """Each step was undone with it and the next one was the same again, for as long as the map lived."""
+    field, tried = _driven(name, 4), []
+    monkeypatch.setattr(type(field.learner), "left", lambda self, theta: True)
+    adopt = type(field).adopt
+
+    def fails(self, theta):
+        tried.append(theta)
+        adopt(self, theta)
+        raise NumericalError("does not factor")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(field), "adopt", fails)
+        theta, steps, rejected = field.theta, field.learner.steps, field.learner.rejected
+        field.update(_samples(5, 15, 1))
+        field.learner.pending = 8.0
+        field.refine(math.inf)
+        taken = field.learner.steps - steps
+        assert field.theta == theta and taken >= 6, "the learner stood still"
+        apart = [b.distance(a) > 0.05 for a, b in itertools.pairwise(tried)]
+        assert all(apart) and len(tried) < taken, "it was tried with every step"
+        assert field.counters()["learning_rejected"] == rejected + len(tried)
+        assert name == "exact" or any("could not be taken over" in note for note in field.notes())
+        resumed = _driven(name, 4)
+        resumed.load_state_dict(field.state_dict())
+        assert resumed.failed == field.failed is not None
+
+    for k in range(6, 13):
+        field.update(_samples(k, 15, 1))
+    field.learner.pending = 1.0
+    field.refine(math.inf)
+    assert field.theta == field.learner.theta and field.failed is None
+    assert not any("taken over" in note for note in field.notes())

@@ -15,7 +15,11 @@ __all__ = ["learn"]
 
 
 def learn(
-    owner: Revertible, learner: HyperLearner, step: Callable[[], None], budget_s: float
+    owner: Revertible,
+    learner: HyperLearner,
+    step: Callable[[], None],
+    follow: Callable[[], None],
+    budget_s: float,
 ) -> bool:
     """Take the pending steps.
 
@@ -23,7 +27,9 @@ def learn(
         owner: the map. Where a step fails, it is put back as it was before that step, which counts
             as rejected.
         learner: has the pending steps.
-        step: takes one step, and moves the map to the θ found where that is worth it.
+        step: takes one step.
+        follow: moves the map to the θ found where that is worth it, or leaves it as it is; the step
+            stands in both cases, or the next one would be the same one again.
         budget_s: no step begins later than that, s.
 
     Returns:
@@ -38,5 +44,7 @@ def learn(
         except (NumericalError, torch.linalg.LinAlgError):
             learner.pending -= 1.0
             learner.rejected += 1
+        else:
+            follow()
 
     return learner.pending >= 1.0

@@ -542,7 +542,6 @@ class DualSVGP(MergingMap):
         parts |= super()._loaded_parts(state, parts) | {
             "basis": None,
             "rebuild": self.restored_rebuild(state),
-            "failed": self.restored_failure(state),
         }
         if state["basis"] is None:
             return parts

@@ -6,7 +6,7 @@ The transfer is done at once, or in slices, one with each update.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -19,9 +19,6 @@ from gp_mapping.core.types import Samples, UpdateReport
 from gp_mapping.errors import NumericalError
 
 __all__ = ["Rebuilding"]
-
-# after a rebuild has failed: samples, or change of θ (Theta.distance), until it is tried again
-_LATER, _ELSEWHERE = 100, 0.05
 
 
 class Rebuilding(SparseMap):
@@ -36,7 +33,6 @@ class Rebuilding(SparseMap):
     sliced = False  # whether large work is done in slices
     driven = False  # whether the map's owner calls go_on, and not each update
     rebuild: Rebuild | None = None  # the one under way
-    failed: tuple[Theta, int] | None = None  # θ of the last one if it failed, and the samples then
 
     def adopt(self, theta: Theta, budget: int | None = None) -> bool:
         """Transfer the map to θ, with inputs chosen again; whether it succeeded.
@@ -57,13 +53,6 @@ class Rebuilding(SparseMap):
         """
         return self.rebuild is None and self.promises(theta) and self.begin_rebuild(theta)
 
-    def promises(self, theta: Theta) -> bool:
-        """Whether a rebuild at θ may succeed: not if one has failed about there a moment ago."""
-        if self.failed is None:
-            return True
-        there, samples = self.failed
-        return self.samples >= samples + _LATER or theta.distance(there) > _ELSEWHERE
-
     def begin_rebuild(
         self, theta: Theta, budget: int | None = None, full: bool = False, at_once: bool = False
     ) -> bool:
@@ -82,10 +71,10 @@ class Rebuilding(SparseMap):
             rebuild.advance(SLICE if self.sliced and not at_once else math.inf)
         except NumericalError:
             # who asks for it at once is told, and decides whether to ask again
-            if not at_once:
-                self.failed = theta, self.samples
-            self._rejected()
-            return False
+            if at_once:
+                self.count_rejected()
+                return False
+            return self.not_adopted(theta)
 
         # more than a slice: the map goes on, and the other steps follow with later updates
         if rebuild.todo:
@@ -96,11 +85,6 @@ class Rebuilding(SparseMap):
         self.rebuild = None
         self.take(theta, rebuild.result(), full)
         return True
-
-    def _rejected(self) -> None:
-        """Count a θ that the map could not take over."""
-        if self.learner is not None:
-            self.learner.rejected += 1
 
     def take(self, theta: Theta, converted: RebuiltParts, full: bool) -> None:
         """Replace the map's parts by rebuilt ones at θ.
@@ -140,8 +124,8 @@ class Rebuilding(SparseMap):
         try:
             done = self.rebuild.slice()
         except (NumericalError, torch.linalg.LinAlgError):
-            self.failed, self.rebuild = (self.rebuild.theta, self.samples), None
-            self._rejected()
+            theta, self.rebuild = self.rebuild.theta, None
+            self.not_adopted(theta)
             return
 
         if done:
@@ -200,17 +184,8 @@ class Rebuilding(SparseMap):
 
     # --- files ------------------------------------------------------------------------------------
     def saved_rebuild(self) -> dict:
-        """Entries of a checkpoint: the rebuild that is under way, and the last one if it failed."""
-        saved = {} if self.rebuild is None else {"rebuild": self.rebuild.state_dict()}
-        if self.failed is not None:
-            theta, samples = self.failed
-            saved["failed"] = {"theta": asdict(theta), "samples": samples}
-        return saved
-
-    def restored_failure(self, state: dict) -> tuple[Theta, int] | None:
-        """θ and samples of the rebuild that had failed when the state was taken, or None."""
-        kept = state.get("failed")
-        return kept and (type(self.theta)(**kept["theta"]), int(kept["samples"]))
+        """Entry of a checkpoint: the rebuild that is under way, if there is one."""
+        return {} if self.rebuild is None else {"rebuild": self.rebuild.state_dict()}
 
     def restored_rebuild(self, state: dict) -> Rebuild | None:
         """The rebuild that was under way when the state was taken, or None.

@@ -56,6 +56,7 @@ from gp_mapping.core.models.tiled.visits import TileLost, Visits, read
 from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.core.transaction import Revertible, transaction
 from gp_mapping.core.types import Samples, UpdateReport
+from gp_mapping.errors import NumericalError
 
 __all__ = ["TiledMap"]
 
@@ -368,7 +369,7 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
         """
         if self.learner is None:
             return self.layout is None and self.home.refine(budget_s)
-        return learn(self, self.learner, self._step, budget_s)
+        return learn(self, self.learner, self._step, self._follow, budget_s)
 
     def _step(self) -> None:
         """One step of the learner, from the samples that one tile remembers."""
@@ -386,10 +387,18 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
 
         self.learner.step(data.learning_data(), self.generator)
 
-        if not self.sliced and self.learner.left(self.home.theta):
-            with transaction(self.home):
-                if self.home.adopt_in_slices(self.learner.theta):
+    def _follow(self) -> None:
+        """Adopt the learner's θ in the tile where the robot is, where it has left the tile's."""
+        theta, home = self.learner.theta, self.home
+        if self.sliced or not (self.learner.left(home.theta) and home.promises(theta)):
+            return
+        try:
+            with transaction(home):
+                if home.adopt_in_slices(theta):
                     self.note_change(self.current)
+        except (NumericalError, torch.linalg.LinAlgError):
+            home.not_adopted(theta)
+            self.learner.rejected += 1  # a tile has no learner that would count it
 
     # --- what has changed -------------------------------------------------------------------------
     epoch = property(lambda self: self.own_epoch + (self.home.epoch if self.layout is None else 0))

@@ -271,17 +271,22 @@ class LatticeMap(BoundedLattice):
         return super().counters() | {"coarsened": self.coarsened, "refused": self.refused}
 
     def notes(self) -> list[str]:
-        """A note that the lattice is too coarse for the kernel, where it is."""
-        if self.grid is None:
-            return []
-        error = interpolation_error(self.theta, self.grid.spacing)
-        if error < _ROUGH:
-            return []
+        """Notes that the lattice is too coarse for the kernel, or that θ could not be adopted."""
+        notes = []
+        if self.failed is not None:
+            notes.append(
+                f"learned hyper-parameters could not be taken over at {self.failed[1]} samples; the map keeps "
+                "those that it has, and tries again a hundred samples later"
+            )
+        if self.grid is None or interpolation_error(self.theta, self.grid.spacing) < _ROUGH:
+            return notes
 
+        error = interpolation_error(self.theta, self.grid.spacing)
         return [
+            *notes,
             f"between its nodes the lattice interpolates kernel {self.theta.kernel_name} with an error of up to "
             f"{100 * error:.0f} % of signal_stddev; write kernel: matern32 or a smoother one, a larger "
-            "grid_density, or another model"
+            "grid_density, or another model",
         ]
 
     def _learn_features(self) -> None:
