@@ -200,7 +200,8 @@ def main(arguments: list[str] | None = None) -> int:
     page = document(parts)
     for path in filter(None, (args.output / "benchmarks.md", args.document)):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page, encoding="utf-8")
+        there = path.read_text(encoding="utf-8") if path.exists() else ""
+        path.write_text(document(parts, there), encoding="utf-8")
     if not absent or len(names) > 1:
         print(page.split("\n## ")[0])
     return 2 if absent else 0

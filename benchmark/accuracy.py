@@ -58,7 +58,7 @@ def sessions(table: Table, quick: bool) -> dict[str, dict]:
         if not settings:
             table.add(
                 *row(
-                    "the same map, motion not told",
+                    "the same map, motion not given",
                     size,
                     evaluate(session, where, test, still=True),
                     None,
@@ -161,9 +161,9 @@ def leave_one_out(quick: bool, fourth: dict) -> tuple[Table, list[Goal]]:
             )
     mean = protocol.average(results)
     table.add(*row("mean", None, mean, None))
-    table.add(*row("mean, motion not told", None, protocol.average(still), None))
+    table.add(*row("mean, motion not given", None, protocol.average(still), None))
     table.notes = [
-        "Motion not told: the maps predict the field at each place, without the time offset and the part "
+        "Motion not given: the maps predict the field at each place, without the time offset and the part "
         "that turns with the robot, which they have learned."
     ]
     return table, [

@@ -181,13 +181,13 @@ def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES) -> Part:
             ("exact GP", ".2f"),
             ("not modelled", ".2f"),
             ("but for the level", ".3f"),
-            ("told the biases", ".3f"),
+            ("biases given", ".3f"),
             ("ratio", ".3f"),
             ("field in 95 %", ".3f"),
             ("measured in 95 %", ".3f"),
             ("exact GP's", ".3f"),
             ("not modelled, field", ".3f"),
-            ("time / told", ".2f"),
+            ("time / biases given", ".2f"),
         ],
     )
     ratios, covered = {}, {}
@@ -217,8 +217,8 @@ def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES) -> Part:
     table.notes = [
         f"{len(seeds)} worlds of each kind, {SPREAD * 1e6:g} µT of field, lengthscale {LENGTH:g} m, white "
         f"noise {NOISE * 1e6:g} µT; a pass is a lawnmower of its own, the next one crosses it. What all "
-        "biases have in common cannot be told from the field's own level: “but for the level” leaves the "
-        "mean error out, and the map that was told the biases was told all but their mean. The exact GP "
+        "biases have in common cannot be separated from the field's own level: “but for the level” leaves the "
+        "mean error out, and the map that was given the biases was given all but their mean. The exact GP "
         "knows the world's hyper-parameters and has the kernel term s_b² δ(p, p′)."
     ]
     where["seeds"] = len(seeds)
@@ -228,7 +228,7 @@ def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES) -> Part:
         "biases",
         [
             Goal(
-                "Biases: RMSE over that of a map told them, worst",
+                "Biases: RMSE over that of a map given them, worst",
                 max(ratios[n] for n in with_bias),
                 high=1.10,
             ),

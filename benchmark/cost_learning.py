@@ -51,7 +51,7 @@ def learning(quick: bool) -> Table:
             ("adoption, worst ms", ".1f"),
             ("samples", "d"),
             ("drive, s", ".2f"),
-            ("share of a core at 50 Hz", ".3f"),
+            ("fraction of a core at 50 Hz", ".3f"),
         ],
     )
     for budget in (20,) if quick else (100, 400):
@@ -71,8 +71,8 @@ def learning(quick: bool) -> Table:
             seconds / (raw / 50),
         )
     table.notes = [
-        "A step: Fisher scoring on the evidence of at most 250 remembered cells. An adoption: ℓ changed "
-        "by 5 %, inducing inputs chosen again, sites carried. The drive: all of MapSession.ingest, nothing "
+        "A step: slope and information of the evidence of one block of remembered cells. An adoption: ℓ changed "
+        "by 5 %, inducing inputs chosen again, sites transferred. The drive: all of MapSession.ingest, nothing "
         "drawn."
     ]
     return table

@@ -125,13 +125,13 @@ def offsets(seeds: range) -> tuple[Table, list[Goal]]:
             )
     table.notes = [
         f"{len(seeds)} seeds each, world and noise. Within goal: the offset that the map uses is within "
-        "10 ms or 10 %. False heading: share of runs that report a part that turns; false changes: mean "
+        "10 ms or 10 %. False heading: fraction of runs that report a part that turns; false changes: mean "
         "number. sd: as `calibration_report` states it. The robot's speed is .3 m/s with stops at corners."
     ]
     worst = np.abs(np.array(levels) - LEVELS).max(0)
     return table, [
-        Goal("δ within 10 ms or 10 %: share of the runs", mean(good), low=0.95),
-        Goal("δ = 0: share of runs that report an offset", mean(false), high=0.05),
+        Goal("δ within 10 ms or 10 %: fraction of the runs", mean(good), low=0.95),
+        Goal("δ = 0: fraction of runs that report an offset", mean(false), high=0.05),
         *(
             Goal(
                 f"coverage at {100 * level:g} %, simulated: largest deviation of a setting",
@@ -161,7 +161,7 @@ def levers(seeds: range) -> tuple[Table, list[Goal]]:
             ("stated sd m", ".4f"),
             ("ahead, rms error m", ".4f"),
             ("stated sd m", ".4f"),
-            ("said to be told apart", ".2f"),
+            ("reported as separable", ".2f"),
         ],
     )
     for arm in ((0.0, 0.0), (0.05, 0.0), (0.0, 0.05), (-0.05, -0.05)):
@@ -238,9 +238,11 @@ def headings(seeds: range) -> tuple[Table, list[Goal]]:
         )
     return table, [
         Goal(
-            "No bias: share of runs that report something that turns", table.rows[0][5], high=0.05
+            "No bias: fraction of runs that report something that turns",
+            table.rows[0][5],
+            high=0.05,
         ),
-        Goal("Bias of 3 µT: share of runs that report it", table.rows[-1][5], low=0.95),
+        Goal("Bias of 3 µT: fraction of runs that report it", table.rows[-1][5], low=0.95),
     ]
 
 

@@ -118,7 +118,9 @@ def changed_worlds(seeds: range) -> tuple[Table, list[Goal]]:
     return table, [
         Goal("Simulated change: RMSE followed / not followed", followed[2], high=0.9),
         Goal(
-            "Simulated change: share of worlds where a whole visit finds it", followed[-2], low=0.95
+            "Simulated change: fraction of worlds where a whole visit finds it",
+            followed[-2],
+            low=0.95,
         ),
         Goal("Simulated change: false changes a world", followed[-1], high=0.1),
     ]

@@ -51,7 +51,7 @@ def run(quick: bool, environment: dict) -> Part:
             ("sensor", ""),
             ("minutes", ".1f"),
             ("M", "d"),
-            ("share of a core", ".3f"),
+            ("fraction of a core", ".3f"),
             ("the last minute", ".3f"),
             ("ingest, ms per 0.1 s", ".2f"),
             ("worst", ".1f"),
@@ -79,7 +79,7 @@ def run(quick: bool, environment: dict) -> Part:
             1e3 * median(drawing),
             1e3 * max(drawing),
         )
-        name = f"live, {rate} Hz and {_CELLS} × {_CELLS} at {_DRAWINGS} Hz: share of a core (mapping only)"
+        name = f"live, {rate} Hz and {_CELLS} × {_CELLS} at {_DRAWINGS} Hz: fraction of a core (mapping only)"
         goals.append(Goal(name, share, high=0.5))
     table.notes = [
         "One thread, processor time of MapSession.ingest and MapSession.render over sensor time; no "

@@ -198,7 +198,7 @@ def report(quick: bool) -> tuple[list[Goal], Table]:
             "seconds, cells of the map, M",
             f"{m['seconds']:.0f}, {m['cells']:.0f}, {m['inducing']:.0f}",
         ),
-        ("share of a core: all, second half", f"{m['all']:.3f}, {m['later']:.3f}"),
+        ("fraction of a core: all, second half", f"{m['all']:.3f}, {m['later']:.3f}"),
         (
             "of it: map thread, callbacks, DDS",
             f"{m['map']:.3f}, {m['callbacks']:.3f}, {m['dds']:.3f}",
@@ -225,6 +225,6 @@ def report(quick: bool) -> tuple[list[Goal], Table]:
     ]
     return [
         Goal("live node: measurements lost or dropped", m["lost"] + m["dropped"], high=0.0),
-        Goal("live node: share of a core on average", m["all"], high=0.3),
+        Goal("live node: fraction of a core on average", m["all"], high=0.3),
         Goal("live node: maps a second", m["maps"], low=0.9 * min(DRAWINGS, m["cells closed"])),
     ], table

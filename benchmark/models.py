@@ -183,12 +183,12 @@ def tables(rows: dict) -> list[Table]:
         if c:
             cost.add(row.title, c["batch_ms"], c["batch_ratio"], c["grid_ms"], c["grid_ratio"])
     scores.notes = [
-        "Protocol P (trials 1, 2, 3, 5 as a stream, tested on 4), beside it each of trials 1 to 5 left out once, mean. "
+        "Protocol P (trials 1, 2, 3, 5 as a stream, tested on 4); left out: each of trials 1 to 5 left out once, mean. "
         f"Goal: RMSE ≤ {_RMSE} µT and {_LOW:g} to {_HIGH:g} of the 95 % intervals, for every map with θ learned online "
         "from the default start; `curl_free` on all three axes, its RMSE over the components. s: processor time of the "
         "whole stream, cells, learning and scores included. Mammographic: NLPD of ten folds, streamed in 20 batches "
         "(GPyTorch's SVGP: stored), and its sd.",
-        "Baselines see raw samples in batches of 100 and know of no time offset and no heading; *given* is ℓ .446 m, "
+        "Baselines see raw samples in batches of 100 and have no time offset and no heading; *given* is ℓ .446 m, "
         "s² 160, σ² 1.2 µT², *learned* starts there. – is not measured: leave one out of the others takes `--full`.",
     ]
     cost.notes = [

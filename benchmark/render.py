@@ -130,7 +130,7 @@ def run(quick: bool, environment: dict) -> Part:
         len(some),
     )
     cost.notes = [
-        "θ given: a change of θ, or inducing inputs chosen again, draws all. Drawn anew: share of the "
+        "θ given: a change of θ, or inducing inputs chosen again, draws all. Drawn anew: fraction of the "
         "lattice that was evaluated, median."
     ]
     loss = Table(

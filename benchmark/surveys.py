@@ -187,7 +187,7 @@ def say(text: str) -> None:
 def moments(seeds: range, paths=tuple(PATHS)) -> tuple[Table, list[Goal]]:
     """Coverage of new measurements at MOMENTS moments of each kind of survey."""
     table = Table(
-        f"New measurements within {NEAR:g} m of the path so far, at {MOMENTS} moments: share in 95 %",
+        f"New measurements within {NEAR:g} m of the path so far, at {MOMENTS} moments: fraction in 95 %",
         [
             ("survey", ""),
             ("map", ""),
@@ -236,7 +236,7 @@ def far(seeds: range, worlds=tuple(WORLDS)) -> tuple[Table, list[Goal]]:
     """Coverage by distance from the path, lanes 2 m apart."""
     names = [f"{low:g} to {high:g} m" for low, high in pairwise(BANDS)]
     table = Table(
-        "Far from the path, lanes 2 m apart: share of new measurements in 95 % by distance, and of all",
+        "Far from the path, lanes 2 m apart: fraction of new measurements in 95 % by distance, and of all",
         [
             ("field", ""),
             ("map", ""),

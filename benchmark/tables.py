@@ -142,18 +142,30 @@ def goals_table(parts: list[Part]) -> Table:
     return goals
 
 
-def document(parts: list[Part]) -> str:
-    """All parts as one Markdown page, the goals first."""
+def document(parts: list[Part], page: str = "") -> str:
+    """All parts in Markdown, the goals first.
+
+    Args:
+        parts: What was measured.
+        page: Text of the page that they are for. What stands between its marks is replaced, and the
+            remainder stays; without marks the parts are all of the page.
+    """
     goals = goals_table(parts)
-    name, page = (
+    name, file = (
         ("honesty", "honesty") if [p.name for p in parts] == ["honesty"] else ("all", "benchmarks")
     )
-    head = [
-        "# Honest intervals" if name == "honesty" else "# Benchmarks",
-        "",
-        f"Written by `python -m benchmark {name} --document docs/{page}.md` (or `gp-mapping bench {name} …`) from "
-        "what it measured; edit the benchmark, not this page.",
-        "",
-    ]
-    body = ([goals.markdown()] if goals.rows else []) + [part.markdown() for part in parts]
-    return "\n".join([*head, *body]).rstrip() + "\n"
+    written = (
+        f"Written by `python -m benchmark {name} --document docs/{file}.md` (or `gp-mapping bench {name} …`) from "
+        "what it measured; edit the benchmark, not this part."
+    )
+    parts_text = ([goals.markdown()] if goals.rows else []) + [part.markdown() for part in parts]
+    body = "\n".join([written, "", *parts_text]).rstrip() + "\n"
+
+    begin, end = (f"<!-- python -m benchmark {name}: {word} -->" for word in ("begin", "end"))
+    before, begun, rest = page.partition(begin)
+    _, ended, after = rest.partition(end)
+    if begun and ended:
+        return f"{before}{begin}\n{body}{end}{after}"
+
+    title = "# Honest intervals" if name == "honesty" else "# Benchmarks"
+    return f"{title}\n\n{body}"

@@ -43,7 +43,7 @@ _DENSE = _GIVEN | {
     "local_scale": False,
 }
 CASES = {
-    "given θ, inputs wherever they tell anything": _DENSE,
+    "given θ, inputs wherever data give any information": _DENSE,
     "given θ, default inputs": _GIVEN,
     "all learned, defaults": {},
 }
@@ -124,11 +124,11 @@ def run(quick: bool, where: dict, only=TABLES) -> Part:
         "Two robots that make one map, a fifth of the messages lost",
         [
             ("case", ""),
-            ("off the map of all data, median (sd)", ".3f"),
-            ("largest", ".2f"),
-            ("sd, largest ratio", ".2f"),
-            ("off the exact GP, median (sd)", ".3f"),
-            ("the map of all data off it", ".3f"),
+            ("from the map of all data, median (sd)", ".3f"),
+            ("largest (sd)", ".2f"),
+            ("stddev, largest ratio", ".2f"),
+            ("from the exact GP, median (sd)", ".3f"),
+            ("map of all data from it", ".3f"),
             ("B/s", ".0f"),
             ("largest message, B", "d"),
             ("sum, s", ".2f"),

@@ -206,8 +206,8 @@ KINDS: dict[str, Kind] = {
             for name, v in (("zero", 0), ("2038", 2**31 - 1))
         }
     ),
-    **_fields({"field said again": _said_again_field}),
-    **_poses({"pose said again": _said_again_pose}),
+    **_fields({"field repeated": _said_again_field}),
+    **_poses({"pose repeated": _said_again_pose}),
 }
 
 

@@ -64,7 +64,7 @@ def beside(name: str, kind, tries: int) -> Row:
         mapper.settle(sent)
         missing = max(0, sent - mapper.received())
         return Row(
-            f"~/{name} beside {RATE:g} Hz",
+            f"~/{name} during {RATE:g} Hz",
             tries,
             answered,
             missing,
