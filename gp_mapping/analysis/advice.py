@@ -6,6 +6,7 @@ import math
 from typing import NamedTuple
 
 from gp_mapping.analysis.calibration import Calibration
+from gp_mapping.analysis.digits import decimals
 from gp_mapping.analysis.metrics import BANDS
 from gp_mapping.analysis.pass_biases import compared, differ
 
@@ -56,9 +57,9 @@ def advise(
         if g is None:
             return ""
         if abs(g) < 0.005:
-            return f"; here the map is as good without this correction ({tried[name]:.2f} {unit})"
+            return f"; here the map is as good without this correction ({decimals(tried[name], 2)} {unit})"
         return (
-            f"; the map corrects it: RMSE {rmse:.2f} {unit} and {tried[name]:.2f} {unit} without, "
+            f"; the map corrects it: RMSE {decimals(rmse, 2)} {unit} and {decimals(tried[name], 2)} {unit} without, "
             + (f"{100 * g:.0f} % less" if g > 0 else "so here the correction did not help")
         )
 
@@ -85,7 +86,8 @@ def advise(
         out.append(
             Advice(
                 f"calibrate the {context['sensor']} (hard iron) or mount it further from motors and steel: "
-                f"{c.turning / c.scale:.2f} ± {c.turning_stddev / c.scale:.2f} {unit} turns with the robot"
+                f"{decimals(c.turning / c.scale, 2)} ± "
+                f"{decimals(c.turning_stddev / c.scale, 2)} {unit} turns with the robot"
                 f"{spared('without_heading')}",
                 gain("without_heading"),
             )
@@ -96,7 +98,7 @@ def advise(
         out.append(
             Advice(
                 "tell where the sensor sits (sensor_offset_x, sensor_offset_y), or set learn_lever_arm: "
-                f"RMSE {arm:.2f} {unit} with a learned lever arm, {rmse:.2f} {unit} now",
+                f"RMSE {decimals(arm, 2)} {unit} with a learned lever arm, {decimals(rmse, 2)} {unit} now",
                 1.0 - arm / rmse,
             )
         )
@@ -119,7 +121,7 @@ def advise(
         out.append(
             Advice(
                 f"drive lanes closer together: {100 * found['square_beyond']:.0f} % of the squared error "
-                f"lies more than 10 cm from where the map was driven; within, RMSE is {near:.2f} {unit}",
+                f"lies more than 10 cm from where the map was driven; within, RMSE is {decimals(near, 2)} {unit}",
                 1.0 - near / rmse,
             )
         )

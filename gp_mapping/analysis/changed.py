@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gp_mapping.analysis.digits import decimals
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.session import MapSession
 
@@ -72,7 +73,9 @@ def listed(changes: list[dict], unit: str) -> str:
     """Return how often and where the field changed, for a line of text."""
     if not changes:
         return "nowhere"
-    places = [f"({c['x']:.1f}, {c['y']:.1f}) {c['error']:+.1f} {unit}" for c in changes]
+    places = [
+        f"({c['x']:.1f}, {c['y']:.1f}) {decimals(c['error'], 1, '+')} {unit}" for c in changes
+    ]
     return (
         f"{len(places)} times, at "
         + "; ".join(places[:_MOST])

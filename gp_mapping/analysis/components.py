@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 
+from gp_mapping.analysis.digits import decimals
 from gp_mapping.analysis.residuals import Residuals, norm_residuals
 from gp_mapping.mapping.drawing.vector import AXES, axis_names
 from gp_mapping.mapping.session import MapSession
@@ -65,7 +66,7 @@ def learned(session: MapSession, sensor: str, unit: str) -> list[str]:
     body = session.map.body_field()
     if body is not None:
         text = ", ".join(
-            f"{v / scale:+.2f} ± {sd / scale:.2f}"
+            f"{decimals(v / scale, 2, '+')} ± {decimals(sd / scale, 2)}"
             for v, sd in zip(*(part.tolist() for part in body))
         )
         out.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gp_mapping.analysis.digits import decimals
 from gp_mapping.mapping.session import MapSession
 
 __all__ = ["compared", "differ", "pass_biases"]
@@ -58,8 +59,8 @@ def compared(biases: list[dict], unit: str) -> str:
 
     # Chosen by size, listed in their own order.
     texts = [
-        f"{'another robot' if b['pass'] is None else 'pass ' + str(b['pass'])} {b['mean']:+.2f} ± "
-        f"{b['stddev']:.2f} {unit}"
+        f"{'another robot' if b['pass'] is None else 'pass ' + str(b['pass'])} {decimals(b['mean'], 2, '+')} ± "
+        f"{decimals(b['stddev'], 2)} {unit}"
         for b in sorted(far, key=lambda b: biases.index(b))
     ]
 

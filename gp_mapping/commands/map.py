@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from gp_mapping.analysis.changed import APART, ChangeFollower, listed
+from gp_mapping.analysis.digits import decimals
 from gp_mapping.analysis.metrics import BANDS, PredictionScores
 from gp_mapping.commands.fleet.arguments import many
 from gp_mapping.commands.output import folder_to_write
@@ -331,11 +332,13 @@ def summary(result: dict, session: MapSession, written: dict[str, Path]) -> str:
     metric = session.settings.metric  # of classes and counts the latent field has no unit
     for name, value in report["hyperparameters"].items():
         if name.endswith("stddev") and metric:
-            lines.append(f"  {name:18} {value / scale:8.3f} {unit}")
+            lines.append(f"  {name:18} {decimals(value / scale):>8} {unit}")
         else:
             lines.append(f"  {name:18} {value:8.3f} {UNITS.get(name, '')}".rstrip())
     if metric:
-        lines.append(f"  {'predictive noise':18} {result['noise_stddev'] / scale:8.3f} {unit}")
+        lines.append(
+            f"  {'predictive noise':18} {decimals(result['noise_stddev'] / scale):>8} {unit}"
+        )
 
     if result["rmse_ut"] is not None:
         error = unit if metric else "counts" if session.settings.likelihood == "poisson" else ""
@@ -347,7 +350,9 @@ def summary(result: dict, session: MapSession, written: dict[str, Path]) -> str:
         rows |= {label: result[key] for key, label in APART.items() if key in result}
         for name, row in rows.items():
             covered = "        –" if row["coverage"] is None else f"{row['coverage']:9.3f}"
-            numbers = f"{row['rmse_ut']:9.3f} {row['nlpd']:7.3f} {covered}" if row["n"] else ""
+            numbers = (
+                f"{decimals(row['rmse_ut']):>9} {row['nlpd']:7.3f} {covered}" if row["n"] else ""
+            )
             lines.append(f"  {name:16} {row['n']:6d} {numbers}")
         if result["changes_in_test"]:
             lines.append(f"  field changed on the test: {listed(result['changes_in_test'], error)}")

@@ -443,8 +443,9 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
             raise ValueError(f"the state is of model {state['model']!r}, this map is {self.name!r}")
         if state.get("format") != _FORMAT:
             saved = state.get("format", "of 0.1.0")
+            age = "a newer" if isinstance(saved, int) and saved > _FORMAT else "an older"
             raise ValueError(
-                f"the map was saved by an older version (format {saved}, this one reads {_FORMAT}); map "
+                f"the map was saved by {age} version (format {saved}, this one reads {_FORMAT}); map "
                 "the recording again, or open it with the version that saved it"
             )
         if state.get("likelihood", self.likelihood.label) != self.likelihood.label:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gp_mapping.core.places import places_of
 from gp_mapping.core.types import Prediction
 
 __all__ = ["Scaling"]
@@ -68,7 +69,8 @@ class Scaling:
         )
 
     def inner_x(self, x: Tensor) -> Tensor:
-        return torch.as_tensor(x, dtype=torch.float64).to(self.origin.device) - self.origin
+        """Places about the origin, (N, D) m; ValueError where x is not (N, D)."""
+        return places_of(x, len(self.origin)).to(self.origin.device) - self.origin
 
     def inner_y(self, y: Tensor) -> Tensor:
         return (y.to(self.centre.device) - self.centre) / self.scale

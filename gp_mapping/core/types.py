@@ -20,7 +20,7 @@ def _column(name: str, value, n: int) -> Tensor | None:
     if value is None:
         return None
 
-    out = torch.as_tensor(value, dtype=torch.float64)
+    out = torch.as_tensor(value, dtype=torch.float64).detach()
     if out.ndim == 0:
         out = out.expand(n).clone()
     if out.shape != (n,):
@@ -81,8 +81,9 @@ class Samples:
     pass_number: Tensor | None = None
 
     def __post_init__(self):
-        x = torch.as_tensor(self.x, dtype=torch.float64)
-        y = torch.as_tensor(self.y, dtype=torch.float64)
+        # a gradient would keep everything before it, and could not be copied
+        x = torch.as_tensor(self.x, dtype=torch.float64).detach()
+        y = torch.as_tensor(self.y, dtype=torch.float64).detach()
         y = y[:, None] if y.ndim == 1 else y
         if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
             raise ValueError(
@@ -102,7 +103,9 @@ class Samples:
             values[name] = _column(name, getattr(self, name), n)
         for name, shape in (("velocity", tuple(x.shape)), ("heading", (n, 2))):
             value = getattr(self, name)
-            values[name] = None if value is None else torch.as_tensor(value, dtype=torch.float64)
+            values[name] = (
+                None if value is None else torch.as_tensor(value, dtype=torch.float64).detach()
+            )
             if value is not None and tuple(values[name].shape) != shape:
                 raise ValueError(f"{name} has shape {tuple(values[name].shape)}, expected {shape}")
 

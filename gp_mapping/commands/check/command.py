@@ -18,6 +18,7 @@ import torch
 from gp_mapping.analysis.advice import Advice, advise
 from gp_mapping.analysis.calibration import Calibration, calibration_report
 from gp_mapping.analysis.components import by_component, learned
+from gp_mapping.analysis.digits import decimals
 from gp_mapping.analysis.pass_biases import differ, pass_biases
 from gp_mapping.analysis.refits import (
     changes_along,
@@ -234,7 +235,7 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
 
     tested = result["test"]
     title = (
-        f"RMSE {tested['rmse_ut']:.2f} {result['unit']}, NLPD {tested['nlpd']:.2f}, 95 % intervals hold "
+        f"RMSE {decimals(tested['rmse_ut'], 2)} {result['unit']}, NLPD {tested['nlpd']:.2f}, 95 % intervals hold "
         f"{100 * tested['coverage']:.0f} %: {how}"
     )
     return Assessment(result, calibration, test_residuals, session, passes, title)

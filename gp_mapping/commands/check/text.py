@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gp_mapping.analysis.calibration import Calibration
 from gp_mapping.analysis.changed import APART, listed
+from gp_mapping.analysis.digits import decimals
 from gp_mapping.analysis.pass_biases import compared
 from gp_mapping.analysis.refits import REFITS
 
@@ -52,7 +53,7 @@ def text_of(result: dict, c: Calibration | None) -> str:
         numbers = (
             ""
             if not row["n"]
-            else f"{row['rmse_ut']:9.3f} {row['nlpd']:7.3f}   "
+            else f"{decimals(row['rmse_ut']):>9} {row['nlpd']:7.3f}   "
             + " ".join(f"{v:6.3f}" for v in row["coverage_levels"].values())
         )
         lines.append(f"  {name:14} {row['n']:6d} {numbers}".rstrip())
@@ -67,13 +68,13 @@ def text_of(result: dict, c: Calibration | None) -> str:
 
     if result["refits"]:
         lines += [
-            f"RMSE of other maps ({unit}; this one {test['rmse_ut']:.3f})",
-            *(f"  {REFITS[k]:36} {v:.3f}" for k, v in result["refits"].items()),
+            f"RMSE of other maps ({unit}; this one {decimals(test['rmse_ut'])})",
+            *(f"  {REFITS[k]:36} {decimals(v)}" for k, v in result["refits"].items()),
         ]
 
     if len(result["biases"]) > 1:
         lines += [
-            f"passes compared (their constants' standard deviation {result['bias_stddev']:.2f} {unit})",
+            f"passes compared (their constants' standard deviation {decimals(result['bias_stddev'], 2)} {unit})",
             f"  {compared(result['biases'], unit)}",
         ]
     lines += [

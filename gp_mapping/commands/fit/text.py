@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gp_mapping.analysis.digits import decimals
 from gp_mapping.commands.map import UNITS
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.store.wording import unit_text
@@ -47,7 +48,9 @@ def summary(result: dict, settings: MapSettings, paths: dict[str, Path]) -> str:
             else (1.0, UNITS.get(name, "m" if name.startswith("lever") else ""))
         )
         label = f"{name} {unit_of_value}".rstrip()
-        lines.append(f"{label:38} {fit['before'][name] / size:10.3f} {value / size:10.3f}")
+        lines.append(
+            f"{label:38} {decimals(fit['before'][name] / size):>10} {decimals(value / size):>10}"
+        )
 
     lines += _tested(result["test"], settings, unit)
     limit = fit["anytime"]
@@ -72,7 +75,7 @@ def _tested(test: dict | None, settings: MapSettings, unit: str) -> list[str]:
         "test in 95 %": "coverage",
     }
     return [
-        f"{label:38} {test['streamed'][key]:10.3f} {test['fitted'][key]:10.3f}"
+        f"{label:38} {decimals(test['streamed'][key]):>10} {decimals(test['fitted'][key]):>10}"
         for label, key in rows.items()
         if test["fitted"][key] is not None
     ]

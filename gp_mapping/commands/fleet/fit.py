@@ -7,6 +7,7 @@ import json
 import time
 from pathlib import Path
 
+from gp_mapping.analysis.digits import decimals
 from gp_mapping.commands.fit.progress import Progress
 from gp_mapping.commands.fleet.arguments import at_work
 from gp_mapping.commands.fleet.map import about_fleet, said, warnings_of
@@ -125,13 +126,13 @@ def _text(result: dict, fitted: Raised, settings: MapSettings, paths: dict[str, 
             (scale, unit) if name.endswith("stddev") else (1.0, UNITS.get(name, ""))
         )
         lines.append(
-            f"{f'{name} {unit_of_value}'.rstrip():38} {fit['before'][name] / size:10.3f} "
-            f"{fit['after'][name] / size:10.3f}"
+            f"{f'{name} {unit_of_value}'.rstrip():38} {decimals(fit['before'][name] / size):>10} "
+            f"{decimals(fit['after'][name] / size):>10}"
         )
 
     if result["test"]:
         lines += [
-            f"{label:38} {'':10} {result['test'][key]:10.3f}"
+            f"{label:38} {'':10} {decimals(result['test'][key]):>10}"
             for label, key in (
                 (f"test RMSE {unit}", "rmse_ut"),
                 ("test NLPD", "nlpd"),

@@ -8,6 +8,7 @@ from dataclasses import fields
 from html import escape
 
 from gp_mapping.analysis.changed import APART
+from gp_mapping.analysis.digits import decimals
 from gp_mapping.analysis.pass_biases import compared
 from gp_mapping.analysis.refits import REFITS
 from gp_mapping.commands.report.style import STYLE
@@ -138,7 +139,7 @@ def _headline(facts: dict) -> str:
         f"{map_report['path_length']:.0f} m; the map covers {facts['extent'][0]:.1f} m × {facts['extent'][1]:.1f} m"
     )
     if test and test["n"]:
-        words += f". Measurements that it had not seen: RMSE {test['rmse_ut']:.2f} {unit}"
+        words += f". Measurements that it had not seen: RMSE {decimals(test['rmse_ut'], 2)} {unit}"
         if test["coverage"] is not None:  # classes and counts have no interval
             words += f", {100 * test['coverage']:.0f} % of them inside the 95 % intervals"
     return f"<p>{escape(words)}.</p>"
@@ -202,7 +203,7 @@ def _beside(facts: dict) -> str:
         [
             row["bag"],
             row["compared_cells"],
-            *("–" if row[name] is None else f"{row[name]:.3f}" for name in ("rmse", "inside")),
+            *("–" if row[name] is None else decimals(row[name]) for name in ("rmse", "inside")),
         ]
         for row in facts["fleet"]["table"]
     ]
@@ -251,7 +252,7 @@ def _trust(facts: dict, figures: dict[str, bytes]) -> str:
             [part["coverage_levels"][level] for level in _LEVELS] if levels else [part["coverage"]]
         )
         columns = [
-            "–" if v is None else f"{v:.3f}" for v in (part["rmse_ut"], part["nlpd"], *coverages)
+            "–" if v is None else decimals(v) for v in (part["rmse_ut"], part["nlpd"], *coverages)
         ]
         return [name, part["n"], *columns]
 
@@ -277,8 +278,8 @@ def _trust(facts: dict, figures: dict[str, bytes]) -> str:
         text += _table(
             ["map", f"RMSE ({unit})"],
             [
-                ["this one", f"{test['rmse_ut']:.3f}"],
-                *([REFITS.get(k, k), f"{v:.3f}"] for k, v in facts["refits"].items()),
+                ["this one", decimals(test["rmse_ut"])],
+                *([REFITS.get(k, k), decimals(v)] for k, v in facts["refits"].items()),
             ],
         )
     return text
@@ -300,7 +301,7 @@ def _robot(facts: dict) -> str:
     lines, biases = list(facts["plain"]), facts.get("biases", [])
     if len(biases) > 1:
         lines.append(
-            f"passes compared (their constants' standard deviation {facts['bias_stddev']:.2f} "
+            f"passes compared (their constants' standard deviation {decimals(facts['bias_stddev'], 2)} "
             f"{facts['unit']}): {compared(biases, facts['unit'])}"
         )
     return _points(lines)
@@ -368,7 +369,7 @@ def _changes(facts: dict) -> str:
     """Return where and when the field changed."""
     unit = facts["unit"]
     rows = [
-        [when, f"({c['x']:.2f}, {c['y']:.2f})", f"{c['error']:+.2f}", f"{c['stamp']:.1f}"]
+        [when, f"({c['x']:.2f}, {c['y']:.2f})", decimals(c["error"], 2, "+"), f"{c['stamp']:.1f}"]
         for when, key in (("while mapping", "changes"), ("on the test", "changes_in_test"))
         for c in facts[key]
     ]

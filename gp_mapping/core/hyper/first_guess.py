@@ -26,7 +26,9 @@ _RATIOS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # τ of the grid
 _FREEDOM = 3.0
 _BEYOND = 5.0  # robust standard deviations at which a value is cut: one outlier is no field
 _MOST = 160  # cells that are used; of more, an even choice
-_LEAST = 1e-5  # least spread, in sizes of the values: a constant sensor has no spread
+# sizes of the values: a spread below the first is rounding, as means of equal values have it, and
+# taken for the second; a pressure of 1e5 Pa that varies by 1e-3 is none
+_ROUNDING, _CONSTANT = 1e-9, 1e-5
 _UNSEEN = 0.1  # spread in sizes of the values, where fewer than _FEW values show none
 _FEW = 4
 
@@ -82,7 +84,10 @@ def first_guess(x: Tensor, y: Tensor, kernel: str = "matern52", unit: float = 1.
     # values in units of their size, outliers cut
     limit = _BEYOND * spread
     inner = torch.minimum(torch.maximum(y - centre, -limit), limit)
-    size = max(float(spread.square().mean().sqrt()), _LEAST * float(y.abs().max()), 1e-300)
+    size, largest = float(spread.square().mean().sqrt()), float(y.abs().max())
+    if size < _ROUNDING * largest:
+        size = _CONSTANT * largest
+    size = max(size, 1e-300)
     inner = inner / size
 
     extent = float((x.amax(0) - x.amin(0)).norm())

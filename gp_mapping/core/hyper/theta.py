@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.kernels.stationary import TwoScales, make_kernel
+from gp_mapping.core.places import motion_of
 
 __all__ = ["SLOWEST", "Theta", "heading_of", "sensor_place"]
 
@@ -171,7 +172,8 @@ class Theta:
         """
         if velocity is None:
             return x, None
-        velocity = torch.as_tensor(velocity, dtype=torch.float64).to(x.device)
+        velocity, heading = motion_of(x, velocity, heading)
+        velocity = velocity.to(x.device)
         heading = heading_of(velocity) if heading is None else heading.to(x.device)
         return self.place(x, velocity, heading), heading
 

@@ -124,3 +124,18 @@ def test_of_a_single_place_the_spread_alone_is_known():
     y = 48.0 + torch.tensor([[-1.0], [0.0], [1.0], [2.0], [-2.0]]).double()
     told = first_guess(torch.zeros(5, 2).double(), y)
     assert told[:3] == pytest.approx((1.0, 1.4826, 0.3 * 1.4826)) and told.centre == [48.0]
+
+
+def test_an_offset_changes_no_start():
+    """A pressure of 1e5 Pa that varies by a thousandth of one: the start was one Pascal."""
+    x, y = cells(40)
+    y = 1e-3 * (y - 48.0)
+    plain, high = first_guess(x, y), first_guess(x, 1e5 + y)
+    assert high[:3] == pytest.approx(plain[:3], rel=1e-4)
+
+
+def test_rounding_is_no_field():
+    """Means of equal values differ in their last digits."""
+    x, y = cells(40)
+    told = first_guess(x, 50.0 + 1e-14 * (y - 48.0))
+    assert told.signal > 1e-4

@@ -71,10 +71,6 @@ class Answers:
         if self.layout is None or self.former is not None:
             return self.home.predict(x, velocity, heading)
         self.need_data()
-        x = torch.as_tensor(x, dtype=torch.float64)
-        if not len(x):
-            return self.home.predict(x)
-
         return self.retried(
             lambda: blended_prediction(
                 self.layout, self.predicts, self.map_for, self.prior(), x, velocity, heading
@@ -121,7 +117,7 @@ class Answers:
     @torch.no_grad()
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """Covariance of a (N, 2) with b (K, 2); 0 where no tile reaches both."""
-        return self.covariance_with(b)(torch.as_tensor(a, dtype=torch.float64))[0]
+        return self.covariance_with(b)(a)[0]
 
     @torch.no_grad()
     def covariance_with(self, b: Tensor) -> Covariances:
@@ -129,7 +125,7 @@ class Answers:
         if self.layout is None or self.former is not None:
             return self.home.covariance_with(b)
 
-        b, prior = torch.as_tensor(b, dtype=torch.float64), self.prior()
+        prior = self.prior()
         with_b = self.retried(
             lambda: blended_covariances(self.layout, self.predicts, self.map_for, prior, b)
         )

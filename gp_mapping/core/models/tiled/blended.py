@@ -19,6 +19,7 @@ from torch import Tensor
 
 from gp_mapping.core.field_map import Covariances, FieldMap, Snapshot
 from gp_mapping.core.models.tiled.layout import Key, Layout
+from gp_mapping.core.places import motion_of, places_of
 from gp_mapping.core.types import Prediction
 
 __all__ = ["blend", "blended_covariances", "blended_prediction", "sayings"]
@@ -125,6 +126,8 @@ def blended_prediction(
         heading: (N, 2) ĥ, or None.
         number: of a pass whose measurements are predicted; None for the field.
     """
+    x = places_of(x, 2)
+    velocity, heading = motion_of(x, velocity, heading)
     parts = []
 
     for key, indices, weight in sayings(layout, exists, x):
@@ -146,6 +149,9 @@ def blended_prediction(
                 else source.predict_in_pass(x[indices], number, *passing)
             )
         parts.append((indices.to(part.mean.device), weight.to(part.mean), part))
+    if not parts:
+        none = prior.mean.new_zeros((0, prior.mean.shape[1]))
+        return Prediction(none, none, prior.noise_variance)
     return blend(parts, len(x))
 
 
@@ -168,7 +174,7 @@ def blended_covariances(
     Returns:
         A function of places a (N, 2): covariances (N, K), and variances at a (N,).
     """
-    far = replace(layout, blend=2.0 * layout.halo)
+    far, b = replace(layout, blend=2.0 * layout.halo), places_of(b, 2)
 
     def weighed(x: Tensor) -> dict[Key | None, tuple[Tensor, Tensor, Tensor]]:
         """The places of each tile that predicts any, and its weights w and v there."""
@@ -210,6 +216,7 @@ def blended_covariances(
     @torch.no_grad()
     def at(a: Tensor) -> tuple[Tensor, Tensor]:
         """Covariances (N, K) of a (N, 2) with b, and variances at a (N,)."""
+        a = places_of(a, 2)
         total = prior.mean.new_zeros((len(a), len(b)), dtype=torch.float64)
         blended, reached = (total.new_zeros(len(a)) for _ in range(2))
 

@@ -53,6 +53,8 @@ from gp_mapping.core.models.tiled.sending import (
 from gp_mapping.core.models.tiled.shelf import Shelf
 from gp_mapping.core.models.tiled.tile import Tile
 from gp_mapping.core.models.tiled.visits import TileLost, Visits, read
+from gp_mapping.core.places import places_of
+from gp_mapping.core.scaled_map import check_alike
 from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.core.transaction import Revertible, transaction
 from gp_mapping.core.types import Samples, UpdateReport
@@ -462,6 +464,7 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
         """
         if self.layout is None:
             return self.home.forget_near(x, radius, newest)
+        x = places_of(x, 2)
         if self.former is not None:  # what waits still knows the old field
             self.drain()
 
@@ -472,6 +475,8 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
 
     def fantasize(self, x: Tensor) -> TiledMap:
         """A copy conditioned on its own mean at x (K, 2); tiles that do not know x are shared."""
+        self.need_data()
+        x = places_of(x, len(self.home.scaling.origin))
         new: TiledMap = copy.copy(self)
         new.forget_mark()
         new.tiles, new.shelf = dict(self.tiles), self.shelf.copy()
@@ -513,6 +518,7 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
 
         if not other.started:
             return
+        check_alike(self.home, other.home)  # before anything changes
 
         if self.layout is None and other.layout is None:
             self.home.merge(other.home)

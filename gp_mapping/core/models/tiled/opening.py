@@ -42,6 +42,8 @@ def leaves(model, new: int) -> bool:
         new: number of samples that have just come.
     """
     first = model.home
+    if len(first.scaling.origin) != 2:
+        return False  # tiles lie in the plane: a line, or a space, stays one map
     extent = max(b - a for a, b in zip(model.low, model.high)) / first.theta.lengthscale
 
     if extent <= _LEAST:

@@ -66,6 +66,8 @@ def load(model, state: dict) -> dict:
     Raises:
         ValueError: the state does not fit.
     """
+    if not isinstance(state, dict):
+        raise ValueError(f"not a state of a map of tiles: a {type(state).__name__}")
     if state.get("model") != model.name:  # a single map, as `tiles: false` makes it
         return _load_one(model, state)
 

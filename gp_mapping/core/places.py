@@ -1,0 +1,44 @@
+"""Places and motions that come from outside, checked: a wrong shape would be broadcast silently."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["motion_of", "places_of"]
+
+
+def places_of(x, dimensions: int) -> Tensor:
+    """Places as a tensor (N, D) float64 without a gradient, on the device where they are.
+
+    Args:
+        x: tensor, array or nested list.
+        dimensions: D of the map.
+
+    Raises:
+        ValueError: x has another shape.
+    """
+    return _rows("places", x, None, dimensions)
+
+
+def motion_of(x: Tensor, velocity, heading) -> tuple[Tensor | None, Tensor | None]:
+    """Velocities (N, D) and headings (N, 2) at places x (N, D), each a tensor, or None as given.
+
+    Raises:
+        ValueError: one of them has another shape.
+    """
+    return (
+        None if velocity is None else _rows("velocities", velocity, len(x), x.shape[1]),
+        None if heading is None else _rows("headings", heading, len(x), 2),
+    )
+
+
+def _rows(name: str, value, count: int | None, width: int) -> Tensor:
+    """A value as (count, width) float64; with None any count is right."""
+    rows = torch.as_tensor(value, dtype=torch.float64).detach()
+    if rows.ndim != 2 or rows.shape[1] != width or count not in (None, len(rows)):
+        raise ValueError(
+            f"{name} have shape {tuple(rows.shape)}, expected ({'N' if count is None else count}, "
+            f"{width}): one row of {width} each"
+        )
+    return rows
