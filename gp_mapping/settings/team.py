@@ -8,7 +8,15 @@ from dataclasses import dataclass
 
 from gp_mapping.settings.fields import setting
 
-__all__ = ["TeamSettings", "robots_of", "transforms_of"]
+__all__ = ["TEAM_INDUCING_INFORMATION", "TeamSettings", "robots_of", "transforms_of"]
+
+TEAM_INDUCING_INFORMATION = 0.1
+"""bits; `inducing_information` of robots whose maps are summed.
+
+A sum knows each robot's data only through the inputs that this robot had. With b bits, what is lost
+at a place is at most 2^2b − 1 of the posterior variance there: three times all of it with the 1 bit
+that suits one map, 15 % with 0.1.
+"""
 
 _NAME = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*")
 

@@ -194,10 +194,11 @@ def test_two_robots_from_one_launch_do_not_mix(tmp_path):
         )
 
 
-def test_a_team_of_simulated_robots_shows_one_map(tmp_path):
+@pytest.mark.parametrize("given, information", [({}, 0.1), ({"inducing_information": 0.5}, 0.5)])
+def test_a_team_of_simulated_robots_shows_one_map(tmp_path, given, information):
     """One command: the base station's map has what both have driven."""
     params = parameter_file(
-        tmp_path, **QUICK, **STARTS, tiles_period=0.5, tiles_round=3.0, merge_period=0.5
+        tmp_path, **QUICK, **STARTS, **given, tiles_period=0.5, tiles_round=3.0, merge_period=0.5
     )
     with (
         Launch(tmp_path, "robots", "simulate:=true", "team:=true", f"params:={params}") as run,
@@ -214,6 +215,10 @@ def test_a_team_of_simulated_robots_shows_one_map(tmp_path):
 
         # each drives a strip of 2 m of its own
         peer.until(lambda: min(map(height, shown)) > 2.2, 90, "no map of both")
+        for name in shown:  # a sum knows a robot's data only through its inputs: closer ones
+            request = GetParameters.Request(names=["inducing_information"])
+            answer = peer.call(GetParameters, f"/{name}/get_parameters", request, again=3.0)
+            assert answer.values[0].double_value == information
         run.interrupt()
 
 
