@@ -112,7 +112,7 @@ def protocol_p(quick: bool) -> tuple[Table, list[Goal], dict]:
         f"{protocol.NOISE} µT². M of the exact GP is its number of cells. s: processor time of streaming; "
         "of fit and prediction for GPyTorch; of the fit, with k-means, for SGPR.",
         "θ given: nothing is learned, as with GPyTorch and SGPR. Where the time offset is learned the name "
-        "says so; those two know of none, and are no match for it.",
+        "says so; GPyTorch and SGPR have none, so compare them with the other rows.",
         "Learned: "
         + ", ".join(
             f"{k} {v * 1e6:.3g} µT" if k.endswith("stddev") else f"{k} {v:.3g}"

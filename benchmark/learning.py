@@ -230,7 +230,7 @@ def worlds(seeds: range) -> tuple[list[Table], list[Goal]]:
             ("cells", ".0f"),
             ("lost, nats", ".1f"),
             ("largest", ".1f"),
-            ("|δ| learned, ms (true: 0)", ".1f"),
+            ("absolute δ learned, ms (true: 0)", ".1f"),
             ("largest", ".1f"),
             ("RMSE µT", ".2f"),
             ("in 95 %", ".3f"),

@@ -88,6 +88,22 @@ def test_nothing_cites_a_page_that_is_not_here():
 
 
 @each_page
+def test_rows_of_a_table_have_as_many_cells_as_its_head(page):
+    """Else it is no table on the page; a bar inside a cell is written \\|."""
+    text = re.sub(
+        r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE
+    )
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        head, *rows = (len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines())
+        assert set(rows) <= {head}, f"{page.name}: {table.splitlines()[0]}"
+
+
+@each_page
+def test_no_marks_of_a_merge(page):
+    assert not re.search(r"^(<{7}|>{7}) ", page.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@each_page
 def test_named_files_exist(page):
     text = page.read_text(encoding="utf-8")
     for span in spans(text) + [word for line in command_lines(text) for word in line.split()]:

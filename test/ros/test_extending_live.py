@@ -37,7 +37,7 @@ def test_a_model_and_a_kernel_of_ones_own_run_in_the_node(installed):
     ):
         means, shares = (
             peer.listen(OccupancyGrid, "/mapping/mean"),
-            peer.listen(Float64, "/known/share"),
+            peer.listen(Float64, "/known/fraction"),
         )
         with NodeProcess(installed, module="known"):
             peer.wait_for_node()
