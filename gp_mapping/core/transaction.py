@@ -12,6 +12,7 @@ not.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from gp_mapping.errors import NumericalError
 
-__all__ = ["Revertible", "require_finite", "transaction"]
+__all__ = ["Revertible", "require_finite", "taken_back", "transaction"]
 
 
 class Revertible:
@@ -146,6 +147,29 @@ def transaction(owner: Revertible) -> Iterator[None]:
         owner.revert()
         raise
     owner.release()
+
+
+@contextmanager
+def taken_back(owner: object) -> Iterator[None]:
+    """Keep all changes of `owner` in the block, or none, by a copy that is made before.
+
+    For what is done seldom and changes more than a transaction could put back: tiles that come and
+    go, or a session with all that is beside its map.
+
+    Args:
+        owner: what the block changes.
+
+    Raises:
+        BaseException: whatever the block raises; the owner is as it was.
+    """
+    # methods of the owner that its parts hold are not copied with another owner
+    before = copy.deepcopy(owner.__dict__, {id(owner): owner})
+    try:
+        yield
+    except BaseException:
+        owner.__dict__.clear()
+        owner.__dict__.update(before)
+        raise
 
 
 def require_finite(what: str, *parts: Tensor) -> None:

@@ -7,40 +7,37 @@ whatever the number of workers.
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
+import concurrent.futures
 import functools
 import importlib.util
-import logging
-import os
-import shutil
-import signal
+import queue
 import sys
-import tempfile
-import threading
+import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import count
-from multiprocessing import resource_tracker
 from typing import Any
 
 from tqdm import tqdm
 
-from gp_mapping.errors import UsageError, UserError, one_line
-from gp_mapping.threads import MATRIX_LIBRARIES
+from gp_mapping.errors import UsageError, one_line
+from gp_mapping.fleet.workers import lives
+from gp_mapping.fleet.workers.crew import Crew
+from gp_mapping.fleet.workers.elsewhere import Elsewhere
+from gp_mapping.fleet.workers.lives import Lost
 
 __all__ = ["Cluster", "Engine", "Here", "Lost", "connected"]
 
-_DEATHS = 10  # workers that may die over one step, before the step counts as what kills them
-_THREADS = ("OMP_NUM_THREADS", *MATRIX_LIBRARIES)  # matrices of a few hundred rows: one thread
+_LOOK = 0.5  # s between two looks at the workers, while somebody waits for them
+# times that steps over which workers died are tried once more, without one of them coming through
+_ROUNDS = 5
 _MISSING = (
     "the Python package 'distributed' is not installed, and bags go to several workers by it; write: pip "
     "install 'gp_mapping[fleet]', or --workers 1, which needs no workers beside this process"
 )
-
-
-class Lost(UserError):
-    """A step that could not be done anywhere."""
 
 
 class Engine(ABC):
@@ -98,25 +95,35 @@ class Engine(ABC):
             handles = pairs + (handles[-1:] if len(handles) % 2 else [])
         return handles[0]
 
-    def results(self, handles: list, label: str = "") -> Iterator[Any]:
+    def results(self, handles: list, label: str = "", small: bool = False) -> Iterator[Any]:
         """The results in turn, with one of them in this process at a time.
 
         Args:
             handles: of steps.
             label: of a progress bar on stderr; '' for none.
+            small: whether all may be in this process at once: each is fetched as soon as it is
+                made, so that no worker that dies later takes it away.
 
         Yields:
             The result of each handle, in their order.
         """
-        if label:
+        fetched: dict[int, Any] = {}
+        if label or small:
             with tqdm(
-                total=len(handles), desc=label, file=sys.stderr, mininterval=0.3, disable=None
+                total=len(handles),
+                desc=label,
+                file=sys.stderr,
+                mininterval=0.3,
+                disable=None if label else True,
             ) as bar:
-                for _ in self.finished(handles):
+                for i in self.finished(handles):
+                    if small:
+                        with suppress(Lost):  # which is raised in its turn
+                            fetched[i] = self.result(handles[i])
                     bar.update(1)
 
-        for handle in handles:
-            yield self.result(handle)
+        for i, handle in enumerate(handles):
+            yield fetched.pop(i) if i in fetched else self.result(handle)
 
 
 class Here(Engine):
@@ -154,53 +161,133 @@ class _Kept:
 
 
 class Cluster(Engine):
-    """Steps on a Dask cluster; `close` ends cluster and client where they were made here.
+    """Steps on a Dask cluster.
 
     Args:
-        client: a connected distributed.Client.
-        about: as of an Engine.
-        closing: called at the end.
+        workers: of the cluster, which are looked at while somebody waits for a step.
     """
 
-    def __init__(self, client, about: str, closing: Callable[[], None]):
+    def __init__(self, workers: Crew | Elsewhere):
         super().__init__()
-        self.client, self.about, self._closing = client, about, closing
+        self.workers, self.client, self.about = workers, workers.client, workers.about
         self._run = uuid.uuid4().hex  # keys of several runs on one scheduler differ
+        self._given_up: set[str] = set()  # keys of steps over which workers died again and again
 
     def step(self, name: str, call: Callable, *arguments) -> Any:
         key = f"{name}-{self._run}-{next(self._numbers)}"
+        if self.workers.marks is not None:
+            arguments = (self.workers.marks / key, lives.DEATHS, call, *arguments)
+            call = lives.lived
         return self.client.submit(call, *arguments, key=key, pure=True)
 
     def finished(self, handles: list) -> Iterator[int]:
-        from distributed import as_completed
-
         places: dict[str, list[int]] = {}
         for i, handle in enumerate(handles):
             places.setdefault(handle.key, []).append(i)
 
         # a step may have been given twice: it is awaited once
-        for handle in as_completed(
-            list({h.key: h for h in handles}.values()), loop=self.client.loop
-        ):
-            yield from places[handle.key]
+        waiting = {h.key: h for h in handles}
+        aside: dict[str, Any] = {}
+        done = self._called(waiting)
+        rounds = 0
+        retried = False
+
+        while waiting:
+            handle = self._next(done)
+            del waiting[handle.key]
+
+            if self._died_over(handle) and handle.key not in self._given_up:
+                aside[handle.key] = handle
+            else:
+                # of those that are tried again one came through: the others may, too
+                rounds = 0 if retried else rounds
+                yield from places[handle.key]
+
+            if not waiting and aside:
+                if rounds == _ROUNDS:
+                    self._given_up |= set(aside)
+                    for key in aside:
+                        yield from places[key]
+                    return
+
+                # when nothing else is under way: whoever died beside others has another chance
+                waiting, aside, rounds, retried = aside, {}, rounds + 1, True
+                self._retry(waiting)
+                done = self._called(waiting)
 
     def result(self, handle) -> Any:
         from distributed import CancelledError
         from distributed.scheduler import KilledWorker
 
-        try:
-            return handle.result()
-        except KilledWorker as error:
-            raise Lost(
-                f"{_DEATHS} workers died over it, as where memory does not suffice ({one_line(error, 200)})"
-            ) from error
-        except CancelledError as error:
-            raise UsageError(
-                f"the workers are gone ({self.about}); begin again where they are there"
-            ) from error
+        while True:
+            # one that was lost with its worker is made again meanwhile
+            for _ in self.finished([handle]):
+                pass
+
+            try:
+                return self._fetched(handle)
+            except Lost:
+                if handle.key in self._given_up:
+                    raise
+            except KilledWorker as error:
+                if handle.key in self._given_up:
+                    raise Lost(
+                        f"{error.allowed_failures + 1} workers and more died over it, as where memory does not "
+                        f"suffice ({one_line(error, 200)})"
+                    ) from error
+            except CancelledError as error:
+                raise UsageError(
+                    f"the workers are gone ({self.about}); begin again where they are there"
+                ) from error
 
     def close(self) -> None:
-        self._closing()
+        self.workers.close()
+
+    def _called(self, handles: dict[str, Any]) -> queue.SimpleQueue:
+        """A queue into which each of these comes when it is done, has failed or was cancelled."""
+        done: queue.SimpleQueue = queue.SimpleQueue()
+        for handle in handles.values():
+            handle.add_done_callback(done.put)
+        return done
+
+    def _next(self, done: queue.SimpleQueue) -> Any:
+        """The next of a queue, with a look at the workers from time to time."""
+        while True:
+            with suppress(queue.Empty):
+                return done.get(timeout=_LOOK)
+            self.workers.look()
+
+    def _fetched(self, handle) -> Any:
+        """The value of a handle that is done, with a look at the workers from time to time."""
+        answer = asyncio.run_coroutine_threadsafe(
+            self.client.gather([handle], asynchronous=True), self.client.loop.asyncio_loop
+        )
+        while not concurrent.futures.wait([answer], timeout=_LOOK).done:
+            self.workers.look()
+        return answer.result()[0]
+
+    def _died_over(self, handle) -> bool:
+        """Whether a handle that is done has failed because its workers died."""
+        from distributed.scheduler import KilledWorker
+
+        return handle.status == "error" and isinstance(handle.exception(), Lost | KilledWorker)
+
+    def _retry(self, handles: dict[str, Any]) -> None:
+        """Have failed steps, or those that they need, done again.
+
+        Client.retry would fail for a step whose own handle is gone, as are those inside a tree.
+        """
+        failed = {key: h for key, h in handles.items() if h.status == "error"}
+        before = {key: h.exception() for key, h in failed.items()}
+        self.client.sync(self.client.scheduler.retry, keys=list(failed), client=self.client.id)
+
+        # until the scheduler's word that they are under way, or have failed anew, has come here
+        end = time.monotonic() + 10.0
+        for key, handle in failed.items():
+            while handle.status == "error" and handle.exception() is before[key]:
+                if time.monotonic() > end:
+                    return
+                time.sleep(0.005)
 
 
 def connected(workers: int | None, scheduler: str | None = None) -> Engine:
@@ -212,7 +299,8 @@ def connected(workers: int | None, scheduler: str | None = None) -> Engine:
         scheduler: address of a running Dask scheduler, as tcp://host:8786.
 
     Raises:
-        UsageError: Dask is not installed, or no scheduler is at the address.
+        UsageError: Dask is not installed, no scheduler is at the address, or no worker can be
+            started.
     """
     if workers is not None and workers < 1:
         raise UsageError(f"--workers is {workers}, expected 1 or more")
@@ -220,117 +308,4 @@ def connected(workers: int | None, scheduler: str | None = None) -> Engine:
         return Here()
     if importlib.util.find_spec("distributed") is None:
         raise UsageError(_MISSING)
-    return _local(workers) if scheduler is None else _there(scheduler)
-
-
-def _there(scheduler: str) -> Cluster:
-    """A cluster that was started elsewhere."""
-    from distributed import Client
-
-    try:
-        client = Client(scheduler, timeout=10, set_as_default=False)
-    except (OSError, ValueError, TimeoutError) as error:
-        raise UsageError(
-            f"--scheduler {scheduler}: no Dask scheduler answers there ({one_line(error, 300)}); expected "
-            "an address as tcp://host:8786"
-        ) from error
-
-    threads = sum(client.nthreads().values())
-    return Cluster(
-        client, f"{threads} workers of {scheduler}, dashboard {client.dashboard_link}", client.close
-    )
-
-
-def _local(workers: int) -> Cluster:
-    """A cluster of processes on this machine."""
-    import dask
-    from distributed import Client, LocalCluster
-
-    # a worker that is started again is no news
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
-
-    folder, bokeh = tempfile.mkdtemp(prefix="gp_mapping_fleet."), importlib.util.find_spec("bokeh")
-    environment = dict.fromkeys(_THREADS, "1")
-    source = os.pathsep.join(filter(None, [p for p in sys.path if p]))
-    ending = contextlib.ExitStack()
-    ending.callback(shutil.rmtree, folder, ignore_errors=True)
-    try:
-        with (
-            _signals_collected() as signals,
-            dask.config.set(
-                {
-                    "distributed.scheduler.allowed-failures": _DEATHS,
-                    "distributed.worker.profile.enabled": False,  # it looks a hundred times a second
-                    "distributed.nanny.environ": environment,
-                    # without Dask's MALLOC_TRIM_THRESHOLD_, by which each matrix is allocated anew,
-                    # page by page
-                    "distributed.nanny.pre-spawn-environ": environment,
-                    "temporary-directory": folder,
-                }
-            ),
-        ):
-            cluster = LocalCluster(
-                n_workers=workers,
-                threads_per_worker=1,
-                processes=True,
-                host="127.0.0.1",
-                dashboard_address="127.0.0.1:0" if bokeh else None,
-                local_directory=folder,
-                silence_logs=logging.CRITICAL,
-                env={**environment, "PYTHONPATH": source},
-            )
-            ending.callback(cluster.close)
-            client = Client(cluster, set_as_default=False)
-            ending.callback(client.close)
-
-        if signals:
-            # the first of the signals that came meanwhile
-            _interrupted(signals[0], None)
-    except BaseException:
-        ending.close()
-        raise
-
-    if threading.current_thread() is threading.main_thread():
-        ending.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _interrupted))
-
-    dashboard = (
-        f"dashboard {cluster.dashboard_link}"
-        if bokeh
-        else "no dashboard (it needs bokeh: pip install bokeh)"
-    )
-    return Cluster(client, f"{workers} workers, {dashboard}", ending.close)
-
-
-@contextlib.contextmanager
-def _signals_collected() -> Iterator[list[int]]:
-    """Collect signals to end that come meanwhile, since half a cluster cannot be closed.
-
-    The workers never get a Ctrl-C, which a terminal sends to them as well: this process ends them.
-
-    Yields:
-        The numbers of the signals so far.
-    """
-    signals: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield signals
-        return
-
-    handled = (signal.SIGINT, signal.SIGTERM)
-    before = {n: signal.signal(n, lambda number, _: signals.append(number)) for n in handled}
-    resource_tracker.ensure_running()  # begun later, it would take the mask away
-    # threads and processes that begin now have the mask, too
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-
-    try:
-        yield signals
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # a blocked signal arrives here
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _interrupted(number: int, _) -> None:
-    """End in order: SystemExit with the shell's code after SIGTERM, else KeyboardInterrupt."""
-    if number == signal.SIGTERM:
-        raise SystemExit(128 + number)
-    raise KeyboardInterrupt
+    return Cluster(Crew(workers) if scheduler is None else Elsewhere(scheduler))

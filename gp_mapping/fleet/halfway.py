@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from gp_mapping.fleet.workers.lives import advanced
 from gp_mapping.store.atomic import written_whole
 
 __all__ = ["Halfway"]
@@ -54,6 +55,7 @@ class Halfway:
         began = time.monotonic()
         with suppress(OSError), written_whole(self._file) as file:
             pickle.dump(state, file, protocol=pickle.HIGHEST_PROTOCOL)
+        advanced()
 
         now = time.monotonic()
         self._next = now + max(_PERIOD, _WORK * (now - began))

@@ -25,6 +25,7 @@ from gp_mapping.fleet.agreed import Agreed, agree
 from gp_mapping.fleet.cells import BagReport, Job, bounds_of, read_bag, report_of
 from gp_mapping.fleet.engine import Engine, Lost
 from gp_mapping.fleet.ground import laid_out
+from gp_mapping.fleet.kept import bias_kept, from_files
 from gp_mapping.fleet.others import Judged, held_out, joined_held_out, judged
 from gp_mapping.fleet.robot import (
     Robot,
@@ -219,14 +220,16 @@ def _outcomes(engine: Engine, handles: list, label: str, lost: Callable) -> list
         label: of the progress bar.
         lost: called with the index of a step whose workers died and the reason; gives its result.
     """
-    outcomes, results = [], engine.results(handles, label)
+    outcomes, results = [], engine.results(handles, label, small=True)
 
     for i in range(len(handles)):
         try:
             outcomes.append(next(results))
         except Lost as error:
             outcomes.append(lost(i, str(error)))
-            results = engine.results(handles[i + 1 :])  # a generator ends with its error
+            results = engine.results(
+                handles[i + 1 :], small=True
+            )  # a generator ends with its error
 
     return outcomes
 
@@ -246,6 +249,7 @@ def map_bags(
     count = range(len(bags.jobs))
     own = [(bags.cells[i], bags.jobs[i].number, bags.robots[i], agreed) for i in count]
     layout, known = _ground(engine, bags, agreed, own)
+    keep = bags.jobs[0].keep
 
     all_tiles = sorted({key for cores, _, _ in known for key in cores})
     if len(all_tiles) > settings.max_tiles:
@@ -268,9 +272,10 @@ def map_bags(
         parts = [engine.step("sites", sums.sums_of, tile, z, *own[i]) for i in which]
         total = engine.tree("sum", partial(sums.joined_sums, most=settings.memory_size), parts)
         tile_sums[tile] = z, total, which
-        spreads.append(engine.step("bias", tiles.bias_of, total, z, agreed))
+        spreads.append(engine.step("bias", bias_kept, total, z, agreed, keep, key))
 
-    spreads_known = [s for s in engine.results(spreads, "sum") if s is not None]
+    spreads_known = [s for s in engine.results(spreads, "sum", small=True) if s is not None]
+    tile_sums = from_files(engine, keep, tile_sums)
     # one s_b for all tiles: that of the tile which determines it best
     spread = max(spreads_known, key=lambda s: s.determined, default=None)
 
@@ -356,7 +361,9 @@ def _ground(engine: Engine, bags: Bags, agreed: Agreed, own: list[tuple]):
     layout = laid_out(agreed, bags.robots, low, high, len(engine.result(squares)[2]))
 
     handles = [engine.step("touched", sums.touched, *step, layout, length) for step in own]
-    return layout, [(cores, around, torch.empty(0)) for cores, around, _ in engine.results(handles)]
+    return layout, [
+        (cores, around, torch.empty(0)) for cores, around, _ in engine.results(handles, small=True)
+    ]
 
 
 def compared(engine: Engine, bags: Bags, made: FleetMap, noise: float) -> list[Judged | None]:
@@ -386,4 +393,4 @@ def compared(engine: Engine, bags: Bags, made: FleetMap, noise: float) -> list[J
             )
         )
 
-    return list(engine.results(handles, "compare"))
+    return list(engine.results(handles, "compare", small=True))

@@ -20,6 +20,7 @@ from gp_mapping.core.likelihoods.outcomes import judge_of
 from gp_mapping.core.registry import start_of
 from gp_mapping.errors import UserError, one_line
 from gp_mapping.fleet.cells import Job
+from gp_mapping.fleet.halfway import Halfway
 from gp_mapping.intake import Intake
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.mapping.earth import Fixes
@@ -104,14 +105,16 @@ class Scores:
 def calibrate(job: Job, most: int) -> tuple[Robot, Scores | None]:
     """Calibrate a robot by the first `most` cells of its bag.
 
-    A bag whose cells cannot be mapped is reported as failed, and no other bag stops.
+    A bag whose cells cannot be mapped is reported as failed, and no other bag stops. Where the job
+    keeps cells, the map is kept from time to time as well, and a repeated step goes on with it.
     """
     kept = FilePath(job.keep) / f"{job.number}.robot" if job.keep else None
     if kept is not None and kept.is_file():
         return _unpacked(read_state(kept))
 
+    halfway = Halfway(None if kept is None else kept.with_suffix(".calibrating"))
     try:
-        made = _calibrated(job, most)
+        made = _calibrated(job, most, halfway)
     except UserError as error:
         return Robot(failed=one_line(error)), None
     except Exception as error:  # one bag, whatever is in it, does not cost the others
@@ -119,6 +122,7 @@ def calibrate(job: Job, most: int) -> tuple[Robot, Scores | None]:
 
     if kept is not None and made[1] is not None:
         write_state(kept, _packed(*made), lasting=False)
+    halfway.over()
     return made
 
 
@@ -144,16 +148,32 @@ def _unpacked(state: dict) -> tuple[Robot, Scores]:
     return robot, Scores(noise, local, state["white"], state["averaged"])
 
 
-def _calibrated(job: Job, most: int) -> tuple[Robot, Scores | None]:
-    """Map the first `most` cells of a bag, and take from the map what it has learned."""
-    intake, session = (
-        Intake(job.parameters.intake, judge=judge_of(job.parameters.map)),
-        MapSession(job.parameters.map),
-    )
+def _begun(job: Job, halfway: Halfway) -> tuple[Intake, MapSession, int]:
+    """Intake, map, and how many messages they have taken: of a bag from the start, or halfway."""
+    found = halfway.found()
+    if found is None:
+        session, taken, messages = MapSession(job.parameters.map), [], 0
+        intake = Intake(job.parameters.intake, judge=judge_of(job.parameters.map))
+    else:
+        intake, state, taken, messages = found
+        session = MapSession.from_state_dict(state)
 
-    session.taken = []  # from now on it collects its cells, for their information
+    session.taken = taken  # from now on it collects its cells, for their information
+    return intake, session, messages
+
+
+def _calibrated(job: Job, most: int, halfway: Halfway) -> tuple[Robot, Scores | None]:
+    """Map the first `most` cells of a bag, and take from the map what it has learned."""
+    intake, session, messages = _begun(job, halfway)
+
+    def keep_if_due(count: int) -> None:
+        """Keep the map after so many messages, where the last time is long enough ago."""
+        if halfway.due():
+            halfway.keep((intake, session.state_dict(), session.taken, count))
+
     plans = plan_bags([job.bag], job.parameters.intake, job.topics)
-    for _ in ingest_batches(samples_of(plans, intake, "", shown=False), session, intake.drops):
+    samples = samples_of(plans, intake, "", shown=False, skip=messages, taken=keep_if_due)
+    for _ in ingest_batches(samples, session, intake.drops):
         if session.cell_count >= most:
             break
     ingest_remaining(session, intake.drops)

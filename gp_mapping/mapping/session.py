@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gp_mapping.core.field_map import VECTOR, FieldMap
 from gp_mapping.core.stored import Room
+from gp_mapping.core.transaction import taken_back
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 from gp_mapping.errors import MapFullError, one_line
 from gp_mapping.mapping.beginning.again import Again
@@ -382,9 +383,14 @@ class MapSession(Gathering):
             ValueError: they cannot be added: units, models, likelihoods, use of cells or channels
                 differ, or one of them has seen little more than its first cells. The maps are as
                 they were; the open cells of both are closed either way.
+            Exception: whatever fails halfway; the maps are as they were then, too.
         """
         make_ready(self, other)
+        with taken_back(self):
+            self._merge(other)
 
+    def _merge(self, other: "MapSession") -> None:
+        """Add all of another session; where that fails, this one is half of the sum."""
         self.map.merge(other.map)
         self._start.close()
         self._first.close()

@@ -16,6 +16,7 @@ import re
 import shutil
 import tempfile
 import threading
+import time
 import weakref
 from collections import deque
 from contextlib import suppress
@@ -35,6 +36,7 @@ _EVERY = 50
 # s after which a disk that refused is tried again, and the thread looks whether it may end
 _AGAIN, _IDLE = 5.0, 1.0
 _TRIED = 2  # states that are refused one after the other before the thread waits
+_MAKING = 3600.0  # s after which nobody is making a folder any more, which takes milliseconds
 _NUMBERS = itertools.count()
 _LOCK, _NEW_LOCK = ".lock", ".lock.new"
 _LEFT = re.compile(r"\.tiles\.\d+-\d+\.partial")
@@ -283,8 +285,10 @@ def _in_use(folder: Path) -> bool:
     """Whether a process holds the lock of a folder; True where that cannot be known."""
     try:
         lock = os.open(folder / _LOCK, os.O_RDWR)
+    except FileNotFoundError:
+        return _young(folder)  # it is being made, or who made it was killed in the middle
     except OSError:
-        return True  # it is being made
+        return True
 
     try:
         # the lock is gone with its process, however that ended
@@ -294,6 +298,14 @@ def _in_use(folder: Path) -> bool:
     finally:
         os.close(lock)
     return False
+
+
+def _young(folder: Path) -> bool:
+    """Whether a folder without a lock may still get one; True where that cannot be known."""
+    try:
+        return time.time() - folder.stat().st_mtime < _MAKING
+    except OSError:
+        return True
 
 
 def _remove_folder(path: Path, lock: int) -> None:

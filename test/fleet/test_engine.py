@@ -1,5 +1,7 @@
 """Engines: steps in this process, and on a Dask cluster, here one in this process."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from gp_mapping.errors import UsageError
@@ -32,6 +34,9 @@ def test_two_runs_on_one_scheduler_never_get_each_others_results():
     with distributed.Client(
         processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None
     ) as client:
-        held = [Cluster(client, "", lambda: None).step("value", int, str(k)) for k in range(10)]
+        held = [
+            Cluster(SimpleNamespace(client=client, about="", marks=None)).step("value", int, str(k))
+            for k in range(10)
+        ]
         assert len({handle.key for handle in held}) == len(held)
         assert client.gather(held) == list(range(10))

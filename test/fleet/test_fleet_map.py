@@ -5,15 +5,16 @@ import json
 import os
 import signal
 import threading
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from fleet_bags import HELD, parameters, write_fleet
+from loaded_workers import loaded_workers
 from small_drive import field, lanes, write_drive
 
-from benchmark import warm
 from gp_mapping import cli
 from gp_mapping.core.types import Samples
 from gp_mapping.errors import UsageError
@@ -27,6 +28,11 @@ from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.mapping.atlas import blocks
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.recording.replay import plan_bags, samples_of
+
+try:
+    from distributed.diagnostics.plugin import SchedulerPlugin
+except ImportError:
+    SchedulerPlugin = object
 
 needs_dask = pytest.mark.skipif(
     importlib.util.find_spec("distributed") is None,
@@ -42,14 +48,8 @@ def bags(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Workers that begin with torch in memory: forked from a process that has done nothing but load it."""
-    import dask
-    from distributed.utils import get_mp_context
-
-    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
-        get_mp_context().set_forkserver_preload(["distributed.nanny", *warm.LOADED])
-        with connected(2, None) as engine:
-            yield engine
+    with loaded_workers(), connected(2, None) as engine:
+        yield engine
 
 
 def fleet_map(engine, bags, settings, keep=None):
@@ -251,30 +251,49 @@ def test_workers_keep_the_memory_that_their_matrices_come_and_go_in(cluster):
 
 
 @needs_dask
-def test_a_worker_that_is_killed_changes_nothing(bags, cluster, learned, tmp_path):
-    pids = cluster.client.run(os.getpid)
-    first, second = (
-        threading.Timer(after, os.kill, (pid, signal.SIGKILL))
-        for after, pid in zip((0.2, 1.0), pids.values())
-    )  # busy with a bag, and with another, or its end
-    first.start()
-    second.start()
-    made = fleet_map(cluster, bags[:3], {}, tmp_path)
-    first.join()
-    second.join()
-    assert set(pids.values()).isdisjoint(cluster.client.run(os.getpid).values())
+def test_workers_that_are_killed_all_the_time_change_nothing(
+    bags, cluster, learned, tmp_path, capsys
+):
+    """One after each few steps that are done, busy with whatever it is; and none of the bags is lost by it."""
+    done, over, killed = threading.Semaphore(0), threading.Event(), []
+    scheduler = cluster.workers.cluster.scheduler
+
+    class Counts(SchedulerPlugin):
+        def transition(self, key, start, finish, *args, **kwargs):
+            if (start, finish) == ("processing", "memory"):
+                done.release()
+
+    def execute():
+        while len(killed) < 12:
+            for _ in range(4):
+                done.acquire()
+            if over.is_set():
+                return
+            pids = [n.pid for n in list(cluster.workers.cluster.workers.values()) if n.pid]
+            if pids:
+                killed.append(pids[len(killed) % len(pids)])
+                with suppress(ProcessLookupError):
+                    os.kill(killed[-1], signal.SIGKILL)
+
+    scheduler.loop.add_callback(scheduler.add_plugin, Counts(), name="counts")
+    executioner = threading.Thread(target=execute)
+    executioner.start()
+    try:
+        made = fleet_map(cluster, bags[:3], {}, tmp_path)
+    finally:
+        over.set()
+        done.release(4)
+        executioner.join()
+        scheduler.loop.add_callback(scheduler.remove_plugin, "counts")
+    assert len(killed) > 5
     assert_bit_equal(made, learned)
 
 
 def test_what_is_kept_of_a_bag_is_what_was_made(bags, tmp_path):
     """A step that is done again reads it: another bag's path then does no harm."""
     made = fleet_map(Here(), bags[:2], {}, tmp_path)
-    assert sorted(p.name for p in tmp_path.iterdir()) == [
-        "0.cells",
-        "0.robot",
-        "1.cells",
-        "1.robot",
-    ]
+    kept = ["0.cells", "0.robot", "0_0.sums", "1.cells", "1.robot"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == kept
     assert_bit_equal(fleet_map(Here(), ["nowhere", "not there"], {}, tmp_path), made)
 
 

@@ -10,9 +10,10 @@ from fleet_bags import parameters
 from small_drive import lanes, write_drive
 
 from gp_mapping.core.types import Samples
-from gp_mapping.fleet import cells, halfway
+from gp_mapping.fleet import cells, halfway, robot
 from gp_mapping.fleet.cells import BagCells, BagReport, Job, read_bag
 from gp_mapping.fleet.halfway import Halfway
+from gp_mapping.fleet.robot import calibrate
 
 
 class Death(BaseException):
@@ -25,7 +26,7 @@ def dying(monkeypatch, after):
 
     def kept(self, state):
         keep(self, state)
-        lives[-1].append(state.messages)
+        lives[-1].append(state.messages if hasattr(state, "messages") else state[-1])
         if len(lives[-1]) == after:
             raise Death
 
@@ -37,14 +38,21 @@ def dying(monkeypatch, after):
     monkeypatch.setattr(halfway, "_WORK", 0.0)
     monkeypatch.setattr(Halfway, "keep", kept)
     monkeypatch.setattr(Halfway, "found", found)
-    monkeypatch.setattr(cells, "samples_of", functools.partial(cells.samples_of, together=100))
+    for module in (cells, robot):
+        monkeypatch.setattr(
+            module, "samples_of", functools.partial(module.samples_of, together=100)
+        )
     return lives
 
 
 def read_in_the_end(job):
+    return in_the_end(read_bag, job)
+
+
+def in_the_end(call, *arguments):
     for _ in range(50):
         try:
-            return read_bag(job)
+            return call(*arguments)
         except Death:
             continue
     raise AssertionError("it never comes to the end")
@@ -131,3 +139,21 @@ def test_writing_takes_a_small_part_of_the_time(tmp_path, monkeypatch):
     now[0] += 2.0
     assert kept.due()
     assert not Halfway(None).due() and Halfway(None).found() is None
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"lengthscale": 0.3, "max_inducing": 60, "map_tile_side": 5.0}]
+)
+def test_a_calibration_that_is_cut_off_gives_the_same_robot(tmp_path, monkeypatch, settings):
+    write_drive(tmp_path / "robot", lanes(), spoil=outages)
+    job = Job(0, str(tmp_path / "robot"), parameters(**settings), {})
+    monkeypatch.setattr(robot, "samples_of", functools.partial(robot.samples_of, together=100))
+    whole = calibrate(job, 60)
+    lives = dying(monkeypatch, 2)
+    made = in_the_end(calibrate, Job(0, job.bag, job.parameters, {}, str(tmp_path)), 60)
+    assert not whole[0].failed and len(lives) > 1
+    had = [n for life in lives for n in life]
+    assert had == sorted(set(had)), "no message is read in a second life that a first one kept"
+    assert repr(made[0]) == repr(whole[0])
+    assert repr(made[1].noise.state_dict()) == repr(whole[1].noise.state_dict())
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["0.robot", "robot"]

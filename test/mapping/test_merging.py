@@ -65,3 +65,23 @@ def test_the_robot_stays_where_it_was():
 
     one.ingest(Samples(np.array([[6.1, 0.3]]), np.array([[4.5e-5]]), stamp=[1000.0]))
     assert one.position == (6.1, 0.3)
+
+
+@pytest.mark.parametrize("part", ["map", "scores", "fixes"])
+def test_a_merge_that_fails_halfway_changes_nothing(monkeypatch, part):
+    one, other = lane(0.0), lane(1.0)
+    one.break_pass()
+    x = np.array([[1.0, 0.1], [3.0, 0.9]])
+    before, mean = one.report(), one.predict(x).mean
+
+    def fails(*_):
+        raise RuntimeError("out of memory")
+
+    with monkeypatch.context() as patched:
+        name = "merge" if part == "map" else "join"
+        patched.setattr(type(getattr(one, part)), name, fails)
+        with pytest.raises(RuntimeError, match="out of memory"):
+            one.merge(other)
+    assert one.report() == before and one.predict(x).mean.equal(mean)
+    one.merge(other)
+    assert one.report()["samples"] == 2 * before["samples"]

@@ -1,11 +1,15 @@
 """What the worker's thread makes for a survey is published in the executor's, and after its end by nobody."""
 
 import threading
+import time
 
+import numpy as np
+from geometry_msgs.msg import PoseStamped
 from nav_msgs.msg import OccupancyGrid, Path
 from ros_helpers import ask, fill, settle, spin_until
 from std_srvs.srv import Trigger
 
+from gp_mapping.ros.mapper import survey_port
 from gp_mapping.ros.simulator_node import floor_plan
 from gp_mapping.ros.wire.qos import LATCHED
 
@@ -33,3 +37,37 @@ def test_the_gain_is_published_in_the_executors_thread_and_a_late_plan_by_none(n
     late = node.survey.on_plan  # the worker may have it in hand
     node.deactivate()
     late(node.survey.plan)
+
+
+def test_what_a_robot_had_claimed_is_free_when_it_has_gone(node_of, monkeypatch):
+    """And only then: a plan that is driven for long is not sent again."""
+    monkeypatch.setattr(survey_port, "_GONE", 0.2)
+    node, peer = node_of(other_plans="/other/plan, /third/plan")
+    claims, set_others = {}, node.survey.set_others
+
+    def noting(robot, line):
+        claims[robot] = np.asarray(line).tolist()
+        set_others(robot, line)
+
+    monkeypatch.setattr(node.survey, "set_others", noting)
+    plan = Path()
+    plan.poses = [PoseStamped()]
+    plan.poses[0].pose.position.x = 1.0
+
+    def publish(topic):
+        publisher = peer.node.create_publisher(Path, topic, LATCHED)
+        publisher.publish(plan)
+        return publisher
+
+    goes, _stays = publish("/other/plan"), publish("/third/plan")
+    spin_until(node, peer, lambda: len(claims) == 2)
+    held = time.monotonic() + 1.0
+    spin_until(node, peer, lambda: time.monotonic() > held)
+    assert list(claims.values()) == [[[1.0, 0.0]]] * 2
+
+    peer.node.destroy_publisher(goes)
+    spin_until(node, peer, lambda: claims["/other/plan"] == [])
+    assert claims["/third/plan"] == [[1.0, 0.0]]
+
+    publish("/other/plan")
+    spin_until(node, peer, lambda: claims["/other/plan"] == [[1.0, 0.0]])

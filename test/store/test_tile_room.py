@@ -2,6 +2,7 @@
 
 import ctypes
 import fcntl
+import os
 import platform
 import threading
 import time
@@ -109,3 +110,15 @@ def test_a_folder_that_is_being_made_is_not_one_that_was_left(tmp_path, monkeypa
     room.put(state)
     assert room.settle() and room.problem() == "" and looked == [fcntl.LOCK_EX]
     assert state.trouble() == "" and remove_left_rooms(tmp_path) == []
+
+
+@pytest.mark.parametrize("holds", [(), (".lock.new",)])
+def test_a_folder_whose_maker_was_killed_in_the_middle_goes_when_it_is_old(tmp_path, holds):
+    """It has no lock that anybody could hold."""
+    for name in (".tiles.7-0.partial", ".tiles.7-1.partial"):
+        (tmp_path / name).mkdir()
+        for file in holds:
+            (tmp_path / name / file).touch()
+    os.utime(tmp_path / ".tiles.7-1.partial", (0.0, time.time() - 7200.0))
+    assert remove_left_rooms(tmp_path) == [".tiles.7-1.partial"]
+    assert [p.name for p in tmp_path.iterdir()] == [".tiles.7-0.partial"]

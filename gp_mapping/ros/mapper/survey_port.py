@@ -5,6 +5,7 @@ Wiring only.
 
 from __future__ import annotations
 
+import time
 from array import array
 from concurrent.futures import Future
 from contextlib import suppress
@@ -35,6 +36,7 @@ __all__ = ["SurveyPort"]
 
 _SPACING = 0.25  # m between the poses of a published plan
 _QUEUE = 10  # messages of a subscription
+_GONE = 10.0  # s without a publisher of another robot's plan, after which what it claimed is free
 _GAIN_CELLS = 10_000  # grid cells of ~/gain
 
 
@@ -63,6 +65,9 @@ class SurveyPort:
             PolygonStamped, "~/keep_out", partial(self._on_polygon, survey.set_keep_out)
         )
         self._subscribe(PoseStamped, "~/unreachable", self._on_unreachable)
+        self._claims: dict[
+            str, float | None
+        ] = {}  # topics of plans, and since when nobody is there
         for topic, transform in _plan_topics(node):
             self._subscribe(Path, topic, partial(self._on_other_plan, topic, transform), LATCHED)
 
@@ -167,6 +172,29 @@ class SurveyPort:
             )
         else:
             self._survey.set_others(topic, xy)
+            if len(xy):
+                self._claims[topic] = None
+            else:
+                self._claims.pop(topic, None)
+
+    def _free_claims(self) -> None:
+        """Free what robots had claimed that are no longer there.
+
+        A plan may be driven for long without a word, so its age says nothing: whether its publisher
+        is there does. One that comes back sends its plan again.
+        """
+        now = time.monotonic()
+        for topic, since in list(self._claims.items()):
+            if self._node.count_publishers(topic):
+                self._claims[topic] = None
+            elif since is None:
+                self._claims[topic] = now
+            elif now - since > _GONE:
+                del self._claims[topic]
+                self._survey.set_others(topic, np.empty((0, 2)))
+                self._node.get_logger().warning(
+                    f"{topic} has no publisher any more: what that robot had planned to measure is free"
+                )
 
     def _on_trigger(self, action, request, response) -> None:
         response.message, response.success = action(), True
@@ -216,7 +244,8 @@ class SurveyPort:
         self._published = plan
 
     def tick(self) -> None:
-        """Note whether plans are wanted, and have a new gain surface drawn for its subscribers."""
+        """Note whether plans are wanted, and who has gone; have a new gain surface drawn."""
+        self._free_claims()
         survey = self._survey
         survey.wanted = self.plan.get_subscription_count() > 0
         if (

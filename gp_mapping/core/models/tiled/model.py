@@ -56,7 +56,7 @@ from gp_mapping.core.models.tiled.visits import TileLost, Visits, read
 from gp_mapping.core.places import places_of
 from gp_mapping.core.scaled_map import check_alike
 from gp_mapping.core.sparse.passes import NO_PASS
-from gp_mapping.core.transaction import Revertible, transaction
+from gp_mapping.core.transaction import Revertible, taken_back, transaction
 from gp_mapping.core.types import Samples, UpdateReport
 from gp_mapping.errors import NumericalError
 
@@ -521,13 +521,14 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
         check_alike(self.home, other.home)  # before anything changes
 
         if self.layout is None and other.layout is None:
-            self.home.merge(other.home)
-            self.newest_pass = self.home.newest_pass
-            if other.samples:
-                self.reach(torch.tensor([other.low, other.high], dtype=torch.float64))
-            self.samples += other.samples
-            if leaves(self, other.samples):
-                self.settle()
+            with taken_back(self):
+                self.home.merge(other.home)
+                self.newest_pass = self.home.newest_pass
+                if other.samples:
+                    self.reach(torch.tensor([other.low, other.high], dtype=torch.float64))
+                self.samples += other.samples
+                if leaves(self, other.samples):
+                    self.settle()
             return
 
         if not self.started:
@@ -535,7 +536,8 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
                 "a map of several tiles cannot be merged into an empty one; load it in its place"
             )
 
-        merge_tiles(self, other)
+        with taken_back(self):
+            merge_tiles(self, other)
 
     def slimmed(self, state: dict) -> dict:
         return slim_state(self, state)

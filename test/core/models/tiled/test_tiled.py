@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from gp_mapping import create_map
+from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.types import Samples
+from gp_mapping.errors import NumericalError
 
 UT = 1e-6
 SETTINGS = {
@@ -323,6 +325,35 @@ def test_merging_two_surveys_is_the_survey_of_both():
     )
     assert float(p.stddev.max()) < 5 * UT  # no ground is missing
     assert a.samples == len(left) + len(right)
+
+
+def test_a_merge_that_fails_in_the_third_tile_changes_none(survey, monkeypatch):
+    """Nor does it take one from the shelf, which is part of no transaction."""
+    tiled, other = copy.deepcopy(survey[0]), copy.deepcopy(survey[0])
+    tiled.most = 2
+    tiled.put_away()
+    x = torch.cartesian_prod(torch.linspace(0.0, 9.0, 30), torch.linspace(0.0, 4.0, 15)).double()
+    shelved, at_hand = set(tiled.shelf.keys()), set(tiled.tiles)
+    before, counters, samples = tiled.predict(x), tiled.counters(), tiled.samples
+    assert shelved
+    reached, merge_own = [], DualSVGP.merge_own
+
+    def fails(self, seed):
+        reached.append(id(self))
+        if len(set(reached)) == 3:
+            raise NumericalError("a pivot is NaN")
+        merge_own(self, seed)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DualSVGP, "merge_own", fails)
+        with pytest.raises(NumericalError, match="a pivot is NaN"):
+            tiled.merge(other)
+    after = tiled.predict(x)
+    assert torch.equal(after.mean, before.mean) and torch.equal(after.variance, before.variance)
+    assert (set(tiled.shelf.keys()), set(tiled.tiles)) == (shelved, at_hand)
+    assert tiled.samples == samples and tiled.counters() == counters
+    tiled.merge(other)
+    assert tiled.samples == samples + other.samples
 
 
 def test_a_batch_that_is_refused_changes_no_tile(survey):

@@ -1,0 +1,198 @@
+"""Workers that are killed again and again, or while they start: others take their place, or it is said: none can."""
+
+import functools
+import os
+import re
+import signal
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from loaded_workers import loaded_workers
+
+from gp_mapping.errors import UsageError
+from gp_mapping.fleet import engine
+from gp_mapping.fleet.engine import Cluster, Lost, connected
+from gp_mapping.fleet.workers import crew, elsewhere, lives
+from gp_mapping.fleet.workers.elsewhere import Elsewhere
+
+pytest.importorskip("distributed")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _loaded():
+    with loaded_workers():
+        yield
+
+
+@contextmanager
+def limited(seconds=120.0):
+    """Fails where it would wait for ever."""
+
+    def over(*_):
+        raise AssertionError(f"not over after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def dying(folder: Path, times: int) -> str:
+    """A file that each worker loads as it starts, and over which so many of them die."""
+    file = folder / "dies.py"
+    file.write_text(
+        "import os, pathlib, signal\n"
+        f"deaths = pathlib.Path({str(folder / 'deaths')!r})\n"
+        f"if not deaths.is_file() or deaths.stat().st_size < {times}:\n"
+        "    with deaths.open('a') as file:\n"
+        "        file.write('x')\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    return str(file)
+
+
+def die_at_first(folder: str, times: int) -> int:
+    """A step over which so many workers die; how often it was begun."""
+    file = Path(folder) / "lives"
+    with file.open("a") as opened:
+        opened.write("x")
+    if file.stat().st_size <= times:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return file.stat().st_size
+
+
+def test_workers_that_are_away_for_long_and_nannies_that_end_are_replaced(capsys, monkeypatch):
+    """Dask takes the nanny away of a worker that is not there some time after its death."""
+    import dask
+
+    monkeypatch.setattr(crew, "_SAID", 0.0)
+    monkeypatch.setattr(crew, "_AWAY", 2.0)
+    with (
+        limited(),
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "10ms"}),
+        connected(2) as cluster,
+    ):
+        for pid in cluster.client.run(os.getpid).values():
+            os.kill(pid, signal.SIGKILL)
+        assert cluster.result(cluster.step("sum", int, "5")) == 5
+
+        nannies = complete(cluster.workers)
+        for nanny in nannies:
+            cluster.workers.cluster.sync(nanny.close)
+        assert cluster.result(cluster.step("sum", int, "6")) == 6
+        assert not set(complete(cluster.workers)) & set(nannies)
+    said = capsys.readouterr().err.splitlines()
+    assert said and len(said) == len(set(said)), "one line for each number"
+    assert all(re.match(r"fleet: \d of 2 workers at work; \d+ died so far, ", s) for s in said)
+
+
+def complete(workers):
+    """The nannies, once each has a worker."""
+    while True:
+        workers.look()
+        nannies = list(workers.cluster.workers.values())
+        if len(nannies) == workers.there == 2 and all(n.is_alive() for n in nannies):
+            return nannies
+        time.sleep(0.02)
+
+
+def test_workers_that_die_while_they_start(tmp_path, capsys, monkeypatch):
+    import dask
+
+    monkeypatch.setattr(crew, "_PAUSE", 0.01)
+    with (
+        limited(),
+        dask.config.set({"distributed.worker.preload": [dying(tmp_path, 4)]}),
+        connected(2) as cluster,
+    ):
+        assert cluster.result(cluster.step("sum", int, "5")) == 5
+        assert cluster.workers.died == 4
+    assert "4 died so far" in capsys.readouterr().err or (tmp_path / "deaths").stat().st_size == 4
+
+
+def test_where_each_worker_dies_at_once_it_is_said_and_over(tmp_path, monkeypatch):
+    import dask
+
+    monkeypatch.setattr(crew, "_PAUSE", 0.01)
+    monkeypatch.setattr(crew, "_STARTS", 2)
+    before = threading.active_count()
+    with (
+        limited(),
+        dask.config.set({"distributed.worker.preload": [dying(tmp_path, 1000)]}),
+        pytest.raises(
+            UsageError, match=r"no worker can be started: \d died one after the other.*--workers 1"
+        ) as caught,
+    ):
+        connected(2)
+    assert "\n" not in str(caught.value)
+    assert threading.active_count() <= before + 2, "the cluster is closed"
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with connected(2) as made:
+        yield made
+
+
+def test_a_step_that_kills_is_given_up_and_one_that_was_killed_comes_through(
+    cluster, tmp_path, monkeypatch
+):
+    """Also where both died as often at first: while others come through, they are tried again."""
+    monkeypatch.setattr(lives, "DEATHS", 2)
+    monkeypatch.setattr(engine, "_ROUNDS", 1)
+    for name in ("killed", "kills"):
+        (tmp_path / name).mkdir()
+    with limited():
+        killed = cluster.step("killed", die_at_first, str(tmp_path / "killed"), 2)
+        kills = cluster.step("kills", die_at_first, str(tmp_path / "kills"), 1000)
+        after = cluster.step("after", functools.partial(max, 0), kills)
+        sums = cluster.each("sum", int, ["1", "2", "3"])
+        results = cluster.results([killed, *sums, after], "steps", small=True)
+        assert next(results) >= 3, (
+            "three lives, or more where its result was lost with another's worker"
+        )
+        assert [next(results) for _ in range(3)] == [1, 2, 3]
+        for handle in (after, kills):
+            with pytest.raises(Lost, match=r"\d workers died over it, as where memory"):
+                cluster.result(handle)
+        assert 3 <= (tmp_path / "kills" / "lives").stat().st_size <= 6
+
+
+def test_a_scheduler_without_workers_is_waited_for_and_that_is_said(capsys, monkeypatch):
+    from distributed import LocalCluster
+
+    monkeypatch.setattr(engine, "_LOOK", 0.01)
+    monkeypatch.setattr(elsewhere, "_ASKED", 0.0)
+    with (
+        limited(),
+        LocalCluster(
+            n_workers=0,
+            processes=False,
+            protocol="tcp://",
+            dashboard_address=":0",
+        ) as theirs,
+    ):
+        monkeypatch.setattr(elsewhere, "_PATIENCE", 600.0)
+        with Cluster(Elsewhere(theirs.scheduler_address)) as mine:
+            handle = mine.step("sum", int, "5")
+            timer = threading.Timer(0.3, theirs.scale, (1,))
+            timer.start()
+            assert mine.result(handle) == 5
+            timer.join()
+            said = capsys.readouterr().err.splitlines()
+            assert said == [
+                f"fleet: no worker is at {theirs.scheduler_address}; waiting for one, for 10 minutes at the most"
+            ]
+
+            theirs.scale(0)
+            while mine.client.nthreads():
+                time.sleep(0.01)
+            monkeypatch.setattr(elsewhere, "_PATIENCE", 0.05)
+            with pytest.raises(UsageError, match=r"no worker has been at tcp://.* for 0 minutes"):
+                mine.result(mine.step("sum", int, "6"))
