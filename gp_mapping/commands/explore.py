@@ -241,7 +241,8 @@ class _Survey:
                 )
 
         now, status = time.monotonic(), self._watcher.values(SURVEY)
-        if status.get("phase") == "done" or float(status.get("plan (m)", 0.0)) > 0.0:
+        # who pauses it, or cancels Nav2's goal, will say when it goes on
+        if status.get("phase") in ("done", "paused") or float(status.get("plan (m)", 0.0)) > 0.0:
             self._planned = now
 
         if now - self._planned > self._args.patience:

@@ -60,7 +60,9 @@ class ExplorerNode(Node):
         self._commands = (
             self.create_publisher(Twist, "cmd_vel", 10) if s.drive == "cmd_vel" else None
         )
-        self._nav2 = Nav2Driver(self, self._on_failed) if s.drive == "nav2" else None
+        self._nav2 = (
+            Nav2Driver(self, self._on_failed, self._on_cancelled) if s.drive == "nav2" else None
+        )
 
         self._unreachable = self.create_publisher(PoseStamped, f"{s.mapping}/unreachable", 10)
         self.create_subscription(Path, f"{s.mapping}/plan", self._take_plan, LATCHED)
@@ -69,6 +71,7 @@ class ExplorerNode(Node):
         self.create_subscription(DiagnosticArray, "/diagnostics", self._take_diagnostics, 10)
 
         self._start = self.create_client(Trigger, f"{s.mapping}/survey/start")
+        self._pause = self.create_client(Trigger, f"{s.mapping}/survey/pause")
         self._survey_values, self._path = {}, Path()
         self._action = SurveyAction(self, s.mapping) if s.serve_action else None
 
@@ -120,6 +123,20 @@ class ExplorerNode(Node):
         out.header.frame_id, out.header.stamp = self._plan_frame, self.get_clock().now().to_msg()
         out.pose.position.x, out.pose.position.y, out.pose.orientation.w = x, y, 1.0
         self._unreachable.publish(out)
+
+    def _on_cancelled(self) -> None:
+        """Pause the survey: somebody has cancelled Nav2's goal, and wants the robot to stand."""
+        self.pursuit.follow(())
+        self.get_logger().warning(
+            "somebody else has cancelled Nav2's goal: the survey is paused; "
+            f"{self._start.srv_name} goes on"
+        )
+        if self._pause.service_is_ready():
+            self._pause.call_async(Trigger.Request())
+        else:
+            self.get_logger().warning(
+                f"{self._pause.srv_name} is not there: the robot stands until there is another plan"
+            )
 
     # ---- outgoing --------------------------------------------------------------------------------
 

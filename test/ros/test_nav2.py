@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("rclpy")
 
+from action_msgs.srv import CancelGoal
 from dds_helpers import DEEP, Listener, ros_run
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from geometry_msgs.msg import PoseStamped
@@ -20,12 +21,13 @@ from nav_msgs.msg import Odometry, Path
 from rclpy.action import ActionServer, CancelResponse, GoalResponse
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.executors import MultiThreadedExecutor
+from std_srvs.srv import Trigger
 
 from gp_mapping.ros.wire.qos import LATCHED
 
 actions = pytest.importorskip("nav2_msgs.action", reason="nav2_msgs is not installed")
-FIRST, LATE, PENDING, STOPPED = (
-    215 + (os.getpid() + i) % 15 for i in range(4)
+FIRST, LATE, PENDING, STOPPED, CANCELLED = (
+    215 + (os.getpid() + i) % 15 for i in range(5)
 )  # a server of an earlier test may linger
 
 
@@ -232,6 +234,41 @@ def test_after_a_stop_it_goes_on_to_the_poses_that_it_has_not_passed(tmp_path):
             scene.plans.publish(path((0, 0), (0, 1), (0, 2)))  # a new plan is driven whole
             assert here.spin_until(lambda: len(navigator.goals) == 3, 30.0), explorer.output
             assert navigator.goals[-1] == [(0.0, 2.0)]
+            explorer.interrupt()
+            assert here.spin_through(explorer, 30.0) == 0
+
+
+def test_a_goal_that_somebody_else_cancels_pauses_the_survey_and_is_not_sent_again(tmp_path):
+    with Listener(CANCELLED, {"/mapping/unreachable": (PoseStamped, DEEP)}) as here:
+        scene, paused = Scene(here), []
+        navigator = Navigator(here.node)
+
+        def pause(request, response):
+            paused.append(request)
+            return response
+
+        here.node.create_service(Trigger, "/mapping/survey/pause", pause)
+        with explorer_on(CANCELLED, tmp_path) as explorer:
+            scene.heard()
+            scene.plans.publish(path((0, 0), (0, 1), (0, 2)))
+            assert here.spin_until(lambda: navigator.goals, 30.0), explorer.output
+            operator = here.node.create_client(
+                CancelGoal, "/navigate_through_poses/_action/cancel_goal"
+            )
+            assert here.spin_until(operator.service_is_ready, 30.0)
+            operator.call_async(CancelGoal.Request())  # all goals, whoever gave them
+            assert here.spin_until(lambda: paused, 30.0), explorer.output
+            assert navigator.ended == ["canceled"] and len(navigator.goals) == 1
+            said = "the survey is paused; mapping/survey/start goes on"
+            assert here.spin_until(lambda: said in explorer.output, 10.0)
+
+            scene.located = False  # it stops, and may go on: what was cancelled is not sent then
+            assert here.spin_until(lambda: "no pose" in explorer.output, 30.0), explorer.output
+            scene.located = True
+            scene.plans.publish(path((0, 0), (1, 0), (2, 0)))  # somebody has said: go on
+            assert here.spin_until(lambda: len(navigator.goals) == 2, 30.0), explorer.output
+            assert navigator.goals[-1] == [(2.0, 0.0)]
+            assert not here.got["/mapping/unreachable"] and len(paused) == 1
             explorer.interrupt()
             assert here.spin_through(explorer, 30.0) == 0
 

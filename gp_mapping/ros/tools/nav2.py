@@ -60,12 +60,19 @@ class Nav2Driver:
     Args:
         node: The node that drives.
         on_failed: Called with x, y (m) and the reason where a goal was given up.
+        on_cancelled: Called where somebody else has cancelled the goal. The plan is dropped: who
+            cancels wants the robot to stand.
 
     Raises:
         ParameterError: nav2_msgs is not installed.
     """
 
-    def __init__(self, node, on_failed: Callable[[float, float, str], None]):
+    def __init__(
+        self,
+        node,
+        on_failed: Callable[[float, float, str], None],
+        on_cancelled: Callable[[], None] = lambda: None,
+    ):
         try:
             actions = import_module("nav2_msgs.action")
         except ImportError as error:
@@ -73,7 +80,7 @@ class Nav2Driver:
                 "drive: 'nav2' needs nav2_msgs, which is not installed here; install it "
                 "(apt: ros-$ROS_DISTRO-nav2-msgs), or choose drive cmd_vel or none"
             ) from error
-        self._node, self._on_failed = node, on_failed
+        self._node, self._on_failed, self._on_cancelled = node, on_failed, on_cancelled
 
         kinds = [(getattr(actions, kind, None), name) for kind, name in _ACTIONS]
         self._actions = [
@@ -184,7 +191,10 @@ class Nav2Driver:
             self._remaining = [] if action.through else poses[1:]
             if self._remaining:
                 self._order()
-        elif status != CANCELED:
+        elif status == CANCELED:  # what this driver cancels has another number by now
+            self._remaining = []
+            self._on_cancelled()
+        else:
             code = getattr(future.result().result, "error_code", None)
             self._fail(
                 poses,
