@@ -285,6 +285,11 @@ class Gathering(ABC):
         return self._first.opening
 
     @property
+    def beginning_notes(self) -> list[str]:
+        """That a sensor had not begun to measure, in sentences; of merged maps, too."""
+        return self._first.notes
+
+    @property
     def trace(self) -> Path:
         """The path driven, not to be changed."""
         return self._path

@@ -393,7 +393,7 @@ class MapSession(Gathering):
         """Add all of another session; where that fails, this one is half of the sum."""
         self.map.merge(other.map)
         self._start.close()
-        self._first.close()
+        self._first.join(other.beginning_notes)
         self.scores.join(other.scores, self.map)
 
         self._path.join(other.trace)
@@ -486,7 +486,7 @@ class MapSession(Gathering):
             self._ground()
         return [
             *self._cut,
-            *([self._first.note] if self._first.note else []),
+            *self.beginning_notes,
             *nonsense(self._start.resolved, self._first.spread),
             *self.map.notes(),
         ]

@@ -183,7 +183,7 @@ def test_a_map_that_is_more_than_its_first_cells_does_not_begin_again(closed):
     if closed:
         first.close()
     again = [first.begun(samples[i : i + 1]) for i in range(60)]
-    assert all(cells is None for cells in again) is closed and bool(first.note) is not closed
+    assert all(cells is None for cells in again) is closed and bool(first.notes) is not closed
 
 
 def test_what_was_refused_before_the_sensor_had_begun_is_used_and_counted_so():

@@ -85,3 +85,25 @@ def test_a_merge_that_fails_halfway_changes_nothing(monkeypatch, part):
     assert one.report() == before and one.predict(x).mean.equal(mean)
     one.merge(other)
     assert one.report()["samples"] == 2 * before["samples"]
+
+
+def test_what_was_left_out_of_a_sensor_that_had_not_begun_is_said_of_both_maps():
+    """Of the other one it was lost, though its measurements are counted as left out."""
+    one, other, third = lane(0.0), lane(1.0, tuple(range(80))), lane(2.0)
+    (note,) = other.beginning_notes
+    assert "had not begun to measure" in note and not one.beginning_notes
+    one.merge(other)
+    resumed = MapSession.from_state_dict(one.state_dict())
+    for session in (one, resumed):
+        assert [f"of a map that was merged into this one: {note}"] == session.beginning_notes
+        assert session.beginning_notes[0] in session.warnings
+    third.merge(resumed)
+    assert third.beginning_notes == one.beginning_notes, "said once, however far it has come"
+    other.merge(one)
+    assert other.beginning_notes == [note, *one.beginning_notes]
+
+    old = one.state_dict()
+    del old["first_values"]["notes"]
+    for kept, told in (("so it was", ["so it was"]), ("", [])):
+        old["first_values"]["note"] = kept  # as in files of before
+        assert MapSession.from_state_dict(old).beginning_notes == told

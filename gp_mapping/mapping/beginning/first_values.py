@@ -22,6 +22,7 @@ quickly; a count beyond ten thousand times the median is no field.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import fields
 from itertools import pairwise
 from statistics import median
@@ -48,6 +49,8 @@ _AGREE = 3  # cells in a row, or batches of raw samples, that are far together a
 _ABSURD = 1e6  # robust standard deviations that no field has
 _STRONGEST = 1e4  # times the median of the last cells, and one more, that no source counts
 _ROUNDING = 1e-12  # of a value; less is no step of the sensor
+_MERGED = "of a map that was merged into this one: "
+_NOTES = 10  # at most, of the beginnings of merged maps
 _NORMAL = 1.4826  # standard deviations of a normal in its median absolute deviation
 
 
@@ -60,12 +63,12 @@ class FirstValues:
     Attributes:
         seen: cells so far.
         gross: raw samples of cells that were left out.
-        note: that the sensor had not begun to measure; '' where it had.
+        notes: that the sensor had not begun to measure, in sentences; of merged maps, too.
     """
 
     def __init__(self, settings: MapSettings):
         self._settings, self._early = settings, WarmUp(settings)
-        self.note = ""
+        self.notes: list[str] = []
 
         self._counts = settings.robust and settings.counts
         self._enough = _AGREE if settings.cells else _AGREE * RAW_BATCH
@@ -110,6 +113,12 @@ class FirstValues:
         """End the beginning: the map is more than its first cells, and does not begin again."""
         self._early.close()
 
+    def join(self, notes: Sequence[str]) -> None:
+        """Take in what is noted of the beginning of a map that has been merged into this one."""
+        self.close()
+        theirs = [note if note.startswith(_MERGED) else f"{_MERGED}{note}" for note in notes]
+        self.notes = list(dict.fromkeys([*self.notes, *theirs]))[:_NOTES]
+
     def begun(self, cell: Samples, resolution: float = math.inf) -> list[Samples] | None:
         """Look at one more cell, before all else: has the sensor just begun to measure?
 
@@ -140,7 +149,7 @@ class FirstValues:
         # all that the warm-up has left here is void
         self._first, self._recent, self._held, self._reference, self.seen = [], [], [], None, 0
         self.gross = sum(map(_raw, before))
-        self.note = warm_up_note(self.gross, float(before[-1].y.abs().max()))
+        self.notes = [warm_up_note(self.gross, float(before[-1].y.abs().max()))]
         return after
 
     @property
@@ -224,9 +233,10 @@ class FirstValues:
         # raw samples are judged each by itself; what goes on of them goes on together
         each = [cell[i] for i in range(len(cell))]
         number = {id(row): i for i, row in enumerate(each)}
-        admitted = [row for row in each for row in self._judged(row)]
-        own_rows = [number[id(row)] for row in admitted if id(row) in number]
-        earlier = [row for row in admitted if id(row) not in number]  # they had waited
+        # of each row: itself, those that had waited for it as well, or nothing while it waits
+        admitted = [kept for row in each for kept in self._judged(row)]
+        own_rows = [number[id(kept)] for kept in admitted if id(kept) in number]
+        earlier = [kept for kept in admitted if id(kept) not in number]  # had waited before `cell`
         return ([_together(earlier)] if earlier else []) + (
             [cell[torch.tensor(own_rows)]] if own_rows else []
         )
@@ -318,7 +328,7 @@ class FirstValues:
             "measured": self._measured,
             "signal": self._signal,
             "early": self._early.state_dict(),
-            "note": self.note,
+            "notes": list(self.notes),
             "resolution": self._resolution,
             "last": None if self._last is None else list(self._last),
             "reference": None
@@ -341,9 +351,10 @@ class FirstValues:
             int(state["gross"]),
             state.get("measured"),
         )
-        self._signal, self.note = (
-            float(state.get("signal", self._signal)),
-            str(state.get("note", "")),
+        self._signal = float(state.get("signal", self._signal))
+        # older maps have one note, which may be empty
+        self.notes = (
+            list(state["notes"]) if "notes" in state else [*filter(None, [state.get("note")])]
         )
         self._resolution, self._last = float(state.get("resolution", math.inf)), state.get("last")
 
