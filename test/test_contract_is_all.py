@@ -20,6 +20,10 @@ KINDS = {
     | set(getattr(kind, "__dataclass_fields__", ()))
     for kind in (FieldMap, Snapshot, Planned, CalibrationData)
 }
+CONTRACT = (
+    "gp_mapping",
+    *(f"gp_mapping.core.{name}" for name in ("field_map", "snapshot", "types")),
+)
 PROBES = {"hasattr", "getattr", "isinstance", "issubclass", "type", "vars", "setattr"}
 
 
@@ -32,8 +36,7 @@ def imported(tree: ast.AST) -> set[str]:
     return {
         alias.name
         for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom)
-        and node.module in ("gp_mapping.core.field_map", "gp_mapping")
+        if isinstance(node, ast.ImportFrom) and node.module in CONTRACT
         for alias in node.names
     } & set(KINDS)
 

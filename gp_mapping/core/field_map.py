@@ -1,4 +1,4 @@
-"""FieldMap, the interface that every map implements, and the snapshots that it gives.
+"""FieldMap, the interface that every map implements.
 
 A mapper, a renderer, a planner, a file and a report use a map through this interface alone. Outside
 core/models no code uses an attribute that is not here, checks a map's type, or asks for a model's
@@ -10,21 +10,20 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper.agreed import Learned
-from gp_mapping.core.types import Prediction, Samples, UpdateReport
+from gp_mapping.core.snapshot import Covariances, Increments, Planned, Snapshot
+from gp_mapping.core.types import CalibrationData, PassBias, Prediction, Samples, UpdateReport
 
 __all__ = [
     "LEARNS",
     "LIKELIHOODS",
     "VECTOR",
     "CalibrationData",
+    "Covariances",
     "FieldMap",
     "Increments",
     "PassBias",
@@ -39,139 +38,6 @@ VECTOR = "vector"
 LIKELIHOODS = "likelihoods"
 # it learns hyper-parameters while it maps
 LEARNS = "learns"
-
-# Function of places x (N, D) m. Returns mean now − mean then (N, C), SI; variance now − variance
-# then (N, C), squared SI; whether they are known (N,). Unknown: 0.
-Increments = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
-
-# Function of places a (N, D) m. Returns their covariance with fixed places b (N, K), and the
-# variance at a (N,), mean over channels; squared SI.
-Covariances = Callable[[Tensor], tuple[Tensor, Tensor]]
-
-
-class Snapshot(ABC):
-    """A map's predictions as of one moment, which later updates of the map do not change."""
-
-    @abstractmethod
-    def predict(
-        self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
-    ) -> Prediction:
-        """As FieldMap.predict, as of that moment."""
-
-    def predict_in_pass(
-        self,
-        x: Tensor,
-        number: float,
-        velocity: Tensor | None = None,
-        heading: Tensor | None = None,
-    ) -> Prediction:
-        """As FieldMap.predict_in_pass, as of that moment."""
-        return self.predict(x, velocity, heading)
-
-    def biases(self) -> list[PassBias]:
-        """As FieldMap.biases, as of that moment."""
-        return []
-
-    def covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """As FieldMap.covariance, as of that moment; optional for a snapshot of a few places."""
-        raise NotImplementedError(f"a {type(self).__name__} has no covariance")
-
-    def covariance_with(self, b: Tensor) -> Covariances:
-        """As FieldMap.covariance_with, as of that moment."""
-        return lambda a: (self.covariance(a, b), self.predict(a).variance.mean(1))
-
-    def state_dict(self) -> dict | None:
-        """State for FieldMap.load_snapshot; None (the default) where it is not worth saving."""
-        return None
-
-
-class Planned(Protocol):
-    """What a planner uses: variances, covariances, and copies conditioned on their own mean."""
-
-    def predict(
-        self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
-    ) -> Prediction: ...
-
-    def covariance(self, a: Tensor, b: Tensor) -> Tensor: ...
-
-    def covariance_with(self, b: Tensor) -> Covariances: ...
-
-    def fantasize(self, x: Tensor) -> Planned: ...
-
-
-@dataclass(frozen=True)
-class CalibrationData:
-    """Remembered samples, to estimate time offset, lever arm and body-fixed field from.
-
-    Values y and standard deviations are in the map's inner unit of `scale` SI; places are in metres
-    about any origin.
-
-    Attributes:
-        x: places (m, D).
-        velocity: of the robot (m, D).
-        heading: ĥ (m, 2).
-        y: values (m, C).
-        pass_number: of each sample (m,), whose unknown constant is in y; NO_PASS where it has none.
-        extra: variance in addition to the model's own noise (m,).
-        theta: hyper-parameters in use (core.hyper.Theta).
-        prior: their prior medians.
-        prior_stddev: (7,), of Theta.vector().
-        learned: whether time offset, lever arm along and lever arm across are learned (3,).
-        scale: SI per inner unit.
-    """
-
-    x: Tensor
-    velocity: Tensor
-    heading: Tensor
-    y: Tensor
-    extra: Tensor
-    pass_number: Tensor
-    theta: object
-    prior: object
-    prior_stddev: Tensor
-    learned: tuple[bool, bool, bool]
-    scale: float
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-
-@dataclass(frozen=True)
-class PassBias:
-    """The unknown constant by which the values of one pass differ from the field, SI.
-
-    Attributes:
-        number: of the pass, as in Samples.pass_number.
-        mean: (C,).
-        stddev: (C,).
-        stddev_apart: standard deviation of its difference from the mean of all passes, (C,). The
-            field's own level, which no pass can determine, is not in it.
-    """
-
-    number: float
-    mean: Tensor
-    stddev: Tensor
-    stddev_apart: Tensor
-
-    @staticmethod
-    def of(numbers: Sequence[float], mean: Tensor, covariance: Tensor) -> list[PassBias]:
-        """Constants of passes from their joint posterior.
-
-            cov(b − b̄) = Q S Q,   Q = I − 11ᵀ/P
-
-        Args:
-            numbers: of the P passes.
-            mean: (P, C), SI.
-            covariance: S (P, P), squared SI, the same in every channel.
-        """
-        centred_rows = covariance - covariance.mean(0)
-        apart = (centred_rows - centred_rows.mean(1, keepdim=True)).diagonal()  # of Q S Q
-
-        stddev, apart = covariance.diagonal().clamp_min(0.0).sqrt(), apart.clamp_min(0.0).sqrt()
-        return [
-            PassBias(number, b, stddev[i].expand(len(b)), apart[i].expand(len(b)))
-            for i, (number, b) in enumerate(zip(numbers, mean))
-        ]
 
 
 class FieldMap(ABC):

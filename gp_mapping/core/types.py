@@ -1,15 +1,26 @@
-"""Values that enter and leave a map: samples, predictions, reports. Frozen, checked once, SI."""
+"""Values that enter and leave a map: samples, predictions, reports, estimates.
+
+Frozen, checked once, SI.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["FARTHEST", "Prediction", "Samples", "UpdateReport"]
+__all__ = [
+    "FARTHEST",
+    "CalibrationData",
+    "PassBias",
+    "Prediction",
+    "Samples",
+    "UpdateReport",
+]
 
 # m; the largest coordinate that still resolves millimetres: nothing beyond it is on a map
 FARTHEST = 1e8
@@ -225,3 +236,78 @@ class UpdateReport:
     removed: int = 0
     jitter: float = 0.0
     everywhere: bool = False
+
+
+@dataclass(frozen=True)
+class CalibrationData:
+    """Remembered samples, to estimate time offset, lever arm and body-fixed field from.
+
+    Values y and standard deviations are in the map's inner unit of `scale` SI; places are in metres
+    about any origin.
+
+    Attributes:
+        x: places (m, D).
+        velocity: of the robot (m, D).
+        heading: ĥ (m, 2).
+        y: values (m, C).
+        pass_number: of each sample (m,), whose unknown constant is in y; NO_PASS where it has none.
+        extra: variance in addition to the model's own noise (m,).
+        theta: hyper-parameters in use (core.hyper.Theta).
+        prior: their prior medians.
+        prior_stddev: (7,), of Theta.vector().
+        learned: whether time offset, lever arm along and lever arm across are learned (3,).
+        scale: SI per inner unit.
+    """
+
+    x: Tensor
+    velocity: Tensor
+    heading: Tensor
+    y: Tensor
+    extra: Tensor
+    pass_number: Tensor
+    theta: object
+    prior: object
+    prior_stddev: Tensor
+    learned: tuple[bool, bool, bool]
+    scale: float
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+
+@dataclass(frozen=True)
+class PassBias:
+    """The unknown constant by which the values of one pass differ from the field, SI.
+
+    Attributes:
+        number: of the pass, as in Samples.pass_number.
+        mean: (C,).
+        stddev: (C,).
+        stddev_apart: standard deviation of its difference from the mean of all passes, (C,). The
+            field's own level, which no pass can determine, is not in it.
+    """
+
+    number: float
+    mean: Tensor
+    stddev: Tensor
+    stddev_apart: Tensor
+
+    @staticmethod
+    def of(numbers: Sequence[float], mean: Tensor, covariance: Tensor) -> list[PassBias]:
+        """Constants of passes from their joint posterior.
+
+            cov(b − b̄) = Q S Q,   Q = I − 11ᵀ/P
+
+        Args:
+            numbers: of the P passes.
+            mean: (P, C), SI.
+            covariance: S (P, P), squared SI, the same in every channel.
+        """
+        centred_rows = covariance - covariance.mean(0)
+        apart = (centred_rows - centred_rows.mean(1, keepdim=True)).diagonal()  # of Q S Q
+
+        stddev, apart = covariance.diagonal().clamp_min(0.0).sqrt(), apart.clamp_min(0.0).sqrt()
+        return [
+            PassBias(number, b, stddev[i].expand(len(b)), apart[i].expand(len(b)))
+            for i, (number, b) in enumerate(zip(numbers, mean))
+        ]
