@@ -26,7 +26,7 @@ from gp_mapping.core.likelihoods.outcomes import judge_of
 from gp_mapping.errors import UsageError, named
 from gp_mapping.intake import DropReason, Intake
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
-from gp_mapping.mapping.notes.fullness import left_out_note, spoiled
+from gp_mapping.mapping.notes.fullness import fullness_notes
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.build import Parameters, parse_assignment, read_parameter_file
@@ -183,7 +183,7 @@ def about_map(
     """Return what a report states about a map, whichever command made it."""
     report = session.report()
     return {
-        "warnings": [*warnings, *session.warnings],
+        "warnings": [*warnings, *session.warnings, *fullness_notes(report)],
         "passes": report["passes"],
         "hyperparameters": report["hyperparameters"],
         "noise_stddev": report["noise_stddev"],
@@ -320,7 +320,6 @@ def summary(result: dict, session: MapSession, written: dict[str, Path]) -> str:
                 f"  dropped {result['dropped'][reason.value]}: {reason.explanation} [{reason.value}]"
             )
     lines += [f"  warning: {text}" for text in result["warnings"]]
-    lines += [f"  warning: {text}" for text in (left_out_note(report), spoiled(report)) if text]
 
     # a map that remembers no samples has no `prior_left`
     if report.get("budget_full") and "prior_left" in report:

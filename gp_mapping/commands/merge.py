@@ -11,7 +11,7 @@ from gp_mapping.commands.output import folder_to_write
 from gp_mapping.commands.saved import checkpoint_in, open_session
 from gp_mapping.errors import UsageError, named
 from gp_mapping.mapping.moving import moved
-from gp_mapping.mapping.notes.fullness import spoiled
+from gp_mapping.mapping.notes.fullness import fullness_notes
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.runtime.team.totals import MADE_OF, MAP_ID, map_ids
 from gp_mapping.store.atomic import write_atomic
@@ -87,13 +87,12 @@ def run(args: argparse.Namespace) -> int:
 
     with blaming(paths[order[0]]):
         report = first.report()
-        thin = spoiled(report)
         result = {
             "maps": rows,
             "hyperparameters_of": str(paths[order[0]]),
             "map": report,
             "hyperparameters": report["hyperparameters"],
-            "warnings": warnings + ([thin] if thin else []),
+            "warnings": warnings + fullness_notes(report),
         }
 
         if report.get("merged_without"):
