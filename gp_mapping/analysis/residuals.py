@@ -101,8 +101,7 @@ class Residuals:
             lags: s; a lag that no pass reaches is left out.
         """
         z = self.error / np.sqrt(self.variance)
-        products = np.zeros(len(lags))
-        pairs, square, count = np.zeros(len(lags)), 0.0, 0
+        products, before, after = np.zeros((3, len(lags)))
 
         for number in np.unique(self.which):
             members = self.which == number
@@ -115,20 +114,20 @@ class Residuals:
 
             occupied = n > 0
             series = np.where(occupied, total / np.maximum(n, 1), 0.0)
-            square, count = square + float((series**2).sum()), count + int(occupied.sum())
             for i, lag in enumerate(lags):
                 step = max(1, round(lag / _GRID))
                 # Only pairs of slots that both hold a measurement.
                 both = occupied[step:] & occupied[:-step]
-                products[i] += float((series[step:] * series[:-step])[both].sum())
-                pairs[i] += int(both.sum())
+                earlier, later = series[:-step][both], series[step:][both]
+                products[i] += float(earlier @ later)
+                before[i] += float(earlier @ earlier)
+                after[i] += float(later @ later)
 
-        # The mean square of the slots, at lag 0.
-        level = square / max(1, count)
+        # By the pairs' own squares it lies within −1 and 1, however few they are.
         return {
-            f"{lag:g}": float(products[i] / pairs[i] / level)
+            f"{lag:g}": float(products[i] / np.sqrt(before[i] * after[i]))
             for i, lag in enumerate(lags)
-            if pairs[i] and level > 0
+            if before[i] * after[i] > 0
         }
 
 

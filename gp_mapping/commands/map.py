@@ -21,12 +21,12 @@ from gp_mapping.analysis.digits import decimals
 from gp_mapping.analysis.metrics import BANDS, PredictionScores
 from gp_mapping.commands.fleet.arguments import many
 from gp_mapping.commands.output import folder_to_write
-from gp_mapping.commands.saved import check_suggest, next_places, open_session
+from gp_mapping.commands.saved import check_suggest, checkpoint_in, next_places, open_session
 from gp_mapping.core.likelihoods.outcomes import judge_of
 from gp_mapping.errors import UsageError, named
 from gp_mapping.intake import DropReason, Intake
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
-from gp_mapping.mapping.notes.fullness import left_out_note, spoiled
+from gp_mapping.mapping.notes.fullness import fullness_notes
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.build import Parameters, parse_assignment, read_parameter_file
@@ -35,6 +35,7 @@ from gp_mapping.settings.sensors import SENSOR_TYPES
 from gp_mapping.store.atomic import write_atomic
 from gp_mapping.store.checkpoint import about_checkpoint, save_checkpoint
 from gp_mapping.store.export import export_all
+from gp_mapping.store.holdings import holdings_of, note_holdings
 from gp_mapping.store.sessions import new_session, quantity_of
 from gp_mapping.store.trial import blaming
 from gp_mapping.store.wording import unit_text
@@ -93,6 +94,8 @@ def _session(args: argparse.Namespace, parameters: Parameters) -> MapSession:
             "write --set sensor=… and --set field_component=… as they were, or begin a new map without --resume"
         )
 
+    # what is saved from now on holds that map's measurements, too
+    note_holdings(session.about, holdings_of(checkpoint_in(args.resume), session.about))
     session.break_pass()  # the next sample does not continue the pass of the last one saved
     return session
 
@@ -180,7 +183,7 @@ def about_map(
     """Return what a report states about a map, whichever command made it."""
     report = session.report()
     return {
-        "warnings": [*warnings, *session.warnings],
+        "warnings": [*warnings, *session.warnings, *fullness_notes(report)],
         "passes": report["passes"],
         "hyperparameters": report["hyperparameters"],
         "noise_stddev": report["noise_stddev"],
@@ -317,7 +320,6 @@ def summary(result: dict, session: MapSession, written: dict[str, Path]) -> str:
                 f"  dropped {result['dropped'][reason.value]}: {reason.explanation} [{reason.value}]"
             )
     lines += [f"  warning: {text}" for text in result["warnings"]]
-    lines += [f"  warning: {text}" for text in (left_out_note(report), spoiled(report)) if text]
 
     # a map that remembers no samples has no `prior_left`
     if report.get("budget_full") and "prior_left" in report:

@@ -11,12 +11,13 @@ from gp_mapping.commands.output import folder_to_write
 from gp_mapping.commands.saved import checkpoint_in, open_session
 from gp_mapping.errors import UsageError, named
 from gp_mapping.mapping.moving import moved
-from gp_mapping.mapping.notes.fullness import spoiled
+from gp_mapping.mapping.notes.fullness import fullness_notes
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.runtime.team.totals import MADE_OF, MAP_ID, map_ids
 from gp_mapping.store.atomic import write_atomic
 from gp_mapping.store.checkpoint import about_checkpoint, save_checkpoint
 from gp_mapping.store.export import export_all
+from gp_mapping.store.holdings import holdings_of, note_holdings, require_apart
 from gp_mapping.store.sessions import odometry_frame_of, quantity_of
 from gp_mapping.store.trial import blaming
 from gp_mapping.store.wording import unit_text
@@ -43,7 +44,8 @@ def run(args: argparse.Namespace) -> int:
     transforms = _transforms(args.transform, args.maps)
 
     sessions = [open_session(path) for path in paths]
-    _check_copies(paths)
+    holdings = [holdings_of(path, s.about) for path, s in zip(paths, sessions)]
+    require_apart(paths, holdings)
     _check_quantities(paths, sessions)
 
     unmoved = [i for i in range(len(paths)) if i not in transforms]
@@ -81,16 +83,16 @@ def run(args: argparse.Namespace) -> int:
     # the sum is a new map: it has no id yet, and names the maps that must not be added to it again
     first.about.pop(MAP_ID, None)
     first.about[MADE_OF] = ids
+    note_holdings(first.about, set().union(*holdings))
 
     with blaming(paths[order[0]]):
         report = first.report()
-        thin = spoiled(report)
         result = {
             "maps": rows,
             "hyperparameters_of": str(paths[order[0]]),
             "map": report,
             "hyperparameters": report["hyperparameters"],
-            "warnings": warnings + ([thin] if thin else []),
+            "warnings": warnings + fullness_notes(report),
         }
 
         if report.get("merged_without"):
@@ -282,17 +284,6 @@ def _check_quantities(paths: list[Path], sessions: list[MapSession]) -> None:
             raise UsageError(
                 f"{path} is a map of {named(quantity)} and {known[0][0]} of {named(known[0][1])}; only "
                 "maps of one quantity add up"
-            )
-
-
-def _check_copies(paths: list[Path]) -> None:
-    """Raise UsageError where two files hold one map, by the ids of their checkpoints."""
-    seen: dict[str, Path] = {}
-    for path in paths:
-        first = seen.setdefault(str(about_checkpoint(path)["id"]), path)
-        if first is not path:
-            raise UsageError(
-                f"{path} and {first} are copies of one map; its measurements would count twice"
             )
 
 

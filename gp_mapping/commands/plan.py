@@ -31,6 +31,7 @@ from gp_mapping.planning.area.places import FARTHEST, on_earth
 from gp_mapping.planning.problem import usual_mix
 from gp_mapping.store.atomic import write_atomic
 from gp_mapping.store.trial import blaming
+from gp_mapping.store.wording import unit_text
 
 __all__ = ["places", "run"]
 
@@ -110,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
             f"--output {output}: cannot be written ({error.strerror or error})"
         ) from error
 
-    unit, scale = session.settings.field_unit, session.settings.field_scale
+    unit, scale = unit_text(session.settings.field_unit), session.settings.field_scale
     print(
         f"{route.metres:.1f} m, {len(route.stops)} stops; stddev over the area {route.stddev_now / scale:.3g} {unit} "
         f"now, {route.stddev_then / scale:.3g} {unit} after it" + (f"\n{note}" if note else "")
@@ -125,6 +126,12 @@ def _planned(session, position, region, args, home):
         None, position, path=session.driven.numpy(), region=region, grow=args.margin
     )
     if not area:
+        if region and not any(polygon.contains(position[None]).all() for polygon in region):
+            where = f"({position[0]:.2f}, {position[1]:.2f}) m"
+            raise UsageError(
+                f"--region does not hold the beginning of the route, {where}; write --start 'X Y' with a "
+                "place inside it"
+            )
         raise UsageError(f"{args.map}: no plan: {area.reason}")
 
     # places a third of a lengthscale apart: between them the field is known from both
@@ -194,6 +201,22 @@ def _content(session, route, kind: str) -> bytes:
     figure, picture = draw_map(session, session.render(), ()), io.BytesIO()
     for axis in figure.axes[:2]:
         axis.plot(*route.line.T, color="white", linewidth=2.5)
-        axis.plot(*route.line.T, color="tab:red", linewidth=1.2)
+        (line,) = axis.plot(*route.line.T, color="tab:red", linewidth=1.2, label="planned route")
+        (begin,) = axis.plot(
+            *route.line[:1].T, "o", color="tab:red", markeredgecolor="white", label="its beginning"
+        )
+        _show_all(axis, route.line)
+    figure.axes[0].legend(handles=[line, begin], loc="best", fontsize="small")
     figure.savefig(picture, format=kind.lstrip("."))
     return picture.getvalue()
+
+
+def _show_all(axis, line: np.ndarray) -> None:
+    """Widen an axis of a picture to a line (N, 2), m: a route may leave what is drawn."""
+    room = 0.02 * float(np.ptp(line, axis=0).max())
+    for get, put, values in (
+        (axis.get_xlim, axis.set_xlim, line[:, 0]),
+        (axis.get_ylim, axis.set_ylim, line[:, 1]),
+    ):
+        low, high = get()
+        put(min(low, values.min() - room), max(high, values.max() + room))

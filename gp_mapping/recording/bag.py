@@ -91,6 +91,12 @@ def _check_path(path: Path) -> None:
                     f"({stored[0]}), or run: ros2 bag reindex {path}"
                 )
             raise BagError(f"{path}: not a rosbag2 folder, it has no metadata.yaml")
+    elif path.suffix == ".bag":
+        new = path.with_suffix("").name
+        raise BagError(
+            f"{path}: a bag of ROS 1; write one of ROS 2 from it: rosbags-convert --src {path.name} "
+            f"--dst {new}, and pass {new}"
+        )
     elif path.suffix not in _SUFFIXES:
         raise BagError(f"{path}: expected a rosbag2 folder, or a .mcap or .db3 file")
     elif path.stat().st_size == 0:

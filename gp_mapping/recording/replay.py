@@ -68,10 +68,16 @@ def plan_bags(
         fixes: whether to read `fix_topic`, too, for callers that take fixes from the intake.
 
     Raises:
-        BagError: a bag cannot be read, or has no such topic, or several.
+        BagError: a bag is given twice, cannot be read, or has no such topic, or several.
     """
     if isinstance(bags, str | Path):
         bags = [bags]
+
+    # resolved: one bag may be given by two names
+    paths = [Path(bag).resolve() for bag in bags]
+    twice = next((bag for i, bag in enumerate(bags) if paths[i] in paths[:i]), None)
+    if twice is not None:
+        raise BagError(f"{twice} is given twice; its measurements would count twice")
 
     plans = []
     for bag in bags:

@@ -60,6 +60,7 @@ def test_route_as_csv_geojson_and_picture(saved, tmp_path, capsys):
         (["--region", "0 0, 2 2, 2 0, 0 2"], "crosses or touches"),
         (["--region", "0 0, 1"], "'1' is not 'x y'"),
         (["--start", "90 90"], "stands where"),
+        (["--region", "6 6, 8 6, 8 8"], "write --start 'X Y' with a place inside it"),
         (["--kind", "spiral"], "expected one of"),
         (["--output", "route.txt"], "ends in .csv"),
         (["--budget", "-1"], "0 to 1e+06 metres"),
@@ -75,6 +76,24 @@ def test_what_cannot_be_planned_is_one_line(saved, options, words, capsys, tmp_p
     assert main(["plan", str(saved), *options]) == 2
     error = capsys.readouterr().err
     assert words in error and error.count("\n") == 1 and not list(tmp_path.iterdir())
+
+
+def test_the_picture_shows_all_of_the_route(saved, tmp_path, monkeypatch):
+    """A route goes as far as --margin beyond the path, and the map is drawn as far as its own margin."""
+    shown = []
+    monkeypatch.setattr(
+        "matplotlib.figure.Figure.savefig", lambda figure, *args, **_: shown.append(figure)
+    )
+    options = ["--margin", "3", "--budget", "12", "--output", str(tmp_path / "route.png")]
+    assert main(["plan", str(saved), *options]) == 0
+    drawn = shown[0].axes[:2]
+    line = next(a for a in drawn[0].get_lines() if a.get_label() == "planned route").get_xydata()
+    assert np.ptp(line, axis=0).max() > 4.0
+    for axis in drawn:
+        for values, (low, high) in zip(line.T, (axis.get_xlim(), axis.get_ylim())):
+            assert low < values.min() and values.max() < high
+    said = [text.get_text() for text in drawn[0].get_legend().get_texts()]
+    assert said == ["planned route", "its beginning"]
 
 
 @pytest.mark.parametrize("name", ["route.GEOJSON", "route.PNG"])

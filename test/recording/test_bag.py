@@ -152,6 +152,7 @@ def test_an_empty_bag_is_an_error(tmp_path, storage):
     [
         ("absent", "no such bag"),
         ("notes.txt", "expected a rosbag2 folder"),
+        ("drive.bag", "rosbags-convert --src drive.bag --dst drive"),
         ("folder", "no metadata.yaml"),
         ("zero.mcap", "empty"),
         ("zero.db3", "empty"),

@@ -7,7 +7,7 @@ import torch
 from gp_mapping.intake import DropReason, Intake
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.recording.bag import read_messages
+from gp_mapping.recording.bag import BagError, read_messages
 from gp_mapping.recording.bag_writer import BagWriter
 from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.runtime.worker import MapWorker
@@ -118,3 +118,13 @@ def test_bags_that_end_before_the_frames_are_settled_are_handed_out(tmp_path):
     intake, bag = Intake(), write_bag(tmp_path / "short", 1000.0, 60, "odom")
     samples = [len(s) for _, s in samples_of(plan_bags(bag, intake.settings, NAMES), intake, "")]
     assert sum(samples) == 60 and intake.settled
+
+
+def test_a_bag_that_is_given_twice_is_refused(tmp_path):
+    """By another spelling, too: it was a second pass, and its measurements counted twice."""
+    bag = write_bag(tmp_path / "drive", 1000.0, 3, "odom")
+    settings = IntakeSettings()
+    assert len(plan_bags([bag], settings, NAMES)) == 1
+    for again in (bag, str(bag), bag / ".." / "drive"):
+        with pytest.raises(BagError, match="given twice"):
+            plan_bags([bag, again], settings, NAMES)

@@ -41,6 +41,7 @@ from gp_mapping.core.likelihoods.outcomes import judge_of
 from gp_mapping.core.types import Samples
 from gp_mapping.errors import UsageError
 from gp_mapping.intake import Intake
+from gp_mapping.mapping.notes.fullness import fullness_notes
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.build import Parameters, parse_assignment, read_parameter_file
@@ -277,7 +278,13 @@ def _result(
             drops[name] = drops.get(name, 0) + count
     # each warning once, in the order in which they came
     warnings = list(
-        dict.fromkeys([*(w for intake in intakes for w in intake.warnings), *session.warnings])
+        dict.fromkeys(
+            [
+                *(w for intake in intakes for w in intake.warnings),
+                *session.warnings,
+                *fullness_notes(session.report()),
+            ]
+        )
     )
 
     unit, sensor = unit_text(session.settings.field_unit), parameters.intake.sensor

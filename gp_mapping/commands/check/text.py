@@ -63,7 +63,10 @@ def text_of(result: dict, c: Calibration | None) -> str:
     )
     lines.append(
         "  autocorrelation of errors  "
-        + ", ".join(f"{v:.2f} at {k} s" for k, v in test["autocorrelation"].items())
+        + (
+            ", ".join(f"{v:.2f} at {k} s" for k, v in test["autocorrelation"].items())
+            or "not known"
+        )
     )
 
     if result["refits"]:

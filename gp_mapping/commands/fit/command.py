@@ -25,6 +25,7 @@ from gp_mapping.core.likelihoods.outcomes import judge_of
 from gp_mapping.errors import UsageError
 from gp_mapping.intake import Intake
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
+from gp_mapping.mapping.notes.fullness import fullness_notes
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.offline.fit import check_fits
 from gp_mapping.recording.replay import plan_bags, samples_of
@@ -86,7 +87,12 @@ def run(args: argparse.Namespace) -> int:
         "fit": _plain(refit),
         "received": dict(intake.received),
         "dropped": intake.drops.as_dict(),
-        "warnings": [*intake.warnings, *session.warnings, *refit.fit.notes],
+        "warnings": [
+            *intake.warnings,
+            *session.warnings,
+            *fullness_notes(session.report()),
+            *refit.fit.notes,
+        ],
         "bags": [str(b) for b in args.bags],
         "test_bags": [str(b) for b in args.test],
         "sensor": parameters.intake.sensor,

@@ -26,6 +26,7 @@ from gp_mapping.commands.report.names import short_names
 from gp_mapping.commands.report.picture import as_png, draw_run
 from gp_mapping.commands.saved import CHECKPOINT, check_suggest, next_places, open_session
 from gp_mapping.errors import UsageError, one_line
+from gp_mapping.mapping.notes.fullness import fullness_notes
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.build import Parameters
 from gp_mapping.store.atomic import write_atomic
@@ -99,7 +100,8 @@ def _page(args: argparse.Namespace, facts: dict) -> str:
 
     grid = session.render()
     # each warning once, in the order in which they came
-    facts["explained"] = list(dict.fromkeys([*facts["explained"], *session.warnings]))
+    notes = [*session.warnings, *fullness_notes(session.report())]
+    facts["explained"] = list(dict.fromkeys([*facts["explained"], *notes]))
     places = next_places(session, grid, args.suggest)
     figures = {"map": as_png(draw_run(session, grid, places)), **facts.pop("figures")}
     title = args.title or f"Map of {_names(args.source)}"

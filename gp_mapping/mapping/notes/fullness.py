@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gp_mapping.core.sparse.worth import SMOOTHED
 
-__all__ = ["DETAIL", "left_out_note", "spoiled"]
+__all__ = ["DETAIL", "fullness_notes", "left_out_note", "spoiled"]
 
 # Inducing inputs for each square of a lengthscale; fewer smooth a field that varies in it.
 DETAIL = 2.5
@@ -60,3 +60,12 @@ def left_out_note(report: dict) -> str | None:
         )
     )
     return f"the map is full: {report['left_out']} cells or measurements{where} are left out; raise {mend}"
+
+
+def fullness_notes(report: dict) -> list[str]:
+    """What to say of a map that is full, one sentence each: what it leaves out, what it smooths.
+
+    Args:
+        report: numbers by name, as of MapSession.report.
+    """
+    return [text for text in (left_out_note(report), spoiled(report)) if text]

@@ -1,0 +1,26 @@
+"""Errors of unseen measurements: what is said of few of them."""
+
+import numpy as np
+import pytest
+
+from gp_mapping.analysis.residuals import Residuals
+
+
+def residuals(error, rate=10.0):
+    n = len(error)
+    columns = (np.arange(n) / rate, np.zeros((n, 2)), np.asarray(error, float), np.ones(n))
+    return Residuals(*columns, np.zeros(n), np.zeros(n))
+
+
+@pytest.mark.parametrize("n", [52, 55, 70])
+def test_a_correlation_of_few_pairs_is_one(n):
+    """By the square of all errors it was −1.6 where the few pairs that lie 5 s apart were the largest."""
+    error = np.r_[5.0, 4.0, 3.0, np.zeros(n - 6), -3.0, -4.0, -5.0]
+    told = residuals(error).autocorrelation()
+    assert told and all(-1.0 - 1e-12 <= v <= 1.0 + 1e-12 for v in told.values())
+
+
+def test_an_error_that_stays_is_correlated_and_none_is_not_known():
+    error = np.sin(np.linspace(0.0, 6.28, 600))
+    assert residuals(error).autocorrelation()["0.1"] > 0.99
+    assert residuals(np.zeros(60)).autocorrelation() == {}
