@@ -474,6 +474,12 @@ class MappingNode(ManagedNode):
             notes.append(
                 (
                     WARN,
+                    "the poses have an empty frame_id, so the map is in no frame and cannot be shown: "
+                    "have their source fill in header.frame_id",
+                )
+                if status.used
+                else (
+                    WARN,
                     "the frame of the loaded map is not known before the first pose; set map_frame to "
                     "see the map now",
                 )
