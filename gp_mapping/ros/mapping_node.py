@@ -352,15 +352,17 @@ class MappingNode(ManagedNode):
             self.worker.count("paused", role=port.role)
         else:
             unstamped = port.role == "measurement" and not has_header(message)
-            self.worker.put(port.role, message, self._arrival_time(age) if unstamped else None)
+            self.worker.put(
+                port.role, message, self._arrival_time(port, age) if unstamped else None
+            )
 
-    def _arrival_time(self, age: int) -> int:
+    def _arrival_time(self, port: InputPort, age: int) -> int:
         """The node's time (ns) at which a message of that age (ns of wall time) arrived.
 
         Simulated time runs at an unknown rate, so there the age is left out.
         """
         clock = self.get_clock()
-        return clock.now().nanoseconds - (0 if clock.ros_time_is_active else age)
+        return port.in_order(clock.now().nanoseconds - (0 if clock.ros_time_is_active else age))
 
     def _on_clock_jump(self, jump) -> None:
         """Log that time went back; the intake clears its queues by each topic's own stamps.
