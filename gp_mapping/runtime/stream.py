@@ -93,6 +93,10 @@ class StreamWatch:
         if self._count % _EVERY == 0:
             self._measure()
 
+    def rest(self) -> None:
+        """Nothing was listened to for a while: what was sent meanwhile is not lost."""
+        self._last = self._number = None
+
     def _speed(self) -> float:
         """Speed of the stamps compared with the wall clock, ≥ 1: a recording may play faster."""
         if self.period is None or len(self._arrivals) < _LEAST:

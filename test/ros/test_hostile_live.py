@@ -73,6 +73,28 @@ def test_losses_on_the_way_are_told_from_the_stamps(node_of):
     spin_until(node, peer, lambda: unaccounted() == 0), "what did not come is no drop"
 
 
+def test_what_was_sent_while_the_node_was_inactive_is_no_loss(node_of):
+    node, peer = node_of(autosave_period=0.0, reliable_inputs=True)
+
+    def send(begin: int, end: int) -> None:
+        for i in range(begin, end):
+            peer.field_publisher.publish(magnetic_field(EPOCH + i * NS // 50, 45e-6))
+            spin(node, peer, 0.001)
+
+    peer.wait_for_node()
+    send(0, 100)
+    settle(node, peer)
+    node.deactivate()
+    spin_until(node, peer, lambda: not peer.field_publisher.get_subscription_count())
+    send(100, 150)
+    node.activate()
+    spin_until(node, peer, peer.field_publisher.get_subscription_count)
+    send(150, 250)
+    watch = node.inputs.watches[0]
+    spin_until(node, peer, lambda: watch.count == 200)
+    assert watch.stream.period == pytest.approx(0.02) and watch.stream.lost == 0
+
+
 def test_names_of_ten_megabytes_cost_a_hundred_characters(node_of):
     node, peer = node_of(autosave_period=0.0, suggestion_rate=20.0)
     peer.wait_for_node()
