@@ -40,7 +40,7 @@ from gp_mapping.ros.wire.diagnostics import to_array
 from gp_mapping.ros.wire.messages import message_class
 from gp_mapping.runtime.file_thread import Ending, FileThread
 from gp_mapping.runtime.health import ERROR, WARN, Health
-from gp_mapping.runtime.saving import Saver
+from gp_mapping.runtime.saving import Saver, keep_before
 from gp_mapping.runtime.surveying.free_maps import FreeMaps
 from gp_mapping.runtime.surveying.suggester import Suggester
 from gp_mapping.runtime.surveying.survey import Survey
@@ -202,6 +202,7 @@ class MappingNode(ManagedNode):
             on_saved=log.info,
             on_error=log.error,
             shown=not self.listens,
+            before_is_kept=self._before_is_kept,
         )
         if path:
             self.saver.mark_saved(self.worker.key, path)
@@ -238,7 +239,7 @@ class MappingNode(ManagedNode):
 
         Files of runs before are tidied up, and what is found is logged.
         """
-        s, log = self.settings, self.get_logger()
+        s, log, self._before_is_kept = self.settings, self.get_logger(), True
         files = MapFiles(map_folder(s.save_directory, s.map_name), self.get_fully_qualified_name())
         if removed := files.remove_partials():
             log.info(
@@ -257,11 +258,8 @@ class MappingNode(ManagedNode):
                 log.info(f"resumed {path}: {session.raw_count} measurements")
                 return session, path
             log.info(f"nothing to resume in {files.folder}")
-        elif s.autosave_period and (kept := files.keep_before()) is not None:
-            log.warning(
-                f"a run before has saved a map by itself that is newer than the saved one; it is kept as "
-                f"{kept}; set resume: true to go on from it"
-            )
+        elif s.autosave_period:
+            self._before_is_kept = keep_before(files, log.warning)
 
         if not s.load_checkpoint:
             return new_session(self.wanted.settings, files.folder), None
