@@ -18,6 +18,7 @@ KEPT = {"problem", "wrong_type", "wrong_qos"}  # attributes that hold a warning 
 # files in which every sentence is for the user
 WHOLE = {
     "notes/settings.py",
+    "notes/repeats.py",
     "suggester.py",
     "free_maps.py",
     "suggest.py",
@@ -124,6 +125,7 @@ def warnings_in_code() -> dict[str, str]:
         package / "planning" / "suggest.py",
         package / "planning" / "offer.py",
         package / "mapping" / "notes" / "settings.py",
+        package / "mapping" / "notes" / "repeats.py",
     ]
     found: dict[str, str] = {}
     for path in files:

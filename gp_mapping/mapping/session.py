@@ -30,6 +30,7 @@ from gp_mapping.mapping.feeding import REFUSALS, fade, new_map, stamp_of, take
 from gp_mapping.mapping.gathering import Gathering
 from gp_mapping.mapping.merging import make_ready
 from gp_mapping.mapping.motion.attitude import seen, turned
+from gp_mapping.mapping.notes.repeats import Repeats
 from gp_mapping.mapping.notes.settings import nonsense
 from gp_mapping.mapping.reporting import report_of
 from gp_mapping.mapping.scoring.answers import Answers
@@ -83,6 +84,7 @@ class MapSession(Gathering):
         # notes on what the last drawing has left out, or would have; the revision they are of
         self._cut: list[str] = []
         self._looked = -_LOOK_AGAIN
+        self._repeats = Repeats()
 
         self.fixes = Fixes(self.settings.max_fixes)
         self.about: dict = {}
@@ -139,6 +141,8 @@ class MapSession(Gathering):
             return None
 
         self._channels, self.last_report = channels, None
+        if self.settings.metric:  # labels and counts may well be the same everywhere
+            self._repeats.add(samples)
         self._gather(samples)
         return self.last_report
 
@@ -172,6 +176,7 @@ class MapSession(Gathering):
         """Close the open cell at a gap or a time jump: the next sample starts a new pass."""
         super().break_pass()
         self.scores.break_pass()
+        self._repeats.break_pass()
 
     def _settled(self) -> bool:
         """Whether hyper-parameters are past their first steps, so that the map can judge cells."""
@@ -486,6 +491,7 @@ class MapSession(Gathering):
             self._ground()
         return [
             *self._cut,
+            *self._repeats.notes(self.settings.field_scale, self.settings.field_unit),
             *self.beginning_notes,
             *nonsense(self._start.resolved, self._first.spread),
             *self.map.notes(),

@@ -21,6 +21,8 @@ from rclpy.qos import qos_profile_sensor_data
 from std_srvs.srv import Trigger
 
 from gp_mapping.errors import named, one_line
+from gp_mapping.intake.drops import DropReason
+from gp_mapping.intake.poses.buffer import read_numbers
 from gp_mapping.ros.tools.nav2 import Nav2Driver
 from gp_mapping.ros.tools.playback import declare_groups, run_node
 from gp_mapping.ros.tools.survey_action import SurveyAction
@@ -94,13 +96,18 @@ class ExplorerNode(Node):
 
     def _take_odometry(self, message: Odometry) -> None:
         p, q = message.pose.pose.position, message.pose.pose.orientation
-        yaw = math.atan2(2.0 * (q.w * q.z + q.x * q.y), 1.0 - 2.0 * (q.y * q.y + q.z * q.z))
-        if all(map(math.isfinite, (p.x, p.y, yaw))):
-            self._pose, self._pose_at, self._pose_frame = (
-                (p.x, p.y, yaw),
-                time.monotonic(),
-                message.header.frame_id,
+        pose = read_numbers((p.x, p.y, 0.0), (q.x, q.y, q.z, q.w), math.inf)
+        if isinstance(pose, DropReason):  # a zero quaternion is no heading, east least of all
+            self.get_logger().warning(
+                f"{pose.value}: {pose.explanation}; the robot is not driven by it",
+                throttle_duration_sec=10.0,
             )
+            return
+
+        _, (x, y, z, w) = pose
+        yaw = math.atan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
+        self._pose, self._pose_at = (p.x, p.y, yaw), time.monotonic()
+        self._pose_frame = message.header.frame_id
 
     def _take_map(self, message: OccupancyGrid) -> None:
         self._map = message

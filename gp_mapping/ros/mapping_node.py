@@ -40,7 +40,7 @@ from gp_mapping.ros.wire.diagnostics import to_array
 from gp_mapping.ros.wire.messages import message_class
 from gp_mapping.runtime.file_thread import Ending, FileThread
 from gp_mapping.runtime.health import ERROR, WARN, Health
-from gp_mapping.runtime.saving import Saver
+from gp_mapping.runtime.saving import Saver, keep_before
 from gp_mapping.runtime.surveying.free_maps import FreeMaps
 from gp_mapping.runtime.surveying.suggester import Suggester
 from gp_mapping.runtime.surveying.survey import Survey
@@ -202,6 +202,7 @@ class MappingNode(ManagedNode):
             on_saved=log.info,
             on_error=log.error,
             shown=not self.listens,
+            before_is_kept=self._before_is_kept,
         )
         if path:
             self.saver.mark_saved(self.worker.key, path)
@@ -238,7 +239,7 @@ class MappingNode(ManagedNode):
 
         Files of runs before are tidied up, and what is found is logged.
         """
-        s, log = self.settings, self.get_logger()
+        s, log, self._before_is_kept = self.settings, self.get_logger(), True
         files = MapFiles(map_folder(s.save_directory, s.map_name), self.get_fully_qualified_name())
         if removed := files.remove_partials():
             log.info(
@@ -257,11 +258,8 @@ class MappingNode(ManagedNode):
                 log.info(f"resumed {path}: {session.raw_count} measurements")
                 return session, path
             log.info(f"nothing to resume in {files.folder}")
-        elif s.autosave_period and (kept := files.keep_before()) is not None:
-            log.warning(
-                f"a run before has saved a map by itself that is newer than the saved one; it is kept as "
-                f"{kept}; set resume: true to go on from it"
-            )
+        elif s.autosave_period:
+            self._before_is_kept = keep_before(files, log.warning)
 
         if not s.load_checkpoint:
             return new_session(self.wanted.settings, files.folder), None
@@ -352,15 +350,17 @@ class MappingNode(ManagedNode):
             self.worker.count("paused", role=port.role)
         else:
             unstamped = port.role == "measurement" and not has_header(message)
-            self.worker.put(port.role, message, self._arrival_time(age) if unstamped else None)
+            self.worker.put(
+                port.role, message, self._arrival_time(port, age) if unstamped else None
+            )
 
-    def _arrival_time(self, age: int) -> int:
+    def _arrival_time(self, port: InputPort, age: int) -> int:
         """The node's time (ns) at which a message of that age (ns of wall time) arrived.
 
         Simulated time runs at an unknown rate, so there the age is left out.
         """
         clock = self.get_clock()
-        return clock.now().nanoseconds - (0 if clock.ros_time_is_active else age)
+        return port.in_order(clock.now().nanoseconds - (0 if clock.ros_time_is_active else age))
 
     def _on_clock_jump(self, jump) -> None:
         """Log that time went back; the intake clears its queues by each topic's own stamps.
@@ -473,6 +473,12 @@ class MappingNode(ManagedNode):
         if self.worker.revision and not self.frame:
             notes.append(
                 (
+                    WARN,
+                    "the poses have an empty frame_id, so the map is in no frame and cannot be shown: "
+                    "have their source fill in header.frame_id",
+                )
+                if status.used
+                else (
                     WARN,
                     "the frame of the loaded map is not known before the first pose; set map_frame to "
                     "see the map now",

@@ -265,6 +265,11 @@ class Health:
                 f"{watch.label}: stamps leap to and fro by {stream.apart:.3g} s, as of two publishers with "
                 f"different clocks on one topic; it has {watch.publishers} now: remap one, or mend its clock"
             )
+        elif stream.several:
+            area.warn(
+                f"{watch.label}: several publishers send on this topic, and count as one; it has "
+                f"{watch.publishers} now: two robots, two sensors, or a recording beside the robot? Remap all but one"
+            )
         if (
             stream.period is not None
             and stream.usual is not None

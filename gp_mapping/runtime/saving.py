@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import Future
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -14,10 +15,37 @@ from gp_mapping.store.checkpoint import save_checkpoint
 from gp_mapping.store.resume import MapFiles
 from gp_mapping.store.sessions import Saved, map_folder, take_snapshot, write_snapshot
 
-__all__ = ["Saver"]
+__all__ = ["Saver", "keep_before"]
 
 # s by which an autosave begins early, so that a crash costs no more than the autosave's period
 _MARGIN = 0.5
+
+
+def keep_before(files: MapFiles, warn) -> bool:
+    """Set an autosave of a run before aside, that is newer than the saved map, and say so.
+
+    Args:
+        files: of the map.
+        warn: called with a text for the log.
+
+    Returns:
+        False where it should be, and the disk does not let it.
+    """
+    try:
+        kept = files.keep_before()
+    except OSError as error:
+        warn(
+            "a run before has saved a map by itself that is newer than the saved one, and it cannot be set "
+            f"aside: {error}; until it can be, this run does not save by itself"
+        )
+        return False
+
+    if kept is not None:
+        warn(
+            "a run before has saved a map by itself that is newer than the saved one; it is kept as "
+            f"{kept}; set resume: true to go on from it"
+        )
+    return True
 
 
 class Saver:
@@ -31,6 +59,8 @@ class Saver:
         on_saved: called with a text for the log, in any thread.
         on_error: called with a text for the log, in any thread.
         shown: save what is shown, the map of several robots, and not this robot's own.
+        before_is_kept: as `keep_before` has returned; where it is False, no autosave is written
+            before that of the run before is set aside.
 
     Attributes:
         newest_path: the checkpoint of the newest save; None before one.
@@ -48,7 +78,9 @@ class Saver:
         on_saved=print,
         on_error=print,
         shown: bool = False,
+        before_is_kept: bool = True,
     ):
+        self._before_is_kept = before_is_kept
         self._ask = worker.ask if shown else worker.call
         self._worker, self._files, self._settings = worker, files, settings
         self._node_name, self._on_saved, self._on_error = node_name, on_saved, on_error
@@ -183,6 +215,10 @@ class Saver:
         started = time.monotonic()
         try:
             files = self._files_now()
+            if not self._before_is_kept:
+                with suppress(FileNotFoundError):  # somebody has moved it
+                    files.set_aside()
+                self._before_is_kept = True
             snapshot = self._snapshot(flush=False)
             files.folder.mkdir(parents=True, exist_ok=True)
             left_out: list[str] = []

@@ -1,4 +1,4 @@
-"""Watches a stream of stamped messages: its period, what is missing, how many clocks it has."""
+"""Watches a stream of stamped messages: its period, what is missing, who sends, by which clocks."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ _LEAP = 1.0  # s; stamps that leap by more, to and fro, are of two clocks
 # Leaps in each direction within _RECENT messages; a loop of a bag, or one wrong stamp, makes fewer.
 _LEAPS = 4
 _RECENT = 200
+_TURNS = 4  # of the middleware's numbers backwards within _RECENT messages: of several publishers
 
 
 class StreamWatch:
@@ -38,6 +39,8 @@ class StreamWatch:
         period: s between two stamps; None where it is not steady, or not known.
         usual: the shortest period that was steady, s.
         apart: s between the clocks of two publishers; None: one clock.
+        several: whether several publishers send: each counts its messages for itself, so that the
+            numbers turn back again and again.
     """
 
     def __init__(self, silence: float = 2.0):
@@ -46,11 +49,13 @@ class StreamWatch:
         self.period: float | None = None
         self.usual: float | None = None
         self.apart: float | None = None
+        self.several = False
         self._last: tuple[int, float] | None = None  # stamp in ns, arrival
         self._number: int | None = None
         self._intervals: deque[float] = deque(maxlen=_KEPT)
         self._arrivals: deque[float] = deque(maxlen=_KEPT + 1)
         self._leaps: deque[tuple[int, float]] = deque(maxlen=_RECENT)
+        self._turns: deque[int] = deque(maxlen=_TURNS)  # messages whose number is not a larger one
         self._count = 0
 
     @property
@@ -88,6 +93,10 @@ class StreamWatch:
         if self._count % _EVERY == 0:
             self._measure()
 
+    def rest(self) -> None:
+        """Nothing was listened to for a while: what was sent meanwhile is not lost."""
+        self._last = self._number = None
+
     def _speed(self) -> float:
         """Speed of the stamps compared with the wall clock, ≥ 1: a recording may play faster."""
         if self.period is None or len(self._arrivals) < _LEAST:
@@ -104,9 +113,14 @@ class StreamWatch:
     def _watch_number(self, number: int | None, step: float) -> None:
         """Count numbers that are left out, at most as many as the stamps have room for.
 
-        The bound is for a second publisher, which counts for itself.
+        The bound is for a second publisher, which counts for itself; once numbers have turned back,
+        they say nothing of what is missing for a while.
         """
         before, self._number = self._number, number
+        if number is not None and before is not None and number <= before:
+            self._turns.append(self._count)
+        if self._turns and self._turns[-1] > self._count - _RECENT:
+            return
         if number is None or before is None or self.period is None or not 1 < number - before:
             return
 
@@ -129,6 +143,7 @@ class StreamWatch:
             if steady:
                 self.usual = middle if self.usual is None else min(self.usual, middle)
 
+        self.several = len(self._turns) == _TURNS and self._turns[0] > self._count - _RECENT
         recent = [step for count, step in self._leaps if count > self._count - _RECENT]
         forward, back = [s for s in recent if s > 0], [-s for s in recent if s < 0]
         two_clocks = min(len(forward), len(back)) >= _LEAPS

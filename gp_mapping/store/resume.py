@@ -180,11 +180,15 @@ class MapFiles:
 
         Returns:
             Its new name; None where there is no such autosave.
+
+        Raises:
+            OSError: the disk is read-only, or gone.
         """
         names = self.newest_first()
-        if not names or names[0] != self.autosave:
-            return None
+        return self.set_aside() if names and names[0] == self.autosave else None
 
+    def set_aside(self) -> Path:
+        """Rename the autosave to that of the run before; return its new name, or raise OSError."""
         os.replace(self.autosave, self.before)
         return self.before
 

@@ -102,7 +102,7 @@ HOSTILE = {
     },
     "range": {
         "range": absurd(31.0),
-        "min_range": absurd(31.0).filter(lambda v: not v < 0),
+        "min_range": absurd(31.0).filter(lambda v: v > 0),
         "stamp": strays(),
     },
     "scalar": {"data": absurd(1.1e15), "stamp": strays()},

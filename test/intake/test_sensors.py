@@ -67,6 +67,17 @@ def test_a_range_finder_says_itself_what_it_can_tell():
     }
 
 
+@pytest.mark.parametrize("low, high", [(0.0, 0.0), (math.nan, math.nan), (0.2, math.nan)])
+def test_a_range_finder_that_does_not_say_it_is_believed(low, high):
+    messages = [
+        scalar_message(t / 10, range=r, min_range=low, max_range=high)
+        for t, r in enumerate((1.0, 2.0, -1.0, math.inf))
+    ]
+    samples, intake = values_of({"sensor": "range"}, *messages)
+    assert samples.y.tolist() == [[1.0], [2.0]]
+    assert intake.drops.as_dict() == {"not_finite": 1, "out_of_range": 1}
+
+
 def test_limits_from_parameters():
     samples, intake = values_of(
         {"sensor": "temperature", "min_value": 10.0, "max_value": 30.0},

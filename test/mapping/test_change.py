@@ -104,3 +104,12 @@ def test_it_goes_on_from_a_file_and_from_older_ones():
     older = ChangeDetector(1.0)
     older.load_state_dict({"size": 0.5, "tiles": [[0, 0, 29.0, 3.0, 2.0]]})
     assert older.add([0.1, 0.1], 4.0, 1.0, 7.0, 0.0) is not None
+
+
+def test_a_robot_that_stands_finds_no_change_however_its_sensor_drifts():
+    """An hour at a charger, whose current is in the field: all that was known around it was forgotten."""
+    detector = ChangeDetector(0.5)
+    assert not [k for k in range(360) if detector.add([0.2, 0.2], 4.0, 1.0, 10.0 * k, 7.0)]
+    assert not detector.suspicion() or detector.suspicion()[0][2] < 0.5
+    x = np.tile([[0.2, 0.2]], (12, 1))
+    assert alarms(detector, x, np.full(12, 4.0), 7.1), "the next cells on the way are witnesses"

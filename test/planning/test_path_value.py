@@ -1,5 +1,7 @@
 """The exact worth of a path: against fantasies of the map itself, in order, conditioned, permuted, weighted."""
 
+from dataclasses import replace
+
 import planning_scene as scene
 import pytest
 import torch
@@ -175,3 +177,13 @@ def test_slices_ask_a_map_once_for_each_cell_and_place(monkeypatch):
     assert sum(asked) <= 2 * (len(cells) + 2 * len(places) + 1), "the noise is asked of one place"
     assert float((sliced.S - whole.S).abs().max()) <= 1e-12 * float(whole.S.abs().max())
     assert sliced.total == pytest.approx(whole.total, rel=1e-12)
+
+
+def test_a_noise_that_vanishes_beside_the_field_is_no_reason_to_have_no_plan():
+    """K = C + N does not factor: 1e-3 lx beside 1e5 lx, say."""
+    field, cells, places, value = setting()
+    loud = replace(value, C=value.C * 1e20, S=value.S * 1e20)
+    path = [60, 61, 60, 62, 61, 60, 3, 3]
+    for gains in loud.gains([path, path[:6]]):
+        assert torch.isfinite(gains).all()
+    assert torch.isfinite(loud.left(path)).all() and torch.isfinite(loud.after(path).C).all()

@@ -62,3 +62,26 @@ def test_full_and_read_only(small_disk, node_of):
     session = load_checkpoint(folder / "map.gpm")
     assert session["raw_count"] == node.worker.status.report["samples"] >= 200
     assert not list(folder.rglob(".*.partial"))
+
+
+def test_a_read_only_disk_with_the_map_of_a_run_before_is_no_reason_not_to_start(
+    small_disk, node_of
+):
+    """And what is on it is not written over once the disk can be written."""
+    folder, mount = small_disk
+    settings = {"save_directory": str(folder), "autosave_period": 0.2}
+    node, peer = node_of(**settings)
+    fill(node, 2.0)
+    spin_until(node, peer, lambda: node.saver.is_autosaved())
+    node.worker.stop(abandon=True)
+    old = (folder / "autosave.gpm").read_bytes()
+
+    assert mount("remount,ro")
+    node, peer = node_of(**settings)
+    fill(node, 1.0)
+    spin_until(node, peer, lambda: "Read-only file system" in node.saver.problem)
+    assert mount("remount,rw")
+    assert ask(node, peer, Trigger, "/mapping/save").success, "newer than the autosave from now on"
+    fill(node, 1.0, start=5.0)
+    spin_until(node, peer, lambda: node.saver.is_autosaved())
+    assert (folder / "autosave.previous.gpm").read_bytes() == old

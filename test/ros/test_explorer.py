@@ -1,5 +1,6 @@
 """Where the explorer may not begin or drive: a mapper that refuses, a free-space map that says nothing of its plan."""
 
+import math
 import threading
 import time
 
@@ -9,7 +10,7 @@ pytest.importorskip("rclpy")
 
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
-from geometry_msgs.msg import PoseStamped
+from geometry_msgs.msg import PoseStamped, Twist
 from nav_msgs.msg import OccupancyGrid, Path
 from rclpy.executors import SingleThreadedExecutor
 from ros_helpers import Peer, odometry
@@ -121,3 +122,37 @@ def test_a_free_space_map_that_says_nothing_of_the_plan_stops_the_robot(explorer
         broken.info.width += 1
         until("cannot be read", broken)
         until("driving", floor_plan(3.0, 2.0, "odom"))
+
+
+def test_a_pose_without_a_heading_is_not_driven_by_and_one_of_any_norm_is(explorer):
+    """A zero quaternion was a robot that looks east, and one of norm 2 turned by another angle."""
+    with Peer() as peer:
+        commands = peer.listen(Twist, "cmd_vel", 10)
+        plans = peer.node.create_publisher(Path, "mapping/plan", LATCHED)
+        states = peer.node.create_publisher(DiagnosticArray, "/diagnostics", 10)
+        plan = Path()
+        plan.header.frame_id = "odom"
+        for metres in (0.0, 1.0):
+            pose = PoseStamped(header=plan.header)
+            pose.pose.position.x, pose.pose.position.y = metres * math.cos(1), metres * math.sin(1)
+            plan.poses.append(pose)
+        plans.publish(plan)
+        state = DiagnosticStatus(name="mapping: survey")
+        pose = odometry(0, 0.0, 0.0, w=0.0)
+
+        def until(condition) -> None:
+            end = time.monotonic() + 20.0
+            while not condition():
+                assert time.monotonic() < end, explorer.state
+                peer.odometry_publisher.publish(pose)
+                states.publish(DiagnosticArray(status=[state]))
+                peer.spin(0.01)
+                explorer.executor_.spin_once(timeout_sec=0.01)
+                explorer.step(time.monotonic())
+
+        until(lambda: not explorer.pursuit.done and commands)
+        assert "no pose for" in explorer.state and not any(c.angular.z for c in commands)
+        pose.pose.pose.orientation.w = 2.0 * math.cos(0.5)
+        pose.pose.pose.orientation.z = 2.0 * math.sin(0.5)
+        until(lambda: commands[-1].linear.x > 0.0)
+        assert commands[-1].angular.z == pytest.approx(0.0, abs=1e-9)

@@ -5,13 +5,13 @@ from array import array
 
 import pytest
 from geometry_msgs.msg import PoseArray
-from nav_msgs.msg import OccupancyGrid
+from nav_msgs.msg import OccupancyGrid, Odometry
 from rclpy.qos import QoSProfile
 from ros_helpers import NS, fill, magnetic_field, odometry, settle, spin, spin_until
 from sensor_msgs.msg import PointCloud2
 from test_queries import POINTS, question
 
-from gp_mapping.ros.wire.qos import LATCHED
+from gp_mapping.ros.wire.qos import LATCHED, sensor_data
 
 LONG = "f" * 10_000_000
 EPOCH = 1_700_000_000 * NS
@@ -71,6 +71,28 @@ def test_losses_on_the_way_are_told_from_the_stamps(node_of):
         return sent - peer.number("samples") - peer.number("waiting for a pose") - dropped
 
     spin_until(node, peer, lambda: unaccounted() == 0), "what did not come is no drop"
+
+
+def test_what_was_sent_while_the_node_was_inactive_is_no_loss(node_of):
+    node, peer = node_of(autosave_period=0.0, reliable_inputs=True)
+
+    def send(begin: int, end: int) -> None:
+        for i in range(begin, end):
+            peer.field_publisher.publish(magnetic_field(EPOCH + i * NS // 50, 45e-6))
+            spin(node, peer, 0.001)
+
+    peer.wait_for_node()
+    send(0, 100)
+    settle(node, peer)
+    node.deactivate()
+    spin_until(node, peer, lambda: not peer.field_publisher.get_subscription_count())
+    send(100, 150)
+    node.activate()
+    spin_until(node, peer, peer.field_publisher.get_subscription_count)
+    send(150, 250)
+    watch = node.inputs.watches[0]
+    spin_until(node, peer, lambda: watch.count == 200)
+    assert watch.stream.period == pytest.approx(0.02) and watch.stream.lost == 0
 
 
 def test_names_of_ten_megabytes_cost_a_hundred_characters(node_of):
@@ -168,3 +190,24 @@ def test_an_unusable_free_space_map_means_no_suggestion_and_a_sentence(node_of, 
     spin_until(
         node, peer, lambda: any("nothing is suggested meanwhile" in text for text in peer.messages)
     )
+
+
+def test_two_robots_on_one_topic_and_a_sensor_that_hangs_are_said(node_of):
+    """Nothing is wrong with any single message."""
+    node, peer = node_of(autosave_period=0.0)
+    other = peer.node.create_publisher(Odometry, "odometry", sensor_data(1000, True))
+    peer.wait_for_node()
+    spin_until(node, peer, other.get_subscription_count)
+    for i in range(200):
+        stamp, x = EPOCH + i * NS // 50, 0.05 * i
+        peer.odometry_publisher.publish(odometry(stamp, x, 0.0))
+        peer.field_publisher.publish(magnetic_field(stamp, 47e-6))
+        if 50 < i < 100:
+            other.publish(odometry(stamp + NS // 100, 30.0 - x, 5.0))
+        spin(node, peer, 0.001)
+    settle(node, peer)
+    for words in (
+        "odometry: several publishers send on this topic",
+        "the sensor has told exactly 47 uT for",
+    ):
+        spin_until(node, peer, lambda words=words: any(words in text for text in peer.messages))

@@ -270,6 +270,19 @@ def test_a_message_without_a_stamp_is_of_when_the_middleware_had_it(node_of, mon
     assert np.all(late >= -1e6) and np.median(late) < 0.015 * NS, late
 
 
+def test_messages_without_a_stamp_that_come_together_keep_their_order(node_of):
+    """Two clocks are read for each, one after the other; and simulated time stands between two of its messages."""
+    node, peer = node_of(sensor="scalar")
+    ports = {port.role: port for port in node.inputs.ports}
+    now = time.time_ns()
+    for i in range(-5, 20):
+        node._on_input(ports["pose"], odometry(now + i * NS // 20, 0.01 * i, 0.0))
+    for i in range(200):  # each is older than the one before, by a microsecond
+        node._on_input(ports["measurement"], Float64(data=0.1 * i), age=1_000_000 + 100_000 * i)
+    settle(node, peer)
+    assert node.worker.status.received["scalar"] == 200 and node.worker.status.drops == {}
+
+
 @pytest.mark.parametrize(
     "parameters, words",
     [

@@ -90,3 +90,10 @@ def test_a_stray_first_message_costs_nothing_live(node_of):
     settle(node, peer)
     assert node.frame == "odom" and node.worker.key[2] == 151
     assert node.worker.status.report["samples"] == 151
+
+
+def test_poses_with_an_empty_frame_are_said_to_be_why_nothing_is_shown(node_of):
+    node, peer = node_of(autosave_period=0.0)
+    fill_in(node, "", 2.0)
+    said = "the poses have an empty frame_id, so the map is in no frame and cannot be shown"
+    spin_until(node, peer, lambda: any(said in text for text in peer.messages))

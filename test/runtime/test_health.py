@@ -115,6 +115,14 @@ def test_losses_are_said_while_they_grow_and_a_slow_stream_and_two_clocks_while_
         "/odom: stamps leap to and fro by 100 s, as of two publishers" in said
         and "it has 2 now" in said
     )
+    both = InputWatch("odometry", label="/odom")
+    both.publishers = 2
+    for i in range(400):
+        both.stream.add(10**18 + 10**7 * i, 0.01 * i, i // 2)
+    said = areas_of(health, watches=[both])["input"].message
+    assert said.startswith(
+        "/odom: several publishers send on this topic, and count as one; it has 2"
+    )
 
 
 def test_a_survey_without_a_plan_says_why_and_its_budget_is_told_where_it_has_one():

@@ -82,6 +82,30 @@ def test_numbers_of_the_middleware_are_exact_and_a_new_publisher_is_no_loss():
     )
 
 
+def test_what_was_sent_while_nobody_listened_is_not_lost():
+    watch = watched(steady(500), numbers=list(range(500)))
+    watch.rest()
+    for i in range(600, 700):
+        watch.add(round((1e9 + 0.01 * i) * NS), 5.0 + 0.01 * (i - 500), i)
+    assert watch.lost == 0
+    for i in range(705, 710):
+        watch.add(round((1e9 + 0.01 * i) * NS), 5.0 + 0.01 * (i - 500), i)
+    assert watch.lost == 5
+
+
+def test_two_that_send_on_one_topic_with_one_clock_are_told_by_their_numbers():
+    both = [i // 2 + 1 + 500 * (i % 2) for i in range(400)]  # the second began 500 messages before
+    watch = watched(steady(400), numbers=both)
+    assert watch.several and watch.apart is None and watch.lost <= 2
+    assert watched(steady(400), numbers=[i // 2 + 1 for i in range(400)]).several, "at once"
+    assert not watched(steady(400), numbers=list(range(400))).several
+    again = [i % 100 for i in range(400)]  # a driver that is started anew
+    assert not watched(steady(400), numbers=again).several
+    for i in range(240):  # one of them has been switched off
+        watch.add(round((1e9 + 4.0 + 0.01 * i) * NS), 4.0 + 0.01 * i, 1000 + i)
+    assert not watch.several
+
+
 def test_two_clocks_on_one_topic_are_two_publishers():
     chance, stamps = random.Random(3), []
     for i in range(400):

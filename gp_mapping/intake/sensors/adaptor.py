@@ -44,7 +44,7 @@ class ScalarAdaptor:
 
         Returns:
             NOT_FINITE; OUT_OF_RANGE by the sensor's range or the message's own (min_range,
-            max_range); or BAD_COVARIANCE.
+            max_range; both 0, or NaN, where its driver does not fill them in); or BAD_COVARIANCE.
         """
         low, high = getattr(msg, "min_range", self._low), getattr(msg, "max_range", self._high)
 
@@ -100,6 +100,9 @@ class ScalarAdaptor:
         """A Reading of these numbers, or why they cannot be used."""
         if not math.isfinite(value):  # a Range of ±inf (REP-117): nothing in reach, or too close
             return DropReason.NOT_FINITE
+        # the driver has not filled in the message's own range
+        if math.isnan(low) or math.isnan(high) or low == high == 0.0:
+            low, high = self._low, self._high
         if not max(low, self._low) <= value <= min(high, self._high):
             return DropReason.OUT_OF_RANGE
         if not variance <= self._widest:

@@ -14,7 +14,8 @@ shown,
 and the visit that is going on is not among them: a change does not excuse itself. Cells of one
 visit share their error where the sensor's noise is slow (it drifts over seconds), so they are fewer
 witnesses than cells: THRESHOLD is such that one visit of five cells with one and the same error has
-to be four standard deviations off.
+to be four standard deviations off. A robot that stands fills cell after cell in one place, and all
+of them have one error: a sensor that warms up, a charger next to it. Only the first one counts.
 
 Reference:
     Page 1954, Continuous inspection schemes.
@@ -37,6 +38,9 @@ _TILES = 4096
 _PRIOR = 5.0  # n₀, visits
 _LARGEST = 25.0  # q of a visit: a change too small for an alarm does not hide the next one
 _VISITS = 20.0  # remembered of a tile; beyond it the oldest ones fade
+_STANDS = (
+    0.02  # sides of a tile, a tenth of a cell; the next cell is nearer to the last one than that
+)
 _APART = 4.0  # sides of a tile; after so long a way elsewhere the next cell is a new visit
 
 
@@ -133,6 +137,9 @@ class ChangeDetector:
         if length - tile.last > _APART * self.size or length < tile.last:
             tile.leave()
 
+        if length - tile.last < _STANDS * self.size:
+            self._tiles[key] = tile
+            return None
         square = residual * residual / variance
 
         # log likelihood ratio of variances κ and 1

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import Planned
+from gp_mapping.core.linalg import cholesky
 
 __all__ = ["PathValue", "Visits"]
 
@@ -231,7 +232,9 @@ class PathValue:
         # Filled-up measurements have K = noise alone: the factor stays regular.
         K.diagonal(dim1=1, dim2=2).add_(noise)
 
-        L = torch.linalg.cholesky(K)
+        L, failed = torch.linalg.cholesky_ex(K)
+        for b in failed.nonzero().flatten().tolist():
+            L[b] = cholesky(K[b])[0]
         T = torch.linalg.solve_triangular(
             L, torch.eye(longest, dtype=K.dtype).expand_as(L), upper=False
         )
@@ -257,7 +260,7 @@ class PathValue:
         cross, worth = (_rows(m, path.places, path.weights) for m in (self.C, self.S))
         index, weight = path.places[None], path.weights[None]
         K, inner = (_columns(m[None], index, weight)[0] for m in (cross, worth))
-        return cross, worth, inner, torch.linalg.cholesky(K + torch.diag(self.noise_of(path)))
+        return cross, worth, inner, cholesky(K + torch.diag(self.noise_of(path)))[0]
 
     def noise_of(self, path: Visits) -> Tensor:
         """Return the noise variance (m,) SI² of each measurement."""

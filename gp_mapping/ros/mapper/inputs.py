@@ -31,6 +31,7 @@ MOMENT = 0.02
 FILL_FRACTION = 0.25  # of an input's queue in the middleware, which may fill between two turns
 # s; no message has waited longer for the executor: an older time of arrival is of another clock
 MAX_AGE = 5.0
+TOGETHER = 50_000_000  # ns; a time of arrival that goes back by more is of a clock that was set
 # messages of one topic taken in one callback: one at a time, a busy interpreter would fall behind
 BATCH = 64
 
@@ -52,8 +53,22 @@ class InputPort:
         self.watch = InputWatch(spec.topic.lstrip("/"), steady)
         self.subscription, self.type = None, ""
         self.newest: int | None = None  # stamp of the newest message, ns
+        self._arrived: int | None = None  # when the newest message without a stamp came, ns
         self.taken = 0  # messages taken since moment() was last called
         self.wrong_type = self.wrong_qos = ""
+
+    def in_order(self, arrived: int) -> int:
+        """When the next message without a stamp came, ns, after the one before.
+
+        Messages that came together, or between two messages of /clock, keep their order.
+
+        Args:
+            arrived: as it was found, ns: two clocks are read for it, one after the other.
+        """
+        if self._arrived is not None and 0 <= self._arrived - arrived < TOGETHER:
+            arrived = self._arrived + 1
+        self._arrived = arrived
+        return arrived
 
 
 class _Gate(MutuallyExclusiveCallbackGroup):
@@ -136,6 +151,7 @@ class Inputs:
     def open(self) -> None:
         """Subscribe to all inputs whose message type is known; look() adds the others."""
         for port in self.ports:
+            port.watch.stream.rest()
             if not port.any_scalar:
                 self._subscribe(port, *next(iter(port.classes.items())))
 

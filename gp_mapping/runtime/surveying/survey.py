@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from gp_mapping.errors import one_line
+from gp_mapping.errors import NumericalError, one_line
 from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.plan import Plan, plan_steps, way_home
@@ -233,7 +233,7 @@ class Survey:
         while job is not None and time.perf_counter() < end:
             try:
                 plan = next(job, None)
-            except ValueError as error:  # what the planner cannot answer becomes the reason
+            except (ValueError, NumericalError) as error:  # what cannot be planned: the reason
                 plan = Plan(self.settings.plan_kind, reason=one_line(error, 300))
             # Another thread may have stopped or dropped the job meanwhile.
             if self._job is not job:

@@ -1,0 +1,160 @@
+"""Whether the sensor tells one number while the robot drives: it hangs, or is not connected.
+
+A working sensor hardly ever reads one number twice to the bit, or, where it rounds, does so with
+all of its numbers. So a run of measurements with one number is a hang
+
+    of a sensor that does not round     from _FEWEST on, over _MOVED m: its usual step from one
+                                        number to the next is many times its smallest
+    of any other, or not known yet      from more on, over more, and where it is much longer than
+                                        the longest run before
+
+and, once it has ended, only where it ended with more than the smallest step: that is a level of a
+sensor that rounds. Metres count and not seconds: at standstill a quiet sensor may repeat a value.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from gp_mapping.core.types import Samples
+
+__all__ = ["Repeats"]
+
+_FEWEST, _MOVED = 20, 1.0  # measurements and metres
+_FEWEST_COARSE, _MOVED_COARSE = 50, 3.0
+_LONGER = 5.0  # times the longest run
+_FINE = 5.0  # times the smallest step
+_LEVEL = 1.5  # times the smallest step; a smaller one leads to the next level
+_KEPT = 200  # steps and runs, the newest
+_KNOWN = 20  # steps from which on a sensor is known
+_EQUAL = 1e-9  # of a value: rounding errors of one that was turned with the robot
+
+
+class _Run(NamedTuple):
+    """Measurements with one number, one after another.
+
+    Attributes:
+        value: the number, SI; of a vector its norm.
+        count: of measurements.
+        metres: driven meanwhile.
+        start: stamp of the first, s.
+        end: stamp of the last, s.
+        leap: the larger of the steps to it and from it, SI.
+    """
+
+    value: float
+    count: int
+    metres: float
+    start: float
+    end: float
+    leap: float
+
+    @property
+    def seconds(self) -> float:
+        """From the first measurement to the last."""
+        return self.end - self.start
+
+
+class Repeats:
+    """Watches the measurements of one sensor, in order of time."""
+
+    def __init__(self):
+        self._run: _Run | None = None  # goes on
+        self._first: _Run | None = None  # has ended before the sensor was known
+        self._place: np.ndarray | None = None  # of the newest measurement; None: a pass begins
+        self._steps: deque[float] = deque(maxlen=_KEPT)
+        self._lengths: deque[int] = deque(maxlen=_KEPT)
+        # hangs that are over, and their measurements
+        self._hangs = self._measurements = 0
+        self._worst: _Run | None = None
+
+    def break_pass(self) -> None:
+        """Let a new pass begin: the way to its first measurement is not driven."""
+        self._place = None
+
+    def add(self, samples: Samples) -> None:
+        """Take in the next measurements."""
+        x, y = samples.x.numpy(), samples.y.numpy()
+        values = y[:, 0] if y.shape[1] == 1 else np.linalg.norm(y, axis=1)
+        stamps = np.zeros(len(y)) if samples.stamp is None else samples.stamp.numpy()
+
+        steps = np.abs(np.diff(values, prepend=np.inf if self._run is None else self._run.value))
+        begins = [*np.flatnonzero(steps > _EQUAL * np.abs(values)).tolist(), len(values)]
+        place = x[0] if self._place is None else self._place
+        along = np.cumsum(np.linalg.norm(np.diff(x, axis=0, prepend=place[None]), axis=1)).tolist()
+        self._place = x[-1]
+
+        if self._run is not None and (more := begins[0]):
+            self._run = self._run._replace(
+                count=self._run.count + more,
+                metres=self._run.metres + along[more - 1],
+                end=float(stamps[more - 1]),
+            )
+        for start, end in pairwise(begins):
+            leap = 0.0 if self._run is None else float(steps[start])
+            if self._run is not None:
+                self._steps.append(leap)
+                self._end(self._run._replace(leap=max(self._run.leap, leap)))
+            self._run = _Run(
+                float(values[start]),
+                end - start,
+                along[end - 1] - along[start],
+                float(stamps[start]),
+                float(stamps[end - 1]),
+                leap,
+            )
+
+    def _end(self, run: _Run) -> None:
+        """Count a run that has ended as a hang, or as one of those that are usual."""
+        if len(self._steps) == 1:
+            self._first = run
+            return
+
+        ended = [run] if self._first is None or len(self._steps) < _KNOWN else [self._first, run]
+        if len(ended) == 2:
+            self._first = None
+        for each in ended:
+            if self._is_hang(each) and each.leap > _LEVEL * min(self._steps):
+                self._hangs, self._measurements = self._hangs + 1, self._measurements + each.count
+                if self._worst is None or each.count > self._worst.count:
+                    self._worst = each
+            else:
+                self._lengths.append(each.count)
+
+    def _is_hang(self, run: _Run) -> bool:
+        """Whether a run is too long for a sensor that works."""
+        if run.count < _FEWEST or run.metres < _MOVED:
+            return False  # all but few end here
+        if len(self._steps) >= _KNOWN and np.median(self._steps) >= _FINE * min(self._steps):
+            return True
+        return (
+            run.count >= max(_FEWEST_COARSE, _LONGER * max(self._lengths, default=0))
+            and run.metres >= _MOVED_COARSE
+        )
+
+    def notes(self, scale: float, unit: str) -> list[str]:
+        """What to say of the sensor: a sentence where it hangs, or has hung.
+
+        Args:
+            scale: one display unit in SI.
+            unit: its name.
+        """
+        run, worst = self._run, self._worst
+        if run is not None and self._is_hang(run):
+            return [
+                f"the sensor has told exactly {run.value / scale:.6g} {unit} for {run.seconds:.1f} s and "
+                f"{run.metres:.1f} m ({run.count} measurements): it hangs, is not connected, or is at the end of "
+                "its range; the map takes that for the field: look at its cable and driver, and drive there again"
+            ]
+        if worst is not None:
+            return [
+                f"the sensor hung ({self._hangs} times, {self._measurements} measurements), at worst at exactly "
+                f"{worst.value / scale:.6g} {unit} for {worst.seconds:.1f} s and {worst.metres:.1f} m, up to stamp "
+                f"{worst.end:.1f}; the map took that for the field: look at its cable and driver, and drive there "
+                "again"
+            ]
+        return []
