@@ -244,7 +244,7 @@ class Problem:
         """Return the legs from the robot through stops, and home; None where one is missing."""
         ends = [*stops] + ([self.home] if self.home is not None else [])
         legs = (
-            [self._first_leg(ends[0])] + [self.travel.leg(a, b) for a, b in pairwise(ends)]
+            [self.first_leg(ends[0])] + [self.travel.leg(a, b) for a, b in pairwise(ends)]
             if ends
             else []
         )
@@ -266,7 +266,7 @@ class Problem:
             heading = heading if math.isnan(leg.last) else leg.last
         return ends, clock
 
-    def _first_leg(self, to: int) -> Leg | None:
+    def first_leg(self, to: int) -> Leg | None:
         """Return the leg from the robot to a node."""
         return self._once(
             ("first", to), lambda: self.travel.leg_from(self.position, self.start, to)

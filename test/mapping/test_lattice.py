@@ -123,6 +123,10 @@ def test_boxes_all_and_what_is_followed_are_marked():
     x, y = lattice.places(*everywhere(lattice)).numpy().T.reshape(2, *lattice.stale.shape)
     assert np.array_equal(lattice.stale, (x > 0.95) & (x < 2.95) & (y > 1.95) & (y < 2.45))
     stale = lattice.stale.copy()
+    lattice.exact[:] = 2
+    lattice.mark_box([0.95, 1.95], [2.95, 2.45], 5)
+    assert np.array_equal(lattice.exact == 0, stale), "its change is known of no moment"
+    lattice.exact[:] = 0
     lattice.exact[5, :], lattice.exact[5, 0] = 3, 1
     lattice.mark_followed(6)
     assert lattice.stale[5].all() and not lattice.exact.any() and (lattice.since[5] == 6).all()

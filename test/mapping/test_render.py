@@ -9,7 +9,7 @@ from mapping_data import UT, drive
 
 from gp_mapping import MapSettings, Samples
 from gp_mapping.core.registry import build_map
-from gp_mapping.mapping.drawing import renderer
+from gp_mapping.mapping.drawing import following, renderer
 from gp_mapping.mapping.drawing.renderer import Renderer
 from gp_mapping.mapping.session import MapSession
 
@@ -273,7 +273,7 @@ def test_what_has_changed_is_drawn_everywhere_exactly():
 
 def test_points_are_not_followed_for_ever(monkeypatch):
     """What increments round off would add up in a map that nothing else makes anew."""
-    monkeypatch.setattr(renderer, "_RENEWED", 6)
+    monkeypatch.setattr(following, "_RENEWED", 6)
     asked = [points for _, _, points in followed()]
     late, every = asked[len(asked) // 2 :], max(asked)
     renewed = [i for i, points in enumerate(late) if points > 0.9 * every]

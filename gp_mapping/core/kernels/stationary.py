@@ -180,8 +180,9 @@ class Matern32(Stationary):
 
     @staticmethod
     def from_distance(r):
-        r.mul_(3.0**0.5)
-        return torch.neg(r).exp_().mul_(r.add_(1.0))
+        r.mul_(-(3.0**0.5))
+        decay = torch.exp(r)
+        return decay.addcmul_(decay, r, value=-1.0)
 
 
 class Matern52(Stationary):
@@ -207,9 +208,10 @@ class Matern52(Stationary):
 
     @staticmethod
     def from_distance(r):
-        r.mul_(5.0**0.5)
-        decay = torch.neg(r).exp_()
-        return decay.mul_(torch.mul(r, 1.0 / 3.0).add_(1.0).mul_(r).add_(1.0))
+        # few passes over memory: with q = −√5 r it is e^q − e^q (q − q²/3)
+        q = r.mul_(-(5.0**0.5))
+        rest = torch.addcmul(q, q, q, value=-1.0 / 3.0)
+        return q.exp_().addcmul_(q, rest, value=-1.0)
 
 
 @dataclass(frozen=True)

@@ -186,7 +186,7 @@ class Lattice:
         self.stale &= near
 
     def mark_box(self, low, high, revision: int) -> None:
-        """Mark what lies between two corners (2,) m as stale."""
+        """Mark what lies between two corners (2,) m as stale, and as exact of no moment."""
         box = tuple(
             slice(*np.searchsorted(nodes, (low[axis], high[axis])))
             for nodes, axis in ((self.rows, 1), (self.columns, 0))
@@ -194,9 +194,16 @@ class Lattice:
         stale = self.stale[box]
         self.since[box][~stale] = revision
         stale[:] = True
+        self.exact[box] = 0
 
     def mark(self, points: Tensor, reach: float, revision: int) -> None:
         """Mark what lies within reach (m) of points (K, 2) as stale."""
+        near = self.near(points, reach)
+        self.since[near & ~self.stale] = revision
+        self.stale |= near
+
+    def near(self, points: Tensor, reach: float) -> np.ndarray:
+        """What lies within reach (m) of points (K, 2), or a tenth farther: (R, K) bool."""
         # the middle of a square of reach/8 stands for its points, which are 0.09 reach away
         if len(points) > 64:
             points = torch.unique((points / (reach / 8)).round(), dim=0) * (reach / 8)
@@ -207,9 +214,7 @@ class Lattice:
             j0, j1 = np.searchsorted(self.columns, [x - 1.1 * reach, x + 1.1 * reach])
             square = (self.rows[i0:i1, None] - y) ** 2 + (self.columns[None, j0:j1] - x) ** 2
             near[i0:i1, j0:j1] |= square <= (1.1 * reach) ** 2
-
-        self.since[near & ~self.stale] = revision
-        self.stale |= near
+        return near
 
     def places(self, rows: np.ndarray, columns: np.ndarray) -> Tensor:
         """Places of points with these indices (K,): (K, 2) m."""

@@ -23,6 +23,7 @@ from torch import Tensor
 from gp_mapping.core.field_map import FieldMap, Snapshot
 from gp_mapping.core.types import Prediction
 from gp_mapping.mapping.drawing.channels import show
+from gp_mapping.mapping.drawing.following import CHEAP, DRIFT, Follower
 from gp_mapping.mapping.drawing.grid import FieldGrid, GridWindow
 from gp_mapping.mapping.drawing.lattice import Lattice
 from gp_mapping.mapping.scoring.local_scale import LocalScale, ScaleOfGrid
@@ -33,12 +34,6 @@ __all__ = ["Renderer"]
 _REACH = 3.0  # lengthscales within which a sample changes the map for certain
 _SPOTS = 64  # points looked at in every call, to see whether the map has changed farther away
 _ROUNDS = 8  # and as many again, while some of them had, this often at most
-# Predictive standard deviations of mean, or fraction of stddev, beyond which a point has changed.
-_DRIFT = 0.01
-_CHEAP = 6  # points that are brought up to date at the cost of one that is evaluated
-_MOMENTS = 4  # of the map, that are kept for points that waited
-_RENEWED = 1000  # moments for which points are followed; then they are evaluated again
-_WORTH = 256  # points from which on it pays to find what has changed
 _SOLVING = 0.1  # s that a drawing with a budget may spend on a map's solving ahead (drawable)
 _WAITING = 1000  # batches of samples, at most, that have not been drawn
 _PLACES = 20000  # places of those of them that are kept as one; beyond, they are everywhere
@@ -52,8 +47,8 @@ class Renderer:
     stale too, and others are looked at.
 
     The value of a point now, exactly, is its value at the last call and what samples have changed
-    since, which a map may compute for a fraction of the work (FieldMap.since); else it is evaluated
-    anew.
+    since, which a map may compute for a fraction of the work (FieldMap.since, following.py); else
+    it is evaluated anew.
 
     With a budget a call evaluates that many stale points, half of them nearest to the newest
     sample, half those that have waited longest; what was never evaluated shows the prior. A map
@@ -77,10 +72,7 @@ class Renderer:
         self.points_drawn, self.points_stale = 0, 0
         # the lattice box that was evaluated and not yet drawn
         self._undrawn: tuple[int, int, int, int] | None = None
-        # the newest moments of the map as of which points are exact, by number
-        self._moments: dict[int, object] = {}
-        self._newest_moment = self._renewed = 0
-
+        self._follower = Follower(self._channels, settings.seed)
         self._scale = ScaleOfGrid()
         self._random = np.random.default_rng(settings.seed)
 
@@ -276,6 +268,7 @@ class Renderer:
         if self._epoch != epoch:
             if changed is None:
                 lattice.mark_all(revision)
+                lattice.exact[:] = 0  # no change is known since any moment
             for low, high in changed or ():
                 lattice.mark_box(low, high, revision)
 
@@ -288,10 +281,12 @@ class Renderer:
                 lattice.newest = seen[-1][-1].tolist()
 
         # cheap first: what samples have changed; then spots, then the points that are still stale
-        done = self._follow(field, revision, budget, oldest) if source is field else []
-        now = self._moment_now(field) if done else 0
+        done = []
+        if source is field:
+            done = self._follower.follow(lattice, field, revision, noise_stddev, budget, oldest)
+        followed = self._follower.knows(lattice) if done else None
         for _ in range(_ROUNDS if seen else 0):
-            if not self._spot_check(source, now, noise_stddev, revision):
+            if not self._spot_check(source, followed, noise_stddev, revision):
                 break
 
         self._epoch, self._touched = (
@@ -302,13 +297,14 @@ class Renderer:
             lattice.leave_out(ground, _REACH * length)
 
         remaining_budget = (
-            None if budget is None else budget - sum(len(rows) for rows, _ in done) // _CHEAP
+            None if budget is None else budget - sum(len(rows) for rows, _ in done) // CHEAP
         )
         chosen = lattice.choose(remaining_budget, oldest)
         self.points_drawn = len(chosen[0])
         if len(chosen[0]):
             lattice.fill(*chosen, self._channels(field, source.predict(lattice.places(*chosen))))
-            lattice.exact[chosen] = self._number_of(field) if source is field else 0
+            number = self._follower.number(lattice, field) if source is field else 0
+            lattice.exact[chosen] = number
 
         rows, columns = (np.concatenate(parts) for parts in zip(chosen, *done))
         # to draw: all of a new window, else the box of all points evaluated since the last drawing
@@ -324,115 +320,6 @@ class Renderer:
 
         self.points_stale = int(lattice.stale.sum()) + len(self._touched)
         return hyper
-
-    def _follow(
-        self, field: FieldMap, revision: int, budget: int | None, oldest: bool
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Bring points that are exact as of a kept moment up to now.
-
-        All of them where the budget allows it, for a sample changes a little of everything; else
-        those that are stale, and all as of a moment that the next one would displace.
-
-        Returns:
-            Row and column indices of the points, part by part.
-        """
-        lattice, done = self._lattice, []
-        if not self._moments or lattice.excess is not None:
-            return done
-
-        # rounding errors of increments must not add up for ever
-        if self._newest_moment - self._renewed >= _RENEWED:
-            lattice.mark_followed(revision)
-            self._moments, self._renewed = {}, self._newest_moment
-            return done
-
-        most = None if budget is None else budget * (_CHEAP - 1)
-        oldest_kept = min(self._moments)
-        behind = (lattice.exact >= oldest_kept) & (lattice.exact != self._moment_now(field))
-        if most is not None and np.count_nonzero(behind) > most:
-            behind &= lattice.stale | (
-                (lattice.exact == oldest_kept) & (len(self._moments) == _MOMENTS)
-            )
-
-        rows, columns = lattice.choose(most, oldest, behind)
-        # the moment as of which each point is exact
-        numbers = lattice.exact[rows, columns]
-        for number, count in zip(*np.unique(numbers, return_counts=True)):
-            if count >= _WORTH:
-                done.append(
-                    self._follow_since(
-                        field,
-                        self._moments[number],
-                        rows[numbers == number],
-                        columns[numbers == number],
-                    )
-                )
-
-        if any(len(part[0]) for part in done):
-            # points that the increments do not cover are evaluated: many samples have come there
-            lattice.stale[rows, columns] = True
-            number = self._number_of(field)
-            for part in done:
-                lattice.exact[part], lattice.stale[part] = number, False
-        return done
-
-    def _moment_now(self, field: FieldMap) -> int:
-        """Number of the newest kept moment, where the map has not changed since; else 0."""
-        moment = field.moment()
-        return (
-            self._newest_moment
-            if moment is not None and self._moments.get(self._newest_moment) == moment
-            else 0
-        )
-
-    def _number_of(self, field: FieldMap) -> int:
-        """Number of this moment, which is kept with a few before it; 0 where the map has none."""
-        if self._lattice.excess is not None or field.moment() is None:
-            return 0
-        # a new moment takes the oldest one's place
-        if not self._moment_now(field):
-            self._newest_moment += 1
-            self._moments[self._newest_moment] = field.moment()
-            self._moments.pop(self._newest_moment - _MOMENTS, None)
-        return self._newest_moment
-
-    def _follow_since(
-        self, field: FieldMap, moment: object, rows: np.ndarray, columns: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Add what has changed since a moment to points that are exact as of it.
-
-        Args:
-            field: the map.
-            moment: of it.
-            rows: (K,) of the points.
-            columns: (K,) of the points.
-
-        Returns:
-            Row and column indices of those whose change is known.
-        """
-        lattice, increments = self._lattice, field.since(moment)
-        if increments is None:
-            return rows[:0], columns[:0]
-
-        mean, variance, known = increments(lattice.places(rows, columns))
-        which = known.cpu().numpy()
-        rows, columns = rows[which], columns[which]
-
-        # f alone is followed; what it stands for is computed from it
-        if len(rows):
-            old_values = (
-                torch.from_numpy(part[: field.channels, rows, columns]).mT.to(mean)
-                for part in (lattice.mean, lattice.variance)
-            )
-            mean, variance = (a + b[known] for a, b in zip(old_values, (mean, variance)))
-            lattice.fill(
-                rows,
-                columns,
-                self._channels(
-                    field, Prediction(mean, variance.clamp_min(0.0), field.noise_variance())
-                ),
-            )
-        return rows, columns
 
     def _grid(
         self, noise_stddev: float, unknown_above: float, revision: int, local: LocalScale | None
@@ -496,7 +383,11 @@ class Renderer:
         return Prediction(mean, variance, p.noise_variance)
 
     def _spot_check(
-        self, field: Snapshot | FieldMap, now: int, noise_stddev: float, revision: int
+        self,
+        field: Snapshot | FieldMap,
+        followed: np.ndarray | None,
+        noise_stddev: float,
+        revision: int,
     ) -> bool:
         """Look at a few fresh points, at random, for drift since they were evaluated.
 
@@ -504,7 +395,7 @@ class Renderer:
 
         Args:
             field: the map, or its solution.
-            now: number of the moment; points that are exact as of it need no look.
+            followed: (R, K) bool, points that need no look, or None.
             noise_stddev: SI.
             revision: of the map.
 
@@ -513,10 +404,9 @@ class Renderer:
         """
         lattice = self._lattice
         index = self._random.integers(0, lattice.stale.size, _SPOTS)
-        # points that wait, or are exact, show no drift
-        index = index[
-            ~(lattice.stale.ravel()[index] | ((lattice.exact.ravel()[index] == now) & (now > 0)))
-        ]
+        # points that wait show no drift; those that are followed are looked at there
+        seen = lattice.stale if followed is None else lattice.stale | followed
+        index = index[~seen.ravel()[index]]
 
         if not len(index):
             return False
@@ -529,9 +419,9 @@ class Renderer:
             part[: len(mean), rows, columns] for part in (lattice.mean, lattice.variance)
         )
 
-        drift = np.abs(mean - held) > _DRIFT * np.sqrt(variance + noise_stddev**2)
+        drift = np.abs(mean - held) > DRIFT * np.sqrt(variance + noise_stddev**2)
         # the stddev, too, within a percent of itself
-        drift |= np.abs(np.sqrt(spread / variance) - 1.0) > _DRIFT
+        drift |= np.abs(np.sqrt(spread / variance) - 1.0) > DRIFT
         drift = drift.any(0)
 
         # many at once: the whole map has changed, and not around these alone

@@ -27,7 +27,7 @@ TF_DEPTH = 100  # queue depth of TF, as tf2_ros has it
 # not silent
 STALL = 0.5
 # s between two turns of the executor while messages come: a turn costs a millisecond of Python
-MOMENT = 0.02
+MOMENT = 0.04
 FILL_FRACTION = 0.25  # of an input's queue in the middleware, which may fill between two turns
 # s; no message has waited longer for the executor: an older time of arrival is of another clock
 MAX_AGE = 5.0
