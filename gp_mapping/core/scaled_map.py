@@ -208,13 +208,13 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
         """
         if self.learner is None or self.scaling is None:
             return False
-        return learn(self, self.learner, self._step, self._follow, budget_s)
+        return learn(self, self.learner, self._step, self._adopt_learned, budget_s)
 
     def _step(self) -> None:
         """Take one step of the learner."""
         self.learner.step(self.learning_data(), self.generator)
 
-    def _follow(self) -> None:
+    def _adopt_learned(self) -> None:
         """Adopt the learner's θ where it has left the map's, whole or not at all.
 
         Where that fails it is tried again later; the learner goes on meanwhile.
