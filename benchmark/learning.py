@@ -187,7 +187,7 @@ def _start(
     length: float, count: int, seed: int, wrong: dict[str, float]
 ) -> tuple[Learned, float, float]:
     """What was learned, NLPD above the true θ's, ms a cell."""
-    step = max(0.1, 0.15 * length)
+    step = max(0.15, 0.15 * length)  # a cell of 10 cm holds one, at corners, too
     lane = max(0.2, 0.5 * length)
     side = math.sqrt(count * step * lane)
     x = lanes(side, 2 * side, lane, step)[:count]

@@ -17,10 +17,10 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-__all__ = ["Blocks"]
+__all__ = ["Blocks", "positive"]
 
 _FAR = 1e300  # m: the edge of the plane; a saved map holds finite numbers alone
-_FRESH = 0.05  # fraction of a block's samples: as many new ones count as much as a nat
+_FRESH = 0.1  # fraction of a block's samples: as many new ones count as much as a nat
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,34 @@ class Blocks:
         for name in ("count", "gradient", "information"):
             getattr(new, name)[[which, -1]] = 0
         return new
+
+    def members(self, which: int, x: Tensor, most: int) -> tuple[Tensor, Tensor]:
+        """Indices of the samples in a box, and of those beside it that its evidence is given.
+
+        These are the nearest in boxes of lower number: so the product over all boxes is a density
+        of all samples (Vecchia 1988).
+
+        Args:
+            which: number of the box.
+            x: places (N, D).
+            most: at most so many of the others.
+        """
+        box = self.of(x)
+        inside, others = (box == which).nonzero()[:, 0], (box < which).nonzero()[:, 0]
+        if len(inside) and len(others) > most:
+            away = torch.cdist(x[others], x[inside]).amin(1)
+            others = others[away.topk(most, largest=False).indices]
+        return inside, others
+
+    def waiting(self, x: Tensor, order: Tensor) -> Tensor:
+        """Which of x (N, D) came after their box was evaluated: (N,).
+
+        Args:
+            x: places (N, D).
+            order: arrival numbers (N,).
+        """
+        box = self.of(x)
+        return (order > self.newest[box]) | (self.count[box] == 0)
 
     def news(self, x: Tensor, order: Tensor, vector: Tensor) -> Tensor:
         """How much each box is out of date: (K,), 1 is a nat or _FRESH of its samples.
@@ -190,3 +218,9 @@ class Blocks:
         return (self.gradient + torch.einsum("kpq,kq->kp", self.information, vector - self.at)).sum(
             0
         )
+
+
+def positive(information: Tensor) -> Tensor:
+    """A symmetric matrix (P, P) without its negative eigenvalues."""
+    values, vectors = torch.linalg.eigh(information)
+    return (vectors * values.clamp_min(0.0)) @ vectors.mT

@@ -15,7 +15,32 @@ from torch import Tensor
 from gp_mapping.core.hyper.theta import Theta, sensor_place
 from gp_mapping.core.kernels.stationary import scaled_square_distance
 
-__all__ = ["evidence_score", "membership", "negative_log_evidence"]
+__all__ = ["evidence_score", "membership", "negative_log_evidence", "sample_covariance"]
+
+
+def sample_covariance(
+    theta: Theta,
+    vector: Tensor,
+    x: Tensor,
+    velocity: Tensor,
+    heading: Tensor,
+    extra: Tensor,
+    of: Tensor | None = None,
+) -> Tensor:
+    """C (n, n), with gradients; the arguments are those of `negative_log_evidence`."""
+    places = sensor_place(x, velocity, heading, vector[4], vector[5], vector[6])
+    scale = torch.exp(vector[0])
+    square = scaled_square_distance(places, places, theta.lengthscales(scale))
+    covariance = (
+        torch.exp(vector[1]) * theta.kernel().correlation(square) + theta.constant_stddev**2
+    )
+
+    if theta.heading_stddev > 0:
+        covariance = covariance + torch.exp(vector[3]) * (heading @ heading.mT)
+    if theta.bias_stddev > 0 and of is not None:
+        together = membership(of)
+        covariance = covariance + theta.bias_stddev**2 * (together @ together.mT)
+    return covariance + torch.diag(torch.exp(vector[2]) + extra)
 
 
 def negative_log_evidence(
@@ -40,20 +65,9 @@ def negative_log_evidence(
         extra: noise variance in addition to s_p² (n,), 0 where unknown.
         of: pass of each sample (n,), negative where it has none.
     """
-    places = sensor_place(x, velocity, heading, vector[4], vector[5], vector[6])
-    scale = torch.exp(vector[0])
-    square = scaled_square_distance(places, places, theta.lengthscales(scale))
-    covariance = (
-        torch.exp(vector[1]) * theta.kernel().correlation(square) + theta.constant_stddev**2
+    factor = torch.linalg.cholesky(
+        sample_covariance(theta, vector, x, velocity, heading, extra, of)
     )
-
-    if theta.heading_stddev > 0:
-        covariance = covariance + torch.exp(vector[3]) * (heading @ heading.mT)
-    if theta.bias_stddev > 0 and of is not None:
-        together = membership(of)
-        covariance = covariance + theta.bias_stddev**2 * (together @ together.mT)
-
-    factor = torch.linalg.cholesky(covariance + torch.diag(torch.exp(vector[2]) + extra))
     whitened = torch.linalg.solve_triangular(factor, y, upper=False)
 
     n, channels = y.shape
@@ -162,17 +176,13 @@ def evidence_score(
     # ℓ and what moves a place: ∂C of each pair of samples
     moving = [k for k in (0, 4, 5, 6) if free[k]]
     shifts = _shifts(velocity, heading, x.shape[1]) if moving else ()
+    stretch = (scales.expand(x.shape[1]) / length).square()
+    centred = places - places.mean(0)
     for k in moving:
         if k == 0:
             change = (square * slope).mul_(-2.0)
         else:
-            shift, change = shifts[k - 4], torch.zeros_like(square)
-            stretch = (scales.expand(x.shape[1]) / length).square()
-            for d in range(x.shape[1]):
-                difference = places[:, None, d] - places[None, :, d]
-                change.addcmul_(
-                    difference, shift[:, None, d] - shift[None, :, d], value=1.0 / float(stretch[d])
-                )
+            change = _inner_of_differences(centred / stretch, shifts[k - 4])
             change.mul_(slope).mul_(2.0 / length**2)
 
         gradient[k] = 0.5 * torch.dot(pull.flatten(), change.flatten())
@@ -200,13 +210,14 @@ def evidence_score(
             products[1] = product
     if free[2]:
         gradient[2] = 0.5 * noise * pull.diagonal().sum()
-        products[2], bends[2] = noise * inverse, noise * alpha
+        bends[2] = noise * alpha
+        if fisher:
+            products[2] = noise * inverse
     if free[3] and heading_variance:
         gradient[3] = 0.5 * heading_variance * ((pull @ heading) * heading).sum()
-        products[3], bends[3] = (
-            heading_variance * (solved_heading @ heading.mT),
-            heading_variance * (heading @ (heading.mT @ alpha)),
-        )
+        bends[3] = heading_variance * (heading @ (heading.mT @ alpha))
+        if fisher:
+            products[3] = heading_variance * (solved_heading @ heading.mT)
 
     if average:
         return gradient, _average_information(bends, inverse, channels)
@@ -222,6 +233,16 @@ def evidence_score(
         traces = 0.5 * parts.flatten(1) @ parts.mT.flatten(1).mT
         information[chosen[:, None], chosen] = 0.5 * (traces + traces.mT)
     return gradient, information
+
+
+def _inner_of_differences(a: Tensor, b: Tensor) -> Tensor:
+    """(a_i − a_j) · (b_i − b_j) of all pairs of rows of a and b (n, D): (n, n).
+
+    One product of matrices; a must be about its mean, or the differences lose digits.
+    """
+    own, ones = (a * b).sum(1, keepdim=True), torch.ones_like(a[:, :1])
+    inner = torch.cat([a, b, own, ones], 1) @ torch.cat([-b, -a, ones, own], 1).mT
+    return inner.fill_diagonal_(0.0)
 
 
 def _average_information(bends: dict[int, Tensor], inverse: Tensor, channels: int) -> Tensor:

@@ -22,8 +22,9 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper.agreed import Learned
-from gp_mapping.core.hyper.blocks import Blocks
+from gp_mapping.core.hyper.blocks import Blocks, positive
 from gp_mapping.core.hyper.evidence import evidence_score
+from gp_mapping.core.hyper.surprise import surprise
 from gp_mapping.core.hyper.theta import Theta
 
 __all__ = ["HyperLearner"]
@@ -79,7 +80,9 @@ class HyperLearner:
     DEGREES = 4.0
 
     # blocks
-    BLOCKS, BLOCK = True, 400  # whether it learns by blocks; most samples in one
+    BLOCKS, BLOCK = True, 300  # whether it learns by blocks; most samples in one
+    GIVEN = 100  # nearest samples of blocks before, on which a block's evidence is conditional
+    BESIDE = 50  # nearest samples, on which that of a few new ones is
     ENOUGH = 1.0  # of Blocks.news: below it no step is worth its time
     # from FEW samples on, ℓ is at least CLOSEST times their spacing: below, the evidence is flat
     FEW, CLOSEST = 30, 0.5
@@ -329,12 +332,30 @@ class HyperLearner:
         """−log evidence's gradient (P,) and Fisher information (P, P), of the samples `near`."""
         return evidence_score(self.theta, vector, self.free, *self._arguments(data, near))
 
-    def bend(self, vector: Tensor, data: dict[str, Tensor], near: Tensor) -> tuple[Tensor, Tensor]:
-        """As `score`, with the average information where there are more than LEAST samples.
+    def bend(
+        self, vector: Tensor, data: dict[str, Tensor], near: Tensor, given: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """−log evidence's gradient (P,) and average information (P, P) of `near`, given others.
 
-        That of few samples is a matter of chance, so they have the Fisher information.
+        −log p(near | given) is that of both together minus that of those given, and so is its
+        information, whose negative curvatures by chance are left out. That of few samples is
+        Fisher's.
+
+        Args:
+            vector: v (P,).
+            data: as of `step`.
+            near: indices (n,).
+            given: indices of the samples that are known beforehand.
         """
-        average = len(near) > self.LEAST
+        both = torch.cat([near, given])
+        gradient, information = self._bend_of(vector, data, both, len(both) > self.LEAST)
+        if len(given):
+            known, its_information = self._bend_of(vector, data, given, len(both) > self.LEAST)
+            gradient, information = gradient - known, positive(information - its_information)
+        return gradient, information
+
+    def _bend_of(self, vector: Tensor, data: dict[str, Tensor], near: Tensor, average: bool):
+        """Gradient, and average or Fisher information, of the samples `near`."""
         return evidence_score(
             self.theta, vector, self.free, *self._arguments(data, near), average=average
         )
@@ -389,12 +410,12 @@ class HyperLearner:
         return True
 
     def _evaluate(
-        self, score, data: dict[str, Tensor], near: Tensor
+        self, score, data: dict[str, Tensor], *near: Tensor
     ) -> tuple[Tensor, Tensor] | None:
         """`score` or `bend` at v; None, and counted as rejected, where it cannot be computed."""
         try:
             gradient, information = (
-                t.cpu() for t in score(self.vector.to(data["x"].device), data, near)
+                t.cpu() for t in score(self.vector.to(data["x"].device), data, *near)
             )
         except torch.linalg.LinAlgError:
             self.rejected += 1
@@ -406,39 +427,70 @@ class HyperLearner:
         return gradient, information
 
     def _step_block(self, data: dict[str, Tensor]) -> bool:
-        """Evaluate the block that is most out of date, and move v to the minimum of all blocks.
+        """Evaluate the blocks that are most out of date, and move v to the minimum of all blocks.
 
-        False where no block is out of date, or this one cannot be evaluated: it is passed over, so
-        that the others have their turn.
+        All at the same v, and as many as take no longer than a full one. False where no block is
+        out of date, or none of them can be evaluated: it is passed over, so that the others have
+        their turn.
         """
         x, order = data["x"].cpu(), data["order"].cpu().to(torch.float64)
         if len(x) < 5:
             return False
 
         blocks = self.blocks or Blocks.empty(x.shape[1], len(self.vector))
-        blocks = self.blocks = blocks.split(x, self.BLOCK)
-        news = blocks.news(x, order, self.vector)
-        which = int(news.argmax())
+        self.blocks = blocks = blocks.split(x, self.BLOCK)
         self.steps += 1  # also those that find nothing to do: θ has settled as far as it can by now
-        if news[which] < self.ENOUGH:
+
+        news = blocks.news(x, order, self.vector)
+        if news.max() < self.ENOUGH:
+            columns = self._arguments(data, torch.arange(len(x), device=data["x"].device))
+            news = news + surprise(self.theta, self.vector, columns, blocks, order, self.BESIDE)
+        if news.max() < self.ENOUGH:
             return False
 
-        near = (blocks.of(x) == which).nonzero()[:, 0]
+        evaluated, cost = False, 0.0  # in full blocks
+        held = blocks.held(x).tolist()
+        for turn, which in enumerate(news.argsort(descending=True, stable=True).tolist()):
+            cost += (held[which] / self.BLOCK) ** 2
+            if turn and (cost > 1.0 or news[which] < self.ENOUGH):
+                break
+            evaluated = self._ask(which, data, x, float(order.max())) or evaluated
+        if not self.blocks.silent(x):
+            self._move_to_minimum(x)
+        return evaluated
+
+    def _ask(self, which: int, data: dict[str, Tensor], x: Tensor, newest: float) -> bool:
+        """Evaluate one block; False where that cannot be.
+
+        Args:
+            which: number of the block.
+            data: as of `step`.
+            x: places of all samples (N, D).
+            newest: the latest arrival number of all samples.
+        """
+        near, given = self.blocks.members(which, x, self.GIVEN)
         # what an empty block says
         evaluation = torch.zeros_like(self.vector), torch.zeros_like(self.metric)
         if len(near):
-            evaluation = self._evaluate(self.bend, data, near.to(data["x"].device))
+            near, given = (which_of.to(data["x"].device) for which_of in (near, given))
+            evaluation = self._evaluate(self.bend, data, near, given)
+            if evaluation is None and len(given):  # what lies beside it may be to blame
+                evaluation = self._evaluate(self.bend, data, near, given[:0])
 
-        record = which, len(near), float(order.max()), self.vector
-        evaluated = evaluation is not None
-        self.blocks = blocks = (
-            blocks.recorded(*record, *evaluation) if evaluated else blocks.passed_over(*record)
-        )
-        if blocks.silent(x):
-            return evaluated
+        record = which, len(near), newest, self.vector
+        if evaluation is None:
+            self.blocks = self.blocks.passed_over(*record)
+        else:
+            self.blocks = self.blocks.recorded(*record, *evaluation)
+        return evaluation is not None
 
-        # all blocks have been asked: a Newton step on their sum and the prior
-        prior = self.prior_precision(1, 1, 1)
+    def _move_to_minimum(self, x: Tensor) -> None:
+        """A Newton step on the sum of all blocks and the prior.
+
+        Args:
+            x: places of all samples (N, D).
+        """
+        blocks, prior = self.blocks, self.prior_precision(1, 1, 1)
         self.metric = blocks.information.sum(0) + torch.diag(prior)
         self.turns, self.rounds = (
             torch.full_like(self.turns, 3.0 / self.LAST),
@@ -456,7 +508,6 @@ class HyperLearner:
             ),
             low,
         )
-        return evaluated
 
     def within_reach(self, downhill: Tensor) -> Tensor:
         """Λ⁻¹ downhill (P,), with no entry beyond LONGEST, where the quadratic fails.

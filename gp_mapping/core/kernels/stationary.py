@@ -200,7 +200,7 @@ class Matern52(Stationary):
 
     @staticmethod
     def correlation_and_slope(square):
-        r = _distance(square, 5.0)
+        r = (5.0 * square).clamp_min_(1e-36).sqrt_()  # as _distance, but in one piece of memory
         decay = torch.neg(r).exp_()
         return (r / 3.0).add_(1.0).mul_(r).add_(1.0).mul_(decay), r.add_(1.0).mul_(-5.0 / 6.0).mul_(
             decay

@@ -321,7 +321,7 @@ def test_the_closed_form_score_is_the_gradient_and_the_fisher_information_its_va
 
 
 def test_a_far_start_is_forgotten():
-    """ℓ and s a factor of three off either way: the same θ within a tenth after 40 m."""
+    """ℓ and s a factor of three off either way: the same θ after 40 m, to half of what is known of s."""
     x = path(400, 3)
     y = drawn(x, 0.6, 12.0, 0.5, 3)
     ends = [
@@ -329,7 +329,7 @@ def test_a_far_start_is_forgotten():
         for f in (1 / 3, 3.0)
     ]
     for name in ("lengthscale", "signal_stddev", "noise_stddev"):
-        assert ends[0][name] == pytest.approx(ends[1][name], rel=0.1), name
+        assert ends[0][name] == pytest.approx(ends[1][name], rel=0.15), name
 
 
 def test_theta_is_taken_over_beyond_what_is_known_of_it():
