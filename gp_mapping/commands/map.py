@@ -26,7 +26,7 @@ from gp_mapping.core.likelihoods.outcomes import judge_of
 from gp_mapping.errors import UsageError, named
 from gp_mapping.intake import DropReason, Intake
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
-from gp_mapping.mapping.notes.fullness import fullness_notes
+from gp_mapping.mapping.notes.fullness import fullness_notes, inputs_line
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.build import Parameters, parse_assignment, read_parameter_file
@@ -124,12 +124,13 @@ def run(args: argparse.Namespace) -> int:
     before = session.report()["samples"]
     stay_in_frame(intake, session)
 
+    # what the map raises here costs a sample, and is counted; anything else is not the saved map's
+    for samples in ingest_batches(samples_of(plans, intake, "map"), session, intake.drops):
+        session.fixes.add(intake.fixes.take())
+        # only the test needs every position, and a recording may be long
+        if args.test:
+            positions.append(samples.x.numpy())
     with blaming(args.resume) if args.resume else nullcontext():
-        for samples in ingest_batches(samples_of(plans, intake, "map"), session, intake.drops):
-            session.fixes.add(intake.fixes.take())
-            # only the test needs every position, and a recording may be long
-            if args.test:
-                positions.append(samples.x.numpy())
         ingest_remaining(session, intake.drops)
         session.fixes.add(intake.fixes.take(finish=True))
     session.about = {**intake.about, **session.about}
@@ -321,14 +322,8 @@ def summary(result: dict, session: MapSession, written: dict[str, Path]) -> str:
             )
     lines += [f"  warning: {text}" for text in result["warnings"]]
 
-    # a map that remembers no samples has no `prior_left`
-    if report.get("budget_full") and "prior_left" in report:
-        lines.append(
-            f"inducing inputs {report['inducing']} of {report['budget']}, "
-            f"{report['inputs_per_square_lengthscale']:.1f} for each square of a lengthscale, at most "
-            f"{100 * report['prior_left']:.1f} % of the prior variance left where it was measured"
-        )
-
+    inputs = inputs_line(report)
+    lines += [inputs] if inputs else []
     lines += [report["datum"]] if report["datum"] else []
     lines.append("hyper-parameters")
     metric = session.settings.metric  # of classes and counts the latent field has no unit

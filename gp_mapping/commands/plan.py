@@ -17,9 +17,11 @@ from gp_mapping.commands.arguments.saved import ROUTES
 from gp_mapping.commands.output import file_to_write
 from gp_mapping.commands.saved import checkpoint_in, open_session
 from gp_mapping.errors import UsageError
+from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.planning import (
     Budget,
     PathValue,
+    Plan,
     Polygon,
     Problem,
     SurveyArea,
@@ -29,12 +31,14 @@ from gp_mapping.planning import (
 )
 from gp_mapping.planning.area.places import FARTHEST, on_earth
 from gp_mapping.planning.problem import usual_mix
+from gp_mapping.planning.worth.levels import Levels
 from gp_mapping.store.atomic import write_atomic
 from gp_mapping.store.trial import blaming
 from gp_mapping.store.wording import unit_text
 
 __all__ = ["places", "run"]
 
+_TEXTS = (".csv", ".geojson")  # of ROUTES; the others are pictures
 _LONGEST = 1e6  # m of a budget, as the node's plan_budget
 _EFFORT = 1000  # routes compared: more than a node compares, since the plan is made only once
 
@@ -93,15 +97,19 @@ def run(args: argparse.Namespace) -> int:
     except ValueError as error:
         raise UsageError(str(error)) from error
 
+    # only here is the map asked: what planning raises is a fault of the program, not of the file
     with blaming(checkpoint):
         # where nothing else is said, the robot stands at the end of the path
         position = np.array(start[0] if start else session.driven[-1].tolist())
-        route, note = _planned(session, position, region, args, home[0] if home else None)
-        if not route:
-            raise UsageError(f"{args.map}: no plan: {route.reason}")
-        if not np.isfinite(route.line).all():
-            raise UsageError(f"{args.map}: no plan: the way has corners that are not finite")
-        content = _content(session, route, kind)
+        problem, note = _problem(session, position, region, args, home[0] if home else None)
+        grid = session.render() if kind not in _TEXTS else None
+
+    route = plan(problem, args.kind)
+    if not route:
+        raise UsageError(f"{args.map}: no plan: {route.reason}")
+    if not np.isfinite(route.line).all():
+        raise UsageError(f"{args.map}: no plan: the way has corners that are not finite")
+    content = _content(session, grid, route, kind)
 
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -120,8 +128,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _planned(session, position, region, args, home):
-    """Plan a route, and return it with a note on what was assumed about the area."""
+def _problem(session, position, region, args, home) -> tuple[Problem, str]:
+    """Return what is to be planned, with a note on what was assumed about the area."""
     area = SurveyArea.of(
         None, position, path=session.driven.numpy(), region=region, grow=args.margin
     )
@@ -136,22 +144,32 @@ def _planned(session, position, region, args, home):
 
     # places a third of a lengthscale apart: between them the field is known from both
     travel = Travel(area.free, session.map.hyperparameters()["lengthscale"] / 3)
-    value = PathValue.of(
-        session.map.for_planning(), travel.xy, area.cells, area.areas, session.noise_variance
-    )
+    field = session.map.for_planning()
+    value = PathValue.of(field, travel.xy, area.cells, area.areas, session.noise_variance)
+    levels = Levels.of(field, travel.xy)
 
     budget = Budget(args.budget or math.inf, home=home)
-    problem = Problem(value, travel, position, budget=budget, mix=usual_mix(budget), effort=_EFFORT)
+    problem = Problem(
+        value,
+        travel,
+        position,
+        budget=budget,
+        mix=usual_mix(budget),
+        mean=levels.mean,
+        stddev=levels.stddev,
+        effort=_EFFORT,
+    )
 
-    return plan(problem, args.kind), area.reason
+    return problem, area.reason
 
 
-def _content(session, route, kind: str) -> bytes:
+def _content(session, grid: FieldGrid | None, route: Plan, kind: str) -> bytes:
     """Return the content of the file that holds the route.
 
     Args:
         session: the map, for a picture.
-        route: planning.Plan.
+        grid: the map as drawn, for a picture; None for another kind.
+        route: what is written.
         kind: ending of the file name. A table holds poses with headings, and for each the variance
             that the drive up to there has taken off the area; GeoJSON the line and its stops.
     """
@@ -198,7 +216,7 @@ def _content(session, route, kind: str) -> bytes:
         ).encode()
     from gp_mapping.store.picture import draw_map
 
-    figure, picture = draw_map(session, session.render(), ()), io.BytesIO()
+    figure, picture = draw_map(session, grid, ()), io.BytesIO()
     for axis in figure.axes[:2]:
         axis.plot(*route.line.T, color="white", linewidth=2.5)
         (line,) = axis.plot(*route.line.T, color="tab:red", linewidth=1.2, label="planned route")

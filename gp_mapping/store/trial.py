@@ -62,7 +62,8 @@ def tried_session(state: dict, path, folder: Path | None = None, **overrides) ->
 def blaming(path) -> Iterator[None]:
     """Turn what a map raises at its first uses into an error about the file that it came from.
 
-    The trial on opening is short: some wrong contents show only when a map learns on.
+    The trial on opening is short: some wrong contents show only when a map learns on. Put nothing
+    into it but uses of the map: which other step failed, an exception does not say.
 
     Args:
         path: of the file.

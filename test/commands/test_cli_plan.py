@@ -116,6 +116,29 @@ def test_a_map_that_fails_at_use_is_named(saved, tmp_path, capsys):
     assert "bad.gpm: the map in it cannot be used" in error and error.count("\n") == 1
 
 
+@pytest.mark.parametrize("kind", ["ucb", "expected_improvement"])
+def test_a_source_is_sought_on_a_saved_map(saved, tmp_path, capsys, kind):
+    """These need the field's mean at the places: 45 + 5 sin 2x µT is highest at x = π / 4."""
+    region = ["--region", "0 0, 1.6 0, 1.6 1.2, 0 1.2", "--start", "0.1 0.1", "--kind", kind]
+    assert main(["plan", str(saved), *region, "--output", str(tmp_path / "route.csv")]) == 0
+    assert " 1 stops;" in capsys.readouterr().out
+    with open(tmp_path / "route.csv", encoding="utf-8") as table:
+        end = list(csv.DictReader(table))[-1]
+    assert float(end["x_m"]) == pytest.approx(np.pi / 4, abs=0.4)
+
+
+def test_a_planner_that_fails_is_not_blamed_on_the_map(saved, tmp_path, capsys, monkeypatch):
+    def faulty(problem, kind):
+        raise ValueError("no such place")
+
+    monkeypatch.setattr("gp_mapping.commands.plan.plan", faulty)
+    options = ["--output", str(tmp_path / "route.csv")]
+    assert main(["plan", str(saved), *options]) == 70
+    error = capsys.readouterr().err
+    assert "a fault of this program, ValueError: no such place" in error
+    assert str(saved) not in error and "older" not in error
+
+
 def test_a_route_is_rated_as_the_nodes(saved, tmp_path, capsys, monkeypatch):
     """With a budget by its end and a little by how soon that comes, without one by the latter."""
     mixes = []

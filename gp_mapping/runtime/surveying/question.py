@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from gp_mapping.errors import one_line
@@ -22,6 +21,7 @@ from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.plan import driven_by_others
 from gp_mapping.planning.problem import Problem, mix_of_rest, usual_mix
 from gp_mapping.planning.worth.held import HeldValue
+from gp_mapping.planning.worth.levels import Levels
 from gp_mapping.planning.worth.path_value import PathValue
 from gp_mapping.planning.worth.weights import cell_weights
 from gp_mapping.runtime.surveying.free_maps import GroundAside
@@ -223,14 +223,18 @@ class Questions:
         field = session.map.for_planning()
         field = field.snapshot() if field is session.map else field
 
-        prediction = field.predict(area.cells)
-        mean, stddev = prediction.mean.mean(1).cpu(), prediction.variance.mean(1).cpu().sqrt()
+        at_cells = Levels.of(field, area.cells)
         scale = session.local_scale_at(area.cells) if s.plan_objective == "local_scale" else None
         weights = cell_weights(
-            s.plan_objective, area.areas, mean, stddev, level=s.plan_level, scale=scale
+            s.plan_objective,
+            area.areas,
+            at_cells.mean,
+            at_cells.stddev,
+            level=s.plan_level,
+            scale=scale,
         )
 
-        at_places = field.predict(torch.from_numpy(travel.xy))
+        at_places = Levels.of(field, travel.xy)
 
         track = self._track
         driven = track.begin()
@@ -243,7 +247,7 @@ class Questions:
             weights,
             session.noise_variance,
             driven,
-            at_places.variance.mean(1).cpu(),
+            at_places.variance,
         ):
             if held_value is None:
                 yield None
@@ -266,9 +270,9 @@ class Questions:
             area,
             travel,
             value,
-            stddev,
-            at_places.mean.mean(1).cpu(),
-            at_places.variance.mean(1).cpu().sqrt(),
+            at_cells.stddev,
+            at_places.mean,
+            at_places.stddev,
             closed,
             rules,
         )
