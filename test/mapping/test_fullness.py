@@ -5,7 +5,7 @@ import functools
 import torch
 
 from gp_mapping.core.types import Samples
-from gp_mapping.mapping.notes.fullness import spoiled
+from gp_mapping.mapping.notes.fullness import inputs_line, spoiled
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.runtime.health import Health
 from gp_mapping.runtime.worker_results import Status
@@ -53,6 +53,17 @@ def test_so_is_one_that_smooths_what_was_measured_though_its_inputs_lie_close():
     noise = full["noise_stddev"] / full["hyperparameters"]["signal_stddev"]
     assert "times that of the noise" in spoiled(full | {"prior_left": 9.1 * noise**2})
     assert spoiled(full | {"prior_left": 8.9 * noise**2}) is None
+
+
+def test_the_inputs_of_many_tiles_stand_beside_the_budget_of_each():
+    """Their sum was said to be so many of the budget of one."""
+    one = reported(40)
+    assert inputs_line(one).startswith(f"inducing inputs {one['inducing']} of 40, ")
+    many = one | {"tiles": 6, "tiles_in_memory": 4, "inducing": 87}
+    said = "inducing inputs 87 in 4 tiles of at most 40 each; where the robot is, "
+    assert inputs_line(many).startswith(said)
+    assert "tile where the robot is gets coarser: " in spoiled(many)
+    assert inputs_line(one | {"budget_full": 0}) is None
 
 
 def test_diagnostics_say_it():

@@ -1,13 +1,43 @@
-"""Whether a map's budget or bound is too small for where the robot has been, in sentences."""
+"""How full a map's budget or bound is for where the robot has been, in sentences."""
 
 from __future__ import annotations
 
 from gp_mapping.core.sparse.worth import SMOOTHED
 
-__all__ = ["DETAIL", "fullness_notes", "left_out_note", "spoiled"]
+__all__ = ["DETAIL", "fullness_notes", "inputs_line", "left_out_note", "spoiled"]
 
 # Inducing inputs for each square of a lengthscale; fewer smooth a field that varies in it.
 DETAIL = 2.5
+
+
+def _many(report: dict) -> bool:
+    """Whether the map has come to more than one tile; each has a budget of its own."""
+    return report.get("tiles", 1) > 1
+
+
+def inputs_line(report: dict) -> str | None:
+    """How many inducing inputs a map has whose budget was full once; None of another map.
+
+    Of a map of tiles all inputs in memory are counted, and how densely they lie is said of the tile
+    where the robot is.
+
+    Args:
+        report: numbers by name, as of MapSession.report.
+    """
+    # a map that remembers no samples has no `prior_left`
+    if not report.get("budget_full") or "prior_left" not in report:
+        return None
+
+    budget = (
+        f"in {report['tiles_in_memory']} tiles of at most {report['budget']} each; where the robot is"
+        if _many(report)
+        else f"of {report['budget']}"
+    )
+    return (
+        f"inducing inputs {report['inducing']} {budget}, "
+        f"{report['inputs_per_square_lengthscale']:.1f} for each square of a lengthscale, at most "
+        f"{100 * report['prior_left']:.1f} % of the prior variance left where it was measured"
+    )
 
 
 def spoiled(report: dict) -> str | None:
@@ -23,14 +53,19 @@ def spoiled(report: dict) -> str | None:
     if not report.get("budget_full") or density is None:
         return None
 
-    full = f"the budget of {report['budget']} inducing inputs is full and the map"
+    full, everywhere = (
+        f"the budget of {report['budget']} inducing inputs is full and the map",
+        " everywhere",
+    )
+    if _many(report):
+        full, everywhere = f"{full}'s tile where the robot is", ""
     loss = (
         f"up to {100 * report['prior_left']:.0f} % of the prior variance left where it was measured"
     )
 
     if density < DETAIL:
         return (
-            f"{full} gets coarser everywhere: {density:.1f} inputs for each square of a lengthscale that was "
+            f"{full} gets coarser{everywhere}: {density:.1f} inputs for each square of a lengthscale that was "
             f"driven over ({DETAIL:g} are the least), {loss}; raise max_inducing"
         )
 
