@@ -71,3 +71,38 @@ def test_what_a_robot_had_claimed_is_free_when_it_has_gone(node_of, monkeypatch)
 
     publish("/other/plan")
     spin_until(node, peer, lambda: claims["/other/plan"] == [[1.0, 0.0]])
+
+
+def test_a_plan_from_before_the_first_pose_is_taken_when_the_frame_is_known(node_of, monkeypatch):
+    """It is latched: whoever sent it does not send it again. Of two the newer one counts."""
+    came, take = [], vars(survey_port.SurveyPort)["_on_other_plan"]
+
+    def noting(port, topic, transform, message):
+        came.append(topic)
+        take(port, topic, transform, message)
+
+    monkeypatch.setattr(survey_port.SurveyPort, "_on_other_plan", noting)
+    node, peer = node_of(other_plans="/other/plan, /elsewhere/plan")
+    claims = {}
+    monkeypatch.setattr(
+        node.survey, "set_others", lambda robot, line: claims.update({robot: line.tolist()})
+    )
+
+    def publish(topic, frame, *places):
+        publisher = peer.node.create_publisher(Path, topic, LATCHED)
+        for x in places:
+            plan = Path()
+            plan.header.frame_id, plan.poses = frame, [PoseStamped()]
+            plan.poses[0].pose.position.x = x
+            before = len(came)
+            publisher.publish(plan)
+            spin_until(node, peer, lambda before=before: len(came) > before)
+
+    publish("/other/plan", "odom", 1.0, 2.0)
+    publish("/elsewhere/plan", "garage", 1.0)
+    assert not claims and not node.frame
+
+    fill(node, 0.1)
+    spin_until(node, peer, lambda: claims)
+    assert claims == {"/other/plan": [[2.0, 0.0]]}
+    assert came == ["/other/plan"] * 2 + ["/elsewhere/plan", "/other/plan", "/elsewhere/plan"]

@@ -68,6 +68,8 @@ class SurveyPort:
         self._claims: dict[
             str, float | None
         ] = {}  # topics of plans, and since when nobody is there
+        # the newest plan of each topic that came before the map's frame was known
+        self._early: dict[str, Path] = {}
         for topic, transform in _plan_topics(node):
             self._subscribe(Path, topic, partial(self._on_other_plan, topic, transform), LATCHED)
 
@@ -143,6 +145,13 @@ class SurveyPort:
             transform: x, y (m) and yaw (rad) of its frame in the map's; None: it is the map's.
             message: The plan.
         """
+        frame, own_frame = message.header.frame_id.lstrip("/"), self._node.frame.lstrip("/")
+        self._early.pop(topic, None)
+        if transform is None and frame and not own_frame:
+            # it is latched and does not come again: `tick` looks at it once the frame is known
+            self._early[topic] = message
+            return
+
         xy = np.array([(p.pose.position.x, p.pose.position.y) for p in message.poses]).reshape(
             -1, 2
         )
@@ -154,10 +163,7 @@ class SurveyPort:
                 y,
             )
 
-        if transform is None and message.header.frame_id.lstrip("/") not in (
-            "",
-            self._node.frame.lstrip("/"),
-        ):
+        if transform is None and frame not in ("", own_frame):
             self._node.get_logger().warning(
                 f"{topic} is in frame {named(message.header.frame_id)} and the map in "
                 f"{self._node.frame!r}: it is not used",
@@ -176,6 +182,13 @@ class SurveyPort:
                 self._claims[topic] = None
             else:
                 self._claims.pop(topic, None)
+
+    def _take_early(self) -> None:
+        """Look at the plans that came before the map's frame was known, once it is."""
+        if self._early and self._node.frame:
+            early, self._early = self._early, {}
+            for topic, message in early.items():
+                self._on_other_plan(topic, None, message)
 
     def _free_claims(self) -> None:
         """Free what robots had claimed that are no longer there.
@@ -245,6 +258,7 @@ class SurveyPort:
 
     def tick(self) -> None:
         """Note whether plans are wanted, and who has gone; have a new gain surface drawn."""
+        self._take_early()
         self._free_claims()
         survey = self._survey
         survey.wanted = self.plan.get_subscription_count() > 0
