@@ -1,22 +1,17 @@
 """Holds tiles that the robot has left: a folder of this process, written by a thread of its own.
 
 The folder is made when the first tile comes, and removed with all that is in it when the process
-ends; what a killed process has left is removed by the next one. A file is written once, and removed
-when nothing refers to it any more. What is to last is linked into the folder of a checkpoint
-(tile_files.py).
+ends (scratch/own_folder.py). A file is written once, and removed when nothing refers to it any
+more. What is to last is linked into the folder of a checkpoint (tile_files.py).
 """
 
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import itertools
 import os
-import re
-import shutil
 import tempfile
 import threading
-import time
 import weakref
 from collections import deque
 from contextlib import suppress
@@ -25,8 +20,9 @@ from pathlib import Path
 from gp_mapping.core.stored import StoredState
 from gp_mapping.errors import one_line
 from gp_mapping.store.archive import ID_LENGTH, CheckpointError, read_state, write_state
+from gp_mapping.store.scratch.own_folder import OwnFolder
 
-__all__ = ["TileRoom", "WorkingFile", "remove_left_rooms"]
+__all__ = ["TileRoom", "WorkingFile"]
 
 # states that may wait for the disk; beyond, the caller of `put` waits, too: memory stays bounded
 _WAITING = 6
@@ -36,31 +32,7 @@ _EVERY = 50
 # s after which a disk that refused is tried again, and the thread looks whether it may end
 _AGAIN, _IDLE = 5.0, 1.0
 _TRIED = 2  # states that are refused one after the other before the thread waits
-_MAKING = 3600.0  # s after which nobody is making a folder any more, which takes milliseconds
 _NUMBERS = itertools.count()
-_LOCK, _NEW_LOCK = ".lock", ".lock.new"
-_LEFT = re.compile(r"\.tiles\.\d+-\d+\.partial")
-
-
-class _Folder:
-    """A folder of this process; it is removed when nothing refers to this object any more.
-
-    Args:
-        base: folder to make it in; folders that killed processes have left there are removed.
-    """
-
-    def __init__(self, base: Path):
-        base.mkdir(parents=True, exist_ok=True)
-        remove_left_rooms(base)
-        self.path = base / f".tiles.{os.getpid()}-{next(_NUMBERS)}.partial"
-        self.path.mkdir()
-
-        # held as long as the process lives: others see by it that the folder is in use; it takes
-        # its name when it is held, for who finds one that nobody holds removes the folder
-        lock = os.open(self.path / _NEW_LOCK, os.O_RDWR | os.O_CREAT)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        os.rename(self.path / _NEW_LOCK, self.path / _LOCK)
-        weakref.finalize(self, _remove_folder, self.path, lock)
 
 
 class WorkingFile:
@@ -76,11 +48,11 @@ class WorkingFile:
 
     __slots__ = ("_digest", "_folder", "_number")
 
-    def __init__(self, folder: _Folder, number: int, digest: str):
+    def __init__(self, folder: OwnFolder, number: int, digest: str):
         self._folder, self._number, self._digest = folder, number, int(digest, 16)
 
     @staticmethod
-    def path_of(folder: _Folder, number: int) -> Path:
+    def path_of(folder: OwnFolder, number: int) -> Path:
         """Path of the file of that number."""
         return folder.path / f"{number}.tile"
 
@@ -224,9 +196,8 @@ class TileRoom:
         """Write one state into a new file; make the folder first, where it is missing."""
         # the folder may have been removed under a running process
         if self._folder is None or not self._folder.path.is_dir():
-            self._folder = _Folder(
-                Path(tempfile.gettempdir()) if self._base is None else self._base
-            )
+            base = Path(tempfile.gettempdir()) if self._base is None else self._base
+            self._folder = OwnFolder(base, "tiles")
 
         number = next(_NUMBERS)
         digest = write_state(WorkingFile.path_of(self._folder, number), state.get(), lasting=False)
@@ -267,49 +238,3 @@ def _write_on(room_ref: weakref.ref, come: threading.Event) -> None:
 
         come.wait(wait)
         come.clear()
-
-
-def remove_left_rooms(base: Path) -> list[str]:
-    """Remove folders of processes that are gone; return the names."""
-    removed = []
-    with suppress(OSError):
-        for path in sorted(base.iterdir()):
-            if _LEFT.fullmatch(path.name) and not _in_use(path):
-                shutil.rmtree(path, ignore_errors=True)
-                removed.append(path.name)
-
-    return removed
-
-
-def _in_use(folder: Path) -> bool:
-    """Whether a process holds the lock of a folder; True where that cannot be known."""
-    try:
-        lock = os.open(folder / _LOCK, os.O_RDWR)
-    except FileNotFoundError:
-        return _young(folder)  # it is being made, or who made it was killed in the middle
-    except OSError:
-        return True
-
-    try:
-        # the lock is gone with its process, however that ended
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(lock)
-    return False
-
-
-def _young(folder: Path) -> bool:
-    """Whether a folder without a lock may still get one; True where that cannot be known."""
-    try:
-        return time.time() - folder.stat().st_mtime < _MAKING
-    except OSError:
-        return True
-
-
-def _remove_folder(path: Path, lock: int) -> None:
-    """Remove a folder, and release its lock."""
-    shutil.rmtree(path, ignore_errors=True)
-    with suppress(OSError):
-        os.close(lock)

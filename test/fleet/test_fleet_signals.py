@@ -5,11 +5,13 @@ import signal
 import subprocess
 import sys
 import time
+from argparse import Namespace
 
 import pytest
 from fleet_bags import write_fleet
 
 from benchmark import warm
+from gp_mapping.commands.fleet.arguments import at_work
 
 pytest.importorskip("distributed")
 
@@ -30,7 +32,9 @@ def _members(group: int) -> list[int]:
 def test_an_end_while_workers_start(tmp_path, number, code, said):
     """As a terminal sends it: to the command and all that it has begun."""
     bags, scratch = write_fleet(tmp_path, 2), tmp_path / "scratch"
-    scratch.mkdir()
+    # a run that was killed has left it: nobody holds its lock
+    (scratch / ".gp_mapping_fleet.7-0.partial").mkdir(parents=True)
+    (scratch / ".gp_mapping_fleet.7-0.partial" / ".lock").touch()
     words = [
         sys.executable,
         "-m",
@@ -65,3 +69,13 @@ def test_an_end_while_workers_start(tmp_path, number, code, said):
     finally:
         if _members(command.pid):
             os.killpg(command.pid, signal.SIGKILL)
+
+
+def test_cells_of_a_run_that_was_killed_go_with_the_next_one(tmp_path):
+    left = tmp_path / ".cells.7-0.partial"
+    left.mkdir()
+    (left / ".lock").touch()
+    args = Namespace(bags=["a"], workers=1, scheduler=None, calibration_cells=100_000)
+    with at_work(args, tmp_path) as (_, keep):
+        assert list(tmp_path.iterdir()) == [keep]
+    assert not list(tmp_path.iterdir())

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from gp_mapping.errors import UsageError
+from gp_mapping.store.scratch.own_folder import OwnFolder
 
 __all__ = ["at_work", "many"]
 
@@ -58,10 +57,9 @@ def at_work(args: argparse.Namespace, output: Path) -> Iterator[tuple]:
             yield engine, None
             return
 
-        # named by the process, so that two runs into one folder do not meet
-        keep = output / f".cells.{os.getpid()}.partial"
-        keep.mkdir(parents=True, exist_ok=True)
+        # of this process, so that two runs into one folder do not meet
+        keep = OwnFolder(output, "cells")
         try:
-            yield engine, keep
+            yield engine, keep.path
         finally:
-            shutil.rmtree(keep, ignore_errors=True)
+            keep.remove()

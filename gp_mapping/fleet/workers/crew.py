@@ -13,7 +13,6 @@ import contextlib
 import importlib.util
 import logging
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from gp_mapping.errors import UsageError, one_line
+from gp_mapping.store.scratch.own_folder import OwnFolder
 from gp_mapping.threads import MATRIX_LIBRARIES
 
 __all__ = ["Crew"]
@@ -93,12 +93,10 @@ class Crew:
         for name in ("distributed", "tornado.application", "asyncio"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
 
-        folder, bokeh = (
-            tempfile.mkdtemp(prefix="gp_mapping_fleet."),
-            importlib.util.find_spec("bokeh"),
-        )
-        self._ending.callback(shutil.rmtree, folder, ignore_errors=True)
-        self.marks = Path(folder) / "marks"
+        own = OwnFolder(Path(tempfile.gettempdir()), "gp_mapping_fleet")
+        self._ending.callback(own.remove)
+        folder, bokeh = str(own.path), importlib.util.find_spec("bokeh")
+        self.marks = own.path / "marks"
         self.marks.mkdir()
         environment = dict.fromkeys(_THREADS, "1")
         source = os.pathsep.join(filter(None, [p for p in sys.path if p]))
