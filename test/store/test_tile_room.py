@@ -1,8 +1,6 @@
 """What tiles that come and go leave in the C library's heap goes back to the system."""
 
 import ctypes
-import fcntl
-import os
 import platform
 import threading
 import time
@@ -13,7 +11,7 @@ import torch
 from benchmark.timing import resident_bytes
 from gp_mapping.core.stored import StoredState
 from gp_mapping.store import tile_room
-from gp_mapping.store.tile_room import TileRoom, remove_left_rooms
+from gp_mapping.store.tile_room import TileRoom
 
 MB = 1_000_000
 
@@ -65,8 +63,9 @@ def test_a_tile_goes_to_a_file_of_its_own_and_the_file_goes_with_it(tmp_path):
     ],
 )
 def test_a_state_that_cannot_be_written_stays_in_memory_and_the_others_go_to_the_disk(
-    tmp_path, spoilt, said
+    tmp_path, monkeypatch, spoilt, said
 ):
+    monkeypatch.setattr(tile_room, "_PATIENCE", 60.0)  # on a busy machine, too, nobody is that late
     room = TileRoom(tmp_path)
     bad = StoredState("0 0", {"x": spoilt})
     room.put(bad)
@@ -74,9 +73,12 @@ def test_a_state_that_cannot_be_written_stays_in_memory_and_the_others_go_to_the
     start = time.monotonic()
     for state in states:
         room.put(state)
-    assert not room.settle(0.1) and time.monotonic() - start < 1.5, "nobody waits for it"
+    while any(state.held for state in states) or not room.problem().startswith("1 tiles "):
+        assert time.monotonic() - start < 60.0, "the others wait for it"
+        time.sleep(0.005)
+    assert not room.settle(0.0)
     assert [state.held for state in states] == [False] * 20 and bad.held
-    assert room.problem().startswith("1 tiles ") and said in room.problem()
+    assert said in room.problem()
     assert "\n" not in room.problem()
 
 
@@ -93,32 +95,3 @@ def test_where_no_thread_can_be_had_tiles_stay_in_memory_and_the_next_one_tries_
     assert states[0].held and "1 tiles" in room.problem() and "new thread" in room.problem()
     room.put(states[1])
     assert room.settle() and room.problem() == "" and not any(state.held for state in states)
-
-
-def test_a_folder_that_is_being_made_is_not_one_that_was_left(tmp_path, monkeypatch):
-    """Another process looks just before the lock is held."""
-    looked, flock = [], fcntl.flock
-
-    def look_first(lock, how):
-        if not looked:
-            looked.append(how)
-            assert remove_left_rooms(tmp_path) == []
-        flock(lock, how)
-
-    monkeypatch.setattr(tile_room.fcntl, "flock", look_first)
-    room, state = TileRoom(tmp_path), StoredState("0 0", {"x": torch.ones(3)})
-    room.put(state)
-    assert room.settle() and room.problem() == "" and looked == [fcntl.LOCK_EX]
-    assert state.trouble() == "" and remove_left_rooms(tmp_path) == []
-
-
-@pytest.mark.parametrize("holds", [(), (".lock.new",)])
-def test_a_folder_whose_maker_was_killed_in_the_middle_goes_when_it_is_old(tmp_path, holds):
-    """It has no lock that anybody could hold."""
-    for name in (".tiles.7-0.partial", ".tiles.7-1.partial"):
-        (tmp_path / name).mkdir()
-        for file in holds:
-            (tmp_path / name / file).touch()
-    os.utime(tmp_path / ".tiles.7-1.partial", (0.0, time.time() - 7200.0))
-    assert remove_left_rooms(tmp_path) == [".tiles.7-1.partial"]
-    assert [p.name for p in tmp_path.iterdir()] == [".tiles.7-0.partial"]
