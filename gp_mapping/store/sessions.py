@@ -10,6 +10,7 @@ from gp_mapping.errors import named
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.node import check_map_name
+from gp_mapping.store.archive import CheckpointError
 from gp_mapping.store.tile_room import TileRoom
 
 __all__ = [
@@ -29,6 +30,8 @@ __all__ = [
 ]
 
 CHECKPOINT = "map.gpm"
+# what a map's numbers are in terms of: with another one they would mean another field
+_OF_PRIOR = ("kernel", "anisotropy", "long_share", "long_ratio", "potential")
 
 
 @dataclass(frozen=True)
@@ -172,8 +175,28 @@ def saved_session(
             check(state)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
+    _same_prior(path, state, overrides)
 
     return tried_session(state, path, folder, **overrides)
+
+
+def _same_prior(path, state: dict, overrides: dict) -> None:
+    """Raise CheckpointError where settings would give a saved map another prior.
+
+    Args:
+        path: the checkpoint.
+        state: of it.
+        overrides: settings that replace the saved ones.
+    """
+    saved = state.get("settings")
+    for name in _OF_PRIOR if isinstance(saved, dict) else ():
+        # absent in maps of a version that did not have it
+        asked = overrides.get(name, saved.get(name))
+        if name in saved and asked != saved[name]:
+            raise CheckpointError(
+                f"{path}: this map was made with {name} {saved[name]!r}, and what it has learned holds for "
+                f"that alone, not for {asked!r}; write {name}: {saved[name]}, or begin a new map"
+            )
 
 
 def open_session(wanted: Wanted, path, folder: Path | None = None) -> MapSession:

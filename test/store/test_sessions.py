@@ -6,6 +6,7 @@ from small_drive import lanes, write_drive
 
 from gp_mapping import MapSettings, Samples, cli
 from gp_mapping.core.stored import StoredState
+from gp_mapping.errors import UserError
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.store.checkpoint import load_checkpoint, save_checkpoint
@@ -72,6 +73,21 @@ def test_one_axis_is_not_continued_by_the_norm(saved, capsys):
         and not (saved / "more").exists()
     )
     assert cli.main([*again, "--set", "field_component=x"]) == 0
+
+
+@pytest.mark.parametrize(
+    "name, other, saved_one",
+    [("kernel", "rbf", "matern52"), ("anisotropy", 2.0, 1.0), ("long_share", 0.3, 0.0)],
+)
+def test_a_map_does_not_go_on_with_another_prior(saved, name, other, saved_one):
+    """It took the other one without a word, for numbers that are in terms of its own."""
+    path = saved / "x" / "map.gpm"
+    with pytest.raises(UserError, match=f"made with {name} {saved_one!r}, .* not for {other!r};"):
+        open_session(Wanted(MapSettings(**{name: other}), frozenset({name})), path)
+    same = Wanted(MapSettings(**{name: saved_one}), frozenset({name}))
+    assert open_session(same, path).cell_count > 10
+    not_given = Wanted(MapSettings(**{name: other}))
+    assert getattr(open_session(not_given, path).settings, name) == saved_one
 
 
 def test_a_map_that_does_not_say_what_it_is_of_is_taken(saved):
