@@ -115,7 +115,7 @@ class InOrder:
         return self._hand_out(len(self._waiting))
 
     def go_on(self, newest: int) -> None:
-        """Note that messages up to this stamp (ns) were in order and were taken, where `passing`."""
+        """Note that messages up to this stamp, ns, were in order and taken, where `passing`."""
         self._newest = self._handed_out = newest
 
     def note(self, what: str) -> list[str]:
