@@ -28,6 +28,7 @@ from gp_mapping.intake import DropReason, Intake
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.mapping.notes.fullness import fullness_notes, inputs_line
 from gp_mapping.mapping.session import MapSession
+from gp_mapping.recording.marks import mapped_before, note_mapped, require_new
 from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.build import Parameters, parse_assignment, read_parameter_file
 from gp_mapping.settings.mapping import MapSettings
@@ -120,6 +121,8 @@ def run(args: argparse.Namespace) -> int:
     check_suggest(args.suggest)
 
     session, positions = _session(args, parameters), []
+    if args.resume:
+        require_new(plans, session.about, args.resume)
     intake = Intake(parameters.intake, judge=judge_of(parameters.map))
     before = session.report()["samples"]
     stay_in_frame(intake, session)
@@ -134,6 +137,7 @@ def run(args: argparse.Namespace) -> int:
         ingest_remaining(session, intake.drops)
         session.fixes.add(intake.fixes.take(finish=True))
     session.about = {**intake.about, **session.about}
+    note_mapped(plans, session.about)
     if intake.samples == 0 or not session.cell_count:
         raise UsageError(f"no measurement could be used: {reasons(intake)}")
 
@@ -151,6 +155,10 @@ def run(args: argparse.Namespace) -> int:
     if args.test:
         trained = np.vstack([session.path.numpy(), *positions] if args.resume else positions)
         result.update(scored(test_plans, parameters, session, trained))
+        result["test_warnings"] += [
+            f"--test: {plan.path} is in the map: its scores are no test on measurements that the map has not seen"
+            for plan in mapped_before(test_plans, session.about)
+        ]
 
     with blaming(args.resume) if args.resume else nullcontext():
         grid = session.render()

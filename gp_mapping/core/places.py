@@ -1,6 +1,8 @@
-"""Places and motions that come from outside, checked: a wrong shape would be broadcast silently."""
+"""Places and motions from outside, checked: a wrong shape would be broadcast, NaN answered."""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
@@ -16,9 +18,18 @@ def places_of(x, dimensions: int) -> Tensor:
         dimensions: D of the map.
 
     Raises:
-        ValueError: x has another shape.
+        ValueError: x has another shape, or a place is not finite.
     """
-    return _rows("places", x, None, dimensions)
+    rows = _rows("places", x, None, dimensions)
+    # the sum first, which is quick; it may be infinite of finite numbers
+    if not math.isfinite(float(rows.sum())):
+        bad = (~rows.isfinite()).any(1).nonzero().flatten().tolist()
+        if bad:
+            raise ValueError(
+                f"place {bad[0]} is {tuple(rows[bad[0]].tolist())}, expected finite numbers "
+                f"({len(bad)} of {len(rows)} places have others)"
+            )
+    return rows
 
 
 def motion_of(x: Tensor, velocity, heading) -> tuple[Tensor | None, Tensor | None]:

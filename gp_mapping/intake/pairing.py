@@ -283,7 +283,8 @@ class Intake:
     def waiting(self) -> int:
         """How many measurements wait.
 
-        Their pose is not known yet, or their stamp leaps and is not confirmed yet.
+        Their pose is not known yet, their stamp leaps and is not confirmed yet, or an older one may
+        come.
         """
         return self._streams.waiting
 
@@ -291,9 +292,9 @@ class Intake:
     def warnings(self) -> list[str]:
         """What a person should look at, in plain words.
 
-        Frames, TF look-ups that fail, poses that are very uncertain.
+        Frames, TF look-ups that fail, poses that are very uncertain, messages out of order.
         """
-        out = list(self._warnings)
+        out = [*self._warnings, *self._streams.notes]
         if self._tf is not None:
             out += self._tree.warnings if self._tree is not None else []
             if self._tf.problem is not None and (

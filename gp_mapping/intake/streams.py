@@ -17,13 +17,14 @@ from gp_mapping.intake import stretch
 from gp_mapping.intake.columns import Readings, Stream
 from gp_mapping.intake.drops import DropCounter, DropReason
 from gp_mapping.intake.messages import Reading
+from gp_mapping.intake.order import InOrder
 from gp_mapping.intake.outlet import Outlet
 from gp_mapping.intake.placing import Placer
 from gp_mapping.intake.poses.buffer import Bracket, Pose, PoseBuffer, read_numbers
 from gp_mapping.intake.poses.tf_poses import TfPoses
 from gp_mapping.intake.poses.track import PoseTrack
 from gp_mapping.intake.poses.transforms import Transform
-from gp_mapping.intake.stamps import Spans, StampGate
+from gp_mapping.intake.stamps import Spans, Stamped, StampGate
 from gp_mapping.settings.intake import IntakeSettings
 
 __all__ = ["Mounting", "Streams", "ns", "pose_buffer"]
@@ -115,6 +116,10 @@ class Streams:
         # each stream is the other's witness
         self._field_gate.believe(self._pose_clock)
         self._pose_gate.believe(self._field_gate.spans)
+        # half of max_wait: a measurement that is in order is to find a pose that waited
+        self._field_order, self._pose_order = (
+            InOrder(self._max_wait // 2, self._jump_back, s.queue_size) for _ in range(2)
+        )
 
         # stamp and position, for max_speed
         self._last_pose: tuple[int, tuple[float, ...]] | None = None
@@ -150,9 +155,15 @@ class Streams:
     def waiting(self) -> int:
         """How many measurements wait.
 
-        Their pose is not known yet, or their stamp leaps and is not confirmed yet.
+        Their pose is not known yet, their stamp leaps and is not confirmed yet, or an older one may
+        come.
         """
-        return len(self._waiting) + self._field_gate.holding
+        return len(self._waiting) + self._field_gate.holding + self._field_order.holding
+
+    @property
+    def notes(self) -> list[str]:
+        """What came out of order and was put in order, in words."""
+        return [*self._field_order.note("measurements"), *self._pose_order.note("poses")]
 
     # ---- poses in --------------------------------------------------------------------------------
 
@@ -178,11 +189,9 @@ class Streams:
 
         taken, strays = self._pose_gate.admit(stamp, (*pose, variance))
         self._drops.count(DropReason.POSE_STRAY_STAMP, strays)
-        for admitted in taken:
-            self._take_pose(admitted.stamp, *admitted.content)
+        self._order_poses(taken)
         # measurements whose stamps leap may have waited for this pose
-        for admitted in self._field_gate.release():
-            self._take_reading(admitted.content)
+        self._order_readings(self._field_gate.release())
         self._resolve()
 
     def follow_transforms(self, stamps: Iterable[int]) -> None:
@@ -195,8 +204,7 @@ class Streams:
             if self.poses is self._tf:
                 self._follow(stamp)
 
-        for admitted in self._field_gate.release():
-            self._take_reading(admitted.content)
+        self._order_readings(self._field_gate.release())
         self._resolve()
 
     def poll(self) -> None:
@@ -212,8 +220,14 @@ class Streams:
             return None if (newest := self.poses.newest) is None else ((newest, newest),)
         return self._pose_gate.spans()
 
+    def _order_poses(self, admitted: list[Stamped]) -> None:
+        """Take in poses whose stamps have been admitted, in the order of these."""
+        for message in admitted:
+            for pose in self._pose_order.add(message):
+                self._take_pose(pose.stamp, *pose.content)
+
     def _take_pose(self, stamp: int, position, quaternion, variance: float) -> None:
-        """Take in a pose whose stamp has been admitted."""
+        """Take in the next pose."""
         last, max_speed = self._last_pose, self._settings.max_speed
         # a pose before the last one (time has jumped back) is not compared with it
         if (
@@ -254,14 +268,18 @@ class Streams:
         """Take in a measurement."""
         taken, strays = self._field_gate.admit(reading.stamp, reading)
         self._drops.count(DropReason.STRAY_STAMP, strays)
-        for admitted in taken:
-            self._take_reading(admitted.content)
+        self._order_readings(taken)
         # poses whose stamps leap may have waited for this measurement
-        for admitted in self._pose_gate.release():
-            self._take_pose(admitted.stamp, *admitted.content)
+        self._order_poses(self._pose_gate.release())
+
+    def _order_readings(self, admitted: list[Stamped]) -> None:
+        """Take in measurements whose stamps have been admitted, in the order of these."""
+        for message in admitted:
+            for reading in self._field_order.add(message):
+                self._take_reading(reading.content)
 
     def _take_reading(self, reading: Reading) -> None:
-        """Take in a measurement whose stamp has been admitted."""
+        """Take in the next measurement."""
         stamp, last = reading.stamp, self._last_field
 
         if last is not None and stamp < last - self._jump_back:
@@ -316,6 +334,8 @@ class Streams:
             self._tf is None
             and self._oriented
             and self._out.empty
+            and self._field_order.passing
+            and self._pose_order.passing
             and self._field_epoch == self.poses.epoch
             and self._last_field == self._field_gate.newest is not None
             and self._last_pose is not None
@@ -367,11 +387,13 @@ class Streams:
             return None
 
         gates = field_steps, pose_steps
-        for (_, _, late), again, older in (
-            (gates[0], DropReason.REPEATED_STAMP, DropReason.OUT_OF_ORDER),
-            (gates[1], DropReason.POSE_REPEATED_STAMP, DropReason.POSE_OUT_OF_ORDER),
+        for (_, _, late), again in (
+            (gates[0], DropReason.REPEATED_STAMP),
+            (gates[1], DropReason.POSE_REPEATED_STAMP),
         ):
-            drops.update(again if same else older for same in late.values())
+            if not all(late.values()):
+                return None  # out of order: from here on messages wait for older ones
+            drops[again] += len(late)
 
         fresh, on_time = (
             np.setdiff1d(np.arange(n), list(gate[2]))
@@ -409,8 +431,10 @@ class Streams:
         # nothing is out of the ordinary: from here on the state changes
         for why, times in drops.items():
             self._drops.count(why, times)
-        for gate, (last, step, _) in zip((self._field_gate, self._pose_gate), gates):
+        orders = self._field_order, self._pose_order
+        for gate, order, (last, step, _) in zip((self._field_gate, self._pose_gate), orders, gates):
             gate.go_on(last, step)
+            order.go_on(last)
 
         buffer.extend(poses.poses())
         if len(poses.stamps):
@@ -484,13 +508,15 @@ class Streams:
         # poses first: measurements may find their pose among them
         poses, strays = self._pose_gate.finish()
         self._drops.count(DropReason.POSE_STRAY_STAMP, strays)
-        for admitted in poses:
-            self._take_pose(admitted.stamp, *admitted.content)
+        self._order_poses(poses)
+        for pose in self._pose_order.finish():
+            self._take_pose(pose.stamp, *pose.content)
 
         readings, strays = self._field_gate.finish()
         self._drops.count(DropReason.STRAY_STAMP, strays)
-        for admitted in readings:
-            self._take_reading(admitted.content)
+        self._order_readings(readings)
+        for reading in self._field_order.finish():
+            self._take_reading(reading.content)
 
         self._resolve(last_chance=True)
 
@@ -503,6 +529,8 @@ class Streams:
         self._waiting.clear()
         self._field_gate.clear()
         self._pose_gate.clear()
+        self._field_order.clear()
+        self._pose_order.clear()
 
         self._last_pose = None
         # later than any epoch so far

@@ -156,7 +156,7 @@ class IntakeSettings:
     jump_back: float = setting(
         1.0,
         "stamps that go back by more are a time jump (a bag that loops); by less, they are "
-        "dropped as out of order",
+        "out of order: later messages wait for them, by max_wait / 2 at most",
         "s",
         1e-3,
         3600.0,

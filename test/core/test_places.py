@@ -1,5 +1,7 @@
 """Places, velocities and headings of a wrong shape are refused by every model, whatever they would be broadcast to."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -35,6 +37,27 @@ def test_places_of_another_shape_are_refused(model):
         ):
             with pytest.raises(ValueError, match="expected"):
                 ask(wrong)
+
+
+@pytest.mark.parametrize("model", model_names())
+def test_places_that_are_not_finite_are_refused_by_name(model):
+    """One model answered the prior, the others NaN, and forgetting failed in a conversion."""
+    field = built(model)
+    right = torch.from_numpy(X[:2])
+    kept = field.snapshot()
+    for value in (math.nan, math.inf, -math.inf):
+        wrong = torch.tensor([[0.5, 0.5], [0.25, value]], dtype=torch.float64)
+        for ask in (
+            field.predict,
+            kept.predict,
+            lambda x: field.covariance(x, right),
+            lambda x: field.covariance(right, x),
+            field.fantasize,
+            lambda x: field.forget_near(x, 0.1, 0),
+        ):
+            with pytest.raises(ValueError, match=r"place 1 is \(0.25, -?(nan|inf)\)"):
+                ask(wrong)
+    assert field.predict(torch.full((2, 2), 1e308, dtype=torch.float64)).mean.shape[0] == 2
 
 
 @pytest.mark.parametrize("model", ["dual_svgp", "exact", "wiski"])

@@ -1,0 +1,54 @@
+"""Tells whether a bag has been mapped before, by its first messages, wherever its file lies."""
+
+from __future__ import annotations
+
+import hashlib
+from itertools import islice
+
+from gp_mapping.recording.bag import BagError, read_raw
+from gp_mapping.recording.replay import BagPlan
+
+__all__ = ["mapped_before", "mark_of", "note_mapped", "require_new"]
+
+_FIRST = 64  # messages that tell one recording from another
+_MAPPED = "recordings"  # in `about` of a session
+
+
+def mark_of(plan: BagPlan) -> str:
+    """The same for the same recording, also of a copy in another format."""
+    digest = hashlib.sha256()
+    for raw in islice(read_raw(plan.path, list(plan.roles)), _FIRST):
+        digest.update(str(raw.stamp_ns).encode() + bytes(raw.data))
+    return digest.hexdigest()[:16]
+
+
+def _marks(about: dict) -> set[str]:
+    """Marks of the bags in a map, by `about` of its session."""
+    noted = about.get(_MAPPED)
+    return {str(mark) for mark in noted} if isinstance(noted, list) else set()
+
+
+def mapped_before(plans: list[BagPlan], about: dict) -> list[BagPlan]:
+    """Those of the bags whose measurements are in a map, by `about` of its session."""
+    known = _marks(about)
+    return [plan for plan in plans if mark_of(plan) in known] if known else []
+
+
+def require_new(plans: list[BagPlan], about: dict, name) -> None:
+    """Raise BagError where a bag is in a map already.
+
+    Args:
+        plans: of the bags.
+        about: of the session that would go on with them.
+        name: of the saved map.
+    """
+    for plan in mapped_before(plans, about)[:1]:
+        raise BagError(
+            f"{plan.path} is in the map {name} already, and its measurements would count twice; leave it out, or "
+            "begin a new map without --resume"
+        )
+
+
+def note_mapped(plans: list[BagPlan], about: dict) -> None:
+    """Note in `about` of a session that its map holds these bags."""
+    about[_MAPPED] = sorted(_marks(about).union(map(mark_of, plans)))

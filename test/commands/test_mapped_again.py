@@ -1,0 +1,32 @@
+"""A bag that is in a map already is not added to it by --resume, and is no held-out test of it."""
+
+import json
+import shutil
+
+from small_drive import GIVEN, lanes, write_drive
+
+from gp_mapping import cli
+
+SETTINGS = [*GIVEN, "--set", "learn_hyperparameters=false", "--suggest", "0"]
+
+
+def test_a_mapped_bag_is_refused_by_resume_and_named_by_test(tmp_path, capsys):
+    """It counted twice, unsaid; also as a copy under another name."""
+    for i, name in enumerate("ab"):
+        write_drive(tmp_path / name, lanes(0.3 * i, count=1), 1000.0 * (i + 1), rate=5.0, seed=i)
+    shutil.copytree(tmp_path / "a", tmp_path / "copy")
+    a, b, copy, first = (str(tmp_path / name) for name in ("a", "b", "copy", "first"))
+
+    words = ["--output", first, *SETTINGS, "--json"]
+    assert cli.main(["map", a, "--test", copy, *words]) == 0
+    warnings = json.loads(capsys.readouterr().out)["warnings"]
+    assert any("copy is in the map" in text for text in warnings)
+
+    more = ["--resume", first + "/map.gpm", "--output", str(tmp_path / "second"), "--json"]
+    assert cli.main(["map", copy, *more, "--suggest", "0"]) == 2
+    assert "would count twice" in capsys.readouterr().err and not (tmp_path / "second").exists()
+
+    # another day's bag goes on, and the first one is remembered
+    assert cli.main(["map", b, "--test", a, *more, "--suggest", "0"]) == 0
+    warnings = json.loads(capsys.readouterr().out)["warnings"]
+    assert any("is in the map" in text for text in warnings)
