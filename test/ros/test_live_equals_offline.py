@@ -137,5 +137,7 @@ def test_playing_a_bag_gives_the_map_of_the_command_line(tmp_path, bag, rate, mo
         assert node.stop() == 0, node.log
     states = [load_checkpoint(folder / "map.gpm") for folder in (offline, live)]
     assert states[0]["raw_count"] > 850 and states[0]["passes"] >= 2
+    # a node does not know which recording it hears
+    assert len(states[0]["about"].pop("recordings")) == 1 and "recordings" not in states[1]["about"]
     assert differences(*states) == [], drops
     assert drops["not_finite"] == 1 and drops["pose_gap"] >= 48
