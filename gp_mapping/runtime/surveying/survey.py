@@ -51,6 +51,7 @@ class Survey:
 
     Attributes:
         wanted: whether there are subscribers to the plan.
+        rules: region, keep-out areas and goals that are left out, as they are now.
         state: as it was when the plan was made.
         note: what is wrong with the newest polygon, in words.
     """
@@ -69,7 +70,7 @@ class Survey:
         self._seed, self._lock = seed, threading.Lock()
 
         self._questions, self._spending = Questions(aside=maps is not None), Spending()
-        self._rules = self._questions.rules
+        self.rules = self._questions.rules
         self._maps = FreeMaps() if maps is None else maps
         self._free: FreeSpace | None = None
         self._wrong = ""  # why there is no free space, in words
@@ -145,7 +146,7 @@ class Survey:
 
         A plan that breaks it is withdrawn: the robot stands until there is another one.
         """
-        self.note = self._rules.restrict(name, corners, frame, map_frame)
+        self.note = self.rules.restrict(name, corners, frame, map_frame)
         if self.note:
             return self.note
 
@@ -154,7 +155,7 @@ class Survey:
             if self._phase == "done":
                 self._phase = "running"
             self._reason = ""
-            news = self._rules.now().since(self._course.basis.rules)
+            news = self.rules.now().since(self._course.basis.rules)
             if broken := news.broken_on(self._course.rest, self.settings.robot_radius):
                 self._withdraw(broken)
         return ""
@@ -171,7 +172,7 @@ class Survey:
 
     def close(self, x: float, y: float) -> None:
         """Leave out for a while an unreachable goal at (x, y) m, and what lies near it."""
-        self._rules.close(x, y, self.settings.plan_retry)
+        self.rules.close(x, y, self.settings.plan_retry)
         with self._lock:
             self._stale = True
 
@@ -384,7 +385,7 @@ class Survey:
         question, free = self._questions.newest, self._free
         if free is not None and not self._wrong and loses_room(plan.line, free, question.free):
             return True
-        news = self._rules.now().since(question.rules)
+        news = self.rules.now().since(question.rules)
         goals = plan.stops[: len(plan.nodes)]  # home is none of them
         return bool(
             news.broken_on(plan, self.settings.robot_radius)
@@ -569,7 +570,7 @@ class Survey:
             self._share,
             plan.metres,
             self._made,
-            self._rules.closed_goals,
+            self.rules.closed_goals,
         )
 
     def current_state(self) -> SurveyState:
