@@ -191,7 +191,8 @@ def child(budget: int, quick: bool) -> None:
     found |= {"inducing": len(session.inducing), "drive": resident_bytes("VmHWM")}
     found["state"] = tensor_bytes(session.state_dict())
     grid = session.render()
-    print(json.dumps(found | {"drawing": resident_bytes("VmHWM"), "cells": grid.mean.numel()}))
+    found |= {"drawing": resident_bytes("VmHWM"), "cells": grid.mean.numel()}
+    print(json.dumps(found, allow_nan=False))
 
 
 def tables(quick: bool) -> list[Table]:

@@ -18,6 +18,7 @@ from benchmark.tables import Goal, Part, Table
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.planning import Travel
 from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.store.marks import with_nulls
 
 __all__ = ["drives", "explore", "run", "scores", "tables"]
 
@@ -346,4 +347,4 @@ if __name__ == "__main__":  # a study: python -m benchmark.exploration FILE SEED
                     flush=True,
                 )
                 with open(file, "a") as f:
-                    f.write(json.dumps(row | {"curve": found}) + "\n")
+                    f.write(json.dumps(with_nulls(row | {"curve": found}), allow_nan=False) + "\n")

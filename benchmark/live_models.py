@@ -116,7 +116,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(kept[model], flush=True)
         args.store.parent.mkdir(parents=True, exist_ok=True)
         args.store.write_text(
-            json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+            json.dumps(kept, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
         )
     text = table(kept, args.speed, args.seed)
     if args.document:

@@ -70,7 +70,8 @@ def main(bag: str) -> None:
                 "bits": hashlib.sha256(
                     b"".join(s.y.numpy().tobytes() for _, s in batches)
                 ).hexdigest(),
-            }
+            },
+            allow_nan=False,
         )
     )
 

@@ -100,7 +100,7 @@ class _Nursery:
             line = self.begin()
             prctl(_SUBREAPER, 1, 0, 0, 0)
             try:
-                words = json.dumps(job).encode()
+                words = json.dumps(job, allow_nan=False).encode()
                 line.sendmsg(
                     [len(words).to_bytes(8, "little")],
                     [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", streams))],

@@ -217,3 +217,10 @@ def test_a_house_is_counted(tmp_path):
     assert sorted(house.functions) == [2, 2, 9] and house.classes == [10]
     assert house.documented == 1 / 3 and house.tuples == 1.0
     assert house.blank == 1 / 5 and house.comments == 2 / 16 and house.long == 1 / 16
+
+
+def test_a_number_that_is_not_finite_is_stored_as_json(tmp_path):
+    rows.store("odd", [rows.Row("a", 1, 1, worst=math.nan)], {"load": math.inf}, tmp_path)
+    text = (tmp_path / "odd.json").read_text()
+    assert "NaN" not in text and "Infinity" not in text
+    assert rows.stored(tmp_path)["odd"][0].worst is None

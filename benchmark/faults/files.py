@@ -339,7 +339,7 @@ def _saved_report(o: Originals, work: Path, kind: str, rng) -> list:
         kept[names[int(rng.integers(len(names)))]] = [None, 3, "x", [], {}, [3], {"a": 1}, True][
             int(rng.integers(8))
         ]
-        path.write_text(json.dumps(kept))
+        path.write_text(json.dumps(kept, allow_nan=False))
     return ["report", saved, "--output", work / "out.html", "--suggest", "0"]
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmark.tables import Table
+from gp_mapping.store.marks import with_nulls
 
 __all__ = ["Row", "store", "stored", "table"]
 
@@ -37,7 +38,7 @@ def store(section: str, rows: list[Row], where: dict, folder: Path = FOLDER) -> 
     folder.mkdir(parents=True, exist_ok=True)
     content = {"where": where, "rows": [asdict(row) for row in rows]}
     (folder / f"{section}.json").write_text(
-        json.dumps(content, indent=1, default=str), encoding="utf-8"
+        json.dumps(with_nulls(content), indent=1, default=str, allow_nan=False), encoding="utf-8"
     )
 
 

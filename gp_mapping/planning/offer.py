@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from gp_mapping.planning.area.ground import HasGround
+from gp_mapping.planning.area.polygon import Polygon
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.hull import within_hull
 from gp_mapping.planning.plan import plan
@@ -16,11 +17,23 @@ from gp_mapping.planning.suggest import Suggestion, Suggestions, suggest
 from gp_mapping.planning.worth.path_value import PathValue
 from gp_mapping.settings.node import NodeSettings
 
-__all__ = ["UNKNOWN_OBSTACLES", "driven_area", "offer", "offer_as_set", "offer_by_way"]
+__all__ = [
+    "UNKNOWN_IN_REGION",
+    "UNKNOWN_OBSTACLES",
+    "driven_area",
+    "offer",
+    "offer_as_set",
+    "offer_by_way",
+]
 
+_PLACES = 200  # that are compared, at most
 UNKNOWN_OBSTACLES = (
     "not known, there is no free-space map: suggestions stay inside the hull of the path, and nobody "
     "has compared them with obstacles"
+)
+UNKNOWN_IN_REGION = (
+    "not known, there is no free-space map: suggestions stay inside the region, all of which is taken "
+    "to be free of obstacles"
 )
 
 
@@ -31,6 +44,8 @@ def offer_as_set(
     ground: HasGround,
     free: FreeSpace | None = None,
     position=None,
+    region: tuple[Polygon, ...] = (),
+    keep_out: tuple[Polygon, ...] = (),
 ) -> Suggestions:
     """Return the suggestions that the settings ask for.
 
@@ -44,9 +59,26 @@ def offer_as_set(
         ground: cached area, kept from call to call.
         free: where the robot may be; None: not known.
         position: (x, y) of the robot, metres; None: where the newest sample of the map was taken.
+        region: as in SurveyArea.of.
+        keep_out: as in SurveyArea.of.
     """
     s = settings
     if s.suggestion_kind != "gain_per_metre":
+        at = session.position if position is None else position
+        if (region or keep_out) and at is not None:
+            area, _ = ground.at(
+                np.asarray(at, dtype=np.float64),
+                free,
+                session.driven.numpy(),
+                session.map.hyperparameters()["lengthscale"],
+                region=region,
+                keep_out=keep_out,
+                margin=max(s.suggestion_margin, 1e-3),
+                places=_PLACES,
+            )
+            if not area:
+                return Suggestions(s.suggestion_kind, reason=area.reason)
+            free, position = area.free, None  # what the robot reaches already
         return offer(
             session,
             grid,
@@ -67,6 +99,8 @@ def offer_as_set(
         min_distance=s.suggestion_distance,
         beyond=s.suggestion_margin,
         reach=s.plan_reach,
+        region=region,
+        keep_out=keep_out,
     )
 
 
@@ -104,7 +138,9 @@ def offer_by_way(
     min_distance: float = 0.0,
     beyond: float = 0.0,
     reach: float = math.inf,
-    places: int = 200,
+    region: tuple[Polygon, ...] = (),
+    keep_out: tuple[Polygon, ...] = (),
+    places: int = _PLACES,
 ) -> Suggestions:
     """Return the k places of the survey area with the most gain for each metre of the way.
 
@@ -119,6 +155,8 @@ def offer_by_way(
         min_distance: between two places, metres.
         beyond: metres.
         reach: metres from the robot to the farthest place.
+        region: as in SurveyArea.of.
+        keep_out: as in SurveyArea.of.
         places: bound of the places that are compared.
     """
     kind, path = "gain_per_metre", session.driven.numpy()
@@ -132,6 +170,8 @@ def offer_by_way(
         free,
         path,
         session.map.hyperparameters()["lengthscale"],
+        region=region,
+        keep_out=keep_out,
         reach=reach,
         margin=max(beyond, 1e-3),
         places=places,

@@ -162,8 +162,9 @@ class MappingNode(ManagedNode):
 
         self.map_settings = session.settings
         maps = FreeMaps(aside=True)
-        self.suggester, self._logged_obstacles = Suggester(self.settings, maps), ""
         self.survey = Survey(self.settings, self.map_settings.seed, maps=maps)
+        self._logged_obstacles, rules = "", self.survey.rules
+        self.suggester = Suggester(self.settings, maps, rules)
         # results come in the worker's thread and are published in the executor's
         self._done = self.create_guard_condition(self._publish_results)
         self._undo_configure.callback(self.destroy_guard_condition, self._done)
@@ -203,6 +204,7 @@ class MappingNode(ManagedNode):
             on_error=log.error,
             shown=not self.listens,
             before_is_kept=self._before_is_kept,
+            rules=rules,
         )
         if path:
             self.saver.mark_saved(self.worker.key, path)

@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from gp_mapping.runtime.file_thread import FileThread, TooBusy
+from gp_mapping.runtime.surveying.rules import RulesNow
 from gp_mapping.runtime.surveying.suggester import Suggester
 from gp_mapping.store.checkpoint import save_checkpoint
 from gp_mapping.store.resume import MapFiles
@@ -61,6 +62,7 @@ class Saver:
         shown: save what is shown, the map of several robots, and not this robot's own.
         before_is_kept: as `keep_before` has returned; where it is False, no autosave is written
             before that of the run before is set aside.
+        rules: as in Suggester.
 
     Attributes:
         newest_path: the checkpoint of the newest save; None before one.
@@ -79,7 +81,9 @@ class Saver:
         on_error=print,
         shown: bool = False,
         before_is_kept: bool = True,
+        rules: RulesNow | None = None,
     ):
+        self._rules = rules
         self._before_is_kept = before_is_kept
         self._ask = worker.ask if shown else worker.call
         self._worker, self._files, self._settings = worker, files, settings
@@ -166,7 +170,7 @@ class Saver:
             return None
 
         try:
-            return Suggester(settings)(
+            return Suggester(settings, rules=self._rules)(
                 session, grid, self._worker.position, self._worker.free, self._worker.frame
             )
         except Exception as error:  # whatever it is, the map must reach the disk

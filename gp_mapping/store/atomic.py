@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import threading
 from collections.abc import Iterator
@@ -9,7 +10,60 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["sync_folder", "write_atomic", "written_whole"]
+__all__ = ["hold", "is_held", "sync_folder", "write_atomic", "written_whole"]
+
+
+def hold(file: int) -> None:
+    """Lock an open file (descriptor): while this process has it open, it is being written.
+
+    The lock ends with the process, however that ends; the number of a process does not tell it
+    from the one that had the same number before, as the only one of a container always has.
+    """
+    with suppress(OSError):  # a file system without locks
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def is_held(path: Path, pid: int) -> bool:
+    """Whether a file is being written, by `hold`; True where that cannot be known.
+
+    Args:
+        path: the file.
+        pid: of the process that made it, which is asked for where there are no locks.
+    """
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except OSError:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return _lives(pid)
+    finally:
+        os.close(file)
+    return False
+
+
+def _lives(pid: int) -> bool:
+    """Whether there is such a process; True where that cannot be known."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _created(path: Path) -> BinaryIO:
+    """A new file that is held; one that was removed before it was held is made once more."""
+    while True:
+        file = path.open("wb")
+        hold(file.fileno())
+        if os.fstat(file.fileno()).st_nlink:
+            return file
+        file.close()
 
 
 @contextmanager
@@ -17,7 +71,7 @@ def written_whole(path: Path, lasting: bool = False) -> Iterator[BinaryIO]:
     """A file to write into, which takes its name when all of it is there.
 
     After a crash there is the old file or the new one. What was written before an exception is
-    removed. A process that is killed leaves `.NAME.PID-THREAD.partial`.
+    removed. A process that is killed leaves `.NAME.PID-THREAD.partial`, which nobody holds.
 
     Args:
         path: its name, in a folder that is there.
@@ -30,14 +84,14 @@ def written_whole(path: Path, lasting: bool = False) -> Iterator[BinaryIO]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_native_id()}.partial")
 
     try:
-        with temporary.open("wb") as file:
+        with _created(temporary) as file:
             yield file
             # before the name is taken: else a power cut may leave an empty file under it
             file.flush()
             if lasting:
                 os.fsync(file.fileno())
-        # atomic within a folder
-        os.replace(temporary, path)
+            # atomic within a folder; while the file is held, so that nobody takes it for left
+            os.replace(temporary, path)
         if lasting:
             sync_folder(path.parent)
     finally:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ import numpy as np
 from gp_mapping.errors import UsageError
 from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.earth import Datum
+from gp_mapping.store.atomic import hold
 
 __all__ = ["export_geotiff"]
 
@@ -76,7 +78,8 @@ def export_geotiff(
         )
 
     temporary, written = path.with_name(f".{path.name}.{os.getpid()}.partial"), 0
-    try:
+    with ExitStack() as ended:
+        ended.callback(temporary.unlink, missing_ok=True)
         with rasterio.open(
             temporary,
             "w",
@@ -96,6 +99,7 @@ def export_geotiff(
             sparse_ok=True,
             bigtiff="IF_SAFER",
         ) as file:
+            hold(ended.enter_context(temporary.open("rb")).fileno())
             for band, name in enumerate(("mean", "standard deviation"), 1):
                 file.set_band_description(band, f"{name} of the {what}, SI")
             for (i, j), grid in blocks:
@@ -109,6 +113,4 @@ def export_geotiff(
                     )
                 written += 1
         os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
     return written

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gp_mapping.mapping.session import MapSession
+from gp_mapping.store.atomic import is_held
 from gp_mapping.store.checkpoint import CheckpointError, about_checkpoint
 from gp_mapping.store.sessions import CHECKPOINT, Wanted, open_session
 from gp_mapping.store.tile_files import REFUSED
@@ -193,13 +194,13 @@ class MapFiles:
         return self.before
 
     def remove_partials(self) -> list[str]:
-        """Remove what processes that are gone have left half written; return the names."""
+        """Remove what was left half written and nobody writes any more; return the names."""
         removed = []
         with suppress(OSError):
             for path in sorted(self.folder.iterdir()):
                 found = _PARTIAL.fullmatch(path.name)
                 # a number in the name is the process that wrote the file
-                if found and not _lives(int(found[1])):
+                if found and not is_held(path, int(found[1])):
                     with suppress(OSError):
                         path.unlink()
                         removed.append(path.name)
@@ -214,14 +215,3 @@ def _same(first: Path, second: Path) -> bool:
     except OSError:
         return False
     return (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
-
-
-def _lives(pid: int) -> bool:
-    """Whether there is such a process; True where that cannot be known."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True

@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import torch
 
 from gp_mapping import MapSettings, Samples
 from gp_mapping.mapping.session import MapSession
+from gp_mapping.store.atomic import written_whole
 from gp_mapping.store.checkpoint import about_checkpoint, save_checkpoint
 from gp_mapping.store.resume import MapFiles, strangers
 from gp_mapping.store.sessions import Wanted
@@ -92,11 +94,34 @@ def test_an_autosave_newer_than_the_saved_map_is_set_aside_by_who_does_not_resum
 def test_what_a_process_that_is_gone_left_half_written_is_removed(tmp_path):
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
+    # in a container the run before had this process's own number
     names = f".map.gpm.{gone.pid}.partial", f".map.gpm.{os.getpid()}-1.partial", "map.gpm.partial"
-    half, mine, other = (tmp_path / name for name in names)
-    for path in (half, mine, other):
+    half, before, other = (tmp_path / name for name in names)
+    for path in (half, before, other):
         path.touch()
-    assert MapFiles(tmp_path).remove_partials() == [half.name]
-    assert not half.exists() and mine.exists() and other.exists()
+    with written_whole(tmp_path / "map.npz") as file:
+        file.write(b"half")
+        assert set(MapFiles(tmp_path).remove_partials()) == {before.name, half.name}
+        assert not half.exists() and not before.exists() and other.exists()
+    assert (tmp_path / "map.npz").read_bytes() == b"half"
+
+
+def test_what_another_process_is_writing_is_not_removed_and_what_it_leaves_is(tmp_path):
+    code = (
+        "import sys; from pathlib import Path; from gp_mapping.store.atomic import written_whole\n"
+        "with written_whole(Path(sys.argv[1])) as file:\n"
+        "    print(file.name, flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "map.gpm")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as writer:
+        name = Path(writer.stdout.readline().strip()).name
+        assert MapFiles(tmp_path).remove_partials() == [] and (tmp_path / name).exists()
+        writer.kill()
+        writer.wait()
+    assert MapFiles(tmp_path).remove_partials() == [name]
     assert MapFiles(tmp_path / "none").remove_partials() == []
     assert MapFiles(tmp_path).resume(Wanted(MapSettings())).path is None

@@ -10,7 +10,7 @@ import numpy as np
 from gp_mapping.planning.free_space import FreeSpace, along
 from gp_mapping.planning.plan import Plan
 
-__all__ = ["has_room_ahead", "lead_of", "next_pose_of"]
+__all__ = ["has_room_ahead", "lead_of", "loses_room", "next_pose_of"]
 
 _SLACK = 0.05  # m of its radius that a robot may lack: poses and maps tremble
 _TOUCH = 1e-6  # m, room of a place that is just not occupied
@@ -94,6 +94,28 @@ def has_room_ahead(
         first[count[0] - 1] = False  # the first pose itself
     enough[first] = min(need, max(room[0] - _SLACK, min(room[0], _TOUCH))) if straight else 0.0
     return bool((room >= enough).all())
+
+
+def loses_room(line: np.ndarray, free: FreeSpace, before: FreeSpace | None) -> bool:
+    """Return whether a robot lacks room on a line where it had room before.
+
+    Where it lacked room already, as where it stands too near to an obstacle, nothing is lost.
+
+    Args:
+        line: (K, 2) m.
+        free: where the robot has how much room now; radius is the robot's.
+        before: the same before; None: nothing was known of obstacles.
+    """
+    if len(line) < 2 or free is before:
+        return False
+    count = np.ceil(np.hypot(*np.diff(line, axis=0).T) / (0.5 * free.resolution)).astype(int) + 1
+    x = along(line[:-1], line[1:], np.maximum(2, count))[0]
+
+    need = max(free.radius - _SLACK, _TOUCH)
+    x = x[free.room(x, need + free.resolution) < need]
+    return bool(len(x)) and (
+        before is None or bool((before.room(x, need + before.resolution) >= need).any())
+    )
 
 
 def _until(line: np.ndarray, metres: float) -> np.ndarray:

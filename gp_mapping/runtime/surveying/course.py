@@ -8,8 +8,8 @@ import numpy as np
 
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.plan import Plan
-from gp_mapping.runtime.surveying.ahead import lead_of, next_pose_of
-from gp_mapping.runtime.surveying.rules import Rules
+from gp_mapping.runtime.surveying.ahead import lead_of, loses_room, next_pose_of
+from gp_mapping.runtime.surveying.rules import Basis
 
 __all__ = ["Course"]
 
@@ -22,8 +22,7 @@ class Course:
 
     Args:
         plan: the plan; an empty one leads nowhere.
-        ground: number of the ground that it was made on.
-        rules: the rules that it keeps to.
+        basis: what it was made on.
         moved: metres that the robot had moved in all when the plan came.
         stamp: of the newest measurement then, s; None: there was none.
 
@@ -34,12 +33,12 @@ class Course:
     def __init__(
         self,
         plan: Plan,
-        ground: int = 0,
-        rules: Rules | None = None,
+        basis: Basis | None = None,
         moved: float = 0.0,
         stamp: float | None = None,
     ):
-        self.plan, self.ground, self.rules = plan, ground, rules or Rules()
+        self.plan, self.basis = plan, basis or Basis()
+        self._seen = self.basis.free
         self.along = 0.0
         self._moved_then = moved
         # A way that ends where it began may look undriven at its end: then the time decides.
@@ -93,6 +92,20 @@ class Course:
         """Return whether the rest of the plan lies in a free space."""
         line = self.plan.after(self.along)
         return bool(free.sees(line[:-1], line[1:]).all())
+
+    def leads_into(self, free: FreeSpace | None, position) -> bool:
+        """Return whether a new free-space map leaves no room on the rest of the plan.
+
+        It looks at each map once.
+
+        Args:
+            free: the newest free-space map; None: there is none.
+            position: (2,) m, of the robot.
+        """
+        if free is None or free is self._seen or not self.plan:
+            return False
+        self._seen = free
+        return loses_room(np.vstack([position, self.plan.after(self.along)]), free, self.basis.free)
 
     def lead(self, position, metres: float, free: FreeSpace) -> np.ndarray:
         """Return the line that the robot drives next.

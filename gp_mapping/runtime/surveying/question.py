@@ -25,7 +25,7 @@ from gp_mapping.planning.worth.levels import Levels
 from gp_mapping.planning.worth.path_value import PathValue
 from gp_mapping.planning.worth.weights import cell_weights
 from gp_mapping.runtime.surveying.free_maps import GroundAside
-from gp_mapping.runtime.surveying.rules import Rules, RulesNow
+from gp_mapping.runtime.surveying.rules import Basis, Rules, RulesNow
 from gp_mapping.runtime.surveying.track import Track
 from gp_mapping.settings.node import NodeSettings
 
@@ -44,6 +44,7 @@ class Question(NamedTuple):
         stddev: (P,) SI, the map's standard deviation at the places.
         closed: (n,) bool, nodes that are left out for now as goals; None: no node is.
         rules: those that it keeps to.
+        free: the free-space map that it keeps to; None: there was none.
     """
 
     area: SurveyArea
@@ -54,6 +55,7 @@ class Question(NamedTuple):
     stddev: Tensor
     closed: np.ndarray | None
     rules: Rules
+    free: FreeSpace | None
 
     def known(self, stddev: float) -> float:
         """Return the fraction of the area that is known to a standard deviation, SI."""
@@ -112,7 +114,7 @@ class Questions:
         self._others: dict[str, np.ndarray] = {}
 
         self._ground, self._held = GroundAside(aside=aside), HeldValue()
-        self._here: tuple = ()  # area, travel and rules for the next question
+        self._here: tuple = ()  # area, travel, rules and free space for the next question
         self._track = Track()
         self._forgotten = False  # whether the map is another one than that of value and track
 
@@ -153,6 +155,11 @@ class Questions:
         if self._newest is None:
             raise RuntimeError("no question has been prepared yet")
         return self._newest
+
+    @property
+    def basis(self) -> Basis:
+        """What a plan of the newest question is made on."""
+        return Basis(self.grounds, self.newest.rules, self.newest.free)
 
     @property
     def ready(self) -> bool:
@@ -200,7 +207,7 @@ class Questions:
         if self._ground.waiting:
             return False
         if travel is not None and len(travel) >= 2:
-            self._here = area, travel, rules
+            self._here = area, travel, rules, free
         self.nowhere = area.reason or "no place in the survey area can be reached"
         return True
 
@@ -212,7 +219,7 @@ class Questions:
             session: MapSession.
         """
         s = settings
-        area, travel, rules = self._here
+        area, travel, rules, free = self._here
         if self._forgotten:
             self._forgotten = False
             self._held.forget()
@@ -275,5 +282,6 @@ class Questions:
             at_places.stddev,
             closed,
             rules,
+            free,
         )
         self.gain = (area, value.at(range(len(value))).numpy(), travel)

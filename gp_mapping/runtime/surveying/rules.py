@@ -11,9 +11,10 @@ import numpy as np
 
 from gp_mapping.errors import named, one_line
 from gp_mapping.planning.area.polygon import Polygon
+from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.plan import Plan
 
-__all__ = ["Rules", "RulesNow"]
+__all__ = ["Basis", "Rules", "RulesNow"]
 
 _KEEP_OUT = 100  # polygons at most
 _CLOSED = 200  # goals that are left out at the same time, at most
@@ -57,6 +58,20 @@ class Rules(NamedTuple):
         """Return which places (n, 2) m lie within a radius, m, of a goal that is left out: (n,)."""
         goals = np.array([goal[:2] for goal in self.closed]).reshape(-1, 1, 2)
         return (np.hypot(*np.moveaxis(x[None] - goals, 2, 0)) <= radius).any(0)
+
+
+class Basis(NamedTuple):
+    """What a plan was made on.
+
+    Attributes:
+        ground: number of the ground.
+        rules: the rules that it keeps to.
+        free: the free-space map; None: there was none.
+    """
+
+    ground: int = 0
+    rules: Rules = Rules()
+    free: FreeSpace | None = None
 
 
 class RulesNow:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from gp_mapping.planning.offer import UNKNOWN_OBSTACLES, offer_as_set
+from gp_mapping.planning.offer import UNKNOWN_IN_REGION, UNKNOWN_OBSTACLES, offer_as_set
 from gp_mapping.planning.suggest import Suggestions
 from gp_mapping.runtime.surveying.free_maps import FreeMaps, GroundAside, wrong_frame
+from gp_mapping.runtime.surveying.rules import Rules, RulesNow
 from gp_mapping.settings.node import NodeSettings
 
 __all__ = ["Suggester"]
@@ -20,23 +21,34 @@ class Suggester:
         settings: may be replaced by the node at any time.
         maps: where large free-space maps are read in another thread; None: all is done here,
             whatever it takes.
+        rules: region and keep-out areas, which places keep to; None: there are none.
 
     Attributes:
         note: why places are missing, in words.
         obstacles: what is known of them, in words; "" before the first suggestion.
     """
 
-    def __init__(self, settings: NodeSettings, maps: FreeMaps | None = None):
+    def __init__(
+        self, settings: NodeSettings, maps: FreeMaps | None = None, rules: RulesNow | None = None
+    ):
         self.settings = settings
         self.note = ""
         self.obstacles = ""
         self._maps = FreeMaps() if maps is None else maps
         self._ground = GroundAside(aside=maps is not None)
+        self._rules = RulesNow() if rules is None else rules
+        self._kept: Rules | None = None  # those of the last answer
         self._waits = False  # the last answer lacked what was being made
 
     @property
     def news(self) -> bool:
-        """Whether what the last answer lacked is there now, and asking again is worthwhile."""
+        """Whether asking again is worthwhile.
+
+        What the last answer lacked is there now, or it kept to another region or keep-out area.
+        """
+        kept, now = self._kept, self._rules.now()
+        if kept and (now.region is not kept.region or now.keep_out is not kept.keep_out):
+            return True
         return self._waits and not (self._maps.making or self._ground.making)
 
     def __call__(self, session, grid, position, message, frame: str) -> Suggestions:
@@ -65,7 +77,12 @@ class Suggester:
             self.note = wrong
             return Suggestions(s.suggestion_kind, reason=wrong)
 
+        rules = self._kept = self._rules.now()
         self.obstacles = "from the free-space map" if free is not None else UNKNOWN_OBSTACLES
-        suggestions = offer_as_set(session, grid, s, self._ground, free, position)
+        if free is None and rules.region:
+            self.obstacles = UNKNOWN_IN_REGION
+        suggestions = offer_as_set(
+            session, grid, s, self._ground, free, position, rules.region, rules.keep_out
+        )
         self.note = suggestions.reason and f"suggestions: {suggestions.reason}"
         return suggestions

@@ -17,11 +17,12 @@ from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.plan import Plan, plan_steps, way_home
 from gp_mapping.planning.problem import Problem
+from gp_mapping.runtime.surveying.ahead import loses_room
 from gp_mapping.runtime.surveying.course import Course
 from gp_mapping.runtime.surveying.free_maps import FreeMaps, wrong_frame
 from gp_mapping.runtime.surveying.question import Question, Questions
 from gp_mapping.runtime.surveying.requests import Request, Requests
-from gp_mapping.runtime.surveying.rules import Rules
+from gp_mapping.runtime.surveying.rules import Basis
 from gp_mapping.runtime.surveying.spending import (
     LEAST,
     Spending,
@@ -50,6 +51,7 @@ class Survey:
 
     Attributes:
         wanted: whether there are subscribers to the plan.
+        rules: region, keep-out areas and goals that are left out, as they are now.
         state: as it was when the plan was made.
         note: what is wrong with the newest polygon, in words.
     """
@@ -68,9 +70,10 @@ class Survey:
         self._seed, self._lock = seed, threading.Lock()
 
         self._questions, self._spending = Questions(aside=maps is not None), Spending()
-        self._rules = self._questions.rules
+        self.rules = self._questions.rules
         self._maps = FreeMaps() if maps is None else maps
         self._free: FreeSpace | None = None
+        self._wrong = ""  # why there is no free space, in words
 
         self._requests = Requests()
         self._job: Iterator[Plan | None] | None = None
@@ -143,7 +146,7 @@ class Survey:
 
         A plan that breaks it is withdrawn: the robot stands until there is another one.
         """
-        self.note = self._rules.restrict(name, corners, frame, map_frame)
+        self.note = self.rules.restrict(name, corners, frame, map_frame)
         if self.note:
             return self.note
 
@@ -152,11 +155,16 @@ class Survey:
             if self._phase == "done":
                 self._phase = "running"
             self._reason = ""
-            news = self._rules.now().since(self._course.rules)
+            news = self.rules.now().since(self._course.basis.rules)
             if broken := news.broken_on(self._course.rest, self.settings.robot_radius):
-                self._leave()
-                self._set(Plan(self.settings.plan_kind, reason=f"{_WITHDRAWN}: {broken}"))
+                self._withdraw(broken)
         return ""
+
+    def _withdraw(self, why: str) -> None:
+        """Publish an empty plan for that reason; another one is due."""
+        self._stale = True
+        self._leave()
+        self._set(Plan(self.settings.plan_kind, reason=f"{_WITHDRAWN}: {why}"))
 
     def set_others(self, robot: str, line: np.ndarray) -> None:
         """Set the plan of another robot, (K, 2) m; an empty one frees what it had claimed."""
@@ -164,7 +172,7 @@ class Survey:
 
     def close(self, x: float, y: float) -> None:
         """Leave out for a while an unreachable goal at (x, y) m, and what lies near it."""
-        self._rules.close(x, y, self.settings.plan_retry)
+        self.rules.close(x, y, self.settings.plan_retry)
         with self._lock:
             self._stale = True
 
@@ -225,7 +233,9 @@ class Survey:
             self._spending.pass_to(stamp, self._phase == "running")
             self._follow(np.asarray(position, dtype=np.float64))
 
-        if self._job is None and not self._next_job(session, position, message, frame):
+        if self._phase == "running" or self._requests or self._job is not None:
+            self._see(position, message, frame)
+        if self._job is None and not self._next_job(session, position):
             return False
 
         end = time.perf_counter() + self.settings.plan_slice
@@ -264,15 +274,21 @@ class Survey:
         if running and not leapt and not over:
             self._spending.learn(along, moved)
 
-    def _next_job(self, session, position, message, frame: str) -> bool:
+    def _see(self, position, message, frame: str) -> None:
+        """Take the newest free-space map; a plan that it leaves no room is withdrawn."""
+        self._free, wrong = self._maps.at(message, self.settings.robot_radius)
+        self._wrong = wrong_frame(self._free, frame) or wrong
+        if self._wrong or position is None or not self._course.leads_into(self._free, position):
+            return
+        with self._lock:
+            if self._phase == "running":
+                self._withdraw("the free-space map leaves no room on its way")
+
+    def _next_job(self, session, position) -> bool:
         """Begin to plan where that is due or requested; return whether a job has begun."""
         if self._requests:
             start = self._requests.first.start or position
-            if (
-                start is not None
-                and session.cell_count
-                and not self._look(session, start, message, frame)
-            ):
+            if start is not None and session.cell_count and not self._look(session, start):
                 return False  # the ground is being made; only the request waits
             with self._lock:
                 self._asked = request = self._requests.take()
@@ -286,7 +302,7 @@ class Survey:
             return False
         if not self.plan and not self._stale and time.monotonic() < self._retry_at:
             return False  # nothing was found a moment ago
-        if not self._look(session, position, message, frame):
+        if not self._look(session, position):
             return False  # the ground is being made; the robot goes on with the plan that it has
 
         began = time.perf_counter(), self._spending.last_stamp
@@ -341,13 +357,12 @@ class Survey:
             self._stale = True
             return
 
-        ground = self._questions.grounds
-        rules = self._questions.newest.rules if plan else None
+        basis = self._questions.basis if plan else None
         if plan and not spending.fits(self.settings, plan):
             old = self._course
             if not old.nearly_driven and self._still_leads():
                 # It drove farther than was foreseen: the old plan still leads home.
-                plan, ground, rules = old.rest, old.ground, old.rules
+                plan, basis = old.rest, old.basis
             else:
                 plan = self._homeward("the budget is spent")
                 if self._outdated(plan):
@@ -358,16 +373,19 @@ class Survey:
         self._retry_at = time.monotonic() + 2.0
         if self._reason and not plan:
             self._phase = "done"
-        self._set(plan, ground, rules)
+        self._set(plan, basis)
 
     def _outdated(self, plan: Plan) -> bool:
         """Return whether a plan of the newest question breaks what has come since that was asked.
 
-        Whether it leads where it may not, or to a goal that was not reached.
+        Whether it leads where it may not or has no room, or to a goal that was not reached.
         """
         if not plan:
             return False
-        news = self._rules.now().since(self._questions.newest.rules)
+        question, free = self._questions.newest, self._free
+        if free is not None and not self._wrong and loses_room(plan.line, free, question.free):
+            return True
+        news = self.rules.now().since(question.rules)
         goals = plan.stops[: len(plan.nodes)]  # home is none of them
         return bool(
             news.broken_on(plan, self.settings.robot_radius)
@@ -376,7 +394,7 @@ class Survey:
 
     def _still_leads(self) -> bool:
         """Return whether the rest of the current plan keeps to the newest ground."""
-        newest = self._course.ground == self._questions.grounds
+        newest = self._course.basis.ground == self._questions.grounds
         return newest or self._course.keeps_to(self._questions.newest.travel.free)
 
     @property
@@ -384,23 +402,20 @@ class Survey:
         """The current plan; empty, with a reason, where there is none."""
         return self._course.plan
 
-    def _set(self, plan: Plan, ground: int = 0, rules: Rules | None = None) -> None:
-        """Publish a plan, which was made on that ground and keeps to these rules."""
-        spending = self._spending
-        self._course = Course(plan, ground, rules, spending.moved, spending.last_stamp)
+    def _set(self, plan: Plan, basis: Basis | None = None) -> None:
+        """Publish a plan, which was made on that."""
+        self._course = Course(plan, basis, self._spending.moved, self._spending.last_stamp)
         self._tell(plan)
         self.on_plan(plan)
 
     # ---- plans -----------------------------------------------------------------------------------
 
-    def _look(self, session, position, message, frame: str) -> bool:
+    def _look(self, session, position) -> bool:
         """Prepare the ground around a position for the next job; False while it is being made."""
         if self._questions.making:
             return False
-        self._free, wrong = self._maps.at(message, self.settings.robot_radius)
-        wrong = wrong_frame(self._free, frame) or wrong
-        if wrong:
-            self._questions.refuse(wrong)
+        if self._wrong:
+            self._questions.refuse(self._wrong)
             return True
         return self._questions.look(self.settings, session, position, self._free)
 
@@ -445,7 +460,7 @@ class Survey:
 
         # The first metres of the old plan are driven while the new one is made.
         lead = np.empty((0, 2))
-        same = course.plan and course.ground == self._questions.grounds
+        same = course.plan and course.basis.ground == self._questions.grounds
         if same and not reason:
             driven_meanwhile = s.plan_speed * self._thinking + 0.05
             lead = course.lead(position, min(_AHEAD, driven_meanwhile), question.travel.free)
@@ -555,7 +570,7 @@ class Survey:
             self._share,
             plan.metres,
             self._made,
-            self._rules.closed_goals,
+            self.rules.closed_goals,
         )
 
     def current_state(self) -> SurveyState:

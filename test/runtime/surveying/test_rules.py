@@ -1,5 +1,7 @@
 """What is said of where plans may lead and end, while one is made and while one is driven."""
 
+from array import array
+
 import numpy as np
 import pytest
 from survey_scene import Robot, floor, settings
@@ -122,3 +124,58 @@ def test_what_is_published_once_more_is_nothing_new():
     assert len(rules.now().since(before).keep_out) == 1 and len(rules.now().keep_out) == 2
     rules.restrict("region", [], "", "map")
     assert rules.now().since(before).region == ()
+
+
+def walled(x: float, y: float):
+    """The room of the robot with a pillar of 0.5 m in it that has come up at a place."""
+    room = floor(wall=False)
+    data = np.frombuffer(room.data, dtype=np.int8).reshape(40, 50).copy()
+    row, column = int(y / 0.1), int(x / 0.1)
+    data[max(row - 2, 0) : row + 3, max(column - 2, 0) : column + 3] = 100
+    room.data = array("b", data.tobytes())
+    return room
+
+
+def test_a_free_space_map_withdraws_the_plan_that_it_leaves_no_room_and_no_other(robot):
+    survey = robot.survey
+    survey.start()
+    robot.think()
+    plan, slices = survey.plan, len(robot.plans)
+    beside = next(
+        (x, y)
+        for x in (0.4, 4.6)
+        for y in (0.4, 3.6)
+        if np.hypot(*(plan.poses(0.02)[0] - (x, y)).T).min() > 0.6
+    )
+    assert robot.think(walled(*beside)) == 0 and survey.plan is plan, "it is planned again"
+    assert len(robot.plans) == slices
+
+    wall = walled(*plan.line[-1])
+    assert survey.step(robot.session, tuple(robot.at), wall, "map", robot.time), "nothing is due"
+    assert not robot.plans[-1] and "free-space map leaves no room" in robot.plans[-1].reason
+    robot.think(wall)
+    assert survey.plan and not enters(survey.plan, square(*plan.line[-1], 0.2))
+
+
+def test_a_plan_that_was_begun_before_a_wall_came_up_is_not_published(robot, way):
+    begin(robot)
+    robot.think(walled(*way.stops[-1]))
+    wall = square(*way.stops[-1], 0.2)
+    assert robot.survey.plan and enters(way, wall)
+    assert not any(enters(plan, wall) for plan in robot.plans)
+
+
+def test_a_robot_that_stands_too_near_to_a_wall_keeps_its_plan_under_the_next_map(robot):
+    robot.at = np.array([0.15, 1.0])
+    robot.survey.start()
+    robot.think()
+    plan = robot.survey.plan
+    assert plan
+    far = next(
+        (x, y)
+        for x in (4.6, 2.5)
+        for y in (0.4, 3.6)
+        if np.hypot(*(plan.poses(0.02)[0] - (x, y)).T).min() > 0.6
+    )
+    robot.think(walled(*far))
+    assert robot.survey.plan is plan
