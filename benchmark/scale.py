@@ -22,8 +22,8 @@ from gp_mapping.core.kernels.stationary import make_kernel
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.store.scratch.tile_room import TileRoom
 from gp_mapping.store.sessions import saved_session, take_snapshot, write_snapshot
-from gp_mapping.store.tile_room import TileRoom
 
 __all__ = ["TABLES", "lawnmower", "path_of", "run"]
 

@@ -39,8 +39,8 @@ from gp_mapping.fleet.robot import (
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.build import Parameters
 from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.store.scratch.tile_room import TileRoom
 from gp_mapping.store.sessions import odometry_frame_of
-from gp_mapping.store.tile_room import TileRoom
 
 __all__ = [
     "CALIBRATION_CELLS",

@@ -11,7 +11,7 @@ from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.node import check_map_name
 from gp_mapping.store.archive import CheckpointError
-from gp_mapping.store.tile_room import TileRoom
+from gp_mapping.store.scratch.tile_room import TileRoom
 
 __all__ = [
     "CHECKPOINT",

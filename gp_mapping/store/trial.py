@@ -23,7 +23,7 @@ from gp_mapping.errors import UserError, one_line
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.store.archive import CheckpointError
-from gp_mapping.store.tile_room import TileRoom
+from gp_mapping.store.scratch.tile_room import TileRoom
 
 __all__ = ["blaming", "tried_session"]
 

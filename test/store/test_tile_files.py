@@ -21,7 +21,7 @@ from gp_mapping.core.types import Samples
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.store.checkpoint import load_checkpoint, save_checkpoint
 from gp_mapping.store.resume import MapFiles
-from gp_mapping.store.tile_room import TileRoom
+from gp_mapping.store.scratch.tile_room import TileRoom
 
 UT = 1e-6
 SETTINGS = MapSettings(
@@ -343,7 +343,7 @@ def test_a_disk_that_takes_nothing_is_said_and_the_map_stays_in_memory(tmp_path,
 def test_what_a_killed_process_left_goes_and_that_of_a_living_one_stays(tmp_path):
     code = (
         "import sys, time; from pathlib import Path; from gp_mapping.core.stored import StoredState;"
-        "from gp_mapping.store.tile_room import TileRoom; room = TileRoom(Path(sys.argv[1]));"
+        "from gp_mapping.store.scratch.tile_room import TileRoom; room = TileRoom(Path(sys.argv[1]));"
         "states = [StoredState('0 0', {'n': 1})]; room.put(states[0]); room.settle(); print('there', flush=True);"
         "time.sleep(60)"
     )
@@ -377,7 +377,7 @@ from test_tile_files import built, drive, road
 from pathlib import Path
 from gp_mapping.store.checkpoint import load_checkpoint, save_checkpoint
 from gp_mapping.store.resume import MapFiles
-from gp_mapping.store.tile_room import TileRoom
+from gp_mapping.store.scratch.tile_room import TileRoom
 folder = Path(sys.argv[1])
 field = built(TileRoom(folder))
 field.load_state_dict(load_checkpoint(folder / "map.gpm"))

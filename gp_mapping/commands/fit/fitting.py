@@ -16,8 +16,8 @@ from gp_mapping.mapping.refit import learning_on, settings_at
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.offline.anytime_limit import iterations_to_the_limit
 from gp_mapping.offline.fit import Fit, fit_theta, joined
+from gp_mapping.store.scratch.tile_room import TileRoom
 from gp_mapping.store.sessions import new_session
-from gp_mapping.store.tile_room import TileRoom
 
 __all__ = ["Refitted", "refitted"]
 

@@ -10,8 +10,8 @@ import torch
 
 from benchmark.timing import resident_bytes
 from gp_mapping.core.stored import StoredState
-from gp_mapping.store import tile_room
-from gp_mapping.store.tile_room import TileRoom
+from gp_mapping.store.scratch import tile_room
+from gp_mapping.store.scratch.tile_room import TileRoom
 
 MB = 1_000_000
 
