@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from itertools import combinations
 from pathlib import Path
 
 from gp_mapping.commands.output import folder_to_write
@@ -13,6 +14,7 @@ from gp_mapping.errors import UsageError, named
 from gp_mapping.mapping.moving import moved
 from gp_mapping.mapping.notes.fullness import fullness_notes
 from gp_mapping.mapping.session import MapSession
+from gp_mapping.recording.mapped import note_mapped, recordings_in
 from gp_mapping.runtime.team.totals import MADE_OF, MAP_ID, map_ids
 from gp_mapping.store.atomic import write_atomic
 from gp_mapping.store.checkpoint import about_checkpoint, save_checkpoint
@@ -46,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
     sessions = [open_session(path) for path in paths]
     holdings = [holdings_of(path, s.about) for path, s in zip(paths, sessions)]
     require_apart(paths, holdings)
+    _check_recordings(paths, sessions)
     _check_quantities(paths, sessions)
 
     unmoved = [i for i in range(len(paths)) if i not in transforms]
@@ -84,6 +87,7 @@ def run(args: argparse.Namespace) -> int:
     first.about.pop(MAP_ID, None)
     first.about[MADE_OF] = ids
     note_holdings(first.about, set().union(*holdings))
+    note_mapped([], first.about, [session.about for session in sessions])
 
     with blaming(paths[order[0]]):
         report = first.report()
@@ -272,6 +276,16 @@ def _frames(paths: list[Path], sessions: list[MapSession], any_frame: bool) -> l
             "was started; the maps fit together where all were started at one place"
         )
     return warnings
+
+
+def _check_recordings(paths: list[Path], sessions: list[MapSession]) -> None:
+    """Raise UsageError where two maps were made from one recording."""
+    held = [recordings_in(session.about) for session in sessions]
+    for i, j in combinations(range(len(paths)), 2):
+        if held[i] & held[j]:
+            raise UsageError(
+                f"{paths[i]} and {paths[j]} hold measurements of one recording, which would count twice"
+            )
 
 
 def _check_quantities(paths: list[Path], sessions: list[MapSession]) -> None:

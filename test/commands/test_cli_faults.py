@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -167,8 +168,9 @@ def test_an_ascii_terminal_takes_a_microtesla(bag, tmp_path):
 )
 def test_ctrl_c_at_any_time(bag, tmp_path, start, after):
     """While it imports, while it reads, while it writes."""
+    other = shutil.copytree(bag, tmp_path / "other")
     child = start(
-        [*COMMAND, "check", str(bag), str(bag), "--output", str(tmp_path / "o")],
+        [*COMMAND, "check", str(bag), str(other), "--output", str(tmp_path / "o")],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

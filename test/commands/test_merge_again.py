@@ -43,6 +43,19 @@ def test_a_part_is_not_added_to_its_sum(folder, pair, capsys):
     assert not (folder / "none").exists()
 
 
+def test_two_maps_of_one_bag_are_not_added(folder, capsys):
+    """Also where one of them is a sum, which holds the bags of its parts."""
+    other = str(folder / "of_a_again")
+    drawn = ["--set", "resolution=0.1"]
+    assert cli.main(["map", str(folder / "a"), "--output", other, *SETTINGS, *drawn]) == 0
+    for first in ("of_a", "sum"):
+        capsys.readouterr()
+        words = ["merge", str(folder / first), other, "--output", str(folder / "none")]
+        assert cli.main(words) == 2
+        assert "of one recording" in capsys.readouterr().err
+    assert not (folder / "none").exists()
+
+
 def test_the_same_line_again_adds_nothing(folder, capsys):
     """With a map's own folder as --output."""
     shutil.copytree(folder / "of_a", folder / "grows")

@@ -12,6 +12,7 @@ from ros_helpers import STARTS, NodeProcess, Peer, Stream, ask, fill, settle, sp
 from std_srvs.srv import Trigger
 from test_live_equals_offline import differences
 
+from gp_mapping.store.atomic import hold
 from gp_mapping.store.checkpoint import load_checkpoint
 from gp_mapping.store.resume import MapFiles, strangers
 
@@ -45,7 +46,8 @@ def test_killed_while_driving_it_loses_a_period_at_most_and_goes_on(tmp_path):
     dead = subprocess.Popen(["true"])
     dead.wait()
     (tmp_path / f".autosave.gpm.{dead.pid}-7.partial").write_bytes(b"half of it")
-    (tmp_path / f".map.gpm.{os.getpid()}.partial").write_bytes(b"somebody is at it")
+    somebody = (tmp_path / f".map.gpm.{os.getpid()}.partial").open("wb")
+    hold(somebody.fileno())
     kept = load_checkpoint(tmp_path / "autosave.gpm")["raw_count"]
     assert arrived - kept <= 50 * PERIOD and sent - kept <= 50 * (PERIOD + 1.0), (
         sent,
@@ -68,6 +70,7 @@ def test_killed_while_driving_it_loses_a_period_at_most_and_goes_on(tmp_path):
     assert [path.name for path in tmp_path.glob(".*.partial")] == [
         f".map.gpm.{os.getpid()}.partial"
     ]
+    somebody.close()
 
 
 def test_a_map_goes_on_exactly_from_an_autosave(tmp_path, node_of):

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from itertools import islice
 
 from gp_mapping.recording.bag import BagError, read_raw
 from gp_mapping.recording.replay import BagPlan
 
-__all__ = ["mapped_before", "mark_of", "note_mapped", "require_new"]
+__all__ = ["mapped_before", "note_mapped", "recordings_in", "require_new"]
 
 _FIRST = 64  # messages that tell one recording from another
 _MAPPED = "recordings"  # in `about` of a session
 
 
-def mark_of(plan: BagPlan) -> str:
+def _digest_of(plan: BagPlan) -> str:
     """The same for the same recording, also of a copy in another format."""
     digest = hashlib.sha256()
     for raw in islice(read_raw(plan.path, list(plan.roles)), _FIRST):
@@ -22,16 +23,16 @@ def mark_of(plan: BagPlan) -> str:
     return digest.hexdigest()[:16]
 
 
-def _marks(about: dict) -> set[str]:
-    """Marks of the bags in a map, by `about` of its session."""
+def recordings_in(about: dict) -> set[str]:
+    """Digests of the bags in a map, by `about` of its session; the node notes none."""
     noted = about.get(_MAPPED)
-    return {str(mark) for mark in noted} if isinstance(noted, list) else set()
+    return {str(digest) for digest in noted} if isinstance(noted, list) else set()
 
 
 def mapped_before(plans: list[BagPlan], about: dict) -> list[BagPlan]:
     """Those of the bags whose measurements are in a map, by `about` of its session."""
-    known = _marks(about)
-    return [plan for plan in plans if mark_of(plan) in known] if known else []
+    known = recordings_in(about)
+    return [plan for plan in plans if _digest_of(plan) in known] if known else []
 
 
 def require_new(plans: list[BagPlan], about: dict, name) -> None:
@@ -49,6 +50,14 @@ def require_new(plans: list[BagPlan], about: dict, name) -> None:
         )
 
 
-def note_mapped(plans: list[BagPlan], about: dict) -> None:
-    """Note in `about` of a session that its map holds these bags."""
-    about[_MAPPED] = sorted(_marks(about).union(map(mark_of, plans)))
+def note_mapped(plans: list[BagPlan], about: dict, others: Iterable[dict] = ()) -> None:
+    """Note in `about` of a session that its map holds these bags.
+
+    Args:
+        plans: of the bags.
+        about: of the session.
+        others: `about` of sessions that were merged into it, whose bags it holds, too.
+    """
+    held = recordings_in(about).union(map(_digest_of, plans), *map(recordings_in, others))
+    if held:
+        about[_MAPPED] = sorted(held)
