@@ -84,7 +84,8 @@ def test_a_drive_that_learns_opens_and_closes_tiles_in_slices(monkeypatch, count
 
     counted["begun"] = 0
     once, at_once = drive(math.inf, monkeypatch, counted)
-    assert counted["begun"] == 0 and max(at_once) > 2 * max(spent), (max(at_once), max(spent))
+    # at once, one update does the work of many slices
+    assert counted["begun"] == 0 and max(at_once) > 5 * FEW, (max(at_once), max(spent))
     sliced.map.in_slices(False)
     x = samples().x[::7] + 0.1
     a, b, truth = sliced.predict(x), once.predict(x), field_at(x)
@@ -133,7 +134,7 @@ def test_at_the_end_nothing_is_put_off(monkeypatch):
     one = MapSession(MapSettings(**SMALL))
     for i in range(700):
         one.ingest(data[i : i + 1])
-        if i % 5 or not put_off(one.state_dict()) - ended:
+        if not put_off(one.state_dict()) - ended:
             continue
         other = MapSession.from_state_dict(one.state_dict())
         other.flush()
