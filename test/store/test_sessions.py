@@ -23,6 +23,7 @@ from gp_mapping.store.sessions import (
 def saved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("of_one_axis")
     write_drive(folder / "bag", lanes(count=2))
+    write_drive(folder / "next_day", lanes(0.2, count=2), 2000.0, seed=1)
     assert (
         cli.main(
             [
@@ -57,7 +58,7 @@ def test_one_axis_is_not_continued_by_the_norm(saved, capsys):
     capsys.readouterr()
     again = [
         "map",
-        str(saved / "bag"),
+        str(saved / "next_day"),
         "--output",
         str(saved / "more"),
         "--suggest",

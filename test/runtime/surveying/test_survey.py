@@ -265,7 +265,7 @@ def test_an_old_plan_that_is_kept_is_still_one_of_its_own_ground(blocked):
     survey = robot.survey
     survey.start()
     robot.think()
-    old, before = survey.plan, survey._course.ground
+    old, before = survey.plan, survey._course.basis.ground
     x, y = old.line[len(old.line) // 2] if blocked else (4.5, 0.3)
     away = 0.3 if blocked else 0.1
     square = [
@@ -284,7 +284,9 @@ def test_an_old_plan_that_is_kept_is_still_one_of_its_own_ground(blocked):
         assert not survey.plan or "this is the way home" in survey.plan.reason
     else:
         np.testing.assert_allclose(survey.plan.line[-1], old.line[-1])
-        assert survey.plan.nodes and survey._course.ground == before != survey._questions.grounds
+        assert (
+            survey.plan.nodes and survey._course.basis.ground == before != survey._questions.grounds
+        )
 
 
 def test_pause_stop_and_start_again():
