@@ -11,6 +11,7 @@ from gp_mapping.core.types import Samples
 from gp_mapping.intake.columns import Readings
 from gp_mapping.intake.drops import DropCounter, DropReason
 from gp_mapping.intake.messages import Reading
+from gp_mapping.intake.motion import Motion
 from gp_mapping.intake.placing import Placed, Placer
 from gp_mapping.intake.poses.buffer import Bracket
 from gp_mapping.intake.poses.transforms import Transform
@@ -33,6 +34,7 @@ class Outlet:
     Attributes:
         samples: how many were handed out.
         first_stamp: of the first of them, s.
+        motion: how they moved.
     """
 
     def __init__(self, placer: Placer, drops: DropCounter, most: int):
@@ -41,7 +43,7 @@ class Outlet:
         self._newest: tuple[int, int] | None = None  # epoch and stamp (ns) of the newest that came
         # the next measurement begins a new pass whatever its stamp; take() has stopped at a break
         self._force_break = self._at_break = False
-        self.samples = 0
+        self.samples, self.motion = 0, Motion()
         self.first_stamp: float | None = None
 
     @property
@@ -190,6 +192,7 @@ class Outlet:
         """
         self._drops.count(DropReason.NOT_PLACEABLE, count - len(samples))
         self.samples += len(samples)
+        self.motion.watch(samples)
         if self.first_stamp is None and samples.stamp is not None and len(samples):
             self.first_stamp = float(samples.stamp[0])
         return len(samples)

@@ -292,9 +292,10 @@ class Intake:
     def warnings(self) -> list[str]:
         """What a person should look at, in plain words.
 
-        Frames, TF look-ups that fail, poses that are very uncertain, messages out of order.
+        Frames, TF look-ups that fail, poses that are very uncertain, stand still or leap, messages
+        out of order.
         """
-        out = [*self._warnings, *self._streams.notes]
+        out = [*self._warnings, *self._streams.notes, *self._streams.motion_notes]
         if self._tf is not None:
             out += self._tree.warnings if self._tree is not None else []
             if self._tf.problem is not None and (

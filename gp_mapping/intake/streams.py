@@ -142,6 +142,11 @@ class Streams:
         return self._out.samples
 
     @property
+    def motion_notes(self) -> list[str]:
+        """What a person should look at of how the samples moved, in sentences."""
+        return self._out.motion.notes(self._settings.max_speed)
+
+    @property
     def first_stamp(self) -> float | None:
         """Stamp of the first sample, s."""
         return self._out.first_stamp
