@@ -17,8 +17,8 @@ from benchmark.exploration_worlds import SPEED, TURN_RATE, Robot, World
 from gp_mapping import Samples, create_map
 from gp_mapping.planning import Budget, PathValue, Problem, Travel, plan, suggest
 from gp_mapping.planning.plan import Plan
-from gp_mapping.planning.problem import mix_of_rest, usual_mix
-from gp_mapping.planning.worth.held import HeldValue
+from gp_mapping.planning.problem import default_mix, mix_of_rest
+from gp_mapping.planning.worth.cached_value import CachedPathValue
 from gp_mapping.planning.worth.path_value import Visits
 from gp_mapping.settings.plan import PlanSettings
 
@@ -48,7 +48,7 @@ class Situation:
 
     def problem(self, **settings) -> Problem:
         """The question as the node would put it: what is known of the places is kept from decision to decision."""
-        held: HeldValue = self.memory.setdefault("held", HeldValue())
+        held: CachedPathValue = self.memory.setdefault("held", CachedPathValue())
         if "cells" not in self.memory:
             self.memory["cells"] = self.world.area.cells[::2], self.world.area.areas[::2]
         variance = self.session.map.predict(torch.from_numpy(self.travel.xy)).variance.mean(1)
@@ -89,14 +89,14 @@ def prior_value(world: World, travel: Travel) -> PathValue:
         learn_hyperparameters=False,
     )
     blank.update(Samples(torch.from_numpy(world.start[None]), torch.tensor([[45e-6]]).double()))
-    return PathValue.of(blank, travel.xy, world.area.cells[::2], world.area.areas[::2])
+    return PathValue.from_map(blank, travel.xy, world.area.cells[::2], world.area.areas[::2])
 
 
 def left_by(world: World, travel: Travel, way: np.ndarray) -> float:
     """Share of the variance before the drive that measuring every decimetre of a way (K, 2) m leaves; at PRIOR."""
     if len(way) < 2:
         return 1.0
-    value, leg = prior_value(world, travel), travel.along(way)
+    value, leg = prior_value(world, travel), travel.leg_along(way)
     share = np.arange(0.05, leg.metres, 0.1) / leg.metres
     take = np.unique(np.rint(share * (len(leg.points) - 1)).astype(int))
     visits = Visits(torch.from_numpy(leg.places[take]), torch.from_numpy(leg.weights[take]))
@@ -213,11 +213,11 @@ def _route(mix: float | None = None, **settings):
         stops = (
             ()
             if old is None
-            else old.left(old.progress(s.robot.position, s.memory["driven"] - 0.3, 0.6))
+            else old.stops_ahead(old.progress(s.robot.position, s.memory["driven"] - 0.3, 0.6))
         )
         count = s.memory["count"] = s.memory.get("count", -1) + 1
         rest = mix_of_rest(
-            usual_mix(Budget(s.left)) if mix is None else mix, 1.0 - s.left / s.budget
+            default_mix(Budget(s.left)) if mix is None else mix, 1.0 - s.left / s.budget
         )
         found = plan(
             s.problem(

@@ -65,7 +65,7 @@ def make_world(kind: str, seed: int) -> World:
     centres = free.centres()
     corner = np.array([0.0, SIDE])[rng.integers(0, 2, 2)]
     start = centres[np.hypot(*(centres - corner).T).argmin()]
-    area = SurveyArea.of(free, start, max_cells=2000)
+    area = SurveyArea.from_free_space(free, start, max_cells=2000)
     return World(kind, seed, field, area.free, start, area, field(area.cells.numpy()))
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from benchmark.protocol import positions, trials
 from benchmark.tables import Goal, Part, Table
 from gp_mapping.analysis.residuals import residuals
-from gp_mapping.commands.fit.fitting import refitted
+from gp_mapping.commands.fit.fitting import fit_and_map
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
@@ -60,7 +60,7 @@ def leave_one_out(model: str, quick: bool) -> tuple[Table, list[Goal]]:
         streamed.taken = []
         drive(streamed, train)
         begun = time.process_time()
-        made = refitted(streamed, lambda session, train=train: drive(session, train))
+        made = fit_and_map(streamed, lambda session, train=train: drive(session, train))
         seconds = time.process_time() - begun
         one, other = (
             residuals(session, test, positions(train)).summary()

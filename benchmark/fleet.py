@@ -23,7 +23,7 @@ import torch
 from benchmark.tables import Goal, Part, Table
 from benchmark.timing import resident_bytes
 from benchmark.worlds import RandomField
-from gp_mapping.fleet.engine import Cluster, Engine, connected
+from gp_mapping.fleet.engine import ClusterEngine, Engine, connect_engine
 from gp_mapping.fleet.mapping import agreed_by, map_bags, read_bags
 from gp_mapping.recording.bag_writer import BagWriter
 from gp_mapping.settings.build import Parameters
@@ -123,7 +123,7 @@ class _Run:
 def _measured(paths: list[str], workers: int, period: float) -> _Run:
     """One map. period: s between two kills; 0 for none."""
     given, killed, over = Parameters.build({}), [], threading.Event()
-    with connected(workers) as engine, tempfile.TemporaryDirectory() as keep:
+    with connect_engine(workers) as engine, tempfile.TemporaryDirectory() as keep:
         memory, start, before = resident_bytes(), time.perf_counter(), _busy(engine)
         executioner = threading.Thread(target=_execute, args=(engine, period, killed, over))
         if period:
@@ -152,7 +152,7 @@ def _measured(paths: list[str], workers: int, period: float) -> _Run:
 
 def _busy(engine: Engine) -> dict[int, float]:
     """Processor seconds so far of each worker, by process; of one that was killed, since it was started again."""
-    if isinstance(engine, Cluster):
+    if isinstance(engine, ClusterEngine):
         return dict(engine.client.run(_mine).values())
     return dict([_mine()])
 
@@ -164,7 +164,9 @@ def _mine() -> tuple[int, float]:
     return os.getpid(), time.process_time()
 
 
-def _execute(engine: Cluster, period: float, killed: list[int], over: threading.Event) -> None:
+def _execute(
+    engine: ClusterEngine, period: float, killed: list[int], over: threading.Event
+) -> None:
     """Kill one worker after the other, drawn at random."""
     choice = random.Random(0)
     while not over.wait(period):

@@ -106,7 +106,7 @@ def offsets(seeds: range) -> tuple[Table, list[Goal]]:
             sd = np.array([c.offset_stddev for c in seen])
             within = np.abs(used) <= max(0.01, 0.1 * abs(delay))
             good += within.tolist()
-            false += [c.offset_seen for c in seen] if delay == 0 else []
+            false += [c.has_offset for c in seen] if delay == 0 else []
             levels.append(covered(outcomes))
             table.add(
                 name,
@@ -117,7 +117,7 @@ def offsets(seeds: range) -> tuple[Table, list[Goal]]:
                 sd.mean(),
                 _rms(error / sd),
                 within.mean(),
-                mean(c.turning_seen for c in seen),
+                mean(c.has_body_field for c in seen),
                 mean(o.changes for o in outcomes),
                 mean(o.rmse for o in outcomes),
                 mean(o.nlpd for o in outcomes),
@@ -231,8 +231,8 @@ def headings(seeds: range) -> tuple[Table, list[Goal]]:
             mean(c.turning * 1e6 for c in seen),
             _rms(np.array(errors)),
             mean(c.turning_stddev * 1e6 for c in seen),
-            mean(c.turning_seen for c in seen),
-            mean(c.offset_seen for c in seen),
+            mean(c.has_body_field for c in seen),
+            mean(c.has_offset for c in seen),
             _rms(np.array([c.offset for c in seen])),
             *covered(outcomes),
         )

@@ -51,7 +51,8 @@ class Learned:
         """From a session that has kept what it took."""
         theta = session.map.theta
         return Learned(
-            StoredCells.of(session.taken, session.started_settings.field_scale, theta), theta
+            StoredCells.from_batches(session.taken, session.started_settings.field_scale, theta),
+            theta,
         )
 
     def evidence(self, vector: Tensor) -> float:

@@ -20,7 +20,7 @@ from benchmark.recordings import RecordingsAbsent
 from benchmark.tables import Goal, Part, Table
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.registry import create_map
-from gp_mapping.core.sparse.remembering import RULES
+from gp_mapping.core.sparse.memory_rules import RULES
 from gp_mapping.core.types import Samples
 
 __all__ = ["TABLES", "Stream", "run", "streamed"]

@@ -71,7 +71,7 @@ def exact_beside(session: MapSession) -> ExactGP:
         ),
         centre=session.map.centre,
     )
-    exact.adopt(session.map.home.theta)
+    exact.adopt(session.map.current_map.theta)
     for cells in session.taken:
         exact.update(cells)
     return exact

@@ -27,7 +27,7 @@ from gp_mapping.core.models.dual_svgp.rebuilding import Rebuilding
 from gp_mapping.core.models.tiled.model import TiledMap
 from gp_mapping.core.models.tiled.tile import Tile
 from gp_mapping.core.types import Samples
-from gp_mapping.mapping.beginning.again import Again
+from gp_mapping.mapping.beginning.restarted import RestartedMap
 from gp_mapping.mapping.beginning.start import Start
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
 from gp_mapping.mapping.session import MapSession
@@ -39,22 +39,22 @@ TABLES = ("survey", "road", "recordings")
 SLOW = 0.05  # s
 _CAUSES = (
     (TiledMap, "open_tile"),
-    (TiledMap, "settle"),
-    (TiledMap, "put_away"),
-    (Tile, "sow"),
-    (Tile, "catch_up"),
+    (TiledMap, "split_into_tiles"),
+    (TiledMap, "shelve_tiles"),
+    (Tile, "absorb_seed"),
+    (Tile, "adopt_learned"),
     (Rebuilding, "begin_rebuild"),
-    (Rebuilding, "go_on"),
+    (Rebuilding, "advance_rebuild"),
     (Rebuild, "freeze"),
     (Tile, "stored"),
     (DualSVGP, "absorb"),
     (DualSVGP, "append"),
     (HyperLearner, "step"),
     (OneStepAhead, "score"),
-    (OneStepAhead, "watch"),
-    (OneStepAhead, "keep"),
-    (OneStepAhead, "weaken"),
-    (Again, "go_on"),
+    (OneStepAhead, "detect_change"),
+    (OneStepAhead, "keep_posterior"),
+    (OneStepAhead, "down_weight"),
+    (RestartedMap, "feed"),
     (MapSession, "_open_with"),
     (Start, "add"),
 )

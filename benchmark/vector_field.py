@@ -55,7 +55,7 @@ def predict(sessions: list, samples: Samples) -> tuple[np.ndarray, ...]:
     """Measured, as the map sees it, mean, latent variance, noise variance, (n, 3) each; mean and latent stddev of the
     norm, (n,); µT, at every THINNED-th sample of a pass."""
     whole = [
-        s.as_seen(samples if len(sessions) == 1 else component(samples, c))
+        s.as_mapped(samples if len(sessions) == 1 else component(samples, c))
         for c, s in enumerate(sessions)
     ]
     some, speed = [w[::THINNED] for w in whole], velocities(samples)[::THINNED]

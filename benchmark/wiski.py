@@ -155,7 +155,7 @@ def refreshes(quick: bool) -> tuple[Table, list[Goal]]:
         warm = timed(field.refresh)
         then, base = field.iterations, field.base
         field.tolerance = 1e-6
-        true, _ = field.solved().result()
+        true, _ = field.solve_refresh().result()
         places = stream.side * torch.rand(400, 2, dtype=torch.float64, generator=stream.generator)
         error = float(
             (

@@ -15,7 +15,7 @@ from gp_mapping.ros.tools.launching import (
     mapping_actions,
     number,
     our_node,
-    patience,
+    scaled_max_wait,
     tf_remappings,
     value,
 )
@@ -44,7 +44,7 @@ def _setup(context):
         ],
     )
 
-    extra = LOSSLESS | patience(context, SHARE, speed)
+    extra = LOSSLESS | scaled_max_wait(context, SHARE, speed)
     return [
         *ends_the_launch(simulator, "the simulator"),
         *mapping_actions(

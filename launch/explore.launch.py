@@ -15,16 +15,16 @@ from launch.events import Shutdown
 
 from gp_mapping.ros.tools.launching import (
     argument,
-    chosen,
     common_arguments,
+    effective_value,
     ends_the_launch,
     flag,
-    in_files,
     mapping_actions,
     number,
     our_node,
     tf_remappings,
     value,
+    value_in_files,
 )
 from gp_mapping.settings.plan import of_a_whole_survey
 from gp_mapping.sim.room import WALLS, WAYPOINTS
@@ -50,7 +50,7 @@ def _survey(context) -> dict:
 
     stated = {"plan_home": value(context, "home"), "save_on_exit": value(context, "save_on_exit")}
     return survey | of_a_whole_survey(
-        lambda name: bool(stated[name]) or in_files(context, SHARE, name) is not None
+        lambda name: bool(stated[name]) or value_in_files(context, SHARE, name) is not None
     )
 
 
@@ -61,7 +61,7 @@ def _setup(context):
         raise RuntimeError("simulate:=true runs in real time; leave use_sim_time:=false")
 
     survey = _survey(context)
-    speed = float(survey.get("plan_speed", chosen(context, SHARE, "plan_speed")))
+    speed = float(survey.get("plan_speed", effective_value(context, SHARE, "plan_speed")))
     drive = "cmd_vel" if simulated else value(context, "drive")
 
     given = {

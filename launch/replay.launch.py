@@ -15,13 +15,13 @@ from gp_mapping.ros.tools.launching import (
     argument,
     common_arguments,
     ends_the_launch,
-    existing,
+    existing_path,
     flag,
     input_topics,
     mapping_actions,
     number,
     our_node,
-    patience,
+    scaled_max_wait,
     tf_remappings,
 )
 
@@ -37,7 +37,7 @@ def _setup(context):
         remappings=tf_remappings(context),
         parameters=[
             {
-                "path": existing(context, "bag"),
+                "path": existing_path(context, "bag"),
                 "rate": rate,
                 "loop": flag(context, "loop"),
                 "publish_clock": True,
@@ -53,7 +53,7 @@ def _setup(context):
             context,
             SHARE,
             use_sim_time=True,
-            extra=LOSSLESS | patience(context, SHARE, rate),
+            extra=LOSSLESS | scaled_max_wait(context, SHARE, rate),
             required=True,
         ),
     ]

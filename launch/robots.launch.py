@@ -22,12 +22,12 @@ from gp_mapping.ros.tools.launching import (
     common_arguments,
     ends_the_launch,
     flag,
-    in_files,
     mapping_actions,
     names,
     our_node,
     tf_remappings,
     value,
+    value_in_files,
 )
 from gp_mapping.settings.team import TEAM_INDUCING_INFORMATION
 from gp_mapping.sim.robot import lawnmower
@@ -49,7 +49,7 @@ def _setup(context):
     if simulated and not moved:  # all odometries begin at one origin
         moved = ", ".join(f"{robot}=0 0 0" for robot in robots)
     merging = {"merge_from": ",".join(robots), "merge_transforms": moved}
-    if in_files(context, SHARE, "inducing_information") is None:
+    if value_in_files(context, SHARE, "inducing_information") is None:
         merging["inducing_information"] = TEAM_INDUCING_INFORMATION
     if simulated and use_sim_time:
         raise RuntimeError("simulate:=true runs in real time; leave use_sim_time:=false")

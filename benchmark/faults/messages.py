@@ -21,7 +21,7 @@ import torch
 
 from benchmark.faults.live import COUNTS, LABELS, LIGHT, MAGNETIC, LiveMapper, Sensor, place_at
 from benchmark.faults.rows import Row
-from gp_mapping.core.likelihoods.outcomes import judge_of
+from gp_mapping.core.likelihoods.outcomes import make_judge
 from gp_mapping.intake import Intake
 from gp_mapping.intake.topics import feed
 from gp_mapping.mapping.session import MapSession
@@ -223,7 +223,7 @@ def reference(sensor: Sensor, values: dict[str, object], times: list[float]) -> 
     known = Parameters.build(
         {k: v for k, v in values.items() if k not in ("reliable_inputs", "save_directory")}
     )
-    session, intake = MapSession(known.map), Intake(known.intake, judge=judge_of(known.map))
+    session, intake = MapSession(known.map), Intake(known.intake, judge=make_judge(known.map))
     for t in times:
         place = place_at(t)
         feed(intake, "pose", LiveMapper.pose(t, *place), 0)

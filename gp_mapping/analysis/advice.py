@@ -8,7 +8,7 @@ from typing import NamedTuple
 from gp_mapping.analysis.calibration import Calibration
 from gp_mapping.analysis.digits import decimals
 from gp_mapping.analysis.metrics import BANDS
-from gp_mapping.analysis.pass_biases import compared, differ
+from gp_mapping.analysis.pass_biases import any_differs, biases_text
 
 __all__ = ["Advice", "advise"]
 
@@ -63,7 +63,7 @@ def advise(
             + (f"{100 * g:.0f} % less" if g > 0 else "so here the correction did not help")
         )
 
-    if c is not None and c.offset_seen and not c.offset_assumed and abs(c.offset) >= 0.005:
+    if c is not None and c.has_offset and not c.offset_assumed and abs(c.offset) >= 0.005:
         later = "later" if c.offset > 0 else "earlier"
         arm = (
             ""
@@ -82,7 +82,7 @@ def advise(
             )
         )
 
-    if c is not None and c.turning_seen:
+    if c is not None and c.has_body_field:
         out.append(
             Advice(
                 f"calibrate the {context['sensor']} (hard iron) or mount it further from motors and steel: "
@@ -103,11 +103,11 @@ def advise(
             )
         )
 
-    if differ(context["biases"], context["noise"]):
+    if any_differs(context["biases"], context["noise"]):
         out.append(
             Advice(
                 "mount, warm-up or drift: from pass to pass the sensor reads differently ("
-                f"{compared(context['biases'], unit)}); let it warm up, fasten it where nothing moves, keep "
+                f"{biases_text(context['biases'], unit)}); let it warm up, fasten it where nothing moves, keep "
                 f"iron off it{spared('without_bias')}",
                 gain("without_bias"),
             )

@@ -18,7 +18,13 @@ from dataclasses import asdict, dataclass
 
 import torch
 
-from gp_mapping.analysis.robot_evidence import LEAST, given_held, laplace, neighbourhoods, turning
+from gp_mapping.analysis.robot_evidence import (
+    LEAST,
+    estimate_body_field,
+    given_held,
+    laplace,
+    neighbourhoods,
+)
 from gp_mapping.core.field_map import FieldMap
 
 __all__ = ["Calibration", "calibration_report"]
@@ -97,12 +103,12 @@ class Calibration:
     scale: float
 
     @property
-    def offset_seen(self) -> bool:
+    def has_offset(self) -> bool:
         """Whether δ differs from 0 by three standard deviations."""
         return abs(self.offset) > _SEEN * self.offset_stddev
 
     @property
-    def lever_seen(self) -> bool:
+    def has_lever_arm(self) -> bool:
         """Whether a learned lever arm differs from 0 by three sd, along or across."""
         return not self.lever_assumed and (
             abs(self.along) > _SEEN * self.along_stddev
@@ -110,19 +116,19 @@ class Calibration:
         )
 
     @property
-    def turning_seen(self) -> bool:
+    def has_body_field(self) -> bool:
         """Whether the body-fixed field differs from 0 at the level of three standard deviations."""
         return not self.turning_assumed and self.turning_chi_square > _TURNS
 
     def as_dict(self) -> dict:
         """Return plain numbers, and the three judgements."""
         return asdict(self) | {
-            "offset_seen": self.offset_seen,
-            "lever_seen": self.lever_seen,
-            "turning_seen": self.turning_seen,
+            "offset_seen": self.has_offset,
+            "lever_seen": self.has_lever_arm,
+            "turning_seen": self.has_body_field,
         }
 
-    def plain(self, sensor: str = "magnetometer", unit: str = "µT") -> list[str]:
+    def sentences(self, sensor: str = "magnetometer", unit: str = "µT") -> list[str]:
         """Return sentences for a person.
 
         Args:
@@ -145,7 +151,7 @@ class Calibration:
             return f"a time offset of {self.offset_in_use:.2f} s is assumed, not learned; the data would have it {how}"
 
         how = _seconds(abs(self.offset), self.offset_stddev)
-        if not self.offset_seen:
+        if not self.has_offset:
             return f"no offset is seen between pose and {sensor} ({_seconds(self.offset, self.offset_stddev)})"
         return f"the {sensor} {'lags' if self.offset > 0 else 'is ahead of'} the pose by {how}"
 
@@ -178,7 +184,7 @@ class Calibration:
             return "a part that turns with the robot is assumed absent (heading_stddev is 0)"
 
         how = f"{self.turning / self.scale:.2g} ± {self.turning_stddev / self.scale:.1g} {unit}"
-        if not self.turning_seen:
+        if not self.has_body_field:
             return f"nothing is seen that turns with the robot ({how})"
 
         degrees = f"{math.degrees(self.direction):.0f} ± {math.degrees(self.direction_stddev):.0f}°"
@@ -243,7 +249,7 @@ def calibration_report(field: FieldMap, noise_variance: float | None = None) -> 
     theta, free = data.theta, list(data.learned)
     offset_assumed = not free[0]
 
-    blocks = neighbourhoods(theta.place(data.x, data.velocity, data.heading))
+    blocks = neighbourhoods(theta.sensor_place(data.x, data.velocity, data.heading))
     free[0] = True  # where it is held, the report says what the data would have it
     mode, covariance, inflation = laplace(data, blocks, free)
     conditional = given_held(covariance, free)
@@ -257,7 +263,10 @@ def calibration_report(field: FieldMap, noise_variance: float | None = None) -> 
     # The lag is this combination of (δ, along, across).
     lag = torch.tensor([speed, -1.0, 0.0], dtype=torch.float64)
 
-    deviations, turns = conditional.diagonal().sqrt().tolist(), turning(data, blocks, mode)
+    deviations, turns = (
+        conditional.diagonal().sqrt().tolist(),
+        estimate_body_field(data, blocks, mode),
+    )
     # An uneven body-fixed field mimics a shift, or the time in which the robot drives it.
     shift = _systematic(theta, turns["turning"] / data.scale)
     in_time = shift / speed if speed > 0 else 0.0

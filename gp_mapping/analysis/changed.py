@@ -8,7 +8,7 @@ from gp_mapping.analysis.digits import decimals
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.session import MapSession
 
-__all__ = ["APART", "ChangeFollower", "at_changes", "listed", "plain"]
+__all__ = ["APART", "ChangeFollower", "at_changes", "change_as_dict", "list_changes"]
 
 # Scores that are reported separately: key in reports, and words.
 APART = {"changed": "changed places", "unchanged": "all others"}
@@ -37,7 +37,7 @@ class ChangeFollower:
             self._map.break_pass()
         self._map.ingest(samples)
 
-    def found(self) -> list[dict]:
+    def changes(self) -> list[dict]:
         """Return the changes found since the copy was made.
 
         Keys are x, y (m), stamp (s), error (display unit) and radius (m), within which the map
@@ -50,13 +50,16 @@ class ChangeFollower:
         # The copy has inherited earlier changes: only those of the test are new.
         count = self._map.scores.change_count - self._before
         return (
-            [plain(c, self._scale) | {"radius": self._known} for c in self._map.changes[-count:]]
+            [
+                change_as_dict(c, self._scale) | {"radius": self._known}
+                for c in self._map.changes[-count:]
+            ]
             if count
             else []
         )
 
 
-def plain(change, scale: float) -> dict:
+def change_as_dict(change, scale: float) -> dict:
     """Return a change as numbers for a report; error in units of scale."""
     return {"x": change.x, "y": change.y, "stamp": change.stamp, "error": change.error / scale}
 
@@ -69,7 +72,7 @@ def at_changes(x: np.ndarray, changes: list[dict]) -> np.ndarray:
     return inside
 
 
-def listed(changes: list[dict], unit: str) -> str:
+def list_changes(changes: list[dict], unit: str) -> str:
     """Return how often and where the field changed, for a line of text."""
     if not changes:
         return "nowhere"

@@ -11,12 +11,12 @@ from gp_mapping.analysis.residuals import Residuals, norm_residuals
 from gp_mapping.mapping.drawing.vector import AXES, axis_names
 from gp_mapping.mapping.session import MapSession
 
-__all__ = ["by_component", "learned"]
+__all__ = ["component_scores", "learned_sentences"]
 
 _KEPT = ("n", "rmse_ut", "nlpd", "coverage", "coverage_levels", "pit", "bias")
 
 
-def by_component(
+def component_scores(
     session: MapSession, found: Residuals, passes, trained: np.ndarray
 ) -> dict[str, dict]:
     """Return the scores of each component, and of the norm; {} of a map of one channel.
@@ -44,7 +44,7 @@ def by_component(
     return {name: {key: summary[key] for key in _KEPT} for name, summary in summaries.items()}
 
 
-def learned(session: MapSession, sensor: str, unit: str) -> list[str]:
+def learned_sentences(session: MapSession, sensor: str, unit: str) -> list[str]:
     """Return sentences on what such a map has learned of the robot.
 
     Without standard deviations: it remembers rows, not samples, of which no calibration can be

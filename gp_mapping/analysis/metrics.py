@@ -12,7 +12,7 @@ from gp_mapping.analysis.changed import at_changes
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.session import MapSession
 
-__all__ = ["BANDS", "PredictionScores", "score", "seen", "velocities"]
+__all__ = ["BANDS", "PredictionScores", "as_mapped", "score", "velocities"]
 
 BANDS = ("<0.1", "0.1-0.3", ">0.3")  # metres to the nearest training position
 _EDGES = (0.1, 0.3)  # m, between BANDS
@@ -67,12 +67,12 @@ def velocities(stamp: np.ndarray, x: np.ndarray) -> np.ndarray:
     return np.stack(moved, 1) / np.where(late > early, late - early, 1.0)[:, None]
 
 
-def seen(session, samples: Samples) -> Samples:
-    """Return one pass as a session takes it in (MapSession.as_seen).
+def as_mapped(session, samples: Samples) -> Samples:
+    """Return one pass as a session takes it in (MapSession.as_mapped).
 
     Unchanged where the predictor is no MapSession.
     """
-    return session.as_seen(samples) if isinstance(session, MapSession) else samples
+    return session.as_mapped(samples) if isinstance(session, MapSession) else samples
 
 
 class PredictionScores:
@@ -117,7 +117,7 @@ class PredictionScores:
         if not self._pass:
             return
         whole, self._pass = Samples.concatenate(self._pass), []
-        samples = seen(self._session, whole)
+        samples = as_mapped(self._session, whole)
         # A predictor other than a session takes no headings.
         headings = None if samples is whole else samples.heading
 

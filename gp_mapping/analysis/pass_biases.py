@@ -5,7 +5,7 @@ from __future__ import annotations
 from gp_mapping.analysis.digits import decimals
 from gp_mapping.mapping.session import MapSession
 
-__all__ = ["compared", "differ", "pass_biases"]
+__all__ = ["any_differs", "biases_text", "pass_biases"]
 
 _SURE = 3.0  # standard deviations by which a pass differs from the mean of all
 _NAMED = 6  # passes that are listed one by one
@@ -38,7 +38,7 @@ def pass_biases(session: MapSession) -> list[dict]:
     return out
 
 
-def differ(biases: list[dict], noise: float) -> bool:
+def any_differs(biases: list[dict], noise: float) -> bool:
     """Return whether a pass clearly differs from the mean of all.
 
     By more than three standard deviations of that difference, and by more than the noise.
@@ -53,7 +53,7 @@ def differ(biases: list[dict], noise: float) -> bool:
     return any(abs(b["mean"] - middle) > max(_SURE * b["apart"], noise) for b in biases)
 
 
-def compared(biases: list[dict], unit: str) -> str:
+def biases_text(biases: list[dict], unit: str) -> str:
     """Return each pass ± its standard deviation as text; of many, those that differ most."""
     far = sorted(biases, key=lambda b: -abs(b["mean"]))[:_NAMED]
 

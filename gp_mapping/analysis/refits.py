@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from gp_mapping.analysis.changed import ChangeFollower, at_changes, plain
+from gp_mapping.analysis.changed import ChangeFollower, at_changes, change_as_dict
 from gp_mapping.analysis.residuals import Residuals, residuals
 from gp_mapping.core.types import Samples
 from gp_mapping.errors import UsageError
@@ -23,8 +23,8 @@ __all__ = [
     "quality",
     "rmse_of",
     "split",
+    "split_passes",
     "ways_to_refit",
-    "whole",
 ]
 
 # names of ways_to_refit, and words for a person
@@ -40,7 +40,7 @@ _NEAR = 0.1  # a boundary between passes this near to that fraction is preferred
 _ENOUGH = 50  # samples on either side
 
 
-def whole(parts) -> list[Samples]:
+def split_passes(parts) -> list[Samples]:
     """Return passes from the stream of (begins a new pass, samples)."""
     passes: list[list[Samples]] = []
     for new_pass, samples in parts:
@@ -139,12 +139,12 @@ def changes_along(session: MapSession, test: list[Samples]) -> list[dict]:
     follower = ChangeFollower(session)
     for samples in test:
         follower.add(samples, new_pass=True)
-    return follower.found()
+    return follower.changes()
 
 
 def changes_of(session: MapSession) -> list[dict]:
     """Return the changes that were found while mapping."""
-    return [plain(c, session.settings.field_scale) for c in session.changes]
+    return [change_as_dict(c, session.settings.field_scale) for c in session.changes]
 
 
 def quality(found: Residuals, changes: list[dict]) -> dict:

@@ -10,7 +10,7 @@ import torch
 from scipy.spatial import cKDTree
 from scipy.special import ndtr, ndtri
 
-from gp_mapping.analysis.metrics import BANDS, score, seen, velocities
+from gp_mapping.analysis.metrics import BANDS, as_mapped, score, velocities
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.drawing.vector import excess, norm
 
@@ -139,7 +139,7 @@ def _predicted(session, passes: list[Samples], trained: np.ndarray, still: bool 
     """
     tree = cKDTree(trained)
     for number, samples in enumerate(passes):
-        samples = seen(session, samples)
+        samples = as_mapped(session, samples)
 
         x, stamp = samples.x.numpy(), samples.stamp.numpy()
         velocity = torch.from_numpy(velocities(stamp - stamp[0], x))
@@ -178,7 +178,7 @@ def residuals(
         error = (samples.y - prediction.mean.cpu()).numpy() / unit  # (n, C)
         variance = prediction.measurement_variance.cpu().numpy() / unit**2
         for c in range(error.shape[1]):
-            # Number of the pass and the component, as by_component takes it apart.
+            # Number of the pass and the component, as component_scores takes it apart.
             which = np.full(len(error), k * error.shape[1] + c)
             parts.append(
                 (

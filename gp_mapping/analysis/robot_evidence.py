@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import CalibrationData
-from gp_mapping.core.hyper.evidence import membership, negative_log_evidence
+from gp_mapping.core.hyper.evidence import negative_log_evidence, pass_membership
 from gp_mapping.core.hyper.theta import Theta, sensor_place
 from gp_mapping.core.linalg import cholesky, solve_lower
 
-__all__ = ["LEAST", "given_held", "laplace", "neighbourhoods", "turning"]
+__all__ = ["LEAST", "estimate_body_field", "given_held", "laplace", "neighbourhoods"]
 
 LEAST = 5  # samples in a neighbourhood, at least
 _BLOCKS, _ROWS = 8, 250  # neighbourhoods, and samples in each, at most
@@ -173,7 +173,9 @@ def given_held(covariance: Tensor, free: list[bool]) -> Tensor:
     return out
 
 
-def turning(data: CalibrationData, blocks: list[Tensor], mode: Tensor) -> dict[str, float]:
+def estimate_body_field(
+    data: CalibrationData, blocks: list[Tensor], mode: Tensor
+) -> dict[str, float]:
     """Return amplitude and direction of the body-fixed field w, SI.
 
         y = w·ĥ + field + constant of the pass + noise,   w ~ N(0, s_h² I)
@@ -203,7 +205,9 @@ def turning(data: CalibrationData, blocks: list[Tensor], mode: Tensor) -> dict[s
 
         x = sensor_place(data.x[block], data.velocity[block], heading, *mode.tolist())
         noise = theta.noise_stddev**2 + data.extra[block]
-        together = membership(data.pass_number[block])  # s_b² δ(p, p′): one constant for each pass
+        together = pass_membership(
+            data.pass_number[block]
+        )  # s_b² δ(p, p′): one constant for each pass
         constants = theta.constant_stddev**2 + theta.bias_stddev**2 * (together @ together.mT)
         factor, _ = cholesky(theta.kernel()(x, x) + constants + torch.diag(noise))
 

@@ -15,7 +15,7 @@ from gp_mapping.errors import UsageError
 from gp_mapping.intake.fixes import FIX, place_of
 from gp_mapping.intake.messages import frame_of, stamp_ns
 from gp_mapping.intake.poses.messages import POSE_MESSAGES, read_pose
-from gp_mapping.mapping.earth import Datum, Fixes, fitted, too_few
+from gp_mapping.mapping.earth import Datum, Fixes, fit_datum, too_few_fixes_note
 from gp_mapping.recording.bag import bag_topics, choose_topic, read_messages
 
 __all__ = ["datum_of"]
@@ -86,18 +86,18 @@ def datum_of(
         )
 
     places, earth = _paired(fixes, poses)
-    if (why := too_few(len(places))) is not None:
+    if (why := too_few_fixes_note(len(places))) is not None:
         raise UsageError(
             f"{bag}: {len(fixes)} fixes on {topics[0]} of which {len(places)} have a pose at their stamp, "
             f"{why}; write --datum LAT,LON,HEADING"
         )
 
-    fit = fitted(places, earth)
-    if (why := fit.unsure()) is not None:
+    fit = fit_datum(places, earth)
+    if (why := fit.heading_warning()) is not None:
         raise UsageError(
             f"{bag}: {why}; take a bag of a longer drive, or write --datum LAT,LON,HEADING"
         )
-    return fit.datum, fit.said(f"{len(places)} fixes of {bag}")
+    return fit.datum, fit.describe(f"{len(places)} fixes of {bag}")
 
 
 def _paired(fixes: list[tuple], poses: list[tuple]) -> tuple[np.ndarray, np.ndarray]:

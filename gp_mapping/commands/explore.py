@@ -70,7 +70,7 @@ def _check(args: argparse.Namespace) -> dict:
         home_of(args.home or "none")
         corners = places(args.region, "--region")
         if args.region:
-            Polygon.of(corners, name="--region")
+            Polygon.from_corners(corners, name="--region")
     except ValueError as error:
         raise UsageError(str(error).replace("plan_home", "--home")) from error
 
@@ -213,7 +213,7 @@ class _Survey:
         args, explorer = self._args, self._processes["explorer"]
         try:
             if args.region:
-                self._watcher.say_region(places(args.region, "--region"), STARTING, self._check)
+                self._watcher.publish_region(places(args.region, "--region"), STARTING, self._check)
 
             while explorer.code is None:
                 self._watcher.spin(0.5)

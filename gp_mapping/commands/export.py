@@ -21,7 +21,7 @@ from gp_mapping.mapping.earth import Datum
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.store.export import export_map_server
 from gp_mapping.store.geotiff import export_geotiff
-from gp_mapping.store.trial import blaming
+from gp_mapping.store.trial import errors_about
 from gp_mapping.store.wording import quantity
 
 __all__ = ["BLOCK_CELLS", "run", "write_blocks"]
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         output.mkdir(parents=True, exist_ok=True)
-        with blaming(checkpoint):
+        with errors_about(checkpoint):
             text = (
                 _geotiff(session, output, datum)
                 if args.format == "geotiff"

@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from gp_mapping.analysis.changed import APART, ChangeFollower, listed
+from gp_mapping.analysis.changed import APART, ChangeFollower, list_changes
 from gp_mapping.analysis.digits import decimals
 from gp_mapping.analysis.metrics import BANDS, PredictionScores
-from gp_mapping.commands.fleet.arguments import many
+from gp_mapping.commands.fleet.arguments import uses_workers
 from gp_mapping.commands.output import folder_to_write
 from gp_mapping.commands.saved import check_suggest, checkpoint_in, next_places, open_session
-from gp_mapping.core.likelihoods.outcomes import judge_of
+from gp_mapping.core.likelihoods.outcomes import make_judge
 from gp_mapping.errors import UsageError, named
 from gp_mapping.intake import DropReason, Intake
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
@@ -38,20 +38,20 @@ from gp_mapping.store.checkpoint import about_checkpoint, save_checkpoint
 from gp_mapping.store.export import export_all
 from gp_mapping.store.holdings import holdings_of, note_holdings
 from gp_mapping.store.sessions import new_session, quantity_of
-from gp_mapping.store.trial import blaming
+from gp_mapping.store.trial import errors_about
 from gp_mapping.store.wording import unit_text
 
 __all__ = [
     "UNITS",
     "about_map",
-    "lonely",
+    "drop_reasons",
     "parameters_of",
-    "reasons",
     "run",
-    "scored",
+    "score_on_tests",
     "stay_in_frame",
     "summary",
-    "written",
+    "unpaired_fix_warning",
+    "write_results",
 ]
 
 # of hyper-parameters; a stddev is in the field's unit
@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
     started = time.perf_counter()
     parameters = parameters_of(args)
     torch.set_num_threads(parameters.node.torch_threads)  # as the node, so that both round alike
-    if many(args):
+    if uses_workers(args):
         # not above: that module imports this one
         from gp_mapping.commands.fleet.map import run as run_fleet
 
@@ -123,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
     session, positions = _session(args, parameters), []
     if args.resume:
         require_new(plans, session.about, args.resume)
-    intake = Intake(parameters.intake, judge=judge_of(parameters.map))
+    intake = Intake(parameters.intake, judge=make_judge(parameters.map))
     before = session.report()["samples"]
     stay_in_frame(intake, session)
 
@@ -133,13 +133,13 @@ def run(args: argparse.Namespace) -> int:
         # only the test needs every position, and a recording may be long
         if args.test:
             positions.append(samples.x.numpy())
-    with blaming(args.resume) if args.resume else nullcontext():
+    with errors_about(args.resume) if args.resume else nullcontext():
         ingest_remaining(session, intake.drops)
         session.fixes.add(intake.fixes.take(finish=True))
     session.about = {**intake.about, **session.about}
     note_mapped(plans, session.about)
     if intake.samples == 0 or not session.cell_count:
-        raise UsageError(f"no measurement could be used: {reasons(intake)}")
+        raise UsageError(f"no measurement could be used: {drop_reasons(intake)}")
 
     mapped = time.perf_counter()
     result = {
@@ -154,13 +154,13 @@ def run(args: argparse.Namespace) -> int:
 
     if args.test:
         trained = np.vstack([session.path.numpy(), *positions] if args.resume else positions)
-        result.update(scored(test_plans, parameters, session, trained))
+        result.update(score_on_tests(test_plans, parameters, session, trained))
         result["test_warnings"] += [
             f"--test: {plan.path} is in the map: its scores are no test on measurements that the map has not seen"
             for plan in mapped_before(test_plans, session.about)
         ]
 
-    with blaming(args.resume) if args.resume else nullcontext():
+    with errors_about(args.resume) if args.resume else nullcontext():
         grid = session.render()
     suggestions = next_places(session, grid, args.suggest, parameters.node)
     result.update(
@@ -172,12 +172,14 @@ def run(args: argparse.Namespace) -> int:
                 parameters,
                 session,
                 suggestions,
-                intake.warnings + lonely(parameters, session) + result.get("test_warnings", []),
+                intake.warnings
+                + unpaired_fix_warning(parameters, session)
+                + result.get("test_warnings", []),
             ),
         }
     )
 
-    paths = written(output, session, suggestions, result, started)
+    paths = write_results(output, session, suggestions, result, started)
     print(json.dumps(result, allow_nan=False) if args.json else summary(result, session, paths))
     return 0
 
@@ -206,7 +208,7 @@ def about_map(
     }
 
 
-def lonely(parameters: Parameters, session: MapSession) -> list[str]:
+def unpaired_fix_warning(parameters: Parameters, session: MapSession) -> list[str]:
     """Return a warning where a fix_topic is set and no fix could be paired with a pose."""
     topic = parameters.intake.fix_topic
     return (
@@ -216,7 +218,7 @@ def lonely(parameters: Parameters, session: MapSession) -> list[str]:
     )
 
 
-def reasons(intake: Intake) -> str:
+def drop_reasons(intake: Intake) -> str:
     """Return why measurements were dropped, for the error that none could be used."""
     return "; ".join(intake.drops.explain() + intake.warnings) or "there was none"
 
@@ -240,7 +242,7 @@ def stay_in_frame(intake: Intake, session: MapSession) -> None:
     intake.expect(frame)
 
 
-def scored(plans, parameters: Parameters, session: MapSession, trained: np.ndarray) -> dict:
+def score_on_tests(plans, parameters: Parameters, session: MapSession, trained: np.ndarray) -> dict:
     """Score a finished map on every measurement of the test bags.
 
     Args:
@@ -255,7 +257,7 @@ def scored(plans, parameters: Parameters, session: MapSession, trained: np.ndarr
     Raises:
         UsageError: no measurement could be used.
     """
-    intake = Intake(parameters.intake, judge=judge_of(parameters.map))
+    intake = Intake(parameters.intake, judge=make_judge(parameters.map))
     stay_in_frame(intake, session)
     scores = PredictionScores(session, trained, session.settings.field_scale)
 
@@ -264,10 +266,10 @@ def scored(plans, parameters: Parameters, session: MapSession, trained: np.ndarr
         scores.add(samples, new_pass)
         follower.add(samples, new_pass)
 
-    changes = follower.found()
+    changes = follower.changes()
     result = scores.result(changes) | {"changes_in_test": changes}
     if result["n"] == 0:
-        raise UsageError(f"no measurement of --test could be used: {reasons(intake)}")
+        raise UsageError(f"no measurement of --test could be used: {drop_reasons(intake)}")
 
     return {
         **{k: v for k, v in result.items() if k != "n"},
@@ -278,7 +280,7 @@ def scored(plans, parameters: Parameters, session: MapSession, trained: np.ndarr
     }
 
 
-def written(
+def write_results(
     output: Path, session: MapSession, suggestions, result: dict, started: float
 ) -> dict[str, Path]:
     """Write the checkpoint, the exports and report.json.
@@ -360,7 +362,9 @@ def summary(result: dict, session: MapSession, written: dict[str, Path]) -> str:
             )
             lines.append(f"  {name:16} {row['n']:6d} {numbers}")
         if result["changes_in_test"]:
-            lines.append(f"  field changed on the test: {listed(result['changes_in_test'], error)}")
+            lines.append(
+                f"  field changed on the test: {list_changes(result['changes_in_test'], error)}"
+            )
 
     if result["suggestions"]:
         places = ", ".join(f"({s['x']:.2f}, {s['y']:.2f})" for s in result["suggestions"])

@@ -11,7 +11,7 @@ from pathlib import Path
 from gp_mapping.commands.output import folder_to_write
 from gp_mapping.commands.saved import checkpoint_in, open_session
 from gp_mapping.errors import UsageError, named
-from gp_mapping.mapping.moving import moved
+from gp_mapping.mapping.moving import move_session
 from gp_mapping.mapping.notes.fullness import fullness_notes
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.recording.mapped import note_mapped, recordings_in
@@ -21,7 +21,7 @@ from gp_mapping.store.checkpoint import about_checkpoint, save_checkpoint
 from gp_mapping.store.export import export_all
 from gp_mapping.store.holdings import holdings_of, note_holdings, require_apart
 from gp_mapping.store.sessions import odometry_frame_of, quantity_of
-from gp_mapping.store.trial import blaming
+from gp_mapping.store.trial import errors_about
 from gp_mapping.store.wording import unit_text
 
 __all__ = ["run"]
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     )
 
     for i, transform in transforms.items():
-        with blaming(paths[i]):
+        with errors_about(paths[i]):
             sessions[i] = _moved(paths[i], sessions[i], transform, sessions[unmoved[0]])
 
     # the map that has learned from most cells keeps its hyper-parameters; the others adopt these
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
     warnings += _own_delays(paths, sessions, order)
     for i in order[1:]:
-        with blaming(paths[i]):
+        with errors_about(paths[i]):
             try:
                 first.merge(sessions[i])
             except ValueError as error:
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     note_holdings(first.about, set().union(*holdings))
     note_mapped([], first.about, [session.about for session in sessions])
 
-    with blaming(paths[order[0]]):
+    with errors_about(paths[order[0]]):
         report = first.report()
         result = {
             "maps": rows,
@@ -183,7 +183,7 @@ def _moved(
         UsageError: the map's model cannot be turned.
     """
     try:
-        session = moved(session, *transform)
+        session = move_session(session, *transform)
     except ValueError as error:
         raise UsageError(f"{path}: {error}") from error
     session.about["frame"] = into.about.get("frame") or ""

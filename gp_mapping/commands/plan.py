@@ -29,11 +29,11 @@ from gp_mapping.planning import (
     plan,
     planner_names,
 )
-from gp_mapping.planning.area.places import FARTHEST, on_earth
-from gp_mapping.planning.problem import usual_mix
+from gp_mapping.planning.area.places import FARTHEST, are_valid_places
+from gp_mapping.planning.problem import default_mix
 from gp_mapping.planning.worth.levels import Levels
 from gp_mapping.store.atomic import write_atomic
-from gp_mapping.store.trial import blaming
+from gp_mapping.store.trial import errors_about
 from gp_mapping.store.wording import unit_text
 
 __all__ = ["places", "run"]
@@ -64,7 +64,7 @@ def places(text: str, option: str) -> list[tuple[float, float]]:
             raise UsageError(f"{option}: {part!r} is not 'x y' in metres") from None
         if not (math.isfinite(x) and math.isfinite(y)):
             raise UsageError(f"{option}: {part!r} is not finite")
-        if not on_earth([(x, y)]).all():
+        if not are_valid_places([(x, y)]).all():
             raise UsageError(f"{option}: {part!r} is farther than {FARTHEST:g} m from the origin")
         parsed.append((x, y))
     return parsed
@@ -93,12 +93,12 @@ def run(args: argparse.Namespace) -> int:
     if not session.cell_count:
         raise UsageError(f"{args.map}: the map is empty, no measurement has reached it")
     try:
-        region = [Polygon.of(corners, name="--region")] if corners else []
+        region = [Polygon.from_corners(corners, name="--region")] if corners else []
     except ValueError as error:
         raise UsageError(str(error)) from error
 
     # only here is the map asked: what planning raises is a fault of the program, not of the file
-    with blaming(checkpoint):
+    with errors_about(checkpoint):
         # where nothing else is said, the robot stands at the end of the path
         position = np.array(start[0] if start else session.driven[-1].tolist())
         problem, note = _problem(session, position, region, args, home[0] if home else None)
@@ -130,7 +130,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _problem(session, position, region, args, home) -> tuple[Problem, str]:
     """Return what is to be planned, with a note on what was assumed about the area."""
-    area = SurveyArea.of(
+    area = SurveyArea.from_free_space(
         None, position, path=session.driven.numpy(), region=region, grow=args.margin
     )
     if not area:
@@ -145,7 +145,7 @@ def _problem(session, position, region, args, home) -> tuple[Problem, str]:
     # places a third of a lengthscale apart: between them the field is known from both
     travel = Travel(area.free, session.map.hyperparameters()["lengthscale"] / 3)
     field = session.map.for_planning()
-    value = PathValue.of(field, travel.xy, area.cells, area.areas, session.noise_variance)
+    value = PathValue.from_map(field, travel.xy, area.cells, area.areas, session.noise_variance)
     levels = Levels.of(field, travel.xy)
 
     budget = Budget(args.budget or math.inf, home=home)
@@ -154,7 +154,7 @@ def _problem(session, position, region, args, home) -> tuple[Problem, str]:
         travel,
         position,
         budget=budget,
-        mix=usual_mix(budget),
+        mix=default_mix(budget),
         mean=levels.mean,
         stddev=levels.stddev,
         effort=_EFFORT,

@@ -10,7 +10,7 @@ from gp_mapping.commands.saved import check_suggest, checkpoint_in, next_places,
 from gp_mapping.errors import UsageError
 from gp_mapping.store.atomic import write_atomic
 from gp_mapping.store.picture import draw_map
-from gp_mapping.store.trial import blaming
+from gp_mapping.store.trial import errors_about
 
 __all__ = ["run"]
 
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     check_suggest(args.suggest)
 
     # a checkpoint may open well and still fail when it is drawn: the file is then to blame
-    with blaming(checkpoint):
+    with errors_about(checkpoint):
         grid, picture = session.render(), BytesIO()
         draw_map(session, grid, next_places(session, grid, args.suggest)).savefig(
             picture, format=kind

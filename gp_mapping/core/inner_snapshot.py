@@ -42,7 +42,8 @@ def gradient_of(mean: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 class InnerSnapshot(Snapshot):
     """A snapshot of a map in inner units.
 
-    A subclass sets the attributes and defines `inner`, and `mean` where that is not `inner`'s.
+    A subclass sets the attributes and defines `predict_inner`, and `mean` where that is another
+    than that of `predict_inner`.
 
     Attributes:
         theta: hyper-parameters of that moment.
@@ -55,7 +56,7 @@ class InnerSnapshot(Snapshot):
     noise_variance: float
 
     @abstractmethod
-    def inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def predict_inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Mean (N, C) and latent variance (N,) at standardised x (N, D).
 
         Args:
@@ -65,7 +66,7 @@ class InnerSnapshot(Snapshot):
 
     def mean(self, x: Tensor) -> Tensor:
         """Mean (N, C) at standardised x (N, D), no body-fixed field; differentiable in x."""
-        return self.inner(x)[0]
+        return self.predict_inner(x)[0]
 
     def predict(
         self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
@@ -78,7 +79,9 @@ class InnerSnapshot(Snapshot):
                 passes x, with time offset δ and heading ĥ.
             heading: ĥ (N, 2); the direction of travel if None.
         """
-        prediction = self.inner(*self.theta.passing(self.scaling.inner_x(x), velocity, heading))
+        prediction = self.predict_inner(
+            *self.theta.prediction_inputs(self.scaling.inner_x(x), velocity, heading)
+        )
         return self.scaling.outer(*prediction, self.noise_variance)
 
     def bias_evidence(self) -> BiasEvidence | None:

@@ -35,7 +35,7 @@ __all__ = ["build_map", "create_map", "model_names"]
 _BIAS = 0.1
 
 
-def complete(settings: MapSettings) -> MapSettings:
+def with_defaults(settings: MapSettings) -> MapSettings:
     """Settings with a number for each start and prior that is open, that is 0.
 
     The first cells may have set them before (mapping.beginning.start). The defaults suit a field
@@ -55,9 +55,9 @@ def complete(settings: MapSettings) -> MapSettings:
     return replace(s, **within_ranges(defaults))
 
 
-def start_of(settings: MapSettings) -> tuple[Theta, HyperLearner | None]:
+def make_theta_and_learner(settings: MapSettings) -> tuple[Theta, HyperLearner | None]:
     """Initial hyper-parameters in inner units, and their learner; None: nothing is learned."""
-    s, unit = complete(settings), settings.field_scale
+    s, unit = with_defaults(settings), settings.field_scale
     bias = (s.bias_stddev or _BIAS * s.noise_stddev) / unit if s.has_biases else 0.0
     theta = Theta(
         s.lengthscale,
@@ -122,12 +122,12 @@ def _one_lengthscale(settings: MapSettings) -> None:
 
 
 def build_dual_svgp(settings: MapSettings, **extra) -> DualSVGP:
-    theta, learner = start_of(settings)
+    theta, learner = make_theta_and_learner(settings)
     return DualSVGP(theta, **_sparse(settings, learner, theta), **extra)
 
 
 def build_solve_gp(settings: MapSettings, **extra) -> SolveGP:
-    theta, learner = start_of(settings)
+    theta, learner = make_theta_and_learner(settings)
     return SolveGP(
         theta,
         max_orthogonal=settings.max_orthogonal,
@@ -138,7 +138,7 @@ def build_solve_gp(settings: MapSettings, **extra) -> SolveGP:
 
 
 def build_wiski(settings: MapSettings, **extra) -> Wiski | PublishedWiski:
-    theta, learner = start_of(settings)
+    theta, learner = make_theta_and_learner(settings)
     _one_lengthscale(settings)
     lattice = {
         "density": settings.grid_density,
@@ -156,7 +156,7 @@ def build_wiski(settings: MapSettings, **extra) -> Wiski | PublishedWiski:
 
 
 def build_anytime(settings: MapSettings, **extra) -> AnytimeMap:
-    theta, learner = start_of(settings)
+    theta, learner = make_theta_and_learner(settings)
     if MEMBERS[settings.model].residual != "block":
         return AnytimeMap(settings.model, theta, **_sparse(settings, learner, theta), **extra)
     return TileMap(
@@ -170,7 +170,7 @@ def build_anytime(settings: MapSettings, **extra) -> AnytimeMap:
 
 
 def build_exact(settings: MapSettings, **extra) -> ExactGP:
-    theta, learner = start_of(settings)
+    theta, learner = make_theta_and_learner(settings)
     return ExactGP(
         theta,
         max_samples=settings.max_exact_samples,
@@ -184,14 +184,14 @@ def build_exact(settings: MapSettings, **extra) -> ExactGP:
 
 
 def build_curl_free(settings: MapSettings, **extra) -> CurlFree:
-    theta, learner = start_of(settings)
+    theta, learner = make_theta_and_learner(settings)
     _one_lengthscale(settings)
     if "inducing_inputs" in extra:
         raise ValueError("model curl_free chooses its inducing inputs: places and components")
     sparse = _sparse(settings, None, theta)
-    theta = VectorTheta.of(theta, potential=settings.potential)
+    theta = VectorTheta.from_theta(theta, potential=settings.potential)
     if learner is not None:
-        prior = VectorTheta.of(learner.prior, potential=settings.potential)
+        prior = VectorTheta.from_theta(learner.prior, potential=settings.potential)
         sparse["learner"] = RowLearner(theta, prior, free=tuple(learner.free))
     return CurlFree(theta, **sparse | {"memory_size": 3 * settings.memory_size}, **extra)
 
@@ -217,7 +217,7 @@ def build_map(settings: MapSettings, room: Room | None = None, **extra) -> Field
     """
     _check_device(settings.device)
     try:
-        return _build(complete(settings), room, extra)
+        return _build(with_defaults(settings), room, extra)
     except UserError:
         raise
     except ValueError as error:  # settings that do not go together

@@ -19,7 +19,7 @@ from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.likelihoods.base import Gaussian, Likelihood
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.passes import NO_PASS
-from gp_mapping.core.standardised import Standardised, learnable_extra, require_credible
+from gp_mapping.core.standardised import Standardised, check_magnitudes, excess_variance
 from gp_mapping.core.transaction import Revertible, transaction
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 from gp_mapping.errors import NumericalError
@@ -68,7 +68,9 @@ class Scaled:
         if self.empty or not bool((batch.position_variance > 0).any()):
             return torch.zeros_like(batch.noise)
 
-        slope = self.posterior.gradient(self.theta.place(batch.x, batch.velocity, batch.heading))
+        slope = self.posterior.gradient(
+            self.theta.sensor_place(batch.x, batch.velocity, batch.heading)
+        )
         return slope.square().sum(2).mean(1) * batch.position_variance
 
     def predict(
@@ -186,8 +188,8 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
                 f"{len(self.scaling.origin)}-D with {len(self.scaling.centre)}"
             )
 
-        inner = Standardised.of(batch, self.scaling)
-        require_credible(inner)
+        inner = Standardised.from_samples(batch, self.scaling)
+        check_magnitudes(inner)
 
         # pass numbers matter only where passes have a constant
         if self.theta.bias_stddev <= 0:
@@ -220,7 +222,7 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
         Where that fails it is tried again later; the learner goes on meanwhile.
         """
         theta = self.learner.theta
-        if not (self.learner.left(self.theta) and self.promises(theta)):
+        if not (self.learner.should_adopt(self.theta) and self.promises(theta)):
             return
         try:
             with transaction(self):
@@ -253,7 +255,7 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
         self.theta = replace(self.theta, bias_stddev=stddev)
         if self.learner is not None:
             self.learner.theta = replace(self.learner.theta, bias_stddev=stddev)
-        self.changed()
+        self.mark_changed()
 
     def learning_data(self) -> dict[str, Tensor]:
         """Columns of the remembered samples, as HyperLearner.step uses them.
@@ -285,7 +287,7 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
             origin = self.scaling.origin.clone()
             origin[:2] += shift.to(origin)
             self.scaling = replace(self.scaling, origin=origin)
-            self.changed()
+            self.mark_changed()
 
     def learned(self) -> Learned | None:
         """Hyper-parameters and their uncertainty; certain where nothing is learned."""
@@ -341,7 +343,7 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
         self._merge(other, self.newest_pass + 1.0)
 
     @torch.no_grad()
-    def merge_own(self, other: ScaledMap) -> None:
+    def merge_same_robot(self, other: ScaledMap) -> None:
         """As `merge`, for a map of the same robot: a pass number means the same pass in both."""
         self._merge(other, 0.0)
 
@@ -477,13 +479,13 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
         }
 
     # --- what all models have ---------------------------------------------------------------------
-    def outdate(self) -> None:
+    def discard_posterior(self) -> None:
         """Discard the posterior, since the data have changed."""
         self._posterior = None
 
-    def changed(self) -> None:
+    def mark_changed(self) -> None:
         """Note that all of the map may have changed, not only near new samples."""
-        self.outdate()
+        self.discard_posterior()
         self.epoch += 1
 
     @property
@@ -519,7 +521,7 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
         """Variance of a future pass's constant, (C,), squared SI."""
         self.need_data()
         spread = self.bias_spread
-        variance = self.theta.bias_stddev**2 if spread is None else spread.variance_to_come
+        variance = self.theta.bias_stddev**2 if spread is None else spread.future_pass_variance
         return torch.full_like(self.scaling.centre, variance * self.scale**2)
 
     def counters(self) -> dict[str, int | float]:
@@ -537,7 +539,7 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
         """Calibration data from columns x, velocity, heading, y, noise, extra, pass_number."""
         learner = self.learner or HyperLearner(self.theta, self.theta)
         learned = (False,) * 3 if self.learner is None else tuple(learner.free[4:7])
-        extra = learnable_extra(columns["noise"], columns["extra"], self.theta)
+        extra = excess_variance(columns["noise"], columns["extra"], self.theta)
         return CalibrationData(
             columns["x"],
             columns["velocity"],

@@ -7,13 +7,13 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from gp_mapping.core.hyper.theta import heading_of
+from gp_mapping.core.hyper.theta import heading_from_velocity
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.core.types import Samples
 from gp_mapping.errors import NumericalError
 
-__all__ = ["Standardised", "average_noise", "learnable_extra", "require_credible"]
+__all__ = ["Standardised", "average_noise", "check_magnitudes", "excess_variance"]
 
 # Inner units and metres: sums of squares of larger numbers lose the digits of credible ones.
 _MOST = 1e9
@@ -50,7 +50,7 @@ class Standardised:
         return Standardised(**{name: None if c is None else c[part] for name, c in columns.items()})
 
     @staticmethod
-    def of(batch: Samples, scaling: Scaling) -> Standardised:
+    def from_samples(batch: Samples, scaling: Scaling) -> Standardised:
         """The batch in inner units, with defaults for columns that it does not have."""
         n, device = len(batch), scaling.origin.device
 
@@ -63,7 +63,11 @@ class Standardised:
             device
         )
         if batch.heading is None:
-            heading = velocity.new_zeros((n, 2)) if batch.velocity is None else heading_of(velocity)
+            heading = (
+                velocity.new_zeros((n, 2))
+                if batch.velocity is None
+                else heading_from_velocity(velocity)
+            )
         else:
             heading = batch.heading.to(device)
 
@@ -83,7 +87,7 @@ class Standardised:
         )
 
 
-def require_credible(batch: Standardised) -> None:
+def check_magnitudes(batch: Standardised) -> None:
     """Raise NumericalError for a number so large that sums with it lose the others' digits."""
     columns = torch.cat([batch.x, batch.y, batch.velocity, batch.heading], 1)
     if not float(columns.abs().max()) <= _MOST:
@@ -94,7 +98,7 @@ def require_credible(batch: Standardised) -> None:
         )
 
 
-def learnable_extra(noise: Tensor, extra: Tensor, theta) -> Tensor:
+def excess_variance(noise: Tensor, extra: Tensor, theta) -> Tensor:
     """Noise variance in addition to s_p², (N,), for learning s_p.
 
     Args:

@@ -13,7 +13,7 @@ class Source(Protocol):
     def read(self) -> dict:
         """Read the state; ValueError with a one-line text where it is damaged or gone."""
 
-    def trouble(self) -> str:
+    def visible_fault(self) -> str:
         """What is visibly wrong with it without reading it; '' where nothing is."""
 
 
@@ -47,7 +47,7 @@ class StoredState:
         return self._source.read() if held is None else held
 
     @property
-    def held(self) -> bool:
+    def in_memory(self) -> bool:
         """Whether the state is in memory."""
         return self._held is not None
 
@@ -56,9 +56,11 @@ class StoredState:
         """Where the state can be read from; None while it is in memory only."""
         return self._source
 
-    def trouble(self) -> str:
+    def visible_fault(self) -> str:
         """What is visibly wrong with its source without reading it; '' where nothing is."""
-        return "" if self._held is not None or self._source is None else self._source.trouble()
+        return (
+            "" if self._held is not None or self._source is None else self._source.visible_fault()
+        )
 
     def move_to(self, source: Source) -> None:
         """Let go of the state in memory, since it can be read from a source from now on."""

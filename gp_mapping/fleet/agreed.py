@@ -16,14 +16,14 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper.learner import HyperLearner
-from gp_mapping.core.hyper.theta import Theta, heading_of, sensor_place
-from gp_mapping.core.registry import start_of
+from gp_mapping.core.hyper.theta import Theta, heading_from_velocity, sensor_place
+from gp_mapping.core.registry import make_theta_and_learner
 from gp_mapping.core.types import Samples
 from gp_mapping.fleet.cells import BagReport, medians
 from gp_mapping.fleet.robot import Robot
 from gp_mapping.settings.mapping import AUTOMATIC, MapSettings
 
-__all__ = ["Agreed", "agree", "prepared"]
+__all__ = ["Agreed", "agree", "prepare_cells"]
 
 _CONSTANT = 3.0  # of the signal's standard deviation: the prior of the mean where none is given
 # MAD to standard deviation; robust standard deviations, and logarithms of variances, that are far
@@ -62,12 +62,12 @@ class Agreed:
 
     def learner(self) -> HyperLearner | None:
         """A learner that goes on from there; None where nothing is learned."""
-        learner = start_of(self.settings)[1]
+        learner = make_theta_and_learner(self.settings)[1]
         if learner is not None:
-            learner.settle(self.theta, self.information)
+            learner.continue_from(self.theta, self.information)
         return learner
 
-    def at(self, theta: Theta, information: Tensor) -> Agreed:
+    def with_theta(self, theta: Theta, information: Tensor) -> Agreed:
         """The same with another θ."""
         return replace(self, theta=theta, information=information, steep=_steep(theta))
 
@@ -88,7 +88,7 @@ def agree(settings: MapSettings, reports: list[BagReport], robots: list[Robot]) 
     }
 
     resolved = replace(settings, **starts)
-    theta, learner = start_of(resolved)
+    theta, learner = make_theta_and_learner(resolved)
 
     known, silent = torch.zeros((len(theta.vector()),) * 2, dtype=torch.float64), ()
     if learner is not None:
@@ -148,7 +148,7 @@ def _steep(theta: Theta) -> float:
     return 2.0 * min(slope, _STEEPEST) * (theta.signal_stddev / theta.lengthscale) ** 2
 
 
-def prepared(cells: Samples, number: int, robot: Robot, agreed: Agreed) -> Samples:
+def prepare_cells(cells: Samples, number: int, robot: Robot, agreed: Agreed) -> Samples:
     """A bag's cells as if the fleet had one robot, with every column.
 
     They are moved by the differences of its time offset and lever arm from the agreed ones; the
@@ -163,7 +163,7 @@ def prepared(cells: Samples, number: int, robot: Robot, agreed: Agreed) -> Sampl
     """
     n, own, common = len(cells), robot.theta, agreed.theta
     velocity = torch.zeros_like(cells.x) if cells.velocity is None else cells.velocity
-    heading = heading_of(velocity) if cells.heading is None else cells.heading
+    heading = heading_from_velocity(velocity) if cells.heading is None else cells.heading
 
     x, y = cells.x, cells.y
 

@@ -9,12 +9,12 @@ from pathlib import Path as FilePath
 import torch
 from torch import Tensor
 
-from gp_mapping.analysis.refits import whole
+from gp_mapping.analysis.refits import split_passes
 from gp_mapping.analysis.sensor_faults import sensor_faults
-from gp_mapping.core.likelihoods.outcomes import judge_of
+from gp_mapping.core.likelihoods.outcomes import make_judge
 from gp_mapping.core.types import Samples
 from gp_mapping.errors import UserError, one_line
-from gp_mapping.fleet.halfway import Halfway
+from gp_mapping.fleet.step_progress import StepProgress
 from gp_mapping.intake import Intake
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.mapping.earth import Fixes
@@ -124,7 +124,7 @@ class CellMaker(Gathering):
     def _open_with(self, first: Samples, cell: Samples) -> None:
         """Hold the first cells back until the map would begin."""
         self._opening = first
-        if not self.opening:
+        if not self.is_opening:
             self.made, self._opening = [first], None
 
     def _absorb(self, cell: Samples) -> None:
@@ -135,12 +135,12 @@ class CellMaker(Gathering):
         """Discard all cells."""
         self.made, self._opening = [], None
 
-    def all(self) -> Samples | None:
+    def joined_cells(self) -> Samples | None:
         """All cells as one batch, with every column; None where there is none."""
         parts = ([] if self._opening is None else [self._opening]) + self.made
         return _concatenated(parts) if parts else None
 
-    def settle(self) -> None:
+    def join_cells(self) -> None:
         """Join cells that were made one by one, so that they are written and read in one piece."""
         if len(self.made) > 1:
             self.made = [_concatenated(self.made)]
@@ -176,7 +176,7 @@ def read_bag(job: Job) -> BagCells:
     if kept is not None and kept.is_file():
         return _unpacked(read_state(kept))
 
-    halfway = Halfway(None if kept is None else kept.with_suffix(".halfway"))
+    halfway = StepProgress(None if kept is None else kept.with_suffix(".halfway"))
     try:
         made = _read(job, halfway)
     except UserError as error:
@@ -188,7 +188,7 @@ def read_bag(job: Job) -> BagCells:
 
     if kept is not None:
         write_state(kept, _packed(made), lasting=False)
-    halfway.over()
+    halfway.remove()
     return made
 
 
@@ -215,13 +215,13 @@ class _Reading:
         """A reading that has not begun."""
         settings = job.parameters.map
         return _Reading(
-            Intake(job.parameters.intake, judge=judge_of(settings)),
+            Intake(job.parameters.intake, judge=make_judge(settings)),
             CellMaker(settings),
             Fixes(settings.max_fixes),
         )
 
 
-def _read(job: Job, halfway: Halfway) -> BagCells:
+def _read(job: Job, halfway: StepProgress) -> BagCells:
     """Read a bag, or what is left of it.
 
     Args:
@@ -229,15 +229,15 @@ def _read(job: Job, halfway: Halfway) -> BagCells:
         halfway: keeps the reading from time to time.
     """
     plans = plan_bags([job.bag], job.parameters.intake, job.topics, fixes=True)
-    reading = halfway.found() or _Reading.of(job)
+    reading = halfway.load() or _Reading.of(job)
     intake, maker, parts, fixes = reading.intake, reading.maker, reading.parts, reading.fixes
 
     def keep_if_due(messages: int) -> None:
         """Keep the reading after so many messages, where the last time is long enough ago."""
         if halfway.due():
             reading.messages = messages
-            maker.settle()  # one batch is written faster than many cells
-            halfway.keep(reading)
+            maker.join_cells()  # one batch is written faster than many cells
+            halfway.save(reading)
 
     def batches():
         """Batches of raw samples, which are collected for the search for sensor faults."""
@@ -252,7 +252,7 @@ def _read(job: Job, halfway: Halfway) -> BagCells:
     ingest_remaining(maker, intake.drops)
     fixes.add(intake.fixes.take(finish=True))
 
-    cells = maker.all()
+    cells = maker.joined_cells()
     if cells is None:
         why = "; ".join(intake.drops.explain() + intake.warnings) or "there was none"
         return BagCells(
@@ -261,9 +261,11 @@ def _read(job: Job, halfway: Halfway) -> BagCells:
 
     # faults show in raw samples, which cells average out
     faults = sensor_faults(
-        whole(parts), job.parameters.map.field_scale, unit_text(job.parameters.map.field_unit)
+        split_passes(parts),
+        job.parameters.map.field_scale,
+        unit_text(job.parameters.map.field_unit),
     )
-    low, high = maker.trace.bounds()
+    low, high = maker.path_trace.bounds()
     report = BagReport(
         job.bag,
         "",
@@ -277,15 +279,15 @@ def _read(job: Job, halfway: Halfway) -> BagCells:
         [fault.text for fault in faults],
         next((fault.text for fault in faults if fault.dead), ""),
         dict(intake.about),
-        maker.gross,
+        maker.gross_errors,
         maker.refused,
-        maker.trace.length,
+        maker.path_trace.length,
         None if cells.stamp is None else float(cells.stamp.max()),
         list(low),
         list(high),
         (cells.x.median(0).values.tolist(), cells.y.median(0).values.tolist()),
     )
-    return BagCells(report, cells, maker.trace.state_dict(), fixes.state_dict())
+    return BagCells(report, cells, maker.path_trace.state_dict(), fixes.state_dict())
 
 
 def report_of(made: BagCells) -> BagReport:

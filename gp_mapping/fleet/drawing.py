@@ -42,7 +42,7 @@ def fleet_blocks(
     session, agreed = made.session, made.agreed
     settings, boxes = session.settings, ground(session)
 
-    local = engine.step("local", _same, session.local)
+    local = engine.step("local", _same, session.local_scale)
     shared = settings, math.sqrt(session.noise_variance), session.revision
     side, handles = cells * settings.resolution, []
     indices = block_indices(boxes, side, settings.margin)
@@ -83,8 +83,8 @@ def _near(tile: Tile, low: list[float], high: list[float], length: float) -> boo
         return True
 
     first, last = (
-        tile.layout.key([v - length for v in low]),
-        tile.layout.key([v + length for v in high]),
+        tile.layout.key_at([v - length for v in low]),
+        tile.layout.key_at([v + length for v in high]),
     )
 
     return all(a - 1 <= k <= b + 1 for a, k, b in zip(first, tile.key, last))

@@ -27,9 +27,9 @@ from gp_mapping.errors import UsageError, one_line
 from gp_mapping.fleet.workers import lives
 from gp_mapping.fleet.workers.crew import Crew
 from gp_mapping.fleet.workers.elsewhere import Elsewhere
-from gp_mapping.fleet.workers.lives import Lost
+from gp_mapping.fleet.workers.lives import StepLost
 
-__all__ = ["Cluster", "Engine", "Here", "Lost", "connected"]
+__all__ = ["ClusterEngine", "Engine", "LocalEngine", "StepLost", "connect_engine"]
 
 _LOOK = 0.5  # s between two looks at the workers, while somebody waits for them
 # times that steps over which workers died are tried once more, without one of them coming through
@@ -77,7 +77,7 @@ class Engine(ABC):
         """The value of a step.
 
         Raises:
-            Lost: its workers died. Whatever the step itself raised comes as it is.
+            StepLost: its workers died. Whatever the step itself raised comes as it is.
         """
 
     @abstractmethod
@@ -118,7 +118,7 @@ class Engine(ABC):
             ) as bar:
                 for i in self.finished(handles):
                     if small:
-                        with suppress(Lost):  # which is raised in its turn
+                        with suppress(StepLost):  # which is raised in its turn
                             fetched[i] = self.result(handles[i])
                     bar.update(1)
 
@@ -126,7 +126,7 @@ class Engine(ABC):
             yield fetched.pop(i) if i in fetched else self.result(handle)
 
 
-class Here(Engine):
+class LocalEngine(Engine):
     """Steps in this process, one after the other."""
 
     about = "1 worker: this process"
@@ -160,7 +160,7 @@ class _Kept:
         return value
 
 
-class Cluster(Engine):
+class ClusterEngine(Engine):
     """Steps on a Dask cluster.
 
     Args:
@@ -226,12 +226,12 @@ class Cluster(Engine):
 
             try:
                 return self._fetched(handle)
-            except Lost:
+            except StepLost:
                 if handle.key in self._given_up:
                     raise
             except KilledWorker as error:
                 if handle.key in self._given_up:
-                    raise Lost(
+                    raise StepLost(
                         f"{error.allowed_failures + 1} workers and more died over it, as where memory does not "
                         f"suffice ({one_line(error, 200)})"
                     ) from error
@@ -270,7 +270,7 @@ class Cluster(Engine):
         """Whether a handle that is done has failed because its workers died."""
         from distributed.scheduler import KilledWorker
 
-        return handle.status == "error" and isinstance(handle.exception(), Lost | KilledWorker)
+        return handle.status == "error" and isinstance(handle.exception(), StepLost | KilledWorker)
 
     def _retry(self, handles: dict[str, Any]) -> None:
         """Have failed steps, or those that they need, done again.
@@ -290,7 +290,7 @@ class Cluster(Engine):
                 time.sleep(0.005)
 
 
-def connected(workers: int | None, scheduler: str | None = None) -> Engine:
+def connect_engine(workers: int | None, scheduler: str | None = None) -> Engine:
     """The engine for some options of the command line.
 
     Args:
@@ -305,7 +305,7 @@ def connected(workers: int | None, scheduler: str | None = None) -> Engine:
     if workers is not None and workers < 1:
         raise UsageError(f"--workers is {workers}, expected 1 or more")
     if workers == 1:
-        return Here()
+        return LocalEngine()
     if importlib.util.find_spec("distributed") is None:
         raise UsageError(_MISSING)
-    return Cluster(Crew(workers) if scheduler is None else Elsewhere(scheduler))
+    return ClusterEngine(Crew(workers) if scheduler is None else Elsewhere(scheduler))

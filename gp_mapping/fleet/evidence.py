@@ -17,26 +17,26 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper.theta import Theta
-from gp_mapping.core.registry import start_of
+from gp_mapping.core.registry import make_theta_and_learner
 from gp_mapping.errors import NumericalError
-from gp_mapping.fleet.agreed import Agreed, prepared
+from gp_mapping.fleet.agreed import Agreed, prepare_cells
 from gp_mapping.fleet.cells import BagCells, cells_of
 from gp_mapping.fleet.engine import Engine
 from gp_mapping.fleet.mapping import Bags
 from gp_mapping.fleet.robot import Robot
-from gp_mapping.offline.ascend import ascend, information
+from gp_mapping.offline.ascent import ascend, information
 from gp_mapping.offline.fit import objective_of
 from gp_mapping.offline.objectives import Objective
 from gp_mapping.offline.stored_cells import StoredCells
 
-__all__ = ["Raised", "raised"]
+__all__ = ["EvidenceAscent", "maximise_evidence"]
 
 _ROUNDS = 3  # of choosing inducing inputs, then θ with these held
 _NOWHERE = -float("inf")
 
 
 @dataclass(frozen=True)
-class Raised:
+class EvidenceAscent:
     """Result of the ascent.
 
     Attributes:
@@ -91,14 +91,14 @@ class _Sum(Objective):
         return value
 
 
-def raised(
+def maximise_evidence(
     engine: Engine,
     bags: Bags,
     agreed: Agreed,
     most: int,
     tolerance: float,
     progress: Callable[[str, float], None],
-) -> Raised:
+) -> EvidenceAscent:
     """Maximise the objectives of all bags from the agreed θ on.
 
     Args:
@@ -115,7 +115,7 @@ def raised(
     ]
     stored = [engine.step("stored", _stored, *one) for one in own]
     objectives = [engine.step("objective", _objective, one, agreed) for one in stored]
-    learner = start_of(agreed.settings)[1]
+    learner = make_theta_and_learner(agreed.settings)[1]
     assert learner is not None, "who asks has seen to it"
 
     name = engine.result(engine.step("name", _name_of, objectives[0]))
@@ -149,8 +149,8 @@ def raised(
         if found.value - first < 1.0 or found.iterations >= most:
             break
 
-    return Raised(
-        agreed.at(best, _information(engine, stored, agreed, best)),
+    return EvidenceAscent(
+        agreed.with_theta(best, _information(engine, stored, agreed, best)),
         name,
         before,
         after,
@@ -167,8 +167,10 @@ def _information(engine: Engine, stored: list, agreed: Agreed, theta: Theta) -> 
 
 def _stored(made: BagCells, number: int, robot: Robot, agreed: Agreed) -> StoredCells:
     """A bag's prepared cells, as an objective needs them."""
-    return StoredCells.of(
-        [prepared(cells_of(made), number, robot, agreed)], agreed.settings.field_scale, agreed.theta
+    return StoredCells.from_batches(
+        [prepare_cells(cells_of(made), number, robot, agreed)],
+        agreed.settings.field_scale,
+        agreed.theta,
     )
 
 
@@ -184,7 +186,7 @@ def _name_of(objective: Objective) -> str:
 
 def _known(stored: StoredCells, agreed: Agreed, theta: Theta) -> Tensor:
     """Fisher information of a bag's cells at θ."""
-    learner = start_of(agreed.settings)[1]
+    learner = make_theta_and_learner(agreed.settings)[1]
     assert learner is not None, "who asks has seen to it"
     return information(learner, theta, stored)
 

@@ -9,10 +9,10 @@ from gp_mapping.core.models.tiled.opening import BLEND, HALO
 from gp_mapping.fleet.agreed import Agreed
 from gp_mapping.fleet.robot import Robot
 
-__all__ = ["laid_out"]
+__all__ = ["choose_layout"]
 
 
-def laid_out(
+def choose_layout(
     agreed: Agreed, robots: list[Robot], low: list[float], high: list[float], squares: int
 ) -> Layout | None:
     """The grid, by the rule of a map that has outgrown one tile; None where one tile suffices.

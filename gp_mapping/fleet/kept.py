@@ -18,7 +18,7 @@ from gp_mapping.fleet.agreed import Agreed
 from gp_mapping.fleet.engine import Engine
 from gp_mapping.fleet.sums import Tile, TileSums
 from gp_mapping.fleet.tiles import bias_of
-from gp_mapping.store.atomic import written_whole
+from gp_mapping.store.atomic import open_atomic
 
 __all__ = ["bias_kept", "from_files"]
 
@@ -34,7 +34,7 @@ def bias_kept(total: TileSums, z: Tensor, agreed: Agreed, keep: str, key: Key) -
         key: of the tile.
     """
     if keep:
-        with written_whole(_file(keep, key)) as file:
+        with open_atomic(_file(keep, key)) as file:
             pickle.dump((z, total), file, protocol=pickle.HIGHEST_PROTOCOL)
     return bias_of(total, z, agreed)
 

@@ -23,10 +23,10 @@ from gp_mapping.errors import UsageError, named
 from gp_mapping.fleet import sums, tiles
 from gp_mapping.fleet.agreed import Agreed, agree
 from gp_mapping.fleet.cells import BagReport, Job, bounds_of, read_bag, report_of
-from gp_mapping.fleet.engine import Engine, Lost
-from gp_mapping.fleet.ground import laid_out
+from gp_mapping.fleet.engine import Engine, StepLost
+from gp_mapping.fleet.ground import choose_layout
+from gp_mapping.fleet.held_out import RobotComparison, compare_robot, held_out, joined_held_out
 from gp_mapping.fleet.kept import bias_kept, from_files
-from gp_mapping.fleet.others import Judged, held_out, joined_held_out, judged
 from gp_mapping.fleet.robot import (
     Robot,
     calibrate,
@@ -48,7 +48,7 @@ __all__ = [
     "FleetMap",
     "agreed_by",
     "check_fleet",
-    "compared",
+    "compare_robots",
     "map_bags",
     "read_bags",
 ]
@@ -225,7 +225,7 @@ def _outcomes(engine: Engine, handles: list, label: str, lost: Callable) -> list
     for i in range(len(handles)):
         try:
             outcomes.append(next(results))
-        except Lost as error:
+        except StepLost as error:
             outcomes.append(lost(i, str(error)))
             results = engine.results(
                 handles[i + 1 :], small=True
@@ -281,7 +281,7 @@ def map_bags(
 
     room, states = TileRoom(folder), {}
     made = [
-        engine.step("tile", tiles.finished, tile, total, z, agreed, spread)
+        engine.step("tile", tiles.finished_state, tile, total, z, agreed, spread)
         for tile, (z, total, _) in tile_sums.items()
     ]
     for tile, state in zip(tile_sums, engine.results(made, "draw up")):
@@ -358,7 +358,7 @@ def _ground(engine: Engine, bags: Bags, agreed: Agreed, own: list[tuple]):
     )
 
     low, high = bounds_of(bags.reports)
-    layout = laid_out(agreed, bags.robots, low, high, len(engine.result(squares)[2]))
+    layout = choose_layout(agreed, bags.robots, low, high, len(engine.result(squares)[2]))
 
     handles = [engine.step("touched", sums.touched, *step, layout, length) for step in own]
     return layout, [
@@ -366,7 +366,9 @@ def _ground(engine: Engine, bags: Bags, agreed: Agreed, own: list[tuple]):
     ]
 
 
-def compared(engine: Engine, bags: Bags, made: FleetMap, noise: float) -> list[Judged | None]:
+def compare_robots(
+    engine: Engine, bags: Bags, made: FleetMap, noise: float
+) -> list[RobotComparison | None]:
     """Each robot compared with the map of all others; None where these know too few of its places.
 
     Args:
@@ -389,7 +391,11 @@ def compared(engine: Engine, bags: Bags, made: FleetMap, noise: float) -> list[J
 
         handles.append(
             engine.step(
-                "judged", judged, engine.tree("beside", joined_held_out, parts), centre, noise
+                "judged",
+                compare_robot,
+                engine.tree("beside", joined_held_out, parts),
+                centre,
+                noise,
             )
         )
 

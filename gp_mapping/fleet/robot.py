@@ -16,11 +16,11 @@ from torch import Tensor
 
 from gp_mapping.analysis.calibration import calibration_report
 from gp_mapping.core.hyper.theta import Theta
-from gp_mapping.core.likelihoods.outcomes import judge_of
-from gp_mapping.core.registry import start_of
+from gp_mapping.core.likelihoods.outcomes import make_judge
+from gp_mapping.core.registry import make_theta_and_learner
 from gp_mapping.errors import UserError, one_line
 from gp_mapping.fleet.cells import Job
-from gp_mapping.fleet.halfway import Halfway
+from gp_mapping.fleet.step_progress import StepProgress
 from gp_mapping.intake import Intake
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.mapping.earth import Fixes
@@ -28,8 +28,8 @@ from gp_mapping.mapping.motion.path import Path
 from gp_mapping.mapping.scoring.local_scale import LocalScale
 from gp_mapping.mapping.scoring.predictive_noise import PredictiveNoise
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.offline.ascend import information
-from gp_mapping.offline.fit import theta_reported
+from gp_mapping.offline.ascent import information
+from gp_mapping.offline.fit import theta_from_report
 from gp_mapping.offline.stored_cells import StoredCells
 from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.mapping import AUTOMATIC
@@ -112,7 +112,7 @@ def calibrate(job: Job, most: int) -> tuple[Robot, Scores | None]:
     if kept is not None and kept.is_file():
         return _unpacked(read_state(kept))
 
-    halfway = Halfway(None if kept is None else kept.with_suffix(".calibrating"))
+    halfway = StepProgress(None if kept is None else kept.with_suffix(".calibrating"))
     try:
         made = _calibrated(job, most, halfway)
     except UserError as error:
@@ -122,7 +122,7 @@ def calibrate(job: Job, most: int) -> tuple[Robot, Scores | None]:
 
     if kept is not None and made[1] is not None:
         write_state(kept, _packed(*made), lasting=False)
-    halfway.over()
+    halfway.remove()
     return made
 
 
@@ -148,12 +148,12 @@ def _unpacked(state: dict) -> tuple[Robot, Scores]:
     return robot, Scores(noise, local, state["white"], state["averaged"])
 
 
-def _begun(job: Job, halfway: Halfway) -> tuple[Intake, MapSession, int]:
+def _begun(job: Job, halfway: StepProgress) -> tuple[Intake, MapSession, int]:
     """Intake, map, and how many messages they have taken: of a bag from the start, or halfway."""
-    found = halfway.found()
+    found = halfway.load()
     if found is None:
         session, taken, messages = MapSession(job.parameters.map), [], 0
-        intake = Intake(job.parameters.intake, judge=judge_of(job.parameters.map))
+        intake = Intake(job.parameters.intake, judge=make_judge(job.parameters.map))
     else:
         intake, state, taken, messages = found
         session = MapSession.from_state_dict(state)
@@ -162,14 +162,14 @@ def _begun(job: Job, halfway: Halfway) -> tuple[Intake, MapSession, int]:
     return intake, session, messages
 
 
-def _calibrated(job: Job, most: int, halfway: Halfway) -> tuple[Robot, Scores | None]:
+def _calibrated(job: Job, most: int, halfway: StepProgress) -> tuple[Robot, Scores | None]:
     """Map the first `most` cells of a bag, and take from the map what it has learned."""
     intake, session, messages = _begun(job, halfway)
 
     def keep_if_due(count: int) -> None:
         """Keep the map after so many messages, where the last time is long enough ago."""
         if halfway.due():
-            halfway.keep((intake, session.state_dict(), session.taken, count))
+            halfway.save((intake, session.state_dict(), session.taken, count))
 
     plans = plan_bags([job.bag], job.parameters.intake, job.topics)
     samples = samples_of(plans, intake, "", shown=False, skip=messages, taken=keep_if_due)
@@ -181,12 +181,12 @@ def _calibrated(job: Job, most: int, halfway: Halfway) -> tuple[Robot, Scores | 
         return Robot(failed=f"{job.bag}: its measurements make no map"), None
 
     started, hyperparameters = session.started_settings, session.map.hyperparameters()
-    first, learner = start_of(started)
-    theta = theta_reported(first, hyperparameters, started.field_scale)
+    first, learner = make_theta_and_learner(started)
+    theta = theta_from_report(first, hyperparameters, started.field_scale)
     known = torch.zeros((len(theta.vector()),) * 2, dtype=torch.float64)
     if learner is not None:
         known = information(
-            learner, theta, StoredCells.of(session.taken, started.field_scale, theta)
+            learner, theta, StoredCells.from_batches(session.taken, started.field_scale, theta)
         )
 
     offset, spread, seen, turning = 0.0, math.inf, False, 0.0
@@ -195,7 +195,7 @@ def _calibrated(job: Job, most: int, halfway: Halfway) -> tuple[Robot, Scores | 
         offset, spread, seen, turning = (
             found.offset,
             found.offset_stddev,
-            found.offset_seen,
+            found.has_offset,
             found.turning,
         )
     except (RuntimeError, ValueError, ArithmeticError):

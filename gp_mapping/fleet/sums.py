@@ -18,7 +18,7 @@ from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.basis import greedy_inputs
 from gp_mapping.core.sparse.sites import Sites
 from gp_mapping.core.types import Samples
-from gp_mapping.fleet.agreed import Agreed, prepared
+from gp_mapping.fleet.agreed import Agreed, prepare_cells
 from gp_mapping.fleet.cells import BagCells, cells_of
 from gp_mapping.fleet.robot import Robot
 
@@ -31,9 +31,9 @@ __all__ = [
     "joined_inputs",
     "joined_sums",
     "scaling_of",
+    "subtract_sums",
     "sums_of",
     "touched",
-    "without",
 ]
 
 _LOOKED_AT = 4000  # the most cells of a bag from which its candidates are chosen
@@ -52,12 +52,12 @@ class Tile:
     key: Key
     layout: Layout | None
 
-    def takes(self, x: Tensor) -> Tensor:
+    def covers(self, x: Tensor) -> Tensor:
         """Which samples at x (N, 2) it knows: (N,)."""
         return (
             torch.ones(len(x), dtype=torch.bool)
             if self.layout is None
-            else self.layout.takes(self.key, x)
+            else self.layout.covers(self.key, x)
         )
 
 
@@ -95,8 +95,8 @@ def cells_in(tile: Tile, made: BagCells, number: int, robot: Robot, agreed: Agre
         robot: of the bag.
         agreed: by all bags.
     """
-    cells = prepared(cells_of(made), number, robot, agreed)
-    return cells[tile.takes(cells.x)]
+    cells = prepare_cells(cells_of(made), number, robot, agreed)
+    return cells[tile.covers(cells.x)]
 
 
 def touched(
@@ -115,15 +115,15 @@ def touched(
     Returns:
         Tiles whose cores hold cells, tiles that know some, and squares with cells (K, 2).
     """
-    x = prepared(cells_of(made), number, robot, agreed).x
+    x = prepare_cells(cells_of(made), number, robot, agreed).x
     ground = x.div(squares).floor().unique(dim=0)
 
     if layout is None:
         return [(0, 0)], [(0, 0)], ground
 
-    cores = [key for key, _ in layout.keys(x)]
-    around = sorted({near for key in cores for near in layout.near(key)})
-    return sorted(cores), [key for key in around if bool(layout.takes(key, x).any())], ground
+    cores = [key for key, _ in layout.group_by_tile(x)]
+    around = sorted({near for key in cores for near in layout.neighbourhood(key)})
+    return sorted(cores), [key for key in around if bool(layout.covers(key, x).any())], ground
 
 
 def joined_ground(first: tuple, second: tuple) -> tuple:
@@ -150,7 +150,9 @@ def candidates(tile: Tile, made: BagCells, number: int, robot: Robot, agreed: Ag
     cells = cells_in(tile, made, number, robot, agreed)
     cells = cells[:: max(1, math.ceil(len(cells) / _LOOKED_AT))]
 
-    places = agreed.theta.place(scaling_of(agreed).inner_x(cells.x), cells.velocity, cells.heading)
+    places = agreed.theta.sensor_place(
+        scaling_of(agreed).inner_x(cells.x), cells.velocity, cells.heading
+    )
     return _chosen(places, agreed)
 
 
@@ -202,7 +204,7 @@ def joined_sums(first: TileSums, second: TileSums, most: int) -> TileSums:
     )
 
 
-def without(total: TileSums, own: TileSums) -> TileSums:
+def subtract_sums(total: TileSums, own: TileSums) -> TileSums:
     """The sums of all bags but one for a tile; none of their cells are kept.
 
     Args:
@@ -214,7 +216,7 @@ def without(total: TileSums, own: TileSums) -> TileSums:
     sites.merge(negative)
 
     own_passes = set(own.sites.passes.numbers)
-    sites.passes = sites.passes.only(set(sites.passes.numbers) - own_passes)
+    sites.passes = sites.passes.select(set(sites.passes.numbers) - own_passes)
 
     return replace(
         total, sites=sites, count=total.count - own.count, kept=total.kept[:0], keys=total.keys[:0]

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from statistics import median
 
 from gp_mapping.fleet.cells import BagReport
-from gp_mapping.fleet.others import Judged
+from gp_mapping.fleet.held_out import RobotComparison
 from gp_mapping.fleet.robot import Robot
 
-__all__ = ["FIGURES", "Figure", "row_of", "to_mend"]
+__all__ = ["FIGURES", "Figure", "find_outliers", "row_of"]
 
 # MAD to standard deviation; robust standard deviations that are far; robots that can be compared
 _NORMAL, _FAR, _FEWEST = 1.4826, 5.0, 3
@@ -139,7 +139,7 @@ FIGURES = (
 )
 
 
-def row_of(report: BagReport, robot: Robot, found: Judged | None, scale: float) -> dict:
+def row_of(report: BagReport, robot: Robot, found: RobotComparison | None, scale: float) -> dict:
     """A robot's row of plain numbers, in the display unit; None where nothing is known.
 
     Args:
@@ -174,7 +174,7 @@ def row_of(report: BagReport, robot: Robot, found: Judged | None, scale: float) 
     }
 
 
-def usual_of(rows: list[dict]) -> dict[str, float | None]:
+def medians_of(rows: list[dict]) -> dict[str, float | None]:
     """The fleet's median of each figure."""
     return {
         f.name: median(known)
@@ -184,7 +184,7 @@ def usual_of(rows: list[dict]) -> dict[str, float | None]:
     }
 
 
-def to_mend(rows: list[dict], unit: str) -> list[dict]:
+def find_outliers(rows: list[dict], unit: str) -> list[dict]:
     """What lies far from the others, the farthest first.
 
     Args:
@@ -208,7 +208,7 @@ def to_mend(rows: list[dict], unit: str) -> list[dict]:
         for text in row["faults"]
     ]
 
-    usual = usual_of(rows)
+    usual = medians_of(rows)
     for figure in FIGURES:
         known = [row for row in rows if row[figure.name] is not None]
         if len(known) >= _FEWEST:

@@ -12,7 +12,7 @@ from gp_mapping.core.hyper.bias import BiasSpread
 from gp_mapping.core.models.dual_svgp.assembled import assemble, part_of
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.tiled.layout import Key, name_of
-from gp_mapping.core.registry import build_map, start_of
+from gp_mapping.core.registry import build_map, make_theta_and_learner
 from gp_mapping.core.stored import Room, StoredState
 from gp_mapping.fleet.agreed import Agreed
 from gp_mapping.fleet.cells import BagReport, bounds_of
@@ -22,7 +22,7 @@ from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import AUTOMATIC, MapSettings
 
-__all__ = ["bias_of", "field_of", "finished", "map_of", "session_of", "tile_state"]
+__all__ = ["bias_of", "field_of", "finished_state", "map_of", "session_of", "tile_state"]
 
 
 def map_of(
@@ -62,7 +62,7 @@ def bias_of(sums: TileSums, z: Tensor, agreed: Agreed) -> BiasSpread | None:
     if not settings.learns_bias or len(sums.sites.passes) < 2:
         return None
 
-    start = start_of(settings)[0].bias_stddev
+    start = make_theta_and_learner(settings)[0].bias_stddev
     # the map without remembered cells, with the constants of more passes than a map keeps apart
     bare = replace(sums, kept=sums.kept[:0], keys=sums.keys[:0])
     evidence = map_of(
@@ -72,7 +72,7 @@ def bias_of(sums: TileSums, z: Tensor, agreed: Agreed) -> BiasSpread | None:
     return None if evidence is None else evidence.spread(start)
 
 
-def finished(
+def finished_state(
     tile: Tile, sums: TileSums, z: Tensor, agreed: Agreed, spread: BiasSpread | None
 ) -> dict:
     """State of a finished tile's map.

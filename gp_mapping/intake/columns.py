@@ -96,11 +96,11 @@ class Readings:
         covariance = tuple(self.covariance[i].tolist()) if self.known[i] else None
         return Reading(stamp, tuple(self.values[i].tolist()), covariance)
 
-    def at(self, which: np.ndarray) -> Readings:
+    def select(self, which: np.ndarray) -> Readings:
         """The rows of these numbers, none of which may be refused."""
         return Readings(self.values[which], self.covariance[which], self.known[which], {})
 
-    def after(self, earlier: list[Reading]) -> Readings:
+    def preceded_by(self, earlier: list[Reading]) -> Readings:
         """These rows, preceded by readings that came one by one."""
         if not earlier:
             return self

@@ -56,17 +56,17 @@ class DropReason(Enum):
         return _EXPLANATIONS[self]
 
     @property
-    def of_pose(self) -> bool:
+    def concerns_pose(self) -> bool:
         """Whether it is about a pose and not about a measurement."""
         return self.value.startswith("pose_") and self is not DropReason.POSE_GAP
 
     @property
-    def of_fix(self) -> bool:
+    def concerns_fix(self) -> bool:
         """Whether it is about a fix of a satellite receiver."""
         return self.value.startswith("fix_")
 
     @property
-    def used(self) -> bool:
+    def is_used(self) -> bool:
         """Whether the message was used all the same, without the part of it that was wrong."""
         return self is DropReason.POSE_BAD_COVARIANCE
 
@@ -136,7 +136,7 @@ class DropCounter:
             raise ValueError(f"count({reason!r}, {n!r}): expected a DropReason and n >= 0")
         self._counts[reason] += n
 
-    def take_back(self, reason: DropReason, n: int) -> None:
+    def uncount(self, reason: DropReason, n: int) -> None:
         """Uncount n drops: a map that has begun again took these messages after all.
 
         Raises:
@@ -166,13 +166,15 @@ class DropCounter:
 
         Messages that were used all the same are not among them.
         """
-        return sum(n for reason, n in self._counts.items() if not reason.used)
+        return sum(n for reason, n in self._counts.items() if not reason.is_used)
 
     @property
     def measurements(self) -> int:
         """Dropped measurements; a dropped pose or fix is not a lost measurement."""
         return sum(
-            n for reason, n in self._counts.items() if not reason.of_pose and not reason.of_fix
+            n
+            for reason, n in self._counts.items()
+            if not reason.concerns_pose and not reason.concerns_fix
         )
 
     def explanations(self) -> dict[str, str]:

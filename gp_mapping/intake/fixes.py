@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from gp_mapping.intake.drops import DropCounter, DropReason
 from gp_mapping.intake.messages import stamp_ns
-from gp_mapping.intake.poses.buffer import Between, Bracket
+from gp_mapping.intake.poses.buffer import Bracket, PosePairs
 from gp_mapping.intake.poses.tf_poses import TfPoses
 from gp_mapping.intake.poses.track import PoseTrack
 from gp_mapping.settings.intake import IntakeSettings
@@ -126,5 +126,9 @@ class FixQueue:
             elif len(self._ready) >= self._most:
                 self._drops.count(DropReason.FIX_QUEUE_FULL)
             else:
-                x, y, _ = Between.of([found], [stamp]).interpolate(orientation=False)[0][0].tolist()
+                x, y, _ = (
+                    PosePairs.from_brackets([found], [stamp])
+                    .interpolate(orientation=False)[0][0]
+                    .tolist()
+                )
                 self._ready.append((x, y, *place))

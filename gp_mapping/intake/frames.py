@@ -5,7 +5,7 @@ A stray message that comes first decides nothing.
 
 from __future__ import annotations
 
-__all__ = ["LONGEST", "FrameVote", "to_keep"]
+__all__ = ["LONGEST", "FrameVote", "without_long_frame"]
 
 LONGEST = 200  # characters of a frame's name; what is longer is no name, and is not kept
 # frames that are counted besides the expected one: of however many, one with more than
@@ -27,7 +27,7 @@ class _Unnamed:
             sec = nanosec = 0
 
 
-def to_keep(message, frame: str):
+def without_long_frame(message, frame: str):
     """Return the message, or a small stand-in where the name of its frame is too long.
 
     Args:
@@ -58,7 +58,7 @@ class FrameVote:
         self.known = self.held or expected is not None
         self._votes: dict[str, int] = {}
 
-    def fits(self, frame: str) -> bool:
+    def count_and_check(self, frame: str) -> bool:
         """Count a message in `frame` and return whether that is the expected frame."""
         if len(frame) > LONGEST:
             return False
@@ -81,14 +81,14 @@ class FrameVote:
 
         return frame == self.frame
 
-    def held_by(self, frame: str) -> bool:
+    def is_established(self, frame: str) -> bool:
         """Whether messages in `frame` have come before and it is the expected frame."""
         return self.known and frame == self.frame and frame in self._votes
 
     def count(self, more: int) -> None:
         """Count `more` messages in the expected frame.
 
-        At least one message in it must have been counted by `fits` before.
+        At least one message in it must have been counted by `count_and_check` before.
         """
         self._votes[self.frame] += more
 

@@ -11,10 +11,10 @@ from typing import Protocol
 from gp_mapping.core.types import Samples
 from gp_mapping.intake.drops import DropCounter, DropReason
 
-__all__ = ["Pool", "ingest_batches", "ingest_remaining"]
+__all__ = ["SampleSink", "ingest_batches", "ingest_remaining"]
 
 
-class Pool(Protocol):
+class SampleSink(Protocol):
     """What takes samples in: a mapping session.
 
     Attributes:
@@ -34,7 +34,7 @@ class Pool(Protocol):
 
 def ingest_batches(
     batches: Iterable[tuple[bool, Samples]],
-    session: Pool,
+    session: SampleSink,
     drops: DropCounter,
     on_error: Callable[[Exception, int], None] | None = None,
 ) -> Iterator[Samples]:
@@ -88,7 +88,7 @@ def ingest_batches(
         yield samples
 
 
-def ingest_remaining(session: Pool, drops: DropCounter) -> None:
+def ingest_remaining(session: SampleSink, drops: DropCounter) -> None:
     """The end: what the session still holds open, or has put off."""
     refused = session.refused
     session.finish()
@@ -103,4 +103,4 @@ def _count_refused(drops: DropCounter, more: int) -> None:
     if more >= 0:
         drops.count(DropReason.REFUSED, more)
     else:
-        drops.take_back(DropReason.REFUSED, min(-more, drops[DropReason.REFUSED]))
+        drops.uncount(DropReason.REFUSED, min(-more, drops[DropReason.REFUSED]))

@@ -178,7 +178,7 @@ class Outlet:
             samples = self._placer.place_rows(
                 stamps[part],
                 rows.between(stamps[part], before[part], after[part]),
-                readings.at(part),
+                readings.select(part),
             )
             if self._count(len(part), samples):
                 out.append((new_pass, samples))

@@ -16,7 +16,7 @@ from gp_mapping.intake import stretch
 from gp_mapping.intake.columns import Stream, reads_columns
 from gp_mapping.intake.drops import DropCounter, DropReason
 from gp_mapping.intake.fixes import ROLE, FixQueue
-from gp_mapping.intake.frames import FrameVote, to_keep
+from gp_mapping.intake.frames import FrameVote, without_long_frame
 from gp_mapping.intake.messages import frame_of, has_header, stamp_ns
 from gp_mapping.intake.placing import Placer
 from gp_mapping.intake.poses.messages import LARGE_VARIANCE, LOST_VARIANCE, read_pose
@@ -26,7 +26,7 @@ from gp_mapping.intake.poses.track import PoseTrack
 from gp_mapping.intake.poses.transforms import Transform
 from gp_mapping.intake.sensors.adaptor import make_adaptor
 from gp_mapping.intake.sensors.judged import Judge
-from gp_mapping.intake.streams import Streams, ns, pose_buffer
+from gp_mapping.intake.streams import Streams, pose_buffer, to_nanoseconds
 from gp_mapping.settings.intake import IntakeSettings
 
 __all__ = ["Intake"]
@@ -53,7 +53,7 @@ class Intake:
     are kept: where most of them turn out to be in another frame than the first one, they are taken
     in again as if that frame had been named. What was handed out until then is void, and
     `take_restart` says so: who got it begins an empty map. Who can wait takes nothing before
-    `settled`.
+    `is_final`.
 
     Args:
         settings: which sensor, which poses, and how they are paired.
@@ -106,7 +106,7 @@ class Intake:
             else:
                 self.received["tf"] = 0
             self._tree = (
-                TfTree(partial(pose_buffer, s), ns(s.jump_back), self.drops)
+                TfTree(partial(pose_buffer, s), to_nanoseconds(s.jump_back), self.drops)
                 if lookup is None
                 else None
             )
@@ -163,7 +163,7 @@ class Intake:
             frame: of the poses.
         """
         self._votes["odometry_frame"] = FrameVote(frame)
-        self.settle()
+        self.make_final()
 
     def forget_frames(self) -> None:
         """Learn frames that no setting names again: the map has been emptied."""
@@ -174,7 +174,7 @@ class Intake:
             ):
                 self._votes[name] = FrameVote(expected=vote.frame) if vote.known else FrameVote()
 
-        self.settle()
+        self.make_final()
         self._void = self.samples
 
     def take_restart(self) -> bool:
@@ -186,11 +186,11 @@ class Intake:
         return restarted
 
     @property
-    def settled(self) -> bool:
+    def is_final(self) -> bool:
         """Whether everything that was handed out stands, whatever comes."""
         return self._first is None
 
-    def settle(self) -> None:
+    def make_final(self) -> None:
         """Let everything stand that was handed out, whatever comes.
 
         No message is kept any longer.
@@ -206,7 +206,7 @@ class Intake:
         if self._first is not None and not self._again:
             self._first.append(message)
             if len(self._first) > _DECIDING:
-                self.settle()
+                self.make_final()
 
     def _elect(self, which: str) -> None:
         """Change to the frame of the majority, if it is another one than was expected.
@@ -255,7 +255,7 @@ class Intake:
             msg: the message.
         """
         vote, frame = self._votes[which], frame_of(msg)
-        if vote.fits(frame):
+        if vote.count_and_check(frame):
             return True
 
         self._warn(
@@ -314,7 +314,7 @@ class Intake:
                 PoseWithCovarianceStamped).
         """
         s = self.settings
-        self._keep("add_pose_message", to_keep(msg, frame_of(msg)))
+        self._keep("add_pose_message", without_long_frame(msg, frame_of(msg)))
         self.received[s.pose_source] += 1
 
         if not self._frame_fits("odometry_frame", msg):
@@ -372,7 +372,7 @@ class Intake:
 
         self._keep("add_tf", msg, static)
         self.received["tf"] += 1
-        self._streams.follow_transforms(self._tree.add(msg, static))
+        self._streams.pair_transforms(self._tree.add(msg, static))
 
     def add_fix(self, msg) -> None:
         """Take in a sensor_msgs/NavSatFix: where on the earth the robot is."""
@@ -399,7 +399,7 @@ class Intake:
         Raises:
             ValueError: there is no stamp, and received_ns is not given.
         """
-        self._keep("add_measurement", to_keep(msg, frame_of(msg)), received_ns)
+        self._keep("add_measurement", without_long_frame(msg, frame_of(msg)), received_ns)
         self.received[self.settings.sensor] += 1
 
         if has_header(msg):
@@ -424,7 +424,7 @@ class Intake:
 
     # ---- many messages at once -------------------------------------------------------------------
 
-    def take_together(self, field: Stream, pose: Stream) -> list[tuple[bool, Samples]] | None:
+    def add_recorded(self, field: Stream, pose: Stream) -> list[tuple[bool, Samples]] | None:
         """Take in measurements and poses of a recording at once.
 
         The result is the same, to the bit, as taking them in one by one and then calling `batches`.
@@ -438,7 +438,7 @@ class Intake:
             of the ordinary: nothing has been taken in, and the messages are to be taken in one by
             one.
         """
-        usual = self._first is None and self._streams.steady
+        usual = self._first is None and self._streams.is_steady
         if not usual or not reads_columns(self._adaptor):
             return None
 
@@ -446,7 +446,7 @@ class Intake:
         if field.columns.stamps() is not None:
             votes.append((self._votes["sensor_frame"], field.columns.frame(), len(field.columns)))
         # a frame that is new decides one by one
-        if not all(vote.held_by(frame) for vote, frame, _ in votes):
+        if not all(vote.is_established(frame) for vote, frame, _ in votes):
             return None
 
         poses, read = (

@@ -15,7 +15,7 @@ from scipy.spatial.transform import Rotation
 from gp_mapping.core.types import Samples
 from gp_mapping.intake.columns import Readings, reads_columns
 from gp_mapping.intake.messages import Adaptor, Reading, sensor_rotation
-from gp_mapping.intake.poses.buffer import Between, Bracket
+from gp_mapping.intake.poses.buffer import Bracket, PosePairs
 from gp_mapping.intake.poses.transforms import Transform
 from gp_mapping.settings.intake import IntakeSettings
 
@@ -85,7 +85,7 @@ class Placer:
         """
         readings = [p.reading for p in batch]
         stamps = [r.stamp for r in readings]
-        between = Between.of([p.bracket for p in batch], stamps)
+        between = PosePairs.from_brackets([p.bracket for p in batch], stamps)
 
         # as the settings say, unless TF says it for each measurement
         mounting = self._offset, self._turn
@@ -106,7 +106,7 @@ class Placer:
             mounting,
         )
 
-    def place_rows(self, stamps: np.ndarray, between: Between, readings: Readings) -> Samples:
+    def place_rows(self, stamps: np.ndarray, between: PosePairs, readings: Readings) -> Samples:
         """Place rows as `place` does.
 
         Args:
@@ -133,7 +133,7 @@ class Placer:
     def _place(
         self,
         stamps: list[int],
-        between: Between,
+        between: PosePairs,
         values: Callable,
         states_noise: bool,
         oriented: bool,

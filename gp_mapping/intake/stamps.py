@@ -61,7 +61,7 @@ class StampGate:
 
         self.clear()
 
-    def believe(self, witness: Callable[[], Spans | None]) -> None:
+    def set_witness(self, witness: Callable[[], Spans | None]) -> None:
         """Set the witness: a function that tells where the robot's clock is.
 
         Args:
@@ -70,7 +70,7 @@ class StampGate:
         """
         self._witness = witness
 
-    def spans(self) -> Spans:
+    def covered_and_held(self) -> Spans:
         """Where this stream is, and where what it holds would be."""
         if self._last is not None:
             yield self._last, self._last
@@ -156,10 +156,10 @@ class StampGate:
         """Forget what is held."""
         self._held, self._confirmed = [], False
 
-    def steady(self, stamps: list[int]) -> tuple[int, float, dict[int, bool]] | None:
+    def plan_admission(self, stamps: list[int]) -> tuple[int, float, dict[int, bool]] | None:
         """Where admitting these stamps would lead, if none of them leaps and nothing is held.
 
-        Nothing is changed; `go_on` admits them.
+        Nothing is changed; `admit_planned` admits them.
 
         Args:
             stamps: ns, in the order of the messages.
@@ -193,12 +193,12 @@ class StampGate:
         """Newest stamp that was admitted, ns."""
         return self._last
 
-    def go_on(self, last: int, usual: float) -> None:
-        """Admit all stamps that `steady` was asked about.
+    def admit_planned(self, last: int, usual: float) -> None:
+        """Admit all stamps that `plan_admission` was asked about.
 
         Args:
-            last: newest stamp, as `steady` returned it, ns.
-            usual: usual step, as `steady` returned it, ns.
+            last: newest stamp, as `plan_admission` returned it, ns.
+            usual: usual step, as `plan_admission` returned it, ns.
         """
         self._last, self._usual = last, usual
 

@@ -27,7 +27,7 @@ from gp_mapping.intake.poses.transforms import Transform
 from gp_mapping.intake.stamps import Spans, Stamped, StampGate
 from gp_mapping.settings.intake import IntakeSettings
 
-__all__ = ["Mounting", "Streams", "ns", "pose_buffer"]
+__all__ = ["Mounting", "Streams", "pose_buffer", "to_nanoseconds"]
 
 _READY_FACTOR = 100  # bound of the samples that nobody takes, in units of queue_size
 
@@ -35,7 +35,7 @@ _READY_FACTOR = 100  # bound of the samples that nobody takes, in units of queue
 Mounting = Callable[[int, bool], Transform | DropReason | None]
 
 
-def ns(seconds: float) -> int:
+def to_nanoseconds(seconds: float) -> int:
     """Seconds in integer nanoseconds."""
     return round(1e9 * seconds)
 
@@ -44,8 +44,8 @@ def pose_buffer(settings: IntakeSettings) -> PoseBuffer:
     """An empty buffer of poses, or of the transforms of one TF link."""
     return PoseBuffer(
         settings.pose_buffer_size,
-        ns(settings.max_pose_gap),
-        ns(settings.max_extrapolation),
+        to_nanoseconds(settings.max_pose_gap),
+        to_nanoseconds(settings.max_extrapolation),
         settings.max_position,
     )
 
@@ -102,20 +102,20 @@ class Streams:
 
         s = settings
         self._max_wait, self._jump_back, self._pass_gap = map(
-            ns, (s.max_wait, s.jump_back, s.pass_gap)
+            to_nanoseconds, (s.max_wait, s.jump_back, s.pass_gap)
         )
 
         self._out = Outlet(placer, drops, _READY_FACTOR * s.queue_size)
         self._waiting: deque[_Waiting] = deque()
 
         # a measurement further from any pose in time is never paired
-        near = max(self._max_wait, ns(s.max_pose_gap))
+        near = max(self._max_wait, to_nanoseconds(s.max_pose_gap))
         self._field_gate, self._pose_gate = (
             StampGate(self._jump_back, near, s.queue_size) for _ in range(2)
         )
         # each stream is the other's witness
-        self._field_gate.believe(self._pose_clock)
-        self._pose_gate.believe(self._field_gate.spans)
+        self._field_gate.set_witness(self._pose_clock)
+        self._pose_gate.set_witness(self._field_gate.covered_and_held)
         # half of max_wait: a measurement that is in order is to find a pose that waited
         self._field_order, self._pose_order = (
             InOrder(self._max_wait // 2, self._jump_back, s.queue_size) for _ in range(2)
@@ -199,7 +199,7 @@ class Streams:
         self._order_readings(self._field_gate.release())
         self._resolve()
 
-    def follow_transforms(self, stamps: Iterable[int]) -> None:
+    def pair_transforms(self, stamps: Iterable[int]) -> None:
         """Pair what TF has made possible.
 
         Args:
@@ -223,7 +223,7 @@ class Streams:
         """Where the poses are in time; None where TF cannot say it."""
         if self.poses is self._tf:
             return None if (newest := self.poses.newest) is None else ((newest, newest),)
-        return self._pose_gate.spans()
+        return self._pose_gate.covered_and_held()
 
     def _order_poses(self, admitted: list[Stamped]) -> None:
         """Take in poses whose stamps have been admitted, in the order of these."""
@@ -333,7 +333,7 @@ class Streams:
     # ---- many messages at once -------------------------------------------------------------------
 
     @property
-    def steady(self) -> bool:
+    def is_steady(self) -> bool:
         """Whether measurements and poses may be taken in at once by `take_stretch`."""
         return bool(
             self._tf is None
@@ -353,7 +353,7 @@ class Streams:
     def take_stretch(
         self, field: Stream, read: Readings, pose: Stream, poses: stretch.PoseRows, drops: Counter
     ) -> list[tuple[bool, Samples]] | None:
-        """Pair a stretch at once, where `steady`.
+        """Pair a stretch at once, where `is_steady`.
 
         Args:
             field: measurements.
@@ -373,12 +373,12 @@ class Streams:
         stamps = (field.recorded if stamps is None else stamps)[usable]
 
         known_rows = np.flatnonzero(~np.isnan(poses.rows[:, 0]))
-        poses = poses.at(known_rows)
+        poses = poses.select(known_rows)
 
         # where admitting all would lead; None where a stamp leaps
         field_steps, pose_steps = (
-            self._field_gate.steady(stamps.tolist()),
-            self._pose_gate.steady(poses.stamps.tolist()),
+            self._field_gate.plan_admission(stamps.tolist()),
+            self._pose_gate.plan_admission(poses.stamps.tolist()),
         )
 
         last_field = self._last_field
@@ -404,7 +404,7 @@ class Streams:
             np.setdiff1d(np.arange(n), list(gate[2]))
             for n, gate in zip((len(stamps), len(known_rows)), gates)
         )
-        stamps, poses = stamps[fresh], poses.at(on_time)
+        stamps, poses = stamps[fresh], poses.select(on_time)
 
         buffer, waiting = self._track.buffer, list(self._waiting)
         all_stamps = np.array([*(w.reading.stamp for w in waiting), *stamps.tolist()])
@@ -417,9 +417,9 @@ class Streams:
 
         # by the order of all messages: the newest pose when each measurement came, and how long
         # measurements waited
-        rows = poses.after(known)
+        rows = poses.preceded_by(known)
         poses_before = np.searchsorted(pose.where[known_rows[on_time]], field.where[usable[fresh]])
-        longest, queue = stretch.waits(
+        longest, queue = stretch.longest_waits(
             all_stamps, advance, len(waiting), rows.stamps[len(known) - 1 + poses_before]
         )
         steps = [*self._steps, *np.diff(stamps, prepend=last_field).tolist()]
@@ -429,7 +429,7 @@ class Streams:
             or longest > self._max_wait
             or queue > self._settings.queue_size
             or len(all_stamps) > _READY_FACTOR * self._settings.queue_size
-            or not stretch.seldom_slow(steps, len(self._steps), self._pass_gap)
+            or not stretch.keeps_pass_gap(steps, len(self._steps), self._pass_gap)
         ):
             return None
 
@@ -438,7 +438,7 @@ class Streams:
             self._drops.count(why, times)
         orders = self._field_order, self._pose_order
         for gate, order, (last, step, _) in zip((self._field_gate, self._pose_gate), orders, gates):
-            gate.go_on(last, step)
+            gate.admit_planned(last, step)
             order.go_on(last)
 
         buffer.extend(poses.poses())
@@ -449,7 +449,7 @@ class Streams:
 
         # measurements before number `placed` have their pose, the others wait
         placed = int(np.searchsorted(all_stamps, rows.stamps[-1], side="right"))
-        readings = read.at(usable[fresh]).after([w.reading for w in waiting])
+        readings = read.select(usable[fresh]).preceded_by([w.reading for w in waiting])
         self._waiting = deque(
             _Waiting(
                 self._field_epoch,
@@ -469,7 +469,7 @@ class Streams:
             rows,
             before[near],
             after[near],
-            readings.at(np.flatnonzero(near)),
+            readings.select(np.flatnonzero(near)),
             self._pass_gap,
         )
 

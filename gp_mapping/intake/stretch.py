@@ -18,7 +18,7 @@ import numpy as np
 
 from gp_mapping.intake.columns import Stream
 from gp_mapping.intake.drops import DropReason
-from gp_mapping.intake.poses.buffer import Between, Pose, read_rows
+from gp_mapping.intake.poses.buffer import Pose, PosePairs, read_rows
 from gp_mapping.intake.poses.messages import LARGE_VARIANCE, LOST_VARIANCE, read_pose_columns
 from gp_mapping.settings.intake import IntakeSettings
 
@@ -29,10 +29,10 @@ __all__ = [
     "Waits",
     "distance",
     "find_poses",
+    "keeps_pass_gap",
     "longest_pause",
+    "longest_waits",
     "read_poses",
-    "seldom_slow",
-    "waits",
 ]
 
 PERIODS = 4  # a longer pause of a slow sensor, in units of its own period, ends a pass
@@ -81,11 +81,11 @@ class PoseRows(NamedTuple):
     rows: np.ndarray
     variance: np.ndarray
 
-    def at(self, which: np.ndarray) -> PoseRows:
+    def select(self, which: np.ndarray) -> PoseRows:
         """The rows of these numbers."""
         return PoseRows(self.stamps[which], self.rows[which], self.variance[which])
 
-    def after(self, earlier: list[Pose]) -> PoseRows:
+    def preceded_by(self, earlier: list[Pose]) -> PoseRows:
         """These rows, preceded by poses that came one by one."""
         if not earlier:
             return self
@@ -125,7 +125,7 @@ class PoseRows(NamedTuple):
             )
         )
 
-    def between(self, stamps: np.ndarray, before: np.ndarray, after: np.ndarray) -> Between:
+    def between(self, stamps: np.ndarray, before: np.ndarray, after: np.ndarray) -> PosePairs:
         """The poses around stamps.
 
         Args:
@@ -137,7 +137,7 @@ class PoseRows(NamedTuple):
         # differences of integers first, which are exact
         weight = np.where(end > start, (stamps - start) / np.maximum(end - start, 1), 0.0)
         first, second = self.rows[before], self.rows[after]
-        return Between(
+        return PosePairs(
             weight,
             (first[:, :3], second[:, :3]),
             (first[:, 3:], second[:, 3:]),
@@ -206,7 +206,7 @@ class Waits(NamedTuple):
     queue: int
 
 
-def waits(stamps: np.ndarray, advance: np.ndarray, first: int, newest: np.ndarray) -> Waits:
+def longest_waits(stamps: np.ndarray, advance: np.ndarray, first: int, newest: np.ndarray) -> Waits:
     """How long measurements wait for their poses.
 
     Args:
@@ -227,7 +227,7 @@ def waits(stamps: np.ndarray, advance: np.ndarray, first: int, newest: np.ndarra
     return Waits(int((advance[index] - advance[oldest]).max()), int((index - oldest).max()) + 1)
 
 
-def seldom_slow(steps: list[int], first: int, pass_gap: int) -> bool:
+def keeps_pass_gap(steps: list[int], first: int, pass_gap: int) -> bool:
     """Whether `longest_pause` is pass_gap at each of the new steps.
 
     Args:

@@ -38,7 +38,7 @@ def overview(session: MapSession, most: int = OVERVIEW_CELLS) -> FieldGrid | Non
         The grid; None where `render` draws all of the ground, or where the poses lie farther apart
         than a robot drives.
     """
-    planned = overview_window(session.settings, session.trace, most)
+    planned = overview_window(session.settings, session.path_trace, most)
     if planned is None:
         return None
 
@@ -56,14 +56,14 @@ def overview(session: MapSession, most: int = OVERVIEW_CELLS) -> FieldGrid | Non
         math.sqrt(session.noise_variance),
         session.revision,
         None,
-        session.local,
+        session.local_scale,
         ground=ground(session),
     )
 
 
 def ground(session: MapSession) -> np.ndarray:
     """Boxes in which there are samples: (K, 4) m, low x, y, high x, y."""
-    return session.trace.extent.boxes()
+    return session.path_trace.extent.boxes()
 
 
 def blocks(session: MapSession, cells: int) -> Iterator[tuple[tuple[int, int], FieldGrid]]:
@@ -84,5 +84,5 @@ def blocks(session: MapSession, cells: int) -> Iterator[tuple[tuple[int, int], F
             cells,
             math.sqrt(session.noise_variance),
             session.revision,
-            session.local,
+            session.local_scale,
         )

@@ -27,7 +27,7 @@ class BiasNumbers:
         self.time, self.number = time, NO_PASS
         self.began: OrderedDict[float, tuple[int, float]] = OrderedDict()
 
-    def numbered(self, batch: Samples, passes: int) -> Samples:
+    def with_numbers(self, batch: Samples, passes: int) -> Samples:
         """A cell, or raw samples of one moment, with the number of its pass.
 
         Args:

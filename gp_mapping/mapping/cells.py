@@ -21,7 +21,7 @@ import torch
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.labels import by_side
 
-__all__ = ["CellAverager", "RawRows", "level_of"]
+__all__ = ["CellAverager", "RawRows", "anscombe"]
 
 _CELL_ROWS = 512  # raw samples kept of one cell; beyond it every second one is dropped
 _RECENT = 0.99  # factor of a cell's weight with each later one, in averages of white variances
@@ -54,7 +54,7 @@ class RawRows(NamedTuple):
     position: list[float | None]
 
 
-def level_of(counts):
+def anscombe(counts):
     """2 √(y + 3/8): of counts y ~ Poisson(μ) its standard deviation is 1 whatever μ is.
 
     Args:
@@ -73,7 +73,7 @@ class CellAverager:
     durations: its samples are not new evidence of the place. The white variance of one raw sample
     is what the sensor states, else half the mean square of successive differences inside cells,
     remembered over about 1000 of them. With `robust`, samples far from their cell's median are left
-    out and counted in `gross`; of counts, by their levels (level_of), whose spread is known.
+    out and counted in `gross`; of counts, by their levels (anscombe), whose spread is known.
 
     A cell's velocity is that from its first to its last sample, which pose noise hardly touches. A
     slow sensor's cell has but one: then it is the slower of two, from the sample before it and to
@@ -166,12 +166,12 @@ class CellAverager:
             The cell that it closes, or None.
         """
         rows = RawRows([x], [y], [stamp], [sensor], [heading], [position])
-        over, reach = self.until(rows, 0, 1)
+        over, reach = self.find_cell_end(rows, 0, 1)
         closed = None if over else self.flush((x, stamp))
-        self.take(rows, 0, 1, reach if over else 0.0)
+        self.add_rows(rows, 0, 1, reach if over else 0.0)
         return closed
 
-    def until(self, rows: RawRows, start: int, stop: int) -> tuple[int, float]:
+    def find_cell_end(self, rows: RawRows, start: int, stop: int) -> tuple[int, float]:
         """Find the first of the rows start … stop − 1 that begins a new cell, else stop.
 
         Returns:
@@ -202,8 +202,8 @@ class CellAverager:
                 reach = moved
         return stop, reach
 
-    def take(self, rows: RawRows, start: int, stop: int, reach: float) -> None:
-        """Take rows start … stop − 1, which `until` found to fit, into the open or a new cell."""
+    def add_rows(self, rows: RawRows, start: int, stop: int, reach: float) -> None:
+        """Take rows start … stop − 1, which `find_cell_end` found to fit, into the open cell."""
         if start == stop:
             return
         cell = self.open
@@ -386,7 +386,7 @@ class CellAverager:
         if len(self._begun) >= _FIRST_TOLD:
             self._begun = None
 
-    def forget_white(self) -> bool:
+    def forget_white_noise(self) -> bool:
         """Forget measured white noise; False, and nothing done, where a sensor states it."""
         if self._told:
             return False
@@ -426,7 +426,7 @@ class CellAverager:
             (n,) bool.
         """
         white = 1.0 if self.counts else self.white_variance
-        y = level_of(y) if self.counts else y
+        y = anscombe(y) if self.counts else y
         step = 0.0 if self.counts or self.resolution == math.inf else _STEP * self.resolution
         least = max(white**0.5, step, 1e-12 * float(np.abs(y).max()))
 
@@ -452,7 +452,7 @@ class CellAverager:
         """
         return None if self.open is None else self._close(after)
 
-    def lift(self) -> None:
+    def begin_pass(self) -> None:
         """Begin a new pass with the next sample: how the robot came there is not known."""
         self._before = None
 

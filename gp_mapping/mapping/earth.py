@@ -24,7 +24,7 @@ from torch import Tensor
 
 from gp_mapping.errors import UsageError
 
-__all__ = ["Datum", "Fit", "Fixes", "fitted", "too_few"]
+__all__ = ["Datum", "DatumFit", "Fixes", "fit_datum", "too_few_fixes_note"]
 
 # At least so many fixes, and at most this standard deviation of the heading, rad.
 _LEAST, _SURE = 3, 0.1
@@ -70,7 +70,7 @@ class Datum(NamedTuple):
         return datum
 
 
-class Fit(NamedTuple):
+class DatumFit(NamedTuple):
     """A datum fitted to fixes, and how well they agree.
 
     Attributes:
@@ -87,7 +87,7 @@ class Fit(NamedTuple):
     kept: np.ndarray
     beyond: float
 
-    def unsure(self) -> str | None:
+    def heading_warning(self) -> str | None:
         """What to say where the heading is hardly known; None where it is."""
         if self.error <= _SURE:
             return None
@@ -96,7 +96,7 @@ class Fit(NamedTuple):
             f"middle), expected ±{_SURE:g}: one place knows no direction"
         )
 
-    def said(self, which: str) -> str:
+    def describe(self, which: str) -> str:
         """One line on the datum.
 
         Args:
@@ -186,14 +186,14 @@ class Fixes:
             else f"{len(self)} of {self.count} fixes (max_fixes)"
         )
 
-        if (why := too_few(len(self))) is not None:
+        if (why := too_few_fixes_note(len(self))) is not None:
             return None, f"no datum: {which}, {why}"
 
-        fit = fitted(self._rows[:, :2], self._rows[:, 2:])
+        fit = fit_datum(self._rows[:, :2], self._rows[:, 2:])
         # one place knows no direction
-        if (why := fit.unsure()) is not None:
+        if (why := fit.heading_warning()) is not None:
             return None, f"no datum: of {which}, {why}"
-        return fit.datum, fit.said(which)
+        return fit.datum, fit.describe(which)
 
     def state_dict(self) -> dict:
         return {
@@ -223,12 +223,12 @@ class Fixes:
         self._thin()
 
 
-def too_few(count: int) -> str | None:
+def too_few_fixes_note(count: int) -> str | None:
     """What to say of so many fixes; None where they suffice."""
     return None if count >= _LEAST else f"expected {_LEAST} at least"
 
 
-def fitted(places: np.ndarray, earth: np.ndarray) -> Fit:
+def fit_datum(places: np.ndarray, earth: np.ndarray) -> DatumFit:
     """Fit the datum to the fixes that agree.
 
     Args:
@@ -244,18 +244,18 @@ def fitted(places: np.ndarray, earth: np.ndarray) -> Fit:
     p, agreed = places[kept], earth[kept]
     # the tangent plane moves to the map's origin, step by step, since meridians converge
     for _ in range(4):
-        shift = Turned.between(p, _east_north(agreed, latitude, longitude)).shift
+        shift = PlaneTransform.fit(p, _east_north(agreed, latitude, longitude)).shift
         latitude, longitude = _moved(latitude, longitude, *shift)
 
     q = _east_north(agreed, latitude, longitude)
-    turned = Turned.between(p, q)
-    residuals, squares = turned.off(p, q), ((p - p.mean(0)) ** 2).sum()
+    turned = PlaneTransform.fit(p, q)
+    residuals, squares = turned.residuals(p, q), ((p - p.mean(0)) ** 2).sum()
     # stddev of h by least squares: residual variance over Σ |p − p̄|²; of 2N numbers 3 unknowns
     error = math.sqrt(
         float((residuals**2).sum()) / max(1, 2 * len(p) - 3) / max(float(squares), 1e-300)
     )
 
-    return Fit(
+    return DatumFit(
         Datum(latitude, longitude, turned.heading),
         math.sqrt(squares / len(p)),
         error if squares > 0.0 else math.inf,
@@ -264,7 +264,7 @@ def fitted(places: np.ndarray, earth: np.ndarray) -> Fit:
     )
 
 
-class Turned(NamedTuple):
+class PlaneTransform(NamedTuple):
     """A plane transform q = shift + R(heading) p.
 
     Attributes:
@@ -276,15 +276,15 @@ class Turned(NamedTuple):
     shift: np.ndarray
 
     @staticmethod
-    def between(p: np.ndarray, q: np.ndarray) -> Turned:
+    def fit(p: np.ndarray, q: np.ndarray) -> PlaneTransform:
         """Fit it by least squares to places p and their images q, (N, 2) m each."""
         a, b = p - p.mean(0), q - q.mean(0)
         heading = math.atan2(
             float((a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]).sum()), float((a * b).sum())
         )
-        return Turned(heading, q.mean(0) - _turned(p.mean(0), heading))
+        return PlaneTransform(heading, q.mean(0) - _turned(p.mean(0), heading))
 
-    def off(self, p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    def residuals(self, p: np.ndarray, q: np.ndarray) -> np.ndarray:
         """Distance of each q (N, 2) from where p (N, 2) is transformed to: (N,) m."""
         return np.hypot(*(q - self.shift - _turned(p, self.heading)).T)
 
@@ -315,19 +315,19 @@ def _agreeing(p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, float]:
     # the same fix twice determines no direction
     pairs = [[i, j] for i, j in zip(first.tolist(), second.tolist()) if i != j]
     best = min(
-        (Turned.between(p[pair], q[pair]) for pair in pairs or [[0, 0]]),
-        key=lambda each: float(np.median(each.off(p[judges], q[judges]))),
+        (PlaneTransform.fit(p[pair], q[pair]) for pair in pairs or [[0, 0]]),
+        key=lambda each: float(np.median(each.residuals(p[judges], q[judges]))),
     )
 
     kept, limit = np.ones(len(p), bool), 0.0
     # refit to those that agree, and look again which do
     for _ in range(3):
         # the median distance of normal errors in the plane is 1.18 standard deviations
-        spread = float(np.median(best.off(p[judges], q[judges]))) / 1.177
+        spread = float(np.median(best.residuals(p[judges], q[judges]))) / 1.177
         limit = _OFF * max(_EXACT, spread * (1.0 + 5.0 / len(judges)))
         # never none: at least half of the judges lie within the median distance
-        kept = best.off(p, q) <= limit
-        best = Turned.between(p[kept], q[kept])
+        kept = best.residuals(p, q) <= limit
+        best = PlaneTransform.fit(p[kept], q[kept])
     return kept, limit
 
 

@@ -14,7 +14,7 @@ from gp_mapping.core.types import Samples, UpdateReport
 from gp_mapping.errors import MapFullError, NumericalError
 from gp_mapping.settings.mapping import MapSettings
 
-__all__ = ["REFUSALS", "fade", "learn", "new_map", "stamp_of", "take"]
+__all__ = ["REFUSALS", "absorb_batch", "forget_elapsed", "learn_pending", "new_map", "stamp_of"]
 
 # Exceptions by which a map refuses what would spoil it; one that is full raises MapFullError.
 REFUSALS = NumericalError, ArithmeticError, torch.linalg.LinAlgError
@@ -35,13 +35,13 @@ def new_map(settings: MapSettings, room: Room | None, centre=None) -> FieldMap:
     return field
 
 
-def learn(field: FieldMap) -> None:
+def learn_pending(field: FieldMap) -> None:
     """Let a map do all of the learning that it has put off."""
     while field.refine(math.inf):
         pass
 
 
-def take(
+def absorb_batch(
     field: FieldMap, batch: Samples, refuse: Callable[[Samples, Exception], None]
 ) -> Iterator[tuple[Samples, UpdateReport]]:
     """Let a map take in as much of a batch as it will, and learn; a refused batch is halved.
@@ -60,18 +60,20 @@ def take(
     except (MapFullError, *REFUSALS) as error:
         if len(batch) > 1:
             half = len(batch) // 2
-            yield from take(field, batch[:half], refuse)
-            yield from take(field, batch[half:], refuse)
+            yield from absorb_batch(field, batch[:half], refuse)
+            yield from absorb_batch(field, batch[half:], refuse)
         else:
             refuse(batch, error)
         return
 
     # outside of the try: what learning raises is no refusal of the batch, which is in the map now
     yield batch, report
-    learn(field)
+    learn_pending(field)
 
 
-def fade(field: FieldMap, tau: float, before: float | None, batch: Samples) -> float | None:
+def forget_elapsed(
+    field: FieldMap, tau: float, before: float | None, batch: Samples
+) -> float | None:
     """Let a map forget for the time since a stamp, whatever lay between.
 
     Args:

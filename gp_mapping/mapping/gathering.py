@@ -16,14 +16,14 @@ from dataclasses import fields, replace
 
 import torch
 
-from gp_mapping.core.likelihoods.outcomes import Outcomes
+from gp_mapping.core.likelihoods.outcomes import OutcomeJudge
 from gp_mapping.core.types import FARTHEST, Samples
 from gp_mapping.mapping.beginning.first_values import FirstValues
 from gp_mapping.mapping.bias_numbers import BiasNumbers
 from gp_mapping.mapping.cells import CellAverager, RawRows
 from gp_mapping.mapping.motion.attitude import HeadingTrack
 from gp_mapping.mapping.motion.path import Path
-from gp_mapping.mapping.raw_batch import RAW_BATCH, joined, one_of
+from gp_mapping.mapping.raw_batch import RAW_BATCH, join_raw, single_batch
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["Gathering"]
@@ -63,7 +63,7 @@ class Gathering(ABC):
         # without cells: raw samples that wait for their batch
         self._raw: list[Samples] = []
         self._first, self._bias = FirstValues(s), BiasNumbers(s.bias_time)
-        self._outcomes = Outcomes(s)
+        self._outcomes = OutcomeJudge(s)
         self._path, self._track = Path(s.cell_length), HeadingTrack(s.axle_distance)
 
         self._pass_open = False
@@ -144,7 +144,7 @@ class Gathering(ABC):
 
         if self.settings.cells:
             # `over`: the first row that begins a new cell; `reach`: of the rows before it, m
-            over, reach = self.cells.until(rows, i, n)
+            over, reach = self.cells.find_cell_end(rows, i, n)
         else:
             over, reach = min(i + RAW_BATCH - len(self._raw) - 1, n), 0.0
 
@@ -154,20 +154,22 @@ class Gathering(ABC):
         refused = wrong < stop
         if refused:  # the cell must not be closed by a sample that no map can take
             over = stop = wrong
-            _, reach = self.cells.until(rows, i, wrong) if i < wrong else (wrong, reach)
+            _, reach = self.cells.find_cell_end(rows, i, wrong) if i < wrong else (wrong, reach)
 
         self._see(rows, slice(i, stop))
 
         closed = None
         if self.settings.cells:
-            self.cells.take(rows, i, over, reach)
+            self.cells.add_rows(rows, i, over, reach)
             if over < stop:
                 # a slow sensor's cell takes its velocity from the sample that comes after it, too
                 closed = self.cells.flush((rows.x[over], rows.stamp[over]))
-                self.cells.take(rows, over, stop, 0.0)
+                self.cells.add_rows(rows, over, stop, 0.0)
         else:
-            self._raw += [one_of(samples[k], rows.y[k], rows.heading[k]) for k in range(i, stop)]
-            closed = joined(self._raw) if len(self._raw) >= RAW_BATCH else None
+            self._raw += [
+                single_batch(samples[k], rows.y[k], rows.heading[k]) for k in range(i, stop)
+            ]
+            closed = join_raw(self._raw) if len(self._raw) >= RAW_BATCH else None
         if closed is not None:
             self._raw = []
             self._admit(closed)
@@ -184,14 +186,14 @@ class Gathering(ABC):
     def _first_wrong(self, rows: RawRows, start: int, stop: int) -> int:
         """Number of the first of the rows start … stop − 1 that no map can take; stop if none."""
         # all at once first, since mostly all are good
-        if not self._outcomes.all_in(rows.y[start:stop]):
+        if not self._outcomes.accepts_all(rows.y[start:stop]):
             stop = next(
-                k for k in range(start, stop) if not self._outcomes.all_in(rows.y[k : k + 1])
+                k for k in range(start, stop) if not self._outcomes.accepts_all(rows.y[k : k + 1])
             )
 
         # then the values and places themselves
         for k in range(start, stop):
-            if not self._first.credible(rows.y[k]) or max(map(abs, rows.x[k])) > FARTHEST:
+            if not self._first.is_credible(rows.y[k]) or max(map(abs, rows.x[k])) > FARTHEST:
                 return k
         return stop
 
@@ -214,9 +216,9 @@ class Gathering(ABC):
     def _begin_pass(self) -> None:
         """Begin a new pass: no line, heading or velocity reaches into it from the last one."""
         self._pass_open, self.passes = True, self.passes + 1
-        self._path.lift()
-        self._track.lift()
-        self.cells.lift()
+        self._path.begin_pass()
+        self._track.begin_pass()
+        self.cells.begin_pass()
 
     def _refuse(self, count: int, why: str) -> None:
         """Count raw samples as refused, and keep the reason."""
@@ -227,7 +229,7 @@ class Gathering(ABC):
         """Hand over the open cell, or the raw samples that wait for their batch."""
         pending = self.cells.flush()
         if pending is None and self._raw:
-            pending, self._raw = joined(self._raw), []
+            pending, self._raw = join_raw(self._raw), []
         if pending is not None:
             self._admit(pending)
 
@@ -245,16 +247,16 @@ class Gathering(ABC):
     def _admit(self, cell: Samples) -> None:
         """Hand over a finished cell, or all again where the sensor had not begun to measure."""
         if self.settings.has_biases:
-            cell = self._bias.numbered(cell, self.passes)
+            cell = self._bias.with_numbers(cell, self.passes)
 
-        again = self._first.begun(cell, self.cells.resolution)
+        again = self._first.check_warm_up(cell, self.cells.resolution)
         if again is None:
             self._hand_over(cell)
             return
 
         # the sensor's warm-up has spoiled what was measured of its white noise, too
         self._begin_over()
-        unknown = self.cells.forget_white()
+        unknown = self.cells.forget_white_noise()
         for early_cell in again:
             variance = early_cell.sensor_variance
             void = unknown and variance is not None
@@ -266,8 +268,8 @@ class Gathering(ABC):
 
     def _hand_over(self, cell: Samples) -> None:
         """Give a cell to the map, unless it has to wait for the next ones (first_values.py)."""
-        if self._first.opening:
-            self._open_with(self._first.first(cell), cell)
+        if self._first.is_open:
+            self._open_with(self._first.add_first(cell), cell)
             return
 
         for admitted in self._first.admit(cell, self._settled()):
@@ -275,14 +277,14 @@ class Gathering(ABC):
 
     # --- what is known of them --------------------------------------------------------------------
     @property
-    def gross(self) -> int:
+    def gross_errors(self) -> int:
         """Raw samples that were left out as gross errors."""
         return self.cells.gross + self._first.gross
 
     @property
-    def opening(self) -> bool:
+    def is_opening(self) -> bool:
         """Whether there are so few cells that what the first ones decide is still open."""
-        return self._first.opening
+        return self._first.is_open
 
     @property
     def beginning_notes(self) -> list[str]:
@@ -290,7 +292,7 @@ class Gathering(ABC):
         return self._first.notes
 
     @property
-    def trace(self) -> Path:
+    def path_trace(self) -> Path:
         """The path driven, not to be changed."""
         return self._path
 

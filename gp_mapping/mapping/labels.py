@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gp_mapping.core.types import Samples
 
-__all__ = ["by_side", "shares_above"]
+__all__ = ["by_side", "fractions_above"]
 
 
 def by_side(cell: Samples, y: np.ndarray, threshold: float) -> Samples:
@@ -50,7 +50,7 @@ def by_side(cell: Samples, y: np.ndarray, threshold: float) -> Samples:
     )
 
 
-def shares_above(cells: Samples, threshold: float) -> tuple[Tensor, Tensor]:
+def fractions_above(cells: Samples, threshold: float) -> tuple[Tensor, Tensor]:
     """Return places in order, (N', D) m, and which share of the measurements at each lies above.
 
     Args:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gp_mapping.mapping.session import MapSession
 
-__all__ = ["make_ready"]
+__all__ = ["prepare_merge"]
 
 
-def make_ready(session: MapSession, other: MapSession) -> None:
+def prepare_merge(session: MapSession, other: MapSession) -> None:
     """Check that two maps can be added; close the open cells of both, and finish their starts.
 
     Raises:
@@ -33,7 +33,7 @@ def make_ready(session: MapSession, other: MapSession) -> None:
     for each in (session, other):
         each.break_pass()
         # the first cells of a map that has hardly begun still decide its centre and starts
-        if each.opening:
+        if each.is_opening:
             raise ValueError(
                 f"a map of {each.cell_count} cells has hardly begun and cannot be merged; map its "
                 "recording with the other's instead"

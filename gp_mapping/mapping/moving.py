@@ -17,7 +17,7 @@ from gp_mapping.mapping.motion.path import Path
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.mapping.tables import rows_of
 
-__all__ = ["moved", "rotation"]
+__all__ = ["move_session", "rotation"]
 
 
 def rotation(yaw: float) -> Tensor:
@@ -27,7 +27,7 @@ def rotation(yaw: float) -> Tensor:
 
 
 @torch.no_grad()
-def moved(session: MapSession, x: float, y: float, yaw: float) -> MapSession:
+def move_session(session: MapSession, x: float, y: float, yaw: float) -> MapSession:
     """The same map in a frame where the old frame's origin lies at (x, y), turned by yaw.
 
     Args:
@@ -139,7 +139,7 @@ class _Beginning:
 
 def _moved_path(session: MapSession, turn: Tensor, shift: Tensor) -> Path:
     """The path's points in the new frame, with its length."""
-    old = session.trace
+    old = session.path_trace
     points, starts = old.points() @ turn.mT + shift, old.starts().tolist()
     # turned, two points a step apart may by rounding lie a little nearer
     new = Path(old.step * (1 - 1e-9))
@@ -148,7 +148,7 @@ def _moved_path(session: MapSession, turn: Tensor, shift: Tensor) -> Path:
     # line by line, each lifted at its start
     for i in range(1, len(points) + 1):
         if i == len(points) or starts[i]:
-            new.lift()
+            new.begin_pass()
             if first < i:
                 new.extend(points[first:i].tolist())
             first = i

@@ -9,21 +9,21 @@ from torch import Tensor
 
 from gp_mapping.core.types import Samples
 
-__all__ = ["RAW_BATCH", "joined", "one_of"]
+__all__ = ["RAW_BATCH", "join_raw", "single_batch"]
 
 RAW_BATCH = 25  # raw samples in one update
 
 _STEP = 0.25  # s over which a velocity is looked for, where samples come that fast
 
 
-def one_of(sample: Samples, y: list[float], heading: list[float] | None) -> Samples:
+def single_batch(sample: Samples, y: list[float], heading: list[float] | None) -> Samples:
     """One raw sample (1, …) with the value (C,) and heading (2,) that the session found for it."""
     # a heading that came with the sample stays; one that the session found fills a gap
     keeps_heading = heading is None or sample.heading is not None
     return replace(sample, y=[y], heading=sample.heading if keeps_heading else [heading])
 
 
-def joined(raw: list[Samples]) -> Samples:
+def join_raw(raw: list[Samples]) -> Samples:
     """Join raw samples to one batch, each with its velocity."""
     batch = Samples.concatenate(raw, common=True)
     still = torch.zeros_like(batch.x)

@@ -15,7 +15,7 @@ from gp_mapping.core.stored import Room
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 
-__all__ = ["learning_on", "settings_at"]
+__all__ = ["resume_learning", "settings_fixed_at"]
 
 _STARTS = (
     "lengthscale",
@@ -28,15 +28,16 @@ _STARTS = (
 )
 
 
-def settings_at(settings: MapSettings, told: dict[str, float]) -> MapSettings:
+def settings_fixed_at(settings: MapSettings, hyperparameters: dict[str, float]) -> MapSettings:
     """The same settings at fixed hyper-parameters.
 
     Args:
         settings: whose other values stay.
-        told: hyper-parameters by name, SI, as of FieldMap.hyperparameters; nothing is learned from
-            there.
+        hyperparameters: by name, SI, as of FieldMap.hyperparameters; nothing is learned from there.
     """
-    starts: dict[str, Any] = {name: told[name] for name in _STARTS if name in told}
+    starts: dict[str, Any] = {
+        name: hyperparameters[name] for name in _STARTS if name in hyperparameters
+    }
     return replace(
         settings,
         **starts,
@@ -48,13 +49,13 @@ def settings_at(settings: MapSettings, told: dict[str, float]) -> MapSettings:
     )
 
 
-def learning_on(
+def resume_learning(
     session: MapSession, streamed: MapSession, learner: HyperLearner, room: Room | None = None
 ) -> MapSession:
     """Turn a session at fixed hyper-parameters into one that learns on.
 
     Args:
-        session: made with `settings_at`.
+        session: made with `settings_fixed_at`.
         streamed: the session of the same samples whose settings, starts and priors count from now
             on.
         learner: where learning stands.

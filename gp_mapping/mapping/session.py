@@ -19,23 +19,23 @@ from gp_mapping.core.stored import Room
 from gp_mapping.core.transaction import taken_back
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 from gp_mapping.errors import MapFullError, one_line
-from gp_mapping.mapping.beginning.again import Again
+from gp_mapping.mapping.beginning.restarted import RestartedMap
 from gp_mapping.mapping.beginning.start import Start
 from gp_mapping.mapping.cells import RawRows
 from gp_mapping.mapping.drawing.grid import FieldGrid
-from gp_mapping.mapping.drawing.ground import to_draw
+from gp_mapping.mapping.drawing.ground import choose_ground
 from gp_mapping.mapping.drawing.renderer import Renderer
 from gp_mapping.mapping.earth import Fixes
-from gp_mapping.mapping.feeding import REFUSALS, fade, new_map, stamp_of, take
+from gp_mapping.mapping.feeding import REFUSALS, absorb_batch, forget_elapsed, new_map, stamp_of
 from gp_mapping.mapping.gathering import Gathering
-from gp_mapping.mapping.merging import make_ready
-from gp_mapping.mapping.motion.attitude import seen, turned
+from gp_mapping.mapping.merging import prepare_merge
+from gp_mapping.mapping.motion.attitude import rotate_about_vertical, with_attitude_lag
 from gp_mapping.mapping.notes.repeats import Repeats
-from gp_mapping.mapping.notes.settings import nonsense
+from gp_mapping.mapping.notes.settings import inconsistent_settings
 from gp_mapping.mapping.reporting import report_of
-from gp_mapping.mapping.scoring.answers import Answers
 from gp_mapping.mapping.scoring.local_scale import LocalScale
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
+from gp_mapping.mapping.scoring.predictions import ScoredPredictions
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["MapSession"]
@@ -96,7 +96,7 @@ class MapSession(Gathering):
         self.map = self._new_map(s)
         self._start = Start(s)
         # the map that is made again from the first cells with other starts, next to this one
-        self._again: Again | None = None
+        self._again: RestartedMap | None = None
         self._blank: dict | None = None  # the state of an empty map
 
         self.scores = OneStepAhead(s)
@@ -153,23 +153,27 @@ class MapSession(Gathering):
 
     def _look(self, rows: RawRows, part: slice, rates: list[float], lengths: list[float]) -> None:
         """Turn vectors back by their attitude's lag, and pick some samples for scoring."""
-        if self.turns:
+        if self.is_vector_map:
             lag = self.scores.lag.seconds
-            rows.y[part] = [turned(y, -rate * lag) for y, rate in zip(rows.y[part], rates)]
+            rows.y[part] = [
+                rotate_about_vertical(y, -rate * lag) for y, rate in zip(rows.y[part], rates)
+            ]
 
         self.scores.pick_rows(
             rows.x[part], rows.y[part], rows.stamp[part], lengths, rows.heading[part], rates
         )
 
     @property
-    def turns(self) -> bool:
+    def is_vector_map(self) -> bool:
         """Whether samples are vectors of one map, which a late attitude turns (attitude.py)."""
         return VECTOR in self.map.capabilities
 
-    def as_seen(self, samples: Samples) -> Samples:
+    def as_mapped(self, samples: Samples) -> Samples:
         """One pass as this map takes it in (attitude.seen), to compare predictions with it."""
-        return seen(
-            samples, self.settings.axle_distance, self.scores.lag.seconds if self.turns else None
+        return with_attitude_lag(
+            samples,
+            self.settings.axle_distance,
+            self.scores.lag.seconds if self.is_vector_map else None,
         )
 
     def break_pass(self) -> None:
@@ -180,7 +184,7 @@ class MapSession(Gathering):
 
     def _settled(self) -> bool:
         """Whether hyper-parameters are past their first steps, so that the map can judge cells."""
-        return self.scores.settled(self.map)
+        return self.scores.is_settled(self.map)
 
     def _open_with(self, first: Samples, batch: Samples) -> None:
         """Make the map of the first few cells anew with each of them: none decides by itself."""
@@ -192,8 +196,8 @@ class MapSession(Gathering):
         self.taken = None if self.taken is None else taken
         self.cell_count = sum(map(len, taken))
         self.renderer.touch(batch.x, self.cell_count)
-        if not self._first.opening and self.scores.wanted:
-            self.scores.keep(self._path.length, self.map, batch.x[-1:])
+        if not self._first.is_open and self.scores.is_needed:
+            self.scores.keep_posterior(self._path.length, self.map, batch.x[-1:])
 
         self._last_stamp = stamp_of(batch)
         self.revision += 1
@@ -207,7 +211,7 @@ class MapSession(Gathering):
         """
         s, start = self.settings, copy.copy(self._start)
         self._blank = self._blank or self.map.state_dict()
-        found, before = start.open_with(first), None
+        found, before = start.set_first_cells(first), None
 
         # with forgetting each cell enters with its age; the centre is still the median of all
         parts = [first]
@@ -226,11 +230,11 @@ class MapSession(Gathering):
         try:
             for part in parts:
                 last_stamp = self._fade(field, last_stamp, part)
-                for each, told in take(field, part, lambda *why: refused.append(why)):
+                for each, told in absorb_batch(field, part, lambda *why: refused.append(why)):
                     taken.append(each)
                     report = told
             full = any(isinstance(error, MapFullError) for _, error in refused)
-            kept = not refused or full or not self._first.opening
+            kept = not refused or full or not self._first.is_open
         finally:
             # what a question gets now is the map before, never half of a new one
             if before is not None and not kept:
@@ -242,37 +246,37 @@ class MapSession(Gathering):
             self._lose(each, error)
         if refused:
             self._first.drop_newest(len(refused))
-            start.keep(taken)
+            start.keep_taken(taken)
         if found:
-            self.scores.begin_again(start.resolved)
+            self.scores.restart(start.resolved)
         self.map, self._start, self.last_report = field, start, report
         return taken
 
     def _absorb(self, batch: Samples) -> None:
         """Score a cell, look for a change of the field, then let the map take the cell."""
         if self._start.add(batch):
-            self._again = Again(self._new_map(*self._start.found), self._start.rough)
+            self._again = RestartedMap(self._new_map(*self._start.found), self._start.was_guess)
 
         self.scores.note_white(self.cells.single_variance, self.cells.averaged_variance)
-        if self.scores.wanted:
+        if self.scores.is_needed:
             self.scores.score(
                 batch.velocity[-1], self.map, self._bias.number, batch, self._path.length
             )
         # forgetting comes after the scores, which are of the map before this cell
         self._last_stamp = self._fade(self.map, self._last_stamp, batch)
-        if self.scores.wanted:
+        if self.scores.is_needed:
             # the newest metres, of this pass, saw the field as it is now
             recent = min(
                 self._pass_samples, round(self.settings.score_distance / self.settings.cell_length)
             )
-            self.scores.watch(batch, self._path.length, self.map, recent)
+            self.scores.detect_change(batch, self._path.length, self.map, recent)
 
         # only now does the map see the cell: everything above judges it as unseen
-        taken = self._take(self.scores.weaken(batch, self.map))
+        taken = self._take(self.scores.down_weight(batch, self.map))
 
         self._go_on_again()
-        if taken and self.scores.wanted:
-            self.scores.keep(self._path.length, self.map, batch.x[-1:])
+        if taken and self.scores.is_needed:
+            self.scores.keep_posterior(self._path.length, self.map, batch.x[-1:])
 
     def _feed(
         self, field: FieldMap, last_stamp: float | None, batch: Samples
@@ -283,7 +287,7 @@ class MapSession(Gathering):
             The parts that the map took, and the stamp (s) up to which it has forgotten.
         """
         stamp = self._fade(field, last_stamp, batch)
-        return [part for part, _ in take(field, batch, self._lose)], stamp
+        return [part for part, _ in absorb_batch(field, batch, self._lose)], stamp
 
     def _go_on_again(self) -> None:
         """Feed some more first cells to the map with the new starts.
@@ -292,17 +296,17 @@ class MapSession(Gathering):
         are dropped: they judge that start, not the map.
         """
         again = self._again
-        if again is None or not again.go_on(self._start.cells, self._feed):
+        if again is None or not again.feed(self._start.cells, self._feed):
             return
         self._again = None
-        self._start.done(again.taken)
+        self._start.adopt_found(again.taken)
         self.map, self._last_stamp = again.map, again.last_stamp
 
         if again.rough:
             self.scores = OneStepAhead(self._start.resolved)
             self.scores.note_white(self.cells.single_variance, self.cells.averaged_variance)
         else:
-            self.scores.begin_again(self._start.resolved)
+            self.scores.restart(self._start.resolved)
 
         self.renderer = Renderer(self.settings)
         self.cell_count = sum(map(len, again.taken))
@@ -340,7 +344,7 @@ class MapSession(Gathering):
         taken: list[Samples] = []
         try:
             # each is counted before the map learns from it, for learning may raise
-            for part, report in take(self.map, batch, self._lose):
+            for part, report in absorb_batch(self.map, batch, self._lose):
                 taken.append(part)
                 self.last_report = report
                 self._pass_samples += len(part)
@@ -348,7 +352,7 @@ class MapSession(Gathering):
                 self.renderer.touch(part.x, report.samples)
                 self.revision += 1
         finally:
-            self._start.keep(taken)
+            self._start.keep_taken(taken)
             if self.taken is not None:
                 self.taken += taken
         return taken
@@ -364,8 +368,8 @@ class MapSession(Gathering):
         self._refuse(count, one_line(error))
 
     def _fade(self, field: FieldMap, before: float | None, batch: Samples) -> float | None:
-        """Let a map forget up to the batch, as `fade` does."""
-        return fade(field, self.settings.forgetting_time, before, batch)
+        """Let a map forget up to the batch, as `forget_elapsed` does."""
+        return forget_elapsed(field, self.settings.forgetting_time, before, batch)
 
     @property
     def noise_variance(self) -> float:
@@ -390,7 +394,7 @@ class MapSession(Gathering):
                 they were; the open cells of both are closed either way.
             Exception: whatever fails halfway; the maps are as they were then, too.
         """
-        make_ready(self, other)
+        prepare_merge(self, other)
         with taken_back(self):
             self._merge(other)
 
@@ -401,11 +405,11 @@ class MapSession(Gathering):
         self._first.join(other.beginning_notes)
         self.scores.join(other.scores, self.map)
 
-        self._path.join(other.trace)
+        self._path.join(other.path_trace)
         self.fixes.join(other.fixes)
         for name in ("raw_count", "cell_count", "passes", "left_out", "refused", "lost"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.cells.gross += other.gross
+        self.cells.gross += other.gross_errors
         self._bias.join(other.bias_numbers)
 
         stamps = [stamp for stamp in (self._last_stamp, other.newest_stamp) if stamp is not None]
@@ -429,24 +433,24 @@ class MapSession(Gathering):
 
     # --- the map out ------------------------------------------------------------------------------
     @property
-    def _answers(self) -> Answers:
+    def _answers(self) -> ScoredPredictions:
         """The map as it is now, for questions."""
-        return Answers(self.map, self.scores, self.settings)
+        return ScoredPredictions(self.map, self.scores, self.settings)
 
     @torch.no_grad()
     def predict(self, x, velocity=None, heading=None) -> Prediction:
-        """Mean, latent variance and predictive noise at x (N, 2) m, as Answers.predict has them."""
+        """Mean, latent variance and predictive noise at x (N, 2) m (ScoredPredictions)."""
         return self._answers.predict(x, velocity, heading)
 
     @torch.no_grad()
     def published(self, x) -> Prediction:
-        """What is published at x (N, 2) m: a probability, a rate or the field (Answers)."""
+        """What is published at x (N, 2) m: a probability, a rate or the field."""
         return self._answers.published(x)
 
     @property
-    def local(self) -> LocalScale | None:
+    def local_scale(self) -> LocalScale | None:
         """The local scale of variances as of now; None where the settings switch it off."""
-        return self._answers.local
+        return self._answers.local_scale
 
     def local_scale_at(self, x) -> Tensor | None:
         """Factor of the variance at x (N, 2) m from one-step-ahead scores: (N,), or None."""
@@ -463,7 +467,7 @@ class MapSession(Gathering):
         noise = math.sqrt(self.noise_variance)
         bounds, place = self._ground()
         return self.renderer.render(
-            self.map, bounds, noise, self.revision, budget, self.local, place
+            self.map, bounds, noise, self.revision, budget, self.local_scale, place
         )
 
     def draw_ahead(self, budget: int) -> None:
@@ -474,7 +478,7 @@ class MapSession(Gathering):
 
     def _ground(self) -> tuple[tuple[list[float], list[float]], tuple[float, float]]:
         """Corners of what to draw, and the robot's place in it, m; notes what is left out."""
-        ground = to_draw(self.settings, self._path)
+        ground = choose_ground(self.settings, self._path)
         self._cut, self._looked = ground.notes, self.revision
         return (ground.low, ground.high), ground.place
 
@@ -493,7 +497,7 @@ class MapSession(Gathering):
             *self._cut,
             *self._repeats.notes(self.settings.field_scale, self.settings.field_unit),
             *self.beginning_notes,
-            *nonsense(self._start.resolved, self._first.spread),
+            *inconsistent_settings(self._start.resolved, self._first.spread),
             *self.map.notes(),
         ]
 
@@ -570,7 +574,7 @@ class MapSession(Gathering):
                 session.scores = OneStepAhead(session._start.resolved)
 
             if state.get("again") is not None:
-                session._again = Again.restored(
+                session._again = RestartedMap.restored(
                     state["again"], session._new_map(*session._start.found)
                 )
 

@@ -91,8 +91,8 @@ class AnytimeFit(Scaled):
 
         self.generator = torch.Generator().manual_seed(seed)
         self.scaling = self._scaling_for(samples)
-        self.data = Standardised.of(samples, self.scaling)
-        self.places = theta.place(self.data.x, self.data.velocity, self.data.heading)
+        self.data = Standardised.from_samples(samples, self.scaling)
+        self.places = theta.sensor_place(self.data.x, self.data.velocity, self.data.heading)
         self.noise = (
             torch.where(self.data.noise > 0, self.data.noise, theta.noise_stddev**2)
             + self.data.extra
@@ -146,34 +146,34 @@ class AnytimeFit(Scaled):
         return raw * root, root[:, None] * y, None
 
     @property
-    def round(self) -> int:
+    def steps_per_epoch(self) -> int:
         """T: steps in which shuffled draws use every block once."""
         return -(-len(self.blocks) // self.draw)
 
-    def target(self, chosen: list[int], share: float | None = None) -> tuple[Tensor, Tensor]:
+    def target(self, chosen: list[int], fraction: float | None = None) -> tuple[Tensor, Tensor]:
         """(P/|S|) Σ (G_s, r_s): an unbiased estimate of the sums over all blocks.
 
         Args:
             chosen: numbers of the blocks, S.
-            share: factor in place of P/|S|.
+            fraction: factor in place of P/|S|.
         """
         excess, linear = torch.zeros_like(self.excess), torch.zeros_like(self.linear)
         for number in chosen:
             whitened, lam, _ = self.block(number)
             excess.addmm_(whitened, whitened.mT)
             linear.addmm_(whitened, lam)
-        share = len(self.blocks) / len(chosen) if share is None else share
-        return share * excess, share * linear
+        fraction = len(self.blocks) / len(chosen) if fraction is None else fraction
+        return fraction * excess, fraction * linear
 
-    def absorb(self, chosen: list[int], rho: float, share: float | None = None) -> None:
+    def absorb(self, chosen: list[int], rho: float, fraction: float | None = None) -> None:
         """Take one natural-gradient step of rate ρ towards what the chosen blocks say.
 
         Args:
             chosen: numbers of the blocks, S.
             rho: ρ.
-            share: as of `target`.
+            fraction: as of `target`.
         """
-        excess, linear = self.target(chosen, share)
+        excess, linear = self.target(chosen, fraction)
         self.excess.lerp_(excess, rho)
         self.linear.lerp_(linear, rho)
 
@@ -197,9 +197,9 @@ class AnytimeFit(Scaled):
         """Take a step on the next part of the round; a new round is shuffled where none is left."""
         if not self._round:
             order = torch.randperm(len(self.blocks), generator=self.generator)
-            self._round = [part.tolist() for part in order.tensor_split(self.round)]
+            self._round = [part.tolist() for part in order.tensor_split(self.steps_per_epoch)]
         # parts differ by a block in size: the factor is T for each, not P/|S|
-        self.absorb(self._round.pop(), rho, self.round)
+        self.absorb(self._round.pop(), rho, self.steps_per_epoch)
         self.steps += 1
 
     def batch(self) -> None:

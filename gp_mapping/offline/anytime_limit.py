@@ -69,7 +69,7 @@ def iterations_to_the_limit(
     limit_rmse, member = rmse(limit), new_fit(max(1, -(-len(limit.blocks) // _ROUND)))
 
     ratios = []
-    for _ in range(member.round):
+    for _ in range(member.steps_per_epoch):
         member.step()
         ratios.append(rmse(member) / limit_rmse)
 
@@ -77,7 +77,7 @@ def iterations_to_the_limit(
     return {
         "blocks": len(limit.blocks),
         "drawn": member.draw,
-        "round": member.round,
+        "round": member.steps_per_epoch,
         "within": (outside[-1] + 2) if outside else 1,
         "half_round": ratios[(len(ratios) - 1) // 2],
     }

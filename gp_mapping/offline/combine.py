@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from gp_mapping.core.linalg import solve_lower
-from gp_mapping.core.models.anytime.posterior import AnytimePosterior, own
+from gp_mapping.core.models.anytime.posterior import AnytimePosterior, posterior_fields
 
 __all__ = ["combine"]
 
@@ -65,7 +65,7 @@ def combine(members: list[AnytimePosterior], shares: list[float]) -> AnytimePost
     noise = sum(share * m.noise_variance for m, share in zip(members, shares)) / sum(shares)
     weights = solve_lower(factor, solve_lower(factor, linear), transpose=True)
     return AnytimePosterior(
-        **(own(first) | {"R": factor, "weights": weights, "noise_variance": noise}),
+        **(posterior_fields(first) | {"R": factor, "weights": weights, "noise_variance": noise}),
         conditional=first.conditional,
         side=first.side,
         blocks=first.blocks,

@@ -182,7 +182,7 @@ class DenseWiski:
             self.root.add(row)
         # the rank does not suffice: the root anew from A, with twice the rank
         while self.root.dropped:
-            self.root = RootCache.of(self.A, min(2 * self.root.rank, len(self.A)))
+            self.root = RootCache.from_matrix(self.A, min(2 * self.root.rank, len(self.A)))
         self.n += len(y)
 
     def projection_loss(self, x: Tensor, y: Tensor, variance: Tensor | None = None) -> Tensor:

@@ -21,16 +21,16 @@ from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.likelihoods import make_likelihood
 from gp_mapping.core.models.solve_gp.model import SolveGP
-from gp_mapping.core.registry import start_of
+from gp_mapping.core.registry import make_theta_and_learner
 from gp_mapping.core.types import Samples
-from gp_mapping.offline.ascend import ascend, information
+from gp_mapping.offline.ascent import ascend, information
 from gp_mapping.offline.lattice_evidence import LatticeEvidence
 from gp_mapping.offline.minibatches import train
 from gp_mapping.offline.objectives import CollapsedBound, ExactEvidence, Objective, tolerance_at
 from gp_mapping.offline.stored_cells import StoredCells
 from gp_mapping.settings.mapping import MapSettings
 
-__all__ = ["FITTED", "Fit", "check_fits", "fit_theta", "joined", "theta_reported"]
+__all__ = ["FITTED", "Fit", "check_fits", "fit_theta", "join_batches", "theta_from_report"]
 
 _ROUNDS = 3  # of choosing inducing inputs, and θ with these inputs held
 # cells of a block per inducing input that it may have: with more cells the budget, and not θ, would
@@ -132,13 +132,13 @@ def check_fits(settings: MapSettings) -> None:
             "what the robot has learned as sensor_offset_x and sensor_offset_y"
         )
 
-    if start_of(settings)[1] is None:
+    if make_theta_and_learner(settings)[1] is None:
         raise ValueError(
             "nothing is to be learned with these settings; write --set learn_hyperparameters=true"
         )
 
 
-def joined(parts: list[Samples]) -> Samples:
+def join_batches(parts: list[Samples]) -> Samples:
     """One batch from several, with the columns that all of them have."""
     given = [
         f.name for f in fields(Samples) if all(getattr(part, f.name) is not None for part in parts)
@@ -146,7 +146,7 @@ def joined(parts: list[Samples]) -> Samples:
     return Samples(**{name: torch.cat([getattr(part, name) for part in parts]) for name in given})
 
 
-def theta_reported(theta: Theta, reported: dict[str, float], scale: float) -> Theta:
+def theta_from_report(theta: Theta, reported: dict[str, float], scale: float) -> Theta:
     """θ with the numbers that a map reports.
 
     Args:
@@ -184,7 +184,7 @@ def fit_theta(
         settings: with a number for each start; the priors follow from these.
         given: hyper-parameters to begin with, as of FieldMap.hyperparameters (SI).
         parts: batches of cells, SI.
-        slope: as of StoredCells.of.
+        slope: as of StoredCells.from_batches.
         most: iterations, or epochs, of each step at most.
         tolerance: nats; a step ends where an iteration gains less.
         progress: called after each iteration with the name of what is raised and its value, nats.
@@ -193,14 +193,14 @@ def fit_theta(
         ValueError: as check_fits.
     """
     check_fits(settings)
-    theta, learner = start_of(settings)
+    theta, learner = make_theta_and_learner(settings)
     assert learner is not None, "check_fits has seen to it"
 
-    start = theta_reported(theta, given, settings.field_scale)
-    cells = StoredCells.of(parts, settings.field_scale, start, slope)
+    start = theta_from_report(theta, given, settings.field_scale)
+    cells = StoredCells.from_batches(parts, settings.field_scale, start, slope)
     if not make_likelihood(settings).conjugate:
         return _by_minibatches(
-            settings, start, learner, cells, joined(parts), most, tolerance, progress
+            settings, start, learner, cells, join_batches(parts), most, tolerance, progress
         )
 
     found, steps, count, notes = start, [], 0, []
@@ -208,7 +208,7 @@ def fit_theta(
     if way.first:
         trained = train(
             _empty(settings, start, cells),
-            joined(parts),
+            join_batches(parts),
             most,
             tolerance,
             lambda value: progress(way.bound, value),
@@ -258,7 +258,7 @@ def fit_theta(
         found, after, evidence = start, before, (evidence[0], evidence[0])
 
     # a map goes on learning from this θ
-    learner.settle(found, information(learner, found, cells))
+    learner.continue_from(found, information(learner, found, cells))
     return Fit(
         objective.name,
         before,
@@ -316,7 +316,7 @@ def _by_minibatches(
     trained = train(
         _empty(settings, start, cells), data, most, tolerance, lambda value: progress(name, value)
     )
-    learner.settle(trained.theta, _curvature(learner, trained.theta, cells))
+    learner.continue_from(trained.theta, _curvature(learner, trained.theta, cells))
     return Fit(
         name,
         trained.before,

@@ -18,7 +18,7 @@ from gp_mapping.core.types import Samples
 from gp_mapping.errors import NumericalError
 from gp_mapping.offline.solve_gp_batch import BatchTrainer
 
-__all__ = ["Epochs", "train"]
+__all__ = ["TrainingResult", "train"]
 
 _MINIBATCH = 256  # cells
 _SETTLING = 20  # epochs at most for q alone; a Gaussian likelihood needs one
@@ -26,7 +26,7 @@ _PATIENCE = 4  # epochs without a gain after which training stops
 
 
 @dataclass(frozen=True)
-class Epochs:
+class TrainingResult:
     """The result of training.
 
     Attributes:
@@ -54,7 +54,7 @@ def train(
     tolerance: float,
     progress: Callable[[float], None],
     learn: bool = True,
-) -> Epochs:
+) -> TrainingResult:
     """Train an empty model.
 
     Args:
@@ -95,4 +95,4 @@ def train(
         without_gain = 0 if value > best + tolerance else without_gain + 1
         if value > best:
             best, theta = value, model.theta
-    return Epochs(theta, before, best, count, open_share, without_gain >= _PATIENCE)
+    return TrainingResult(theta, before, best, count, open_share, without_gain >= _PATIENCE)

@@ -66,7 +66,7 @@ class BatchTrainer:
         self.y, self.own, self.extra = parts.y, parts.noise, parts.extra
         self.weight = model.likelihood.weight(parts.count)
         self.x, self.heading = (
-            model.theta.place(parts.x, parts.velocity, parts.heading),
+            model.theta.sensor_place(parts.x, parts.velocity, parts.heading),
             parts.heading,
         )
 
@@ -153,7 +153,7 @@ class BatchTrainer:
         # θ has moved: the sums follow
         if self.learn:
             self._sum_again()
-        self.model.changed()
+        self.model.mark_changed()
 
     @torch.no_grad()
     def _natural_gradient(self, indices: Tensor) -> None:
@@ -183,7 +183,7 @@ class BatchTrainer:
             lam = beta[:, None] * mean + self.rate * damping[:, None] * pull
 
         model.sites.add(whitened, beta, lam)
-        model.outdate()
+        model.discard_posterior()
         self.lam[indices] += lam
         self.beta[indices] += beta
 

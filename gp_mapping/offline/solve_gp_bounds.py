@@ -69,7 +69,7 @@ def bound(
     y: Tensor,
     noise: Tensor,
     weight: Tensor | float = 1.0,
-    share: float = 1.0,
+    fraction: float = 1.0,
 ) -> Tensor:
     """Eq. 8, summed over channels.
 
@@ -81,10 +81,10 @@ def bound(
         y: (N, C).
         noise: noise variance (N,).
         weight: of each sample's log likelihood (N,).
-        share: N over the number of all samples, where these are some of them.
+        fraction: N over the number of all samples, where these are some of them.
     """
     mean, variance = q.marginals(whitened, residual)
-    fit = (weight * likelihood.expected_log_prob(y, mean, variance, noise)).sum() / share
+    fit = (weight * likelihood.expected_log_prob(y, mean, variance, noise)).sum() / fraction
 
     s = len(q.first)
     return fit - divergence(q.mean[:s], q.first) - divergence(q.mean[s:], q.second)

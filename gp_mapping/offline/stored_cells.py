@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from gp_mapping.core.hyper.evidence import membership
+from gp_mapping.core.hyper.evidence import pass_membership
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.scaling import Scaling
-from gp_mapping.core.standardised import Standardised, learnable_extra
+from gp_mapping.core.standardised import Standardised, excess_variance
 from gp_mapping.core.types import Samples
 
 __all__ = ["StoredCells"]
@@ -41,7 +41,9 @@ class StoredCells:
     scaling: Scaling
 
     @classmethod
-    def of(cls, parts: list[Samples], scale: float, theta: Theta, slope=None) -> StoredCells:
+    def from_batches(
+        cls, parts: list[Samples], scale: float, theta: Theta, slope=None
+    ) -> StoredCells:
         """From batches of cells as a map was given them.
 
         Args:
@@ -59,7 +61,7 @@ class StoredCells:
 
         x, y = (torch.cat([getattr(part, name) for part in parts]) for name in ("x", "y"))
         scaling = Scaling.from_first(x, y, scale)
-        inner = [Standardised.of(part, scaling) for part in parts]
+        inner = [Standardised.from_samples(part, scaling) for part in parts]
         columns = {
             f.name: torch.cat([getattr(part, f.name) for part in inner])
             for f in fields(cls)
@@ -83,12 +85,12 @@ class StoredCells:
 
     def places(self, theta: Theta) -> Tensor:
         """Where the sensor was, given θ's time offset and lever arm: (N, D)."""
-        return theta.place(self.x, self.velocity, self.heading)
+        return theta.sensor_place(self.x, self.velocity, self.heading)
 
     def constants(self, theta: Theta) -> Tensor:
         """Features of the passes' constants (P, N): s_b where a cell belongs to a pass."""
         return (
-            theta.bias_stddev * membership(self.pass_number).mT
+            theta.bias_stddev * pass_membership(self.pass_number).mT
             if theta.bias_stddev > 0
             else self.y.new_zeros((0, len(self)))
         )
@@ -99,7 +101,7 @@ class StoredCells:
 
     def learning_data(self, theta: Theta) -> dict[str, Tensor]:
         """The cells as a map's learning_data, for a HyperLearner."""
-        extra = learnable_extra(self.noise, self.extra, theta)
+        extra = excess_variance(self.noise, self.extra, theta)
         return {
             "x": self.x,
             "velocity": self.velocity,

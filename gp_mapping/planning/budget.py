@@ -51,7 +51,7 @@ class Budget:
         """Return whether a cost is within it; 10⁻⁹ more is forgiven, for sums in another order."""
         return metres <= self.metres + 1e-9 and seconds <= self.seconds + 1e-9
 
-    def share(self, metres, seconds):
+    def fraction_spent(self, metres, seconds):
         """Return the fraction of it that is spent, 0 to 1.
 
         Of metres or of seconds, whichever ends the budget first.
@@ -64,7 +64,7 @@ class Budget:
         time_fraction = seconds / self.seconds if self.seconds > 0 else seconds * math.inf
         return distance_fraction if self.metres / self.speed <= self.seconds else time_fraction
 
-    def less(self, metres: float, seconds: float) -> Budget:
+    def minus(self, metres: float, seconds: float) -> Budget:
         """Return what is left after spending that much."""
         return Budget(
             max(0.0, self.metres - metres),

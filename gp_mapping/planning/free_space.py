@@ -12,7 +12,7 @@ from scipy import ndimage
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from gp_mapping.planning.area.places import FARTHEST, on_earth
+from gp_mapping.planning.area.places import FARTHEST, are_valid_places
 
 __all__ = ["FreeSpace", "along"]
 
@@ -120,7 +120,7 @@ class FreeSpace:
 
         corner = (float(info.origin.position.x), float(info.origin.position.y))
         size = max(width, height) * resolution
-        if not on_earth([corner]).all() or size > FARTHEST:
+        if not are_valid_places([corner]).all() or size > FARTHEST:
             raise ValueError(
                 f"the occupancy grid lies at {corner} m and is {size:.3g} m long, expected finite metres, "
                 f"at most {FARTHEST:g}"

@@ -59,14 +59,14 @@ def offer_as_set(
         ground: cached area, kept from call to call.
         free: where the robot may be; None: not known.
         position: (x, y) of the robot, metres; None: where the newest sample of the map was taken.
-        region: as in SurveyArea.of.
-        keep_out: as in SurveyArea.of.
+        region: as in SurveyArea.from_free_space.
+        keep_out: as in SurveyArea.from_free_space.
     """
     s = settings
     if s.suggestion_kind != "gain_per_metre":
         at = session.position if position is None else position
         if (region or keep_out) and at is not None:
-            area, _ = ground.at(
+            area, _ = ground.ground_at(
                 np.asarray(at, dtype=np.float64),
                 free,
                 session.driven.numpy(),
@@ -155,8 +155,8 @@ def offer_by_way(
         min_distance: between two places, metres.
         beyond: metres.
         reach: metres from the robot to the farthest place.
-        region: as in SurveyArea.of.
-        keep_out: as in SurveyArea.of.
+        region: as in SurveyArea.from_free_space.
+        keep_out: as in SurveyArea.from_free_space.
         places: bound of the places that are compared.
     """
     kind, path = "gain_per_metre", session.driven.numpy()
@@ -165,7 +165,7 @@ def offer_by_way(
         return Suggestions(kind, reason="nothing has been measured yet")
 
     position = np.asarray(position, dtype=np.float64)
-    area, travel = ground.at(
+    area, travel = ground.ground_at(
         position,
         free,
         path,
@@ -181,7 +181,7 @@ def offer_by_way(
         return Suggestions(kind, reason=area.reason or "no place in the survey area can be reached")
 
     # From here on the map itself is not asked any more.
-    value = PathValue.of(
+    value = PathValue.from_map(
         session.map.for_planning(), travel.xy, area.cells, area.areas, session.noise_variance
     )
 
@@ -205,7 +205,7 @@ def offer_by_way(
         gain = float(chosen.gains.sum())
         items.append(Suggestion(float(stop[0]), float(stop[1]), gain / (chosen.metres + NEAR)))
         # The next place is chosen as if the robot had driven here and measured on the way.
-        value = value.after(problem.drive(chosen.nodes).visits)
+        value = value.after_measuring(problem.drive(chosen.nodes).visits)
         # A floor, so that with min_distance 0 the place itself is not chosen again.
         closed |= np.hypot(*(travel.nodes - stop).T) < max(min_distance, 1e-6)
         position = stop

@@ -15,7 +15,7 @@ from gp_mapping.planning.problem import Problem
 from gp_mapping.planning.registry import find_planner
 from gp_mapping.planning.worth.path_value import PathValue
 
-__all__ = ["Plan", "allot", "driven_by_others", "finished", "plan", "plan_steps", "way_home"]
+__all__ = ["Plan", "allot", "driven_by_others", "plan", "plan_steps", "plan_through", "way_home"]
 
 # M; points of a line whose distances to the robot differ by less count as equally near.
 _AS_NEAR = 0.05
@@ -90,11 +90,11 @@ class Plan:
         near = (away <= np.minimum(padded[:-2], padded[2:])) & (away <= away.min() + _AS_NEAR)
         return float(marks[near][int(np.abs(marks[near] - expected).argmin())])
 
-    def left(self, metres: float) -> tuple[int, ...]:
+    def stops_ahead(self, metres: float) -> tuple[int, ...]:
         """Return the stops (nodes) that are still ahead after that many metres."""
         return tuple(n for n, mark in zip(self.nodes, self.stop_marks) if mark > metres + 1e-6)
 
-    def after(self, metres: float) -> np.ndarray:
+    def line_ahead(self, metres: float) -> np.ndarray:
         """Return the line (N, 2) from that many metres on."""
         ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(self.line, axis=0).T))])
         metres = min(max(metres, 0.0), float(ends[-1])) if self else 0.0
@@ -105,7 +105,7 @@ class Plan:
         )
         return np.vstack([first, self.line[ends > metres + 1e-9]]) if self else self.line
 
-    def cut(self, metres: float) -> Plan:
+    def plan_ahead(self, metres: float) -> Plan:
         """Return the rest of the plan after that many metres, as if it had been planned there."""
         if not self or metres >= self.metres - 1e-6:
             return Plan(self.kind, reason=self.reason)
@@ -115,10 +115,10 @@ class Plan:
 
         return replace(
             self,
-            line=self.after(metres),
+            line=self.line_ahead(metres),
             stops=self.stops[keep],
             stop_marks=self.stop_marks[keep] - metres,
-            nodes=self.left(metres),
+            nodes=self.stops_ahead(metres),
             visits=self.visits[ahead],
             marks=self.marks[ahead] - metres,
             gains=self.gains[ahead],
@@ -126,7 +126,7 @@ class Plan:
             seconds=self.seconds * (1.0 - metres / self.metres),
         )
 
-    def led_by(self, line: np.ndarray, seconds: float) -> Plan:
+    def with_lead(self, line: np.ndarray, seconds: float) -> Plan:
         """Return the plan with a line before it.
 
         Args:
@@ -191,7 +191,7 @@ def plan_steps(problem: Problem, kind: str) -> Iterator[Plan | None]:
     for stops in planner(problem):
         best = stops
         yield None
-    yield finished(problem, kind, best)
+    yield plan_through(problem, kind, best)
 
 
 def plan(problem: Problem, kind: str = "route") -> Plan:
@@ -199,7 +199,7 @@ def plan(problem: Problem, kind: str = "route") -> Plan:
     return deque(plan_steps(problem, kind), maxlen=1)[0]
 
 
-def finished(problem: Problem, kind: str, stops: tuple[int, ...]) -> Plan:
+def plan_through(problem: Problem, kind: str, stops: tuple[int, ...]) -> Plan:
     """Return the plan that drives through stops (nodes), with what it is worth."""
     drive = problem.drive(stops)
     if drive is None or not drive.legs or drive.metres <= 0.0:
@@ -242,7 +242,7 @@ def way_home(problem: Problem, kind: str, reason: str) -> Plan:
     if problem.home is None or home is None or math.dist(problem.position, home) < _AT_HOME:
         stddev = math.sqrt(max(value.total, 0.0) / max(value.mass, 1e-300))
         return Plan(kind, stddev_now=stddev, stddev_then=stddev, reason=reason)
-    return replace(finished(problem, kind, ()), reason=f"{reason}: this is the way home")
+    return replace(plan_through(problem, kind, ()), reason=f"{reason}: this is the way home")
 
 
 def allot(problems: list[Problem], kind: str = "route") -> list[Plan]:
@@ -291,8 +291,8 @@ def driven_by_others(value: PathValue, travel: Travel, lines) -> PathValue:
         if len(line) < 2 or not len(travel):
             continue
 
-        visits, x, _ = travel.visits([travel.along(line)])
+        visits, x, _ = travel.visits([travel.leg_along(line)])
         # A line may leave the area: there the nearest places say nothing about it.
         near = torch.from_numpy(np.hypot(*(travel.xy[visits.places[:, 0]] - x).T) <= travel.spacing)
-        value = value.after(visits.where(near))
+        value = value.after_measuring(visits.select(near))
     return value

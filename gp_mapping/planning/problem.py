@@ -11,16 +11,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gp_mapping.planning.area.travel import Leg, Travel, turn
+from gp_mapping.planning.area.travel import Leg, Travel, angle_between
 from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.worth.path_value import PathValue, Visits
 
-__all__ = ["Drive", "Problem", "mix_of_rest", "usual_mix"]
+__all__ = ["Drive", "Problem", "default_mix", "mix_of_rest"]
 
 _SOON = 0.1  # mix of a survey with a limit
 
 
-def usual_mix(budget: Budget) -> float:
+def default_mix(budget: Budget) -> float:
     """Return the mix that rates a route by default: mostly its end where the budget is limited.
 
     A little weight on early gains decides between routes that gain the same in the end: a survey
@@ -259,7 +259,7 @@ class Problem:
         for leg in legs:
             # Turns at inner corners are spread over the leg: where they lie hardly changes the
             # worth.
-            seconds += (turn(heading, leg.first) + leg.turned) / rate + leg.metres / speed
+            seconds += (angle_between(heading, leg.first) + leg.turned) / rate + leg.metres / speed
             ends.append(ends[-1] + leg.metres)
             clock.append(seconds)
             # A leg without length turns nothing.
@@ -308,7 +308,7 @@ class Problem:
         limit, total = self.limit, max(self.value.total, 1e-300)
         for i, gains in zip(good, self.value.gains([drives[i].visits for i in good])):
             # Fraction of the limit spent at each measurement, by which its gain is discounted.
-            spent = limit.share(drives[i].marks, drives[i].times)
+            spent = limit.fraction_spent(drives[i].marks, drives[i].times)
             end, early = float(gains.sum()), float(gains @ torch.from_numpy(spent))
             out[i] = end / total, (end - self.mix * early) / total
         return out

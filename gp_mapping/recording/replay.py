@@ -256,7 +256,7 @@ def samples_of(
                 if taken is not None and not kept_back:
                     taken(seen)
 
-        intake.settle()  # no message comes that could change a frame
+        intake.make_final()  # no message comes that could change a frame
         yield from _standing(intake, intake.batches(finish=True), kept_back)
         bar.update(total - seen)
 
@@ -279,7 +279,7 @@ def _standing(
         kept_back.clear()
     kept_back += new
 
-    if intake.settled:
+    if intake.is_final:
         yield from kept_back
         kept_back.clear()
 
@@ -305,7 +305,7 @@ def _samples(
     remaining = [raw for raw in chunk if plan.roles[raw.topic] != FIX] if fixes else chunk
 
     streams = _streams(plan.roles, remaining)
-    batches = None if streams is None else intake.take_together(*streams)
+    batches = None if streams is None else intake.add_recorded(*streams)
 
     if batches is not None:
         yield from batches

@@ -168,7 +168,7 @@ class ExplorerNode(Node):
 
                 self.step(time.monotonic())
                 if self._action is not None:
-                    self._action.tell(
+                    self._action.advance(
                         self._phase, self._survey_values, self._path, self.state, self._given_up()
                     )
         finally:  # the robot must stand, whatever ended the loop
@@ -260,7 +260,7 @@ class ExplorerNode(Node):
         if self.settings.drive == "cmd_vel":
             speed, turn = self.pursuit.command(*self._pose)
             if now - self._moved_at > self.settings.stuck_after and not self.pursuit.done:
-                goal = self.pursuit.left[-1]
+                goal = self.pursuit.points_ahead[-1]
                 self._on_failed(float(goal[0]), float(goal[1]), "no progress")
                 self._moved_at = now
             twist = Twist()
@@ -291,7 +291,7 @@ class ExplorerNode(Node):
 
     def _reason_of_free_space(self) -> str:
         """Why the free-space map forbids to drive; '' where it does not, or there is none."""
-        self._free, wrong = self._free_maps.at(self._map, self.settings.robot_radius)
+        self._free, wrong = self._free_maps.free_space_of(self._map, self.settings.robot_radius)
         if wrong:
             return f"standing still: {wrong}"
         if self._free is None:

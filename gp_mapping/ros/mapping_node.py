@@ -19,7 +19,7 @@ from nav_msgs.msg import OccupancyGrid
 from rclpy.clock import JumpThreshold
 from rclpy.duration import Duration
 
-from gp_mapping.core.likelihoods.outcomes import judge_of
+from gp_mapping.core.likelihoods.outcomes import make_judge
 from gp_mapping.errors import named
 from gp_mapping.intake import Intake
 from gp_mapping.intake.messages import has_header
@@ -31,14 +31,14 @@ from gp_mapping.ros.mapper.managed import ManagedNode
 from gp_mapping.ros.mapper.outputs import MapPublishers
 from gp_mapping.ros.mapper.queries import PointQueries
 from gp_mapping.ros.mapper.services import MapServices
-from gp_mapping.ros.mapper.steps import Steps, aside, at_once
+from gp_mapping.ros.mapper.steps import Steps, at_once, in_thread
 from gp_mapping.ros.mapper.survey_port import SurveyPort
 from gp_mapping.ros.mapper.team_port import TeamPort, others_of
 from gp_mapping.ros.tools.process import Stopper, spin
 from gp_mapping.ros.wire import qos
 from gp_mapping.ros.wire.diagnostics import to_array
 from gp_mapping.ros.wire.messages import message_class
-from gp_mapping.runtime.file_thread import Ending, FileThread
+from gp_mapping.runtime.file_thread import ClosingError, FileThread
 from gp_mapping.runtime.health import ERROR, WARN, Health
 from gp_mapping.runtime.saving import Saver, keep_before
 from gp_mapping.runtime.surveying.free_maps import FreeMaps
@@ -49,9 +49,9 @@ from gp_mapping.runtime.worker import MapWorker
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.node import NodeSettings
-from gp_mapping.store.resume import MapFiles, strangers
+from gp_mapping.store.resume import MapFiles, foreign_exports
 from gp_mapping.store.sessions import (
-    Wanted,
+    Requirements,
     map_folder,
     new_session,
     odometry_frame_of,
@@ -81,7 +81,7 @@ class MappingNode(ManagedNode):
         self.map_settings, self.intake_settings, self.wanted = (
             MapSettings(),
             IntakeSettings(),
-            Wanted(MapSettings()),
+            Requirements(MapSettings()),
         )
         self.parameter_warnings: list[str] = []
         self.paused, self._find_message = False, find_message
@@ -108,9 +108,9 @@ class MappingNode(ManagedNode):
             raise
         self._finished, self.exit_code = False, 0
 
-    def moment(self) -> float:
+    def batching_pause(self) -> float:
         """Time (s) to sleep so that inputs are taken in groups; 0 while they bring nothing."""
-        return 0.0 if self.inputs is None else self.inputs.moment()
+        return 0.0 if self.inputs is None else self.inputs.batching_pause()
 
     def _read_parameters(self) -> None:
         warnings = self.parameters.unknown + params.unmatched_files(
@@ -124,7 +124,7 @@ class MappingNode(ManagedNode):
         self.map_settings = settings[MapSettings]
         self.intake_settings = settings[IntakeSettings]
 
-        self.wanted = Wanted(
+        self.wanted = Requirements(
             self.map_settings,
             frozenset(self.parameters.given),
             self.intake_settings.channels,
@@ -147,9 +147,9 @@ class MappingNode(ManagedNode):
             listens=self.listens,
         )
 
-        session, path = yield from aside(self._first_session)
+        session, path = yield from in_thread(self._first_session)
         if path is not None:
-            self.tell_strangers(path)
+            self.log_foreign_exports(path)
         self.place_warning = ""
         if path is not None and (frame := odometry_frame_of(session.about)):
             text = (
@@ -170,7 +170,7 @@ class MappingNode(ManagedNode):
         self._undo_configure.callback(self.destroy_guard_condition, self._done)
         self.worker = MapWorker(
             session,
-            Intake(self.intake_settings, judge=judge_of(self.map_settings)),
+            Intake(self.intake_settings, judge=make_judge(self.map_settings)),
             queue_size=self.settings.worker_queue_size,
             draw_budget=self.settings.draw_budget,
             suggest=self.suggester,
@@ -218,7 +218,7 @@ class MappingNode(ManagedNode):
         self._requested = self._published = None
         self.map_services = MapServices(self, self.files, self.saver, self._find_message)
         self._undo_configure.callback(
-            self.map_services.refuse, Ending("the node is not configured; configure it first")
+            self.map_services.refuse, ClosingError("the node is not configured; configure it first")
         )
 
         jump = JumpThreshold(
@@ -404,7 +404,7 @@ class MappingNode(ManagedNode):
         if self._requested is not None and time.monotonic() - self._requested < 10.0:
             return
 
-        if self.suggester.news:
+        if self.suggester.should_ask_again:
             self.publishers_.renew_part("suggestions")
         elif self._free_space_changed:
             self.publishers_.renew_part("suggestions", at_once=False)
@@ -423,7 +423,7 @@ class MappingNode(ManagedNode):
         """Draw and publish the finished map, after worker.stop(); the periods are over at once."""
         wanted = self._due({part: min(period, 1e-9) for part, period in self._periods().items()})
         if wanted:
-            yield from aside(self.worker.draw_last, wanted)
+            yield from in_thread(self.worker.draw_last, wanted)
             self._publish_results()
 
     def _publish_results(self) -> None:
@@ -441,9 +441,9 @@ class MappingNode(ManagedNode):
     def _frame_of_own(self) -> str:
         return self.settings.map_frame or self.worker.frame
 
-    def tell_strangers(self, path: Path) -> None:
+    def log_foreign_exports(self, path: Path) -> None:
         """Log which exports beside a loaded checkpoint belong to another map."""
-        if foreign := strangers(path):
+        if foreign := foreign_exports(path):
             self.get_logger().warning(
                 f"beside {path}, {', '.join(foreign)} are of another map; ~/save writes them anew"
             )
@@ -589,7 +589,7 @@ def _live(node: MappingNode, stopper: Stopper) -> int:
             ending = node.end()
         return ending is not None and ending.done()
 
-    spin(node, over, node.moment)
+    spin(node, over, node.batching_pause)
     # where ROS was shut down no caller is left to answer, but there is a map to save
     ending = ending or node.end()
     node.work_off()

@@ -7,14 +7,14 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 
-__all__ = ["Ending", "FileThread", "TooBusy"]
+__all__ = ["ClosingError", "FileThread", "QueueFullError"]
 
 
-class Ending(RuntimeError):
+class ClosingError(RuntimeError):
     """A job was not begun, because the node is being cleaned up or stopped."""
 
 
-class TooBusy(RuntimeError):
+class QueueFullError(RuntimeError):
     """A job was refused, because too many wait."""
 
 
@@ -51,15 +51,15 @@ class FileThread:
             The Future of its result.
 
         Raises:
-            TooBusy: `size` jobs wait already.
-            Ending: the thread has been closed.
+            QueueFullError: `size` jobs wait already.
+            ClosingError: the thread has been closed.
         """
         future: Future = Future()
         with self._changed:
             if self._closed:
-                raise Ending("the node is being stopped")
+                raise ClosingError("the node is being stopped")
             if len(self._jobs) >= self._size:
-                raise TooBusy(f"{self._size} jobs wait for the disk; ask again later")
+                raise QueueFullError(f"{self._size} jobs wait for the disk; ask again later")
             self._jobs.append((job, future))
             self._changed.notify()
         return future
@@ -67,7 +67,7 @@ class FileThread:
     def close(self, timeout: float) -> bool:
         """Refuse the jobs that have not begun, and wait for the one that has.
 
-        The Futures of refused jobs raise Ending.
+        The Futures of refused jobs raise ClosingError.
 
         Args:
             timeout: seconds to wait.
@@ -83,7 +83,9 @@ class FileThread:
 
         for _, future in refused:
             if future.set_running_or_notify_cancel():
-                future.set_exception(Ending("the node is being stopped, and this had not begun"))
+                future.set_exception(
+                    ClosingError("the node is being stopped, and this had not begun")
+                )
         self._thread.join(timeout)
         return not self._thread.is_alive()
 

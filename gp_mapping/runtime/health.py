@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from gp_mapping.intake.drops import DropReason
-from gp_mapping.mapping.notes.fullness import left_out_note, spoiled
+from gp_mapping.mapping.notes.fullness import full_budget_note, left_out_note
 from gp_mapping.runtime.stream import StreamWatch
 
 __all__ = ["Area", "Health", "InputWatch", "resident_megabytes"]
@@ -99,11 +99,11 @@ def _group_of(reason: str) -> str:
     Measurements received = used + all that are "dropped" + waiting, exactly.
     """
     known = next((drop for drop in DropReason if drop.value == reason), None)
-    if known is not None and known.used:
+    if known is not None and known.is_used:
         return "poses used in part"
     if reason.startswith("fix_"):
         return "fixes dropped"
-    if reason in _BEFORE or (known is not None and not known.of_pose):
+    if reason in _BEFORE or (known is not None and not known.concerns_pose):
         return "dropped"
     return "poses dropped" if reason.startswith("pose_") else "refused"
 
@@ -334,7 +334,7 @@ class Health:
         full = left_out_note(status.report)
         if more and full:
             area.warn(full)
-        thin = spoiled(status.report)
+        thin = full_budget_note(status.report)
         if thin:
             area.warn(thin)
 

@@ -9,12 +9,12 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 
-from gp_mapping.runtime.file_thread import FileThread, TooBusy
+from gp_mapping.runtime.file_thread import FileThread, QueueFullError
 from gp_mapping.runtime.surveying.rules import RulesNow
 from gp_mapping.runtime.surveying.suggester import Suggester
 from gp_mapping.store.checkpoint import save_checkpoint
 from gp_mapping.store.resume import MapFiles
-from gp_mapping.store.sessions import Saved, map_folder, take_snapshot, write_snapshot
+from gp_mapping.store.sessions import SaveResult, map_folder, take_snapshot, write_snapshot
 
 __all__ = ["Saver", "keep_before"]
 
@@ -109,12 +109,12 @@ class Saver:
             name: of the map's folder in save_directory.
 
         Returns:
-            The Future of a Saved.
+            The Future of a SaveResult.
 
         Raises:
             ValueError: the name leads out of save_directory.
-            TooBusy: as FileThread.submit.
-            Ending: as FileThread.submit.
+            QueueFullError: as FileThread.submit.
+            ClosingError: as FileThread.submit.
         """
         folder = map_folder(self._settings().save_directory, name)
         with self._lock:
@@ -122,13 +122,13 @@ class Saver:
                 self._planned[folder] = self._files.submit(lambda: self._save(folder))
             return self._planned[folder]
 
-    def _save(self, folder: Path) -> Saved:
+    def _save(self, folder: Path) -> SaveResult:
         # before the snapshot: a later request wants what comes after it, too
         with self._lock:
             self._planned.pop(folder, None)
         return self.save_now(folder)
 
-    def save_now(self, folder: Path, exports: bool = True) -> Saved:
+    def save_now(self, folder: Path, exports: bool = True) -> SaveResult:
         """Take a snapshot and write it, in this thread.
 
         It is for the file thread, or for any thread after the worker has stopped.
@@ -207,7 +207,7 @@ class Saver:
         self._begun = now
         try:
             self._autosaving = self._files.submit(self.autosave_now)
-        except TooBusy as error:
+        except QueueFullError as error:
             self.problem = f"the map could not be saved by itself: {error}"
             self._on_error(self.problem)
 

@@ -36,7 +36,7 @@ class WholeMap:
         # drawn
         self._since = (0, 0)
 
-    def go_on(self, session) -> bool:
+    def draw_slice(self, session) -> bool:
         """Draw one slice, in the map's thread.
 
         Args:
@@ -57,7 +57,7 @@ class WholeMap:
 
     def finish(self, session) -> None:
         """Draw all slices at once, for when the map has nothing else to do."""
-        while not self.go_on(session):
+        while not self.draw_slice(session):
             pass
 
     def _slice(self, session) -> bool:

@@ -241,7 +241,7 @@ class MapWorker:
         if frame:
             self._intake.expect(frame)
         elif self._session.cell_count:
-            self._intake.settle()
+            self._intake.make_final()
 
     def timed(self, stage: str, function, *arguments):
         """Call a function, in the worker's thread, and record the time it takes under a stage."""
@@ -432,7 +432,7 @@ class MapWorker:
             self._timings["update"].add(now - start)
             self._position = float(samples.x[-1, 0]), float(samples.x[-1, 1])
             if self._survey is not None:
-                self._survey.drove(samples.x.numpy())
+                self._survey.record_drive(samples.x.numpy())
 
             # latency of the measurements up to the newest sample; others are forgotten after 60 s
             newest = math.inf if samples.stamp is None else float(samples.stamp[-1])
@@ -490,7 +490,7 @@ class MapWorker:
         """Draw a slice of the oldest whole map that is requested; finish: all of all of them."""
         while finish and self._wholes:
             self._wholes.popleft().finish(self._shown)
-        if self._wholes and self._wholes[0].go_on(self._shown):
+        if self._wholes and self._wholes[0].draw_slice(self._shown):
             self._wholes.popleft()
 
     def _plan(self) -> None:
@@ -531,7 +531,7 @@ class MapWorker:
 
     def _make_status(self) -> Status:
         """The status now."""
-        return Status.of(
+        return Status.gather(
             self._session,
             self._intake,
             len(self._queue),

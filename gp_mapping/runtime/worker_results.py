@@ -73,7 +73,9 @@ class Status:
     lag: tuple[float, float] = (0.0, 0.0)
 
     @staticmethod
-    def of(session, intake, queue: int, counts: dict[str, int], timings, lag=(0.0, 0.0)) -> Status:
+    def gather(
+        session, intake, queue: int, counts: dict[str, int], timings, lag=(0.0, 0.0)
+    ) -> Status:
         """The current status; only for the thread that owns session and intake."""
         return Status(
             made=time.monotonic(),

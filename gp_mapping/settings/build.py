@@ -69,10 +69,10 @@ class Parameters:
             for name, value in values.items()
             if name in KNOWN
         }
-        return Parameters.of(known, tuple(values))
+        return Parameters.from_values(known, tuple(values))
 
     @staticmethod
-    def of(values: dict, given: tuple[str, ...] = ()) -> Parameters:
+    def from_values(values: dict, given: tuple[str, ...] = ()) -> Parameters:
         """Build from known names: check each, put in the sensor's starts, make the parts fit.
 
         Args:

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from gp_mapping.core.stored import StoredState
 from gp_mapping.errors import UserError
-from gp_mapping.store.atomic import written_whole
+from gp_mapping.store.atomic import open_atomic
 from gp_mapping.store.marks import NUMBER, Marks, number_of, with_nulls, written
 
 __all__ = [
@@ -135,7 +135,7 @@ def write_state(
     text = np.frombuffer(json.dumps(manifest, allow_nan=False).encode(), np.uint8)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(path, lasting) as file:
+        with open_atomic(path, lasting) as file:
             np.savez(file, manifest=text, **arrays)  # plain types only, so nothing is pickled
             if ready is not None:
                 ready()

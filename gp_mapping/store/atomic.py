@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["hold", "is_held", "sync_folder", "write_atomic", "written_whole"]
+__all__ = ["hold", "is_held", "open_atomic", "sync_folder", "write_atomic"]
 
 
 def hold(file: int) -> None:
@@ -67,7 +67,7 @@ def _created(path: Path) -> BinaryIO:
 
 
 @contextmanager
-def written_whole(path: Path, lasting: bool = False) -> Iterator[BinaryIO]:
+def open_atomic(path: Path, lasting: bool = False) -> Iterator[BinaryIO]:
     """A file to write into, which takes its name when all of it is there.
 
     After a crash there is the old file or the new one. What was written before an exception is
@@ -105,7 +105,7 @@ def write_atomic(path: Path, data: bytes) -> Path:
     Raises:
         OSError: it cannot be written.
     """
-    with written_whole(path) as file:
+    with open_atomic(path) as file:
         file.write(data)
     return Path(path)
 

@@ -43,10 +43,10 @@ def save_checkpoint(
     """
     path = Path(path)
     said: list[str] = [] if left_out is None else left_out
-    tiles = TileFolder.of_checkpoint(path)
+    tiles = TileFolder.for_checkpoint(path)
 
     with tiles.writing():
-        write_state(path, state, about, lambda part: tiles.keep(part, said), tiles.settle)
+        write_state(path, state, about, lambda part: tiles.store(part, said), tiles.sync)
 
     # files that only the checkpoint before this one named
     tiles.sweep()
@@ -61,7 +61,7 @@ def load_checkpoint(path) -> dict:
             another version wrote it.
     """
     path = Path(path)
-    return read_state(path, TileFolder.of_checkpoint(path).found)
+    return read_state(path, TileFolder.for_checkpoint(path).resolve)
 
 
 def about_checkpoint(path) -> dict:

@@ -21,10 +21,10 @@ import numpy as np
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.store.atomic import is_held
 from gp_mapping.store.checkpoint import CheckpointError, about_checkpoint
-from gp_mapping.store.sessions import CHECKPOINT, Wanted, open_session
+from gp_mapping.store.sessions import CHECKPOINT, Requirements, open_session
 from gp_mapping.store.tile_files import REFUSED
 
-__all__ = ["MapFiles", "Resumed", "autosave_name", "strangers"]
+__all__ = ["MapFiles", "Resumed", "autosave_name", "foreign_exports"]
 
 _EXPORTS = ("mean.yaml", "stddev.yaml", "map.png", "map.npz")
 _BELONGS = re.compile(rb"map: ([0-9a-f]{12})")
@@ -40,7 +40,7 @@ def autosave_name(node_name: str) -> str:
     return ".".join(["autosave", *parts, "gpm"])
 
 
-def strangers(path: Path) -> list[str]:
+def foreign_exports(path: Path) -> list[str]:
     """Names of the exports next to a checkpoint that say that they belong to another map.
 
     The process ended while they were written. An export that does not say to which map it belongs,
@@ -122,7 +122,7 @@ class MapFiles:
                 out.append((number, written, path))
         return out
 
-    def resume(self, wanted: Wanted) -> Resumed:
+    def resume(self, wanted: Requirements) -> Resumed:
         """Open the newest file that can be opened and fits; an empty session where there is none.
 
         Args:

@@ -15,9 +15,9 @@ from gp_mapping.store.scratch.tile_room import TileRoom
 
 __all__ = [
     "CHECKPOINT",
-    "Saved",
+    "Requirements",
+    "SaveResult",
     "Snapshot",
-    "Wanted",
     "frame_of_map",
     "map_folder",
     "new_session",
@@ -35,7 +35,7 @@ _OF_PRIOR = ("kernel", "anisotropy", "long_share", "long_ratio", "potential")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Requirements:
     """What a map must be for a node.
 
     Attributes:
@@ -199,7 +199,7 @@ def _same_prior(path, state: dict, overrides: dict) -> None:
             )
 
 
-def open_session(wanted: Wanted, path, folder: Path | None = None) -> MapSession:
+def open_session(wanted: Requirements, path, folder: Path | None = None) -> MapSession:
     """The session in a checkpoint, or an empty one.
 
     A checkpoint brings its own settings; of those wanted the explicitly given ones replace them.
@@ -270,7 +270,7 @@ def take_snapshot(session: MapSession, key: tuple[int, int, int], flush: bool = 
 
 
 @dataclass(frozen=True)
-class Saved:
+class SaveResult:
     """What was written.
 
     Attributes:
@@ -290,7 +290,7 @@ class Saved:
 
 def write_snapshot(
     snapshot: Snapshot, folder: Path, about: dict, suggest=None, exports: bool = True
-) -> Saved:
+) -> SaveResult:
     """Write checkpoint, then exports, into a folder.
 
     Where only the exports fail, or tiles cannot be read any more, the map is saved, and `problem`
@@ -330,7 +330,7 @@ def write_snapshot(
     except Exception as error:  # the map is on the disk: pictures can be made from it at any time
         reason = str(error) if isinstance(error, ValueError | OSError) else repr(error)
         problems.append(f"pictures and exports were not written ({reason})")
-    return Saved(snapshot, paths, "; ".join(problems))
+    return SaveResult(snapshot, paths, "; ".join(problems))
 
 
 def _export(snapshot: Snapshot, folder: Path, suggest, map_id: str) -> dict[str, Path]:

@@ -71,7 +71,7 @@ class TileFile:
         """
         return read_state(self.path, None, self.digest)
 
-    def trouble(self) -> str:
+    def visible_fault(self) -> str:
         """Whether the file is gone or cut off, by its size; '' where all is well."""
         try:
             size = self.path.stat().st_size
@@ -104,7 +104,7 @@ class TileFolder:
         self._wrote, self._writers = False, 0
 
     @staticmethod
-    def of_checkpoint(checkpoint: Path) -> TileFolder:
+    def for_checkpoint(checkpoint: Path) -> TileFolder:
         """The tiles' folder of a checkpoint."""
         path = Path(checkpoint).absolute().parent / _FOLDER
         folder = TileFolder._all.get(path)
@@ -132,7 +132,7 @@ class TileFolder:
         finally:
             self._writers -= 1
 
-    def keep(self, state: StoredState, left_out: list[str]) -> dict:
+    def store(self, state: StoredState, left_out: list[str]) -> dict:
         """Have a state in this folder, where it lasts.
 
         A state whose file is gone does not cost the others: the checkpoint names its file all the
@@ -143,7 +143,7 @@ class TileFolder:
             left_out: gets a sentence where the state cannot be read any more.
 
         Returns:
-            Plain values by which `found` finds it again.
+            Plain values by which `resolve` finds it again.
         """
         source = state.source
 
@@ -189,7 +189,7 @@ class TileFolder:
         state.move_to(made)
         return made
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """Make all that was kept survive a power cut."""
         if self._wrote:
             sync_folder(self.path)
@@ -213,8 +213,8 @@ class TileFolder:
 
     # ---- reading ---------------------------------------------------------------------------------
 
-    def found(self, reference: dict) -> StoredState:
-        """The state of which `keep` returned these values.
+    def resolve(self, reference: dict) -> StoredState:
+        """The state of which `store` returned these values.
 
         Args:
             reference: the values.
@@ -340,7 +340,7 @@ def _content(state: StoredState) -> dict:
     try:
         return state.get()
     except CheckpointError as error:
-        why = "" if state.source is None else state.source.trouble()
+        why = "" if state.source is None else state.source.visible_fault()
         raise _Unreadable(why or str(error)) from error
 
 

@@ -25,7 +25,7 @@ from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.store.archive import CheckpointError
 from gp_mapping.store.scratch.tile_room import TileRoom
 
-__all__ = ["blaming", "tried_session"]
+__all__ = ["errors_about", "tried_session"]
 
 _TRIED = 20  # places along the path where a copy of the map predicts and learns
 _AT_HAND = 40  # points at the end of the path whose tiles were at hand when the map was saved
@@ -59,7 +59,7 @@ def tried_session(state: dict, path, folder: Path | None = None, **overrides) ->
 
 
 @contextmanager
-def blaming(path) -> Iterator[None]:
+def errors_about(path) -> Iterator[None]:
     """Turn what a map raises at its first uses into an error about the file that it came from.
 
     The trial on opening is short: some wrong contents show only when a map learns on. Put nothing
@@ -108,7 +108,7 @@ def _try(state: dict, overrides: dict) -> None:
     x = path[:: max(1, len(path) // _TRIED)][:_TRIED].clone()
     prediction = trial.predict(x)
     _check_prediction(prediction)
-    if not trial.scores.sound(x):
+    if not trial.scores.predicts_finite(x):
         raise ValueError(
             "what the map keeps of its earlier states predicts values that are not finite; use an older "
             "checkpoint"

@@ -29,8 +29,8 @@ def test_finds_the_delay_and_says_so(lagging):
     c = calibration_report(lagging[2].map)
     assert abs(c.offset - 0.2) < 0.02 and abs(c.offset - 0.2) < 4 * c.offset_stddev, c
     assert 0.0005 < c.offset_stddev < 0.02 and c.offset_stddev <= c.offset_stddev_free
-    assert c.offset_seen and not c.offset_assumed
-    assert "lags the pose by 0.1" in c.plain()[0] or "lags the pose by 0.2" in c.plain()[0]
+    assert c.has_offset and not c.offset_assumed
+    assert "lags the pose by 0.1" in c.sentences()[0] or "lags the pose by 0.2" in c.sentences()[0]
     assert all(math.isfinite(v) for v in c.as_dict().values() if isinstance(v, float))
 
 
@@ -42,7 +42,7 @@ def test_what_turns_is_what_the_bias_adds(lagging):
     )[0]
     c = calibration_report(session.map)
     found = c.turning * np.array([math.cos(c.direction), math.sin(c.direction)])
-    assert c.turning_seen and "turns with the robot" in " ".join(c.plain())
+    assert c.has_body_field and "turns with the robot" in " ".join(c.sentences())
     assert np.linalg.norm(found - truth) < max(
         0.25 * np.linalg.norm(truth), 4 * c.turning_stddev
     ), (found, truth, c)
@@ -54,16 +54,16 @@ def test_a_held_lever_arm_is_reported_as_assumed(lagging):
     assert 1e-4 < c.across_stddev < 0.02 and c.along_stddev > c.across_stddev, (
         "along trades with the delay"
     )
-    assert not c.separable and c.correlation > 0.9 and "only their sum" in " ".join(c.plain())
+    assert not c.separable and c.correlation > 0.9 and "only their sum" in " ".join(c.sentences())
     assert abs(c.lag - 0.2 * c.speed) < 0.006, "the sum is known"
 
 
 def test_nothing_is_reported_where_nothing_is_wrong():
     c = calibration_report(mapped(survey(Robot(correlated=0.3 * UT), 1)[0]).map)
-    assert not c.offset_seen and abs(c.offset) < 0.02, c
-    assert not c.turning_seen and not c.lever_seen, c
-    assert "no offset is seen" in c.plain()[0] and "nothing is seen that turns" in " ".join(
-        c.plain()
+    assert not c.has_offset and abs(c.offset) < 0.02, c
+    assert not c.has_body_field and not c.has_lever_arm, c
+    assert "no offset is seen" in c.sentences()[0] and "nothing is seen that turns" in " ".join(
+        c.sentences()
     )
 
 
@@ -71,15 +71,17 @@ def test_what_is_switched_off_is_called_assumed():
     session = mapped(survey(Robot(delay=0.2), 2)[0], learn_time_offset=False, heading_stddev=0.0)
     c = calibration_report(session.map)
     assert c.offset_assumed and c.turning_assumed and c.offset_in_use == 0.0
-    assert "is assumed, not learned" in c.plain()[0] and "assumed absent" in " ".join(c.plain())
+    assert "is assumed, not learned" in c.sentences()[0] and "assumed absent" in " ".join(
+        c.sentences()
+    )
     assert abs(c.offset - 0.2) < 0.06, "the data say where it would be"
 
 
 def test_a_lever_arm_to_the_left_is_found():
     session = mapped(survey(Robot(arm=(0.0, 0.05)), 3)[0], learn_lever_arm=True)
     c = calibration_report(session.map)
-    assert abs(c.across - 0.05) < 0.015 and c.lever_seen, c
-    assert not c.lever_assumed and any("sits" in text for text in c.plain())
+    assert abs(c.across - 0.05) < 0.015 and c.has_lever_arm, c
+    assert not c.lever_assumed and any("sits" in text for text in c.sentences())
 
 
 def test_the_exact_map_has_a_calibration_too(lagging):
@@ -108,15 +110,15 @@ def test_neighbourhoods_are_disjoint_and_bounded():
 def test_what_turns_unevenly_is_a_systematic_error_of_the_shift(lagging):
     """A fifth of what turns, over the field's rms slope s √(5/3)/ℓ: at least that much is said of every shift."""
     session = lagging[2]
-    theta, c = session.map.home.theta, calibration_report(session.map)
+    theta, c = session.map.current_map.theta, calibration_report(session.map)
     shift = (
         0.2
         * c.turning
-        / session.map.home.scale
+        / session.map.current_map.scale
         * theta.lengthscale
         / (theta.signal_stddev * math.sqrt(5 / 3))
     )
-    assert c.turning_seen and shift > 5e-4
+    assert c.has_body_field and shift > 5e-4
     assert c.offset_stddev >= shift / c.speed and c.along_stddev >= shift and c.lag_stddev >= shift
 
 
@@ -139,4 +141,4 @@ def test_constants_of_passes_are_neither_a_delay_nor_what_turns():
     session = crossed(drives, model="exact", learn_hyperparameters=False, **known)
     c = calibration_report(session.map)
     assert abs(c.offset - 0.2) < 0.03 and c.offset_stddev < 0.05, c
-    assert not c.turning_seen and c.turning < 0.3 * UT, c
+    assert not c.has_body_field and c.turning < 0.3 * UT, c

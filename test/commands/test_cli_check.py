@@ -13,7 +13,7 @@ from small_drive import GIVEN, lanes, write_drive
 from benchmark import warm
 from benchmark.robots import Robot, add_spikes, survey
 from gp_mapping import Samples, cli
-from gp_mapping.analysis.changed import listed
+from gp_mapping.analysis.changed import list_changes
 from gp_mapping.analysis.metrics import PredictionScores
 from gp_mapping.analysis.refits import changes_along, fit, quality, split
 from gp_mapping.analysis.residuals import Residuals, residuals
@@ -265,8 +265,8 @@ def test_changed_places_are_scored_apart(drives, session):
     assert rows["unchanged"]["rmse_ut"] == pytest.approx(rest["rmse_ut"], rel=1e-3)
     assert rows["changed"]["n"] == changed["n"]
     assert (
-        listed(found, "µT").startswith(f"{len(found)} times, at (")
-        and listed([], "µT") == "nowhere"
+        list_changes(found, "µT").startswith(f"{len(found)} times, at (")
+        and list_changes([], "µT") == "nowhere"
     )
     assert "changed" not in quality(residuals(session, [test], where), [])
 

@@ -13,7 +13,7 @@ from gp_mapping.cli import main
 from gp_mapping.commands.saved import open_session
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.planning import plan as planned
-from gp_mapping.planning.problem import usual_mix
+from gp_mapping.planning.problem import default_mix
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.store.checkpoint import save_checkpoint
 
@@ -144,7 +144,7 @@ def test_a_route_is_rated_as_the_nodes(saved, tmp_path, capsys, monkeypatch):
     mixes = []
 
     def spied(problem, kind):
-        mixes.append((problem.mix, usual_mix(problem.budget)))
+        mixes.append((problem.mix, default_mix(problem.budget)))
         return planned(problem, kind)
 
     monkeypatch.setattr("gp_mapping.commands.plan.plan", spied)

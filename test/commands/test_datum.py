@@ -12,7 +12,7 @@ from small_drive import GIVEN
 from gp_mapping import Samples, cli
 from gp_mapping.commands.saved import open_session
 from gp_mapping.intake.fixes import FIX
-from gp_mapping.mapping.earth import fitted
+from gp_mapping.mapping.earth import fit_datum
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.recording.bag import MAGNETIC_FIELD, ODOMETRY, STORE
 from gp_mapping.settings.mapping import MapSettings
@@ -42,7 +42,7 @@ def test_the_datum_comes_back(datum):
         [[500.0, -300.0]]
     )
     earth = earth_of(places, *datum)
-    found, spread, error, *_ = fitted(places, earth)
+    found, spread, error, *_ = fit_datum(places, earth)
     assert abs(found.latitude - datum[0]) * 111e3 < 0.02 and spread > 50
     assert (
         abs(math.remainder(found.longitude - datum[1], 360.0)) * 111e3 < 0.02
@@ -60,7 +60,7 @@ def test_how_well_the_heading_is_known():
     exact, off, told = earth_of(places, *TRUE), [], []
     for _ in range(200):
         noise = g.normal(0, 2.0, (40, 2)) / [111e3, 111e3 * math.cos(math.radians(TRUE[0]))]
-        found, _, error, *_ = fitted(places, exact + noise)
+        found, _, error, *_ = fit_datum(places, exact + noise)
         off.append(found.heading - TRUE[2])
         told.append(error)
     assert np.std(off) == pytest.approx(np.mean(told), rel=0.15)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gp_mapping.commands.fit.fitting import still_so
+from gp_mapping.commands.fit.fitting import unchanged_cells
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.scoring.change import Change
 from gp_mapping.mapping.session import MapSession
@@ -33,7 +33,7 @@ def kept(sizes: list[int], at: float, stamp: float) -> list[int]:
     session.finish()
     session.taken = list(map(cells.__getitem__, _slices(sizes)))
     session.scores.changes.append(Change(at, 0.0, stamp, 1e-6))
-    return [round(float(stamp)) for part in still_so(session) for stamp in part.stamp]
+    return [round(float(stamp)) for part in unchanged_cells(session) for stamp in part.stamp]
 
 
 def _slices(sizes: list[int]) -> list[slice]:

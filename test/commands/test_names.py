@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from gp_mapping.commands.fleet.arguments import at_work
+from gp_mapping.commands.fleet.arguments import connected_engine
 from gp_mapping.commands.report.names import short_names, without_folders
 from gp_mapping.errors import UsageError
 
@@ -49,5 +49,5 @@ def test_a_bag_in_two_spellings_is_given_twice(tmp_path, monkeypatch):
     given = argparse.Namespace(
         bags=["bag", "other/../bag/"], workers=1, scheduler=None, calibration_cells=60
     )
-    with pytest.raises(UsageError, match="given twice"), at_work(given, tmp_path):
+    with pytest.raises(UsageError, match="given twice"), connected_engine(given, tmp_path):
         pass

@@ -16,7 +16,7 @@ import torch
 from benchmark import warm
 from gp_mapping.analysis.refits import rmse_of, ways_to_refit
 from gp_mapping.commands.check import refits as module
-from gp_mapping.commands.check.refits import Aside, refits
+from gp_mapping.commands.check.refits import ChildProcesses, refits
 from gp_mapping.core.types import Samples
 from gp_mapping.settings.mapping import MapSettings
 
@@ -80,7 +80,7 @@ def test_what_another_process_cannot_make_is_made_here(started, monkeypatch):
 
 def test_an_end_waits_for_nobody(started):
     """As Ctrl-C: what is under way is stopped, what has not begun never begins."""
-    aside, told = Aside(), []
+    aside, told = ChildProcesses(), []
     long = [lane(0.01 * k, k, 400) for k in range(300)]
     thread = threading.Thread(target=lambda: told.append(aside.rmse_of(long, TEST, SETTINGS)))
     thread.start()
@@ -125,7 +125,7 @@ def test_killed_it_leaves_nobody_behind(tmp_path):
     code = (
         "import sys; sys.path.insert(0, 'test/commands')\n"
         "import test_refits as t\n"
-        "aside = t.Aside()\n"
+        "aside = t.ChildProcesses()\n"
         "aside.rmse_of([t.lane(.01 * k, k, 400) for k in range(300)], t.TEST, t.SETTINGS)\n"
     )
     parent = warm.Popen([sys.executable, "-c", code])

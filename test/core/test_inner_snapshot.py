@@ -7,7 +7,7 @@ import torch
 from core_data import SETTINGS, drive, feed, samples
 
 from gp_mapping import create_map
-from gp_mapping.core.hyper.theta import Theta, heading_of
+from gp_mapping.core.hyper.theta import Theta, heading_from_velocity
 from gp_mapping.core.inner_snapshot import InnerSnapshot, gradient_of
 from gp_mapping.core.scaling import Scaling
 
@@ -26,7 +26,7 @@ class Waves(InnerSnapshot):
     scaling = Scaling(ORIGIN, CENTRE, SCALE)
     noise_variance = 0.09
 
-    def inner(self, x, heading=None):
+    def predict_inner(self, x, heading=None):
         mean = torch.stack([x[:, 0].sin() * x[:, 1].cos(), x[:, 0] ** 2], 1)
         return mean + (0.0 if heading is None else heading), 2.0 + x[:, 1].cos()
 
@@ -48,7 +48,7 @@ def test_the_gradient_is_that_of_the_mean():
 
 def test_it_is_asked_and_answers_in_si():
     told = Waves().predict(PLACES + ORIGIN)
-    mean, variance = Waves().inner(PLACES)
+    mean, variance = Waves().predict_inner(PLACES)
     assert torch.allclose(told.mean, mean * SCALE + CENTRE, rtol=1e-12)
     assert torch.allclose(
         told.variance, (variance * SCALE**2)[:, None].expand(-1, 2), rtol=1e-12, atol=0.0
@@ -63,7 +63,7 @@ def test_with_a_velocity_it_is_what_the_robot_measures_on_its_way():
     """The place δ v before, and what turns with the robot."""
     velocity = torch.tensor([[0.5, 0.0], [0.0, -0.3], [0.4, 0.3]], dtype=torch.float64)
     told = Waves().predict(PLACES + ORIGIN, velocity)
-    mean, _ = Waves().inner(PLACES - 0.2 * velocity, heading_of(velocity))
+    mean, _ = Waves().predict_inner(PLACES - 0.2 * velocity, heading_from_velocity(velocity))
     assert torch.allclose(told.mean, mean * SCALE + CENTRE, rtol=1e-12)
 
 

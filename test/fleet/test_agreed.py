@@ -7,25 +7,25 @@ import pytest
 import torch
 
 from gp_mapping.core.hyper.theta import Theta, sensor_place
-from gp_mapping.core.registry import start_of
+from gp_mapping.core.registry import make_theta_and_learner
 from gp_mapping.core.types import Samples
-from gp_mapping.fleet.agreed import agree, prepared
+from gp_mapping.fleet.agreed import agree, prepare_cells
 from gp_mapping.fleet.cells import BagReport, CellMaker
 from gp_mapping.fleet.robot import Robot
-from gp_mapping.fleet.table import row_of, to_mend
+from gp_mapping.fleet.table import find_outliers, row_of
 from gp_mapping.settings.mapping import MapSettings
 
 UT = 1e-6
 SETTINGS = MapSettings(
     lengthscale=0.8, signal_stddev=8 * UT, noise_stddev=0.5 * UT, constant_stddev=30 * UT
 )
-SIZE = len(start_of(SETTINGS)[0].vector())
+SIZE = len(make_theta_and_learner(SETTINGS)[0].vector())
 TOLDS = [BagReport(f"bag{i}", middle=([0.4 * i, 2.4 - i], [(50.0 + i) * UT])) for i in range(3)]
 
 
 def robot(shift=0.0, weight=1.0, **fields):
     """Who has learned log-variances that lie `shift` from the start, and is `weight` times as sure as usual."""
-    theta = start_of(SETTINGS)[0]
+    theta = make_theta_and_learner(SETTINGS)[0]
     root = torch.randn(SIZE, SIZE, generator=torch.Generator().manual_seed(3)).double()
     return Robot(
         theta=theta.with_vector(
@@ -41,13 +41,13 @@ def robot(shift=0.0, weight=1.0, **fields):
 def test_theta_is_the_product_of_what_each_bag_knows(given):
     settings = replace(SETTINGS, **given)
     robots = [robot(0.3, 2.0), robot(-0.2, 9.0), robot(0.1, 4.0)]
-    found, learner = agree(settings, TOLDS, robots), start_of(settings)[1]
+    found, learner = agree(settings, TOLDS, robots), make_theta_and_learner(settings)[1]
     prior = np.diag(learner.prior_sd.numpy() ** -2.0)
     precision = prior + sum(r.information.numpy() for r in robots)
     pull = prior @ learner.prior.vector().numpy()
     pull = pull + sum(r.information.numpy() @ r.theta.vector().numpy() for r in robots)
     free = np.array(learner.free)
-    vector = start_of(settings)[0].vector().numpy()
+    vector = make_theta_and_learner(settings)[0].vector().numpy()
     vector[free] = np.linalg.solve(
         precision[np.ix_(free, free)], pull[free] - precision[np.ix_(free, ~free)] @ vector[~free]
     )
@@ -104,14 +104,14 @@ def test_cells_lie_where_the_fleets_one_robot_would_have_measured_them():
         agree(SETTINGS, TOLDS, [robot()] * 3),
         {"time_offset": 0.31, "lever_arm_along": 0.2, "lever_arm_across": -0.15},
     )
-    agreed = agreed.at(
+    agreed = agreed.with_theta(
         replace(agreed.theta, time_offset=0.1, lever_arm_along=0.05, lever_arm_across=0.02),
         agreed.information,
     )
     body = torch.tensor([[2.0 * UT], [-3.0 * UT]]).double()
     who = replace(robot(learned=True, body=body), theta=replace(robot().theta, **own))
     given = cells()
-    got = prepared(given, 0, who, agreed)
+    got = prepare_cells(given, 0, who, agreed)
 
     def sensor(x, theta: Theta):
         return sensor_place(
@@ -126,7 +126,7 @@ def test_cells_lie_where_the_fleets_one_robot_would_have_measured_them():
     torch.testing.assert_close(sensor(got.x, agreed.theta), sensor(given.x, who.theta))
     turned = 2.0 * UT * given.heading[:, :1] - 3.0 * UT * given.heading[:, 1:]
     torch.testing.assert_close(got.y, given.y - turned)
-    plain = prepared(given, 0, replace(who, learned=False), agreed)
+    plain = prepare_cells(given, 0, replace(who, learned=False), agreed)
     assert torch.equal(plain.x, given.x) and torch.equal(plain.y, given.y)
 
 
@@ -138,7 +138,7 @@ def test_an_uncertain_place_is_as_much_noise_as_the_field_differs_by_there():
     kernel = agreed.theta.kernel()
     differ = 2.0 * (kernel.diag(away[:1]) - kernel(away, torch.zeros(1, 2).double())[:, 0]).mean()
     own = (0.3 * UT) ** 2
-    got = prepared(
+    got = prepare_cells(
         cells(
             count=torch.full((40,), 8.0).double(),
             position_variance=torch.full((40,), variance).double(),
@@ -158,7 +158,7 @@ def test_passes_of_two_bags_are_never_one():
     agreed = agree(SETTINGS, TOLDS, [robot()] * 3)
     numbers = torch.tensor([0.0, 1.0, 5.0, -1.0]).double()
     one, other = (
-        prepared(cells(4, pass_number=numbers), i, robot(), agreed).pass_number.tolist()
+        prepare_cells(cells(4, pass_number=numbers), i, robot(), agreed).pass_number.tolist()
         for i in (0, 1)
     )
     assert not set(one[:3]) & set(other[:3]) and len(set(one[:3])) == len(set(other[:3])) == 3
@@ -175,7 +175,7 @@ def test_columns_that_some_cells_lack_are_filled_with_what_that_means():
         ),
         Samples(torch.ones(3, 2).double(), torch.ones(3, 1).double()),
     ]
-    got = maker.all()
+    got = maker.joined_cells()
     assert got.count.tolist() == [4.0, 5.0, 1.0, 1.0, 1.0] and got.pass_number.tolist() == [
         0.0,
         0.0,
@@ -186,7 +186,7 @@ def test_columns_that_some_cells_lack_are_filled_with_what_that_means():
     assert (
         got.heading[2:].abs().sum() == 0
         and got.sensor_variance is None
-        and CellMaker(SETTINGS).all() is None
+        and CellMaker(SETTINGS).joined_cells() is None
     )
 
 
@@ -234,7 +234,7 @@ def rows(**changed):
     ],
 )
 def test_who_is_far_from_the_others_is_named_with_what_matters(changed, figures):
-    found = to_mend(rows(**changed), "µT")
+    found = find_outliers(rows(**changed), "µT")
     assert [one["figure"] for one in found] == figures and all(one["bag"] == "r4" for one in found)
 
 

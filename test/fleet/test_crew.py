@@ -14,7 +14,7 @@ from loaded_workers import loaded_workers
 
 from gp_mapping.errors import UsageError
 from gp_mapping.fleet import engine
-from gp_mapping.fleet.engine import Cluster, Lost, connected
+from gp_mapping.fleet.engine import ClusterEngine, StepLost, connect_engine
 from gp_mapping.fleet.workers import crew, elsewhere, lives
 from gp_mapping.fleet.workers.elsewhere import Elsewhere
 
@@ -76,7 +76,7 @@ def test_workers_that_are_away_for_long_and_nannies_that_end_are_replaced(capsys
     with (
         limited(),
         dask.config.set({"distributed.deploy.lost-worker-timeout": "10ms"}),
-        connected(2) as cluster,
+        connect_engine(2) as cluster,
     ):
         for pid in cluster.client.run(os.getpid).values():
             os.kill(pid, signal.SIGKILL)
@@ -109,7 +109,7 @@ def test_workers_that_die_while_they_start(tmp_path, capsys, monkeypatch):
     with (
         limited(),
         dask.config.set({"distributed.worker.preload": [dying(tmp_path, 4)]}),
-        connected(2) as cluster,
+        connect_engine(2) as cluster,
     ):
         assert cluster.result(cluster.step("sum", int, "5")) == 5
         assert cluster.workers.died == 4
@@ -129,14 +129,14 @@ def test_where_each_worker_dies_at_once_it_is_said_and_over(tmp_path, monkeypatc
             UsageError, match=r"no worker can be started: \d died one after the other.*--workers 1"
         ) as caught,
     ):
-        connected(2)
+        connect_engine(2)
     assert "\n" not in str(caught.value)
     assert threading.active_count() <= before + 2, "the cluster is closed"
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    with connected(2) as made:
+    with connect_engine(2) as made:
         yield made
 
 
@@ -159,7 +159,7 @@ def test_a_step_that_kills_is_given_up_and_one_that_was_killed_comes_through(
         )
         assert [next(results) for _ in range(3)] == [1, 2, 3]
         for handle in (after, kills):
-            with pytest.raises(Lost, match=r"\d workers died over it, as where memory"):
+            with pytest.raises(StepLost, match=r"\d workers died over it, as where memory"):
                 cluster.result(handle)
         assert 3 <= (tmp_path / "kills" / "lives").stat().st_size <= 6
 
@@ -179,7 +179,7 @@ def test_a_scheduler_without_workers_is_waited_for_and_that_is_said(capsys, monk
         ) as theirs,
     ):
         monkeypatch.setattr(elsewhere, "_PATIENCE", 600.0)
-        with Cluster(Elsewhere(theirs.scheduler_address)) as mine:
+        with ClusterEngine(Elsewhere(theirs.scheduler_address)) as mine:
             handle = mine.step("sum", int, "5")
             timer = threading.Timer(0.3, theirs.scale, (1,))
             timer.start()

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from gp_mapping.errors import UsageError
-from gp_mapping.fleet.engine import Cluster, Here
+from gp_mapping.fleet.engine import ClusterEngine, LocalEngine
 
 
 def test_a_step_that_failed_says_why_each_time_it_is_asked():
@@ -18,7 +18,7 @@ def test_a_step_that_failed_says_why_each_time_it_is_asked():
             raise UsageError(f"not yet {a} and {b}")
         return a + b
 
-    with Here() as engine:
+    with LocalEngine() as engine:
         handle = engine.step("sum", fussy, engine.step("one", int, "1"), 2)
         following = engine.step("text", str, handle)
         for _ in range(2):
@@ -35,7 +35,9 @@ def test_two_runs_on_one_scheduler_never_get_each_others_results():
         processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None
     ) as client:
         held = [
-            Cluster(SimpleNamespace(client=client, about="", marks=None)).step("value", int, str(k))
+            ClusterEngine(SimpleNamespace(client=client, about="", marks=None)).step(
+                "value", int, str(k)
+            )
             for k in range(10)
         ]
         assert len({handle.key for handle in held}) == len(held)

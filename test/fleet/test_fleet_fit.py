@@ -8,8 +8,8 @@ from fleet_bags import parameters, write_fleet
 
 from gp_mapping import cli
 from gp_mapping.fleet.cells import cells_of
-from gp_mapping.fleet.engine import Here
-from gp_mapping.fleet.evidence import raised
+from gp_mapping.fleet.engine import LocalEngine
+from gp_mapping.fleet.evidence import maximise_evidence
 from gp_mapping.fleet.mapping import agreed_by, read_bags
 from gp_mapping.offline.objectives import CollapsedBound
 from gp_mapping.offline.stored_cells import StoredCells
@@ -22,9 +22,11 @@ def bags(tmp_path_factory):
 
 def test_the_sum_over_bags_is_raised(bags):
     given = parameters(learn_time_offset=False, heading_stddev=0.0)
-    read, engine = read_bags(Here(), bags, given, {}, most=60), Here()
+    read, engine = read_bags(LocalEngine(), bags, given, {}, most=60), LocalEngine()
     agreed, heard = agreed_by(read, given.map), []
-    found = raised(engine, read, agreed, 10, 0.05, lambda what, value: heard.append(value))
+    found = maximise_evidence(
+        engine, read, agreed, 10, 0.05, lambda what, value: heard.append(value)
+    )
     assert (
         found.after > found.before
         and len(heard) == found.iterations
@@ -33,7 +35,7 @@ def test_the_sum_over_bags_is_raised(bags):
 
     total = 0.0
     for made in read.cells:
-        stored = StoredCells.of(
+        stored = StoredCells.from_batches(
             [cells_of(engine.result(made))], given.map.field_scale, agreed.theta
         )
         bound = CollapsedBound(stored, given.map.max_inducing)

@@ -21,7 +21,7 @@ from gp_mapping.errors import UsageError
 from gp_mapping.fleet import mapping as fleet_mapping
 from gp_mapping.fleet.cells import CellMaker, report_of
 from gp_mapping.fleet.drawing import fleet_blocks
-from gp_mapping.fleet.engine import Here, connected
+from gp_mapping.fleet.engine import LocalEngine, connect_engine
 from gp_mapping.fleet.mapping import agreed_by, map_bags, read_bags
 from gp_mapping.intake import Intake
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
@@ -48,7 +48,7 @@ def bags(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cluster():
-    with loaded_workers(), connected(2, None) as engine:
+    with loaded_workers(), connect_engine(2, None) as engine:
         yield engine
 
 
@@ -139,7 +139,9 @@ def test_cells_are_those_of_a_session(tmp_path, robust):
 
     write_drive(tmp_path / "bag", lanes(count=3), spoil=spoil)
     settings = HELD | {"robust": robust, "learn_bias": True, "learn_noise": True}
-    mine = streamed(tmp_path / "bag", settings, CellMaker(parameters(**settings).map)).all()
+    mine = streamed(
+        tmp_path / "bag", settings, CellMaker(parameters(**settings).map)
+    ).joined_cells()
     its = cells_of_sessions([tmp_path / "bag"], settings)
     assert len(mine) == len(its) > 50
     for name in ("x", "y", "stamp", "count", "sensor_variance", "velocity", "pass_number"):
@@ -147,24 +149,24 @@ def test_cells_are_those_of_a_session(tmp_path, robust):
 
 
 def test_one_tile_is_the_formula_of_all_cells(bags):
-    made = fleet_map(Here(), bags, HELD)
+    made = fleet_map(LocalEngine(), bags, HELD)
     cells = cells_of_sessions(bags, HELD)
     x = torch.from_numpy(np.random.default_rng(0).uniform([-0.3, -0.3], [2.3, 1.7], (50, 2)))
     assert made.session.report()["tiles"] == 1 and made.session.cell_count == len(cells)
-    assert_equal_to_formula(made.session.map.home, cells, x)
+    assert_equal_to_formula(made.session.map.current_map, cells, x)
     truth = field(*made.session.path.numpy().T)
     assert np.abs(made.session.predict(made.session.path).mean[:, 0].numpy() - truth).max() < 0.5e-6
 
 
 def test_every_tile_is_the_formula_of_its_cells_and_a_session_goes_on(bags, tmp_path):
-    made = fleet_map(Here(), bags, TILED)
+    made = fleet_map(LocalEngine(), bags, TILED)
     cells, tiled = cells_of_sessions(bags, TILED), made.session.map
     keys = [tile.key for tile in made.sums]
     assert len(keys) > 1 and sorted([*tiled.tiles, *tiled.shelf.keys()]) == keys
     for key in keys:
         tile, which = (
-            tiled.present([key]) and tiled.tiles[key].map,
-            tiled.layout.takes(key, cells.x),
+            tiled.load_tiles([key]) and tiled.tiles[key].map,
+            tiled.layout.covers(key, cells.x),
         )
         low, high = tiled.layout.core(key)
         x = torch.from_numpy(np.random.default_rng(1).uniform(low, high, (20, 2)))
@@ -182,7 +184,7 @@ def test_every_tile_is_the_formula_of_its_cells_and_a_session_goes_on(bags, tmp_
 @pytest.fixture(scope="module")
 def learned(bags):
     """The map of one process, everything learned."""
-    return fleet_map(Here(), bags[:3], {})
+    return fleet_map(LocalEngine(), bags[:3], {})
 
 
 @needs_dask
@@ -198,7 +200,7 @@ def tiled(bags, cluster):
 
 @needs_dask
 def test_workers_make_the_same_tiles(bags, tiled):
-    assert_bit_equal(tiled, fleet_map(Here(), bags, TILED))
+    assert_bit_equal(tiled, fleet_map(LocalEngine(), bags, TILED))
 
 
 @needs_dask
@@ -291,10 +293,10 @@ def test_workers_that_are_killed_all_the_time_change_nothing(
 
 def test_what_is_kept_of_a_bag_is_what_was_made(bags, tmp_path):
     """A step that is done again reads it: another bag's path then does no harm."""
-    made = fleet_map(Here(), bags[:2], {}, tmp_path)
+    made = fleet_map(LocalEngine(), bags[:2], {}, tmp_path)
     kept = ["0.cells", "0.robot", "0_0.sums", "1.cells", "1.robot"]
     assert sorted(p.name for p in tmp_path.iterdir()) == kept
-    assert_bit_equal(fleet_map(Here(), ["nowhere", "not there"], {}, tmp_path), made)
+    assert_bit_equal(fleet_map(LocalEngine(), ["nowhere", "not there"], {}, tmp_path), made)
 
 
 def test_ground_that_takes_more_tiles_than_there_may_be_is_said_before_the_work(bags):
@@ -302,7 +304,7 @@ def test_ground_that_takes_more_tiles_than_there_may_be_is_said_before_the_work(
     with pytest.raises(
         UsageError, match=r"takes \d+ tiles, more than max_tiles \(9\); write --set max_tiles=\d+"
     ):
-        fleet_map(Here(), bags, TILED | {"lengthscale": 0.1, "max_tiles": 9})
+        fleet_map(LocalEngine(), bags, TILED | {"lengthscale": 0.1, "max_tiles": 9})
 
 
 def test_a_bag_that_fails_is_named_and_left_out(bags, tmp_path, capsys):
@@ -370,7 +372,7 @@ def test_a_bag_of_another_number_of_channels_is_named_and_left_out(tmp_path, mon
         return replace(report, middle=(report.middle[0], values))
 
     monkeypatch.setattr(fleet_mapping, "report_of", told)
-    read = read_bags(Here(), bags, parameters(**HELD), {}, most=10)
+    read = read_bags(LocalEngine(), bags, parameters(**HELD), {}, most=10)
     assert [job.bag for job in read.jobs] == [bags[0], bags[2]] and list(read.failed) == [bags[1]]
     why = read.failed[bags[1]]
     assert why.startswith(bags[1]) and "3 values, of most bags 1" in why and "\n" not in why

@@ -11,7 +11,7 @@ import pytest
 from fleet_bags import write_fleet
 
 from benchmark import warm
-from gp_mapping.commands.fleet.arguments import at_work
+from gp_mapping.commands.fleet.arguments import connected_engine
 
 pytest.importorskip("distributed")
 
@@ -76,6 +76,6 @@ def test_cells_of_a_run_that_was_killed_go_with_the_next_one(tmp_path):
     left.mkdir()
     (left / ".lock").touch()
     args = Namespace(bags=["a"], workers=1, scheduler=None, calibration_cells=100_000)
-    with at_work(args, tmp_path) as (_, keep):
+    with connected_engine(args, tmp_path) as (_, keep):
         assert list(tmp_path.iterdir()) == [keep]
     assert not list(tmp_path.iterdir())

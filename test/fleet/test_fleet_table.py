@@ -11,7 +11,7 @@ from small_drive import lanes, write_drive
 
 from gp_mapping import cli
 from gp_mapping.commands.fleet.check import table_of, text_of
-from gp_mapping.fleet.engine import Here
+from gp_mapping.fleet.engine import LocalEngine
 from gp_mapping.fleet.mapping import agreed_by, map_bags, read_bags
 
 GOOD = 4
@@ -60,7 +60,7 @@ def bags(tmp_path_factory):
             folder / name, lanes(shift, 3, 2.5), 1000.0 * (i + 1), seed=i, noise=0.2e-6, spoil=spoil
         )
         paths.append(str(folder / name))
-    return read_bags(Here(), paths, parameters(), {}, most=90)
+    return read_bags(LocalEngine(), paths, parameters(), {}, most=90)
 
 
 def some(bags, which):
@@ -75,7 +75,7 @@ def some(bags, which):
 
 def table(bags, which):
     chosen, settings = some(bags, which), parameters().map
-    engine = Here()
+    engine = LocalEngine()
     made = map_bags(engine, chosen, agreed_by(chosen, settings), settings)
     return table_of(engine, chosen, made)
 

@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
-from gp_mapping.fleet.halfway import Halfway
-from gp_mapping.fleet.workers.lives import Lost, advanced, lived
+from gp_mapping.fleet.step_progress import StepProgress
+from gp_mapping.fleet.workers.lives import StepLost, advanced, lived
 
 
 def die(before=lambda: None):
@@ -30,10 +30,10 @@ def test_a_step_over_which_workers_die_is_given_up_and_each_time_it_is_asked_tri
 ):
     mark = tmp_path / "mark"
     assert [in_a_life(mark, die) for _ in range(2)] == [9, 9]
-    with pytest.raises(Lost, match="2 workers died over it"):
+    with pytest.raises(StepLost, match="2 workers died over it"):
         lived(mark, 2, int)
     assert in_a_life(mark, die) == 9
-    with pytest.raises(Lost, match="3 workers died over it"):
+    with pytest.raises(StepLost, match="3 workers died over it"):
         lived(mark, 2, int)
     assert lived(mark, 2, int, "5") == 5 and not mark.exists()
 
@@ -46,10 +46,10 @@ def test_a_step_that_ends_by_itself_is_no_death(tmp_path):
 
 
 def test_deaths_before_the_last_progress_do_not_count(tmp_path):
-    mark, kept = tmp_path / "mark", Halfway(tmp_path / "halfway")
-    assert [in_a_life(mark, die, lambda: kept.keep(1)) for _ in range(5)] == [9] * 5
+    mark, kept = tmp_path / "mark", StepProgress(tmp_path / "halfway")
+    assert [in_a_life(mark, die, lambda: kept.save(1)) for _ in range(5)] == [9] * 5
     assert in_a_life(mark, die) == 9
-    with pytest.raises(Lost, match="2 workers died over it"):
+    with pytest.raises(StepLost, match="2 workers died over it"):
         lived(mark, 2, int)
 
 

@@ -98,12 +98,12 @@ def test_no_frame_wins_by_what_others_lose():
     """The expected frame keeps all its votes, however many names come; a half as many messages is no majority."""
     vote = FrameVote()
     for i in range(200):
-        vote.fits("odom")
+        vote.count_and_check("odom")
         for k in range(5):
-            vote.fits(f"stray {5 * i + k}")
+            vote.count_and_check(f"stray {5 * i + k}")
         if i % 2:
-            vote.fits("other")
-    assert vote.winner is None and vote.frame == "odom" and vote.held_by("odom")
+            vote.count_and_check("other")
+    assert vote.winner is None and vote.frame == "odom" and vote.is_established("odom")
 
 
 def test_a_named_frame_holds_and_so_does_that_of_a_map():

@@ -153,7 +153,7 @@ def test_every_reason_has_an_explanation():
     for reason in DropReason:
         counter.count(reason, 2)
         assert len(reason.explanation) > 20
-    assert counter.total == 2 * sum(not reason.used for reason in DropReason)
+    assert counter.total == 2 * sum(not reason.is_used for reason in DropReason)
     assert len(counter.explain()) == len(DropReason)
     with pytest.raises(ValueError, match="DropReason"):
         counter.count("lost")

@@ -5,7 +5,7 @@ import pytest
 import torch
 from intake_messages import drain, field_message, odometry_message, scalar_message
 
-from gp_mapping.core.likelihoods.outcomes import Outcomes, judge_of
+from gp_mapping.core.likelihoods.outcomes import OutcomeJudge, make_judge
 from gp_mapping.intake import DropReason, Intake
 from gp_mapping.intake.columns import Columns
 from gp_mapping.intake.messages import Reading
@@ -21,7 +21,7 @@ COUNTS = {"likelihood": "poisson"}
 
 def intake_of(kind: dict, **settings) -> Intake:
     parameters = Parameters.build({"sensor": "scalar", **kind, **settings})
-    return Intake(parameters.intake, judge=judge_of(parameters.map))
+    return Intake(parameters.intake, judge=make_judge(parameters.map))
 
 
 def label(t: float, value: float):
@@ -64,7 +64,7 @@ def test_what_turns_with_the_robot_is_left_to_the_map():
     """A component in the map's axes is not known before the pose is."""
     settings = MapSettings(**COUNTS)
     parameters = Parameters.build({"field_component": "x"}).intake
-    intake = Intake(parameters, judge=judge_of(settings))
+    intake = Intake(parameters, judge=make_judge(settings))
     for t in (0.0, 0.1):
         intake.add_odometry(odometry_message(t))
     intake.add_measurement(field_message(0.05, (-3e-5, 0.0, 0.0)))
@@ -72,22 +72,27 @@ def test_what_turns_with_the_robot_is_left_to_the_map():
 
 
 def test_a_map_of_plain_values_judges_nothing():
-    assert judge_of(MapSettings()) is None and judge_of(MapSettings(likelihood="student_t")) is None
-    assert Outcomes(MapSettings()).strangers(np.array([[-1e9]])) == []
+    assert (
+        make_judge(MapSettings()) is None
+        and make_judge(MapSettings(likelihood="student_t")) is None
+    )
+    assert OutcomeJudge(MapSettings()).rejected_rows(np.array([[-1e9]])) == []
 
 
 @pytest.mark.parametrize("wrong", [(), (0,), (99,), (0, 1, 2), (17, 64, 65, 98), tuple(range(100))])
 def test_strangers_are_found_by_their_rows(wrong):
     y = np.arange(100.0)[:, None] % 3
     y[list(wrong)] = 0.5
-    judge = Outcomes(MapSettings(**CLASSES))
-    assert judge.strangers(y) == list(wrong) and judge.all_in(torch.tensor(y)) == (not wrong)
+    judge = OutcomeJudge(MapSettings(**CLASSES))
+    assert judge.rejected_rows(y) == list(wrong) and judge.accepts_all(torch.tensor(y)) == (
+        not wrong
+    )
 
 
 def test_columns_are_judged_as_each_by_itself():
     kind = np.dtype([("data", float)])
     y = np.array([0.0, 5.0, np.nan, 2.0, -1.0, 1.5, 1.0])
-    adaptor = make_adaptor(IntakeSettings(sensor="scalar"), Outcomes(MapSettings(**CLASSES)))
+    adaptor = make_adaptor(IntakeSettings(sensor="scalar"), OutcomeJudge(MapSettings(**CLASSES)))
     together = adaptor.read_columns(Columns(y.astype(kind), {}))
     alone = [adaptor.read(scalar_message(None, data=v), 0) for v in y]
     assert together.refused == {
@@ -95,7 +100,7 @@ def test_columns_are_judged_as_each_by_itself():
     }
     assert sorted(together.refused) == [1, 2, 4, 5]
     left = np.array([0, 3, 6])
-    assert adaptor.values_of_rows(together.at(left), None)[0].tolist() == [0.0, 2.0, 1.0]
+    assert adaptor.values_of_rows(together.select(left), None)[0].tolist() == [0.0, 2.0, 1.0]
 
 
 def test_an_adaptor_that_reads_one_by_one_still_does():
@@ -108,7 +113,7 @@ def test_an_adaptor_that_reads_one_by_one_still_does():
         def values(self, readings, turn):
             return np.array([r.values[0] for r in readings]), np.zeros(len(readings))
 
-    adaptor = JudgedAdaptor(Own(), Outcomes(MapSettings(**CLASSES)))
+    adaptor = JudgedAdaptor(Own(), OutcomeJudge(MapSettings(**CLASSES)))
     assert adaptor.read(scalar_message(None, data=1.0), 7) == Reading(7, (2.0,), None)
     assert adaptor.read(scalar_message(None, data=2.0), 7) is DropReason.IMPOSSIBLE
     assert adaptor.read_columns(Columns(np.zeros(3, [("data", float)]), {})) is None

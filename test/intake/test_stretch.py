@@ -9,15 +9,15 @@ from intake_messages import covariance_of, field_message, odometry_message
 
 from gp_mapping.intake import DropReason, Intake, PoseBuffer
 from gp_mapping.intake.columns import Columns, Stream
-from gp_mapping.intake.poses.buffer import Between
+from gp_mapping.intake.poses.buffer import PosePairs
 from gp_mapping.intake.stretch import (
     RECENT_STEPS,
     PoseRows,
     distance,
     find_poses,
+    keeps_pass_gap,
     longest_pause,
-    seldom_slow,
-    waits,
+    longest_waits,
 )
 from gp_mapping.settings.intake import IntakeSettings
 
@@ -62,7 +62,7 @@ def test_between_poses_of_a_stretch_is_as_between_those_of_the_buffer():
     )
 
     together = poses.between(stamps[near], before[near], after[near])
-    alone = Between.of(
+    alone = PosePairs.from_brackets(
         [found for found in brackets if found is not DropReason.POSE_GAP], stamps[near].tolist()
     )
     (x, turned), (want, want_turned) = together.interpolate(), alone.interpolate()
@@ -74,7 +74,7 @@ def test_between_poses_of_a_stretch_is_as_between_those_of_the_buffer():
 
 def test_poses_of_a_stretch_go_on_after_those_that_came_one_by_one():
     poses = wandering()
-    both = poses.at(np.arange(3, 40)).after(poses.poses()[:3])
+    both = poses.select(np.arange(3, 40)).preceded_by(poses.poses()[:3])
     for mine, all_ in zip(both, poses):
         np.testing.assert_array_equal(mine, all_)
 
@@ -115,13 +115,13 @@ def test_how_long_measurements_wait_for_their_poses(late):
                 max(longest, advance[i] - advance[waiting[0]]),
                 max(queue, len(waiting)),
             )
-    assert waits(stamps, advance, first, newest) == (longest, queue)
+    assert longest_waits(stamps, advance, first, newest) == (longest, queue)
     assert (queue > 2) == (late > 1.0)
 
 
 def test_whether_a_pause_is_the_gap_at_each_step():
     rng, gap, seen = np.random.default_rng(4), 100, []
-    assert not seldom_slow([26, 25, 25], 0, gap) and seldom_slow([26, 25, 25], 1, gap), (
+    assert not keeps_pass_gap([26, 25, 25], 0, gap) and keeps_pass_gap([26, 25, 25], 1, gap), (
         "half of two are seldom"
     )
     for share in np.linspace(0.0, 0.7, 60):
@@ -130,7 +130,7 @@ def test_whether_a_pause_is_the_gap_at_each_step():
             longest_pause(steps[max(0, end - RECENT_STEPS) : end], gap)[0] == gap
             for end in range(first + 1, 41)
         ]
-        seen.append(seldom_slow(steps, first, gap))
+        seen.append(keeps_pass_gap(steps, first, gap))
         assert seen[-1] == all(each)
     assert 10 < sum(seen) < 50
 
@@ -197,7 +197,7 @@ def test_a_stretch_at_once_gives_what_its_messages_give(cut):
         intake = Intake(IntakeSettings())
         for message in messages:
             (intake.add_odometry if hasattr(message, "pose") else intake.add_measurement)(message)
-        intake.settle()
+        intake.make_final()
         return intake
 
     alone, intake = fed(order), fed(order[:cut])
@@ -222,9 +222,9 @@ def test_a_stretch_at_once_gives_what_its_messages_give(cut):
         streams.append(Stream(where, where, columns([order[i] for i in where], stamps | names)))
     covariance = streams[1].columns.rows["pose.covariance"]
     covariance[7, [0, 7]] *= 1e6  # a person is to be told of that
-    assert intake.take_together(*streams) is None and intake.received["odometry"] < 25
+    assert intake.add_recorded(*streams) is None and intake.received["odometry"] < 25
     covariance[7, [0, 7]] /= 1e6
-    taken = intake.take_together(*streams)
+    taken = intake.add_recorded(*streams)
     np.testing.assert_array_equal(
         np.vstack([first, rows_of(taken), rows_of(intake.batches(finish=True))]), expected
     )

@@ -8,7 +8,7 @@ import torch
 
 from gp_mapping import MapSettings, Samples
 from gp_mapping.analysis.residuals import residuals
-from gp_mapping.mapping.motion.attitude import AttitudeLag, HeadingTrack, turned
+from gp_mapping.mapping.motion.attitude import AttitudeLag, HeadingTrack, rotate_about_vertical
 from gp_mapping.mapping.session import MapSession
 
 AHEAD, LAG, RATE = 0.06, 0.15, 50.0
@@ -45,7 +45,7 @@ def field(x: np.ndarray) -> np.ndarray:
 def late(seconds: float, lag: float, seed: int = 0) -> Samples:
     """What that robot records where the attitude is `lag` newer than the field."""
     t, x, psi, rate = turning_robot(seconds, seed)
-    y = np.array([turned(b, w * lag) for b, w in zip(field(x).tolist(), rate)])
+    y = np.array([rotate_about_vertical(b, w * lag) for b, w in zip(field(x).tolist(), rate)])
     y += 0.3e-6 * np.random.default_rng(seed).standard_normal(y.shape)
     return Samples(x, y, stamp=t, heading=np.stack([np.cos(psi), np.sin(psi)], 1))
 
@@ -110,8 +110,12 @@ def test_the_lag_is_the_regression_of_errors_on_the_yaw_rate():
     for part in np.split(
         np.arange(900), 30
     ):  # what is left each time, turned back by what is known so far
-        recorded = [turned(b, w * LAG) for b, w in zip(mean[part].tolist(), rate[part])]
-        back = np.array([turned(b, -w * lag.seconds) for b, w in zip(recorded, rate[part])])
+        recorded = [
+            rotate_about_vertical(b, w * LAG) for b, w in zip(mean[part].tolist(), rate[part])
+        ]
+        back = np.array(
+            [rotate_about_vertical(b, -w * lag.seconds) for b, w in zip(recorded, rate[part])]
+        )
         error = back - mean[part] + rng.normal(0, 1, (len(part), 3))
         lag.add(rate[part], error, mean[part], np.ones((len(part), 3)))
     assert lag.seconds == pytest.approx(LAG, abs=0.02)
@@ -159,7 +163,7 @@ def test_resuming_in_a_turn_is_exact_and_one_channel_is_not_touched():
         )
     plain = MapSession(MapSettings())
     scalar = Samples(run.x, run.y.norm(dim=1), stamp=run.stamp)
-    assert plain.as_seen(scalar) is scalar
-    assert straight.as_seen(scalar).heading is not None and torch.equal(
-        straight.as_seen(scalar).y, scalar.y
+    assert plain.as_mapped(scalar) is scalar
+    assert straight.as_mapped(scalar).heading is not None and torch.equal(
+        straight.as_mapped(scalar).y, scalar.y
     )

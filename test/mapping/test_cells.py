@@ -8,7 +8,7 @@ import torch
 
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.cells import CellAverager
-from gp_mapping.mapping.raw_batch import joined
+from gp_mapping.mapping.raw_batch import join_raw
 
 
 def cells_of(x, y, stamp, length=0.1, duration=1.0, sensor=None, averager=None, flush=True):
@@ -70,7 +70,7 @@ def test_velocity_of_a_sensor_that_is_slower_than_cells(glitch):
     for i, cell in enumerate(cells):
         if i != glitch:
             assert np.allclose(cell.velocity, [[0.8, 0.0]]), i
-    averager.lift()
+    averager.begin_pass()
     _, cells = cells_of([[900.0, 0.0]], [[1.0]], [200.0], averager=averager)
     assert float(cells[-1].velocity.norm()) == 0.0, (
         "in a new pass nothing is known of how it came there"
@@ -271,11 +271,11 @@ def test_velocity_of_raw_samples_is_that_of_their_own_lane(rate):
     there = np.minimum(np.arange(25.0), 24.0 - np.arange(25.0)) / rate
     x = torch.tensor(np.stack([there, 0.0 * there], 1))
     raw = [Samples(x[i : i + 1], [[1.0]], stamp=[100.0 + i / rate]) for i in range(25)]
-    velocity = joined(raw).velocity
+    velocity = join_raw(raw).velocity
     far = 1 if rate == 1.0 else 12
     assert torch.allclose(velocity[: 13 - far, 0], torch.ones(1, dtype=torch.float64))
     assert torch.allclose(velocity[12 + far :, 0], -torch.ones(1, dtype=torch.float64))
     if rate == 1.0:
         raw[6] = Samples(x[6:7] + 500.0, [[1.0]], stamp=[106.0])
-        assert float(joined(raw).velocity[[0, 3, 5, 7, 9]].norm(dim=1).max()) < 1.1
-    assert float(joined(raw[:1]).velocity.norm()) == 0.0
+        assert float(join_raw(raw).velocity[[0, 3, 5, 7, 9]].norm(dim=1).max()) < 1.1
+    assert float(join_raw(raw[:1]).velocity.norm()) == 0.0

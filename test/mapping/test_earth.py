@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from gp_mapping import Samples
-from gp_mapping.mapping.earth import Fixes, fitted
-from gp_mapping.mapping.moving import moved, rotation
+from gp_mapping.mapping.earth import Fixes, fit_datum
+from gp_mapping.mapping.moving import move_session, rotation
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 
@@ -151,8 +151,8 @@ def test_they_go_with_the_map_that_is_saved_moved_or_merged():
     assert_true(first.fixes.summary()[0])
 
     before = first.fixes.summary()[0]
-    assert moved(first, 0.0, 0.0, 0.0) is first and first.fixes.summary()[0] == before
-    there = moved(first, 3.0, -4.0, 0.4)
+    assert move_session(first, 0.0, 0.0, 0.0) is first and first.fixes.summary()[0] == before
+    there = move_session(first, 3.0, -4.0, 0.4)
     now = there.fixes.summary()[0]
     assert math.remainder(before.heading - now.heading - 0.4, math.tau) == pytest.approx(
         0.0, abs=1e-5
@@ -177,9 +177,9 @@ def test_a_path_is_moved_pass_by_pass():
             Samples(x, 45e-6 + 0.0 * x[:, :1], stamp=10.0 * start + torch.arange(len(x)).double())
         )
         session.break_pass()
-    old = session.trace
+    old = session.path_trace
     points, starts, length = old.points(), old.starts(), old.length
-    new = moved(session, 3.0, -4.0, 0.4).trace
+    new = move_session(session, 3.0, -4.0, 0.4).path_trace
     assert (
         starts.tolist() == new.starts().tolist() and int(starts.sum()) == 3 and new.length == length
     )
@@ -227,7 +227,7 @@ def test_a_degree_is_as_long_as_tables_of_wgs_84_say(latitude, north, east):
     x = np.stack(
         np.meshgrid(np.linspace(-500.0, 500.0, 5), np.linspace(-500.0, 500.0, 5)), -1
     ).reshape(-1, 2)
-    fit = fitted(x, np.stack([latitude + x[:, 1] / north, 7.0 + x[:, 0] / east], 1))
+    fit = fit_datum(x, np.stack([latitude + x[:, 1] / north, 7.0 + x[:, 0] / east], 1))
     assert (
         fit.beyond < 0.15 and fit.kept.all() and abs(fit.datum.heading) < 1e-4
     )  # four standard deviations of them

@@ -182,7 +182,7 @@ def test_a_map_that_is_more_than_its_first_cells_does_not_begin_again(closed):
     first, samples = FirstValues(settings), _drive(unit, dict.fromkeys(range(12), 85.0), 60)
     if closed:
         first.close()
-    again = [first.begun(samples[i : i + 1]) for i in range(60)]
+    again = [first.check_warm_up(samples[i : i + 1]) for i in range(60)]
     assert all(cells is None for cells in again) is closed and bool(first.notes) is not closed
 
 
@@ -201,7 +201,7 @@ def test_what_was_refused_before_the_sensor_had_begun_is_used_and_counted_so():
     ingest_remaining(session, drops)
     assert most > 0 and drops.measurements == session.refused == 0 and session.raw_count == 60
     with pytest.raises(ValueError, match="are counted"):
-        drops.take_back(DropReason.REFUSED, 1)
+        drops.uncount(DropReason.REFUSED, 1)
 
 
 def test_no_field_is_taken_for_a_sensor_that_has_not_begun():
@@ -370,7 +370,7 @@ def test_absurd_samples_leave_no_trace():
 def test_first_values_of_classes_are_left_alone():
     gate = FirstValues(MapSettings(model="dual_svgp", likelihood="bernoulli"))
     for value in (0.0, 1.0, 0.0, 1e9, 0.0, 0.0, 0.0, 0.0, 0.0):
-        batch = gate.first(Samples(x=torch.zeros((1, 2)), y=torch.tensor([value])))
+        batch = gate.add_first(Samples(x=torch.zeros((1, 2)), y=torch.tensor([value])))
     assert len(batch) == 9 and gate.gross == 0
 
 
@@ -385,6 +385,6 @@ def test_the_spread_of_the_first_values_is_a_standard_deviation():
             cell = Samples(
                 torch.tensor([[0.1 * j, 0.0]]).double(), torch.tensor([[value]]).double()
             )
-            first.first(cell) if first.opening else first.admit(cell, settled=False)
+            first.add_first(cell) if first.is_open else first.admit(cell, settled=False)
         told.append(first.spread)
     assert np.mean(told) == pytest.approx(2e-6, rel=0.15), told

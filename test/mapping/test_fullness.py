@@ -5,7 +5,7 @@ import functools
 import torch
 
 from gp_mapping.core.types import Samples
-from gp_mapping.mapping.notes.fullness import inputs_line, spoiled
+from gp_mapping.mapping.notes.fullness import full_budget_note, inputs_line
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.runtime.health import Health
 from gp_mapping.runtime.worker_results import Status
@@ -41,18 +41,20 @@ def test_a_budget_that_spoils_the_map_is_said_with_the_setting_that_mends_it():
     assert thin["budget_full"] > 0 and enough["budget_full"] == 0
     assert thin["prior_left"] > 10 * enough["prior_left"]
     assert enough["inputs_per_square_lengthscale"] > 2.5 > thin["inputs_per_square_lengthscale"]
-    assert spoiled(enough) is None
-    assert "max_inducing" in spoiled(thin) and "40" in spoiled(thin)
+    assert full_budget_note(enough) is None
+    assert "max_inducing" in full_budget_note(thin) and "40" in full_budget_note(thin)
 
 
 def test_so_is_one_that_smooths_what_was_measured_though_its_inputs_lie_close():
     """Beyond three standard deviations of the noise; a full map that leaves hardly anything out is not."""
     full = reported(140)
     assert full["budget_full"] > 0 and full["inputs_per_square_lengthscale"] > 2.5
-    assert "smooths what was measured" in spoiled(full) and "raise max_inducing" in spoiled(full)
+    assert "smooths what was measured" in full_budget_note(
+        full
+    ) and "raise max_inducing" in full_budget_note(full)
     noise = full["noise_stddev"] / full["hyperparameters"]["signal_stddev"]
-    assert "times that of the noise" in spoiled(full | {"prior_left": 9.1 * noise**2})
-    assert spoiled(full | {"prior_left": 8.9 * noise**2}) is None
+    assert "times that of the noise" in full_budget_note(full | {"prior_left": 9.1 * noise**2})
+    assert full_budget_note(full | {"prior_left": 8.9 * noise**2}) is None
 
 
 def test_the_inputs_of_many_tiles_stand_beside_the_budget_of_each():
@@ -62,7 +64,7 @@ def test_the_inputs_of_many_tiles_stand_beside_the_budget_of_each():
     many = one | {"tiles": 6, "tiles_in_memory": 4, "inducing": 87}
     said = "inducing inputs 87 in 4 tiles of at most 40 each; where the robot is, "
     assert inputs_line(many).startswith(said)
-    assert "tile where the robot is gets coarser: " in spoiled(many)
+    assert "tile where the robot is gets coarser: " in full_budget_note(many)
     assert inputs_line(one | {"budget_full": 0}) is None
 
 

@@ -61,8 +61,8 @@ def test_what_waits_to_be_confirmed_is_not_confirmed_by_the_next_pass():
     cut.break_pass()
     for kept in (whole, cut):
         kept.ingest([905.0, 910.0], 61.0)
-    assert max(whole.values) > 900.0 and whole.gross == 0 and whole.passes == 1
-    assert max(cut.values) < 30.0 and cut.gross == 1 and cut.passes == 2
+    assert max(whole.values) > 900.0 and whole.gross_errors == 0 and whole.passes == 1
+    assert max(cut.values) < 30.0 and cut.gross_errors == 1 and cut.passes == 2
     assert whole.raw_count == cut.raw_count == 63 and cut.refused == 0
 
 
@@ -72,11 +72,11 @@ def test_a_pass_goes_on_neither_from_the_place_nor_from_the_heading_of_the_one_b
     whole, cut = Kept(axle_distance=0.05), Kept(axle_distance=0.05)
     for kept in (whole, cut):
         kept.ingest(values, 0.0)
-    driven = cut.trace.length
+    driven = cut.path_trace.length
     cut.break_pass()
     for kept in (whole, cut):
         kept.ingest(values[:1], 60.5)
-    assert whole.trace.length > driven + 1.0 and cut.trace.length == driven
+    assert whole.path_trace.length > driven + 1.0 and cut.path_trace.length == driven
     assert whole.headings[-1] != [0.0, 0.0] and cut.headings[-1] == [0.0, 0.0]
     assert cut.passes == whole.passes + 1
 
@@ -85,7 +85,10 @@ def test_of_the_first_cells_a_wild_one_is_left_out():
     kept = Kept()
     kept.ingest([900.0, *(20.0 + 0.1 * (i % 7) for i in range(20))], 0.0)
     assert (
-        len(kept.values) == 20 and max(kept.values) < 30.0 and kept.gross == 1 and not kept.opening
+        len(kept.values) == 20
+        and max(kept.values) < 30.0
+        and kept.gross_errors == 1
+        and not kept.is_opening
     )
 
 
@@ -94,7 +97,7 @@ def test_after_a_hundred_cells_whoever_takes_them_judges():
     kept = Kept()
     kept.ingest([20.0 + 0.1 * (i % 7) for i in range(101)], 0.0)
     kept.ingest([900.0], 101.0)
-    assert kept.values[-1] == 900.0 and kept.gross == 0
+    assert kept.values[-1] == 900.0 and kept.gross_errors == 0
 
 
 @pytest.mark.parametrize("end", [Kept.finish, Kept.break_pass])

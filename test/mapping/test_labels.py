@@ -5,10 +5,10 @@ import pytest
 import torch
 from scipy.special import ndtr
 
-from gp_mapping.commands.fit.fitting import refitted
+from gp_mapping.commands.fit.fitting import fit_and_map
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.cells import CellAverager
-from gp_mapping.mapping.labels import by_side, shares_above
+from gp_mapping.mapping.labels import by_side, fractions_above
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 
@@ -50,7 +50,7 @@ def test_probabilities_are_calibrated_as_they_stream_and_after_a_fit():
     mapped(session, samples)
     assert np.abs(deciles(session)).max() < 0.05
 
-    fitted = refitted(session, lambda one: mapped(one, samples), most=2).session
+    fitted = fit_and_map(session, lambda one: mapped(one, samples), most=2).session
     assert np.abs(deciles(fitted)).max() < 0.05
     assert fitted.raw_count == session.raw_count == len(samples)
 
@@ -108,6 +108,6 @@ def test_what_lies_on_the_threshold_is_not_above_it_by_rounding():
 def test_places_have_the_share_of_what_lies_above():
     """Of rows at one place together, by their counts; in the order in which they came."""
     x = [[1.0, 0.0], [1.0, 0.0], [0.0, 0.0]]
-    places, share = shares_above(Samples(x, [0.0, 1.0, 1.0], count=[3.0, 1.0, 5.0]), 0.5)
+    places, share = fractions_above(Samples(x, [0.0, 1.0, 1.0], count=[3.0, 1.0, 5.0]), 0.5)
     assert places.tolist() == [[1.0, 0.0], [0.0, 0.0]] and share.tolist() == [[0.25], [1.0]]
-    assert shares_above(Samples(x, [0.0, 1.0, 1.0]), 0.5)[1].tolist() == [[0.5], [1.0]]
+    assert fractions_above(Samples(x, [0.0, 1.0, 1.0]), 0.5)[1].tolist() == [[0.5], [1.0]]

@@ -128,7 +128,7 @@ def test_boxes_all_and_what_is_followed_are_marked():
     assert np.array_equal(lattice.exact == 0, stale), "its change is known of no moment"
     lattice.exact[:] = 0
     lattice.exact[5, :], lattice.exact[5, 0] = 3, 1
-    lattice.mark_followed(6)
+    lattice.mark_exact_stale(6)
     assert lattice.stale[5].all() and not lattice.exact.any() and (lattice.since[5] == 6).all()
     assert np.array_equal(np.delete(lattice.stale, 5, 0), np.delete(stale, 5, 0))
     lattice.mark_all(8)
@@ -136,7 +136,7 @@ def test_boxes_all_and_what_is_followed_are_marked():
         lattice.stale.all() and (lattice.since[stale] == 4).all() and (lattice.since[5] == 6).all()
     )
     assert (lattice.since == 8).sum() == lattice.stale.size - stale.sum() - len(lattice.columns)
-    lattice.leave_out(np.array([[1.0, 1.0, 1.5, 2.0], [4.0, 0.5, 4.0, 0.5]]), 0.35)
+    lattice.ignore_beyond(np.array([[1.0, 1.0, 1.5, 2.0], [4.0, 0.5, 4.0, 0.5]]), 0.35)
     near = ((x > 0.65) & (x < 1.85) & (y > 0.65) & (y < 2.35)) | (
         (np.abs(x - 4.0) < 0.35) & (np.abs(y - 0.5) < 0.35)
     )
@@ -172,7 +172,7 @@ def test_a_budget_goes_to_what_is_near_the_robot_and_to_what_has_waited():
 def test_another_window_keeps_the_points_that_it_shares():
     old = filled(over())
     old.stale[:, 3], old.since[:, 4] = True, 5
-    new = old.moved_to(GridWindow(20, -10, 130, 95, 0.04))
+    new = old.over_window(GridWindow(20, -10, 130, 95, 0.04))
     x, y = new.places(*everywhere(new)).numpy().T.reshape(2, *new.stale.shape)
     shared = (
         (x > old.columns[0] - 1e-9)
@@ -188,7 +188,7 @@ def test_another_window_keeps_the_points_that_it_shares():
         new.variance[:, ~shared] == PRIOR[:, None]
     ).all()
     assert not new.stale[shared].any(), "its column 3 lies beyond"
-    apart = old.moved_to(GridWindow(900, 900, 10, 10, 0.04))
+    apart = old.over_window(GridWindow(900, 900, 10, 10, 0.04))
     assert apart.stale.all() and (apart.mean == CENTRE[:, None, None]).all()
 
 
@@ -196,7 +196,7 @@ def test_another_window_keeps_the_points_that_it_shares():
 def test_another_lengthscale_shows_what_was_known_until_it_is_drawn_anew(length):
     """Nearest point by nearest point; all of it waits."""
     old, new = filled(over()), over(length=length, width=150)
-    new.take_over(old)
+    new.copy_nearest(old)
     x, y = new.places(*everywhere(new)).numpy().T.reshape(2, *new.stale.shape)
     inside = (
         (x >= old.columns[0]) & (x <= old.columns[-1]) & (y >= old.rows[0]) & (y <= old.rows[-1])
@@ -207,7 +207,7 @@ def test_another_lengthscale_shows_what_was_known_until_it_is_drawn_anew(length)
     )  # half a point, .05 m, along each axis
     assert (new.mean[:, ~inside] == CENTRE[:, None]).all()
     other = Lattice(new.window, length, CENTRE[:1], PRIOR[:1])
-    other.take_over(old)
+    other.copy_nearest(old)
     assert (other.mean == CENTRE[0]).all(), "a map of another number of channels tells nothing"
 
 
@@ -220,8 +220,8 @@ def test_covariances_of_components_are_kept_and_splined_too():
     lattice.fill(rows, columns, Prediction(mean, torch.ones_like(mean), torch.zeros(2), joint))
     lattice.draw(whole(lattice))
     assert np.allclose(lattice.drawn_excess, 2 * 0.6 * 0.8 * 0.4, rtol=1e-9)
-    moved = lattice.moved_to(GridWindow(10, 5, 40, 30, 0.04))
+    moved = lattice.over_window(GridWindow(10, 5, 40, 30, 0.04))
     assert moved.excess is not None and moved.excess.max() == pytest.approx(0.384)
     fresh = over(width=40, height=30, length=1.5)
-    fresh.take_over(lattice)
+    fresh.copy_nearest(lattice)
     assert fresh.excess is not None and fresh.excess.max() == pytest.approx(0.384)

@@ -21,16 +21,18 @@ def scored(n=4000, seed=0, size=6.0):
 
 def test_one_without_scores_and_far_from_them():
     scale = LocalScale(0.3)
-    assert (scale.at(np.zeros((3, 2))) == 1.0).all() and scale.at(np.zeros((0, 2))).shape == (0,)
+    assert (scale.scale_at(np.zeros((3, 2))) == 1.0).all() and scale.scale_at(
+        np.zeros((0, 2))
+    ).shape == (0,)
     scale.add([[0.0, 0.0]] * 50, [9.0] * 50)
-    assert scale.at([[50.0, 0.0]])[0] == 1.0
-    assert scale.at([[0.0, 0.0]])[0] > 3.0
+    assert scale.scale_at([[50.0, 0.0]])[0] == 1.0
+    assert scale.scale_at([[0.0, 0.0]])[0] > 3.0
 
 
 def test_follows_what_the_scores_say_of_a_place():
     scale = LocalScale(0.3)
     scale.add(*scored())
-    left, right = scale.at([[1.5, 3.0], [1.0, 2.0]]), scale.at([[4.5, 3.0], [5.0, 2.0]])
+    left, right = scale.scale_at([[1.5, 3.0], [1.0, 2.0]]), scale.scale_at([[4.5, 3.0], [5.0, 2.0]])
     assert (2.0 < left).all() and (left < 6.0).all() and (0.2 < right).all() and (right < 0.8).all()
 
 
@@ -38,7 +40,7 @@ def test_honest_scores_leave_the_stddev_alone():
     rng = np.random.default_rng(1)
     scale = LocalScale(0.3)
     scale.add(rng.uniform(0, 6, (4000, 2)), rng.normal(size=4000) ** 2)
-    assert np.abs(np.sqrt(scale.at(rng.uniform(0.5, 5.5, (200, 2)))) - 1.0).mean() < 0.12
+    assert np.abs(np.sqrt(scale.scale_at(rng.uniform(0.5, 5.5, (200, 2)))) - 1.0).mean() < 0.12
 
 
 def test_is_the_formula():
@@ -52,26 +54,26 @@ def test_is_the_formula():
     expected = (5 + sum(k * b[2] for k, b in zip(kernel, bins))) / (
         5 + sum(k * b[1] for k, b in zip(kernel, bins))
     )
-    assert scale.at(at[None])[0] == pytest.approx(expected, rel=1e-12)
+    assert scale.scale_at(at[None])[0] == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_grid_shows_what_is_asked_for_point_by_point():
     scale = LocalScale(0.3)
     scale.add(*scored())
     xs, ys = np.arange(-1, 7, 0.02) + 0.01, np.arange(0, 5, 0.02) + 0.01
-    drawn = ScaleOfGrid().at(scale, xs, ys)
+    drawn = ScaleOfGrid().scale_of_cells(scale, xs, ys)
     assert drawn.shape == (len(ys), len(xs))
     rng = np.random.default_rng(2)
     i, j = rng.integers(0, len(ys), 300), rng.integers(0, len(xs), 300)
-    asked = scale.at(np.stack([xs[j], ys[i]], 1))
+    asked = scale.scale_at(np.stack([xs[j], ys[i]], 1))
     assert np.abs(np.sqrt(drawn[i, j] / asked) - 1).max() < 0.03
-    assert ScaleOfGrid().at(scale, xs[:1], ys[:1]).shape == (1, 1)
+    assert ScaleOfGrid().scale_of_cells(scale, xs[:1], ys[:1]).shape == (1, 1)
     xs = 2.7 + 0.005 * np.arange(
         121
     )  # asked for at every tenth cell, and a straight line between them
     np.testing.assert_allclose(
-        ScaleOfGrid().at(scale, xs, ys[150:151])[0],
-        np.interp(xs, xs[::10], scale.at(np.stack([xs[::10], np.full(13, ys[150])], 1))),
+        ScaleOfGrid().scale_of_cells(scale, xs, ys[150:151])[0],
+        np.interp(xs, xs[::10], scale.scale_at(np.stack([xs[::10], np.full(13, ys[150])], 1))),
         1e-6,
     )
 
@@ -95,12 +97,18 @@ def test_a_grid_that_is_kept_is_what_one_made_anew_is(monkeypatch):
         happen.get(step, lambda: None)()
         if step % 7 == 0 or step in happen:
             np.testing.assert_allclose(
-                kept.at(scale, xs, ys), ScaleOfGrid().at(scale, xs, ys), rtol=1e-6
+                kept.scale_of_cells(scale, xs, ys),
+                ScaleOfGrid().scale_of_cells(scale, xs, ys),
+                rtol=1e-6,
             )
     scale.add(rng.uniform(0, 5, (1000, 2)), rng.uniform(0, 9, 1000))  # more than are told apart
-    np.testing.assert_allclose(kept.at(scale, xs, ys), ScaleOfGrid().at(scale, xs, ys), rtol=1e-6)
     np.testing.assert_allclose(
-        kept.at(scale, xs[3:], ys), ScaleOfGrid().at(scale, xs[3:], ys), rtol=1e-6
+        kept.scale_of_cells(scale, xs, ys), ScaleOfGrid().scale_of_cells(scale, xs, ys), rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        kept.scale_of_cells(scale, xs[3:], ys),
+        ScaleOfGrid().scale_of_cells(scale, xs[3:], ys),
+        rtol=1e-6,
     )
 
 
@@ -108,12 +116,14 @@ def test_a_score_is_looked_up_where_it_counts_and_only_once(monkeypatch):
     scale, kept, asked = LocalScale(0.3), ScaleOfGrid(), []
     scale.add(*scored())
     xs, ys = np.arange(-10, 10, 0.05), np.arange(-10, 10, 0.05)
-    everywhere = kept.at(scale, xs, ys)
-    real = LocalScale.at
-    monkeypatch.setattr(LocalScale, "at", lambda self, x: asked.append(len(x)) or real(self, x))
-    assert np.array_equal(kept.at(scale, xs, ys), everywhere) and not asked
+    everywhere = kept.scale_of_cells(scale, xs, ys)
+    real = LocalScale.scale_at
+    monkeypatch.setattr(
+        LocalScale, "scale_at", lambda self, x: asked.append(len(x)) or real(self, x)
+    )
+    assert np.array_equal(kept.scale_of_cells(scale, xs, ys), everywhere) and not asked
     scale.add([[1.0, 1.0]], [9.0])
-    assert not np.array_equal(kept.at(scale, xs, ys), everywhere)
+    assert not np.array_equal(kept.scale_of_cells(scale, xs, ys), everywhere)
     assert sum(asked) < 0.02 * len(xs) * len(ys), "a square of six widths, not the grid"
 
 
@@ -122,9 +132,9 @@ def test_at_a_few_places_it_is_what_it_is_at_all():
     scale, rng = LocalScale(0.3), np.random.default_rng(3)
     scale.add(rng.uniform(0, 60, (5000, 2)), rng.uniform(0, 9, 5000))
     places = rng.uniform(-5, 65, (400, 2))
-    alone = np.concatenate([scale.at(x[None]) for x in places])
-    np.testing.assert_allclose(alone, scale.at(places), rtol=1e-12)
-    assert np.count_nonzero(alone == 1.0) > 10 and scale.at([[500.0, 0.0]])[0] == 1.0
+    alone = np.concatenate([scale.scale_at(x[None]) for x in places])
+    np.testing.assert_allclose(alone, scale.scale_at(places), rtol=1e-12)
+    assert np.count_nonzero(alone == 1.0) > 10 and scale.scale_at([[500.0, 0.0]])[0] == 1.0
 
 
 def test_what_changed_is_forgotten_and_old_scores_fade():
@@ -132,10 +142,12 @@ def test_what_changed_is_forgotten_and_old_scores_fade():
     scale.add([[0.1, 0.1]] * 2000, [25.0] * 2000)
     scale.add([[5.0, 5.0]] * 100, [4.0] * 100)
     scale.add([[0.1, 0.1]] * 1000, [1.0] * 1000)
-    assert scale.at([[0.1, 0.1]])[0] < 1.1, "scores of long ago weigh no more than the bin's bound"
-    elsewhere = scale.at([[5.0, 5.0]])[0]
+    assert scale.scale_at([[0.1, 0.1]])[0] < 1.1, (
+        "scores of long ago weigh no more than the bin's bound"
+    )
+    elsewhere = scale.scale_at([[5.0, 5.0]])[0]
     scale.forget_near([5.0, 5.0], 0.5)
-    assert elsewhere > 2.0 and scale.at([[5.0, 5.0]])[0] == 1.0
+    assert elsewhere > 2.0 and scale.scale_at([[5.0, 5.0]])[0] == 1.0
 
 
 def test_bounded_and_resumed_exactly():
@@ -145,7 +157,7 @@ def test_bounded_and_resumed_exactly():
     assert len(scale) == 20000
     again = LocalScale(9.0)
     again.load_state_dict(scale.state_dict())
-    assert (again.at(x[-50:]) == scale.at(x[-50:])).all()
+    assert (again.scale_at(x[-50:]) == scale.scale_at(x[-50:])).all()
     assert torch.equal(again.state_dict()["bins"], scale.state_dict()["bins"])
 
 
@@ -160,8 +172,8 @@ def test_two_maps_scores_are_those_of_one_that_saw_both():
     left.join(right)
     assert len(left) == len(whole)
     places = np.random.default_rng(2).uniform(0, 6, (100, 2))
-    assert left.at(places) == pytest.approx(whole.at(places), rel=1e-9)
-    assert np.abs(left.at(places) - right.at(places)).max() > 0.5
+    assert left.scale_at(places) == pytest.approx(whole.scale_at(places), rel=1e-9)
+    assert np.abs(left.scale_at(places) - right.scale_at(places)).max() > 0.5
 
 
 def test_a_rough_stretch_is_known_on_the_first_metres():

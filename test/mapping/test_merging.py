@@ -49,7 +49,7 @@ def test_the_counts_of_both_add_up():
     after = one.report()
     for name in ("samples", "cells", "gross_errors", "refused_samples"):
         assert after[name] == before[0][name] + before[1][name], name
-    assert one.lost == lost and MapSession.from_state_dict(one.state_dict()).gross == 5
+    assert one.lost == lost and MapSession.from_state_dict(one.state_dict()).gross_errors == 5
 
 
 def test_the_robot_stays_where_it_was():

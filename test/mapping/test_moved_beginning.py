@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from gp_mapping import MapSettings, Samples
-from gp_mapping.mapping.moving import moved, rotation
+from gp_mapping.mapping.moving import move_session, rotation
 from gp_mapping.mapping.session import MapSession
 
 UT, N, YAW = 1e-6, 70, 0.7
@@ -52,7 +52,7 @@ def apart(one: MapSession, other: MapSession, x) -> float:
 def test_no_cell_is_forgotten(at, model):
     """Among the first nine, of which the map is made with each, and among those of which it is made again."""
     samples = drive()
-    goes = moved(session_of(samples[:at], model=model), *SHIFT.tolist(), YAW)
+    goes = move_session(session_of(samples[:at], model=model), *SHIFT.tolist(), YAW)
     stays = session_of(there(samples)[:at], model=model)
     stays.finish_starts()
     for session in (goes, stays):
@@ -69,10 +69,10 @@ def test_a_vector_turns_with_the_frame_in_the_first_cells_too():
     """What later cells are compared with, as well: none of them is far, and none waits."""
     samples, yaw = drive(3), 2.5
     for at in (5, 30):
-        session = moved(session_of(samples[:at]), *SHIFT.tolist(), yaw)
+        session = move_session(session_of(samples[:at]), *SHIFT.tolist(), yaw)
         session.ingest(there(samples, yaw)[at:])
         session.finish()
-        assert session.cell_count == N and session.gross == 0
+        assert session.cell_count == N and session.gross_errors == 0
         away = session.predict(there(samples, yaw).x).mean - there(samples, yaw).y
         assert float(away.abs().max()) < 2.0 * UT
 
@@ -82,13 +82,13 @@ def test_a_sensor_that_has_not_begun_to_measure_is_found_out_after_the_move():
     y = samples.y.clone()
     y[:8] = 85.0 * UT * 1e3
     samples = Samples(samples.x, y, stamp=samples.stamp)
-    session = moved(session_of(samples[:10]), *SHIFT.tolist(), YAW)
+    session = move_session(session_of(samples[:10]), *SHIFT.tolist(), YAW)
     session.ingest(there(samples)[10:])
     session.finish()
     assert session.cell_count == N - 8 and "had not begun to measure" in session.warnings[-1]
 
 
 def test_a_map_that_has_hardly_begun_is_none_that_could_be_merged():
-    young, other = moved(session_of(drive()[:5]), 1.0, 0.0, 0.1), session_of(drive())
+    young, other = move_session(session_of(drive()[:5]), 1.0, 0.0, 0.1), session_of(drive())
     with pytest.raises(ValueError, match="hardly begun"):
         other.merge(young)

@@ -9,7 +9,7 @@ from mapping_data import drive
 
 from gp_mapping import MapSettings
 from gp_mapping.core.models.dual_svgp.rebuild import SLICE
-from gp_mapping.mapping.moving import moved, rotation
+from gp_mapping.mapping.moving import move_session, rotation
 from gp_mapping.mapping.session import MapSession
 
 PLACES = torch.cartesian_prod(*2 * [torch.arange(0.1, 1.2, 0.4, dtype=torch.float64)])
@@ -25,7 +25,7 @@ def checkpoint():
         session = MapSession(MapSettings(learn_hyperparameters=False, lengthscale=0.8))
         session.ingest(drive(lanes=3, length=2.0, rate=10.0))
         session.flush()
-        one = session.map.home
+        one = session.map.current_map
         assert not one.adopt_in_slices(replace(one.theta, lengthscale=0.9))
         assert one.rebuild is not None
         return session.state_dict()
@@ -34,10 +34,10 @@ def checkpoint():
 @pytest.mark.parametrize("yaw", [0.0, 0.6])
 def test_a_checkpoint_that_is_moved_stays_where_it_was_moved_to(checkpoint, yaw):
     stays, goes = (MapSession.from_state_dict(copy.deepcopy(checkpoint)) for _ in range(2))
-    goes = moved(goes, 100.0, -30.0, yaw)
+    goes = move_session(goes, 100.0, -30.0, yaw)
     for session in (stays, goes):
         session.finish()
-        assert session.map.home.rebuild is None
+        assert session.map.current_map.rebuild is None
         assert session.map.hyperparameters()["lengthscale"] == 0.9
 
     # of the maps themselves: what scales their variances by place has bins along the axes

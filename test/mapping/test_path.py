@@ -42,7 +42,7 @@ def test_the_way_between_passes_is_not_driven():
     path = Path(0.1)
     path.add([0.0, 0.0])
     path.add([1.0, 0.0])
-    path.lift()
+    path.begin_pass()
     path.add([50.0, 0.0])
     path.add([51.0, 0.0])
     assert path.length == pytest.approx(2.0)
@@ -99,7 +99,7 @@ def test_no_line_leads_over_the_end_of_a_pass_or_a_jump():
     path = Path(0.1)
     for x in np.arange(0.0, 2.0, 0.02):
         path.add([x, 0.0])
-    path.lift()
+    path.begin_pass()
     for x in np.arange(2.0, 0.0, -0.02):  # begins where the last one ended: the gap in time counts
         path.add([x, 0.15])
     for x in np.arange(5.0, 6.0, 0.02):  # the localiser jumps by 5 m
@@ -121,7 +121,7 @@ def test_a_slow_sensor_does_not_jump(move):
 def test_starts_outlive_thinning_and_resume():
     path = Path(1.0)
     for k in range(50):
-        path.lift()
+        path.begin_pass()
         for x in range(500):
             path.add([float(x), 3.0 * k])
         if k == 30:

@@ -12,7 +12,7 @@ from scipy.special import ndtr
 from gp_mapping import MapSettings, Samples
 from gp_mapping.analysis.metrics import PredictionScores
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.ros.mapper.queries import answer_points
+from gp_mapping.ros.mapper.queries import predict_columns
 from gp_mapping.store.export import export_all
 
 KINDS = ("bernoulli", "poisson", "softmax")
@@ -110,7 +110,7 @@ def test_the_grid_and_questions_have_what_f_stands_for(sessions, kind):
     )
     if kind == "softmax":
         assert (grid.classes.reshape(-1)[at].numpy() == top).mean() > 0.9
-    answer, names = answer_points(session, np.hstack([x.numpy(), np.zeros((len(x), 1))]))
+    answer, names = predict_columns(session, np.hstack([x.numpy(), np.zeros((len(x), 1))]))
     np.testing.assert_allclose(answer[:, 3], mean, rtol=2e-3, atol=1e-4)
     np.testing.assert_allclose(answer[:, 4], stddev, rtol=2e-2, atol=1e-3)
     if kind == "softmax":

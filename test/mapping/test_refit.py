@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from gp_mapping import Samples
-from gp_mapping.core.registry import start_of
-from gp_mapping.mapping.refit import learning_on, settings_at
+from gp_mapping.core.registry import make_theta_and_learner
+from gp_mapping.mapping.refit import resume_learning, settings_fixed_at
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 
@@ -52,15 +52,15 @@ def test_it_is_the_same_map_and_learns_on(streamed):
         "signal_stddev": 7e-6,
         "time_offset": 0.01,
     }
-    settled = driven(settings_at(streamed.started_settings, told))
+    settled = driven(settings_fixed_at(streamed.started_settings, told))
     assert settled.map.hyperparameters()["lengthscale"] == 1.7 and not settled.map.learning_steps
-    learner = start_of(streamed.started_settings)[1]
+    learner = make_theta_and_learner(streamed.started_settings)[1]
     # known so well that nothing is added for what is not known of it
-    learner.settle(
+    learner.continue_from(
         learner.theta.with_vector(learner.vector), 1e6 * torch.eye(7, dtype=torch.float64)
     )
 
-    session = learning_on(settled, streamed, learner)
+    session = resume_learning(settled, streamed, learner)
     one, other = session.predict(settled.path), settled.predict(settled.path)
     assert torch.equal(one.mean, other.mean) and torch.equal(one.variance, other.variance)
     assert torch.equal(one.noise_variance, other.noise_variance)

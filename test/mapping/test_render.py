@@ -257,7 +257,7 @@ def test_what_has_changed_is_drawn_everywhere_exactly():
                 math.sqrt(session.noise_variance),
                 session.revision,
                 None,
-                session.local,
+                session.local_scale,
             )
             every = fresh.points_drawn
             predictive = (again.stddev.square() + session.noise_variance).sqrt()
@@ -293,7 +293,7 @@ def test_with_a_budget_points_are_followed_too():
         math.sqrt(session.noise_variance),
         session.revision,
         None,
-        session.local,
+        session.local_scale,
     )
     assert float(((drawn.mean - again.mean).abs() / again.stddev).max()) < 1e-6
     assert float((drawn.stddev / again.stddev - 1.0).abs().max()) < 1e-6

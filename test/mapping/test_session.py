@@ -298,7 +298,7 @@ def test_the_local_scale_changes_what_is_published_and_not_the_map():
     run = drive(0, lanes=3, length=3.0)
     on, off = fed([run], **given), fed([run], local_scale=False, **given)
     x = run.x[::97]
-    scale = torch.from_numpy(on.scores.local.at(x))[:, None]
+    scale = torch.from_numpy(on.scores.local.scale_at(x))[:, None]
     assert len(on.scores.local) > 5 and float((scale - 1).abs().max()) > 0.1
     a, b = on.predict(x), off.predict(x)
     assert torch.equal(a.mean, b.mean) and torch.allclose(

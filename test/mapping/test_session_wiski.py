@@ -43,7 +43,10 @@ def test_neither_cells_nor_live_drawings_wait_for_a_solve():
     session = MapSession(MapSettings(**SETTINGS))
     session.ingest(drive[:300])
     session.render(2000)
-    solve, session.map.solved = session.map.solved, None  # whoever waits for a solve now fails
+    solve, session.map.solve_refresh = (
+        session.map.solve_refresh,
+        None,
+    )  # whoever waits for a solve now fails
     for i in range(300, len(drive), 150):
         session.ingest(drive[i : i + 150])
         grid = session.render(2000)
@@ -57,7 +60,7 @@ def test_neither_cells_nor_live_drawings_wait_for_a_solve():
         if not session.renderer.points_stale:
             break
     assert not session.renderer.points_stale
-    session.map.solved = solve
+    session.map.solve_refresh = solve
     told = MapSession.from_state_dict(session.state_dict()).predict(grid.centres())
     known, mean, stddev = grid.known.reshape(-1), grid.mean.reshape(-1), grid.stddev.reshape(-1)
     error = (mean - told.mean[:, 0]).abs() / told.measurement_variance[:, 0].sqrt()

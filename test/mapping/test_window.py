@@ -198,7 +198,7 @@ def test_squares_are_bounded():
     for x in _lanes(3000).tolist():
         extent.add(x, True)
     assert len(extent.state_dict()["squares"]) <= 20_000
-    chosen, others = extent.drawn(lambda low, high: True, 0.05)
+    chosen, others = extent.choose_drawn(lambda low, high: True, 0.05)
     assert chosen[0].points >= 3000 and chosen[0].high[0] < 20.0
     assert len(others) > 10_000
 

@@ -85,10 +85,10 @@ def test_a_shuffled_round_is_the_batch_model(name):
     model, whole = fit(name, most=40, draw=4, shuffled=True), fit(name, most=40)
     whole.batch()
     assert len(model.blocks) % 4, "parts of one size would hide a wrong weight"
-    model.step(model.round - 1)
+    model.step(model.steps_per_epoch - 1)
     assert float((model.excess - whole.excess).abs().max()) > 1e-3 * float(whole.excess.abs().max())
     for _ in range(2):
-        model.step(model.round - model.steps % model.round)
+        model.step(model.steps_per_epoch - model.steps % model.steps_per_epoch)
         close(model.excess, whole.excess, 1e-10, "G")
         close(model.linear, whole.linear, 1e-10, "h")
 

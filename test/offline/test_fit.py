@@ -16,8 +16,8 @@ from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.likelihoods.discrete import Poisson
 from gp_mapping.core.models.solve_gp.model import SolveGP
 from gp_mapping.core.models.wiski.lattice.interpolation import interpolation_matrix
-from gp_mapping.core.registry import start_of
-from gp_mapping.offline.ascend import ascend, information
+from gp_mapping.core.registry import make_theta_and_learner
+from gp_mapping.offline.ascent import ascend, information
 from gp_mapping.offline.fit import FITTED, check_fits, fit_theta
 from gp_mapping.offline.lattice_evidence import interpolated_gram
 from gp_mapping.offline.minibatches import train
@@ -88,7 +88,7 @@ def test_every_fit_is_near_the_exact_gp_s(model, exact):
 
 def test_the_fit_is_the_maximum(exact):
     """At the exact GP's θ the slope of evidence and prior vanishes, by a difference quotient of the dense one."""
-    learner = start_of(settings("exact"))[1]
+    learner = make_theta_and_learner(settings("exact"))[1]
     vector = exact.theta.vector()
     for k in range(3):
         ends = []
@@ -96,7 +96,7 @@ def test_the_fit_is_the_maximum(exact):
             there = vector.clone()
             there[k] += step
             ends.append(dense(exact.theta.with_vector(there), parts()) + learner.log_prior(there))
-        cells = StoredCells.of(parts(), UT, exact.theta)
+        cells = StoredCells.from_batches(parts(), UT, exact.theta)
         curvature = math.sqrt(float(information(learner, exact.theta, cells)[k, k]))
         assert (
             abs(ends[0] - ends[1]) / 2e-3 < 0.2 * curvature
@@ -127,7 +127,7 @@ def test_a_good_start_is_not_made_worse(exact):
 
 
 def test_blocks_hold_every_cell_once_and_lie_together():
-    cells = StoredCells.of(parts(), UT, Theta(0.5, 10.0, 1.0, 20.0))
+    cells = StoredCells.from_batches(parts(), UT, Theta(0.5, 10.0, 1.0, 20.0))
     blocks = cells.blocks(50)
     assert sum(map(len, blocks)) == len(cells) == 240 and max(map(len, blocks)) <= 50
     assert torch.equal(torch.cat([b.y for b in blocks]).sort(0).values, cells.y.sort(0).values)
@@ -150,7 +150,9 @@ def test_an_uncertain_position_adds_the_slope_to_the_noise():
     x, y = drive(30)
     batch = replace(samples(x, y), position_variance=np.full(30, 0.04))
     slope = torch.full((30,), 9.0 * UT**2, dtype=torch.float64)
-    steep = StoredCells.of([batch], UT, Theta(0.5, 10.0, 1.0, 20.0), slope=lambda at: slope)
+    steep = StoredCells.from_batches(
+        [batch], UT, Theta(0.5, 10.0, 1.0, 20.0), slope=lambda at: slope
+    )
     assert torch.allclose(steep.extra, torch.full((30,), 0.36, dtype=torch.float64))
 
 
@@ -160,7 +162,7 @@ def test_the_constants_of_passes_are_in_evidence_and_bound():
     given = [
         replace(part, pass_number=np.full(len(part), float(k))) for k, part in enumerate(parts())
     ]
-    cells = StoredCells.of(given, UT, theta)
+    cells = StoredCells.from_batches(given, UT, theta)
     own = torch.cat([torch.full((len(part),), k) for k, part in enumerate(given)])
     gram = (
         theta.kernel()(cells.x, cells.x)
@@ -233,7 +235,7 @@ def test_a_settled_learner_moves_little(exact):
     """What all cells said weighs more than one neighbourhood of them."""
     learner, cells = (
         copy.deepcopy(exact.learner),
-        StoredCells.of(parts(), UT, Theta(0.5, 10.0, 1.0, 20.0)),
+        StoredCells.from_batches(parts(), UT, Theta(0.5, 10.0, 1.0, 20.0)),
     )
     data = cells.learning_data(exact.theta) | {"order": torch.arange(240).double()}
     generator = torch.Generator().manual_seed(0)
@@ -271,16 +273,16 @@ def test_an_ascent_that_was_broken_off_has_not_converged():
     broken = of(Cusp(theta))
     assert broken.theta == theta and not broken.converged and broken.iterations < 40
 
-    evidence = ExactEvidence(StoredCells.of(parts(60), UT, theta))
+    evidence = ExactEvidence(StoredCells.from_batches(parts(60), UT, theta))
     assert of(evidence).converged and not of(evidence, 1).converged
 
 
 def test_nothing_free_is_nothing_found():
-    theta, learner = start_of(
+    theta, learner = make_theta_and_learner(
         settings("exact", learn_hyperparameters=False, learn_time_offset=True)
     )
     learner.free = [False] * 7
-    cells = StoredCells.of(parts(), UT, Theta(0.5, 10.0, 1.0, 20.0))
+    cells = StoredCells.from_batches(parts(), UT, Theta(0.5, 10.0, 1.0, 20.0))
     bound = CollapsedBound(cells, 100)
     bound.renew(theta)
     assert (

@@ -52,16 +52,22 @@ def test_the_map_before_answers_while_a_new_one_is_read():
         None,
     )
     first, second = first
-    assert maps.at(first, 0.2) == (None, "the free-space map is being read"), "not: there is none"
-    (free, _), worst = patiently(lambda: maps.at(first, 0.2), lambda found: found[0] is not None)
+    assert maps.free_space_of(first, 0.2) == (None, "the free-space map is being read"), (
+        "not: there is none"
+    )
+    (free, _), worst = patiently(
+        lambda: maps.free_space_of(first, 0.2), lambda found: found[0] is not None
+    )
     assert worst < LONGEST and free.same_as(FreeSpace.from_occupancy_grid(first, radius=0.2))
 
-    assert maps.at(second, 0.2) == (free, "")
-    (newer, _), worst = patiently(lambda: maps.at(second, 0.2), lambda found: found[0] is not free)
+    assert maps.free_space_of(second, 0.2) == (free, "")
+    (newer, _), worst = patiently(
+        lambda: maps.free_space_of(second, 0.2), lambda found: found[0] is not free
+    )
     assert worst < LONGEST and newer.same_as(FreeSpace.from_occupancy_grid(second, radius=0.2))
     again = occupancy(hall(300, 1), resolution=CELL)
-    _, worst = patiently(lambda: maps.at(again, 0.2), lambda _: not maps.reading)
-    assert maps.at(again, 0.2)[0] is newer and worst < LONGEST, (
+    _, worst = patiently(lambda: maps.free_space_of(again, 0.2), lambda _: not maps.reading)
+    assert maps.free_space_of(again, 0.2)[0] is newer and worst < LONGEST, (
         "published again, unchanged: the same one"
     )
 
@@ -72,19 +78,24 @@ def test_what_cannot_be_read_is_said_and_no_other_radius_stands_in():
         *(occupancy(hall(50), resolution=CELL) for _ in range(2)),
     )
     bad.info.resolution = float("nan")
-    patiently(lambda: maps.at(good, 0.2), lambda found: found[0] is not None)
-    assert maps.at(good, 0.3)[0] is None and "being read" in maps.at(good, 0.3)[1]
-    patiently(lambda: maps.at(good, 0.3), lambda found: found[0] is not None)
-    (free, wrong), worst = patiently(lambda: maps.at(bad, 0.3), lambda found: found[1] != "")
+    patiently(lambda: maps.free_space_of(good, 0.2), lambda found: found[0] is not None)
+    assert (
+        maps.free_space_of(good, 0.3)[0] is None
+        and "being read" in maps.free_space_of(good, 0.3)[1]
+    )
+    patiently(lambda: maps.free_space_of(good, 0.3), lambda found: found[0] is not None)
+    (free, wrong), worst = patiently(
+        lambda: maps.free_space_of(bad, 0.3), lambda found: found[1] != ""
+    )
     assert free is None and "cannot be read" in wrong and "resolution" in wrong and worst < LONGEST
-    assert maps.at(None, 0.3) == (None, "")
+    assert maps.free_space_of(None, 0.3) == (None, "")
 
 
 def test_small_maps_are_read_at_once():
     small = occupancy(np.zeros((40, 40)))
     for maps in (FreeMaps(aside=True), FreeMaps()):
-        assert maps.at(small, 0.1)[0].open.any()
-    assert FreeMaps().at(occupancy(hall(10), resolution=CELL), 0.1)[0] is not None, (
+        assert maps.free_space_of(small, 0.1)[0].open.any()
+    assert FreeMaps().free_space_of(occupancy(hall(10), resolution=CELL), 0.1)[0] is not None, (
         "aside=False: large ones as well"
     )
 
@@ -135,7 +146,8 @@ def test_in_a_small_room_the_first_question_has_its_answer():
     room = occupancy(np.zeros((80, 80)), frame="odom")
     suggest = Suggester(NodeSettings(suggestion_count=2), FreeMaps(aside=True))
     assert (
-        len(suggest(session, session.render(), (2.0, 1.0), room, "odom")) == 2 and not suggest.news
+        len(suggest(session, session.render(), (2.0, 1.0), room, "odom")) == 2
+        and not suggest.should_ask_again
     )
     nameless = occupancy(np.zeros((80, 80)), frame="")
     assert not len(suggest(session, session.render(), (2.0, 1.0), nameless, "odom"))
@@ -153,10 +165,12 @@ def test_what_a_suggestion_lacked_is_news_when_it_is_there():
         len(suggest(session, grid, (2.0, 1.0), None, "odom")) == 0 and "looked at" in suggest.note
     )
     end = time.monotonic() + 30.0
-    while not suggest.news:
+    while not suggest.should_ask_again:
         assert time.monotonic() < end, "made, or not, and nobody is told"
         time.sleep(0.005)
-    assert len(suggest(session, grid, (2.0, 1.0), None, "odom")) > 0 and not suggest.news
+    assert (
+        len(suggest(session, grid, (2.0, 1.0), None, "odom")) > 0 and not suggest.should_ask_again
+    )
 
 
 @pytest.mark.parametrize("kind", ["gain_per_metre", "variance"])

@@ -18,7 +18,7 @@ def room():
 
 def around(x, y, side: float = 0.8) -> Polygon:
     half = 0.5 * side
-    return Polygon.of(
+    return Polygon.from_corners(
         [(x - half, y - half), (x + half, y - half), (x + half, y + half), (x - half, y + half)]
     )
 
@@ -32,12 +32,12 @@ def test_a_polygon_after_one_that_was_dropped_is_another_one(room, name):
     first = around(*(here if name == "region" else far), 1.2)
     corners = around(*(here + 0.1 if name == "region" else 0.5 * (here + far)), 1.0).corners
     place, others = id(first), []
-    ground.at(here, free, **given, **{name: (first,)})
+    ground.ground_at(here, free, **given, **{name: (first,)})
     del first
 
     while len(others) < 1000 and (not others or id(others[-1]) != place):
         others.append(Polygon(corners))
-    area, _ = ground.at(here, free, **given, **{name: (others[-1],)})
+    area, _ = ground.ground_at(here, free, **given, **{name: (others[-1],)})
     inside = others[-1].contains(area.cells.numpy())
     assert area and (inside.all() if name == "region" else not inside.any())
 
@@ -46,15 +46,15 @@ def test_equal_polygons_are_one_ground(room):
     free, here, path = room
     ground = Ground()
     for _ in range(2):
-        ground.at(here, free, path, 0.9, region=(around(*here),))
+        ground.ground_at(here, free, path, 0.9, region=(around(*here),))
     assert ground.made == 1
 
 
 def test_a_ground_that_cannot_be_made_leaves_the_one_before_whole(room):
     free, here, path = room
     ground = Ground()
-    before = ground.at(here, free, path, 0.9, places=100)
+    before = ground.ground_at(here, free, path, 0.9, places=100)
     with pytest.raises(ValueError, match="2 places"):
-        ground.at(here, free, path, 0.9, places=1)
+        ground.ground_at(here, free, path, 0.9, places=1)
     assert (ground.area is before[0], ground.travel is before[1], ground.made) == (True, True, 1)
-    assert ground.suits(here, free, path, 0.9, places=100)
+    assert ground.is_valid_for(here, free, path, 0.9, places=100)

@@ -20,7 +20,7 @@ def setting(model="dual_svgp", weights=None):
     )
     cells = scene.grid_of(field, 18, 15, 0.17).centres()
     places = scene.grid_of(field).centres()
-    return field, cells, places, PathValue.of(field, places, cells, weights)
+    return field, cells, places, PathValue.from_map(field, places, cells, weights)
 
 
 def successive(field, cells, places, path, weights=None):
@@ -51,19 +51,19 @@ def test_gain_of_a_path_is_that_of_successive_fantasies(model):
 def test_after_is_the_value_of_the_map_that_was_conditioned(model):
     field, cells, places, value = setting(model)
     first, second = [0, 13, 26, 39], [40, 41, 90, 7]
-    conditioned = value.after(first)
-    fantasy = PathValue.of(field.fantasize(places[first]), places, cells)
+    conditioned = value.after_measuring(first)
+    fantasy = PathValue.from_map(field.fantasize(places[first]), places, cells)
     scale = float(value.C.abs().max())
     assert float((conditioned.C - fantasy.C).abs().max()) < 1e-8 * scale
     assert float((conditioned.S - fantasy.S).abs().max()) < 1e-8 * float(value.S.abs().max())
     assert conditioned.total == pytest.approx(fantasy.total, rel=1e-9)
     torch.testing.assert_close(
-        value.left(first),
-        conditioned.at(range(len(value))),
+        value.remaining_gains(first),
+        conditioned.gains_at(range(len(value))),
         rtol=1e-7,
-        atol=1e-10 * float(value.at(first).max()),
+        atol=1e-10 * float(value.gains_at(first).max()),
     )
-    torch.testing.assert_close(value.left([]), value.at(range(len(value))))
+    torch.testing.assert_close(value.remaining_gains([]), value.gains_at(range(len(value))))
     together = value.gains([first + second])[0]
     torch.testing.assert_close(
         torch.cat([value.gains([first])[0], conditioned.gains([second])[0]]),
@@ -84,9 +84,9 @@ def test_batches_of_unequal_lengths_are_each_valued_as_if_alone():
         torch.testing.assert_close(
             batched, value.gains([alone])[0], rtol=1e-9, atol=1e-12 * value.total
         )
-    torch.testing.assert_close(value.gains([[5]])[0], value.at([5]))
+    torch.testing.assert_close(value.gains([[5]])[0], value.gains_at([5]))
     single = torch.stack([g[0] for g in value.gains([[i] for i in range(len(value))])])
-    torch.testing.assert_close(single, value.at(range(len(value))))
+    torch.testing.assert_close(single, value.gains_at(range(len(value))))
 
 
 def test_gains_are_what_an_update_of_the_map_takes_off():
@@ -103,7 +103,7 @@ def test_gains_are_what_an_update_of_the_map_takes_off():
 def test_permuting_places_changes_nothing():
     field, cells, places, value = setting()
     order = torch.randperm(len(places), generator=torch.Generator().manual_seed(1))
-    other = PathValue.of(field, places[order], cells)
+    other = PathValue.from_map(field, places[order], cells)
     back = torch.empty_like(order)
     back[order] = torch.arange(len(order))
     path = torch.tensor([4, 50, 51, 99])
@@ -117,7 +117,7 @@ def test_worth_is_never_negative_and_variance_never_rises():
     assert float(torch.linalg.eigvalsh(value.S).min()) > -1e-9 * float(value.S.abs().max())
     left = value
     for start in range(0, 120, 10):
-        after = left.after(range(start, start + 10))
+        after = left.after_measuring(range(start, start + 10))
         assert after.total <= left.total and bool(
             (after.C.diagonal() <= left.C.diagonal() * (1 + 1e-12)).all()
         )
@@ -129,11 +129,11 @@ def test_worth_is_never_negative_and_variance_never_rises():
 def test_weights_are_of_the_same_worth():
     field, cells, places, plain = setting()
     weights = torch.rand(len(cells), generator=torch.Generator().manual_seed(2)).double()
-    value = PathValue.of(field, places, cells, weights)
+    value = PathValue.from_map(field, places, cells, weights)
     path = [10, 22, 34, 46]
     drops, _ = successive(field, cells, places, path, weights)
     torch.testing.assert_close(value.gains([path])[0], drops, rtol=1e-6, atol=0.0)
-    doubled = PathValue.of(field, places, cells, torch.full((len(cells),), 2.0).double())
+    doubled = PathValue.from_map(field, places, cells, torch.full((len(cells),), 2.0).double())
     torch.testing.assert_close(doubled.gains([path])[0], 2 * plain.gains([path])[0])
 
 
@@ -155,9 +155,9 @@ def test_objectives_look_where_they_should(objective):
 def test_errors_say_what_was_expected():
     field, cells, places, value = setting("exact")
     with pytest.raises(ValueError, match="expected one per cell"):
-        PathValue.of(field, places, cells, torch.ones(3))
+        PathValue.from_map(field, places, cells, torch.ones(3))
     with pytest.raises(ValueError, match="positive variance"):
-        PathValue.of(field, places, cells, noise_variance=0.0)
+        PathValue.from_map(field, places, cells, noise_variance=0.0)
     with pytest.raises(ValueError, match="expected one of 'area'"):
         cell_weights("profit", value.noise, value.noise, value.noise)
     with pytest.raises(ValueError, match="finite"):
@@ -172,7 +172,7 @@ def test_slices_ask_a_map_once_for_each_cell_and_place(monkeypatch):
     monkeypatch.setattr(
         Posterior, "whitened", lambda self, x, *rest: asked.append(len(x)) or white(self, x, *rest)
     )
-    whole = PathValue.of(field, places, cells)
+    whole = PathValue.from_map(field, places, cells)
     *_, sliced = PathValue.steps(field, places, cells, chunk=10)
     assert sum(asked) <= 2 * (len(cells) + 2 * len(places) + 1), "the noise is asked of one place"
     assert float((sliced.S - whole.S).abs().max()) <= 1e-12 * float(whole.S.abs().max())
@@ -186,4 +186,7 @@ def test_a_noise_that_vanishes_beside_the_field_is_no_reason_to_have_no_plan():
     path = [60, 61, 60, 62, 61, 60, 3, 3]
     for gains in loud.gains([path, path[:6]]):
         assert torch.isfinite(gains).all()
-    assert torch.isfinite(loud.left(path)).all() and torch.isfinite(loud.after(path).C).all()
+    assert (
+        torch.isfinite(loud.remaining_gains(path)).all()
+        and torch.isfinite(loud.after_measuring(path).C).all()
+    )

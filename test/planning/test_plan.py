@@ -46,7 +46,7 @@ def problem_in(
     """A robot in a random room that has measured where it stands."""
     free = free_room(world, side=side)
     here = somewhere(free, world)
-    area = SurveyArea.of(free, here, max_cells=400)
+    area = SurveyArea.from_free_space(free, here, max_cells=400)
     here = area.free.centres()[np.hypot(*(area.free.centres() - here).T).argmin()]
     travel = Travel(area.free, 0.3, places, nodes)
     field = create_map(
@@ -59,7 +59,7 @@ def problem_in(
     )
     field.update(Samples(torch.from_numpy(here[None]), torch.tensor([[45e-6]]).double()))
     told = field.predict(torch.from_numpy(travel.xy))
-    value = PathValue.of(field, travel.xy, area.cells, area.areas)
+    value = PathValue.from_map(field, travel.xy, area.cells, area.areas)
     return Problem(
         value,
         travel,
@@ -211,21 +211,26 @@ def test_passed_waypoints_are_dropped():
     found = plan(problem, "route")
     at = 0.0
     for metres in np.arange(0.0, found.metres, 0.5):
-        place = found.after(metres)[0]
+        place = found.line_ahead(metres)[0]
         at = found.progress(place, at)
         assert at == pytest.approx(metres, abs=0.05)
-        assert len(found.left(at)) == sum(
+        assert len(found.stops_ahead(at)) == sum(
             mark > at + 1e-6 for mark in found.stop_marks[: len(found.nodes)]
         )
-    assert found.left(found.metres) == () and len(found.after(found.metres)) == 1
-    here = found.after(5.0)[0]
-    value = problem.value.after(
+    assert found.stops_ahead(found.metres) == () and len(found.line_ahead(found.metres)) == 1
+    here = found.line_ahead(5.0)[0]
+    value = problem.value.after_measuring(
         problem.travel.visits(
-            [problem.travel.along(np.vstack([found.line[:1], found.after(0.0)[1:]]))]
+            [problem.travel.leg_along(np.vstack([found.line[:1], found.line_ahead(0.0)[1:]]))]
         )[0]
     )
     ahead = replace(
-        problem, value=value, position=here, old=found.left(5.0), budget=Budget(7.0), _known={}
+        problem,
+        value=value,
+        position=here,
+        old=found.stops_ahead(5.0),
+        budget=Budget(7.0),
+        _known={},
     )
     rest = plan(ahead, "route")
     passed = found.stops[found.stop_marks < 5.0]
@@ -364,7 +369,7 @@ def test_what_cannot_be_planned_is_said(changes, words):
     assert not found and words in found.reason and len(found.line) == 0
     assert (
         found.poses(0.3)[0].shape == (0, 2)
-        and found.left(0.0) == ()
+        and found.stops_ahead(0.0) == ()
         and found.progress((0, 0)) == 0.0
     )
 
@@ -384,9 +389,9 @@ def test_a_line_before_a_plan_takes_its_metres_and_its_seconds():
     """Of what is cut off again no more is left than there was before."""
     found = plan(problem_in(5, budget=Budget(8.0)), "route")
     line = np.stack([found.line[0] + (0.0, 3.0), found.line[0]])
-    led = found.led_by(line, 12.0)
+    led = found.with_lead(line, 12.0)
     assert (led.metres, led.seconds) == (found.metres + 3.0, found.seconds + 12.0)
-    rest = led.cut(3.0)
+    rest = led.plan_ahead(3.0)
     np.testing.assert_allclose(rest.line, found.line)
     assert rest.seconds == pytest.approx(led.seconds * found.metres / led.metres)
 
@@ -460,7 +465,7 @@ def test_how_much_of_a_budget_is_spent():
             (Budget(4.0, 10.0), [0.8, 1.6]),
             (Budget(4.0, 0.0), [math.inf] * 2),
         ):
-            np.testing.assert_allclose(budget.share(metres, seconds), spent)
+            np.testing.assert_allclose(budget.fraction_spent(metres, seconds), spent)
 
 
 @pytest.mark.parametrize("wrong", [{"mix": 2.0}, {"horizon": 0.0}, {"effort": 0}])

@@ -11,12 +11,12 @@ L_SHAPE = [(0, 0), (4, 0), (4, 1), (1, 1), (1, 3), (0, 3)]
 
 
 def test_contains_and_distance_of_an_l():
-    shape = Polygon.of([*L_SHAPE, L_SHAPE[0]])  # closed by hand: the same polygon
+    shape = Polygon.from_corners([*L_SHAPE, L_SHAPE[0]])  # closed by hand: the same polygon
     assert len(shape.corners) == 6 and shape.area == pytest.approx(6.0)
     x = np.array([(0.5, 0.5), (3.5, 0.5), (0.5, 2.5), (2.0, 2.0), (-0.1, 0.5), (5.0, 0.5)])
     assert shape.contains(x).tolist() == [True, True, True, False, False, False]
-    np.testing.assert_allclose(shape.away(x), [0.5, 0.5, 0.5, 1.0, 0.1, 1.0])
-    assert Polygon.of(L_SHAPE[::-1]).contains(x).tolist() == shape.contains(x).tolist()
+    np.testing.assert_allclose(shape.distance(x), [0.5, 0.5, 0.5, 1.0, 0.1, 1.0])
+    assert Polygon.from_corners(L_SHAPE[::-1]).contains(x).tolist() == shape.contains(x).tolist()
 
 
 @given(st.floats(-3.2, 3.2), st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))
@@ -24,9 +24,9 @@ def test_contains_and_distance_of_an_l():
 def test_turned_and_moved_it_contains_the_same(angle, dx, dy):
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     x = np.random.default_rng(0).uniform(-1, 5, (200, 2))
-    plain = Polygon.of(L_SHAPE)
-    moved = Polygon.of(np.array(L_SHAPE) @ turn.T + (dx, dy))
-    clear = plain.away(x) > 1e-6
+    plain = Polygon.from_corners(L_SHAPE)
+    moved = Polygon.from_corners(np.array(L_SHAPE) @ turn.T + (dx, dy))
+    clear = plain.distance(x) > 1e-6
     assert (moved.contains(x @ turn.T + (dx, dy)) == plain.contains(x))[clear].all()
 
 
@@ -54,7 +54,7 @@ def test_turned_and_moved_it_contains_the_same(angle, dx, dy):
 )
 def test_what_is_no_polygon_is_refused_in_words(corners, words):
     with pytest.raises(ValueError, match=words) as refused:
-        Polygon.of(corners, name="region")
+        Polygon.from_corners(corners, name="region")
     assert str(refused.value).startswith("region: ")
 
 
@@ -66,9 +66,9 @@ def test_many_random_stars_are_taken_and_their_shuffles_refused():
         if np.diff(np.append(angles, angles[0] + 2 * np.pi)).max() > 3.0:
             continue
         star = rng.uniform(0.5, 2.0, (12, 1)) * np.stack([np.cos(angles), np.sin(angles)], 1)
-        assert Polygon.of(star).area > 0
+        assert Polygon.from_corners(star).area > 0
         try:
-            Polygon.of(rng.permutation(star))
+            Polygon.from_corners(rng.permutation(star))
         except ValueError:
             refused += 1
     assert refused > 50

@@ -15,14 +15,14 @@ from gp_mapping.planning.planners.annealing import annealed
 from gp_mapping.planning.planners.greedy import greedy
 from gp_mapping.planning.planners.lanes import fitted, lane_routes, lanes
 from gp_mapping.planning.planners.spirals import in_and_out, spiral_routes
-from gp_mapping.planning.problem import usual_mix
+from gp_mapping.planning.problem import default_mix
 
 
 def open_room(width: int, depth: int, metres: float, **more) -> Problem:
     """Of so many decimetres, the robot in a corner."""
     free = FreeSpace.from_occupancy_grid(occupancy(np.zeros((depth, width))), 0.2)
     here = free.centres()[0]
-    area = SurveyArea.of(free, here, max_cells=400)
+    area = SurveyArea.from_free_space(free, here, max_cells=400)
     travel = Travel(area.free, 0.3, 300)
     field = create_map(
         "exact",
@@ -33,9 +33,15 @@ def open_room(width: int, depth: int, metres: float, **more) -> Problem:
         learn_hyperparameters=False,
     )
     field.update(Samples(torch.from_numpy(here[None]), torch.tensor([[45e-6]]).double()))
-    value = PathValue.of(field, travel.xy, area.cells, area.areas)
+    value = PathValue.from_map(field, travel.xy, area.cells, area.areas)
     return Problem(
-        value, travel, here, budget=Budget(metres), mix=usual_mix(Budget(metres)), effort=64, **more
+        value,
+        travel,
+        here,
+        budget=Budget(metres),
+        mix=default_mix(Budget(metres)),
+        effort=64,
+        **more,
     )
 
 

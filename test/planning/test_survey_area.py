@@ -18,25 +18,25 @@ def two_rooms() -> FreeSpace:
 
 
 def square(x, y, side, frame="") -> Polygon:
-    return Polygon.of([(x, y), (x + side, y), (x + side, y + side), (x, y + side)], frame)
+    return Polygon.from_corners([(x, y), (x + side, y), (x + side, y + side), (x, y + side)], frame)
 
 
 def test_it_is_the_robots_room_not_the_drawn_window():
     free = two_rooms()
-    area = SurveyArea.of(free, (6.0, 0.0))
+    area = SurveyArea.from_free_space(free, (6.0, 0.0))
     assert area and area.reason == ""
     assert float(area.cells[:, 0].min()) < 5.4 and 8.5 < float(area.cells[:, 0].max()) < 9.0
     assert float(area.cells[:, 1].max()) > 2.6
     assert area.size == pytest.approx(float(area.free.open.sum()) * 0.01)
-    assert float(SurveyArea.of(free, (11.0, 0.0)).cells[:, 0].min()) > 9.1
+    assert float(SurveyArea.from_free_space(free, (11.0, 0.0)).cells[:, 0].min()) > 9.1
 
 
 def test_cells_stand_for_the_area_however_few():
     free = free_room(3)
     here = somewhere(free)
     fine, coarse = (
-        SurveyArea.of(free, here, max_cells=10**6),
-        SurveyArea.of(free, here, max_cells=90),
+        SurveyArea.from_free_space(free, here, max_cells=10**6),
+        SurveyArea.from_free_space(free, here, max_cells=90),
     )
     assert len(coarse.cells) <= 90 < len(fine.cells) == int(fine.free.open.sum())
     assert coarse.size == pytest.approx(fine.size)
@@ -49,42 +49,46 @@ def test_region_and_keep_out_are_kept_by_every_cell():
     free = two_rooms()
     rng = np.random.default_rng(0)
     region, hole = square(5.5, -0.5, 2.4), square(6.5, 0.5, 0.6)
-    area = SurveyArea.of(free, (6.0, 0.0), region=[region], keep_out=[hole])
+    area = SurveyArea.from_free_space(free, (6.0, 0.0), region=[region], keep_out=[hole])
     inside = (
         rng.uniform(-0.05, 0.05, (len(area.free.centres()), 2)) + area.free.centres()
     )  # anywhere in a cell
     assert region.contains(inside).all() and not hole.contains(inside).any()
-    assert (hole.away(inside) > 0.2).all(), "the robot's body stays out"
-    both = SurveyArea.of(free, (6.0, 0.0), region=[square(5.5, -0.5, 1.0), square(6.5, -0.5, 1.0)])
+    assert (hole.distance(inside) > 0.2).all(), "the robot's body stays out"
+    both = SurveyArea.from_free_space(
+        free, (6.0, 0.0), region=[square(5.5, -0.5, 1.0), square(6.5, -0.5, 1.0)]
+    )
     assert float(both.cells[:, 0].max()) > 7.3, "two regions that touch are one"
-    thin = Polygon.of(
+    thin = Polygon.from_corners(
         [(5.0, 1.0), (9.0, 1.0), (9.0, 1.01), (5.0, 1.01)]
     )  # a line on the floor, thinner than a cell
-    assert float(SurveyArea.of(free, (6.0, 0.0), keep_out=[thin]).cells[:, 1].max()) < 0.8
+    assert (
+        float(SurveyArea.from_free_space(free, (6.0, 0.0), keep_out=[thin]).cells[:, 1].max()) < 0.8
+    )
 
 
 def test_reach_bounds_the_area_and_the_work():
     free = two_rooms()
-    area = SurveyArea.of(free, (6.0, 0.0), reach=1.0)
+    area = SurveyArea.from_free_space(free, (6.0, 0.0), reach=1.0)
     assert float((area.cells - torch.tensor([6.0, 0.0])).norm(dim=1).max()) <= 1.0 + 1e-9
     assert area.size == pytest.approx(np.pi, rel=0.2)
     assert area.free.open.size < 0.3 * free.open.size
-    wide = SurveyArea.of(free, (6.0, 0.0), reach=100.0)
-    assert wide.size == SurveyArea.of(free, (6.0, 0.0)).size
-    assert SurveyArea.of(free, (6.0, 1.0), region=[square(7.0, 0.0, 1.0)], search=2.0)
+    wide = SurveyArea.from_free_space(free, (6.0, 0.0), reach=100.0)
+    assert wide.size == SurveyArea.from_free_space(free, (6.0, 0.0)).size
+    assert SurveyArea.from_free_space(free, (6.0, 1.0), region=[square(7.0, 0.0, 1.0)], search=2.0)
 
 
 def test_without_a_map_it_is_the_hull_of_the_path_grown():
     path = np.array([[0.0, 0.0], [4.0, 0.0], [4.0, 3.0], [2.0, 1.0]])
-    area = SurveyArea.of(None, (4.0, 3.0), path=path, grow=0.5)
+    area = SurveyArea.from_free_space(None, (4.0, 3.0), path=path, grow=0.5)
     assert "no free-space map: the hull of the path, grown by 0.5 m" in area.reason
     assert area.size == pytest.approx(6.0 + 0.5 * 12.0 + np.pi * 0.25, rel=0.03)
-    line = SurveyArea.of(None, (0.0, 0.0), path=[[0.0, 0.0], [5.0, 0.0]], grow=1.0)
+    line = SurveyArea.from_free_space(None, (0.0, 0.0), path=[[0.0, 0.0], [5.0, 0.0]], grow=1.0)
     assert line.size == pytest.approx(10.0 + np.pi, rel=0.03)
-    assert SurveyArea.of(None, (1.0, 1.0), path=[[1.0, 1.0]], grow=1.0).size == pytest.approx(
-        np.pi, rel=0.05
-    )
-    region = SurveyArea.of(None, (1.0, 1.0), region=[square(0, 0, 3)])
+    assert SurveyArea.from_free_space(
+        None, (1.0, 1.0), path=[[1.0, 1.0]], grow=1.0
+    ).size == pytest.approx(np.pi, rel=0.05)
+    region = SurveyArea.from_free_space(None, (1.0, 1.0), region=[square(0, 0, 3)])
     assert "the whole region" in region.reason and region.size == pytest.approx(9.0, rel=0.05)
     assert hull_space(np.empty((0, 2)), 1.0) is None
 
@@ -111,16 +115,18 @@ def test_without_a_map_it_is_the_hull_of_the_path_grown():
     ],
 )
 def test_where_nothing_is_left_it_says_why(arguments, words):
-    area = SurveyArea.of(**({"free": two_rooms(), "position": (6.0, 0.0)} | arguments))
+    area = SurveyArea.from_free_space(**({"free": two_rooms(), "position": (6.0, 0.0)} | arguments))
     assert not area and len(area.areas) == 0 and words in area.reason
 
 
 def test_frames_and_bounds_are_checked():
     free = two_rooms()
     with pytest.raises(ValueError, match="region is in frame 'odom' and the map in 'map'"):
-        SurveyArea.of(free, (6.0, 0.0), region=[square(5, 0, 1, "odom")], frame="map")
+        SurveyArea.from_free_space(free, (6.0, 0.0), region=[square(5, 0, 1, "odom")], frame="map")
     with pytest.raises(ValueError, match="free-space map is in frame 'map' and the map in 'earth'"):
-        SurveyArea.of(free, (6.0, 0.0), frame="earth")
-    assert SurveyArea.of(free, (6.0, 0.0), region=[square(5.2, -0.5, 3, "/map")], frame="map")
+        SurveyArea.from_free_space(free, (6.0, 0.0), frame="earth")
+    assert SurveyArea.from_free_space(
+        free, (6.0, 0.0), region=[square(5.2, -0.5, 3, "/map")], frame="map"
+    )
     with pytest.raises(ValueError, match="expected a reach above 0"):
-        SurveyArea.of(free, (6.0, 0.0), reach=0.0)
+        SurveyArea.from_free_space(free, (6.0, 0.0), reach=0.0)

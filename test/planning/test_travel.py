@@ -11,12 +11,12 @@ from scipy.sparse.csgraph import dijkstra
 
 from gp_mapping.planning import FreeSpace
 from gp_mapping.planning.area.survey_area import SurveyArea
-from gp_mapping.planning.area.travel import Travel, turning
+from gp_mapping.planning.area.travel import Travel, angles_between
 
 
 def travel_in(seed: int, **settings) -> tuple[FreeSpace, Travel]:
     free = free_room(seed)
-    area = SurveyArea.of(free, somewhere(free, seed))
+    area = SurveyArea.from_free_space(free, somewhere(free, seed))
     return area.free, Travel(area.free, **{"spacing": 0.3} | settings)
 
 
@@ -101,11 +101,11 @@ def test_what_a_way_measures_lies_on_it_half_a_lengthscale_apart():
 def test_between_places_a_smooth_field_is_interpolated():
     _, travel = travel_in(0)
     _, x, _ = travel.visits([travel.leg(*travel.places[[2, -3]])])
-    places, weights = travel.between(x)
+    places, weights = travel.interpolation_at(x)
     exact = np.sin(2.0 * x[:, 0]) * np.cos(1.5 * x[:, 1])
     at = np.sin(2.0 * travel.xy[:, 0]) * np.cos(1.5 * travel.xy[:, 1])
     assert np.abs((at[places] * weights).sum(1) - exact).max() < 0.06
-    on, alone = travel.between(travel.xy[[7]])
+    on, alone = travel.interpolation_at(travel.xy[[7]])
     assert on[0, 0] == 7 and alone[0, 0] == pytest.approx(1.0, abs=1e-3)
 
 
@@ -171,7 +171,7 @@ def test_short_lines_that_are_seen_are_free_in_every_point():
 
 def test_bounds_of_places_and_nodes_hold_and_passages_stay():
     free = free_room(4, side=120)
-    area = SurveyArea.of(free, somewhere(free, 4))
+    area = SurveyArea.from_free_space(free, somewhere(free, 4))
     fine, coarse = Travel(area.free, 0.3, 10**6, 10**6), Travel(area.free, 0.3, 100, 1000)
     assert len(coarse) <= 100 < len(fine) and len(coarse.nodes) <= 1000 < len(fine.nodes)
     assert coarse.spacing > fine.spacing
@@ -217,12 +217,12 @@ def test_from_anywhere_and_nowhere():
 
 
 def test_turns():
-    assert turning(0.1, -0.1) == pytest.approx(0.2)
-    assert turning(3.1, -3.1) == pytest.approx(2 * np.pi - 6.2)
-    assert turning(float("nan"), 1.0) == 0.0
+    assert angles_between(0.1, -0.1) == pytest.approx(0.2)
+    assert angles_between(3.1, -3.1) == pytest.approx(2 * np.pi - 6.2)
+    assert angles_between(float("nan"), 1.0) == 0.0
     _, travel = travel_in(1)
     line = np.array([[1.0, 1.0], [2.0, 1.0], [2.0, 2.0], [1.0, 2.0]])
-    leg = travel.along(line)
+    leg = travel.leg_along(line)
     assert leg.turned == pytest.approx(np.pi) and leg.metres == pytest.approx(3.0)
     assert leg.first == pytest.approx(0.0) and leg.last == pytest.approx(np.pi)
 

@@ -203,14 +203,14 @@ def outcome(intake):
 @pytest.fixture
 def stretches(monkeypatch):
     """How often messages were taken in together."""
-    counted, original = [], Intake.take_together
+    counted, original = [], Intake.add_recorded
 
     def take_together(self, *streams):
         found = original(self, *streams)
         counted.append(found is not None)
         return found
 
-    monkeypatch.setattr(Intake, "take_together", take_together)
+    monkeypatch.setattr(Intake, "add_recorded", take_together)
     return counted
 
 

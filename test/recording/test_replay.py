@@ -117,7 +117,7 @@ def test_what_the_map_refuses_is_counted_after_a_change_of_frame(bags):
 def test_bags_that_end_before_the_frames_are_settled_are_handed_out(tmp_path):
     intake, bag = Intake(), write_bag(tmp_path / "short", 1000.0, 60, "odom")
     samples = [len(s) for _, s in samples_of(plan_bags(bag, intake.settings, NAMES), intake, "")]
-    assert sum(samples) == 60 and intake.settled
+    assert sum(samples) == 60 and intake.is_final
 
 
 def test_a_bag_that_is_given_twice_is_refused(tmp_path):

@@ -14,7 +14,7 @@ from test_live_equals_offline import differences
 
 from gp_mapping.store.atomic import hold
 from gp_mapping.store.checkpoint import load_checkpoint
-from gp_mapping.store.resume import MapFiles, strangers
+from gp_mapping.store.resume import MapFiles, foreign_exports
 
 QUICK = {
     "max_inducing": 60,
@@ -238,13 +238,13 @@ def test_exports_say_of_which_map_they_are_and_strangers_are_named(tmp_path, nod
     settle(node, peer)
     assert ask(node, peer, Trigger, "/mapping/save").success
     first = {name: (tmp_path / name).read_bytes() for name in ("mean.yaml", "map.npz", "map.png")}
-    assert strangers(tmp_path / "map.gpm") == []
+    assert foreign_exports(tmp_path / "map.gpm") == []
     fill(node, 1.0, start=1.02)
     settle(node, peer)
     assert ask(node, peer, Trigger, "/mapping/save").success
-    assert strangers(tmp_path / "map.gpm") == []
+    assert foreign_exports(tmp_path / "map.gpm") == []
     for name, data in first.items():  # as if it had ended before these were written
         (tmp_path / name).write_bytes(data)
-    assert strangers(tmp_path / "map.gpm") == ["mean.yaml", "map.png", "map.npz"]
+    assert foreign_exports(tmp_path / "map.gpm") == ["mean.yaml", "map.png", "map.npz"]
     assert ask(node, peer, Trigger, "/mapping/load").success
     assert "mean.yaml, map.png, map.npz are of another map" in capfd.readouterr().err

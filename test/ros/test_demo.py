@@ -277,11 +277,11 @@ def test_what_a_way_is_worth_adds_up_and_its_error_is_a_share_of_the_field():
     assert marks[0] == taken[0] == 0.0 and (np.diff(taken) > 0).all() and 0.1 < taken[-1] < 0.5
     assert worth(path[:2], area, learned)[1][-1] < taken[-1]
     truth = np.linspace(0.0, 1.0, len(area.cells))
-    curve = Curve.of([(2.0, truth, 0.1 + 0.0 * truth)], area, truth)
+    curve = Curve.from_evaluations([(2.0, truth, 0.1 + 0.0 * truth)], area, truth)
     assert (
         curve.rmse.tolist() == [1.0, 0.0]
-        and curve.at(1.0) == 0.5
-        and curve.area(2.0) == pytest.approx(0.5)
+        and curve.rmse_at(1.0) == 0.5
+        and curve.mean_rmse(2.0) == pytest.approx(0.5)
     )
 
 

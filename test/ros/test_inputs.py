@@ -239,7 +239,7 @@ def test_nothing_overflows_while_the_executor_lets_a_moment_pass(node_of):
     pauses, pose = [], node.inputs.ports[1]
     for i in range(100):
         begin = time.monotonic()
-        node.inputs.moment()
+        node.inputs.batching_pause()
         time.sleep(0.002)
         for k in range(5):
             peer.odometry_publisher.publish(
@@ -248,7 +248,7 @@ def test_nothing_overflows_while_the_executor_lets_a_moment_pass(node_of):
         before = pose.watch.count
         while pose.watch.count < before + 5:
             node.executor_.spin_once(timeout_sec=0.5)
-        pauses.append((node.inputs.moment(), time.monotonic() - begin))
+        pauses.append((node.inputs.batching_pause(), time.monotonic() - begin))
     assert pose.watch.count == 500 and pose.watch.lost == 0
     assert all(0.0 < pause <= 0.5 * took for pause, took in pauses), (
         "2.5 messages come in half of the time that 5 have taken"

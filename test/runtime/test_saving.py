@@ -11,7 +11,7 @@ from gp_mapping import Samples
 from gp_mapping.core.stored import StoredState
 from gp_mapping.intake import Intake
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.runtime.file_thread import Ending, FileThread, TooBusy
+from gp_mapping.runtime.file_thread import ClosingError, FileThread, QueueFullError
 from gp_mapping.runtime.saving import Saver
 from gp_mapping.runtime.worker import MapWorker
 from gp_mapping.settings.intake import IntakeSettings
@@ -52,7 +52,7 @@ def test_an_autosave_that_the_file_thread_has_no_room_for_is_said_and_comes_when
     held = files.submit(lambda: began.set() or disk.wait())  # a disk that does not answer
     assert began.wait(10.0)
     files.submit(lambda: None)
-    with pytest.raises(TooBusy):
+    with pytest.raises(QueueFullError):
         files.submit(lambda: None)
     now = time.monotonic() + 20.0
     saver.autosave(now)
@@ -70,7 +70,7 @@ def test_an_autosave_that_the_file_thread_has_no_room_for_is_said_and_comes_when
     assert files.close(10.0)
     assert saver.problem == "" and saver.is_autosaved()
     assert saved_session(saver.autosaved_path, tmp_path).raw_count == 60
-    with pytest.raises(Ending):
+    with pytest.raises(ClosingError):
         files.submit(lambda: None)
 
 
@@ -123,7 +123,7 @@ def test_a_job_that_is_cancelled_is_left_out_and_the_thread_goes_on():
     assert began.wait(10.0)
     cancelled, refused = files.submit(lambda: ran.append(1)), files.submit(lambda: ran.append(2))
     cancelled.cancel()
-    assert not files.close(0.0) and isinstance(refused.exception(0), Ending)
+    assert not files.close(0.0) and isinstance(refused.exception(0), ClosingError)
     disk.set()
     assert files.close(10.0) and not ran
 

@@ -11,9 +11,9 @@ from team_scene import CLOSE, QUICK, Mapper, difference, drives, exchange, sessi
 from benchmark.robots import Robot, drive, world_of
 from gp_mapping.core.stored import StoredState
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.runtime.team.incoming import Holdings, Source
+from gp_mapping.runtime.team.incoming import MemoryPool, Source
 from gp_mapping.runtime.team.outgoing import Outgoing
-from gp_mapping.runtime.team.summing import Member, summed
+from gp_mapping.runtime.team.summing import Member, sum_maps
 from gp_mapping.runtime.team.team import Team
 from gp_mapping.runtime.team.totals import totals_of
 from gp_mapping.settings.mapping import MapSettings
@@ -26,18 +26,18 @@ X = torch.from_numpy(np.random.default_rng(0).uniform(0.5, 3.0, (80, 2)))
 def messages_of(session, name="robot1", number=None) -> list[bytes]:
     """All parts of a session's totals, as they are sent."""
     out = Outgoing(name, session.map.slimmed)
-    out.offer(totals_of(session))
+    out.update(totals_of(session))
     found, now = [], 0.0
     while (part := out.due(now, 1e9, 1.0, 1e9)) is not None:
         message = out.message(part)()
         found.append(message[0])
-        out.sent(*message, now)
+        out.mark_sent(*message, now)
         now += 1.0
     return found
 
 
 def source_of(*sessions, name="robot1", most=100.0) -> Source:
-    source = Source(name, Holdings(most))
+    source = Source(name, MemoryPool(most))
     for session in sessions:
         for message in messages_of(session, name):
             assert source.accept(message, 0.0), source.noise
@@ -56,7 +56,7 @@ def own_of(session) -> Member:
 
 
 def sum_of(*members, settings=None, frame="", transforms=None, **more):
-    return summed(members, settings or MapSettings(**QUICK), frame, "", transforms or {}, **more)
+    return sum_maps(members, settings or MapSettings(**QUICK), frame, "", transforms or {}, **more)
 
 
 # ---- the sum -----------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def test_the_robot_is_where_its_own_map_has_it():
     for name in ("a", "z"):
         made = sum_of(*members_of(source_of(two, name=name)), own_of(one))
         assert len(made.used) == 2 and made.session.position == one.position
-        areas = made.session.trace.extent.drawn(lambda low, high: True, 0.1)[0]
+        areas = made.session.path_trace.extent.choose_drawn(lambda low, high: True, 0.1)[0]
         assert areas[0].place == one.position
     again = sum_of(*members_of(source_of(one, name="copy")), own_of(one))
     assert [m.own for m in again.used] == [True]
@@ -169,7 +169,7 @@ def test_a_map_for_which_there_is_no_room_leaves_no_trace_in_the_sum():
     assert "exceed max_exact_samples 150" in made.refused[0][2] and not made.failed
     assert len(made.touched) == 2
     for name, touched in zip(("robot0", "robot2"), made.touched):
-        assert torch.equal(touched, sessions[name].trace.points()), name
+        assert torch.equal(touched, sessions[name].path_trace.points()), name
     assert made.session.about["made_of"] == ["map of robot0", "map of robot2"]
     # what goes on from the map that was left out is not in the sum twice
     sessions["robot2"].about["made_of"] = ["map of robot1"]
@@ -185,7 +185,7 @@ def test_where_a_map_has_gone_or_changed_is_told_and_nowhere_else():
     unchanged = sum_of(a, b, before=both)
     later = sum_of(replace(a, version=("later",)), b, before=both)
     without = sum_of(a, before=both)
-    paths = one.trace.points(), two.trace.points()
+    paths = one.path_trace.points(), two.path_trace.points()
     for made, touched in ((both, paths), (unchanged, ()), (later, paths[:1]), (without, paths[1:])):
         assert len(made.touched) == len(touched)
         assert all(torch.equal(*pair) for pair in zip(made.touched, touched))
@@ -245,7 +245,7 @@ def test_maps_of_tiles_go_tile_by_tile():
     source = source_of(one)
     told = source.status(0.0)
     assert told["tiles"] == one.report()["tiles"] and told["received"] == told["tiles"] + 1
-    incomplete = Source("robot1", Holdings(100.0))
+    incomplete = Source("robot1", MemoryPool(100.0))
     for message in messages_of(one)[:-1]:
         incomplete.accept(message, 0.0)
     assert not incomplete.ready(), "a map of which a tile is missing is no map"
@@ -265,7 +265,7 @@ def test_loss_repetition_and_order_change_nothing():
     late = messages_of(session)
     versions = set()
     for order in (early + late, late + early, late, late * 3 + early * 2):
-        source = Source("robot1", Holdings(100.0))
+        source = Source("robot1", MemoryPool(100.0))
         for message in order:
             source.accept(message, 0.0)
         versions.add(tuple(g.version for g in source.ready()))
@@ -280,8 +280,8 @@ def test_a_robot_started_anew_stays_and_one_that_was_cleared_goes():
     assert sum_of(*members_of(source)).session.cell_count == first.cell_count + second.cell_count
 
     out = Outgoing("robot1", first.map.slimmed)
-    out.offer(totals_of(first))
-    out.offer(
+    out.update(totals_of(first))
+    out.update(
         totals_of(second)
     )  # the same process begins another map: the first one was thrown away
     source, cleared = source_of(first), out.message(out.due(0.0, 1e9, 1.0, 1.0))()[0]
@@ -304,7 +304,7 @@ def test_hostile_messages_are_counted_and_leave_the_sum_as_it_was(good):
     source = source_of(session)
     before = sum_of(*members_of(source))
     for given in source.ready():
-        source.proved(given)
+        source.mark_added(given)
     rng = np.random.default_rng(0)
     hostile = [
         b"",
@@ -346,7 +346,7 @@ def test_hostile_messages_are_counted_and_leave_the_sum_as_it_was(good):
         made = sum_of(*members_of(source))
         for member, why in made.failed:
             given = next(g for g in source.ready() if g.version == member.version)
-            source.failed(given, why)
+            source.mark_failed(given, why)
         made = sum_of(*members_of(source))
         assert not made.failed and torch.equal(
             made.session.predict(X).mean, before.session.predict(X).mean
@@ -356,7 +356,7 @@ def test_hostile_messages_are_counted_and_leave_the_sum_as_it_was(good):
 
 def test_what_is_kept_is_bounded(good):
     session, message = good
-    source = Source("robot1", Holdings(0.5 * len(message) / 1e6))
+    source = Source("robot1", MemoryPool(0.5 * len(message) / 1e6))
     assert (
         not source.accept(message, 0.0)
         and source.dropped == {"memory_full": 1}
@@ -364,7 +364,7 @@ def test_what_is_kept_is_bounded(good):
     )
     told = source.status(0.0)
     assert (told["maps"], told["version"], told["received"]) == (0, 0, 1), "nothing of it is there"
-    source = Source("robot1", Holdings(1e3))
+    source = Source("robot1", MemoryPool(1e3))
     for i in range(12):
         session.about["map_id"] = f"map {i}"
         for each in messages_of(session):
@@ -381,16 +381,16 @@ def sums(source) -> int:
         given = {g.version: g for g in source.ready()}
         out = sum_of(*members_of(source))
         for member in out.used:
-            source.proved(given[member.version])
+            source.mark_added(given[member.version])
         for member, why in out.failed:
-            source.failed(given[member.version], why)
+            source.mark_failed(given[member.version], why)
     return made
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["good before", "never good"])
 def test_totals_that_are_unusable_are_tried_once_though_they_come_in_every_round(good, before):
     session, message = good
-    source = source_of(session) if before else Source("robot1", Holdings(100.0))
+    source = source_of(session) if before else Source("robot1", MemoryPool(100.0))
     totals = totals_of(session)
     sums(source)
 
@@ -415,7 +415,7 @@ def test_totals_that_are_unusable_are_tried_once_though_they_come_in_every_round
 
 def test_parts_that_are_kept_until_newer_ones_are_in_a_sum_count(good):
     session, message = good
-    holdings = Holdings(2.5 * len(message) / 1e6)
+    holdings = MemoryPool(2.5 * len(message) / 1e6)
     source, state = Source("robot1", holdings), totals_of(session).state
 
     def sent(number: int) -> bool:
@@ -452,10 +452,10 @@ def test_bytes_per_second_are_bounded(good):
     for step in range(6000):  # 10 min, a change every second
         now = 0.1 * step
         if step % 10 == 0:
-            out.offer(type(totals)(totals.map_id, totals.number + step, totals.state, totals.key))
+            out.update(type(totals)(totals.map_id, totals.number + step, totals.state, totals.key))
         if (part := out.due(now, 20e3, 2.0, 20.0)) is not None:
             made = out.message(part)()
-            out.sent(*made, now)
+            out.mark_sent(*made, now)
             sent.append((now, len(made[0])))
     total = sum(n for _, n in sent)
     assert 0.5 * 600 * 20e3 < total <= 601 * 20e3 + len(message) + 1000
@@ -468,10 +468,10 @@ def test_bytes_per_second_are_bounded(good):
 def test_nothing_is_sent_again_before_its_round(good):
     session, _ = good
     out, times = Outgoing("robot1", session.map.slimmed), []
-    out.offer(totals_of(session))
+    out.update(totals_of(session))
     for step in range(1000):
         if (part := out.due(0.1 * step, 1e9, 2.0, 20.0)) is not None:
-            out.sent(*out.message(part)(), 0.1 * step)
+            out.mark_sent(*out.message(part)(), 0.1 * step)
             times.append(0.1 * step)
     assert np.diff(times).min() >= 19.9 and len(times) == 5
 
@@ -479,10 +479,10 @@ def test_nothing_is_sent_again_before_its_round(good):
 def test_a_map_that_replaces_another_while_that_is_encoded_is_due_at_once(good):
     session, _ = good
     out, totals = Outgoing("robot1", session.map.slimmed), totals_of(session)
-    out.offer(replace(totals, number=50))
+    out.update(replace(totals, number=50))
     encoded = out.message(out.due(0.0, 1e9, 2.0, 60.0))
-    out.offer(replace(totals, map_id="another", number=3))
-    out.sent(*encoded(), 0.1)
+    out.update(replace(totals, map_id="another", number=3))
+    out.mark_sent(*encoded(), 0.1)
     assert out.due(0.2, 1e9, 2.0, 60.0) == "head" and out.waiting == 1
 
 

@@ -77,7 +77,7 @@ def test_a_large_map_that_goes_on_is_drawn_once(monkeypatch):
         points.append(session.renderer.points_drawn)
 
     monkeypatch.setattr(session, "draw_ahead", counted)
-    while not drawing.go_on(session):
+    while not drawing.draw_slice(session):
         go_on(20)
     grid, _ = drawing.future.result(0)
     lattice = np.prod(
@@ -102,14 +102,14 @@ def test_an_empty_map_and_a_fault_are_answers():
         raise RuntimeError("no memory")
 
     session.draw_ahead = refuse
-    assert broken.go_on(session) and "no memory" in str(broken.future.exception(0))
+    assert broken.draw_slice(session) and "no memory" in str(broken.future.exception(0))
 
 
 def test_a_drawing_that_nobody_wants_any_more_ends(monkeypatch):
     session = driven()
     before, meanwhile = whole_map.WholeMap(), whole_map.WholeMap()
     before.future.cancel()
-    assert before.go_on(session) and not session.renderer.points_drawn
+    assert before.draw_slice(session) and not session.renderer.points_drawn
     draw = session.draw_ahead
 
     def cancelled_meanwhile(points):

@@ -277,7 +277,7 @@ def test_what_is_used_is_what_was_placed_and_neither_refused_nor_lost():
         (intake.add_odometry if kind == "pose" else intake.add_field)(message)
     assert len(intake.take()) == 51
     intake.drops.count(DropReason.REFUSED, 3)
-    status = Status.of(MapSession(SETTINGS), intake, 7, {"lost_by_error": 2, "paused": 0}, {})
+    status = Status.gather(MapSession(SETTINGS), intake, 7, {"lost_by_error": 2, "paused": 0}, {})
     assert (status.used, status.queue, status.counts) == (46, 7, {"lost_by_error": 2})
     assert status.lag == (0.0, 0.0) and status.last_stamp == pytest.approx(EPOCH + 1.0)
-    assert Status.of(MapSession(SETTINGS), intake, 0, {}, {}).used == 48
+    assert Status.gather(MapSession(SETTINGS), intake, 0, {}, {}).used == 48

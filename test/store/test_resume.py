@@ -10,10 +10,10 @@ import torch
 
 from gp_mapping import MapSettings, Samples
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.store.atomic import written_whole
+from gp_mapping.store.atomic import open_atomic
 from gp_mapping.store.checkpoint import about_checkpoint, save_checkpoint
-from gp_mapping.store.resume import MapFiles, strangers
-from gp_mapping.store.sessions import Wanted
+from gp_mapping.store.resume import MapFiles, foreign_exports
+from gp_mapping.store.sessions import Requirements
 
 
 def write(path, number, samples):
@@ -38,13 +38,13 @@ def test_the_highest_number_counts_whatever_the_clock_says_and_a_damaged_file_is
         files.newest_first() == [files.autosave, files.saved, files.before]
         and files.next_number() == 5
     )
-    resumed = files.resume(Wanted(MapSettings()))
+    resumed = files.resume(Requirements(MapSettings()))
     assert (resumed.path, resumed.session.raw_count, resumed.problems) == (files.autosave, 40, [])
 
     whole = files.autosave.read_bytes()
     files.autosave.write_bytes(whole[: len(whole) // 2])
     assert files.newest_first()[0] == files.autosave and files.next_number() == 4
-    resumed = files.resume(Wanted(MapSettings()))
+    resumed = files.resume(Requirements(MapSettings()))
     assert (resumed.path, resumed.session.raw_count, resumed.refused) == (
         files.saved,
         30,
@@ -64,7 +64,7 @@ def test_exports_that_say_they_are_of_another_map_are_named(tmp_path):
     path = MapFiles(tmp_path).saved
     write(path, 1, 20)
     mine = about_checkpoint(path)["id"]
-    assert mine and strangers(path) == []
+    assert mine and foreign_exports(path) == []
     for given, expected in ((mine, []), ("0123456789ab", ["mean.yaml", "map.png", "map.npz"])):
         (tmp_path / "mean.yaml").write_text(f"# field\n# map: {given}\nimage: mean.pgm\n")
         (tmp_path / "stddev.yaml").write_text("image: stddev.pgm\n")
@@ -72,9 +72,9 @@ def test_exports_that_say_they_are_of_another_map_are_named(tmp_path):
             b"\x89PNG\r\n\x1a\n" + f"tEXtDescription\0map: {given}".encode() + b"\0\1\2"
         )
         np.savez(tmp_path / "map.npz", map_id=np.array(given))
-        assert strangers(path) == expected
+        assert foreign_exports(path) == expected
     (tmp_path / "map.npz").write_bytes(b"cut off")
-    assert strangers(path) == expected[:-1]
+    assert foreign_exports(path) == expected[:-1]
 
 
 def test_an_autosave_newer_than_the_saved_map_is_set_aside_by_who_does_not_resume(tmp_path):
@@ -99,7 +99,7 @@ def test_what_a_process_that_is_gone_left_half_written_is_removed(tmp_path):
     half, before, other = (tmp_path / name for name in names)
     for path in (half, before, other):
         path.touch()
-    with written_whole(tmp_path / "map.npz") as file:
+    with open_atomic(tmp_path / "map.npz") as file:
         file.write(b"half")
         assert set(MapFiles(tmp_path).remove_partials()) == {before.name, half.name}
         assert not half.exists() and not before.exists() and other.exists()
@@ -124,4 +124,4 @@ def test_what_another_process_is_writing_is_not_removed_and_what_it_leaves_is(tm
         writer.wait()
     assert MapFiles(tmp_path).remove_partials() == [name]
     assert MapFiles(tmp_path / "none").remove_partials() == []
-    assert MapFiles(tmp_path).resume(Wanted(MapSettings())).path is None
+    assert MapFiles(tmp_path).resume(Requirements(MapSettings())).path is None

@@ -11,8 +11,8 @@ from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.store.checkpoint import load_checkpoint, save_checkpoint
 from gp_mapping.store.sessions import (
+    Requirements,
     Snapshot,
-    Wanted,
     open_session,
     take_snapshot,
     write_snapshot,
@@ -46,7 +46,7 @@ def test_one_axis_is_not_continued_by_the_norm(saved, capsys):
     """Both are in µT, of one sensor and one number: only the name tells them apart."""
     path = saved / "x" / "map.gpm"
     same, norm = (
-        Wanted(MapSettings(), quantity=IntakeSettings(field_component=name).quantity)
+        Requirements(MapSettings(), quantity=IntakeSettings(field_component=name).quantity)
         for name in ("x", "norm")
     )
     assert open_session(same, path).cell_count > 10
@@ -84,10 +84,10 @@ def test_a_map_does_not_go_on_with_another_prior(saved, name, other, saved_one):
     """It took the other one without a word, for numbers that are in terms of its own."""
     path = saved / "x" / "map.gpm"
     with pytest.raises(UserError, match=f"made with {name} {saved_one!r}, .* not for {other!r};"):
-        open_session(Wanted(MapSettings(**{name: other}), frozenset({name})), path)
-    same = Wanted(MapSettings(**{name: saved_one}), frozenset({name}))
+        open_session(Requirements(MapSettings(**{name: other}), frozenset({name})), path)
+    same = Requirements(MapSettings(**{name: saved_one}), frozenset({name}))
     assert open_session(same, path).cell_count > 10
-    not_given = Wanted(MapSettings(**{name: other}))
+    not_given = Requirements(MapSettings(**{name: other}))
     assert getattr(open_session(not_given, path).settings, name) == saved_one
 
 
@@ -97,7 +97,8 @@ def test_a_map_that_does_not_say_what_it_is_of_is_taken(saved):
     del state["about"]["quantity"]
     path = save_checkpoint(saved / "older.gpm", state)
     assert (
-        open_session(Wanted(MapSettings(), quantity="magnetic_field, norm"), path).cell_count > 10
+        open_session(Requirements(MapSettings(), quantity="magnetic_field, norm"), path).cell_count
+        > 10
     )
 
 

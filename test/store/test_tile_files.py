@@ -92,7 +92,7 @@ def flip(path):
 
 
 def held(field):
-    return [key for key in field.shelf.keys() if field.shelf.peek(key).held]
+    return [key for key in field.shelf.keys() if field.shelf.peek(key).in_memory]
 
 
 @pytest.fixture(scope="module")
@@ -309,7 +309,9 @@ def test_a_tile_whose_working_file_is_gone_does_not_cost_the_save(tmp_path):
     save_checkpoint(tmp_path / "map.gpm", state, left_out=left_out)
     found = load_checkpoint(tmp_path / "map.gpm")
     assert found["b"].get() == {"n": torch.tensor(1)} and found["c"] == 1
-    assert len(left_out) == 1 and "tile 0 0 " in left_out[0] and "gone" in found["a"].trouble()
+    assert (
+        len(left_out) == 1 and "tile 0 0 " in left_out[0] and "gone" in found["a"].visible_fault()
+    )
 
 
 def test_a_damaged_tile_that_the_robot_returns_to(mine, driven):

@@ -17,9 +17,9 @@ import torch
 
 from gp_mapping.analysis.advice import Advice, advise
 from gp_mapping.analysis.calibration import Calibration, calibration_report
-from gp_mapping.analysis.components import by_component, learned
+from gp_mapping.analysis.components import component_scores, learned_sentences
 from gp_mapping.analysis.digits import decimals
-from gp_mapping.analysis.pass_biases import differ, pass_biases
+from gp_mapping.analysis.pass_biases import any_differs, pass_biases
 from gp_mapping.analysis.refits import (
     changes_along,
     changes_of,
@@ -27,17 +27,17 @@ from gp_mapping.analysis.refits import (
     positions,
     quality,
     split,
+    split_passes,
     ways_to_refit,
-    whole,
 )
 from gp_mapping.analysis.residuals import Residuals, residuals
 from gp_mapping.analysis.sensor_faults import SensorFault, sensor_faults
 from gp_mapping.commands.check.picture import draw_check
 from gp_mapping.commands.check.refits import refits
 from gp_mapping.commands.check.text import text_of
-from gp_mapping.commands.fleet.arguments import many
+from gp_mapping.commands.fleet.arguments import uses_workers
 from gp_mapping.commands.output import folder_to_write
-from gp_mapping.core.likelihoods.outcomes import judge_of
+from gp_mapping.core.likelihoods.outcomes import make_judge
 from gp_mapping.core.types import Samples
 from gp_mapping.errors import UsageError
 from gp_mapping.intake import Intake
@@ -118,10 +118,10 @@ def _read(
         UsageError: no measurement could be used.
     """
     plans = plan_bags(bags, parameters.intake, topics)
-    intake = Intake(parameters.intake, judge=judge_of(parameters.map))
+    intake = Intake(parameters.intake, judge=make_judge(parameters.map))
     if frame:
         intake.expect(frame)
-    passes = whole(samples_of(plans, intake, label))
+    passes = split_passes(samples_of(plans, intake, label))
 
     if not passes:
         why = "; ".join(intake.drops.explain() + intake.warnings) or "there was none"
@@ -133,7 +133,7 @@ def run(args: argparse.Namespace) -> int:
     """Map, test, calibrate, map again, report; returns the exit code."""
     parameters = Parameters.build(parameters_of(args))
     torch.set_num_threads(parameters.node.torch_threads)
-    if many(args):
+    if uses_workers(args):
         from gp_mapping.commands.fleet.check import run as run_fleet
 
         return run_fleet(args, parameters)
@@ -225,7 +225,7 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
         parameters,
         sensor_faults(passes, session.settings.field_scale, unit_text(session.settings.field_unit)),
     )
-    result |= {"components": by_component(session, test_residuals, test, positions(train))}
+    result |= {"components": component_scores(session, test_residuals, test, positions(train))}
     result |= {
         "how": how,
         "bags": [str(b) for b in bags],
@@ -244,7 +244,9 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
 
 def _biased(session: MapSession) -> bool:
     """Return whether passes' constants differ by more than their uncertainty and the noise."""
-    return differ(pass_biases(session), session.noise_variance**0.5 / session.settings.field_scale)
+    return any_differs(
+        pass_biases(session), session.noise_variance**0.5 / session.settings.field_scale
+    )
 
 
 def _result(
@@ -308,7 +310,9 @@ def _result(
         "sensor": sensor_name,
         "test": tested,
         "calibration": None if c is None else c.as_dict(),
-        "plain": learned(session, sensor_name, unit) if c is None else c.plain(sensor_name, unit),
+        "plain": learned_sentences(session, sensor_name, unit)
+        if c is None
+        else c.sentences(sensor_name, unit),
         "refits": tried,
         "gross_errors": report["gross_errors"],
         "weakened_cells": report["weakened_cells"],

@@ -64,7 +64,7 @@ def _side_by_side(
     progress: Callable[[str], None],
 ) -> dict[str, float | None]:
     """Return the RMSE that each process found; None where it could not."""
-    aside = Aside()
+    aside = ChildProcesses()
 
     def run_one(name: str) -> float | None:
         progress(name)
@@ -79,7 +79,7 @@ def _side_by_side(
             raise
 
 
-class Aside:
+class ChildProcesses:
     """Make maps in child processes, and end them all at once."""
 
     def __init__(self) -> None:

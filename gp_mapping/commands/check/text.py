@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gp_mapping.analysis.calibration import Calibration
-from gp_mapping.analysis.changed import APART, listed
+from gp_mapping.analysis.changed import APART, list_changes
 from gp_mapping.analysis.digits import decimals
-from gp_mapping.analysis.pass_biases import compared
+from gp_mapping.analysis.pass_biases import biases_text
 from gp_mapping.analysis.refits import REFITS
 
 __all__ = ["text_of"]
@@ -78,7 +78,7 @@ def text_of(result: dict, c: Calibration | None) -> str:
     if len(result["biases"]) > 1:
         lines += [
             f"passes compared (their constants' standard deviation {decimals(result['bias_stddev'], 2)} {unit})",
-            f"  {compared(result['biases'], unit)}",
+            f"  {biases_text(result['biases'], unit)}",
         ]
     lines += [
         "events",
@@ -87,6 +87,6 @@ def text_of(result: dict, c: Calibration | None) -> str:
     ]
 
     for name, label in (("changes", "while mapping"), ("changes_in_test", "on the test")):
-        lines.append(f"  field changed {label}: {listed(result[name], unit)}")
+        lines.append(f"  field changed {label}: {list_changes(result[name], unit)}")
     lines += [f"  {text}" for text in result["explained"]]
     return "\n".join(lines)

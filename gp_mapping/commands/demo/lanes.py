@@ -45,7 +45,9 @@ def route(area: SurveyArea, budget: float) -> np.ndarray:
     """
     travel = Travel(area.free, PRIOR / 3)
     # a prior as of such a room: signal 10 µT, noise 0.5 µT
-    value = PathValue.of(survey.blank(PRIOR, 1e-5, 5e-7), travel.xy, area.cells, area.areas)
+    value = PathValue.from_map(
+        survey.blank_map(PRIOR, 1e-5, 5e-7), travel.xy, area.cells, area.areas
+    )
 
     return plan(
         Problem(
@@ -96,7 +98,7 @@ def driven(settings: MapSettings, seed: int, budget: float) -> survey.Curve:
     _take(session, waiting)
     session.flush()
     rows.append(_look(session, simulation.robot.travelled, area))
-    return survey.Curve.of(rows, area, survey.truth_of(simulation.world, area))
+    return survey.Curve.from_evaluations(rows, area, survey.truth_of(simulation.world, area))
 
 
 def _take(session: MapSession, waiting: list) -> None:

@@ -25,7 +25,7 @@ __all__ = [
     "RADIUS",
     "WALLS",
     "Curve",
-    "blank",
+    "blank_map",
     "room",
     "simulator",
     "survey_parameters",
@@ -82,7 +82,9 @@ def room(world: WorldSettings) -> SurveyArea:
         header=SimpleNamespace(frame_id=""),
         data=array("b", np.where(occupied, 100, 0).astype(np.int8).tobytes()),
     )
-    return SurveyArea.of(FreeSpace.from_occupancy_grid(message, RADIUS), HOME, max_cells=_CELLS)
+    return SurveyArea.from_free_space(
+        FreeSpace.from_occupancy_grid(message, RADIUS), HOME, max_cells=_CELLS
+    )
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ class Curve:
     stddev: np.ndarray
 
     @staticmethod
-    def of(rows, area: SurveyArea, truth: np.ndarray) -> Curve:
+    def from_evaluations(rows, area: SurveyArea, truth: np.ndarray) -> Curve:
         """Build a curve from evaluations of a map.
 
         Means over the area are weighted by the areas w of its cells:
@@ -128,13 +130,13 @@ class Curve:
         ]
         return Curve(*np.array(sorted(points, key=lambda row: row[0])).T)
 
-    def at(self, metres) -> np.ndarray:
+    def rmse_at(self, metres) -> np.ndarray:
         """Return the rmse at a distance, interpolated; after the last evaluation its value."""
         return np.interp(metres, self.metres, self.rmse)
 
-    def area(self, metres: float) -> float:
+    def mean_rmse(self, metres: float) -> float:
         """Return the mean rmse over the first `metres`."""
-        return float(self.at(np.linspace(0.0, metres, 400)).mean())
+        return float(self.rmse_at(np.linspace(0.0, metres, 400)).mean())
 
     def write(self, file: Path) -> None:
         """Write the curve as JSON: null where a map is not finite."""
@@ -152,7 +154,7 @@ class Curve:
         )
 
 
-def blank(lengthscale: float, signal: float, noise: float, constant: float = 2e-5):
+def blank_map(lengthscale: float, signal: float, noise: float, constant: float = 2e-5):
     """Return an exact map that has one measurement, 45 µT at home, and nothing else.
 
     Args:
@@ -190,10 +192,12 @@ def worth(
     """
     travel = Travel(area.free, learned["lengthscale"] / 3)
     # 1e-7 T: the mean is soon known, and would make the first metre outshine all others
-    start = blank(learned["lengthscale"], learned["signal_stddev"], learned["noise_stddev"], 1e-7)
-    value = PathValue.of(start, travel.xy, area.cells, area.areas)
+    start = blank_map(
+        learned["lengthscale"], learned["signal_stddev"], learned["noise_stddev"], 1e-7
+    )
+    value = PathValue.from_map(start, travel.xy, area.cells, area.areas)
 
-    visits, _, marks = travel.visits([travel.along(path)])
+    visits, _, marks = travel.visits([travel.leg_along(path)])
     gains = value.gains([visits])[0].numpy() / value.total
     return np.concatenate([[0.0], marks]), np.concatenate([[0.0], np.cumsum(gains)])
 

@@ -296,7 +296,7 @@ class DemoWatch:
             for asked_at, answer in self.watcher.answers
             if len(answer["mean"]) and np.isfinite(answer["mean"]).all()
         ]
-        return Curve.of(rows, self.area, truth_of(self.world, self.area))
+        return Curve.from_evaluations(rows, self.area, truth_of(self.world, self.area))
 
     def worth(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Rate the path part by part (survey.worth); None where nothing is surveyed or driven."""
@@ -463,10 +463,10 @@ class DemoWatch:
 
         if budget:
             survey, curve = self._surveyed(budget), self.curve()
-            survey = replace(survey, error=float(curve.rmse[-1]), area=curve.area(budget))
+            survey = replace(survey, error=float(curve.rmse[-1]), area=curve.mean_rmse(budget))
             if lanes is not None:
                 survey = replace(
-                    survey, lanes_error=float(lanes.rmse[-1]), lanes_area=lanes.area(budget)
+                    survey, lanes_error=float(lanes.rmse[-1]), lanes_area=lanes.mean_rmse(budget)
                 )
 
         return DemoResult(

@@ -15,13 +15,13 @@ from dataclasses import asdict
 import numpy as np
 import torch
 
-from gp_mapping.commands.fit.fitting import Refitted, refitted
+from gp_mapping.commands.fit.fitting import Refit, fit_and_map
 from gp_mapping.commands.fit.progress import Progress
 from gp_mapping.commands.fit.text import summary
-from gp_mapping.commands.fleet.arguments import many
-from gp_mapping.commands.map import parameters_of, reasons, scored, written
+from gp_mapping.commands.fleet.arguments import uses_workers
+from gp_mapping.commands.map import drop_reasons, parameters_of, score_on_tests, write_results
 from gp_mapping.commands.output import folder_to_write
-from gp_mapping.core.likelihoods.outcomes import judge_of
+from gp_mapping.core.likelihoods.outcomes import make_judge
 from gp_mapping.errors import UsageError
 from gp_mapping.intake import Intake
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     except ValueError as error:
         raise UsageError(str(error)) from error
 
-    if many(args):
+    if uses_workers(args):
         from gp_mapping.commands.fleet.fit import run as run_fleet
 
         return run_fleet(args, parameters, output)
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     new.taken = []  # makes the session keep its cells
     streamed, intake, positions = _through(plans, parameters, new, "stream")
     if intake.samples == 0 or not streamed.cell_count:
-        raise UsageError(f"no measurement could be used: {reasons(intake)}")
+        raise UsageError(f"no measurement could be used: {drop_reasons(intake)}")
 
     progress, again = Progress(args.iterations), {}
 
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         progress.close()
         again["about"] = _through(plans, parameters, session, "map")[0].about
 
-    refit = refitted(
+    refit = fit_and_map(
         streamed, repeat, output, most=args.iterations, tolerance=args.tolerance, progress=progress
     )
     session = refit.session
@@ -108,12 +108,12 @@ def run(args: argparse.Namespace) -> int:
         # both maps saw the same samples, so that one set of positions serves both scores
         trained = np.vstack(positions)
         result["test"] = {
-            name: scored(test_plans, parameters, tested, trained)
+            name: score_on_tests(test_plans, parameters, tested, trained)
             for name, tested in (("streamed", streamed), ("fitted", session))
         }
         result["warnings"] += result["test"]["fitted"]["test_warnings"]
 
-    paths = written(output, session, (), result, started)
+    paths = write_results(output, session, (), result, started)
     print(
         json.dumps(result, allow_nan=False)
         if args.json
@@ -126,7 +126,7 @@ def _through(
     plans, parameters: Parameters, session: MapSession, label: str
 ) -> tuple[MapSession, Intake, list[np.ndarray]]:
     """Take the bags in; returns the session, their intake, and the positions, (n, 2) m a batch."""
-    intake, positions = Intake(parameters.intake, judge=judge_of(parameters.map)), []
+    intake, positions = Intake(parameters.intake, judge=make_judge(parameters.map)), []
     for samples in ingest_batches(samples_of(plans, intake, label), session, intake.drops):
         positions.append(samples.x.numpy())
     ingest_remaining(session, intake.drops)
@@ -134,7 +134,7 @@ def _through(
     return session, intake, positions
 
 
-def _plain(refit: Refitted) -> dict:
+def _plain(refit: Refit) -> dict:
     """Return the fit as plain numbers, for the report."""
     fit = refit.fit
     return {

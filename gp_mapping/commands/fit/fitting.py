@@ -12,20 +12,20 @@ from torch import Tensor
 
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.types import Samples
-from gp_mapping.mapping.refit import learning_on, settings_at
+from gp_mapping.mapping.refit import resume_learning, settings_fixed_at
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.offline.anytime_limit import iterations_to_the_limit
-from gp_mapping.offline.fit import Fit, fit_theta, joined
+from gp_mapping.offline.fit import Fit, fit_theta, join_batches
 from gp_mapping.store.scratch.tile_room import TileRoom
 from gp_mapping.store.sessions import new_session
 
-__all__ = ["Refitted", "refitted"]
+__all__ = ["Refit", "fit_and_map"]
 
 _SLOPE = 0.01  # lengthscales, step h of the central difference that gives the field's slope
 
 
 @dataclass(frozen=True)
-class Refitted:
+class Refit:
     """A fit, and the map at the θ that it found.
 
     Attributes:
@@ -45,7 +45,7 @@ class Refitted:
     limit: dict | None
 
 
-def refitted(
+def fit_and_map(
     streamed: MapSession,
     repeat: Callable[[MapSession], None],
     folder: Path | None = None,
@@ -53,7 +53,7 @@ def refitted(
     most: int = 60,
     tolerance: float = 0.05,
     progress: Callable[[str, float], None] = lambda what, value: None,
-) -> Refitted:
+) -> Refit:
     """Fit θ to all cells of a session, and map the same samples at it.
 
     Args:
@@ -65,7 +65,7 @@ def refitted(
         progress: called after each iteration with what is raised and its value, nats.
     """
     started, before = time.perf_counter(), streamed.map.hyperparameters()
-    parts, settings = still_so(streamed), streamed.started_settings
+    parts, settings = unchanged_cells(streamed), streamed.started_settings
     fit = fit_theta(
         settings,
         before,
@@ -77,14 +77,14 @@ def refitted(
     )
     seconds = time.perf_counter() - started
 
-    after = said(fit.theta, before, settings.field_scale)
+    after = theta_as_reported(fit.theta, before, settings.field_scale)
     # with θ fixed from the beginning, scores and predictive noise are of this θ
-    settled = new_session(settings_at(settings, after), folder)
+    settled = new_session(settings_fixed_at(settings, after), folder)
     repeat(settled)
 
-    limit = iterations_to_the_limit(settings, fit.theta, joined(parts), settled.inducing)
-    return Refitted(
-        learning_on(settled, streamed, fit.learner, TileRoom(folder)),
+    limit = iterations_to_the_limit(settings, fit.theta, join_batches(parts), settled.inducing)
+    return Refit(
+        resume_learning(settled, streamed, fit.learner, TileRoom(folder)),
         fit,
         before,
         after,
@@ -93,7 +93,7 @@ def refitted(
     )
 
 
-def still_so(session: MapSession) -> list[Samples]:
+def unchanged_cells(session: MapSession) -> list[Samples]:
     """Return the cells that the map has taken, without those near a place that changed afterwards.
 
     A cell is left out within a lengthscale of the change, where it is older, but for the newest
@@ -156,7 +156,7 @@ def slope_of(session: MapSession):
     return slope
 
 
-def said(theta: Theta, reported: dict[str, float], scale: float) -> dict[str, float]:
+def theta_as_reported(theta: Theta, reported: dict[str, float], scale: float) -> dict[str, float]:
     """Return θ as a map reports it: by name, in SI.
 
     Args:

@@ -11,18 +11,18 @@ from pathlib import Path
 from gp_mapping.errors import UsageError
 from gp_mapping.store.scratch.own_folder import OwnFolder
 
-__all__ = ["at_work", "many"]
+__all__ = ["connected_engine", "uses_workers"]
 
 _FEWEST = 50  # cells that calibrate a robot
 
 
-def many(args: argparse.Namespace) -> bool:
+def uses_workers(args: argparse.Namespace) -> bool:
     """Return whether bags are read side by side."""
     return args.workers is not None or args.scheduler is not None
 
 
 @contextmanager
-def at_work(args: argparse.Namespace, output: Path) -> Iterator[tuple]:
+def connected_engine(args: argparse.Namespace, output: Path) -> Iterator[tuple]:
     """Connect to the engine that the options ask for, and name it on stderr.
 
     Yields:
@@ -32,7 +32,7 @@ def at_work(args: argparse.Namespace, output: Path) -> Iterator[tuple]:
     Raises:
         UsageError: options do not go together, a bag is given twice, or Dask is not installed.
     """
-    from gp_mapping.fleet.engine import connected
+    from gp_mapping.fleet.engine import connect_engine
 
     if args.workers is not None and args.scheduler is not None:
         raise UsageError(
@@ -47,7 +47,7 @@ def at_work(args: argparse.Namespace, output: Path) -> Iterator[tuple]:
     if twice is not None:
         raise UsageError(f"{twice} is given twice; its measurements would count twice")
 
-    with connected(args.workers, args.scheduler) as engine:
+    with connect_engine(args.workers, args.scheduler) as engine:
         print(
             f"fleet: {len(args.bags)} bag{'s' * (len(args.bags) > 1)}, {engine.about}",
             file=sys.stderr,

@@ -6,8 +6,8 @@ import argparse
 import json
 import math
 
-from gp_mapping.commands.fleet.arguments import at_work
-from gp_mapping.commands.fleet.map import about_fleet, said, warnings_of
+from gp_mapping.commands.fleet.arguments import connected_engine
+from gp_mapping.commands.fleet.map import about_fleet, print_left_out, warnings_of
 from gp_mapping.commands.output import folder_to_write
 from gp_mapping.errors import UsageError
 from gp_mapping.fleet.cells import counted
@@ -17,11 +17,11 @@ from gp_mapping.fleet.mapping import (
     FleetMap,
     agreed_by,
     check_fleet,
-    compared,
+    compare_robots,
     map_bags,
     read_bags,
 )
-from gp_mapping.fleet.table import FIGURES, row_of, to_mend, usual_of
+from gp_mapping.fleet.table import FIGURES, find_outliers, medians_of, row_of
 from gp_mapping.settings.build import Parameters
 from gp_mapping.store.atomic import write_atomic
 from gp_mapping.store.wording import unit_text
@@ -42,9 +42,9 @@ def run(args: argparse.Namespace, parameters: Parameters) -> int:
 
     output = folder_to_write(args.output)
     topics = {"measurement": args.field_topic, "pose": args.odometry_topic}
-    with at_work(args, output) as (engine, keep):
+    with connected_engine(args, output) as (engine, keep):
         bags = read_bags(engine, args.bags, parameters, topics, keep, args.calibration_cells)
-        said(bags)
+        print_left_out(bags)
         fleet_map = map_bags(engine, bags, agreed_by(bags, parameters.map), parameters.map)
         table = table_of(engine, bags, fleet_map)
         about = engine.about
@@ -91,7 +91,7 @@ def table_of(engine: Engine, bags: Bags, fleet_map: FleetMap) -> dict:
     rows = [
         row_of(report, robot, comparison, scale)
         for report, robot, comparison in zip(
-            bags.reports, bags.robots, compared(engine, bags, fleet_map, noise)
+            bags.reports, bags.robots, compare_robots(engine, bags, fleet_map, noise)
         )
     ]
 
@@ -103,8 +103,8 @@ def table_of(engine: Engine, bags: Bags, fleet_map: FleetMap) -> dict:
     return {
         "unit": unit,
         "table": rows,
-        "usual": usual_of(rows),
-        "mend": mend + to_mend(rows, unit),
+        "usual": medians_of(rows),
+        "mend": mend + find_outliers(rows, unit),
     }
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from gp_mapping.analysis.digits import decimals
 from gp_mapping.commands.fit.progress import Progress
-from gp_mapping.commands.fleet.arguments import at_work
-from gp_mapping.commands.fleet.map import about_fleet, said, warnings_of
-from gp_mapping.commands.map import UNITS, about_map, scored, written
+from gp_mapping.commands.fleet.arguments import connected_engine
+from gp_mapping.commands.fleet.map import about_fleet, print_left_out, warnings_of
+from gp_mapping.commands.map import UNITS, about_map, score_on_tests, write_results
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.fleet.cells import counted
-from gp_mapping.fleet.evidence import Raised, raised
+from gp_mapping.fleet.evidence import EvidenceAscent, maximise_evidence
 from gp_mapping.fleet.mapping import agreed_by, check_fleet, map_bags, read_bags
 from gp_mapping.recording.replay import plan_bags
 from gp_mapping.settings.build import Parameters
@@ -48,14 +48,14 @@ def run(args: argparse.Namespace, parameters: Parameters, output: Path) -> int:
     check_fleet(parameters.map)
     topics = {"measurement": args.field_topic, "pose": args.odometry_topic}
     test_plans = plan_bags(args.test, parameters.intake, topics)
-    with at_work(args, output) as (engine, keep):
+    with connected_engine(args, output) as (engine, keep):
         bags = read_bags(engine, args.bags, parameters, topics, keep, args.calibration_cells)
-        said(bags)
+        print_left_out(bags)
 
         agreed, progress = agreed_by(bags, parameters.map), Progress(args.iterations)
 
         began = time.perf_counter()
-        fitted = raised(engine, bags, agreed, args.iterations, args.tolerance, progress)
+        fitted = maximise_evidence(engine, bags, agreed, args.iterations, args.tolerance, progress)
         progress.close()
         seconds = time.perf_counter() - began
 
@@ -86,10 +86,10 @@ def run(args: argparse.Namespace, parameters: Parameters, output: Path) -> int:
     }
 
     if args.test:
-        result["test"] = scored(test_plans, parameters, session, session.path.numpy())
+        result["test"] = score_on_tests(test_plans, parameters, session, session.path.numpy())
         result["warnings"] += result["test"]["test_warnings"]
 
-    paths = written(output, session, (), result, started)
+    paths = write_results(output, session, (), result, started)
     print(
         json.dumps(result, allow_nan=False)
         if args.json
@@ -105,7 +105,9 @@ def _in_si(theta: Theta, scale: float) -> dict[str, float]:
     }
 
 
-def _text(result: dict, fitted: Raised, settings: MapSettings, paths: dict[str, Path]) -> str:
+def _text(
+    result: dict, fitted: EvidenceAscent, settings: MapSettings, paths: dict[str, Path]
+) -> str:
     """Return the report as text, with units."""
     fit, unit, scale = result["fit"], unit_text(settings.field_unit), settings.field_scale
     stopped = (

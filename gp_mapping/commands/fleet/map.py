@@ -9,8 +9,14 @@ import time
 from pathlib import Path
 
 from gp_mapping.commands.export import BLOCK_CELLS, write_blocks
-from gp_mapping.commands.fleet.arguments import at_work
-from gp_mapping.commands.map import about_map, lonely, scored, summary, written
+from gp_mapping.commands.fleet.arguments import connected_engine
+from gp_mapping.commands.map import (
+    about_map,
+    score_on_tests,
+    summary,
+    unpaired_fix_warning,
+    write_results,
+)
 from gp_mapping.commands.output import folder_to_write
 from gp_mapping.commands.saved import check_suggest, next_places
 from gp_mapping.errors import UsageError
@@ -22,7 +28,7 @@ from gp_mapping.fleet.mapping import Bags, FleetMap, agreed_by, check_fleet, map
 from gp_mapping.recording.replay import plan_bags
 from gp_mapping.settings.build import Parameters
 
-__all__ = ["about_fleet", "run", "said", "warnings_of"]
+__all__ = ["about_fleet", "print_left_out", "run", "warnings_of"]
 
 
 def run(args: argparse.Namespace, parameters: Parameters) -> int:
@@ -40,9 +46,9 @@ def run(args: argparse.Namespace, parameters: Parameters) -> int:
     output = folder_to_write(args.output)
     check_suggest(args.suggest)
 
-    with at_work(args, output) as (engine, keep):
+    with connected_engine(args, output) as (engine, keep):
         bags = read_bags(engine, args.bags, parameters, topics, keep, args.calibration_cells)
-        said(bags)
+        print_left_out(bags)
         fleet_map = map_bags(engine, bags, agreed_by(bags, parameters.map), parameters.map, output)
         about = engine.about
         # inside the `with`: the workers draw, and hold the sums of the tiles
@@ -60,7 +66,7 @@ def run(args: argparse.Namespace, parameters: Parameters) -> int:
     }
 
     if args.test:
-        result.update(scored(test_plans, parameters, session, session.path.numpy()))
+        result.update(score_on_tests(test_plans, parameters, session, session.path.numpy()))
 
     suggestions = next_places(session, session.render(), args.suggest, parameters.node)
     result.update(
@@ -72,13 +78,15 @@ def run(args: argparse.Namespace, parameters: Parameters) -> int:
                 parameters,
                 session,
                 suggestions,
-                warnings_of(bags) + lonely(parameters, session) + result.get("test_warnings", []),
+                warnings_of(bags)
+                + unpaired_fix_warning(parameters, session)
+                + result.get("test_warnings", []),
             ),
             "fleet": about_fleet(bags, fleet_map.agreed, about) | {"blocks": count},
         }
     )
 
-    paths = written(output, session, suggestions, result, started)
+    paths = write_results(output, session, suggestions, result, started)
     print(
         json.dumps(result, allow_nan=False)
         if args.json
@@ -96,7 +104,7 @@ def _blocks(engine: Engine, fleet_map: FleetMap, folder: Path) -> int:
         raise UsageError(f"{folder}: cannot be written ({error.strerror or error})") from error
 
 
-def said(bags: Bags) -> None:
+def print_left_out(bags: Bags) -> None:
     """Print which bags are left out, and why, as soon as it is known."""
     for why in bags.failed.values():
         print(f"fleet: left out: {why}", file=sys.stderr, flush=True)

@@ -6,9 +6,9 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from gp_mapping.commands.fleet.arguments import at_work
+from gp_mapping.commands.fleet.arguments import connected_engine
 from gp_mapping.commands.fleet.check import table_of
-from gp_mapping.commands.fleet.map import about_fleet, said, warnings_of
+from gp_mapping.commands.fleet.map import about_fleet, print_left_out, warnings_of
 from gp_mapping.commands.report.names import short_names, without_folders
 from gp_mapping.errors import UsageError
 from gp_mapping.fleet.cells import counted
@@ -28,16 +28,16 @@ def facts_of(args: argparse.Namespace, parameters: Parameters, topics: dict, out
         output: the page; cells are kept next to it while the run lasts.
     """
     check_fleet(parameters.map)
-    args.bags = args.source  # the name that at_work expects
+    args.bags = args.source  # the name that connected_engine expects
     if args.against:
         raise UsageError(
             "--against tests one map on other bags; among many bags each is compared with the map of all "
             "others: leave --against out, or --workers and --scheduler"
         )
 
-    with at_work(args, output.parent) as (engine, keep):
+    with connected_engine(args, output.parent) as (engine, keep):
         bags = read_bags(engine, args.bags, parameters, topics, keep, args.calibration_cells)
-        said(bags)
+        print_left_out(bags)
         fleet_map = map_bags(engine, bags, agreed_by(bags, parameters.map), parameters.map)
         table = table_of(engine, bags, fleet_map)
         about = about_fleet(bags, fleet_map.agreed, engine.about)

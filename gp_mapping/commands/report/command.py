@@ -15,11 +15,11 @@ import torch
 from gp_mapping import __version__
 from gp_mapping.analysis.calibration import calibration_report
 from gp_mapping.analysis.changed import APART
-from gp_mapping.analysis.components import learned
+from gp_mapping.analysis.components import learned_sentences
 from gp_mapping.analysis.metrics import BANDS
 from gp_mapping.analysis.refits import fit
 from gp_mapping.commands.check.command import assess, calibrates, parameters_of, topics_of
-from gp_mapping.commands.fleet.arguments import many
+from gp_mapping.commands.fleet.arguments import uses_workers
 from gp_mapping.commands.output import file_to_write
 from gp_mapping.commands.report.html import page
 from gp_mapping.commands.report.names import short_names
@@ -30,7 +30,7 @@ from gp_mapping.mapping.notes.fullness import fullness_notes
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.build import Parameters
 from gp_mapping.store.atomic import write_atomic
-from gp_mapping.store.trial import blaming
+from gp_mapping.store.trial import errors_about
 from gp_mapping.store.wording import unit_text
 
 __all__ = ["run"]
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"{saved[0]} is a saved map; give it alone, or give bags only")
 
     values = parameters_of(args)
-    if saved and many(args):
+    if saved and uses_workers(args):
         raise UsageError(
             f"{saved[0]} is a saved map, not many bags; leave --workers and --scheduler out"
         )
@@ -62,12 +62,12 @@ def run(args: argparse.Namespace) -> int:
         )
 
     if saved:
-        with blaming(saved[0]):
+        with errors_about(saved[0]):
             text = _page(args, _of_saved(Path(saved[0])))
     else:
         parameters = Parameters.build(values)
         torch.set_num_threads(parameters.node.torch_threads)  # as `check`, whose numbers it has
-        if many(args):
+        if uses_workers(args):
             from gp_mapping.commands.fleet.report import facts_of
 
             text = _page(args, facts_of(args, parameters, topics_of(args), output))
@@ -198,10 +198,10 @@ def _of_saved(path: Path) -> dict:
     plain = []
     # without remembered samples there is no calibration, only what was learned
     if report["cells"] and not calibrates(session):
-        plain = learned(session, sensor, unit)
+        plain = learned_sentences(session, sensor, unit)
     elif report["cells"]:
         try:
-            plain = calibration_report(session.map, session.noise_variance).plain(sensor, unit)
+            plain = calibration_report(session.map, session.noise_variance).sentences(sensor, unit)
         except RuntimeError as error:
             plain = [f"no calibration: {error}"]
 

@@ -9,7 +9,7 @@ from html import escape
 
 from gp_mapping.analysis.changed import APART
 from gp_mapping.analysis.digits import decimals
-from gp_mapping.analysis.pass_biases import compared
+from gp_mapping.analysis.pass_biases import biases_text
 from gp_mapping.analysis.refits import REFITS
 from gp_mapping.commands.report.style import STYLE
 from gp_mapping.fleet.table import FIGURES, Figure
@@ -302,7 +302,7 @@ def _robot(facts: dict) -> str:
     if len(biases) > 1:
         lines.append(
             f"passes compared (their constants' standard deviation {decimals(facts['bias_stddev'], 2)} "
-            f"{facts['unit']}): {compared(biases, facts['unit'])}"
+            f"{facts['unit']}): {biases_text(biases, facts['unit'])}"
         )
     return _points(lines)
 

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["BiasEvidence", "BiasSpread", "student"]
+__all__ = ["BiasEvidence", "BiasSpread", "student_t_95"]
 
 _SCALE, _DEGREES = 3.0, 4.0  # of the Student-t prior of log s_b², as those of the other logarithms
 _REACH = 6.0  # half the width of the grid about the prior's median, in scales
 _POINTS = 400  # of the grid
 _LEVEL, _NORMAL = 0.95, 1.959964  # probability of an interval, and the normal's quantile for it
-_ANGLES = 4000  # points of the integral in `student`
+_ANGLES = 4000  # points of the integral in `student_t_95`
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class BiasSpread:
     determined: float
 
     @property
-    def variance_to_come(self) -> float:
+    def future_pass_variance(self) -> float:
         """Variance that gives the constant of a future pass its 95 % interval.
 
             s_b² (t/1.96)²
@@ -50,11 +50,11 @@ class BiasSpread:
         freedom as differences are determined. Where none is, s_b is the prior's and is taken as
         exact.
         """
-        widened = (student(max(self.determined, 1.0)) / _NORMAL) ** 2
+        widened = (student_t_95(max(self.determined, 1.0)) / _NORMAL) ** 2
         return self.stddev**2 * (1.0 + min(self.determined, 1.0) * (widened - 1.0))
 
 
-def student(degrees: float) -> float:
+def student_t_95(degrees: float) -> float:
     """t that holds 95 % of Student's distribution between ±t.
 
     The integral is over θ in t = √ν tan θ, whose density is cos^(ν − 1) θ.
@@ -79,7 +79,7 @@ class BiasEvidence:
     linear: Tensor
 
     @staticmethod
-    def given(
+    def from_pass_sums(
         counts: Tensor, targets: Tensor, left: Tensor, shared: Tensor, solved_linear: Tensor
     ) -> BiasEvidence:
         """From sums over passes, and a posterior with constants of variance `left`.

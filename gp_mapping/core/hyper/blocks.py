@@ -62,16 +62,16 @@ class Blocks:
             nothing[:, :, None] * nothing[:, None],
         )
 
-    def of(self, x: Tensor) -> Tensor:
+    def box_of(self, x: Tensor) -> Tensor:
         """The box in which each of x (N, D) lies: (N,)."""
         if len(self.low) == 1:  # all of the plane
             return torch.zeros(len(x), dtype=torch.int64, device=x.device)
         inside = (x[:, None] >= self.low) & (x[:, None] < self.high)
         return inside.all(2).to(torch.int8).argmax(1)
 
-    def held(self, x: Tensor) -> Tensor:
+    def count_in(self, x: Tensor) -> Tensor:
         """How many of x (N, D) lie in each box: (K,)."""
-        return torch.bincount(self.of(x), minlength=len(self.low))
+        return torch.bincount(self.box_of(x), minlength=len(self.low))
 
     def split(self, x: Tensor, most: int) -> Blocks:
         """Boxes that hold at most `most` of x (N, D); fuller ones are cut at their median.
@@ -80,13 +80,13 @@ class Blocks:
         """
         new = self
         while True:
-            counts = new.held(x)
+            counts = new.count_in(x)
             fullest = int(counts.argmax())
             if counts[fullest] <= most:
                 return new
 
             # cut the fullest box at the median of its longer side
-            here = x[new.of(x) == fullest]
+            here = x[new.box_of(x) == fullest]
             axis = int((here.amax(0) - here.amin(0)).argmax())
             values = here[:, axis].sort().values
             cut = float(values[len(values) // 2])
@@ -116,7 +116,7 @@ class Blocks:
             x: places (N, D).
             most: at most so many of the others.
         """
-        box = self.of(x)
+        box = self.box_of(x)
         inside, others = (box == which).nonzero()[:, 0], (box < which).nonzero()[:, 0]
         if len(inside) and len(others) > most:
             away = torch.cdist(x[others], x[inside]).amin(1)
@@ -130,10 +130,10 @@ class Blocks:
             x: places (N, D).
             order: arrival numbers (N,).
         """
-        box = self.of(x)
+        box = self.box_of(x)
         return (order > self.newest[box]) | (self.count[box] == 0)
 
-    def news(self, x: Tensor, order: Tensor, vector: Tensor) -> Tensor:
+    def staleness(self, x: Tensor, order: Tensor, vector: Tensor) -> Tensor:
         """How much each box is out of date: (K,), 1 is a nat or _FRESH of its samples.
 
         It is ½ ΔᵀA_bΔ nats, by which the box may be wrong at v with Δ = v − v_b, plus the samples
@@ -145,8 +145,8 @@ class Blocks:
             order: arrival numbers (N,).
             vector: v (P,).
         """
-        box, away = self.of(x), vector - self.at
-        information, heard = self.information, self.heard
+        box, away = self.box_of(x), vector - self.at
+        information, heard = self.information, self.evaluated
         if bool(heard.any()):
             mean = information[heard].mean(0)
             information = torch.where((heard | (self.count == 0))[:, None, None], information, mean)
@@ -161,19 +161,19 @@ class Blocks:
         return nats + (came + gone) / (_FRESH * self.count).clamp_min(1.0)
 
     @property
-    def heard(self) -> Tensor:
+    def evaluated(self) -> Tensor:
         """Which boxes have said anything: (K,)."""
         return self.information.flatten(1).any(1)
 
-    def silent(self, x: Tensor) -> bool:
+    def is_incomplete(self, x: Tensor) -> bool:
         """Whether there are samples in a box that was not asked, or no box has said anything.
 
         After a cut neither half may speak for the other, so v has to wait.
         """
-        asked = bool((self.count > 0)[self.held(x) > 0].all())
-        return not asked or not bool(self.heard.any())
+        asked = bool((self.count > 0)[self.count_in(x) > 0].all())
+        return not asked or not bool(self.evaluated.any())
 
-    def recorded(
+    def with_evaluation(
         self,
         which: int,
         count: int,
@@ -197,7 +197,7 @@ class Blocks:
         new.gradient[which], new.information[which] = gradient, information
         return new
 
-    def passed_over(self, which: int, count: int, newest: float, vector: Tensor) -> Blocks:
+    def with_skipped(self, which: int, count: int, newest: float, vector: Tensor) -> Blocks:
         """With box `which`, which cannot be evaluated at v, saying what it said before.
 
         Its quadratic is the same one, about v; it is zero where the box has said nothing yet. So
@@ -211,7 +211,7 @@ class Blocks:
         """
         information = self.information[which]
         gradient = self.gradient[which] + information @ (vector - self.at[which])
-        return self.recorded(which, count, newest, vector, gradient, information)
+        return self.with_evaluation(which, count, newest, vector, gradient, information)
 
     def slope(self, vector: Tensor) -> Tensor:
         """Gradient of the sum at v = vector (P,): (P,)."""

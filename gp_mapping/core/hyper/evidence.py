@@ -15,7 +15,7 @@ from torch import Tensor
 from gp_mapping.core.hyper.theta import Theta, sensor_place
 from gp_mapping.core.kernels.stationary import scaled_square_distance
 
-__all__ = ["evidence_score", "membership", "negative_log_evidence", "sample_covariance"]
+__all__ = ["evidence_score", "negative_log_evidence", "pass_membership", "sample_covariance"]
 
 
 def sample_covariance(
@@ -25,7 +25,7 @@ def sample_covariance(
     velocity: Tensor,
     heading: Tensor,
     extra: Tensor,
-    of: Tensor | None = None,
+    pass_numbers: Tensor | None = None,
 ) -> Tensor:
     """C (n, n), with gradients; the arguments are those of `negative_log_evidence`."""
     places = sensor_place(x, velocity, heading, vector[4], vector[5], vector[6])
@@ -37,8 +37,8 @@ def sample_covariance(
 
     if theta.heading_stddev > 0:
         covariance = covariance + torch.exp(vector[3]) * (heading @ heading.mT)
-    if theta.bias_stddev > 0 and of is not None:
-        together = membership(of)
+    if theta.bias_stddev > 0 and pass_numbers is not None:
+        together = pass_membership(pass_numbers)
         covariance = covariance + theta.bias_stddev**2 * (together @ together.mT)
     return covariance + torch.diag(torch.exp(vector[2]) + extra)
 
@@ -51,7 +51,7 @@ def negative_log_evidence(
     heading: Tensor,
     y: Tensor,
     extra: Tensor,
-    of: Tensor | None = None,
+    pass_numbers: Tensor | None = None,
 ) -> Tensor:
     """−log N(y | 0, C) per sample and channel.
 
@@ -63,10 +63,10 @@ def negative_log_evidence(
         heading: (n, 2).
         y: targets (n, C).
         extra: noise variance in addition to s_p² (n,), 0 where unknown.
-        of: pass of each sample (n,), negative where it has none.
+        pass_numbers: pass of each sample (n,), negative where it has none.
     """
     factor = torch.linalg.cholesky(
-        sample_covariance(theta, vector, x, velocity, heading, extra, of)
+        sample_covariance(theta, vector, x, velocity, heading, extra, pass_numbers)
     )
     whitened = torch.linalg.solve_triangular(factor, y, upper=False)
 
@@ -76,14 +76,14 @@ def negative_log_evidence(
     ) / n + 0.5 * math.log(2 * math.pi)
 
 
-def membership(of: Tensor) -> Tensor:
+def pass_membership(pass_numbers: Tensor) -> Tensor:
     """Z (n, P): 1 where a sample belongs to a pass.
 
     Args:
-        of: pass of each sample (n,), negative where it has none.
+        pass_numbers: pass of each sample (n,), negative where it has none.
     """
-    passes = torch.unique(of[of >= 0])
-    return (of[:, None] == passes).to(torch.float64)
+    passes = torch.unique(pass_numbers[pass_numbers >= 0])
+    return (pass_numbers[:, None] == passes).to(torch.float64)
 
 
 def _shifts(velocity: Tensor, heading: Tensor, dimension: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -104,7 +104,7 @@ def evidence_score(
     heading: Tensor,
     y: Tensor,
     extra: Tensor,
-    of: Tensor | None = None,
+    pass_numbers: Tensor | None = None,
     fisher: bool = True,
     average: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
@@ -129,7 +129,7 @@ def evidence_score(
         heading: (n, 2).
         y: (n, C).
         extra: (n,).
-        of: (n,).
+        pass_numbers: (n,).
         fisher: whether F is computed.
         average: whether A is computed in place of F.
 
@@ -159,8 +159,8 @@ def evidence_score(
     if heading_variance:
         covariance.addmm_(heading, heading.mT, alpha=heading_variance)
     together = None
-    if theta.bias_stddev > 0 and of is not None:
-        together = theta.bias_stddev * membership(of)
+    if theta.bias_stddev > 0 and pass_numbers is not None:
+        together = theta.bias_stddev * pass_membership(pass_numbers)
         covariance.addmm_(together, together.mT)
 
     # transposed, so that the factor is laid out by columns, as LAPACK has it

@@ -20,9 +20,9 @@ import math
 import torch
 
 from gp_mapping.core.hyper.agreed import Learned
-from gp_mapping.core.hyper.bias import student
+from gp_mapping.core.hyper.bias import student_t_95
 
-__all__ = ["degrees_of_freedom", "widening"]
+__all__ = ["degrees_of_freedom", "interval_factor"]
 
 _NORMAL = 1.959964  # the normal's quantile of a 95 % interval
 # degrees of freedom of a start's own prior (first_guess.py): it is never known less well
@@ -46,6 +46,6 @@ def degrees_of_freedom(learned: Learned | None) -> float:
     return max(_LEAST, 2.0 / spread) if spread > 0.0 else math.inf
 
 
-def widening(degrees: float) -> float:
+def interval_factor(degrees: float) -> float:
     """(t/1.96)², the factor of a variance with ν degrees of freedom for its 95 % interval."""
-    return 1.0 if degrees > _MANY else (student(degrees) / _NORMAL) ** 2
+    return 1.0 if degrees > _MANY else (student_t_95(degrees) / _NORMAL) ** 2

@@ -11,7 +11,7 @@ settle at the posterior of θ given all samples. Each is a natural-gradient step
 the metric of the Fisher information no start is far, and steps shorten as the data agree.
 
 A map takes over the learner's values when they differ from its own by more than is uncertain about
-them (`HyperLearner.left`), since that costs it a rebuild of its factors.
+them (`HyperLearner.should_adopt`), since that costs it a rebuild of its factors.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class HyperLearner:
     BLOCKS, BLOCK = True, 300  # whether it learns by blocks; most samples in one
     GIVEN = 100  # nearest samples of blocks before, on which a block's evidence is conditional
     BESIDE = 50  # nearest samples, on which that of a few new ones is
-    ENOUGH = 1.0  # of Blocks.news: below it no step is worth its time
+    ENOUGH = 1.0  # of Blocks.staleness: below it no step is worth its time
     # from FEW samples on, ℓ is at least CLOSEST times their spacing: below, the evidence is flat
     FEW, CLOSEST = 30, 0.5
 
@@ -125,7 +125,7 @@ class HyperLearner:
         # samples that were scheduled; whether steps are by minibatches
         self.seen, self.streams = 0, not self.BLOCKS
         self.blocks: Blocks | None = None
-        # cache of `believed`: its result, and what that was computed from
+        # cache of `supported_vector`: its result, and what that was computed from
         self._believed: tuple[Tensor, ...] | None = None
 
     @property
@@ -133,7 +133,7 @@ class HyperLearner:
         """γ of the next step: (P,)."""
         return (3.0 / (self.turns + 6.0)).clamp_min(self.LAST)
 
-    def allows(self, vector: Tensor) -> bool:
+    def is_within_limits(self, vector: Tensor) -> bool:
         """Whether v lies within the limits."""
         return not bool(
             (vector < self.low).any()
@@ -141,7 +141,7 @@ class HyperLearner:
             or vector[2] < vector[1] + self.quietest
         )
 
-    def left(self, theta: Theta) -> bool:
+    def should_adopt(self, theta: Theta) -> bool:
         """Whether a map at θ should take over the learned θ, at the cost of a rebuild.
 
         A change that is too small for a rebuild is not taken over: below largest_change of
@@ -160,7 +160,7 @@ class HyperLearner:
         if change <= min(1.0, 5.0 * longest):
             return False
 
-        move = self.believed() - theta.vector()
+        move = self.supported_vector() - theta.vector()
         return change > self.FARTHEST or bool(0.5 * move @ self.metric @ move > 1.0)
 
     def schedule(self, samples: int) -> None:
@@ -230,7 +230,7 @@ class HyperLearner:
 
         return covariance
 
-    def believed(self) -> Tensor:
+    def supported_vector(self) -> Tensor:
         """v, with as much of the time offset as the samples support: (P,).
 
         On a path that never comes back in another direction, a shift along the path changes
@@ -266,7 +266,7 @@ class HyperLearner:
         """θ, Λ, and the covariance of θ given all samples."""
         return Learned(self.theta, self.metric.clone(), self.covariance())
 
-    def share_of(self, used: int, stands_for: int, total: int) -> Tensor:
+    def round_fraction(self, used: int, stands_for: int, total: int) -> Tensor:
         """w, the fraction of a round that a step is: (P,).
 
         A random choice knows as much of the field as all samples that it stands for, but as much of
@@ -288,14 +288,14 @@ class HyperLearner:
         scales from the median.
 
         Args:
-            used: as of `share_of`, and so are the others.
+            used: as of `round_fraction`, and so are the others.
             stands_for: see `used`.
             total: see `used`.
         """
         square = ((self.vector - self.prior.vector()) / self.prior_sd).square()
         precision = (self.DEGREES + 1.0) / (self.DEGREES + square)
         precision[4:7] = 1.0  # δ and the lever arm are no logarithms
-        return self.share_of(used, stands_for, total) * precision / self.prior_sd.square()
+        return self.round_fraction(used, stands_for, total) * precision / self.prior_sd.square()
 
     def log_prior(self, vector: Tensor) -> float:
         """log p(v), up to a constant, of the free entries of v (P,).
@@ -307,7 +307,7 @@ class HyperLearner:
         log_density[4:7] = -0.5 * square[4:7]
         return float(log_density[torch.tensor(self.free)].sum())
 
-    def settle(self, theta: Theta, information: Tensor) -> None:
+    def continue_from(self, theta: Theta, information: Tensor) -> None:
         """Continue from a θ that was found from all samples at once.
 
         Args:
@@ -326,13 +326,13 @@ class HyperLearner:
         )
 
         self.pending = 0.0
-        self.stream()
+        self.use_minibatches()
 
     def score(self, vector: Tensor, data: dict[str, Tensor], near: Tensor) -> tuple[Tensor, Tensor]:
         """−log evidence's gradient (P,) and Fisher information (P, P), of the samples `near`."""
         return evidence_score(self.theta, vector, self.free, *self._arguments(data, near))
 
-    def bend(
+    def score_average(
         self, vector: Tensor, data: dict[str, Tensor], near: Tensor, given: Tensor
     ) -> tuple[Tensor, Tensor]:
         """−log evidence's gradient (P,) and average information (P, P) of `near`, given others.
@@ -362,8 +362,11 @@ class HyperLearner:
 
     def _arguments(self, data: dict[str, Tensor], near: Tensor) -> list[Tensor | None]:
         """The arguments of evidence_score, of the samples `near`."""
-        of = data["pass_number"][near] if self.theta.bias_stddev > 0 else None
-        return [*(data[name][near] for name in ("x", "velocity", "heading", "y", "extra")), of]
+        pass_numbers = data["pass_number"][near] if self.theta.bias_stddev > 0 else None
+        return [
+            *(data[name][near] for name in ("x", "velocity", "heading", "y", "extra")),
+            pass_numbers,
+        ]
 
     @torch.no_grad()
     def step(self, data: dict[str, Tensor], generator: torch.Generator) -> bool:
@@ -381,7 +384,7 @@ class HyperLearner:
 
         # most samples are forgotten: blocks of the others do not represent them
         if not self.streams and 2 * len(x) < self.seen:
-            self.stream()
+            self.use_minibatches()
         if not self.streams:
             return self._step_block(data)
 
@@ -396,12 +399,12 @@ class HyperLearner:
         step = len(near), stands_for, len(x)
         prior, keep = self.prior_precision(*step), (1.0 - self.forgetting).sqrt()
         # Λ ← D Λ D + F + wP, and the rounds of samples that are in it
-        self.rounds = keep.square() * self.rounds + self.share_of(*step)
+        self.rounds = keep.square() * self.rounds + self.round_fraction(*step)
         self.metric = keep[:, None] * self.metric * keep + information + torch.diag(prior)
         self.steps += 1
 
         downhill = gradient + prior * (self.vector - self.prior.vector())
-        move = self.within_reach(downhill)
+        move = self.limited_step(downhill)
 
         # a reversal of the direction shortens later steps
         self.turns += 2.0 * (move.sign() * self.direction < 0)
@@ -412,7 +415,7 @@ class HyperLearner:
     def _evaluate(
         self, score, data: dict[str, Tensor], *near: Tensor
     ) -> tuple[Tensor, Tensor] | None:
-        """`score` or `bend` at v; None, and counted as rejected, where it cannot be computed."""
+        """`score` or `score_average` at v; None, counted as rejected, where that fails."""
         try:
             gradient, information = (
                 t.cpu() for t in score(self.vector.to(data["x"].device), data, *near)
@@ -441,7 +444,7 @@ class HyperLearner:
         self.blocks = blocks = blocks.split(x, self.BLOCK)
         self.steps += 1  # also those that find nothing to do: θ has settled as far as it can by now
 
-        news = blocks.news(x, order, self.vector)
+        news = blocks.staleness(x, order, self.vector)
         if news.max() < self.ENOUGH:
             columns = self._arguments(data, torch.arange(len(x), device=data["x"].device))
             news = news + surprise(self.theta, self.vector, columns, blocks, order, self.BESIDE)
@@ -449,13 +452,13 @@ class HyperLearner:
             return False
 
         evaluated, cost = False, 0.0  # in full blocks
-        held = blocks.held(x).tolist()
+        held = blocks.count_in(x).tolist()
         for turn, which in enumerate(news.argsort(descending=True, stable=True).tolist()):
             cost += (held[which] / self.BLOCK) ** 2
             if turn and (cost > 1.0 or news[which] < self.ENOUGH):
                 break
             evaluated = self._ask(which, data, x, float(order.max())) or evaluated
-        if not self.blocks.silent(x):
+        if not self.blocks.is_incomplete(x):
             self._move_to_minimum(x)
         return evaluated
 
@@ -473,15 +476,15 @@ class HyperLearner:
         evaluation = torch.zeros_like(self.vector), torch.zeros_like(self.metric)
         if len(near):
             near, given = (which_of.to(data["x"].device) for which_of in (near, given))
-            evaluation = self._evaluate(self.bend, data, near, given)
+            evaluation = self._evaluate(self.score_average, data, near, given)
             if evaluation is None and len(given):  # what lies beside it may be to blame
-                evaluation = self._evaluate(self.bend, data, near, given[:0])
+                evaluation = self._evaluate(self.score_average, data, near, given[:0])
 
         record = which, len(near), newest, self.vector
         if evaluation is None:
-            self.blocks = self.blocks.passed_over(*record)
+            self.blocks = self.blocks.with_skipped(*record)
         else:
-            self.blocks = self.blocks.recorded(*record, *evaluation)
+            self.blocks = self.blocks.with_evaluation(*record, *evaluation)
         return evaluation is not None
 
     def _move_to_minimum(self, x: Tensor) -> None:
@@ -503,13 +506,13 @@ class HyperLearner:
             spacing = float((x[1:] - x[:-1]).norm(dim=1).median())
             low[0] = max(float(low[0]), math.log(max(self.CLOSEST * spacing, 1e-9)))
         self._move_vector(
-            self.within_reach(
+            self.limited_step(
                 blocks.slope(self.vector) + prior * (self.vector - self.prior.vector())
             ),
             low,
         )
 
-    def within_reach(self, downhill: Tensor) -> Tensor:
+    def limited_step(self, downhill: Tensor) -> Tensor:
         """Λ⁻¹ downhill (P,), with no entry beyond LONGEST, where the quadratic fails.
 
         An entry that would be longer is held at its limit, and the others are solved again given
@@ -543,9 +546,9 @@ class HyperLearner:
         """
         self.vector = torch.minimum(torch.maximum(self.vector - move, low), self.high)
         self.vector[2] = torch.maximum(self.vector[2], self.vector[1] + self.quietest)
-        self.theta = self.theta.with_vector(self.believed())
+        self.theta = self.theta.with_vector(self.supported_vector())
 
-    def stream(self) -> None:
+    def use_minibatches(self) -> None:
         """Learn by minibatches from now on: samples are no longer those of one memory."""
         self.streams, self.blocks = True, None
 
@@ -578,4 +581,4 @@ class HyperLearner:
         self.seen = int(state.get("seen", 0))
         self.streams = bool(state.get("streams", not self.BLOCKS))
         self.blocks = Blocks(**state["blocks"]) if state.get("blocks") else None
-        self.theta = self.theta.with_vector(self.believed())
+        self.theta = self.theta.with_vector(self.supported_vector())

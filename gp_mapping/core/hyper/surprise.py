@@ -103,7 +103,7 @@ def surprise(
     """
     x, device = columns[0].cpu(), columns[0].device
     found = torch.zeros(len(blocks.low), dtype=torch.float64)
-    waiting, box = blocks.waiting(x, order), blocks.of(x)
+    waiting, box = blocks.waiting(x, order), blocks.box_of(x)
     newest = order.topk(min(_NEWEST, len(order))).indices
     before = (~waiting).nonzero()[:, 0].to(device)
     for which in box[newest][waiting[newest]].unique().tolist():

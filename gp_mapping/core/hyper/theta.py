@@ -12,7 +12,7 @@ from torch import Tensor
 from gp_mapping.core.kernels.stationary import TwoScales, make_kernel
 from gp_mapping.core.places import motion_of
 
-__all__ = ["SLOWEST", "Theta", "heading_of", "sensor_place"]
+__all__ = ["SLOWEST", "Theta", "heading_from_velocity", "sensor_place"]
 
 _WEIGHTS = (1.0, 1.0, 1.0, 1.0, 5.0, 10.0, 10.0)  # of the learned numbers, in `distance`
 SLOWEST = 0.03  # m/s below which a velocity does not determine the heading
@@ -145,7 +145,7 @@ class Theta:
             )
         return torch.cat(rows) if rows else x.new_empty((0, len(x)))
 
-    def place(self, x: Tensor, velocity: Tensor, heading: Tensor) -> Tensor:
+    def sensor_place(self, x: Tensor, velocity: Tensor, heading: Tensor) -> Tensor:
         """Where the sensor was when it measured: x − δ v + along ĥ + across ĥ⊥, (N, D)."""
         if not (self.time_offset or self.lever_arm_along or self.lever_arm_across):
             return x
@@ -156,7 +156,9 @@ class Theta:
             x, velocity, heading, self.time_offset, self.lever_arm_along, self.lever_arm_across
         )
 
-    def passing(self, x: Tensor, velocity, heading: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def prediction_inputs(
+        self, x: Tensor, velocity, heading: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
         """The places and headings that give the prediction at x.
 
         Without a velocity that is the field at x. With one it is what the robot measures when it
@@ -174,8 +176,8 @@ class Theta:
             return x, None
         velocity, heading = motion_of(x, velocity, heading)
         velocity = velocity.to(x.device)
-        heading = heading_of(velocity) if heading is None else heading.to(x.device)
-        return self.place(x, velocity, heading), heading
+        heading = heading_from_velocity(velocity) if heading is None else heading.to(x.device)
+        return self.sensor_place(x, velocity, heading), heading
 
 
 def sensor_place(x: Tensor, velocity: Tensor, heading: Tensor, offset, along, across) -> Tensor:
@@ -187,7 +189,7 @@ def sensor_place(x: Tensor, velocity: Tensor, heading: Tensor, offset, along, ac
     return x - offset * velocity + arm
 
 
-def heading_of(velocity: Tensor) -> Tensor:
+def heading_from_velocity(velocity: Tensor) -> Tensor:
     """ĥ = v / max(|v|, 0.03 m/s): (N, 2), shorter than 1 where the robot hardly moves."""
     plane = velocity[:, :2]
     if velocity.shape[1] == 1:

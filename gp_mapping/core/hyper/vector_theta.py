@@ -38,7 +38,7 @@ class VectorTheta(Theta):
     potential: str = "harmonic"
 
     @staticmethod
-    def of(theta: Theta, **others) -> "VectorTheta":
+    def from_theta(theta: Theta, **others) -> "VectorTheta":
         """A VectorTheta with the numbers of a Theta, and those given."""
         return VectorTheta(**{f.name: getattr(theta, f.name) for f in fields(theta)} | others)
 

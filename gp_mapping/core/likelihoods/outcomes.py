@@ -9,10 +9,10 @@ import torch
 from gp_mapping.core.likelihoods import make_likelihood
 from gp_mapping.settings.mapping import MapSettings
 
-__all__ = ["Outcomes", "judge_of"]
+__all__ = ["OutcomeJudge", "make_judge"]
 
 
-class Outcomes:
+class OutcomeJudge:
     """The values that a map's likelihood accepts: those that its `encode` takes.
 
     With a metric likelihood every number is accepted.
@@ -21,7 +21,7 @@ class Outcomes:
     def __init__(self, settings: MapSettings):
         self._likelihood = None if settings.metric else make_likelihood(settings)
 
-    def all_in(self, y) -> bool:
+    def accepts_all(self, y) -> bool:
         """Whether the likelihood accepts all of y, (N, C) or a list of rows."""
         if self._likelihood is None or not len(y):
             return True
@@ -31,20 +31,20 @@ class Outcomes:
             return False
         return True
 
-    def strangers(self, y: Any) -> list[int]:
+    def rejected_rows(self, y: Any) -> list[int]:
         """Indices of the rows of y (N, C) that the likelihood does not accept, in order.
 
         The search goes by halves, so that few among many cost little.
         """
-        if self.all_in(y):
+        if self.accepts_all(y):
             return []
         if len(y) == 1:
             return [0]
 
         half = len(y) // 2
-        return self.strangers(y[:half]) + [half + i for i in self.strangers(y[half:])]
+        return self.rejected_rows(y[:half]) + [half + i for i in self.rejected_rows(y[half:])]
 
 
-def judge_of(settings: MapSettings) -> Outcomes | None:
+def make_judge(settings: MapSettings) -> OutcomeJudge | None:
     """The judge of values for a map with these settings; None where every number is accepted."""
-    return None if settings.metric else Outcomes(settings)
+    return None if settings.metric else OutcomeJudge(settings)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gp_mapping.core.field_map import CalibrationData, PassBias
 from gp_mapping.core.hyper.bias import BiasEvidence
-from gp_mapping.core.hyper.evidence import membership
+from gp_mapping.core.hyper.evidence import pass_membership
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.inner_snapshot import InnerSnapshot
@@ -18,7 +18,7 @@ from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.scaled_map import ScaledMap, check_factor
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.passes import NO_PASS
-from gp_mapping.core.standardised import Standardised, average_noise, learnable_extra
+from gp_mapping.core.standardised import Standardised, average_noise, excess_variance
 from gp_mapping.core.transaction import require_finite
 from gp_mapping.core.types import Prediction, UpdateReport
 from gp_mapping.errors import MapFullError
@@ -61,7 +61,7 @@ class ExactPosterior(InnerSnapshot):
         """k(a, b) + s_c²: prior covariance of the field between standardised places."""
         return self.theta.kernel()(a, b) + self.theta.constant_stddev**2
 
-    def inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def predict_inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Mean (N, C) and latent variance (N,) at standardised x (N, D).
 
         With a heading they are of field and robot together.
@@ -98,9 +98,9 @@ class ExactPosterior(InnerSnapshot):
             velocity: of the robot (N, D), m/s; None: of the field alone.
             heading: (N, 2); the direction of travel if None.
         """
-        x, heading = self.theta.passing(self.scaling.inner_x(x), velocity, heading)
+        x, heading = self.theta.prediction_inputs(self.scaling.inner_x(x), velocity, heading)
 
-        mean, variance = self.inner(x, heading)
+        mean, variance = self.predict_inner(x, heading)
         bias, bias_variance, solved = self._bias(number)
 
         cross = self.cross(self.x, x)
@@ -124,9 +124,9 @@ class ExactPosterior(InnerSnapshot):
     def bias_evidence(self) -> BiasEvidence | None:
         """N = ZᵀA⁻¹Z and v = ZᵀA⁻¹y of A = K + Σ − s_b² ZZᵀ; None below two passes.
 
-        A is the covariance of the data without the passes' constants, Z is that of `membership`.
+        A is the covariance of the data without the passes' constants, Z that of `pass_membership`.
         """
-        together = membership(self.pass_number)
+        together = pass_membership(self.pass_number)
         if together.shape[1] < 2:
             return None
 
@@ -262,7 +262,7 @@ class ExactGP(ScaledMap):
             else {k: torch.cat([v, fresh[k]]) for k, v in self.data.items()}
         )
 
-        self.outdate()
+        self.discard_posterior()
         self.learn_bias(len(batch.x))
         if self.learner is not None:
             self.learner.schedule(len(batch.x))
@@ -282,12 +282,12 @@ class ExactGP(ScaledMap):
         self.need_data()
         if self._posterior is None:
             theta, heading = self.theta, self.data["heading"]
-            x = theta.place(self.data["x"], self.data["velocity"], heading)
+            x = theta.sensor_place(self.data["x"], self.data["velocity"], heading)
 
             # K + Σ: field and mean, body-fixed field, passes' constants
             covariance = theta.kernel()(x, x) + theta.constant_stddev**2 + torch.diag(self._noise())
             covariance = covariance + theta.heading_stddev**2 * heading @ heading.mT
-            together = membership(self.data["pass_number"])
+            together = pass_membership(self.data["pass_number"])
             covariance = covariance + theta.bias_stddev**2 * together @ together.mT
 
             factor, self.jitter = cholesky(covariance)
@@ -324,13 +324,13 @@ class ExactGP(ScaledMap):
 
     def learning_data(self) -> dict[str, Tensor]:
         order = torch.arange(self.samples, dtype=torch.float64, device=self.device)
-        extra = learnable_extra(self.data["noise"], self.data["extra"], self.theta)
+        extra = excess_variance(self.data["noise"], self.data["extra"], self.theta)
         return self.data | {"extra": extra, "order": order}
 
     def adopt(self, theta: Theta) -> bool:
         """Take over θ; nothing else depends on it."""
         self.theta = theta
-        self.changed()
+        self.mark_changed()
         return True
 
     @torch.no_grad()
@@ -366,7 +366,7 @@ class ExactGP(ScaledMap):
         self.data = self.data | {
             name: self.data[name] @ turn.mT for name in ("x", "velocity", "heading")
         }
-        self.changed()
+        self.mark_changed()
         return None
 
     def fantasize(self, x: Tensor) -> ExactGP:
@@ -394,7 +394,7 @@ class ExactGP(ScaledMap):
 
         new.data = {k: torch.cat([v, fresh[k]]) for k, v in self.data.items()}
         new.learner = None
-        new.outdate()
+        new.discard_posterior()
         return new
 
     def forget(self, factor: float) -> None:
@@ -402,21 +402,23 @@ class ExactGP(ScaledMap):
         check_factor(factor)
         if self.data is not None and factor < 1.0:
             self.data = self.data | {"weight": self.data["weight"] * factor}
-            self.changed()
+            self.mark_changed()
 
     def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
         """Drop the samples within `radius` (m) of x (K, D) but for the newest; how many went."""
         if self.data is None:
             return 0
 
-        places = self.theta.place(self.data["x"], self.data["velocity"], self.data["heading"])
+        places = self.theta.sensor_place(
+            self.data["x"], self.data["velocity"], self.data["heading"]
+        )
         gone = (torch.cdist(places, self.scaling.inner_x(x)) <= radius).any(1)
         # rows are in their order of arrival
         gone[max(0, self.samples - newest) :] = False
 
         if bool(gone.any()):
             self.data = {k: v[~gone] for k, v in self.data.items()}
-            self.changed()
+            self.mark_changed()
         return int(gone.sum())
 
     def _union(
@@ -441,7 +443,7 @@ class ExactGP(ScaledMap):
             if self.data is None
             else {k: torch.cat([v, moved[k]]) for k, v in self.data.items()}
         )
-        self.changed()
+        self.mark_changed()
 
     def _saved_parts(self) -> dict:
         return {"data": None if self.data is None else {k: v.clone() for k, v in self.data.items()}}

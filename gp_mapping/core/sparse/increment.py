@@ -52,7 +52,7 @@ class Increment:
     rows: Tensor
     middle: Tensor
 
-    def inner(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def predict_inner(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Changes of the mean (N, C) and of the variance (N,) at standardised x (N, D)."""
         theta, rank = self.now.theta, len(self.middle)
         features = theta.feature_rows(x, None)

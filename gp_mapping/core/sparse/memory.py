@@ -1,4 +1,4 @@
-"""A bounded memory of past samples; one of the RULES of remembering.py decides which of them stay.
+"""A bounded memory of past samples; one of the RULES of memory_rules.py decides which of them stay.
 
 Weighted sampling without replacement from a stream (Efraimidis and Spirakis 2006): sample i gets
 the key log(u_i)/w_i, and the largest keys stay. Draws come from a seeded generator. The newest
@@ -11,8 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gp_mapping.core.sparse.memory_rules import RULES, Candidates
 from gp_mapping.core.sparse.passes import NO_PASS
-from gp_mapping.core.sparse.remembering import RULES, Offered
 from gp_mapping.core.transaction import Revertible, require_finite
 
 __all__ = ["COLUMNS", "OFFERED", "UNRANKED", "Memory"]
@@ -118,7 +118,7 @@ class Memory(Revertible):
             self._extended = start if self._extended is None else min(start, self._extended)
         self._whitened[: self.size, start : start + len(rows)] = rows.mT
 
-    def insert(
+    def offer_batch(
         self,
         values: dict[str, Tensor],
         whitened: Tensor,
@@ -163,9 +163,9 @@ class Memory(Revertible):
             # new draws: those that were chosen by them are larger than others
             fresh["draw"] = _draws(OFFERED, generator).to(whitened.device)
 
-        return skipped + self.offer(fresh, whitened, leverage_of, n, leaving)
+        return skipped + self.insert_all(fresh, whitened, leverage_of, n, leaving)
 
-    def offer(
+    def insert_all(
         self, fresh: dict[str, Tensor], whitened: Tensor, leverage_of, arrivals: int, leaving=None
     ) -> int:
         """Insert samples with all their columns; they always enter, and the least keys leave.
@@ -175,7 +175,7 @@ class Memory(Revertible):
         Args:
             fresh: every column of N samples.
             whitened: features (R, N).
-            leverage_of: as in `insert`.
+            leverage_of: as in `offer_batch`.
             arrivals: by how much the arrival number grows.
             leaving: called with the indices of samples that are about to be dropped, before they
                 are overwritten.
@@ -191,7 +191,7 @@ class Memory(Revertible):
         if n > self.capacity:
             all_samples = torch.arange(n, device=whitened.device)
             key = RULES[self.rule](
-                Offered(
+                Candidates(
                     all_samples,
                     fresh["draw"],
                     lambda: fresh["beta"] * leverage_of(whitened),
@@ -211,7 +211,7 @@ class Memory(Revertible):
             if len(unranked):
                 if self._before is not None and self._before_keys is None:
                     self._before_keys = self.key.clone()
-                self._store["key"][unranked] = self.ranked(unranked, len(whitened), leverage_of)
+                self._store["key"][unranked] = self.draw_keys(unranked, len(whitened), leverage_of)
 
             # keys are < 0, so 0 protects the newest
             key = self.key.masked_fill(self.order >= self.arrivals - arrivals - self.protect, 0.0)
@@ -235,21 +235,21 @@ class Memory(Revertible):
         self._whitened[slots, len(whitened) :] = 0.0
         return n - kept + overflow
 
-    def ranked(self, which: Tensor, rows: int, leverage_of) -> Tensor:
+    def draw_keys(self, which: Tensor, rows: int, leverage_of) -> Tensor:
         """Keys by the rule, all < 0; samples with the least keys leave.
 
         Args:
             which: indices of the samples, (m,).
             rows: number of rows of features that are in use.
-            leverage_of: as in `insert`.
+            leverage_of: as in `offer_batch`.
         """
 
         def leverage() -> Tensor:
             return self.beta[which] * leverage_of(self._whitened[which, :rows].mT)
 
-        return RULES[self.rule](Offered(which, self.draw[which], leverage, self.x, self.order))
+        return RULES[self.rule](Candidates(which, self.draw[which], leverage, self.x, self.order))
 
-    def follow(self, rule: str) -> Memory:
+    def set_rule(self, rule: str) -> Memory:
         """Change the rule; samples that are here get new keys when they are needed."""
         if rule != self.rule:
             self.rule = rule
@@ -340,12 +340,12 @@ class Memory(Revertible):
         """Number of rows of features that there is room for."""
         return self._whitened.shape[1]
 
-    def values(self) -> dict[str, Tensor]:
-        """Copies of all columns, as `offer` takes them."""
+    def copy_columns(self) -> dict[str, Tensor]:
+        """Copies of all columns, as `insert_all` takes them."""
         return {name: getattr(self, name).clone() for name in type(self).COLUMNS}
 
     def state_dict(self) -> dict:
-        return self.values() | {
+        return self.copy_columns() | {
             "white": self._whitened[: self.size].clone(),
             "capacity": self.capacity,
             "rows": self.rows,

@@ -95,7 +95,9 @@ class ObservingMap(ScaledMap):
         self.need_data()
         p, standardised = (
             self.predict(batch.x),
-            Standardised.of(replace(batch, y=self.likelihood.encode(batch.y)), self.scaling),
+            Standardised.from_samples(
+                replace(batch, y=self.likelihood.encode(batch.y)), self.scaling
+            ),
         )
 
         mean = self.scaling.inner_y(p.mean)

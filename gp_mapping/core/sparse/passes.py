@@ -46,7 +46,7 @@ class PassSums:
     linear: Tensor
 
     @staticmethod
-    def none(rows: int, channels: int, device) -> PassSums:
+    def empty(rows: int, channels: int, device) -> PassSums:
         """Sums of no pass, for R = `rows` features."""
         kind = {"dtype": torch.float64, "device": device}
         return PassSums(
@@ -59,11 +59,11 @@ class PassSums:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def _places(self, of: Tensor) -> tuple[PassSums, Tensor | slice, Tensor]:
+    def _places(self, pass_numbers: Tensor) -> tuple[PassSums, Tensor | slice, Tensor]:
         """Find the passes of samples, and make room for new ones.
 
         Args:
-            of: numbers of the samples' passes, (N,); negative where a sample has none.
+            pass_numbers: numbers of the samples' passes, (N,); negative where a sample has none.
 
         Returns:
             The sums with zeros for new passes; which samples have a pass, (N,) bool or all; and the
@@ -71,14 +71,14 @@ class PassSums:
         """
         # mostly all samples are of passes that are here
         if self.numbers:
-            found, where = (of[:, None] == of.new_tensor(self.numbers)).max(1)
+            found, where = (pass_numbers[:, None] == pass_numbers.new_tensor(self.numbers)).max(1)
             if bool(found.all()):
                 return self, slice(None), where
 
-        known: Tensor | slice = of >= 0
+        known: Tensor | slice = pass_numbers >= 0
         if bool(known.all()):  # mostly; a slice costs less than a mask
             known = slice(None)
-        numbers, which = of[known], slice(None)
+        numbers, which = pass_numbers[known], slice(None)
         if numbers.shape[0] > _FEW:
             numbers, which = numbers.unique(return_inverse=True)
 
@@ -87,7 +87,7 @@ class PassSums:
         return (
             self._widened(tuple(order)),
             known,
-            torch.tensor(where, dtype=torch.long, device=of.device)[which],
+            torch.tensor(where, dtype=torch.long, device=pass_numbers.device)[which],
         )
 
     def _widened(self, numbers: tuple[float, ...]) -> PassSums:
@@ -101,18 +101,20 @@ class PassSums:
 
         return PassSums(numbers, longer(self.whitened), longer(self.precision), longer(self.linear))
 
-    def add(self, of: Tensor | None, whitened: Tensor, beta: Tensor, lam: Tensor) -> PassSums:
+    def add(
+        self, pass_numbers: Tensor | None, whitened: Tensor, beta: Tensor, lam: Tensor
+    ) -> PassSums:
         """The sums with more samples; negative beta and lam take samples out.
 
         Args:
-            of: numbers of the samples' passes, (N,); None: none has one.
+            pass_numbers: numbers of the samples' passes, (N,); None: none has one.
             whitened: features a, (R, N).
             beta: β, (N,).
             lam: λ, (N, C).
         """
-        if of is None or not bool((of >= 0).any()):
+        if pass_numbers is None or not bool((pass_numbers >= 0).any()):
             return self
-        new, known, where = self._places(of)
+        new, known, where = self._places(pass_numbers)
         return replace(
             new,
             whitened=new.whitened.index_add(0, where, (whitened * beta).mT[known]),
@@ -120,18 +122,18 @@ class PassSums:
             linear=new.linear.index_add(0, where, lam[known]),
         )
 
-    def border(self, of: Tensor | None, rows: Tensor, beta: Tensor) -> PassSums:
+    def border(self, pass_numbers: Tensor | None, rows: Tensor, beta: Tensor) -> PassSums:
         """Add to the new rows of g what samples that are already in the sums contribute.
 
         Args:
-            of: numbers of the samples' passes, (N,) or None.
+            pass_numbers: numbers of the samples' passes, (N,) or None.
             rows: the samples' features in the new rows, for which `pad` has made room, (A, N).
             beta: β, (N,).
         """
-        if of is None or not len(self):
+        if pass_numbers is None or not len(self):
             return self
 
-        new, known, where = self._places(of)
+        new, known, where = self._places(pass_numbers)
         grown = new.whitened.clone()
         grown[:, -len(rows) :].index_add_(0, where, (rows * beta).mT[known])
         return replace(new, whitened=grown)
@@ -179,7 +181,7 @@ class PassSums:
         """Add `by` to every number, so that passes of two robots differ."""
         return replace(self, numbers=tuple(number + by for number in self.numbers))
 
-    def only(self, numbers: set[float]) -> PassSums:
+    def select(self, numbers: set[float]) -> PassSums:
         """The sums of the passes with these numbers."""
         which = [i for i, number in enumerate(self.numbers) if number in numbers]
         return PassSums(
@@ -189,7 +191,7 @@ class PassSums:
             self.linear[which],
         )
 
-    def surplus(self, most: int, remembered: Tensor) -> set[float]:
+    def passes_to_close(self, most: int, remembered: Tensor) -> set[float]:
         """Choose passes to close: those with the fewest remembered samples, older ones first.
 
         The newest pass, which goes on, is never chosen.
@@ -208,7 +210,7 @@ class PassSums:
         return set(sorted(held, key=held.__getitem__)[: len(self) - most])
 
     # --- the constants ----------------------------------------------------------------------------
-    def left(self, variance: float) -> Tensor:
+    def constant_variance(self, variance: float) -> Tensor:
         """Variance w of each pass's constant given the field, (P,); `variance` is s_b²."""
         return variance / (1.0 + variance * self.precision)
 
@@ -223,7 +225,7 @@ class PassSums:
         Returns:
             New D and [r | s].
         """
-        weighted = self.whitened * self.left(variance)[:, None]
+        weighted = self.whitened * self.constant_variance(variance)[:, None]
         targets = torch.cat([self.linear, self.precision[:, None]], 1)
         return torch.addmm(
             precision, self.whitened.mT, weighted, alpha=-1.0

@@ -70,7 +70,7 @@ class Posterior(InnerSnapshot):
         super().__init_subclass__(**rest)
         _KINDS[kind] = cls
 
-    def kept(self) -> Posterior:
+    def own_copy(self) -> Posterior:
         """A copy with its own R and weights, laid out in memory as one that is loaded from a file.
 
         L is shared: nothing ever writes into it.
@@ -112,7 +112,7 @@ class Posterior(InnerSnapshot):
         """Whitened features a(x), (F + M, N), at standardised x (N, D), heading (N, 2) or None."""
         return whiten(self.theta, self.z, self.L, x, heading)
 
-    def inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def predict_inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Mean and latent variance in inner units.
 
         Args:
@@ -127,7 +127,7 @@ class Posterior(InnerSnapshot):
         chunk = _CHUNK.get(x.device.type, _CHUNK_ELSEWHERE)
 
         for i in range(0, len(x), chunk):
-            mean, variance, _ = self.inner_and_solved(
+            mean, variance, _ = self.predict_inner_solved(
                 x[i : i + chunk], None if heading is None else heading[i : i + chunk]
             )
             means.append(mean)
@@ -136,11 +136,11 @@ class Posterior(InnerSnapshot):
         return torch.cat(means), torch.cat(variances)
 
     @property
-    def followed(self) -> bool:
-        """Whether `since` can compute changes: a plain posterior with one block of features."""
+    def supports_increments(self) -> bool:
+        """Whether `increment_since` works: a plain posterior with one block of features."""
         return type(self) is Posterior and self.orthogonal is None
 
-    def since(self, before: object) -> Increments | None:
+    def increment_since(self, before: object) -> Increments | None:
         """What has changed since an earlier posterior of the same map.
 
         Args:
@@ -150,7 +150,11 @@ class Posterior(InnerSnapshot):
             The function of places that gives the changes (increment.py); None where predicting anew
             is cheaper, or the only way.
         """
-        if not isinstance(before, Posterior) or not before.followed or not self.followed:
+        if (
+            not isinstance(before, Posterior)
+            or not before.supports_increments
+            or not self.supports_increments
+        ):
             return None
 
         channels, scale = self.weights.shape[1], self.scaling.scale
@@ -171,7 +175,7 @@ class Posterior(InnerSnapshot):
             for part in self.scaling.inner_x(x).split(
                 _CHUNK.get(self.z.device.type, _CHUNK_ELSEWHERE)
             ):
-                mean, variance = increment.inner(part)
+                mean, variance = increment.predict_inner(part)
                 means.append(mean)
                 variances.append(variance)
 
@@ -180,10 +184,10 @@ class Posterior(InnerSnapshot):
 
         return at
 
-    def inner_and_solved(
+    def predict_inner_solved(
         self, x: Tensor, heading: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """As `inner`, for few places at once, with the solved features.
+        """As `predict_inner`, for few places at once, with the solved features.
 
         Args:
             x: (N, D), standardised.
@@ -225,8 +229,8 @@ class Posterior(InnerSnapshot):
         Returns:
             The prediction in SI. Field and constant are correlated; `_bias` has their covariance.
         """
-        x, heading = self.theta.passing(self.scaling.inner_x(x), velocity, heading)
-        mean, variance, solved_x = self.inner_and_solved(x, heading)
+        x, heading = self.theta.prediction_inputs(self.scaling.inner_x(x), velocity, heading)
+        mean, variance, solved_x = self.predict_inner_solved(x, heading)
 
         if self.theta.bias_stddev > 0:
             bias, bias_variance, solved_bias = self._bias(number)
@@ -257,7 +261,7 @@ class Posterior(InnerSnapshot):
             return self.weights.new_zeros(self.weights.shape[1]), zero.new_tensor(prior), zero
 
         i = passes.numbers.index(number)
-        w = passes.left(prior)[i]
+        w = passes.constant_variance(prior)[i]
         solved = self.solve_root(w * passes.whitened[i][:, None])[:, 0]
         return (
             w * (passes.linear[i] - passes.whitened[i] @ self.weights),
@@ -272,10 +276,10 @@ class Posterior(InnerSnapshot):
             return None
 
         solved = self.solve_root(passes.whitened.mT)
-        return BiasEvidence.given(
+        return BiasEvidence.from_pass_sums(
             passes.precision,
             passes.linear,
-            passes.left(self.theta.bias_stddev**2),
+            passes.constant_variance(self.theta.bias_stddev**2),
             solved.mT @ solved,
             passes.whitened @ self.weights,
         )
@@ -287,7 +291,9 @@ class Posterior(InnerSnapshot):
 
         posteriors = [self._bias(number) for number in self.passes.numbers]
         solved, scale = torch.stack([solved for _, _, solved in posteriors]), self.scaling.scale
-        covariance = self.passes.left(self.theta.bias_stddev**2).diag() + solved @ solved.mT
+        covariance = (
+            self.passes.constant_variance(self.theta.bias_stddev**2).diag() + solved @ solved.mT
+        )
         return PassBias.of(
             self.passes.numbers,
             torch.stack([mean for mean, _, _ in posteriors]) * scale,

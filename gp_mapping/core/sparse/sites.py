@@ -64,7 +64,7 @@ class Sites(Revertible):
         # r and s are columns of one buffer: one product updates both
         self._r = torch.zeros((capacity, channels + 1), dtype=torch.float64, device=device)
         self._copy: tuple[Tensor, Tensor] | None = None  # D and [r | s] as they were at `mark`
-        self.passes = PassSums.none(size, channels, device)
+        self.passes = PassSums.empty(size, channels, device)
 
     @property
     def precision(self) -> Tensor:
@@ -107,24 +107,26 @@ class Sites(Revertible):
         if not numbers:
             return
 
-        closing = self.passes.only(numbers)
+        closing = self.passes.select(numbers)
         precision, sums = closing.integrated(self.precision, self._r[: self.size], variance)
 
         self.precision.copy_(precision)
         self._r[: self.size] = sums
-        self.passes = self.passes.only(set(self.passes.numbers) - numbers)
+        self.passes = self.passes.select(set(self.passes.numbers) - numbers)
 
-    def add(self, whitened: Tensor, beta: Tensor, lam: Tensor, of: Tensor | None = None) -> None:
+    def add(
+        self, whitened: Tensor, beta: Tensor, lam: Tensor, pass_numbers: Tensor | None = None
+    ) -> None:
         """Add sites of N samples; negative beta and lam take out what was added.
 
         Args:
             whitened: features a, (R, N).
             beta: precisions β, (N,).
             lam: precision-weighted values λ, (N, C).
-            of: numbers of their passes (N,), NO_PASS where a sample has none; None: none has.
+            pass_numbers: of their passes (N,), NO_PASS where a sample has none; None: none has.
         """
         self._keep()
-        self.passes = self.passes.add(of, whitened, beta, lam)
+        self.passes = self.passes.add(pass_numbers, whitened, beta, lam)
 
         weighted = whitened * beta
         self.precision.addmm_(weighted, whitened.mT)
@@ -158,7 +160,12 @@ class Sites(Revertible):
         self.passes = self.passes.pad(rows)
 
     def border(
-        self, new: Tensor, old: Tensor, beta: Tensor, lam: Tensor, of: Tensor | None = None
+        self,
+        new: Tensor,
+        old: Tensor,
+        beta: Tensor,
+        lam: Tensor,
+        pass_numbers: Tensor | None = None,
     ) -> None:
         """Add to the new rows what samples that are already in the sums contribute to them.
 
@@ -167,7 +174,7 @@ class Sites(Revertible):
             old: features in the old rows, (R − A, N).
             beta: precisions β, (N,).
             lam: precision-weighted values λ, (N, C).
-            of: numbers of the samples' passes, (N,) or None.
+            pass_numbers: numbers of the samples' passes, (N,) or None.
         """
         self._keep()
         split = self.size - len(new)
@@ -179,7 +186,7 @@ class Sites(Revertible):
         precision[split:, split:].add_(weighted @ new.mT)
 
         self._r[split : self.size].addmm_(new, torch.cat([lam, beta[:, None]], 1))
-        self.passes = self.passes.border(of, new, beta)
+        self.passes = self.passes.border(pass_numbers, new, beta)
 
     def project(self, transfer: Tensor, capacity: int) -> "Sites":
         """The sites in another basis.

@@ -23,7 +23,7 @@ from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.memory import Memory
 from gp_mapping.core.sparse.observing import ObservingMap
 from gp_mapping.core.sparse.sites import SiteStore
-from gp_mapping.core.standardised import learnable_extra
+from gp_mapping.core.standardised import excess_variance
 
 __all__ = ["SparseMap"]
 
@@ -31,11 +31,11 @@ __all__ = ["SparseMap"]
 class SparseMap(ObservingMap):
     """Base of the maps with sites and a memory. A model defines what differs.
 
-    stand_in    add the remembered samples' sites to a store, or take them out
-    without     drop some remembered samples, and forget what else is known near a place
-    converted   a copy of another map at this one's hyper-parameters (and on its lattice)
-    take_over   add another map's unremembered sites and its remembered samples
-    adopt       transfer this map to other hyper-parameters
+    add_memory_sites  add the remembered samples' sites to a store, or take them out
+    remove_samples    drop some remembered samples, and forget what else is known near a place
+    converted_copy    a copy of another map at this one's hyper-parameters (and on its lattice)
+    merge_converted   add another map's unremembered sites and its remembered samples
+    adopt             transfer this map to other hyper-parameters
 
     Attributes:
         theta: hyper-parameters in use, inner units.
@@ -75,11 +75,11 @@ class SparseMap(ObservingMap):
 
     # --- what a model defines ---------------------------------------------------------------------
     @abstractmethod
-    def stand_in(self, store: SiteStore, sign: float) -> None:
+    def add_memory_sites(self, store: SiteStore, sign: float) -> None:
         """Add (sign 1) to a store, or take out (−1), the remembered samples' sites as they are."""
 
     @abstractmethod
-    def without(self, gone: Tensor, near: Tensor, radius: float) -> None:
+    def remove_samples(self, gone: Tensor, near: Tensor, radius: float) -> None:
         """Remove samples, and forget what the unremembered sites know near some places.
 
         Args:
@@ -89,7 +89,7 @@ class SparseMap(ObservingMap):
         """
 
     @abstractmethod
-    def converted(self, other: SparseMap, offset: Tensor) -> SparseMap:
+    def converted_copy(self, other: SparseMap, offset: Tensor) -> SparseMap:
         """A copy of another map at this map's hyper-parameters θ.
 
         Args:
@@ -101,13 +101,13 @@ class SparseMap(ObservingMap):
         """
 
     @abstractmethod
-    def take_over(
-        self, its: SparseMap, memory: dict[str, Tensor], offset: Tensor, delta: Tensor
+    def merge_converted(
+        self, converted: SparseMap, memory: dict[str, Tensor], offset: Tensor, delta: Tensor
     ) -> int:
-        """Add a map that `converted` has made.
+        """Add a map that `converted_copy` has made.
 
         Args:
-            its: the converted map, whose unremembered sites are moved by offset and delta.
+            converted: the converted map, whose unremembered sites are moved by offset and delta.
             memory: its remembered samples, already in this map's coordinates.
             offset: of places, (D,) metres.
             delta: of values, (C,) inner units.
@@ -117,7 +117,7 @@ class SparseMap(ObservingMap):
         """
 
     @abstractmethod
-    def begin(self, dimension: int, channels: int) -> None:
+    def allocate(self, dimension: int, channels: int) -> None:
         """Make the sites and the memory of a map without data."""
 
     # --- what all have ----------------------------------------------------------------------------
@@ -133,13 +133,13 @@ class SparseMap(ObservingMap):
 
     def memory_places(self, theta: Theta) -> Tensor:
         """Where the remembered samples were measured, at θ's time offset and lever arm: (m, D)."""
-        return theta.place(self.memory.x, self.memory.velocity, self.memory.heading)
+        return theta.sensor_place(self.memory.x, self.memory.velocity, self.memory.heading)
 
     def remembered_places(self) -> Tensor:
         return self._outer_places(None if self.memory is None else self.memory.x)
 
     def calibration_data(self) -> CalibrationData | None:
-        return None if self.memory is None else self._calibration_data(self.memory.values())
+        return None if self.memory is None else self._calibration_data(self.memory.copy_columns())
 
     def learning_data(self) -> dict[str, Tensor]:
         memory = self.memory
@@ -148,17 +148,17 @@ class SparseMap(ObservingMap):
             "velocity": memory.velocity,
             "heading": memory.heading,
             "y": memory.y,
-            "extra": learnable_extra(memory.noise, memory.extra, self.theta),
+            "extra": excess_variance(memory.noise, memory.extra, self.theta),
             "order": memory.order,
             "pass_number": memory.pass_number,
         }
 
-    def unremembered(self) -> SiteStore:
+    def unremembered_sites(self) -> SiteStore:
         """The sites without those of the remembered samples."""
         if self.unremembered_empty:  # exactly nothing, without rounding
             return self.sites.emptied()
         unremembered = self.sites.clone()
-        self.stand_in(unremembered, -1.0)
+        self.add_memory_sites(unremembered, -1.0)
         return unremembered
 
     # --- operations -------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ class SparseMap(ObservingMap):
         """Scale sites and remembered samples without a check of the factor."""
         self.sites.scale(factor)
         self.memory.scale(factor)
-        self.changed()
+        self.mark_changed()
 
     @torch.no_grad()
     def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
@@ -196,28 +196,28 @@ class SparseMap(ObservingMap):
         gone = (torch.cdist(self.memory_places(self.theta), near) <= radius).any(1)
         gone &= memory.order < memory.arrivals - newest
 
-        self.without(gone, near, radius)
-        self.changed()
+        self.remove_samples(gone, near, radius)
+        self.mark_changed()
         return int(gone.sum())
 
     def _union(
         self, other: SparseMap, scaling: Scaling, offset: Tensor, delta: Tensor, renumber: float
     ) -> None:
         # may refuse; until here nothing of this map has changed
-        its = self.converted(other, offset)
-        its.renumber(renumber)
+        converted = self.converted_copy(other, offset)
+        converted.renumber(renumber)
 
         self.scaling = scaling
         if self.sites is None:
-            self.begin(len(scaling.origin), other.sites.channels)
+            self.allocate(len(scaling.origin), other.sites.channels)
 
         # remembered samples in this map's coordinates; λ grows by β delta as y by delta
-        memory = its.memory.values()
+        memory = converted.memory.copy_columns()
         memory["x"], memory["y"] = memory["x"] + offset, memory["y"] + delta
         memory["lam"] = memory["lam"] + memory["beta"][:, None] * delta
         memory["order"] = memory["order"] + self.memory.arrivals
 
-        dropped = self.take_over(its, memory, offset, delta)
+        dropped = self.merge_converted(converted, memory, offset, delta)
         self.unremembered_empty = (
             self.unremembered_empty and other.unremembered_empty and not dropped
         )
@@ -226,7 +226,7 @@ class SparseMap(ObservingMap):
         )
         self.samples += other.samples
         self.close_passes()
-        self.changed()
+        self.mark_changed()
 
     def notes(self) -> list[str]:
         """A sentence for people where passes were closed."""
@@ -242,19 +242,19 @@ class SparseMap(ObservingMap):
 
     def duplicate(self) -> SparseMap:
         """An independent copy."""
-        new = self.shell()
+        new = self.shallow_copy()
         if self.sites is not None:
             new.sites, new.memory = self.sites.clone(), self.memory.copy()
         return new
 
-    def shell(self) -> SparseMap:
+    def shallow_copy(self) -> SparseMap:
         """A copy with its own generator and learner that still shares sites and memory.
 
         The caller replaces both before it writes into either.
         """
         new = copy.copy(self)
         new.forget_mark()  # the copy is no part of this map's transaction
-        new.outdate()
+        new.discard_posterior()
         new.generator = torch.Generator()
         new.generator.set_state(self.generator.get_state())
         new.learner = copy.deepcopy(self.learner)
@@ -273,7 +273,7 @@ class SparseMap(ObservingMap):
         memory, scaling = None, parts["scaling"]
         if scaling is not None:
             empty = self.new_memory(len(scaling.origin), len(scaling.centre), 0)
-            memory = type(empty).from_state_dict(state["memory"], self.device).follow(empty.rule)
+            memory = type(empty).from_state_dict(state["memory"], self.device).set_rule(empty.rule)
         return {"sites": None, "memory": memory}
 
     @abstractmethod

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from gp_mapping.core.linalg import solve_lower
 
-__all__ = ["SMOOTHED", "Sparing", "bits_of", "ratio_of"]
+__all__ = ["SMOOTHED", "InputRemoval", "bits_of", "ratio_of"]
 
 # In noise variances: a budget that leaves out more than three standard deviations of the noise
 # visibly smooths the map.
@@ -42,7 +42,7 @@ def bits_of(ratio: float) -> float:
 
 
 @dataclass
-class Sparing:
+class InputRemoval:
     """Removes inducing inputs one by one, the one of least worth first.
 
     Removing j replaces u_j by its mean given the others, so their worth grows. With
@@ -59,12 +59,12 @@ class Sparing:
     """
 
     prior: Tensor
-    told: Tensor
+    data_precision: Tensor
     alive: Tensor
     worst: float = 0.0
 
     @classmethod
-    def of(cls, factor: Tensor, excess: Tensor, least: float, most: int) -> Sparing | None:
+    def start(cls, factor: Tensor, excess: Tensor, least: float, most: int) -> InputRemoval | None:
         """The state before any removal.
 
         Args:
@@ -88,11 +88,11 @@ class Sparing:
         return cls(inverse.mT @ inverse, inverse.mT @ excess_inverse, alive)
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """Number of inputs that remain."""
         return int(self.alive.sum())
 
-    def go_on(self, least: float, down_to: int | None, most: int | None = None) -> bool:
+    def advance(self, least: float, down_to: int | None, most: int | None = None) -> bool:
         """Remove inputs, the one of least worth first; at least one stays.
 
         Args:
@@ -103,7 +103,7 @@ class Sparing:
         Returns:
             Whether no more are to be removed.
         """
-        prior, data, remaining, removed = self.prior, self.told, self.left, 0
+        prior, data, remaining, removed = self.prior, self.data_precision, self.remaining, 0
         while remaining > 1:
             if most is not None and removed >= most:
                 return False
@@ -131,13 +131,13 @@ class Sparing:
     def state_dict(self) -> dict:
         return {
             "prior": self.prior.clone(),
-            "told": self.told.clone(),
+            "told": self.data_precision.clone(),
             "alive": self.alive.clone(),
             "worst": self.worst,
         }
 
     @classmethod
-    def from_state_dict(cls, state: dict, device) -> Sparing:
+    def from_state_dict(cls, state: dict, device) -> InputRemoval:
         return cls(
             *(state[name].to(device) for name in ("prior", "told", "alive")), float(state["worst"])
         )

@@ -3,7 +3,7 @@
 Dask blames a death on every step that its worker had been given, also on those that only waited
 there; where workers are killed again and again, steps would be given up that have killed nobody.
 Here a step that begins leaves a mark, and one that ends takes it away: a mark that is found is of
-a life that ended in the middle of this step. What a life has kept of its way (halfway.py) is
+a life that ended in the middle of this step. What a life has kept of its way (step_progress.py) is
 progress, and with it the count begins anew.
 """
 
@@ -18,13 +18,13 @@ from typing import Any
 from gp_mapping.errors import UserError
 from gp_mapping.store.atomic import write_atomic
 
-__all__ = ["DEATHS", "Lost", "advanced", "lived"]
+__all__ = ["DEATHS", "StepLost", "advanced", "lived"]
 
 DEATHS = 10  # workers that may die over one step, without progress, before it counts as what kills
 _mark: ContextVar[Path | None] = ContextVar("mark", default=None)
 
 
-class Lost(UserError):
+class StepLost(UserError):
     """A step that could not be done anywhere."""
 
 
@@ -38,13 +38,13 @@ def lived(mark: Path, most: int, call: Callable, *arguments) -> Any:
         arguments: of the step.
 
     Raises:
-        Lost: `most` workers have died over it since it last got on. Asked again, it is tried once
-            more.
+        StepLost: `most` workers have died over it since it last got on. Asked again, it is
+            tried once more.
     """
     died, told = _read(mark)
     if died >= most and told < died:
         _write(mark, died, died)
-        raise Lost(f"{died} workers died over it, as where memory does not suffice")
+        raise StepLost(f"{died} workers died over it, as where memory does not suffice")
 
     _write(mark, died + 1, told)
     token = _mark.set(mark)

@@ -14,10 +14,10 @@ from gp_mapping.intake.poses.transforms import slerp_rows
 
 __all__ = [
     "MAX_POSITION",
-    "Between",
     "Bracket",
     "Pose",
     "PoseBuffer",
+    "PosePairs",
     "interpolate",
     "read_numbers",
     "read_rows",
@@ -242,7 +242,7 @@ class PoseBuffer:
         return Bracket(*pair)
 
 
-class Between(NamedTuple):
+class PosePairs(NamedTuple):
     """N stamps between two poses each.
 
     Attributes:
@@ -258,7 +258,7 @@ class Between(NamedTuple):
     variances: tuple[np.ndarray, np.ndarray]
 
     @staticmethod
-    def of(brackets: list[Bracket], stamps) -> Between:
+    def from_brackets(brackets: list[Bracket], stamps) -> PosePairs:
         """Collect brackets that were found one by one.
 
         Args:
@@ -280,7 +280,7 @@ class Between(NamedTuple):
             for name in ("position", "variance")
         )
 
-        return Between(
+        return PosePairs(
             weight,
             (positions[0], positions[1]),
             (_quaternions(before), _quaternions(after)),
@@ -324,14 +324,14 @@ class Between(NamedTuple):
 def interpolate(
     brackets: list[Bracket], stamps, orientation: bool = True
 ) -> tuple[np.ndarray, Rotation | None]:
-    """Positions (N, 3) and rotations at stamps, as `Between.interpolate`.
+    """Positions (N, 3) and rotations at stamps, as `PosePairs.interpolate`.
 
     Args:
         brackets: N of them.
         stamps: (N,) ns.
         orientation: whether rotations are asked for.
     """
-    return Between.of(brackets, stamps).interpolate(orientation)
+    return PosePairs.from_brackets(brackets, stamps).interpolate(orientation)
 
 
 def _quaternions(poses: tuple[Pose, ...]) -> np.ndarray | None:

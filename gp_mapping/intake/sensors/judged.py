@@ -15,9 +15,9 @@ __all__ = ["Judge", "JudgedAdaptor"]
 
 
 class Judge(Protocol):
-    """Knows which values a map can take; core.likelihoods.outcomes.Outcomes is one."""
+    """Knows which values a map can take; core.likelihoods.outcomes.OutcomeJudge is one."""
 
-    def strangers(self, y: np.ndarray) -> list[int]:
+    def rejected_rows(self, y: np.ndarray) -> list[int]:
         """Numbers of the rows of y (N, C) that the map cannot take, in order."""
 
 
@@ -56,7 +56,7 @@ class JudgedAdaptor:
 
         # rows that the adaptor refuses are not judged
         usable = np.setdiff1d(np.arange(len(readings)), list(readings.refused))
-        strangers = usable[self._strangers(self.values_of_rows(readings.at(usable), None)[0])]
+        strangers = usable[self._strangers(self.values_of_rows(readings.select(usable), None)[0])]
         return replace(
             readings,
             refused=readings.refused | dict.fromkeys(strangers.tolist(), DropReason.IMPOSSIBLE),
@@ -74,4 +74,4 @@ class JudgedAdaptor:
         return self._adaptor.values_of_rows(readings, turn)
 
     def _strangers(self, y: np.ndarray) -> list[int]:
-        return self._judge.strangers(y.reshape(len(y), -1))
+        return self._judge.rejected_rows(y.reshape(len(y), -1))

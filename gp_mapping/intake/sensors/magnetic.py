@@ -14,13 +14,13 @@ from gp_mapping.intake.drops import DropReason
 from gp_mapping.intake.messages import Reading
 from gp_mapping.settings.intake import IntakeSettings
 
-__all__ = ["MagneticField", "iron"]
+__all__ = ["MagneticField", "iron_of_settings"]
 
 _AXES = {"x": 0, "y": 1, "z": 2}
 _UNKNOWN = -1.0  # in front of a covariance: unknown, as IMU drivers write it
 
 
-def iron(settings: IntakeSettings) -> tuple[np.ndarray, np.ndarray]:
+def iron_of_settings(settings: IntakeSettings) -> tuple[np.ndarray, np.ndarray]:
     """Hard iron h (3,) in T and soft iron matrix S (3, 3) of the settings.
 
     corrected = S (measured − h)
@@ -75,7 +75,7 @@ class MagneticField:
         self._all = settings.field_component == "xyz"
         self.needs_rotation = settings.field_component != "norm" and settings.rotate_field
 
-        self._hard, self._soft = iron(settings)
+        self._hard, self._soft = iron_of_settings(settings)
         self._corrected = bool(self._hard.any()) or not np.array_equal(self._soft, np.eye(3))
         self._limit = settings.max_field
 
@@ -156,7 +156,7 @@ class MagneticField:
             covariance if isinstance(covariance, DropReason) else Reading(stamp, field, covariance)
         )
 
-    def vector(self, b: np.ndarray) -> np.ndarray:
+    def corrected(self, b: np.ndarray) -> np.ndarray:
         """Correct measured fields for the robot's iron.
 
         Args:
@@ -187,7 +187,7 @@ class MagneticField:
 
     def _values_of_all(self, readings: Readings, turn) -> tuple[np.ndarray, np.ndarray]:
         """As `values_of_rows`, of all three components."""
-        b = self.vector(readings.values)
+        b = self.corrected(readings.values)
         if self.needs_rotation:
             b = np.stack([_dot(row, b) for row in np.moveaxis(turn.as_matrix(), 1, 0)], 1)
         if not readings.known.any():
@@ -199,7 +199,7 @@ class MagneticField:
     def values(self, readings, turn) -> tuple[np.ndarray, np.ndarray]:
         """y (N,) or (N, 3) in T, and the variance of its white noise (N,) in T²."""
         nothing = Readings(np.empty((0, 3)), np.empty((0, 9)), np.empty(0, bool), {})
-        return self.values_of_rows(nothing.after(readings), turn)
+        return self.values_of_rows(nothing.preceded_by(readings), turn)
 
     def values_of_rows(self, readings: Readings, turn) -> tuple[np.ndarray, np.ndarray]:
         """As `values`, for rows."""
@@ -207,7 +207,7 @@ class MagneticField:
             return self._values_of_all(readings, turn)
 
         # direction d: variance = dᵀ S C Sᵀ d
-        b = self.vector(readings.values)
+        b = self.corrected(readings.values)
         if self._axis is None:
             y = np.sqrt(_dot(b, b))
             direction = b / np.where(y > 0.0, y, 1.0)[:, None]

@@ -32,7 +32,7 @@ import torch
 from gp_mapping.core.hyper.first_guess import first_guess
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.beginning.warm_up import WarmUp
-from gp_mapping.mapping.cells import level_of
+from gp_mapping.mapping.cells import anscombe
 from gp_mapping.mapping.notes.settings import warm_up_note
 from gp_mapping.mapping.raw_batch import RAW_BATCH
 from gp_mapping.settings.mapping import MapSettings
@@ -92,12 +92,12 @@ class FirstValues:
         self.seen, self.gross = 0, 0
 
     @property
-    def opening(self) -> bool:
+    def is_open(self) -> bool:
         """Whether the first cells are still coming."""
         return self.seen < FIRST
 
     @property
-    def waiting(self) -> int:
+    def waiting_count(self) -> int:
         """Number of cells that the next ones decide on."""
         return len(self._held)
 
@@ -119,7 +119,7 @@ class FirstValues:
         theirs = [note if note.startswith(_MERGED) else f"{_MERGED}{note}" for note in notes]
         self.notes = list(dict.fromkeys([*self.notes, *theirs]))[:_NOTES]
 
-    def begun(self, cell: Samples, resolution: float = math.inf) -> list[Samples] | None:
+    def check_warm_up(self, cell: Samples, resolution: float = math.inf) -> list[Samples] | None:
         """Look at one more cell, before all else: has the sensor just begun to measure?
 
         Args:
@@ -164,7 +164,7 @@ class FirstValues:
             x, y = torch.cat([row.x for row in rows]), torch.cat([row.y for row in rows])
             self._signal = first_guess(x, y, s.kernel, s.field_scale).signal
 
-    def credible(self, y: list[float]) -> bool:
+    def is_credible(self, y: list[float]) -> bool:
         """Whether a raw value y (C,), SI, can be of this field; True while nothing is known."""
         if self._reference is not None and self._counts:
             return y[0] <= _STRONGEST * (self._reference[0][0] + 1.0)
@@ -177,18 +177,18 @@ class FirstValues:
                 return False
         return True
 
-    def first(self, cell: Samples) -> Samples:
+    def add_first(self, cell: Samples) -> Samples:
         """Add one of the first cells; return all that are not far from their median, in a batch."""
         self._first += [cell[i] for i in range(len(cell))]
         self.seen += len(cell)
         values = [row.y[0].tolist() for row in self._first]
         if self._counts:
-            values = [level_of(value).tolist() for value in values]
+            values = [anscombe(value).tolist() for value in values]
 
         kept = self._first
         if not (self._judges or self._counts) or len(values) < _TELLING:
             self._note_signal(kept)
-        elif not self.opening or self._suspect(values):
+        elif not self.is_open or self._suspect(values):
             # all of them show how much the field varies, then those that are not far, and so on
             for _ in range(_ROUNDS):
                 self._note_signal(kept)
@@ -199,7 +199,7 @@ class FirstValues:
                 if unchanged:
                     break
 
-        if not self.opening:
+        if not self.is_open:
             self._recent = [row.y[0].tolist() for row in kept][-_WINDOW:]
             self._reference = self._median_and_spread(self._recent)
             self.gross += sum(_raw(row) for row in self._first) - sum(_raw(row) for row in kept)

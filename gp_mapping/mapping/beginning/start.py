@@ -2,9 +2,9 @@
 
 A map begins with its first cell, on little more than that cell's value. With each of the first nine
 cells (first_values.py), and with 16, 32, 64 and 128, its starts are found anew from all of them,
-and the map is made again from the same cells, next to the one that answers (again.py): afterwards
-it is the map that would have been, had the starts been known beforehand. The first cells are kept
-for that, and no more than those.
+and the map is made again from the same cells, next to the one that answers (restarted.py):
+afterwards it is the map that would have been, had the starts been known beforehand. The first cells
+are kept for that, and no more than those.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 
 from gp_mapping.core.hyper.first_guess import first_guess
 from gp_mapping.core.types import Samples
-from gp_mapping.mapping.labels import shares_above
+from gp_mapping.mapping.labels import fractions_above
 from gp_mapping.settings.mapping import AUTOMATIC, MapSettings, within_ranges
 
 __all__ = ["Start"]
@@ -46,7 +46,7 @@ class Start:
         self._count, self._next = 0, 1
         self._open = any(getattr(settings, name) == 0.0 for name in AUTOMATIC)
 
-    def open_with(self, first: Samples) -> bool:
+    def set_first_cells(self, first: Samples) -> bool:
         """Set the first cells, as one batch, in place of what was added.
 
         Returns:
@@ -82,7 +82,7 @@ class Start:
             self._next = max(_FIRST, 2 * self._next)
         return True
 
-    def keep(self, taken: list[Samples]) -> None:
+    def keep_taken(self, taken: list[Samples]) -> None:
         """Keep only those parts of the newest batch that the map took; it is not offered others."""
         if self._open:
             self.cells[-1:] = taken
@@ -92,11 +92,11 @@ class Start:
         self._open, self.cells = False, []
 
     @property
-    def rough(self) -> bool:
+    def was_guess(self) -> bool:
         """Whether the starts before were a guess, so that predictions with them mean nothing."""
         return self._count <= _ROUGH
 
-    def done(self, taken: list[Samples]) -> None:
+    def adopt_found(self, taken: list[Samples]) -> None:
         """Take over `found`: the map is made again, and took these cells.
 
         Past the last start none of them is kept.
@@ -169,7 +169,7 @@ def _values(cells: list[Samples], settings: MapSettings) -> tuple[torch.Tensor, 
     if settings.likelihood == "poisson":
         return x, (y.clamp_min(0.0) + 0.5).log()
     if settings.labels:
-        x, share = shares_above(together, settings.threshold)
+        x, share = fractions_above(together, settings.threshold)
         return x, 2.0 * share - 1.0
     if settings.likelihood == "softmax":
         return x, 2.0 * (y == y.mode(0).values).double() - 1.0

@@ -8,10 +8,10 @@ import numpy as np
 
 from gp_mapping.mapping.drawing.vector import axis_names, norm
 
-__all__ = ["Shown", "layer_names", "show"]
+__all__ = ["ShownChannels", "layer_names", "show"]
 
 
-class Shown(NamedTuple):
+class ShownChannels(NamedTuple):
     """What a grid shows of a map's channels.
 
     Attributes:
@@ -29,7 +29,9 @@ class Shown(NamedTuple):
     classes: np.ndarray | None = None
 
 
-def show(mean: np.ndarray, variance: np.ndarray, classes: bool = False, excess=0.0) -> Shown:
+def show(
+    mean: np.ndarray, variance: np.ndarray, classes: bool = False, excess=0.0
+) -> ShownChannels:
     """Reduce channels to what one map can show.
 
     Args:
@@ -44,11 +46,11 @@ def show(mean: np.ndarray, variance: np.ndarray, classes: bool = False, excess=0
         largest, deviation = (
             np.take_along_axis(values, most_likely[None], 0)[0] for values in (mean, stddev)
         )
-        return Shown(largest, deviation, mean, stddev, most_likely)
+        return ShownChannels(largest, deviation, mean, stddev, most_likely)
 
     if len(mean) == 1:
-        return Shown(mean[0], stddev[0])
-    return Shown(*norm(mean, variance, excess), mean, stddev)
+        return ShownChannels(mean[0], stddev[0])
+    return ShownChannels(*norm(mean, variance, excess), mean, stddev)
 
 
 def layer_names(channels: int, classes: bool = False) -> tuple[str, ...]:

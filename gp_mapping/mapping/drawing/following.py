@@ -76,7 +76,7 @@ class Follower:
 
         # rounding errors of increments must not add up for ever
         if self._newest - self._renewed >= _RENEWED:
-            lattice.mark_followed(revision)
+            lattice.mark_exact_stale(revision)
             self._moments, self._renewed = {}, self._newest
             return done
 

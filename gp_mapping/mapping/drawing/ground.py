@@ -9,7 +9,7 @@ from gp_mapping.mapping.motion.path import Path
 from gp_mapping.mapping.notes.settings import drawing_notes
 from gp_mapping.settings.mapping import MapSettings
 
-__all__ = ["Ground", "overview_window", "to_draw"]
+__all__ = ["Ground", "choose_ground", "overview_window"]
 
 
 class Ground(NamedTuple):
@@ -28,7 +28,7 @@ class Ground(NamedTuple):
     notes: list[str]
 
 
-def to_draw(settings: MapSettings, path: Path) -> Ground:
+def choose_ground(settings: MapSettings, path: Path) -> Ground:
     """Choose what the next drawing shows."""
 
     def fits(low, high) -> bool:
@@ -42,7 +42,7 @@ def to_draw(settings: MapSettings, path: Path) -> Ground:
         )
 
     # all ground together, if a grid holds it; a pose's glitch is none
-    chosen, others = path.extent.drawn(fits, path.usual_move)
+    chosen, others = path.extent.choose_drawn(fits, path.usual_move)
     low = [min(area.low[d] for area in chosen) for d in range(2)]
     high = [max(area.high[d] for area in chosen) for d in range(2)]
     return Ground(low, high, chosen[0].place, drawing_notes(chosen, others, fits, settings))

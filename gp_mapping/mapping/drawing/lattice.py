@@ -106,7 +106,7 @@ class Lattice:
         )
         self.newest = [float(self.columns.mean()), float(self.rows.mean())]
 
-    def moved_to(self, window: GridWindow) -> "Lattice":
+    def over_window(self, window: GridWindow) -> "Lattice":
         """The lattice over another window of one resolution; common points keep what they know."""
         new = Lattice(window, self.length, self.centre, self.prior)
         new.newest = self.newest
@@ -121,7 +121,7 @@ class Lattice:
             from_.append(slice(low - self.first[axis], max(high, low) - self.first[axis]))
 
         if self.excess is not None:
-            new.joined()
+            new.allocate_covariances()
         for name in (
             "mean",
             "variance",
@@ -133,7 +133,7 @@ class Lattice:
             getattr(new, name)[(..., *to)] = getattr(self, name)[(..., *from_)]
         return new
 
-    def take_over(self, old: "Lattice") -> None:
+    def copy_nearest(self, old: "Lattice") -> None:
         """Show another lattice's values, nearest point by nearest point; all stays stale."""
         if len(old.mean) != len(self.mean):
             return
@@ -159,7 +159,7 @@ class Lattice:
             np.ix_(*(n[i] for n, i in zip(near, inside))),
         )
         if old.excess is not None:
-            self.joined()
+            self.allocate_covariances()
             self.excess[box] = old.excess[source]
         for name in ("mean", "variance"):
             getattr(self, name)[(slice(None), *box)] = getattr(old, name)[(slice(None), *source)]
@@ -169,7 +169,7 @@ class Lattice:
         self.since[~self.stale] = revision
         self.stale[:] = True
 
-    def mark_followed(self, revision: int) -> None:
+    def mark_exact_stale(self, revision: int) -> None:
         """Mark all points that are exact as of a moment as stale, and of no moment."""
         followed = self.exact > 0
         self.since[followed & ~self.stale] = revision
@@ -177,7 +177,7 @@ class Lattice:
         # so that each is evaluated, not followed
         self.exact[:] = 0
 
-    def leave_out(self, ground: np.ndarray, reach: float) -> None:
+    def ignore_beyond(self, ground: np.ndarray, reach: float) -> None:
         """Make nothing stale beyond reach (m) of these boxes (K, 4): it stays the prior."""
         near = np.zeros(self.stale.shape, dtype=bool)
         for x0, y0, x1, y1 in ground.tolist():
@@ -252,7 +252,7 @@ class Lattice:
         picked[others[np.argpartition(waiting, budget - near)[: budget - near]]] = True
         return rows[picked], columns[picked]
 
-    def joined(self) -> None:
+    def allocate_covariances(self) -> None:
         """Make room for the covariances that components have from now on."""
         if self.excess is None:
             self.excess, self.drawn_excess = (
@@ -265,7 +265,7 @@ class Lattice:
         for target, value in ((self.mean, prediction.mean), (self.variance, prediction.variance)):
             target[:, rows, columns] = value.mT.cpu().numpy()
         if prediction.covariance is not None:
-            self.joined()
+            self.allocate_covariances()
             self.excess[rows, columns] = excess(prediction)
         self.stale[rows, columns] = False
 

@@ -252,9 +252,9 @@ class Renderer:
             )
             moved = True
             if old is not None:
-                self._lattice.take_over(old)
+                self._lattice.copy_nearest(old)
         elif moved:
-            self._lattice = old.moved_to(self.window)
+            self._lattice = old.over_window(self.window)
 
         lattice = self._lattice
 
@@ -294,7 +294,7 @@ class Renderer:
             [(count, x) for count, x in self._touched if count > included],
         )
         if ground is not None:
-            lattice.leave_out(ground, _REACH * length)
+            lattice.ignore_beyond(ground, _REACH * length)
 
         remaining_budget = (
             None if budget is None else budget - sum(len(rows) for rows, _ in done) // CHEAP
@@ -338,8 +338,8 @@ class Renderer:
             self._lattice.drawn_excess,
         )
 
-        if local is not None and local.tells:
-            scale = self._scale.at(local, self._lattice.xs, self._lattice.ys)
+        if local is not None and local.is_active:
+            scale = self._scale.scale_of_cells(local, self._lattice.xs, self._lattice.ys)
             stddev, norm_excess = (
                 stddev * np.sqrt(scale),
                 norm_excess if norm_excess is None else norm_excess * scale,

@@ -21,7 +21,7 @@ import torch
 
 from gp_mapping.core.types import Samples
 
-__all__ = ["AttitudeLag", "HeadingTrack", "seen", "turned"]
+__all__ = ["AttitudeLag", "HeadingTrack", "rotate_about_vertical", "with_attitude_lag"]
 
 _SPAN = 0.2  # s over which a yaw rate is taken
 _FIRST = 0.02  # m of path that a heading from the path needs
@@ -47,9 +47,9 @@ class HeadingTrack:
 
     def __init__(self, ahead: float):
         self.ahead = ahead
-        self.lift()
+        self.begin_pass()
 
-    def lift(self) -> None:
+    def begin_pass(self) -> None:
         """Begin a new pass: nothing is known of heading and rate."""
         # where the pass began, and where the last sample was taken, m
         self._first: list[float] | None = None
@@ -198,13 +198,13 @@ class AttitudeLag:
         self.square, self.product = float(state["square"]), float(state["product"])
 
 
-def turned(y: list[float], angle: float) -> list[float]:
+def rotate_about_vertical(y: list[float], angle: float) -> list[float]:
     """R(angle) y about the vertical: (3,). angle: rad."""
     c, s = math.cos(angle), math.sin(angle)
     return [c * y[0] - s * y[1], s * y[0] + c * y[1], y[2]]
 
 
-def seen(samples: Samples, ahead: float, lag: float | None) -> Samples:
+def with_attitude_lag(samples: Samples, ahead: float, lag: float | None) -> Samples:
     """One pass as a map takes it in, with headings of the path and vectors turned back.
 
     Args:
@@ -223,7 +223,7 @@ def seen(samples: Samples, ahead: float, lag: float | None) -> Samples:
 
     headings, y = [h for h, _ in steps], samples.y
     if lag is not None:
-        y = [turned(row, -rate * lag) for row, (_, rate) in zip(y.tolist(), steps)]
+        y = [rotate_about_vertical(row, -rate * lag) for row, (_, rate) in zip(y.tolist(), steps)]
 
     return replace(
         samples, y=y, heading=None if not len(samples) or headings[-1] is None else headings

@@ -235,7 +235,7 @@ class Extent:
         square_codes = squares[:, 0] + 1j * squares[:, 1]
         return np.isin(keys[:, 0] + 1j * keys[:, 1], square_codes)
 
-    def drawn(self, fits, usual_move: float) -> tuple[list[Area], list[Area]]:
+    def choose_drawn(self, fits, usual_move: float) -> tuple[list[Area], list[Area]]:
         """Choose which areas to draw.
 
         Args:

@@ -52,7 +52,7 @@ class Path:
         self.extent = Extent()
         self._low, self._high = [math.inf, math.inf], [-math.inf, -math.inf]
 
-    def lift(self) -> None:
+    def begin_pass(self) -> None:
         """Begin a new pass: the way from the last point to the next one is not driven."""
         self._anchor = self._last = None
         self._broken = True

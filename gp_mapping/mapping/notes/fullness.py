@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gp_mapping.core.sparse.worth import SMOOTHED
 
-__all__ = ["DETAIL", "fullness_notes", "inputs_line", "left_out_note", "spoiled"]
+__all__ = ["DETAIL", "full_budget_note", "fullness_notes", "inputs_line", "left_out_note"]
 
 # Inducing inputs for each square of a lengthscale; fewer smooth a field that varies in it.
 DETAIL = 2.5
@@ -40,7 +40,7 @@ def inputs_line(report: dict) -> str | None:
     )
 
 
-def spoiled(report: dict) -> str | None:
+def full_budget_note(report: dict) -> str | None:
     """What to say of a map whose inducing inputs no longer suffice; None while they do.
 
     Args:
@@ -103,4 +103,4 @@ def fullness_notes(report: dict) -> list[str]:
     Args:
         report: numbers by name, as of MapSession.report.
     """
-    return [text for text in (left_out_note(report), spoiled(report)) if text]
+    return [text for text in (left_out_note(report), full_budget_note(report)) if text]

@@ -10,7 +10,7 @@ import math
 from gp_mapping.mapping.motion.extent import Area
 from gp_mapping.settings.mapping import MapSettings
 
-__all__ = ["drawing_notes", "nonsense", "warm_up_note"]
+__all__ = ["drawing_notes", "inconsistent_settings", "warm_up_note"]
 
 _NAMED = 3  # areas that are named one by one
 _RATIO = 1e4  # of standard deviations; beyond it the smaller one means nothing next to the larger
@@ -59,7 +59,7 @@ def _metres(distance: float) -> str:
     return f"{distance / 1e3:.3g} km" if distance >= 1e3 else f"{distance:.0f} m"
 
 
-def nonsense(settings: MapSettings, spread: float | None) -> list[str]:
+def inconsistent_settings(settings: MapSettings, spread: float | None) -> list[str]:
     """Settings in their ranges that make no sense together, or with what is measured.
 
     Args:

@@ -58,7 +58,7 @@ class LocalScale:
         return len(self._bins)
 
     @property
-    def tells(self) -> bool:
+    def is_active(self) -> bool:
         """Whether it changes any variance."""
         return len(self._bins) > 0 or self.everywhere != 1.0
 
@@ -143,7 +143,7 @@ class LocalScale:
         self._tree = cKDTree(places), table[:, :2]
         return self._tree
 
-    def at(self, x) -> np.ndarray:
+    def scale_at(self, x) -> np.ndarray:
         """κ at x (N, 2) metres: (N,)."""
         x = np.asarray(x, dtype=float).reshape(-1, 2)
         if not len(self._bins) or not len(x):
@@ -184,7 +184,7 @@ class ScaleOfGrid:
         self._of: tuple[LocalScale, np.ndarray, np.ndarray, float] | None = None
         self._version = 0
 
-    def at(self, local: LocalScale, xs: np.ndarray, ys: np.ndarray) -> np.ndarray:
+    def scale_of_cells(self, local: LocalScale, xs: np.ndarray, ys: np.ndarray) -> np.ndarray:
         """κ · `everywhere` at the cells of a grid.
 
         Args:
@@ -245,7 +245,7 @@ class ScaleOfGrid:
             return
 
         places = np.stack(np.meshgrid(x, y), -1)
-        self._coarse[rows, columns] = local.at(places.reshape(-1, 2)).reshape(len(y), len(x))
+        self._coarse[rows, columns] = local.scale_at(places.reshape(-1, 2)).reshape(len(y), len(x))
 
         across, cells_across = _between(self._columns, columns, len(xs))
         down, cells_down = _between(self._rows, rows, len(ys))

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import VECTOR, FieldMap, Snapshot
-from gp_mapping.core.hyper.freedom import degrees_of_freedom, widening
+from gp_mapping.core.hyper.freedom import degrees_of_freedom, interval_factor
 from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.core.types import Prediction, Samples
 from gp_mapping.mapping.motion.attitude import AttitudeLag
@@ -76,10 +76,10 @@ class OneStepAhead:
         self._last: tuple[float, float] | None = None
         # path length and posterior
         self._snapshots: deque = deque(maxlen=_SNAPSHOTS)
-        # a snapshot's prediction of the cell that is scored now, for `watch`
+        # a snapshot's prediction of the cell that is scored now, for `detect_change`
         self._ahead: tuple[Snapshot, Prediction] | None = None
 
-    def begin_again(self, settings: MapSettings) -> None:
+    def restart(self, settings: MapSettings) -> None:
         """Go on with the settings of a map that was made again with other starts.
 
         The scores are kept. The local scale takes its width from the new start while it has no
@@ -90,7 +90,7 @@ class OneStepAhead:
             self.local = LocalScale(_width(settings))
 
     @property
-    def wanted(self) -> bool:
+    def is_needed(self) -> bool:
         """Whether the settings need scores; without them no samples are picked."""
         return self.settings.predictive_noise or self.settings.follow_changes
 
@@ -135,7 +135,7 @@ class OneStepAhead:
         rates: list[float],
     ) -> None:
         """Pick raw samples as `pick` does each in turn; none where nobody would score them."""
-        if not self.wanted:
+        if not self.is_needed:
             return
 
         last, step = self._last, self.settings.cell_length / 10
@@ -149,7 +149,7 @@ class OneStepAhead:
 
         self._last = last
 
-    def keep(self, length: float, field: FieldMap, place: Tensor) -> None:
+    def keep_posterior(self, length: float, field: FieldMap, place: Tensor) -> None:
         """Keep a posterior for later scores each time the path has grown by half a score_distance.
 
         Args:
@@ -164,7 +164,7 @@ class OneStepAhead:
                 (length, field.snapshot(place, 1.6 * distance + 2 * self.settings.cell_length))
             )
 
-    def sound(self, x: Tensor) -> bool:
+    def predicts_finite(self, x: Tensor) -> bool:
         """Whether all posteriors that are kept predict finite values at x (N, 2) m."""
         predictions = [
             kept.predict_in_pass(x, NO_PASS, torch.zeros_like(x), None)
@@ -215,7 +215,7 @@ class OneStepAhead:
             velocity: (2,) m/s, at which they were driven.
             field: the map.
             number: of their pass, whose constant is in the predictions.
-            cell: the cell that they are of, which `watch` will look at; where both use one
+            cell: the cell that they are of, which `detect_change` will look at; where both use one
                 posterior, it is evaluated once for both.
             length: of the path at the cell, m.
         """
@@ -268,7 +268,7 @@ class OneStepAhead:
                 self.noise.variances(self._expected(field).tolist(), self.white_variance),
                 0,
             )
-            self._widened = widening(degrees_of_freedom(field.learned()))
+            self._widened = interval_factor(degrees_of_freedom(field.learned()))
 
     def _asked(
         self,
@@ -279,7 +279,7 @@ class OneStepAhead:
         heading: Tensor | None,
         cell: Samples | None,
     ) -> Prediction:
-        """Predict the picked samples x (n, 2), and with them their cell, kept for `watch`."""
+        """Predict the picked samples x (n, 2), and their cell, which `detect_change` needs."""
         passing = velocity.expand(len(x), 2)
         # asked apart where headings or passes differ
         if cell is None or (cell.heading is None) != (heading is None) or _number(cell) != number:
@@ -300,14 +300,14 @@ class OneStepAhead:
 
     def scale(self, field: FieldMap) -> LocalScale:
         """The local scale of variances as of now."""
-        self.local.everywhere = widening(degrees_of_freedom(field.learned()))
+        self.local.everywhere = interval_factor(degrees_of_freedom(field.learned()))
         return self.local
 
-    def settled(self, field: FieldMap) -> bool:
+    def is_settled(self, field: FieldMap) -> bool:
         """Whether hyper-parameters are past their first steps, so that surprises mean something."""
         return field.started and (field.learning_steps is None or field.learning_steps >= _SETTLED)
 
-    def watch(self, batch: Samples, length: float, field: FieldMap, recent: int) -> None:
+    def detect_change(self, batch: Samples, length: float, field: FieldMap, recent: int) -> None:
         """Look for a change of the field; where there is one, forget what was known there.
 
         Args:
@@ -317,7 +317,7 @@ class OneStepAhead:
             recent: so many of the newest samples stay.
         """
         old = self._posterior_before(length)
-        if not self.settings.follow_changes or old is None or not self.settled(field):
+        if not self.settings.follow_changes or old is None or not self.is_settled(field):
             return
 
         same = self._ahead is not None and self._ahead[0] is old
@@ -374,7 +374,7 @@ class OneStepAhead:
                 0,
             )
 
-    def weaken(self, batch: Samples, field: FieldMap) -> Samples:
+    def down_weight(self, batch: Samples, field: FieldMap) -> Samples:
         """Weaken a cell far from the map's prediction until the next ones confirm it.
 
         Its sensor variance grows, so that it weighs as student_weight has it.
@@ -382,7 +382,7 @@ class OneStepAhead:
         if (
             not (self.settings.robust and self.settings.metric)
             or not self.settings.cells
-            or not self.settled(field)
+            or not self.is_settled(field)
         ):
             return batch
 
@@ -444,7 +444,7 @@ class OneStepAhead:
         self._picked = [
             tuple(p[k] for k in ("x", "y", "length", "heading", "rate"))
             # an older version picked samples that nobody scored
-            for p in (state["picked"] if self.wanted else [])
+            for p in (state["picked"] if self.is_needed else [])
         ]
         self._last = None if state["last"] is None else tuple(state["last"])
 

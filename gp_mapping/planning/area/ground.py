@@ -45,8 +45,8 @@ class HasGround(Protocol):
     """A Ground, or a stand-in for one that is made elsewhere."""
 
     @property
-    def at(self) -> Callable[..., tuple[SurveyArea, Travel | None]]:
-        """Signature and result of Ground.at."""
+    def ground_at(self) -> Callable[..., tuple[SurveyArea, Travel | None]]:
+        """Signature and result of Ground.ground_at."""
 
 
 class Ground:
@@ -67,7 +67,7 @@ class Ground:
         self._bounds = np.zeros(4)
         self._spacing = 0.0
 
-    def at(
+    def ground_at(
         self,
         position,
         free: FreeSpace | None,
@@ -88,10 +88,10 @@ class Ground:
             free: map of obstacles; None: there is none.
             path: (K, 2) m where the robot has been.
             lengthscale: m; places lie a third of it apart.
-            region: as in SurveyArea.of.
-            keep_out: as in SurveyArea.of.
-            reach: m, as in SurveyArea.of.
-            margin: m, `grow` of SurveyArea.of.
+            region: as in SurveyArea.from_free_space.
+            keep_out: as in SurveyArea.from_free_space.
+            reach: m, as in SurveyArea.from_free_space.
+            margin: m, `grow` of SurveyArea.from_free_space.
             places: bound of the places.
             frame: of the map.
 
@@ -107,9 +107,9 @@ class Ground:
             "frame": frame,
         }
 
-        if not self.suits(position, free, path, lengthscale, **given):
+        if not self.is_valid_for(position, free, path, lengthscale, **given):
             position = np.asarray(position, dtype=np.float64)
-            area = SurveyArea.of(
+            area = SurveyArea.from_free_space(
                 free,
                 position,
                 path=path,
@@ -131,7 +131,7 @@ class Ground:
 
         return self.area, self.travel
 
-    def stands_in(
+    def can_stand_in(
         self,
         position,
         free: FreeSpace | None,
@@ -145,13 +145,13 @@ class Ground:
     ) -> bool:
         """Return whether the cached area is of the same settings and holds the robot.
 
-        It may have been made at another position or of a shorter path. Arguments as in `at`.
+        It may have been made at another position or of a shorter path. Arguments as in `ground_at`.
         """
         position = np.asarray(position, dtype=np.float64)
         same = _key(free, region, keep_out, reach, margin, places, frame).same_as(self._key)
         return bool(self.area) and same and not self._left(position, free)
 
-    def suits(
+    def is_valid_for(
         self,
         position,
         free: FreeSpace | None,
@@ -165,7 +165,7 @@ class Ground:
         places: int = 450,
         frame: str = "",
     ) -> bool:
-        """Return whether the cached area answers for these arguments, which are those of `at`."""
+        """Return whether the cached area is valid for these arguments, those of `ground_at`."""
         position = np.asarray(position, dtype=np.float64)
         key = _key(free, region, keep_out, reach, margin, places, frame)
         spacing = lengthscale / _PER_LENGTHSCALE

@@ -6,10 +6,10 @@ import numpy as np
 
 from gp_mapping.core.types import FARTHEST
 
-__all__ = ["FARTHEST", "on_earth"]
+__all__ = ["FARTHEST", "are_valid_places"]
 
 
-def on_earth(x) -> np.ndarray:
+def are_valid_places(x) -> np.ndarray:
     """Return which places a map can have: finite, and no coordinate beyond FARTHEST.
 
     Args:

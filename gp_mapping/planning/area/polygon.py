@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gp_mapping.planning.area.places import FARTHEST, on_earth
+from gp_mapping.planning.area.places import FARTHEST, are_valid_places
 
 __all__ = ["Polygon"]
 
@@ -26,7 +26,7 @@ class Polygon:
     frame: str = ""
 
     @staticmethod
-    def of(corners, frame: str = "", name: str = "polygon") -> Polygon:
+    def from_corners(corners, frame: str = "", name: str = "polygon") -> Polygon:
         """Return a validated polygon.
 
         Args:
@@ -54,8 +54,8 @@ class Polygon:
         if not np.isfinite(x).all():
             bad = int((~np.isfinite(x)).any(1).argmax())
             raise ValueError(f"{name}: corner {bad} is {x[bad].tolist()}, expected finite metres")
-        if not on_earth(x).all():
-            bad = int((~on_earth(x)).argmax())
+        if not are_valid_places(x).all():
+            bad = int((~are_valid_places(x)).argmax())
             raise ValueError(
                 f"{name}: corner {bad} is {x[bad].tolist()}, expected metres, at most {FARTHEST:g} from "
                 "the origin"
@@ -94,7 +94,7 @@ class Polygon:
                 inside ^= spans & (x[:, 0] < crossing_x)
         return inside
 
-    def away(self, x) -> np.ndarray:
+    def distance(self, x) -> np.ndarray:
         """Return the distance of places (N, 2) m to the nearest side: (N,) metres."""
         x = np.asarray(x, dtype=np.float64).reshape(-1, 2)
         nearest = np.full(len(x), np.inf)

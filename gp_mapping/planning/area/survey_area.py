@@ -47,12 +47,12 @@ class SurveyArea:
         return float(self.areas.sum())
 
     @staticmethod
-    def none(reason: str) -> SurveyArea:
+    def empty(reason: str) -> SurveyArea:
         """Return an empty area with the reason why it is empty."""
         return SurveyArea(_nowhere(), torch.empty((0, 2)).double(), torch.empty(0).double(), reason)
 
     @staticmethod
-    def of(
+    def from_free_space(
         free: FreeSpace | None,
         position,
         *,
@@ -100,7 +100,7 @@ class SurveyArea:
         if free is None:
             free, note = _without_map(path, region, grow, position, reach)
             if free is None:
-                return SurveyArea.none(note)
+                return SurveyArea.empty(note)
         else:
             _same_frame("the free-space map", free.frame, frame)
 
@@ -251,7 +251,7 @@ def _restricted(free: FreeSpace, position: np.ndarray, region, keep_out, reach: 
     if region:
         inside = np.zeros(len(x), dtype=bool)
         for polygon in region:
-            inside |= polygon.contains(x) & (polygon.away(x) >= half_diagonal)
+            inside |= polygon.contains(x) & (polygon.distance(x) >= half_diagonal)
         # A cell on a border may still lie in two regions that touch: its centre and corners are
         # probed.
         ask = np.flatnonzero(kept & ~inside)
@@ -270,7 +270,7 @@ def _restricted(free: FreeSpace, position: np.ndarray, region, keep_out, reach: 
 
     for polygon in keep_out:
         # The whole cell, and the robot around its centre, stay out.
-        kept &= ~polygon.contains(x) & (polygon.away(x) > half_diagonal + free.radius)
+        kept &= ~polygon.contains(x) & (polygon.distance(x) > half_diagonal + free.radius)
 
     remaining = np.zeros_like(free.open)
     remaining[free.open] = kept

@@ -17,7 +17,7 @@ from gp_mapping.planning.area.graph import moves_between, nodes_of
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.worth.path_value import Visits
 
-__all__ = ["Leg", "Travel", "measurements", "turn", "turning"]
+__all__ = ["Leg", "Travel", "angle_between", "angles_between", "measurements"]
 
 _ROWS = 600  # source nodes whose distances to all nodes are cached
 _LEGS = 40_000  # ways in the cache
@@ -59,15 +59,15 @@ class Leg:
     weights: np.ndarray
 
 
-def turning(a, b):
+def angles_between(a, b):
     """Return the angle between headings a and b, radians, 0 … π; 0 where one of them is NaN."""
     return np.nan_to_num(
         np.abs(np.remainder(np.asarray(b) - np.asarray(a) + np.pi, 2 * np.pi) - np.pi)
     )
 
 
-def turn(a: float, b: float) -> float:
-    """Return the angle between two headings, as `turning`, of single numbers."""
+def angle_between(a: float, b: float) -> float:
+    """Return the angle between two headings, as `angles_between`, of single numbers."""
     return 0.0 if math.isnan(a) or math.isnan(b) else abs(math.remainder(b - a, math.tau))
 
 
@@ -126,7 +126,7 @@ class Travel:
         return _APART * self.spacing
 
     @property
-    def about(self) -> int:
+    def neighbours(self) -> int:
         """Number of places that one measurement is interpolated from."""
         return min(_ABOUT, len(self.xy))
 
@@ -207,7 +207,7 @@ class Travel:
         """Return which nodes a way leads to: (n,) bool."""
         return np.isfinite(self.distances(node))
 
-    def keep(self, key: tuple, make: Callable[[], Any]):
+    def cached(self, key: tuple, make: Callable[[], Any]):
         """Return make(), computed once for each key: planners ask for the same at every decision.
 
         Args:
@@ -324,7 +324,7 @@ class Travel:
                     del requests[i]
         return [chain[points] for chain, points in zip(chains, kept)]
 
-    def along(self, line: np.ndarray) -> Leg:
+    def leg_along(self, line: np.ndarray) -> Leg:
         """Return a line (K, 2) m as a Leg."""
         return self._legs_along([line])[0]
 
@@ -343,7 +343,7 @@ class Travel:
 
             total = float(ends[-1])
             headings = np.arctan2(pieces[:, 1], pieces[:, 0])
-            turned = float(turning(headings[:-1], headings[1:]).sum())
+            turned = float(angles_between(headings[:-1], headings[1:]).sum())
             first, last = (
                 (float(headings[0]), float(headings[-1])) if len(headings) else (math.nan, math.nan)
             )
@@ -354,10 +354,10 @@ class Travel:
             xs.append(np.stack([np.interp(marks, ends, line[:, i]) for i in (0, 1)], 1))
 
         ends = np.cumsum([len(x) for x in xs])[:-1]
-        about = (np.split(part, ends) for part in self.between(np.concatenate(xs)))
+        about = (np.split(part, ends) for part in self.interpolation_at(np.concatenate(xs)))
         return [Leg(*parts, x, *near) for parts, x, near in zip(parts_of_lines, xs, zip(*about))]
 
-    def between(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def interpolation_at(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the places around points, and weights that interpolate a smooth field there.
 
             w = (G + 10⁻⁶ I)⁻¹ g,   G, g squared exponentials among the places and to the point
@@ -368,7 +368,7 @@ class Travel:
         Returns:
             Places (N, k) and weights (N, k).
         """
-        count = self.about
+        count = self.neighbours
         away, index = self._places_tree.query(x, k=np.arange(1, count + 1))
 
         gram = self.xy[index]
@@ -397,7 +397,7 @@ class Travel:
         """
         legs = [leg for leg in legs if leg.metres > 0.0]
         if not legs:
-            return Visits.at([]), np.empty((0, 2)), np.empty(0)
+            return Visits.from_path([]), np.empty((0, 2)), np.empty(0)
 
         step = self.step
         lengths = np.array([leg.metres for leg in legs])

@@ -5,8 +5,8 @@ that takes none stays in the first route that no single move improves, and among
 leaves a tenth to a third more variance. Metres have a cost, which falls to 0, too: at first the
 decrease of the logarithm of the variance for each metre of the route, so that a neighbour that is
 shorter, and hardly worse, is taken and makes room for another stop. A search that looks at gains
-alone fills the limit with the first route's detours. The search uses approximate ways (Glances);
-the routes found are rated along exact ones.
+alone fills the limit with the first route's detours. The search uses approximate ways
+(ApproximateLegs); the routes found are rated along exact ones.
 
 Reference:
     Kirkpatrick, Gelatt & Vecchi, 1983.
@@ -20,11 +20,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from gp_mapping.planning.area.glances import Glances
-from gp_mapping.planning.area.travel import turn
+from gp_mapping.planning.area.approximate_legs import ApproximateLegs
+from gp_mapping.planning.area.travel import angle_between
 from gp_mapping.planning.planners.moves import Moves
 from gp_mapping.planning.problem import Problem
-from gp_mapping.planning.worth.exchange import Exchange
+from gp_mapping.planning.worth.leg_exchange import LegExchange
 
 __all__ = ["annealed", "cost_per_metre"]
 
@@ -93,12 +93,12 @@ class _Search:
 
     def __init__(self, problem: Problem, stops: tuple[int, ...]):
         self.problem, self.stops = problem, stops
-        self.moves, self._glances = Moves(problem), Glances.of(problem.travel)
-        self._exchange = Exchange(problem.value)
+        self.moves, self._glances = Moves(problem), ApproximateLegs.for_travel(problem.travel)
+        self._exchange = LegExchange(problem.value)
         self._off = math.dist(problem.position, problem.travel.nodes[problem.start])
         self._taken = 0
         keys = self._keys(stops)
-        self._begin(keys, self._glances.of_pairs(keys))
+        self._begin(keys, self._glances.for_pairs(keys))
 
     @property
     def gain(self) -> float:
@@ -115,10 +115,10 @@ class _Search:
         """Make the route of these legs the current one."""
         self._exchange.begin(keys, legs)
         if self._taken % _WANTED == 0:
-            self.moves.want(self._exchange.left)
+            self.moves.prefer_gain(self._exchange.remaining_gains)
         self._taken += 1
         self._metres = sum(leg.metres for leg in legs)
-        self.moves.winding(self.stops, self._off + self._metres)
+        self.moves.learn_winding(self.stops, self._off + self._metres)
 
     def step(self, proposed: list[tuple[int, ...]], heat: float, metre_cost: float) -> bool:
         """Take the first of the proposed routes that is better, or worse by chance.
@@ -134,7 +134,7 @@ class _Search:
         # The ways of all proposals are looked up together, though most often the first few decide.
         keyed = [(stops, self._keys(stops)) for stops in proposed if stops]
         flat = [key for _, keys in keyed for key in keys]
-        legs = dict(zip(flat, self._glances.of_pairs(flat)))
+        legs = dict(zip(flat, self._glances.for_pairs(flat)))
 
         for stops, keys in keyed:
             metres = [legs[key].metres for key in keys]
@@ -167,5 +167,5 @@ class _Search:
         ahead = np.diff(nodes[ends], axis=0)
         headings = [self.problem.heading, *np.arctan2(ahead[:, 1], ahead[:, 0])]
         return limit.allows(
-            length, limit.time(length, sum(turn(a, b) for a, b in pairwise(headings)))
+            length, limit.time(length, sum(angle_between(a, b) for a, b in pairwise(headings)))
         )

@@ -29,7 +29,7 @@ def greedy(problem: Problem) -> Iterator[tuple[int, ...]]:
     for _ in range(_STOPS):
         back = 0.0 if home is None else home
 
-        gain, within = value.at(range(len(value))).numpy(), _FIRST * travel.spacing
+        gain, within = value.gains_at(range(len(value))).numpy(), _FIRST * travel.spacing
 
         # Lengths of ways are computed within a growing radius: most often the best one is near.
         while True:
@@ -55,7 +55,7 @@ def greedy(problem: Problem) -> Iterator[tuple[int, ...]]:
             continue
 
         leg = problem.drive((stop,)).legs[0] if not stops else travel.leg(at, stop)
-        value = value.after(travel.visits([leg])[0])
+        value = value.after_measuring(travel.visits([leg])[0])
         stops.append(stop)
         at, metres = stop, metres + leg.metres
         yield tuple(stops)

@@ -100,7 +100,7 @@ def lane_routes(problem: Problem) -> Iterator[tuple[int, ...]]:
         ):
             for inset in (0.0, 0.35 * span / count):
                 key = (angle, low, span / count, count, inset)
-                pieces: _Pieces = travel.keep(("lanes", *key), partial(_pieces, travel, *key))
+                pieces: _Pieces = travel.cached(("lanes", *key), partial(_pieces, travel, *key))
                 if not len(pieces.ends):
                     continue
                 yield pieces.joined(problem.start, reached)

@@ -33,13 +33,13 @@ class Moves:
         self._most = min(limit.metres, limit.seconds * limit.speed)
         self._straight = 1.0
 
-    def want(self, left: np.ndarray) -> None:
+    def prefer_gain(self, left: np.ndarray) -> None:
         """Prefer new stops where one more measurement gains more (P,), by the gain squared."""
         wanted = np.cumsum(left[self.problem.goals].clip(0.0) ** 2)
         if len(wanted) and wanted[-1] > 0.0:
             self._wanted = wanted
 
-    def winding(self, stops, metres: float) -> None:
+    def learn_winding(self, stops, metres: float) -> None:
         """Learn from a route through stops, with this length, how much ways wind.
 
         Others near it are taken to wind as much between their stops.

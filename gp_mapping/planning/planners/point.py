@@ -77,7 +77,7 @@ def gain_per_metre(problem: Problem) -> Iterator[tuple[int, ...]]:
     over known ground is worth its end alone.
     """
 
-    gain = problem.value.at(range(len(problem.value))).numpy()
+    gain = problem.value.gains_at(range(len(problem.value))).numpy()
     candidates = list(
         islice(next_stops(problem, lambda away: gain / (away + NEAR), _COMPARED), _COMPARED)
     )
@@ -95,7 +95,7 @@ def gain_per_metre(problem: Problem) -> Iterator[tuple[int, ...]]:
 
 def integrated_variance(problem: Problem) -> Iterator[tuple[int, ...]]:
     """Go where a measurement takes most variance off the area, at any distance."""
-    gain = problem.value.at(range(len(problem.value))).numpy()
+    gain = problem.value.gains_at(range(len(problem.value))).numpy()
     yield from _single(problem, lambda away: gain)
 
 

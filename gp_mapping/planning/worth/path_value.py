@@ -47,7 +47,7 @@ class Visits:
     scale: Tensor | None = None
 
     @staticmethod
-    def at(path) -> Visits:
+    def from_path(path) -> Visits:
         """Return measurements at places (m,); Visits are returned as they are."""
         if isinstance(path, Visits):
             return path
@@ -57,7 +57,7 @@ class Visits:
     def __len__(self) -> int:
         return len(self.places)
 
-    def where(self, chosen: Tensor) -> Visits:
+    def select(self, chosen: Tensor) -> Visits:
         """Return the measurements that chosen (m,) bool selects."""
         return Visits(
             self.places[chosen],
@@ -86,7 +86,7 @@ class PathValue:
 
     @staticmethod
     @torch.no_grad()
-    def of(field: Planned, places, cells, weights=None, noise_variance=None) -> PathValue:
+    def from_map(field: Planned, places, cells, weights=None, noise_variance=None) -> PathValue:
         """Return the value under the current map.
 
         Args:
@@ -110,7 +110,7 @@ class PathValue:
     ) -> Iterator[PathValue | None]:
         """Compute the value in slices of `chunk` cells: yield None between them, then the value.
 
-        Arguments as in `of`. The map must not change meanwhile: pass a snapshot of it.
+        Arguments as in `from_map`. The map must not change meanwhile: pass a snapshot of it.
         """
         places, cells = (torch.as_tensor(x, dtype=torch.float64) for x in (places, cells))
         weights = (
@@ -157,18 +157,18 @@ class PathValue:
     def __len__(self) -> int:
         return len(self.noise)
 
-    def at(self, path) -> Tensor:
+    def gains_at(self, path) -> Tensor:
         """Return the gain (K,) of one measurement at each of the places (K,) alone."""
         path = torch.as_tensor(path, dtype=torch.long)
         return self.S.diagonal()[path] / (self.C.diagonal()[path] + self.noise[path])
 
     @torch.no_grad()
-    def left(self, path) -> Tensor:
+    def remaining_gains(self, path) -> Tensor:
         """Return the gain (P,) of one more measurement at each place after those of a path.
 
         Equal to `after(path).at(all)`, but cheaper.
         """
-        path = Visits.at(path)
+        path = Visits.from_path(path)
         C, S = self.C.diagonal(), self.S.diagonal()
         if len(path):
             cross, worth, inner, L = self._of(path)
@@ -189,7 +189,7 @@ class PathValue:
         Returns:
             Of each path (m,), SI² times the weights' unit.
         """
-        paths = [Visits.at(path) for path in paths]
+        paths = [Visits.from_path(path) for path in paths]
         out: list[Tensor] = [self.noise.new_empty(0)] * len(paths)
 
         # Longest first: a batch is padded to its first path, by a third at most.
@@ -241,9 +241,9 @@ class PathValue:
         return (T @ S).mul_(T).sum(2)
 
     @torch.no_grad()
-    def after(self, path) -> PathValue:
+    def after_measuring(self, path) -> PathValue:
         """Return the value after measuring at the places (m,) of a path, or along Visits."""
-        path = Visits.at(path)
+        path = Visits.from_path(path)
         if not len(path):
             return self
         cross, worth, inner, L = self._of(path)

@@ -116,7 +116,7 @@ class SurveyWatcher:
             raise RuntimeError(f"{client.srv_name}: {future.result().message}")
         return future.result().message
 
-    def say_region(self, corners, timeout: float, check=lambda: None) -> None:
+    def publish_region(self, corners, timeout: float, check=lambda: None) -> None:
         """Publish the area to survey, once the mapper listens.
 
         Args:

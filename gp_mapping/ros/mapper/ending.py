@@ -8,14 +8,14 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from gp_mapping.ros.mapper.steps import Steps, aside
-from gp_mapping.runtime.file_thread import Ending
+from gp_mapping.ros.mapper.steps import Steps, in_thread
+from gp_mapping.runtime.file_thread import ClosingError
 from gp_mapping.store.sessions import map_folder
 
 __all__ = ["MapEnding"]
 
 SLICE = 0.05  # s for which delivered messages are taken in before the executor gets its turn
-_REASON = Ending("the node is being stopped or cleaned up; ask again when it is configured")
+_REASON = ClosingError("the node is being stopped or cleaned up; ask again when it is configured")
 GRACE = 2.0  # s granted to a save that has begun, and to the last map to reach its subscribers
 
 
@@ -115,7 +115,7 @@ class MapEnding:
             yield  # a save that has begun is granted GRACE even where there is no time left
         node.map_services.refuse_waiting(_REASON)
 
-        if (yield from aside(self._save_or_report)):
+        if (yield from in_thread(self._save_or_report)):
             self._code = 1
 
     def _publish(self) -> Steps:

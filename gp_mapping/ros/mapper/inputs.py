@@ -266,7 +266,7 @@ class Inputs:
         self._more_waiting = max(self._take_in(each, BATCH) for each in self.ports) == BATCH
         self._received = True
 
-    def moment(self) -> float:
+    def batching_pause(self) -> float:
         """Time (s) to sleep before the next turn, so that messages are taken in groups.
 
         0 where no message came since the last call, or more wait already. At the present rates the

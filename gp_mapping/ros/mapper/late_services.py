@@ -27,9 +27,9 @@ from rclpy.exceptions import InvalidHandle
 from rclpy.impl.implementation_singleton import rclpy_implementation
 from rclpy.qos import HistoryPolicy, QoSProfile, ReliabilityPolicy
 
-from gp_mapping.runtime.file_thread import TooBusy
+from gp_mapping.runtime.file_thread import QueueFullError
 
-__all__ = ["LateServices", "Later"]
+__all__ = ["LateServices", "PendingAnswer"]
 
 # answers of one service sent at once: a client keeps 10 unread ones and loses the rest
 BURST = 8
@@ -39,7 +39,7 @@ LAST_PAUSE = 0.1  # s, the same at the end, when the node waits for it
 LAST_CALLS = 2.0
 
 
-class Later(NamedTuple):
+class PendingAnswer(NamedTuple):
     """The rest of an answer that is not known yet.
 
     Attributes:
@@ -56,13 +56,13 @@ class _Entry(NamedTuple):
 
     Attributes:
         name: Of the service, without ~/.
-        start: Fills in the response to (request, response), or returns a Later.
+        start: Fills in the response to (request, response), or returns a PendingAnswer.
         refuse: Fills in a response from (response, error).
         send: Sends (response, header): the service's own send_response.
     """
 
     name: str
-    start: Callable[[object, object], Later | None]
+    start: Callable[[object, object], PendingAnswer | None]
     refuse: Callable[[object, BaseException], None]
     send: Callable[[object, object], None]
 
@@ -73,7 +73,7 @@ class _Promise:
 
     entry: _Entry
     response: object
-    later: Later
+    later: PendingAnswer
     header: object = None
 
 
@@ -227,7 +227,8 @@ class LateServices:
         if len(self._waiting) >= self._size:
             self._on_refused(1)
             entry.refuse(
-                response, TooBusy(f"{self._size} calls wait for an answer already; ask again later")
+                response,
+                QueueFullError(f"{self._size} calls wait for an answer already; ask again later"),
             )
             return response
 

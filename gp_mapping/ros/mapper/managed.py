@@ -16,7 +16,7 @@ from rclpy.exceptions import InvalidHandle
 from rclpy.impl.implementation_singleton import rclpy_implementation
 from rclpy.lifecycle import LifecycleNode, TransitionCallbackReturn
 
-from gp_mapping.ros.mapper.late_services import Later, LateServices
+from gp_mapping.ros.mapper.late_services import LateServices, PendingAnswer
 from gp_mapping.ros.mapper.steps import StepRunner, Steps, at_once
 
 __all__ = ["ManagedNode"]
@@ -121,7 +121,7 @@ class ManagedNode(LifecycleNode):
         """Finish in this thread what has been begun, when no executor runs any more."""
         self._steps.finish()
 
-    def _on_change_state(self, request, response) -> Later | None:
+    def _on_change_state(self, request, response) -> PendingAnswer | None:
         """Begin the transition of a lifecycle_msgs/ChangeState call; replaces rclpy's callback.
 
         Raises:
@@ -146,7 +146,7 @@ class ManagedNode(LifecycleNode):
         def finish(response, code: TransitionCallbackReturn) -> None:
             response.success = code == TransitionCallbackReturn.SUCCESS
 
-        return Later(self._steps.begin(self._changing(transition)), finish)
+        return PendingAnswer(self._steps.begin(self._changing(transition)), finish)
 
     def _refuse_change(self, response, error: BaseException) -> None:
         response.success = False

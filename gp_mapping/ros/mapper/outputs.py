@@ -33,7 +33,7 @@ GRID_MAP = "grid_map_msgs/msg/GridMap"  # published where its messages are insta
 
 
 @dataclass
-class Shown:
+class MessageInputs:
     """What the messages of one set of results are made of.
 
     Attributes:
@@ -112,15 +112,15 @@ class Output:
     name: str
     kind: type | str
     part: str
-    make: Callable[[Shown], object]
-    clear: Callable[[Shown], object] | None = None
+    make: Callable[[MessageInputs], object]
+    clear: Callable[[MessageInputs], object] | None = None
 
 
-def _of_classes(shown: Shown) -> OccupancyGrid | None:
+def _of_classes(shown: MessageInputs) -> OccupancyGrid | None:
     return None if shown.grid.classes is None else outbound.class_grid(shown.grid, shown.header)
 
 
-def _layers(shown: Shown) -> object:
+def _layers(shown: MessageInputs) -> object:
     return outbound.grid_map(shown.grid_map, shown.grid, shown.header)
 
 
@@ -146,14 +146,18 @@ OUTPUTS = (
     Output("class", OccupancyGrid, "grid", _of_classes, _of_classes),
     Output("grid_map", GRID_MAP, "grid", _layers, _layers),
     Output(
-        "markers", MarkerArray, "markers", Shown.markers, lambda s: markers.delete_all(s.header)
+        "markers",
+        MarkerArray,
+        "markers",
+        MessageInputs.markers,
+        lambda s: markers.delete_all(s.header),
     ),
-    Output("suggestion", PoseStamped, "suggestions", Shown.suggestion),
+    Output("suggestion", PoseStamped, "suggestions", MessageInputs.suggestion),
     Output(
         "suggestions",
         PoseArray,
         "suggestions",
-        Shown.suggestions,
+        MessageInputs.suggestions,
         lambda s: outbound.pose_array((), None, s.header),
     ),
 )
@@ -308,9 +312,9 @@ class MapPublishers:
 
     def _shown(
         self, frame: str, grid: FieldGrid, limits: outbound.Limits | None, results: Results | None
-    ) -> Shown:
+    ) -> MessageInputs:
         header = Header(frame_id=frame, stamp=self._node.get_clock().now().to_msg())
-        return Shown(
+        return MessageInputs(
             header,
             grid,
             limits,

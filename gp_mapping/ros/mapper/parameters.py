@@ -70,7 +70,7 @@ class NodeParameters:
         """
         values = {name: self._value(name) for name in self.given}
         try:
-            built = Parameters.of(values)
+            built = Parameters.from_values(values)
         except ParameterFileError as error:
             raise ParameterError(
                 "\n".join(f"parameter {line}" for line in str(error).splitlines())

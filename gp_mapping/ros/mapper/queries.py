@@ -22,10 +22,10 @@ from std_msgs.msg import Header
 from gp_mapping.errors import named
 from gp_mapping.mapping.drawing.channels import layer_names, show
 from gp_mapping.mapping.drawing.vector import excess
-from gp_mapping.planning.area.places import FARTHEST, on_earth
+from gp_mapping.planning.area.places import FARTHEST, are_valid_places
 from gp_mapping.ros.wire import outbound
 
-__all__ = ["PENDING", "PointQueries", "answer_points", "read_positions"]
+__all__ = ["PENDING", "PointQueries", "predict_columns", "read_positions"]
 
 PENDING = 10  # questions that may wait for the map
 _DTYPES = {PointField.FLOAT32: "f4", PointField.FLOAT64: "f8"}
@@ -89,7 +89,7 @@ def read_positions(message: PointCloud2) -> np.ndarray:
     return xyz
 
 
-def answer_points(session, positions: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
+def predict_columns(session, positions: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
     """What the map predicts at positions, as the columns of a cloud.
 
     The columns are x y z mean stddev, SI; with classes also class; with several components also
@@ -104,7 +104,7 @@ def answer_points(session, positions: np.ndarray) -> tuple[np.ndarray, tuple[str
     Returns:
         The columns (N, F) in the precision of the positions, and their F names.
     """
-    finite = on_earth(positions[:, :2])
+    finite = are_valid_places(positions[:, :2])
     if not session.cell_count:
         names, values = (), np.full((2, len(positions)), np.nan)
     else:
@@ -211,7 +211,7 @@ class PointQueries:
     def _ask(self, message: PointCloud2, positions: np.ndarray, frame: str) -> None:
         """Have the map's thread answer positions (N, 3); note those that cannot be answered."""
         finite = np.isfinite(positions[:, :2]).all(1)
-        far = int((finite & ~on_earth(positions[:, :2])).sum())
+        far = int((finite & ~are_valid_places(positions[:, :2])).sum())
         self.problem = ""
 
         if bad := int((~finite).sum()):
@@ -226,7 +226,7 @@ class PointQueries:
 
         header = Header(stamp=message.header.stamp, frame_id=frame)
         self._pending.append(header)
-        future = self._worker.ask(lambda session: answer_points(session, positions))
+        future = self._worker.ask(lambda session: predict_columns(session, positions))
         future.add_done_callback(lambda done: self._done(header, done))
 
     def _done(self, header: Header, future) -> None:

@@ -15,11 +15,11 @@ from nav_msgs.srv import GetMap
 from std_srvs.srv import SetBool, Trigger
 
 from gp_mapping.errors import named
-from gp_mapping.ros.mapper.late_services import Later
-from gp_mapping.runtime.file_thread import Ending
+from gp_mapping.ros.mapper.late_services import PendingAnswer
+from gp_mapping.runtime.file_thread import ClosingError
 from gp_mapping.runtime.saving import Saver
 from gp_mapping.store.archive import MissingCheckpoint
-from gp_mapping.store.sessions import CHECKPOINT, Saved, map_folder, open_session
+from gp_mapping.store.sessions import CHECKPOINT, SaveResult, map_folder, open_session
 
 __all__ = ["LOAD_MAP", "SAVE_MAP", "MapServices"]
 
@@ -70,15 +70,15 @@ class MapServices:
                 kind, name, answer, refusals.get(name) or _Refusal(self, WHAT_FAILED[name])
             )
 
-    def refuse(self, reason: Ending) -> None:
+    def refuse(self, reason: ClosingError) -> None:
         """Refuse new calls with this reason; calls that wait go on."""
         self._late.refuse(reason)
 
-    def refuse_waiting(self, reason: Ending) -> None:
+    def refuse_waiting(self, reason: ClosingError) -> None:
         """Answer all waiting calls, by their result or this reason, and refuse new ones with it."""
         self._late.refuse_waiting(reason)
 
-    def say(self, what: str, error: BaseException) -> str:
+    def log_refusal(self, what: str, error: BaseException) -> str:
         """Log why something was not done, and return the text.
 
         Args:
@@ -99,11 +99,11 @@ class MapServices:
 
     # ---- save and load ---------------------------------------------------------------------------
 
-    def _on_save(self, request, response) -> Later:
+    def _on_save(self, request, response) -> PendingAnswer:
         """Save under map_name (std_srvs/Trigger)."""
-        return Later(self._saver.save(self._node.settings.map_name), _fill_saved)
+        return PendingAnswer(self._saver.save(self._node.settings.map_name), _fill_saved)
 
-    def _on_save_map(self, request, response) -> Later:
+    def _on_save_map(self, request, response) -> PendingAnswer:
         """Save under the name that map_url gives (nav2_msgs/SaveMap).
 
         map_url is the name of a map, as map_name, or its path inside save_directory.
@@ -128,7 +128,7 @@ class MapServices:
                     f"mode raw, which has no thresholds; write {accepted[1]!r} or leave it out"
                 )
 
-        return Later(self._saver.save(self._inside(request.map_url)), _fill_result)
+        return PendingAnswer(self._saver.save(self._inside(request.map_url)), _fill_result)
 
     def _inside(self, url: str) -> str:
         """The map's name from a map_url that is a name or a path inside save_directory."""
@@ -142,7 +142,7 @@ class MapServices:
 
     def _refuse_save_map(self, response, error: BaseException) -> None:
         response.result = False
-        self.say("not saved", error)
+        self.log_refusal("not saved", error)
 
     def _load(self, name: str, drawn: bool) -> Future:
         """Begin to put a saved map in the place of the current one.
@@ -176,21 +176,21 @@ class MapServices:
         self._node.use_settings(session.settings)
         if not session.cell_count:
             self._node.publishers_.publish_cleared(self._node.frame)
-        self._node.tell_strangers(path)
+        self._node.log_foreign_exports(path)
 
         text = f"loaded {path}: {session.raw_count} measurements"
         self._node.get_logger().info(text)
         return text
 
-    def _on_load(self, request, response) -> Later:
+    def _on_load(self, request, response) -> PendingAnswer:
         """Load the map of map_name (std_srvs/Trigger)."""
 
         def finish(response, result) -> None:
             response.message, response.success = self._loaded(result), True
 
-        return Later(self._load(self._node.settings.map_name, False), finish)
+        return PendingAnswer(self._load(self._node.settings.map_name, False), finish)
 
-    def _on_load_map(self, request, response) -> Later:
+    def _on_load_map(self, request, response) -> PendingAnswer:
         """Load the map that map_url names, as map_name does (LoadMap of nav_msgs or nav2_msgs)."""
 
         def finish(response, result) -> None:
@@ -198,7 +198,7 @@ class MapServices:
             response.result = type(response).RESULT_SUCCESS
             response.map = self._node.publishers_.answer("mean", result[2], self._node.frame)
 
-        return Later(self._load(_map_name(request.map_url), True), finish)
+        return PendingAnswer(self._load(_map_name(request.map_url), True), finish)
 
     def _refuse_load_map(self, response, error: BaseException) -> None:
         kind, missing = type(response), isinstance(error, MissingCheckpoint)
@@ -209,17 +209,17 @@ class MapServices:
             if isinstance(error, ValueError)
             else kind.RESULT_UNDEFINED_FAILURE
         )
-        self.say(WHAT_FAILED["load"], error)
+        self.log_refusal(WHAT_FAILED["load"], error)
 
     # ---- the map itself --------------------------------------------------------------------------
 
-    def _on_get_mean(self, request, response) -> Later:
+    def _on_get_mean(self, request, response) -> PendingAnswer:
         return self._map("mean")
 
-    def _on_get_stddev(self, request, response) -> Later:
+    def _on_get_stddev(self, request, response) -> PendingAnswer:
         return self._map("stddev")
 
-    def _map(self, layer: str) -> Later:
+    def _map(self, layer: str) -> PendingAnswer:
         """Draw all of the map; a layer of it as an OccupancyGrid, its limits on ~/limits.
 
         An empty map has 0 × 0 cells.
@@ -228,14 +228,14 @@ class MapServices:
         def finish(response, drawn) -> None:
             response.map = self._node.publishers_.answer(layer, drawn, self._node.frame)
 
-        return Later(self._node.worker.whole_map(), finish)
+        return PendingAnswer(self._node.worker.whole_map(), finish)
 
     def _refuse_map(self, response, error: BaseException) -> None:
         response.map = OccupancyGrid()
         response.map.header.frame_id = self._node.frame
-        self.say("the map was asked for and not drawn", error)
+        self.log_refusal("the map was asked for and not drawn", error)
 
-    def _on_clear(self, request, response) -> Later:
+    def _on_clear(self, request, response) -> PendingAnswer:
         """Empty the map (std_srvs/Trigger)."""
 
         def finish(response, _) -> None:
@@ -244,7 +244,7 @@ class MapServices:
             self._node.publishers_.publish_cleared(self._node.frame)
             response.success, response.message = True, "the map is empty"
 
-        return Later(self._node.worker.clear(), finish)
+        return PendingAnswer(self._node.worker.clear(), finish)
 
     def _on_pause(self, request, response) -> None:
         """Stop or resume using measurements (std_srvs/SetBool)."""
@@ -273,14 +273,14 @@ class _Refusal:
         self._services, self._what = services, what
 
     def __call__(self, response, error: BaseException) -> None:
-        response.success, response.message = False, self._services.say(self._what, error)
+        response.success, response.message = False, self._services.log_refusal(self._what, error)
 
 
-def _fill_saved(response, saved: Saved) -> None:
+def _fill_saved(response, saved: SaveResult) -> None:
     response.success, response.message = True, str(saved)
 
 
-def _fill_result(response, saved: Saved) -> None:
+def _fill_result(response, saved: SaveResult) -> None:
     response.result = True
 
 

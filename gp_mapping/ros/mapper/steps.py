@@ -13,21 +13,21 @@ from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from typing import Any
 
-from gp_mapping.runtime.aside import Aside
+from gp_mapping.runtime.background import BackgroundJob
 
-__all__ = ["StepRunner", "Steps", "aside", "at_once"]
+__all__ = ["StepRunner", "Steps", "at_once", "in_thread"]
 
 Steps = Generator[None, None, Any]
 PERIOD = 0.005  # s between two steps
 
 
-def aside(function: Callable, *arguments) -> Steps:
+def in_thread(function: Callable, *arguments) -> Steps:
     """Run function(*arguments) in a thread of its own, yielding until it ends.
 
     Returns:
         What the function returns, by `yield from`; an exception of the function is raised there.
     """
-    job = Aside(getattr(function, "__name__", "aside"))
+    job = BackgroundJob(getattr(function, "__name__", "aside"))
     job.start(lambda: function(*arguments))
 
     while job.running:

@@ -22,10 +22,10 @@ from std_srvs.srv import Trigger
 from visualization_msgs.msg import MarkerArray
 
 from gp_mapping.errors import named
-from gp_mapping.planning.area.places import FARTHEST, on_earth
+from gp_mapping.planning.area.places import FARTHEST, are_valid_places
 from gp_mapping.planning.area.survey_area import SurveyArea
 from gp_mapping.planning.worth.surface import variance_reduction_surface
-from gp_mapping.ros.mapper.late_services import Later
+from gp_mapping.ros.mapper.late_services import PendingAnswer
 from gp_mapping.ros.mapper.team_port import others_of
 from gp_mapping.ros.wire import plans
 from gp_mapping.ros.wire.qos import LATCHED
@@ -122,7 +122,7 @@ class SurveyPort:
     def _on_unreachable(self, message: PoseStamped) -> None:
         """Close a place that was not reached to plans, for plan_retry seconds."""
         x, y = message.pose.position.x, message.pose.position.y
-        if not on_earth([[x, y]]).all():
+        if not are_valid_places([[x, y]]).all():
             self._node.worker.count("place_refused")
             self._node.get_logger().warning(
                 f"~/unreachable: ({x}, {y}) is no place; it is not used", throttle_duration_sec=10.0
@@ -155,7 +155,7 @@ class SurveyPort:
         xy = np.array([(p.pose.position.x, p.pose.position.y) for p in message.poses]).reshape(
             -1, 2
         )
-        if transform is not None and on_earth(xy).all():
+        if transform is not None and are_valid_places(xy).all():
             # rows are points: R p + t is p Rᵀ + t
             x, y, yaw = transform
             xy = xy @ np.array([[np.cos(yaw), np.sin(yaw)], [-np.sin(yaw), np.cos(yaw)]]) + (
@@ -169,8 +169,8 @@ class SurveyPort:
                 f"{self._node.frame!r}: it is not used",
                 throttle_duration_sec=10.0,
             )
-        elif not on_earth(xy).all():
-            self._node.worker.count("place_refused", int((~on_earth(xy)).sum()))
+        elif not are_valid_places(xy).all():
+            self._node.worker.count("place_refused", int((~are_valid_places(xy)).sum()))
             self._node.get_logger().warning(
                 f"{topic} has places that are not finite, or farther than {FARTHEST:g} m: "
                 "it is not used",
@@ -213,13 +213,13 @@ class SurveyPort:
         response.message, response.success = action(), True
         self._node.get_logger().info(response.message)
 
-    def _on_make_plan(self, request, response) -> Later:
+    def _on_make_plan(self, request, response) -> PendingAnswer:
         """Plan once from start to goal, each of which may be left out (nav_msgs/GetPlan)."""
         start, goal = (
             _position_of(pose, name, self._node.frame)
             for pose, name in ((request.start, "start"), (request.goal, "goal"))
         )
-        return Later(self._survey.ask(start, goal), self._fill_plan)
+        return PendingAnswer(self._survey.ask(start, goal), self._fill_plan)
 
     def _fill_plan(self, response, plan) -> None:
         response.plan = plans.path(plan, _SPACING, self._header())
@@ -372,7 +372,7 @@ def _position_of(pose: PoseStamped, name: str, frame: str) -> tuple[float, float
         raise ValueError(
             f"{name} is in frame {named(pose_frame)} and the map in {frame!r}; give it in {frame!r}"
         )
-    if not on_earth([[x, y]]).all():
+    if not are_valid_places([[x, y]]).all():
         raise ValueError(
             f"{name} is ({x}, {y}), expected finite metres, at most {FARTHEST:g} from the origin"
         )

@@ -18,22 +18,22 @@ from launch_ros.actions import Node
 
 __all__ = [
     "argument",
-    "chosen",
     "common_arguments",
+    "effective_value",
     "ends_the_launch",
-    "existing",
+    "existing_path",
     "fixed_frame",
     "flag",
-    "in_files",
     "input_topics",
     "mapping_actions",
     "names",
     "number",
     "our_node",
-    "patience",
     "rviz_actions",
+    "scaled_max_wait",
     "tf_remappings",
     "value",
+    "value_in_files",
 ]
 
 PATIENCE = "30"  # s between SIGINT, SIGTERM and SIGKILL at the end of a launch
@@ -188,7 +188,7 @@ def number(context, name: str, low: float, high: float) -> float:
     return found
 
 
-def existing(context, name: str) -> str:
+def existing_path(context, name: str) -> str:
     """A launch argument that is a file or folder; RuntimeError where it does not exist."""
 
     text = value(context, name)
@@ -355,7 +355,7 @@ def _settings(context) -> list[dict]:
     return [out] if out else []
 
 
-def in_files(context, share: Path, name: str):
+def value_in_files(context, share: Path, name: str):
     """What the parameter files say of a parameter; None where none does."""
     from gp_mapping.settings.build import read_parameter_file
 
@@ -368,15 +368,15 @@ def in_files(context, share: Path, name: str):
     return found
 
 
-def chosen(context, share: Path, name: str):
+def effective_value(context, share: Path, name: str):
     """A parameter as the mapper will have it: launch argument, else files, else default."""
     from gp_mapping.settings.build import KNOWN
 
-    found = in_files(context, share, name)
+    found = value_in_files(context, share, name)
     return value(context, name) or (KNOWN[name].default if found is None else found)
 
 
-def patience(context, share: Path, rate: float) -> dict:
+def scaled_max_wait(context, share: Path, rate: float) -> dict:
     """max_wait for a mapper that is fed `rate` times as fast as real time.
 
     max_wait counts the time of the stamps: a message that is late by 1 s of wall time is late by
@@ -387,7 +387,9 @@ def patience(context, share: Path, rate: float) -> dict:
         share: The folder that holds config/.
         rate: Recorded seconds per second of wall time.
     """
-    return {"max_wait": min(3600.0, float(chosen(context, share, "max_wait")) * max(1.0, rate))}
+    return {
+        "max_wait": min(3600.0, float(effective_value(context, share, "max_wait")) * max(1.0, rate))
+    }
 
 
 def _remappings(context) -> list[tuple[str, str]]:
@@ -419,7 +421,10 @@ def tf_remappings(context) -> list[tuple[str, str]]:
 
 def input_topics(context, share: Path) -> list[str]:
     """Topics of measurements and poses of a mapper without namespace, by arguments and files."""
-    sensor, source = chosen(context, share, "sensor"), chosen(context, share, "pose_source")
+    sensor, source = (
+        effective_value(context, share, "sensor"),
+        effective_value(context, share, "pose_source"),
+    )
     remappings = dict(_remappings(context))
     pose = {"odometry": "odometry", "tf": "/tf"}.get(source, "pose")
     return ["/" + remappings.get(name, name).lstrip("/") for name in (sensor, pose)]
@@ -485,8 +490,10 @@ def fixed_frame(context, share: Path, frame: str = "") -> list[str]:
     It is the frame that the mapper will choose. That of an odometry or a PoseStamped is known from
     its messages only; the view's own, odom, then stands.
     """
-    map_frame = chosen(context, share, "map_frame") or chosen(context, share, "odometry_frame")
-    if not map_frame and chosen(context, share, "pose_source") == "tf":
+    map_frame = effective_value(context, share, "map_frame") or effective_value(
+        context, share, "odometry_frame"
+    )
+    if not map_frame and effective_value(context, share, "pose_source") == "tf":
         map_frame = "map"
     map_frame = map_frame or frame
     return ["-f", map_frame] if map_frame else []

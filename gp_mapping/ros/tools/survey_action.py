@@ -30,7 +30,7 @@ _MISSING = (
 
 
 class SurveyAction:
-    """Serves ~/survey_area of an explorer, one goal at a time; calls of `tell` advance it.
+    """Serves ~/survey_area of an explorer, one goal at a time; calls of `advance` advance it.
 
     Args:
         node: The explorer.
@@ -141,7 +141,7 @@ class SurveyAction:
         self._node.begun()
         return ""
 
-    def tell(
+    def advance(
         self, phase: str, survey_values: dict[str, str], plan, state: str, silent: str = ""
     ) -> None:
         """Advance the goal by the newest state of mapper and explorer; called again and again.
@@ -255,7 +255,7 @@ def _fault_of(goal, frame: str) -> str:
     corners = [(point.x, point.y) for point in goal.region.polygon.points]
     try:
         if corners:
-            Polygon.of(corners, "", "region")
+            Polygon.from_corners(corners, "", "region")
     except ValueError as error:
         return one_line(error, 300)
     return ""

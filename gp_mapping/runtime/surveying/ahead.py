@@ -29,7 +29,7 @@ def lead_of(plan: Plan, driven: float, position, metres: float, free: FreeSpace)
     Returns:
         (K, 2) m; (0, 2) where the line leaves the free space.
     """
-    rest = plan.after(driven)
+    rest = plan.line_ahead(driven)
     whole = replace(plan, line=np.vstack([np.asarray(position)[None], rest])) if len(rest) else plan
     lead = _until(whole.line, metres)
     if len(lead) > 1 and not free.sees(lead[:-1], lead[1:]).all():
@@ -48,7 +48,7 @@ def next_pose_of(plan: Plan, driven: float, least: float) -> tuple[float, float,
     Returns:
         x and y, m, and heading, radians.
     """
-    rest = plan.after(driven)
+    rest = plan.line_ahead(driven)
 
     if len(rest) < 2:
         end, before = plan.line[-1], plan.line[-2]

@@ -47,7 +47,7 @@ class Course:
     @property
     def rest(self) -> Plan:
         """What is still to be driven of the plan."""
-        return self.plan.cut(self.along)
+        return self.plan.plan_ahead(self.along)
 
     @property
     def nearly_driven(self) -> bool:
@@ -90,7 +90,7 @@ class Course:
 
     def keeps_to(self, free: FreeSpace) -> bool:
         """Return whether the rest of the plan lies in a free space."""
-        line = self.plan.after(self.along)
+        line = self.plan.line_ahead(self.along)
         return bool(free.sees(line[:-1], line[1:]).all())
 
     def leads_into(self, free: FreeSpace | None, position) -> bool:
@@ -105,7 +105,9 @@ class Course:
         if free is None or free is self._seen or not self.plan:
             return False
         self._seen = free
-        return loses_room(np.vstack([position, self.plan.after(self.along)]), free, self.basis.free)
+        return loses_room(
+            np.vstack([position, self.plan.line_ahead(self.along)]), free, self.basis.free
+        )
 
     def lead(self, position, metres: float, free: FreeSpace) -> np.ndarray:
         """Return the line that the robot drives next.

@@ -13,7 +13,7 @@ from gp_mapping.errors import named, one_line
 from gp_mapping.planning.area.ground import Ground
 from gp_mapping.planning.area.survey_area import SurveyArea
 from gp_mapping.planning.free_space import FreeSpace
-from gp_mapping.runtime.aside import Aside
+from gp_mapping.runtime.background import BackgroundJob
 
 __all__ = ["FreeMaps", "GroundAside", "wrong_frame"]
 
@@ -46,7 +46,7 @@ class FreeMaps:
     """
 
     def __init__(self, aside: bool = False):
-        self._aside = Aside("free-space map") if aside else None
+        self._aside = BackgroundJob("free-space map") if aside else None
         self._newest = _Read(None, 0.0)
 
     @property
@@ -59,7 +59,7 @@ class FreeMaps:
         """Whether a map is being read and not done yet."""
         return self._aside is not None and self._aside.running
 
-    def at(self, message, radius: float) -> tuple[FreeSpace | None, str]:
+    def free_space_of(self, message, radius: float) -> tuple[FreeSpace | None, str]:
         """Return the free space of a message, and why there is none.
 
         While a large message is read, the free space of the one before it is returned. A map for
@@ -140,7 +140,7 @@ class GroundAside:
     """
 
     def __init__(self, aside: bool = False):
-        self._ground, self._aside = Ground(), Aside("ground") if aside else None
+        self._ground, self._aside = Ground(), BackgroundJob("ground") if aside else None
         self.waiting = False
 
     @property
@@ -154,43 +154,43 @@ class GroundAside:
         return self._ground.area
 
     @property
-    def made(self) -> int:
+    def made_count(self) -> int:
         """How often there was a new ground; plans of an earlier one refer to other nodes."""
         return self._ground.made
 
-    def at(self, position, free: FreeSpace | None, path, lengthscale: float, **given):
-        """Return what Ground.at returns, for the same arguments.
+    def ground_at(self, position, free: FreeSpace | None, path, lengthscale: float, **given):
+        """Return what Ground.ground_at returns, for the same arguments.
 
-        While the first ground for these is made it is SurveyArea.none with a reason, and `waiting`
+        While the first ground for these is made it is SurveyArea.empty with a reason, and `waiting`
         is True. A ground that was made where the robot was before, or for a shorter path, stands
         in; one for another free-space map, region or reach does not.
         """
         self.waiting, ground, aside = False, self._ground, self._aside
         if aside is None:
-            return ground.at(position, free, path, lengthscale, **given)
+            return ground.ground_at(position, free, path, lengthscale, **given)
 
         finished = aside.fetch()
         if finished is not None:
             ground = self._ground = finished
-        if ground.suits(position, free, path, lengthscale, **given):
+        if ground.is_valid_for(position, free, path, lengthscale, **given):
             return ground.area, ground.travel
 
         if (
             aside.idle and free is not None and free.open.size <= _AT_ONCE
         ):  # sooner done than handed over
-            return ground.at(position, free, path, lengthscale, **given)
+            return ground.ground_at(position, free, path, lengthscale, **given)
 
         # The path is copied: the map appends to it while the other thread reads.
         if aside.idle:
             successor, path = Ground(ground.made), np.array(path)
 
             def make() -> Ground:
-                successor.at(position, free, path, lengthscale, **given)
+                successor.ground_at(position, free, path, lengthscale, **given)
                 return successor
 
             aside.start(make)
 
-        if ground.stands_in(position, free, **given):
+        if ground.can_stand_in(position, free, **given):
             return ground.area, ground.travel
         self.waiting = True
-        return SurveyArea.none(_LOOKING), None
+        return SurveyArea.empty(_LOOKING), None

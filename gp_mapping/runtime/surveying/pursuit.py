@@ -73,7 +73,7 @@ class Pursuit:
         return self._next >= len(self._line)
 
     @property
-    def left(self) -> np.ndarray:
+    def points_ahead(self) -> np.ndarray:
         """The points (K, 2) m that are still ahead."""
         return self._line[self._next :]
 
@@ -84,7 +84,7 @@ class Pursuit:
             self._join(position)
         while not self.done and self._passed(position):
             self._next += 1
-        return self.left
+        return self.points_ahead
 
     def command(self, x: float, y: float, yaw: float) -> tuple[float, float]:
         """Return speed (m/s) and turn rate (rad/s) for a robot at a pose.

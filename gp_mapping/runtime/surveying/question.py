@@ -19,8 +19,8 @@ from gp_mapping.planning.area.travel import Travel
 from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.plan import driven_by_others
-from gp_mapping.planning.problem import Problem, mix_of_rest, usual_mix
-from gp_mapping.planning.worth.held import HeldValue
+from gp_mapping.planning.problem import Problem, default_mix, mix_of_rest
+from gp_mapping.planning.worth.cached_value import CachedPathValue
 from gp_mapping.planning.worth.levels import Levels
 from gp_mapping.planning.worth.path_value import PathValue
 from gp_mapping.planning.worth.weights import cell_weights
@@ -57,7 +57,7 @@ class Question(NamedTuple):
     rules: Rules
     free: FreeSpace | None
 
-    def known(self, stddev: float) -> float:
+    def known_fraction(self, stddev: float) -> float:
         """Return the fraction of the area that is known to a standard deviation, SI."""
         known = (self.cell_stddev <= stddev).double()
         return float(self.area.areas @ known) / self.area.size
@@ -76,7 +76,7 @@ class Question(NamedTuple):
             more: further fields of Problem.
         """
         s = settings
-        mix = mix_of_rest(s.plan_mix if s.plan_mix >= 0 else usual_mix(budget), min(spent, 1.0))
+        mix = mix_of_rest(s.plan_mix if s.plan_mix >= 0 else default_mix(budget), min(spent, 1.0))
         return Problem(
             self.value,
             self.travel,
@@ -113,7 +113,7 @@ class Questions:
         self._lock = threading.Lock()
         self._others: dict[str, np.ndarray] = {}
 
-        self._ground, self._held = GroundAside(aside=aside), HeldValue()
+        self._ground, self._held = GroundAside(aside=aside), CachedPathValue()
         self._here: tuple = ()  # area, travel, rules and free space for the next question
         self._track = Track()
         self._forgotten = False  # whether the map is another one than that of value and track
@@ -140,9 +140,9 @@ class Questions:
         return self._ground.area
 
     @property
-    def grounds(self) -> int:
+    def ground_count(self) -> int:
         """How often there was a new ground; plans of an earlier one refer to other nodes."""
-        return self._ground.made
+        return self._ground.made_count
 
     @property
     def making(self) -> bool:
@@ -159,14 +159,14 @@ class Questions:
     @property
     def basis(self) -> Basis:
         """What a plan of the newest question is made on."""
-        return Basis(self.grounds, self.newest.rules, self.newest.free)
+        return Basis(self.ground_count, self.newest.rules, self.newest.free)
 
     @property
     def ready(self) -> bool:
         """Whether there is a ground for the next question; if not, `nowhere` says why."""
         return bool(self._here)
 
-    def drove(self, position: np.ndarray, leapt: bool) -> None:
+    def record_drive(self, position: np.ndarray, leapt: bool) -> None:
         """Record where the robot is, (2,) m; leapt: whether nobody drove there."""
         self._track.add(position, leapt)
 
@@ -174,7 +174,9 @@ class Questions:
         """Have no ground for the next question, for that reason."""
         self._here, self.nowhere = (), reason
 
-    def look(self, settings: NodeSettings, session, position, free: FreeSpace | None) -> bool:
+    def prepare_ground(
+        self, settings: NodeSettings, session, position, free: FreeSpace | None
+    ) -> bool:
         """Prepare the area around a position, and the ways through it, for the next question.
 
         Args:
@@ -189,7 +191,7 @@ class Questions:
         s, self._here, rules = settings, (), self.rules.now()
         lengthscale = session.map.hyperparameters()["lengthscale"]
         try:
-            area, travel = self._ground.at(
+            area, travel = self._ground.ground_at(
                 position,
                 free,
                 session.driven.numpy(),
@@ -284,4 +286,4 @@ class Questions:
             rules,
             free,
         )
-        self.gain = (area, value.at(range(len(value))).numpy(), travel)
+        self.gain = (area, value.gains_at(range(len(value))).numpy(), travel)

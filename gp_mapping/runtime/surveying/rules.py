@@ -50,7 +50,7 @@ class Rules(NamedTuple):
         x = plan.poses(_STEP)[0]
         if self.region and not np.any([p.contains(x) for p in self.region], axis=0).all():
             return "it leaves the region"
-        if any((p.contains(x) | (p.away(x) < radius)).any() for p in self.keep_out):
+        if any((p.contains(x) | (p.distance(x) < radius)).any() for p in self.keep_out):
             return "it leads through a keep-out area"
         return ""
 
@@ -102,7 +102,9 @@ class RulesNow:
                     f"it in {map_frame!r}"
                 )
 
-            new: tuple[Polygon, ...] = () if not len(corners) else (Polygon.of(corners, "", name),)
+            new: tuple[Polygon, ...] = (
+                () if not len(corners) else (Polygon.from_corners(corners, "", name),)
+            )
             with self._lock:
                 self._put(name, new)
         except ValueError as error:

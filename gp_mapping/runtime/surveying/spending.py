@@ -50,7 +50,7 @@ class Spending:
         self.driven = self.spent = self._planned = self._for_it = 0.0
         self.start = None
 
-    def pass_to(self, stamp: float | None, running: bool) -> None:
+    def count_seconds(self, stamp: float | None, running: bool) -> None:
         """Count the seconds that pass while the survey runs."""
         if running and stamp is not None and self.last_stamp is not None:
             self.spent += max(0.0, stamp - self.last_stamp)
@@ -63,7 +63,7 @@ class Spending:
             or abs(position[0] - self.last[0]) + abs(position[1] - self.last[1]) > _STEP
         )
 
-    def move_to(self, position: np.ndarray, running: bool) -> tuple[float, bool] | None:
+    def count_metres(self, position: np.ndarray, running: bool) -> tuple[float, bool] | None:
         """Count the metres to a position (2,) m.
 
         Returns:
@@ -97,7 +97,7 @@ class Spending:
             self.spent / s.plan_budget_time if s.plan_budget_time else 0.0,
         )
 
-    def left(self, settings: NodeSettings) -> Budget:
+    def remaining(self, settings: NodeSettings) -> Budget:
         """Return what is left to the survey."""
         s = settings
         home = home_of(s.plan_home)
@@ -117,7 +117,7 @@ class Spending:
         future.
         """
         excess = min(_LONGEST, max(1.0, (self._for_it + _EXACT) / (self._planned + _EXACT)))
-        budget = self.left(settings)
+        budget = self.remaining(settings)
         return replace(budget, metres=budget.metres / excess, seconds=budget.seconds / excess)
 
     def fits(self, settings: NodeSettings, plan: Plan) -> bool:

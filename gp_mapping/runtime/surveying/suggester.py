@@ -41,7 +41,7 @@ class Suggester:
         self._waits = False  # the last answer lacked what was being made
 
     @property
-    def news(self) -> bool:
+    def should_ask_again(self) -> bool:
         """Whether asking again is worthwhile.
 
         What the last answer lacked is there now, or it kept to another region or keep-out area.
@@ -68,7 +68,7 @@ class Suggester:
     def _offer(self, session, grid, position, message, frame: str) -> Suggestions:
         """Return the suggestions, and set note and obstacles."""
         s = self.settings
-        free, wrong = self._maps.at(message, s.robot_radius)
+        free, wrong = self._maps.free_space_of(message, s.robot_radius)
 
         wrong = wrong_frame(free, frame) or wrong
         wrong = wrong and wrong + "; nothing is suggested meanwhile"

@@ -230,7 +230,7 @@ class Survey:
             Whether there is more to do.
         """
         if position is not None:
-            self._spending.pass_to(stamp, self._phase == "running")
+            self._spending.count_seconds(stamp, self._phase == "running")
             self._follow(np.asarray(position, dtype=np.float64))
 
         if self._phase == "running" or self._requests or self._job is not None:
@@ -254,7 +254,7 @@ class Survey:
                 return len(self._requests) > 0 or (self._stale and self._phase == "running")
         return job is not None
 
-    def drove(self, x: np.ndarray) -> None:
+    def record_drive(self, x: np.ndarray) -> None:
         """Record where the robot has been since the last step: x (N, 2) m, in order."""
         for position in x:
             if self._spending.is_new(position):
@@ -263,11 +263,11 @@ class Survey:
     def _follow(self, position: np.ndarray) -> None:
         """Count the metres driven, and find how far along its plan the robot is."""
         running = self._phase == "running"
-        motion = self._spending.move_to(position, running)
+        motion = self._spending.count_metres(position, running)
         if motion is None:
             return
         moved, leapt = motion
-        self._questions.drove(position, leapt)
+        self._questions.record_drive(position, leapt)
 
         over = self._course.nearly_driven
         along = self._course.follow(position, moved)
@@ -276,7 +276,7 @@ class Survey:
 
     def _see(self, position, message, frame: str) -> None:
         """Take the newest free-space map; a plan that it leaves no room is withdrawn."""
-        self._free, wrong = self._maps.at(message, self.settings.robot_radius)
+        self._free, wrong = self._maps.free_space_of(message, self.settings.robot_radius)
         self._wrong = wrong_frame(self._free, frame) or wrong
         if self._wrong or position is None or not self._course.leads_into(self._free, position):
             return
@@ -352,7 +352,7 @@ class Survey:
                 spending.last, 0.0, self._lead + 0.5, spending.moved - self._moved_before
             )
 
-        plan = plan.cut(behind) if behind > 0.0 else plan
+        plan = plan.plan_ahead(behind) if behind > 0.0 else plan
         if self._outdated(plan):
             self._stale = True
             return
@@ -394,7 +394,7 @@ class Survey:
 
     def _still_leads(self) -> bool:
         """Return whether the rest of the current plan keeps to the newest ground."""
-        newest = self._course.basis.ground == self._questions.grounds
+        newest = self._course.basis.ground == self._questions.ground_count
         return newest or self._course.keeps_to(self._questions.newest.travel.free)
 
     @property
@@ -417,7 +417,7 @@ class Survey:
         if self._wrong:
             self._questions.refuse(self._wrong)
             return True
-        return self._questions.look(self.settings, session, position, self._free)
+        return self._questions.prepare_ground(self.settings, session, position, self._free)
 
     def _prepared(self, session) -> Iterator[Plan | None]:
         """Prepare the question of the next plan, in slices.
@@ -432,7 +432,7 @@ class Survey:
     @property
     def budget(self) -> Budget:
         """What is left to the survey."""
-        return self._spending.left(self.settings)
+        return self._spending.remaining(self.settings)
 
     @property
     def gain(self) -> tuple | None:
@@ -460,25 +460,25 @@ class Survey:
 
         # The first metres of the old plan are driven while the new one is made.
         lead = np.empty((0, 2))
-        same = course.plan and course.basis.ground == self._questions.grounds
+        same = course.plan and course.basis.ground == self._questions.ground_count
         if same and not reason:
             driven_meanwhile = s.plan_speed * self._thinking + 0.05
             lead = course.lead(position, min(_AHEAD, driven_meanwhile), question.travel.free)
 
         length, seconds, start, heading = 0.0, 0.0, position, math.nan
         if len(lead) > 1:
-            leg = question.travel.along(lead)
+            leg = question.travel.leg_along(lead)
             length, start, heading = leg.metres, lead[-1], leg.last
             seconds = budget.time(length, leg.turned)
         self._lead = length
-        stops = course.plan.left(course.along + length) if same else ()
+        stops = course.plan.stops_ahead(course.along + length) if same else ()
         away = 0.0 if budget.home is None else math.dist(start, budget.home)
 
         reserves = reserves_of(s, budget, self._thinking)
         spent = is_spent(s, budget, reserves, length + away)
         problem = self._problem(
             start,
-            budget.less(length + reserves[0], seconds + reserves[1]),
+            budget.minus(length + reserves[0], seconds + reserves[1]),
             heading=heading,
             old=stops,
             fresh=self._made % _FRESH == 0,
@@ -504,7 +504,7 @@ class Survey:
             kept = f"; {reserves[0]:.1f} m are kept for the corners of it" if reserves[0] else ""
             yield self._homeward(f"the budget is spent ({plan.reason}{kept})")
         else:
-            yield plan.led_by(lead, seconds) if plan else plan
+            yield plan.with_lead(lead, seconds) if plan else plan
 
     def _homeward(self, reason: str) -> Plan:
         """End the survey: return the way home from where the robot is.
@@ -518,7 +518,7 @@ class Survey:
     def _ended(self, question: Question) -> str:
         """Return why the survey is at its end; empty while it is not."""
         s = self.settings
-        self._share = question.known(s.target_stddev) if s.target_stddev else math.nan
+        self._share = question.known_fraction(s.target_stddev) if s.target_stddev else math.nan
         if s.target_stddev and self._share >= s.target_share:
             return f"{self._share:.0%} of the area are known to {s.target_stddev:g}"
         return ""

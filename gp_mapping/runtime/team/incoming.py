@@ -17,7 +17,7 @@ from gp_mapping.errors import one_line
 from gp_mapping.runtime.team.totals import HEAD
 from gp_mapping.store.message import MessageError, decode, names_of_parts, with_parts
 
-__all__ = ["Given", "Holdings", "Source"]
+__all__ = ["MapTotals", "MemoryPool", "Source"]
 
 _MOST = 64_000_000  # bytes of one message
 _MAPS = 8  # of one robot
@@ -75,7 +75,7 @@ def _numbers(parts: dict[str, _Part]) -> frozenset[tuple[str, int]]:
     return frozenset((name, part.number) for name, part in parts.items())
 
 
-class Holdings:
+class MemoryPool:
     """Memory for all robots' totals together.
 
     Attributes:
@@ -105,7 +105,7 @@ class Source:
         newest: monotonic s of the last message that was taken, or None.
     """
 
-    def __init__(self, name: str, holdings: Holdings):
+    def __init__(self, name: str, holdings: MemoryPool):
         self.name, self._holdings = name, holdings
         self._maps: OrderedDict[str, _Map] = OrderedDict()
         self._gone: OrderedDict[str, None] = OrderedDict()
@@ -229,25 +229,25 @@ class Source:
         before, held.size = held.size, held.sizes()
         self._holdings.used += held.size - before
 
-    def ready(self) -> list[Given]:
+    def ready(self) -> list[MapTotals]:
         """The complete maps, in the order of their ids, for a sum in place of the last one."""
         for held in self._maps.values():
             held.lent = held.ready
             self._weigh(held)
         return [
-            Given(self, map_id, held.ready)
+            MapTotals(self, map_id, held.ready)
             for map_id, held in sorted(self._maps.items())
             if held.ready
         ]
 
-    def proved(self, given: Given) -> None:
+    def mark_added(self, given: MapTotals) -> None:
         """Note that totals could be added."""
         held = self._maps.get(given.map_id)
         if held is not None:
             held.good, self.problem = given.parts, next(iter(self._wrong.values()), "")
             self._weigh(held)
 
-    def failed(self, given: Given, text: str) -> None:
+    def mark_failed(self, given: MapTotals, text: str) -> None:
         """Drop unusable totals; those that were used before count again until others come.
 
         The same ones are not tried again.
@@ -304,7 +304,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Given:
+class MapTotals:
     """Complete totals of one map of a robot."""
 
     source: Source

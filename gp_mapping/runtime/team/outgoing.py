@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gp_mapping.core.stored import StoredState
-from gp_mapping.runtime.team.totals import HEAD, Totals, stored_in
+from gp_mapping.runtime.team.totals import HEAD, Totals, stored_states
 from gp_mapping.store.message import encode
 
 __all__ = ["Outgoing"]
@@ -60,7 +60,7 @@ class Outgoing:
         self._then: float | None = None
         self.messages = self.bytes = 0
 
-    def offer(self, totals: Totals) -> None:
+    def update(self, totals: Totals) -> None:
         """Take the newest totals of the map; those of another map than before replace that map."""
         if totals.map_id != self._map:
             if self._map:
@@ -68,7 +68,7 @@ class Outgoing:
             self._map, self._parts = totals.map_id, {}
 
         # a stored tile never changes: another object is another content
-        tiles = stored_in(totals.state["map"])
+        tiles = stored_states(totals.state["map"])
         for name, stored in tiles.items():
             held = self._parts.get(name)
             if held is None or held.content is not stored:
@@ -124,8 +124,8 @@ class Outgoing:
 
         Returns:
             A function that encodes it, in any thread, and returns bytes, id of the map, name and
-            number, as `sent` takes them. It may have to read a file, and raises ValueError where
-            that fails.
+            number, as `mark_sent` takes them. It may have to read a file, and raises
+            ValueError where that fails.
         """
         part, content = self._parts[name], self._parts[name].content
         map_id, number = self._map, part.number
@@ -143,7 +143,7 @@ class Outgoing:
 
         return encoded
 
-    def sent(self, data: bytes, map_id: str, name: str, number: int, now: float) -> None:
+    def mark_sent(self, data: bytes, map_id: str, name: str, number: int, now: float) -> None:
         """Note that a message was sent.
 
         Args:

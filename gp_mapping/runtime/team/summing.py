@@ -15,12 +15,12 @@ from torch import Tensor
 
 from gp_mapping.core.hyper.agreed import agreed
 from gp_mapping.errors import named, one_line
-from gp_mapping.mapping.moving import moved
+from gp_mapping.mapping.moving import move_session
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.runtime.team.totals import MADE_OF, MAP_ID, map_ids, stored_in
+from gp_mapping.runtime.team.totals import MADE_OF, MAP_ID, map_ids, stored_states
 from gp_mapping.settings.mapping import MapSettings
 
-__all__ = ["Member", "Sum", "summed"]
+__all__ = ["Member", "TeamSum", "sum_maps"]
 
 # settings by which maps are of one kind
 _SAME = (
@@ -67,7 +67,7 @@ class Member:
 
 
 @dataclass
-class Sum:
+class TeamSum:
     """The map of a team, and what became of each member.
 
     Attributes:
@@ -92,14 +92,14 @@ class Sum:
     paths: dict[str, Tensor] = field(default_factory=dict)
 
 
-def summed(
+def sum_maps(
     members: Sequence[Member],
     settings: MapSettings,
     frame: str,
     quantity: str,
     transforms: dict[str, Transform],
-    before: Sum | None = None,
-) -> Sum:
+    before: TeamSum | None = None,
+) -> TeamSum:
     """Sum the totals of all members.
 
     Args:
@@ -116,7 +116,7 @@ def summed(
     Raises:
         OSError: a file, of a tile that is laid by, cannot be read or written.
     """
-    out, arguments = Sum(), (settings, frame, quantity, transforms, before)
+    out, arguments = TeamSum(), (settings, frame, quantity, transforms, before)
     # this robot first: the position is its own, and no other keeps it out
     ordered = sorted(members, key=lambda m: (not m.own, m.name, m.map_id))
     sessions: list[MapSession] = []
@@ -157,7 +157,7 @@ def summed(
 
         if transform is not None:
             try:
-                session = moved(session, *transform)
+                session = move_session(session, *transform)
             except ValueError as error:
                 out.refused.append(
                     (member, "cannot_be_moved", f"{member.name}: {one_line(error, 200)}")
@@ -177,7 +177,7 @@ def summed(
     try:
         _add_up(sessions, out, before)
     except _LeftOutError as left:
-        without = summed([m for m in members if m is not left.member], *arguments)
+        without = sum_maps([m for m in members if m is not left.member], *arguments)
         if left.refused:
             without.refused.append((left.member, "not_merged", f"{left.member.name}: {left}"))
         else:
@@ -242,7 +242,7 @@ def _session(state: dict, settings: MapSettings, members: int) -> MapSession:
     _check_finite(state["map"])
     wide = settings
     # one map without tiles: the sum may have the budgets of its members together
-    if not stored_in(state["map"]):
+    if not stored_states(state["map"]):
         wide = replace(
             settings,
             **{
@@ -256,7 +256,7 @@ def _session(state: dict, settings: MapSettings, members: int) -> MapSession:
     if lost := session.map.unreadable():
         raise ValueError(lost[0])
 
-    if session.opening or not session.cell_count:
+    if session.is_opening or not session.cell_count:
         raise ValueError("a map that has hardly begun")
 
     path = session.path
@@ -283,7 +283,7 @@ def _check_finite(value) -> None:
         raise ValueError("a number of the map is not finite")
 
 
-def _add_up(sessions: list[MapSession], out: Sum, before: Sum | None) -> None:
+def _add_up(sessions: list[MapSession], out: TeamSum, before: TeamSum | None) -> None:
     """Merge the sessions, and fill in the sum's session, θ and notes.
 
     Args:
@@ -297,7 +297,7 @@ def _add_up(sessions: list[MapSession], out: Sum, before: Sum | None) -> None:
     """
     out.notes += _differences(out.used, sessions)
     # before they are merged, since the first one becomes the path of all
-    out.paths = {m.map_id: s.trace.points() for m, s in zip(out.used, sessions)}
+    out.paths = {m.map_id: s.path_trace.points() for m, s in zip(out.used, sessions)}
 
     # one θ for all, so that their sites can be added
     learned = [summary for session in sessions if (summary := session.map.learned()) is not None]

@@ -13,10 +13,10 @@ from concurrent.futures import CancelledError, Future
 
 from gp_mapping.errors import one_line
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.runtime.aside import Aside
-from gp_mapping.runtime.team.incoming import Given, Holdings, Source
+from gp_mapping.runtime.background import BackgroundJob
+from gp_mapping.runtime.team.incoming import MapTotals, MemoryPool, Source
 from gp_mapping.runtime.team.outgoing import Outgoing
-from gp_mapping.runtime.team.summing import Member, Sum, summed
+from gp_mapping.runtime.team.summing import Member, TeamSum, sum_maps
 from gp_mapping.runtime.team.totals import Totals, totals_of
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.node import NodeSettings
@@ -63,18 +63,18 @@ class Team:
     ):
         self._worker, self._settings, self._map_settings = worker, settings, map_settings
         self._frame, self._quantity, self._on_error = frame, quantity, on_error
-        self._holdings = Holdings(settings().merge_memory)
+        self._holdings = MemoryPool(settings().merge_memory)
         self.sources = {robot: Source(robot, self._holdings) for robot in robots}
         self.sending = settings().publish_tiles
         self._outgoing = Outgoing(name, MapSession(map_settings()).map.slimmed)
-        self._encoding, self._summing = Aside("tiles"), Aside("team")
+        self._encoding, self._summing = BackgroundJob("tiles"), BackgroundJob("team")
         self._message: tuple[bytes, str, str, int] | None = None
         self._asked: Future | None = None
         self._totals: Totals | None = None
         self._asked_at = float("-inf")
-        self._sum, self._begun, self._sum_at = Sum(), 0.0, float("-inf")
+        self._sum, self._begun, self._sum_at = TeamSum(), 0.0, float("-inf")
         self._of: tuple | None = None  # what the last sum was made of
-        self._given: dict[tuple, Given] = {}  # of the sum that is being made
+        self._given: dict[tuple, MapTotals] = {}  # of the sum that is being made
         self._refused: dict[tuple, str] = {}
         self.sums, self.took = 0, 0.0  # how many; s of the last one
         self._problem = ""  # why it failed; '' where it did not
@@ -129,7 +129,7 @@ class Team:
                 self._on_error(f"the map's totals could not be taken: {error!r}")
                 return
             if self._totals is not None and self.sending:
-                self._outgoing.offer(self._totals)
+                self._outgoing.update(self._totals)
 
         s = self._settings()
         period = min(
@@ -154,7 +154,7 @@ class Team:
                 self._on_error(f"a message of ~/tiles could not be made: {one_line(error, 300)}")
         if self._message is not None:
             message, self._message = self._message, None
-            self._outgoing.sent(*message, now)
+            self._outgoing.mark_sent(*message, now)
             return message[0]
 
         if self._encoding.idle:
@@ -193,7 +193,7 @@ class Team:
         members = self._members(own)
         if all(member.own for member in members):
             if self._sum.session is not None:
-                self._sum = Sum()
+                self._sum = TeamSum()
                 self._worker.show(None)
             return
 
@@ -206,7 +206,7 @@ class Team:
             transforms_of(self._settings().merge_transforms),
             self._sum,
         )
-        self._summing.start(lambda: summed(*arguments))
+        self._summing.start(lambda: sum_maps(*arguments))
 
     def _members(self, own: Totals | None) -> list[Member]:
         """Members of the next sum: all complete maps of others, and this robot's totals, if any."""
@@ -222,17 +222,17 @@ class Team:
             )
         return members
 
-    def _take_sum(self, made: Sum, now: float) -> None:
+    def _take_sum(self, made: TeamSum, now: float) -> None:
         """Show a new sum, unless this robot's map has been cleared or replaced meanwhile."""
         self.took, self.sums = now - self._begun, self.sums + 1
 
         for member in made.used:
             if member.version in self._given:
-                self._given[member.version].source.proved(self._given[member.version])
+                self._given[member.version].source.mark_added(self._given[member.version])
         for member, why in made.failed:
             if member.version in self._given:
                 given = self._given[member.version]
-                given.source.failed(given, why)
+                given.source.mark_failed(given, why)
             else:
                 self._on_error(f"this robot's own map could not be added: {why}")
         for member, reason, text in made.refused:

@@ -19,10 +19,10 @@ __all__ = [
     "MADE_OF",
     "MAP_ID",
     "Totals",
+    "empty_state",
     "map_ids",
-    "stored_in",
+    "stored_states",
     "totals_of",
-    "young_state",
 ]
 
 HEAD = "head"  # name of the part with everything but the tiles
@@ -57,7 +57,7 @@ def totals_of(session: MapSession, key: tuple = ()) -> Totals | None:
     Returns:
         None while the map is too young to be added to another.
     """
-    if not session.cell_count or session.opening:
+    if not session.cell_count or session.is_opening:
         return None
 
     if not session.about.get(MAP_ID):
@@ -86,19 +86,19 @@ def totals_of(session: MapSession, key: tuple = ()) -> Totals | None:
     return Totals(session.about[MAP_ID], session.revision, out, key)
 
 
-def young_state(settings: MapSettings) -> dict:
+def empty_state(settings: MapSettings) -> dict:
     """The state of a session without data, which fills in what totals leave out."""
     return MapSession(settings).state_dict()
 
 
-def stored_in(value) -> dict[str, StoredState]:
+def stored_states(value) -> dict[str, StoredState]:
     """The tiles in a state, by name."""
     if isinstance(value, StoredState):
         return {value.name: value}
     children = (
         value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     )
-    return {name: part for child in children for name, part in stored_in(child).items()}
+    return {name: part for child in children for name, part in stored_states(child).items()}
 
 
 def map_ids(about: dict) -> set[str]:

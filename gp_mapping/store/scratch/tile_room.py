@@ -172,7 +172,7 @@ class TileRoom:
             # it stays in the queue until it is written: `problem` and `settle` count it
             state = self._waiting[0]
             try:
-                if state.held:  # else a save has written it meanwhile
+                if state.in_memory:  # else a save has written it meanwhile
                     self._write(state)
                 self._refused, failed = "", 0
             # whatever it is: the thread goes on, and `problem` says it

@@ -55,8 +55,8 @@ def test_boxes_part_the_plane():
     blocks = Blocks.empty(2, 7).split(x, 100)
     assert (
         7 <= len(blocks.low) <= 14
-        and int(blocks.held(x).max()) <= 100
-        and int(blocks.held(x).sum()) == 700
+        and int(blocks.count_in(x).max()) <= 100
+        and int(blocks.count_in(x).sum()) == 700
     )
     far = 1e3 * torch.randn(50, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     inside = (far[:, None] >= blocks.low) & (far[:, None] < blocks.high)
@@ -78,20 +78,20 @@ def test_the_sum_of_what_blocks_say():
             torch.randn(n, dtype=torch.float64, generator=g) for n in ((3,), (3,), (3, 3))
         )
         said.append((v, slope, root @ root.mT))
-        blocks = blocks.recorded(which, 30, 59.0, *said[-1])
-        assert blocks.silent(x) == (which == 0)
+        blocks = blocks.with_evaluation(which, 30, 59.0, *said[-1])
+        assert blocks.is_incomplete(x) == (which == 0)
     v = torch.randn(3, dtype=torch.float64, generator=g)
     assert torch.allclose(blocks.slope(v), sum(slope + bend @ (v - at) for at, slope, bend in said))
 
     nats = [0.5 * float((v - at) @ bend @ (v - at)) for at, _, bend in said]
-    assert blocks.news(x, order, v).tolist() == pytest.approx(nats)
-    left = x[1:] if int(blocks.of(x[:1])) == 0 else x[blocks.of(x).argsort()[1:]]
+    assert blocks.staleness(x, order, v).tolist() == pytest.approx(nats)
+    left = x[1:] if int(blocks.box_of(x[:1])) == 0 else x[blocks.box_of(x).argsort()[1:]]
     kept = torch.arange(1.0, 60.0, dtype=torch.float64)
-    assert float(blocks.news(left, kept.clamp_max(59.0), v).sum()) == pytest.approx(
+    assert float(blocks.staleness(left, kept.clamp_max(59.0), v).sum()) == pytest.approx(
         sum(nats) + 1 / 3.0
     )
     more, later = torch.cat([x, x[:1]]), torch.arange(61.0, dtype=torch.float64)
-    assert float(blocks.news(more, later, v).sum()) == pytest.approx(sum(nats) + 1 / 3.0)
+    assert float(blocks.staleness(more, later, v).sum()) == pytest.approx(sum(nats) + 1 / 3.0)
 
 
 def test_average_information_is_the_mean_of_expected_and_observed():
@@ -152,11 +152,11 @@ def test_nothing_new_costs_nothing():
     learner, generator = learn(TRUTH, TRUTH, data), torch.Generator().manual_seed(0)
     for _ in range(20):
         learner.step(data, generator)
-    vector, blocks, asked = learner.vector, learner.blocks, learner.bend
-    learner.bend = None  # whoever asks fails
+    vector, blocks, asked = learner.vector, learner.blocks, learner.score_average
+    learner.score_average = None  # whoever asks fails
     assert not any(learner.step(data, generator) for _ in range(5))
     assert learner.vector is vector and learner.blocks is blocks
-    learner.bend, steps = asked, learner.steps
+    learner.score_average, steps = asked, learner.steps
 
     wild = {name: torch.cat([column, column[-20:]]) for name, column in data.items()}
     wild["y"][-20:] += 10.0 * torch.randn(20, 1, dtype=torch.float64, generator=generator)
@@ -197,10 +197,10 @@ def test_blocks_given_those_before_are_the_whole():
     for most in (0, 60, 240):
         parts = [blocks.members(which, data["x"], most) for which in range(4)]
         assert not len(parts[0][1]) and all(
-            len(given) <= most and bool((blocks.of(data["x"])[given] < which).all())
+            len(given) <= most and bool((blocks.box_of(data["x"])[given] < which).all())
             for which, (_, given) in enumerate(parts)
         )
-        sums[most] = sum(learner.bend(vector, data, *part)[0] for part in parts)
+        sums[most] = sum(learner.score_average(vector, data, *part)[0] for part in parts)
     whole = learner.score(vector, data, torch.arange(240))[0]
     assert torch.allclose(sums[240], whole, rtol=1e-9, atol=1e-9)
     assert (sums[60] - whole).norm() < 0.5 * (sums[0] - whole).norm()
@@ -280,7 +280,7 @@ def test_a_block_that_cannot_be_evaluated_holds_up_no_other():
     learner = HyperLearner(start, start, free=LEARNED)
     while learner.step(wrong, generator) or learner.steps < 5:
         assert learner.steps < 40
-    box = int(learner.blocks.of(data["x"][100:101]))
+    box = int(learner.blocks.box_of(data["x"][100:101]))
     assert len(learner.blocks.low) == 2 and not bool(learner.blocks.information[box].any())
     # the other block alone was heard, and v is where that block and the prior want it
     assert learner.theta.lengthscale > 0.6
@@ -332,7 +332,7 @@ def test_by_minibatches_where_most_is_forgotten():
     assert learner.streams and learner.blocks is None
 
     settled = HyperLearner(TRUTH, TRUTH, free=LEARNED)
-    settled.settle(TRUTH, torch.eye(7, dtype=torch.float64))
+    settled.continue_from(TRUTH, torch.eye(7, dtype=torch.float64))
     assert settled.streams
 
 
@@ -342,14 +342,14 @@ def test_a_part_that_is_too_long_holds_up_no_other():
     learner.metric = torch.eye(7, dtype=torch.float64) + 0.3
     learner.metric[2, 2] = 0.5
     downhill = torch.tensor([0.2, -0.1, 8.0, 0.0, 0.0, 0.0, 0.0], dtype=torch.float64)
-    move = learner.within_reach(downhill)
+    move = learner.limited_step(downhill)
     assert float(move[2]) == HyperLearner.LONGEST[2] and float(move[3:].abs().max()) == 0.0
     rest = torch.linalg.solve(
         learner.metric[:2, :2], downhill[:2] - learner.metric[:2, 2] * move[2]
     )
     assert torch.allclose(move[:2], rest) and float(rest.abs().max()) < 0.5
     assert math.isclose(
-        float(learner.within_reach(0.01 * downhill)[2]),
+        float(learner.limited_step(0.01 * downhill)[2]),
         float(torch.linalg.solve(learner.metric[:3, :3], 0.01 * downhill[:3])[2]),
     )
 
@@ -360,16 +360,16 @@ def test_what_is_known_bends_as_many_cells_do_and_never_less_than_the_prior():
     learner = HyperLearner(TRUTH, TRUTH, free=LEARNED)
     few, many, none = torch.arange(60), torch.arange(300), torch.arange(0)
     assert torch.equal(
-        learner.bend(learner.vector, data, few, none)[1],
+        learner.score_average(learner.vector, data, few, none)[1],
         learner.score(learner.vector, data, few)[1],
     )
     bent, expected = (
-        learner.bend(learner.vector, data, many, none)[1],
+        learner.score_average(learner.vector, data, many, none)[1],
         learner.score(learner.vector, data, many)[1],
     )
     assert not torch.allclose(bent, expected, rtol=0.05)
     louder = {**data, "y": 2.0 * data["y"]}  # A is quadratic in the data, F knows nothing of them
-    assert torch.allclose(learner.bend(learner.vector, louder, many, none)[1], 4.0 * bent)
+    assert torch.allclose(learner.score_average(learner.vector, louder, many, none)[1], 4.0 * bent)
 
     learner.step(
         {name: column[:6] for name, column in data.items()}, torch.Generator().manual_seed(0)

@@ -9,7 +9,7 @@ from scipy.stats import t as students
 from test_learner_bayes import LEARNED, NOISE, SIGNAL, cells_of, drive, learn, random_field
 
 from gp_mapping.core.hyper.agreed import Learned
-from gp_mapping.core.hyper.freedom import degrees_of_freedom, widening
+from gp_mapping.core.hyper.freedom import degrees_of_freedom, interval_factor
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.kernels import make_kernel
@@ -40,10 +40,10 @@ def test_samples_that_were_looked_at_often_are_counted_once(count):
 
 def test_the_factor_is_students_quantile():
     for degrees in (3.0, 5.0, 20.0, 200.0):
-        assert widening(degrees) == pytest.approx(
+        assert interval_factor(degrees) == pytest.approx(
             (students.ppf(0.975, degrees) / 1.959964) ** 2, rel=2e-3
         )
-    assert widening(math.inf) == widening(1e6) == 1.0
+    assert interval_factor(math.inf) == interval_factor(1e6) == 1.0
 
 
 def test_what_is_not_learned_is_not_in_doubt():
@@ -85,7 +85,11 @@ def test_intervals_beside_a_first_lane_hold_what_they_say():
         degrees.append(degrees_of_freedom(learner.summary()))
         plain.append(float((error.abs() <= 1.96 * variance.sqrt()).double().mean()))
         inside.append(
-            float((error.abs() <= 1.96 * (widening(degrees[-1]) * variance).sqrt()).double().mean())
+            float(
+                (error.abs() <= 1.96 * (interval_factor(degrees[-1]) * variance).sqrt())
+                .double()
+                .mean()
+            )
         )
     assert 0.93 <= sum(inside) / 60 <= 0.975, (sum(inside) / 60, sum(plain) / 60)
     assert sum(plain) / 60 < sum(inside) / 60 - 0.01 and min(degrees) < 20

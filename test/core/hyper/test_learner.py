@@ -296,7 +296,7 @@ def test_the_closed_form_score_is_the_gradient_and_the_fisher_information_its_va
 
     def gram(at):
         t = theta.with_vector(at)
-        places = t.place(x, v, heading)
+        places = t.sensor_place(x, v, heading)
         return (
             t.kernel()(places, places)
             + t.constant_stddev**2
@@ -345,7 +345,7 @@ def test_theta_is_taken_over_beyond_what_is_known_of_it():
         learner.vector[0] += change
         learner.theta = replace(usual, lengthscale=usual.lengthscale * math.exp(change))
         learner.metric = torch.diag(torch.full((len(learner.vector),), known, dtype=torch.float64))
-        return learner.left(usual)
+        return learner.should_adopt(usual)
 
     for change, known, taken in (
         (0.05, 900.0, True),
@@ -377,7 +377,7 @@ def test_a_step_that_cannot_be_computed_is_refused_and_counted(name):
     """Neither a covariance that does not factor nor a slope that is no number moves anything."""
     theta, data = Theta(0.5, 10.0, 1.0, 20.0), remembered(40)
     learner, generator = HyperLearner(theta, theta), torch.Generator().manual_seed(0)
-    learner.stream()
+    learner.use_minibatches()
     data[name] = torch.full_like(data[name], math.nan)
     for refused in (1, 2):
         assert not learner.step(data, generator)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gp_mapping.core.hyper.rows import RowLearner
-from gp_mapping.core.hyper.theta import Theta, heading_of
+from gp_mapping.core.hyper.theta import Theta, heading_from_velocity
 from gp_mapping.core.hyper.vector_theta import VectorTheta
 
 PLAIN = Theta(
@@ -33,7 +33,7 @@ def rows(places: int = 7):
     return {
         "x": torch.cat([x[each], component], 1),
         "velocity": torch.cat([v[each], 0.0 * component], 1),
-        "heading": heading_of(v[each]),
+        "heading": heading_from_velocity(v[each]),
         "y": 3.0 * y,
         "extra": extra,
     }
@@ -42,7 +42,7 @@ def rows(places: int = 7):
 def dense(theta: VectorTheta, data: dict) -> torch.Tensor:
     """C of all rows, (n, n)."""
     x, heading = data["x"], data["heading"]
-    places = theta.place(x, data["velocity"], heading)
+    places = theta.sensor_place(x, data["velocity"], heading)
     beside = theta.feature_rows(x, heading)
     noise = torch.full((len(x),), theta.noise_stddev**2, dtype=torch.float64)
     noise[x[:, 2] == 2.0] *= theta.vertical**2
@@ -51,7 +51,7 @@ def dense(theta: VectorTheta, data: dict) -> torch.Tensor:
 
 @pytest.mark.parametrize("potential", ["free", "harmonic"])
 def test_the_score_is_the_slope_of_the_dense_evidence(potential):
-    theta = VectorTheta.of(
+    theta = VectorTheta.from_theta(
         PLAIN, vertical=1.4, coherence=0.3 if potential == "harmonic" else 0.0, potential=potential
     )
     data, learner = rows(), RowLearner(theta, replace(theta), free=FREE)
@@ -87,7 +87,7 @@ def test_the_score_is_the_slope_of_the_dense_evidence(potential):
 
 def test_what_is_held_has_no_slope():
     """Without the signal neither the vertical noise's ratio nor the coherence is learned."""
-    theta = VectorTheta.of(PLAIN)
+    theta = VectorTheta.from_theta(PLAIN)
     learner = RowLearner(theta, theta, free=(False, False, True, False, False, False, False))
     assert learner.free == [False, False, True] + [False] * 4 + [True, False]
     gradient, _ = learner.score(theta.vector(), rows(), torch.arange(9))
@@ -96,7 +96,7 @@ def test_what_is_held_has_no_slope():
 
 def test_a_step_asks_all_components_of_places_that_lie_together():
     """As of a stream: the number of a component is no distance."""
-    theta, data = VectorTheta.of(PLAIN), rows(60)
+    theta, data = VectorTheta.from_theta(PLAIN), rows(60)
     learner, generator = RowLearner(theta, theta, free=FREE), torch.Generator().manual_seed(0)
     data["order"] = torch.arange(180).double()
     near, stands_for = learner.neighbourhood(data["x"], data["order"], generator)

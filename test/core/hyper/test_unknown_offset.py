@@ -9,7 +9,7 @@ from scipy import stats
 from test_learner_bayes import drive, random_field
 
 from gp_mapping.core.hyper.learner import HyperLearner
-from gp_mapping.core.hyper.theta import Theta, heading_of
+from gp_mapping.core.hyper.theta import Theta, heading_from_velocity
 
 LEARNED = (True, True, True, False, True, False, False)
 START, SPEED, NOISE = Theta(0.8, 1.0, 0.1, 5.0), 0.5, 0.05
@@ -38,7 +38,7 @@ def measured(x: torch.Tensor, seed: int, offset: float) -> dict[str, torch.Tenso
     return {
         "x": x,
         "velocity": velocity,
-        "heading": heading_of(velocity),
+        "heading": heading_from_velocity(velocity),
         "y": (y - y.mean())[:, None],
         "extra": torch.zeros(len(x), dtype=torch.float64),
         "order": torch.arange(len(x), dtype=torch.float64),
@@ -83,9 +83,9 @@ def test_the_two_hypotheses_are_weighed_by_savage_and_dickey(said, found):
     information = torch.diag(
         torch.tensor([90.0, 40.0, 60.0, 0.0, 500.0, 0.0, 0.0], dtype=torch.float64)
     )
-    learner.settle(replace(START, time_offset=found), information)
+    learner.continue_from(replace(START, time_offset=found), information)
     stddev = (500.0 + 1.0 / 0.2**2) ** -0.5
     ratio = stats.norm.pdf(said, found, stddev) / stats.norm.pdf(said, 0.0, 0.2)
-    assert float(learner.believed()[4]) == pytest.approx(
+    assert float(learner.supported_vector()[4]) == pytest.approx(
         said + (found - said) / (1.0 + ratio), rel=1e-9
     )

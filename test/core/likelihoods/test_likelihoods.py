@@ -9,7 +9,7 @@ from scipy import special, stats
 
 from gp_mapping.core.likelihoods.base import Gaussian
 from gp_mapping.core.likelihoods.discrete import Bernoulli, Poisson, Softmax
-from gp_mapping.core.likelihoods.outcomes import Outcomes
+from gp_mapping.core.likelihoods.outcomes import OutcomeJudge
 from gp_mapping.core.likelihoods.quadrature import expectation, faddeeva, gauss_hermite
 from gp_mapping.core.likelihoods.student_t import StudentT
 from gp_mapping.settings.mapping import MapSettings
@@ -245,13 +245,13 @@ def test_what_cannot_be_is_refused():
 )
 def test_what_can_be_measured_is_told_from_what_cannot(kind, good, bad):
     """One by one, all at once, and none at all."""
-    known = Outcomes(MapSettings(likelihood=kind, classes=3))
-    told = [known.all_in([[value]]) for value in [*good, *bad]]
+    known = OutcomeJudge(MapSettings(likelihood=kind, classes=3))
+    told = [known.accepts_all([[value]]) for value in [*good, *bad]]
     assert told == [True] * len(good) + [False] * len(bad)
     assert (
-        known.all_in(torch.tensor([*good, *bad]).double()[:, None]) is (not bad)
-        and known.all_in([]) is True
+        known.accepts_all(torch.tensor([*good, *bad]).double()[:, None]) is (not bad)
+        and known.accepts_all([]) is True
     )
-    assert known.strangers([[value] for value in [*good, *bad, *good]]) == [
+    assert known.rejected_rows([[value] for value in [*good, *bad, *good]]) == [
         len(good) + i for i in range(len(bad))
     ]

@@ -34,12 +34,14 @@ def leverage_by(leverage):
 
 
 def filled(capacity=50, n=400, batch=10, seed=0, leverage=None, protect=250, rule="uniform"):
-    memory = Memory(capacity, 2, 1, 5, "cpu", protect=protect).follow(rule)
+    memory = Memory(capacity, 2, 1, 5, "cpu", protect=protect).set_rule(rule)
     generator = torch.Generator().manual_seed(seed)
     fell = 0
     for i in range(0, n, batch):
         fresh = values(batch, i)
-        fell += memory.insert(fresh, white_of(fresh["y"][:, 0]), leverage_by(leverage), generator)
+        fell += memory.offer_batch(
+            fresh, white_of(fresh["y"][:, 0]), leverage_by(leverage), generator
+        )
     return memory, fell
 
 
@@ -101,7 +103,7 @@ def test_uniform_asks_no_leverage():
 
     memory, generator = Memory(10, 2, 1, 5, "cpu"), torch.Generator().manual_seed(0)
     for i in range(0, 50, 10):
-        memory.insert(values(10, i), white_of(values(10, i)["y"][:, 0]), refuse, generator)
+        memory.offer_batch(values(10, i), white_of(values(10, i)["y"][:, 0]), refuse, generator)
     assert len(memory) == 10
 
 
@@ -115,10 +117,10 @@ def test_farthest_covers_what_came():
     generator, least = torch.Generator().manual_seed(0), {}
     x = torch.cat([torch.linspace(0, 1, 350), torch.linspace(1, 20, 50)]).double()
     for rule in ("farthest", "uniform"):
-        memory = Memory(40, 2, 1, 5, "cpu", protect=0).follow(rule)
+        memory = Memory(40, 2, 1, 5, "cpu", protect=0).set_rule(rule)
         for part in torch.arange(400).split(5):
             fresh = values(5, int(part[0])) | {"x": x[part, None].repeat(1, 2)}
-            memory.insert(fresh, white_of(fresh["y"][:, 0]), leverage_by(None), generator)
+            memory.offer_batch(fresh, white_of(fresh["y"][:, 0]), leverage_by(None), generator)
         least[rule] = int((memory.x[:, 0] > 1).sum())
     assert least["farthest"] >= 35 and least["uniform"] < 20, least
 
@@ -128,7 +130,7 @@ def test_another_rule_holds_for_those_that_are_here():
     memory, _ = filled(30, n=300, rule="newest", protect=0)
     other = Memory.from_state_dict(memory.state_dict(), "cpu")
     assert other.rule == "newest" and torch.equal(other.key, memory.key)
-    assert bool((other.follow("uniform").key == UNRANKED).all()) and len(other) == 30
+    assert bool((other.set_rule("uniform").key == UNRANKED).all()) and len(other) == 30
 
 
 def test_the_setting_reaches_the_map_and_its_file():
@@ -185,7 +187,7 @@ def test_state_is_a_copy_and_complete():
     leverage = torch.rand(400, dtype=torch.float64, generator=torch.Generator().manual_seed(6))
     for m, generator in zip((memory, other), generators):
         fresh = values(100, 300)
-        m.insert(fresh, white_of(fresh["y"][:, 0]), leverage_by(leverage), generator)
+        m.offer_batch(fresh, white_of(fresh["y"][:, 0]), leverage_by(leverage), generator)
     assert torch.equal(memory.order, other.order) and torch.equal(
         memory.whitened(5), other.whitened(5)
     )

@@ -178,7 +178,7 @@ def test_sums_of_two_are_those_of_all_their_samples():
         for shape in ((4, 30), (30,), (30, 2))
     )
     of = torch.tensor([0.0] * 8 + [1.0] * 12 + [NO_PASS] * 2 + [7.0] * 8).double()
-    none = PassSums.none(4, 2, "cpu")
+    none = PassSums.empty(4, 2, "cpu")
     one, other = (
         none.add(of[part], white[:, part], beta[part], lam[part])
         for part in (slice(0, 12), slice(12, 30))
@@ -280,7 +280,7 @@ def test_the_spread_of_the_constants_is_that_of_the_evidence_from_any_start(mode
     best = math.exp(0.5 * logs[own.argmax()])
     assert 0.7 < spread.stddev / best < 1.3, (spread, best)
     assert 6.0 < spread.determined < 7.01, "of eight constants seven differences are known"
-    assert 1.3 < spread.variance_to_come / spread.stddev**2 < 1.6, (
+    assert 1.3 < spread.future_pass_variance / spread.stddev**2 < 1.6, (
         "2.36² over 1.96²: Student's t of seven"
     )
 
@@ -316,7 +316,7 @@ def test_a_model_without_such_constants_says_so():
 @pytest.mark.parametrize("degrees", (1.0, 2.0, 4.0, 7.3, 49.0))
 def test_few_passes_widen_the_interval_of_one_to_come_as_student_s_distribution(degrees):
     widened = (stats.t.ppf(0.975, degrees) / stats.norm.ppf(0.975)) ** 2
-    assert BiasSpread(2.0, degrees).variance_to_come == pytest.approx(4.0 * widened, rel=0.02)
-    assert BiasSpread(2.0, 0.0).variance_to_come == pytest.approx(4.0), (
+    assert BiasSpread(2.0, degrees).future_pass_variance == pytest.approx(4.0 * widened, rel=0.02)
+    assert BiasSpread(2.0, 0.0).future_pass_variance == pytest.approx(4.0), (
         "the prior alone is believed"
     )

@@ -8,7 +8,7 @@ import torch
 
 from gp_mapping import create_map
 from gp_mapping.core.kernels import make_kernel
-from gp_mapping.core.sparse.worth import Sparing, bits_of, ratio_of
+from gp_mapping.core.sparse.worth import InputRemoval, bits_of, ratio_of
 from gp_mapping.core.types import Samples
 
 UT = 1e-6
@@ -85,18 +85,18 @@ def test_what_goes_is_what_brute_force_takes_away():
     assert 2 < len(left) < 12
 
     excess = (white * beta) @ white.mT
-    sparing = Sparing.of(factor, excess, least, 12)
-    while not sparing.go_on(least, None, most=2):  # as it may be cut into steps
+    sparing = InputRemoval.start(factor, excess, least, 12)
+    while not sparing.advance(least, None, most=2):  # as it may be cut into steps
         assert torch.equal(
-            sparing.alive, Sparing.from_state_dict(sparing.state_dict(), "cpu").alive
+            sparing.alive, InputRemoval.from_state_dict(sparing.state_dict(), "cpu").alive
         )
-    assert sparing.alive.nonzero()[:, 0].tolist() == left and sparing.left == len(left)
+    assert sparing.alive.nonzero()[:, 0].tolist() == left and sparing.remaining == len(left)
     assert sparing.worst == pytest.approx(gone, rel=1e-8)
-    few = Sparing.of(factor, excess, 0.0, 5)
-    assert few.go_on(0.0, 5) and few.left == 5
+    few = InputRemoval.start(factor, excess, 0.0, 5)
+    assert few.advance(0.0, 5) and few.remaining == 5
     assert (
-        Sparing.of(factor, excess, 0.0, 11) is not None
-        and Sparing.of(factor, excess, 0.0, 12) is None
+        InputRemoval.start(factor, excess, 0.0, 11) is not None
+        and InputRemoval.start(factor, excess, 0.0, 12) is None
     )
 
 

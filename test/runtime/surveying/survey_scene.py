@@ -81,7 +81,7 @@ class Robot:
         """Along the plan, a few centimetres at a time."""
         plan, along = self.survey.plan, self.survey._course.along
         # A loop ends where it begins: of the two the robot is where the survey has it.
-        rest = plan.after(plan.progress(self.at, along - 0.1, expected=along))
+        rest = plan.line_ahead(plan.progress(self.at, along - 0.1, expected=along))
         ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(rest, axis=0).T))])
         marks = np.arange(0.03, min(metres, ends[-1]) + 0.03, 0.03).clip(max=ends[-1])
         x = np.stack([np.interp(marks, ends, rest[:, i]) for i in (0, 1)], 1)
@@ -99,7 +99,7 @@ class Robot:
             self.at = part[-1]
             self.track.append(self.at)
             self.measure(part)
-            self.survey.drove(part)
+            self.survey.record_drive(part)
             self.survey.step(self.session, tuple(self.at), self.message, "map", self.time)
 
     def go_on(self, most: int = 200) -> None:

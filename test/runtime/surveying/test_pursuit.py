@@ -92,7 +92,7 @@ def test_a_new_line_is_joined_where_the_robot_is_not_where_it_begins():
     pursuit.follow([[0.0, 0.0], [0.5, 0.0], [1.0, 0.0], [1.0, 2.0]])
     speed, turn = pursuit.command(0.8, 0.02, 0.0)
     assert speed > 0.1 and abs(turn) < 0.3, "on, not back to the beginning"
-    np.testing.assert_allclose(pursuit.left[0], [1.0, 0.0])
+    np.testing.assert_allclose(pursuit.points_ahead[0], [1.0, 0.0])
 
 
 @pytest.mark.parametrize(("aside", "passed"), [(0.1, True), (0.2, False)])
@@ -101,7 +101,7 @@ def test_a_point_of_a_straight_that_is_passed_by_is_behind_unless_it_is_far_off(
     pursuit = Pursuit(0.3, 1.0, 0.5, 0.06)
     pursuit.follow([[0.0, 0.0], [0.5, 0.0], [1.0, 0.0], [1.5, 0.0]])
     pursuit.command(0.3, 0.0, 0.0)
-    np.testing.assert_allclose(pursuit.left[0], [0.5, 0.0])
+    np.testing.assert_allclose(pursuit.points_ahead[0], [0.5, 0.0])
     speed, _ = pursuit.command(0.55, aside, 0.0)
-    np.testing.assert_allclose(pursuit.left[0], [1.0 if passed else 0.5, 0.0])
+    np.testing.assert_allclose(pursuit.points_ahead[0], [1.0 if passed else 0.5, 0.0])
     assert (speed > 0.0) == passed

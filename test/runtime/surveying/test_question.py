@@ -22,7 +22,7 @@ def questions(robot) -> Questions:
     """With one question prepared, of a robot that stands."""
     questions = Questions()
     free = FreeSpace.from_occupancy_grid(robot.message, radius=0.2)
-    assert questions.look(SETTINGS, robot.session, robot.at, free) and questions.ready
+    assert questions.prepare_ground(SETTINGS, robot.session, robot.at, free) and questions.ready
     prepare(questions, robot)
     return questions
 
@@ -34,10 +34,10 @@ def prepare(questions: Questions, robot: Robot):
 
 def test_a_way_that_an_abandoned_question_was_told_of_is_told_again(robot, questions):
     """Whoever pauses while a plan is made does not make the robot forget where it has measured."""
-    questions.drove(robot.at, False)
+    questions.record_drive(robot.at, False)
     held = prepare(questions, robot)
     for x in np.arange(1.0, 2.0, 0.05):
-        questions.drove(np.array([x, 1.0]), False)
+        questions.record_drive(np.array([x, 1.0]), False)
     abandoned = questions.steps(SETTINGS, robot.session)
     for _ in range(3):
         next(abandoned)

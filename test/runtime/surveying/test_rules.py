@@ -106,7 +106,7 @@ def test_what_lies_behind_the_robot_withdraws_nothing(robot):
     behind = robot.at.copy()
     robot.drive(1.0)
     plan = robot.survey.plan
-    rest = plan.after(plan.progress(robot.at, ahead=1.5))
+    rest = plan.line_ahead(plan.progress(robot.at, ahead=1.5))
     assert np.hypot(*(rest - behind).T).min() > 0.3
     robot.survey.set_keep_out(square(*behind, 0.1), "map", "map")
     assert robot.survey.plan is plan

@@ -29,24 +29,28 @@ def test_they_lie_in_the_region_and_out_of_keep_out_areas(robot, kind, free):
     def places():
         return live(robot.session, grid, tuple(robot.at), message, "map").positions.numpy()
 
-    assert (len(places()) or not free) and not live.news
+    assert (len(places()) or not free) and not live.should_ask_again
     rules.restrict("region", REGION, "map", "map")
-    assert live.news, "a robot that stands is told, too"
+    assert live.should_ask_again, "a robot that stands is told, too"
     before = places()
-    assert len(before) and Polygon.of(REGION).contains(before).all() and not live.news
+    assert (
+        len(before)
+        and Polygon.from_corners(REGION).contains(before).all()
+        and not live.should_ask_again
+    )
     if not free:
         assert "inside the region" in live.obstacles
 
     x, y = before[0]
     area = [(x - 0.2, y - 0.2), (x + 0.2, y - 0.2), (x + 0.2, y + 0.2), (x - 0.2, y + 0.2)]
     rules.restrict("keep_out", area, "map", "map")
-    assert live.news
-    after, kept = places(), Polygon.of(area)
+    assert live.should_ask_again
+    after, kept = places(), Polygon.from_corners(area)
     radius = live.settings.robot_radius if free else 0.0
-    assert len(after) and Polygon.of(REGION).contains(after).all()
-    assert not kept.contains(after).any() and (kept.away(after) >= radius).all()
+    assert len(after) and Polygon.from_corners(REGION).contains(after).all()
+    assert not kept.contains(after).any() and (kept.distance(after) >= radius).all()
     rules.restrict("keep_out", [], "map", "map")
-    assert live.news
+    assert live.should_ask_again
 
 
 def test_a_region_without_a_free_place_is_the_reason(robot):

@@ -43,7 +43,7 @@ def test_a_way_is_counted_with_its_corners_however_seldom_the_survey_is_asked():
             np.linspace((2.0, 2.0), (1.0, 1.0), 141),
         ]
     )
-    robot.survey.drove(corner)
+    robot.survey.record_drive(corner)
     robot.survey.step(robot.session, tuple(corner[-1]), robot.message, "map", robot.time + 10.0)
     assert robot.survey.current_state().driven == pytest.approx(2.0 + math.sqrt(2.0), abs=0.05)
 
@@ -278,14 +278,15 @@ def test_an_old_plan_that_is_kept_is_still_one_of_its_own_ground(blocked):
     question = survey._questions.newest
     while survey._questions.newest is question:
         assert survey.step(robot.session, (1.0, 1.0), robot.message, "map", robot.time), "it plans"
-    survey.drove(np.stack([1.0 + 0.05 * (np.arange(120) % 2), np.ones(120)], 1))
+    survey.record_drive(np.stack([1.0 + 0.05 * (np.arange(120) % 2), np.ones(120)], 1))
     robot.think()
     if blocked:
         assert not survey.plan or "this is the way home" in survey.plan.reason
     else:
         np.testing.assert_allclose(survey.plan.line[-1], old.line[-1])
         assert (
-            survey.plan.nodes and survey._course.basis.ground == before != survey._questions.grounds
+            survey.plan.nodes
+            and survey._course.basis.ground == before != survey._questions.ground_count
         )
 
 
@@ -455,7 +456,7 @@ def test_how_far_a_plan_into_a_dead_end_and_out_again_is_driven():
     robot.survey._set(replace(robot.survey.plan, line=line, metres=4.4))
     robot.survey._course.along = 0.0
     x = np.append(np.linspace(1.0, 2.2, 31), np.linspace(2.16, 1.32, 22))
-    robot.survey.drove(np.stack([x, np.ones_like(x)], 1))
+    robot.survey.record_drive(np.stack([x, np.ones_like(x)], 1))
     assert robot.survey._course.along == pytest.approx(2.08, abs=0.05)
 
 
@@ -467,9 +468,9 @@ def test_who_turns_before_the_tip_of_a_dead_end_is_on_the_way_out():
     line = np.array([[1.0, 1.0], [2.2, 1.0], [1.0, 1.0], [1.0, 3.0]])
     robot.survey._set(replace(robot.survey.plan, line=line, metres=4.4))
     x = np.append(np.linspace(1.0, 1.9, 31), np.linspace(1.88, 1.3, 22))
-    robot.survey.drove(np.stack([x, np.ones_like(x)], 1))
+    robot.survey.record_drive(np.stack([x, np.ones_like(x)], 1))
     assert robot.survey._course.along == pytest.approx(2.1, abs=0.1)
-    robot.survey.drove(np.stack([np.ones(40), np.linspace(1.0, 2.0, 40)], 1))
+    robot.survey.record_drive(np.stack([np.ones(40), np.linspace(1.0, 2.0, 40)], 1))
     assert robot.survey._course.along == pytest.approx(3.4, abs=0.1)
 
 
@@ -481,7 +482,7 @@ def test_a_robot_that_leaves_its_plan_gets_another_one_after_as_many_metres():
     made, begin = robot.survey._made, robot.survey.plan.line[0]
     angle = np.linspace(0.0, 6.0 * math.pi, 200)  # rounds of .2 m about where it stood
     robot.at = begin + 0.2 * np.array([math.cos(angle[-1]) - 1.0, math.sin(angle[-1])])
-    robot.survey.drove(begin + 0.2 * np.stack([np.cos(angle) - 1.0, np.sin(angle)], 1))
+    robot.survey.record_drive(begin + 0.2 * np.stack([np.cos(angle) - 1.0, np.sin(angle)], 1))
     assert robot.survey._course.along < 2.0, "by the line nothing would be due"
     robot.think()
     assert robot.survey._made == made + 1

@@ -45,12 +45,12 @@ def test_a_tile_goes_to_a_file_of_its_own_and_the_file_goes_with_it(tmp_path):
     for state in states:
         room.put(state)
     assert room.settle() and room.problem() == "" and room.written == 3
-    assert not any(state.held for state in states)
+    assert not any(state.in_memory for state in states)
     paths = [state.source.path for state in states]
-    assert len(set(paths)) == 3 and [state.trouble() for state in states] == [""] * 3
+    assert len(set(paths)) == 3 and [state.visible_fault() for state in states] == [""] * 3
     assert all(torch.equal(state.get()["x"], torch.arange(3) + i) for i, state in enumerate(states))
     paths[0].unlink()
-    assert states[0].trouble() == f"{paths[0]}: the file is gone"
+    assert states[0].visible_fault() == f"{paths[0]}: the file is gone"
     del state, states[1]
     assert not paths[1].exists() and paths[2].exists()
 
@@ -73,11 +73,11 @@ def test_a_state_that_cannot_be_written_stays_in_memory_and_the_others_go_to_the
     start = time.monotonic()
     for state in states:
         room.put(state)
-    while any(state.held for state in states) or not room.problem().startswith("1 tiles "):
+    while any(state.in_memory for state in states) or not room.problem().startswith("1 tiles "):
         assert time.monotonic() - start < 60.0, "the others wait for it"
         time.sleep(0.005)
     assert not room.settle(0.0)
-    assert [state.held for state in states] == [False] * 20 and bad.held
+    assert [state.in_memory for state in states] == [False] * 20 and bad.in_memory
     assert said in room.problem()
     assert "\n" not in room.problem()
 
@@ -92,6 +92,6 @@ def test_where_no_thread_can_be_had_tiles_stay_in_memory_and_the_next_one_tries_
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", none_to_spare)
         room.put(states[0])
-    assert states[0].held and "1 tiles" in room.problem() and "new thread" in room.problem()
+    assert states[0].in_memory and "1 tiles" in room.problem() and "new thread" in room.problem()
     room.put(states[1])
-    assert room.settle() and room.problem() == "" and not any(state.held for state in states)
+    assert room.settle() and room.problem() == "" and not any(state.in_memory for state in states)

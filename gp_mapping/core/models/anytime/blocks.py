@@ -24,7 +24,7 @@ from torch import Tensor
 from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.sparse.memory import Memory
 
-__all__ = ["Block", "BlockMemory", "chop", "partition", "tiles_of", "whiten_block"]
+__all__ = ["Block", "BlockMemory", "partition", "split_into_blocks", "tiles_of", "whiten_block"]
 
 
 def tiles_of(x: Tensor, side: float) -> Tensor:
@@ -35,7 +35,7 @@ def tiles_of(x: Tensor, side: float) -> Tensor:
     return torch.floor(x / side + 0.5)
 
 
-def chop(members: Tensor, most: int) -> list[Tensor]:
+def split_into_blocks(members: Tensor, most: int) -> list[Tensor]:
     """Split a tile's samples, oldest first, into closed blocks of most/2 and one open, last block.
 
     Args:
@@ -66,7 +66,10 @@ def partition(tiles: Tensor, order: Tensor, most: int) -> list[list[Tensor]]:
     _, owner = torch.unique(tiles[arrived], dim=0, return_inverse=True)
     by_tile = owner.argsort(stable=True)
 
-    return [chop(arrived[part], most) for part in by_tile.split(torch.bincount(owner).tolist())]
+    return [
+        split_into_blocks(arrived[part], most)
+        for part in by_tile.split(torch.bincount(owner).tolist())
+    ]
 
 
 def whiten_block(kernel, x: Tensor, raw: Tensor, features: int, noise: Tensor, y: Tensor):
@@ -108,7 +111,7 @@ class Block:
     whitened: Tensor
     lam: Tensor
 
-    def reduce(self, kernel, x: Tensor, whitened: Tensor, features: int) -> Tensor:
+    def residual_features(self, kernel, x: Tensor, whitened: Tensor, features: int) -> Tensor:
         """What the block's residuals say of x: U⁻¹ (k(x_B, x) − A_Bᵀ a(x)), (n, N).
 
         Args:

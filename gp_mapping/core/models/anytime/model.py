@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from gp_mapping.core.field_map import LIKELIHOODS
-from gp_mapping.core.models.anytime.posterior import AnytimePosterior, own
+from gp_mapping.core.models.anytime.posterior import AnytimePosterior, posterior_fields
 from gp_mapping.core.models.dual_svgp.memory_sites import MemorySites
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.sparse.basis import Basis
@@ -85,7 +85,7 @@ class AnytimeMap(DualSVGP):
     def capabilities(self) -> frozenset[str]:
         return super().capabilities - {LIKELIHOODS}
 
-    def unreached(self, basis: Basis, whitened: Tensor) -> Tensor:
+    def extra_variance(self, basis: Basis, whitened: Tensor) -> Tensor:
         """What Γ has in addition to σ²: diag(K − Q), or 0; (N,).
 
         Args:
@@ -109,10 +109,15 @@ class AnytimeMap(DualSVGP):
         y: Tensor,
         noise: Tensor,
         count: Tensor,
-        of: Tensor | None = None,
+        pass_numbers: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         return super().add_sites(
-            whitened, places, y, noise + self.unreached(self.basis, whitened), count, of
+            whitened,
+            places,
+            y,
+            noise + self.extra_variance(self.basis, whitened),
+            count,
+            pass_numbers,
         )
 
     def _recall(self, old: int, remembered: Tensor, recalled: Tensor) -> None:
@@ -128,7 +133,7 @@ class AnytimeMap(DualSVGP):
             return
 
         whitened = memory.whitened(self.basis.size)[:, stale]
-        beta = 1.0 / (self.own_noise(self.theta)[stale] + self.unreached(self.basis, whitened))
+        beta = 1.0 / (self.own_noise(self.theta)[stale] + self.extra_variance(self.basis, whitened))
         lam = beta[:, None] * memory.y[stale]
         self.sites.add(
             whitened, beta - memory.beta[stale], lam - memory.lam[stale], memory.pass_number[stale]
@@ -138,20 +143,20 @@ class AnytimeMap(DualSVGP):
         memory.beta[stale], memory.lam[stale] = beta, lam
 
     def memory_sites_at(self, theta, basis: Basis, whitened: Tensor) -> MemorySites:
-        beta = 1.0 / (self.own_noise(theta) + self.unreached(basis, whitened))
+        beta = 1.0 / (self.own_noise(theta) + self.extra_variance(basis, whitened))
         return MemorySites(
             whitened, {"beta": beta, "lam": beta[:, None] * self.memory.y}, self.memory.pass_number
         )
 
-    def take_in(self, values: dict[str, Tensor], whitened: Tensor, arrivals: int) -> int:
+    def merge_memory(self, values: dict[str, Tensor], whitened: Tensor, arrivals: int) -> int:
         """Add another map's remembered samples, with β and λ of this map's basis."""
         self._rate(values, whitened)
-        return super().take_in(values, whitened, arrivals)
+        return super().merge_memory(values, whitened, arrivals)
 
     def _rate(self, values: dict[str, Tensor], whitened: Tensor) -> None:
         """Set β and λ of the samples, each by itself, in this map's basis."""
         noise = self.noise(values["noise"], values["extra"], self.theta) / values["weight"]
-        values["beta"] = 1.0 / (noise + self.unreached(self.basis, whitened))
+        values["beta"] = 1.0 / (noise + self.extra_variance(self.basis, whitened))
         values["lam"] = values["beta"][:, None] * values["y"]
 
     def _scale(self, factor: float) -> None:
@@ -162,7 +167,7 @@ class AnytimeMap(DualSVGP):
         if self.member.residual == "none":
             return super()._scale(factor)
 
-        unremembered, raw = self.unremembered(), self.remembered_features(self.basis.size)
+        unremembered, raw = self.unremembered_sites(), self.remembered_features(self.basis.size)
         unremembered.scale(factor)
 
         # K − Q does not grow: the remembered samples' sites are made anew
@@ -171,7 +176,7 @@ class AnytimeMap(DualSVGP):
         memory_sites.add_to(unremembered)
         memory_sites.write(self.memory)
 
-        self.changed()
+        self.mark_changed()
 
     @property
     def posterior(self) -> AnytimePosterior:
@@ -179,7 +184,7 @@ class AnytimeMap(DualSVGP):
         if self._posterior is None:
             plain = super().posterior  # RuntimeError where nothing was seen
             self._posterior = AnytimePosterior(
-                **own(plain), conditional=self.member.conditional, **self._local()
+                **posterior_fields(plain), conditional=self.member.conditional, **self._local()
             )
         return self._posterior
 

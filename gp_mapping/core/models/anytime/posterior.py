@@ -21,7 +21,7 @@ from gp_mapping.core.inner_snapshot import gradient_of
 from gp_mapping.core.models.anytime.blocks import Block, tiles_of
 from gp_mapping.core.sparse.posterior import Posterior
 
-__all__ = ["AnytimePosterior", "own"]
+__all__ = ["AnytimePosterior", "posterior_fields"]
 
 _CHUNK = 1024
 
@@ -44,7 +44,7 @@ class AnytimePosterior(Posterior, kind="anytime"):
         """Rows of a(x) before those of the inducing inputs."""
         return len(self.weights) - len(self.z)
 
-    def groups(self, x: Tensor) -> list[tuple[Block | None, Tensor]]:
+    def group_by_tile(self, x: Tensor) -> list[tuple[Block | None, Tensor]]:
         """The tiles that x (N, D) lies in: for each its block or None, and the indices of x."""
         if self.conditional != "local":
             return [(None, torch.arange(len(x), device=x.device))]
@@ -57,7 +57,7 @@ class AnytimePosterior(Posterior, kind="anytime"):
         )
         return [(known.get(tuple(tile)), part) for tile, part in zip(tiles.tolist(), parts)]
 
-    def tell(self, x: Tensor, heading: Tensor | None, block: Block | None):
+    def conditional_features(self, x: Tensor, heading: Tensor | None, block: Block | None):
         """What the block and the inducing inputs say at x, all of one tile.
 
             f* = ãᵀu + cᵀΓ⁻¹y_B + residual,  ã = a − A_B Γ⁻¹ c,  c = k(x_B, x*) − A_Bᵀ a*
@@ -78,23 +78,25 @@ class AnytimePosterior(Posterior, kind="anytime"):
         if block is None:
             return a.new_zeros((len(x), self.weights.shape[1])), a, a, a.new_zeros((0, len(x)))
 
-        reduced = block.reduce(self.theta.kernel(), x, a, self._features())
+        reduced = block.residual_features(self.theta.kernel(), x, a, self._features())
         return reduced.mT @ block.lam, a - block.whitened @ reduced, a, reduced
 
-    def inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def predict_inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Mean (N, C) and latent variance (N,) at standardised x (N, D).
 
         With a heading they are of field and robot together.
         """
         if self.conditional in ("joint", "independent"):
-            return super().inner(x, heading)
+            return super().predict_inner(x, heading)
 
         mean, variance = x.new_empty((len(x), self.weights.shape[1])), x.new_empty(len(x))
         features = self._features()
-        for block, group in self.groups(x):
+        for block, group in self.group_by_tile(x):
             for part in group.split(_CHUNK):
                 part_heading = None if heading is None else heading[part]
-                offset, corrected, a, reduced = self.tell(x[part], part_heading, block)
+                offset, corrected, a, reduced = self.conditional_features(
+                    x[part], part_heading, block
+                )
 
                 mean[part] = corrected.mT @ self.weights + offset
                 part_variance = self.solve_root(corrected).square().sum(0)
@@ -108,14 +110,16 @@ class AnytimePosterior(Posterior, kind="anytime"):
                 variance[part] = part_variance
         return mean, variance
 
-    def inner_and_solved(
+    def predict_inner_solved(
         self, x: Tensor, heading: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """As `inner`, and R⁻¹a of the basis alone."""
+        """As `predict_inner`, and R⁻¹a of the basis alone."""
         if self.conditional in ("joint", "independent"):
-            return super().inner_and_solved(x, heading)
+            return super().predict_inner_solved(x, heading)
         used_heading = heading if self.theta.heading_stddev > 0 else None
-        return *self.inner(x, heading), self.solve_root(self.whitened(x, used_heading).double())
+        return *self.predict_inner(x, heading), self.solve_root(
+            self.whitened(x, used_heading).double()
+        )
 
     def gradient(self, x: Tensor) -> Tensor:
         """∇ of the mean at standardised x (N, D), inside x's tile: (N, C, D)."""
@@ -123,13 +127,13 @@ class AnytimePosterior(Posterior, kind="anytime"):
             return super().gradient(x)
 
         out = x.new_empty((len(x), self.weights.shape[1], x.shape[1]))
-        for block, part in self.groups(x):
+        for block, part in self.group_by_tile(x):
             out[part] = gradient_of(partial(self._with_block, block), x[part])
         return out
 
     def _with_block(self, block: Block | None, x: Tensor) -> Tensor:
         """The mean at x (N, D) of the block's tile: (N, C)."""
-        offset, corrected, _, _ = self.tell(x, None, block)
+        offset, corrected, _, _ = self.conditional_features(x, None, block)
         return corrected.mT @ self.weights + offset
 
     def explained(self, x: Tensor) -> Tensor | None:
@@ -158,8 +162,8 @@ class AnytimePosterior(Posterior, kind="anytime"):
         for name, x in (("a", a), ("b", b)):
             solved = x.new_empty((len(self.R), len(x)))
             groups = []
-            for block, part in self.groups(x):
-                _, corrected, whitened, reduced = self.tell(x[part], None, block)
+            for block, part in self.group_by_tile(x):
+                _, corrected, whitened, reduced = self.conditional_features(x[part], None, block)
                 solved[:, part] = self.solve_root(corrected)
                 groups.append((part, whitened[features:], reduced))
             sides[name] = (solved, groups)
@@ -194,13 +198,13 @@ class AnytimePosterior(Posterior, kind="anytime"):
     def restore(cls, state: dict, plain: Posterior, device) -> "AnytimePosterior":
         """From `state_dict`, given the Posterior that is part of it."""
         return cls(
-            **own(plain),
+            **posterior_fields(plain),
             conditional=state["conditional"],
             side=state["side"],
             blocks=tuple(Block.from_state_dict(block, device) for block in state["blocks"]),
         )
 
 
-def own(posterior: Posterior) -> dict:
+def posterior_fields(posterior: Posterior) -> dict:
     """The fields of a Posterior by name, not copied."""
     return {f.name: getattr(posterior, f.name) for f in fields(Posterior) if f.init}

@@ -12,8 +12,8 @@ from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.models.anytime.blocks import (
     Block,
     BlockMemory,
-    chop,
     partition,
+    split_into_blocks,
     tiles_of,
     whiten_block,
 )
@@ -60,7 +60,7 @@ class TileMap(AnytimeMap):
     def new_memory(self, dimension: int, channels: int, rows: int) -> BlockMemory:
         return BlockMemory(
             self.memory_size, dimension, channels, rows, self.device, width=self.tile_samples
-        ).follow(self.memory_rule)
+        ).set_rule(self.memory_rule)
 
     def remembered_features(self, rows: int) -> Tensor:
         return self.memory.raw[:, :rows].mT
@@ -69,18 +69,18 @@ class TileMap(AnytimeMap):
     def remember(self, values: dict[str, Tensor], whitened: Tensor) -> int:
         """Offer samples to the memory as blocks of one, then join them to their tiles' blocks."""
         values, single = self._alone(values, whitened)
-        fell = self.memory.insert(values, single, self.leverage, self.generator, self._isolate)
+        fell = self.memory.offer_batch(values, single, self.leverage, self.generator, self._isolate)
         self._join()
         return fell
 
-    def take_in(self, values: dict[str, Tensor], whitened: Tensor, arrivals: int) -> int:
+    def merge_memory(self, values: dict[str, Tensor], whitened: Tensor, arrivals: int) -> int:
         """Add another map's remembered samples, and let them join the blocks of their tiles."""
         self._rate(values, whitened)
         self.sites.add(whitened, values["beta"], values["lam"])
 
         values, single = self._alone(values, whitened)
-        self.outdate()
-        fell = self.memory.offer(values, single, self.leverage, arrivals, self._isolate)
+        self.discard_posterior()
+        fell = self.memory.insert_all(values, single, self.leverage, arrivals, self._isolate)
         self._join()
         return fell
 
@@ -100,7 +100,7 @@ class TileMap(AnytimeMap):
         raw[:, : len(whitened)] = whitened.mT
         chain[:, 0] = 1.0 / root
 
-        places = self.theta.place(values["x"], values["velocity"], values["heading"])
+        places = self.theta.sensor_place(values["x"], values["velocity"], values["heading"])
         return values | {
             "lam": root[:, None] * values["y"],
             "beta": torch.ones_like(root),
@@ -136,7 +136,7 @@ class TileMap(AnytimeMap):
             old, newcomers = memory.in_tile(tile), newcomers[memory.order[newcomers].argsort()]
 
             # a block that only gains samples is extended; others are made anew
-            parts = chop(torch.cat([old, newcomers]), self.tile_samples)
+            parts = split_into_blocks(torch.cat([old, newcomers]), self.tile_samples)
             self.closed += len(parts) - 1
             if len(parts) == 1 and len(old):
                 self._extend(old, newcomers)
@@ -239,7 +239,7 @@ class TileMap(AnytimeMap):
 
         memory.whitened(rows)[:, which] = whitened
         memory.lam[which] = lam
-        self.outdate()
+        self.discard_posterior()
 
     def _forget_copies(self, which: Tensor) -> None:
         """Drop the copies of these samples' blocks, which change: posteriors need new ones."""
@@ -384,7 +384,7 @@ class TileMap(AnytimeMap):
             capacity=self.memory.capacity + n, width=self.memory.width + n
         )
 
-        mean, _ = before.inner(inner)
+        mean, _ = before.predict_inner(inner)
         noise = torch.full((n,), before.noise_variance, dtype=torch.float64, device=self.device)
         whitened = new.basis.whitened(inner)
         zero = torch.zeros_like(noise)

@@ -81,10 +81,10 @@ class CurlFree(ScaledMap):
     def samples(self) -> int:
         return self.rows.samples // COMPONENTS
 
-    def changed(self) -> None:
+    def mark_changed(self) -> None:
         """Note that all of the map may have changed; the epoch is that of the rows."""
-        self.outdate()
-        self.rows.changed()
+        self.discard_posterior()
+        self.rows.mark_changed()
 
     @property
     def capabilities(self) -> frozenset[str]:
@@ -310,4 +310,4 @@ def _recentre(rows: _Rows, delta: Tensor) -> None:
     delta_of_row = delta[rows.memory.x[:, -1].round().long()][:, None]
     rows.memory.y.add_(delta_of_row)
     rows.memory.lam.add_(rows.memory.beta[:, None] * delta_of_row)
-    rows.changed()
+    rows.mark_changed()

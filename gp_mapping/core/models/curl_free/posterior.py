@@ -53,7 +53,7 @@ class CurlFreePosterior(Snapshot):
             heading: (N, 2) ĥ, or the direction of travel.
         """
         mean, covariance = self._joint(
-            *self.rows.theta.passing(self.scaling.inner_x(x), velocity, heading)
+            *self.rows.theta.prediction_inputs(self.scaling.inner_x(x), velocity, heading)
         )
         return Prediction(
             mean,

@@ -47,7 +47,7 @@ def part_of(
         max_biases=max(1, len(cells)),
     )
     new.scaling = scaling
-    new.begin(z.shape[1], len(scaling.centre))
+    new.allocate(z.shape[1], len(scaling.centre))
     new.basis = Basis.at(z, new.basis)  # z itself, not z + origin − origin
 
     for start in range(0, len(cells), _TOGETHER):
@@ -83,7 +83,7 @@ def assemble(
 
     capacity = model.basis.features + max(model.max_inducing, len(z))
     model.sites = sites.clone(capacity)
-    model.memory = memory.copy(capacity, capacity=max(model.memory_size, len(memory))).follow(
+    model.memory = memory.copy(capacity, capacity=max(model.memory_size, len(memory))).set_rule(
         model.memory_rule
     )
 
@@ -94,4 +94,4 @@ def assemble(
         model.learner.theta = replace(model.learner.theta, bias_stddev=theta.bias_stddev)
 
     model.close_passes()
-    model.changed()
+    model.mark_changed()

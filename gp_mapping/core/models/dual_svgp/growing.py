@@ -40,7 +40,7 @@ class GrowingMap(SendableMap):
     """
 
     @property
-    def worth_decides(self) -> bool:
+    def uses_worth(self) -> bool:
         """Whether an input must tell something, in addition to its residual variance."""
         return self.information > 0
 
@@ -58,7 +58,7 @@ class GrowingMap(SendableMap):
         )
 
     @property
-    def given_up(self) -> int:
+    def inputs_to_free(self) -> int:
         """Number of inducing inputs that a full budget gives up to make room."""
         return max(1, self.max_inducing // _GIVEN_UP)
 
@@ -70,7 +70,7 @@ class GrowingMap(SendableMap):
             (N, D); their whole noise variance (N,).
         """
         extra = batch.extra + self._pose_noise(batch)
-        places = self.theta.place(batch.x, batch.velocity, batch.heading)
+        places = self.theta.sensor_place(batch.x, batch.velocity, batch.heading)
         return extra, places, self.noise(batch.noise, extra, self.theta, batch.x)
 
     def _fits(self, batch: Standardised) -> bool:
@@ -81,7 +81,7 @@ class GrowingMap(SendableMap):
             self.fixed is not None
             or not inducing
             or inducing + count <= self.max_inducing
-            or count <= self.given_up
+            or count <= self.inputs_to_free
         ):
             return True
 
@@ -89,7 +89,7 @@ class GrowingMap(SendableMap):
         whitened = self.basis.whitened(places, batch.heading)
         precision = self._precision(whitened, places, noise, self.likelihood.weight(batch.count))
         return not self._wanted(
-            places, whitened, precision, (self.max_inducing - inducing) or self.given_up
+            places, whitened, precision, (self.max_inducing - inducing) or self.inputs_to_free
         )
 
     def _grow(
@@ -213,7 +213,7 @@ class GrowingMap(SendableMap):
         From then on a sample needs twice the worth of what was given up to become an input.
         """
         before = len(self.basis)
-        self.begin_rebuild(self.theta, before - self.given_up, full=True)
+        self.begin_rebuild(self.theta, before - self.inputs_to_free, full=True)
 
         return before - len(self.basis)
 
@@ -242,7 +242,7 @@ class GrowingMap(SendableMap):
         """a(x) of the memory's samples: (rows, m)."""
         return self.memory.whitened(rows)
 
-    def left_open(self) -> Tensor:
+    def memory_residual(self) -> Tensor:
         """k − q, prior variance that the inputs leave at each remembered sample: (m,), inner."""
         return self.basis.residual(
             self.memory_places(self.theta), self.remembered_features(self.basis.size)

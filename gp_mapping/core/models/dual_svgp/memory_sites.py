@@ -20,22 +20,24 @@ class MemorySites:
     Attributes:
         whitened: features a(x) (R, m).
         columns: columns of the memory that go with them; β (m,) and λ (m, C) among them.
-        of: passes of the samples (m,).
+        pass_numbers: passes of the samples (m,).
     """
 
     whitened: Tensor
     columns: dict[str, Tensor]
-    of: Tensor | None = None
+    pass_numbers: Tensor | None = None
 
     def add_to(self, sites: Sites) -> None:
         """Add the samples' sites to the sums."""
-        sites.add(self.whitened, self.columns["beta"], self.columns["lam"], self.of)
+        sites.add(self.whitened, self.columns["beta"], self.columns["lam"], self.pass_numbers)
 
     def part(self, which: slice) -> MemorySites:
         """The contribution of some of the samples."""
         columns = {name: column[which] for name, column in self.columns.items()}
         return MemorySites(
-            self.whitened[:, which], columns, None if self.of is None else self.of[which]
+            self.whitened[:, which],
+            columns,
+            None if self.pass_numbers is None else self.pass_numbers[which],
         )
 
     def write(self, memory: Memory) -> None:

@@ -30,7 +30,7 @@ class MergingMap(GrowingMap):
 
     def duplicate(self, rows: int = 0) -> MergingMap:
         """An independent copy with room for `rows` more inducing inputs."""
-        new = self.shell()
+        new = self.shallow_copy()
         new.max_inducing = self.max_inducing + rows
         if self.basis is not None:
             capacity = self.basis.features + new.max_inducing
@@ -51,7 +51,7 @@ class MergingMap(GrowingMap):
         inner, before = self.scaling.inner_x(x), self.posterior
         new = self.duplicate(len(inner))
 
-        mean, variance = before.inner(inner)
+        mean, variance = before.predict_inner(inner)
         whitened = new.basis.whitened(inner)
         rows = new.basis.grow(
             inner,
@@ -77,7 +77,7 @@ class MergingMap(GrowingMap):
             theta: its hyper-parameters; this map's if None.
         """
         # the columns without the features, which are most of the memory and belong to this basis
-        new, state = self.shell(), self.memory.values()
+        new, state = self.shallow_copy(), self.memory.copy_columns()
         new.theta, new.basis = (
             theta or self.theta,
             self.new_basis(theta or self.theta, self.memory.x.shape[1]),
@@ -109,7 +109,7 @@ class MergingMap(GrowingMap):
         new.generator = torch.Generator().manual_seed(0)
         return new
 
-    def converted(self, other: MergingMap, offset: Tensor) -> MergingMap:
+    def converted_copy(self, other: MergingMap, offset: Tensor) -> MergingMap:
         """A copy of another map at this map's θ, to be merged.
 
         Raises:
@@ -122,13 +122,13 @@ class MergingMap(GrowingMap):
             )
         return duplicate
 
-    def take_over(
-        self, its: MergingMap, memory: dict[str, Tensor], offset: Tensor, delta: Tensor
+    def merge_converted(
+        self, converted: MergingMap, memory: dict[str, Tensor], offset: Tensor, delta: Tensor
     ) -> int:
         """Merge a converted map: unremembered sites by projection, samples with fresh features.
 
         Args:
-            its: the other map, at this map's θ.
+            converted: the other map, at this map's θ.
             memory: all columns of its remembered samples, in this map's coordinates.
             offset: (D,) from its origin to this one's.
             delta: (C,) from its centre to this one's.
@@ -136,37 +136,41 @@ class MergingMap(GrowingMap):
         Returns:
             How many samples, old or new, fell out of the memory.
         """
-        z = its.basis.z + offset
-        places = self.theta.place(memory["x"], memory["velocity"], memory["heading"])
+        z = converted.basis.z + offset
+        places = self.theta.sensor_place(memory["x"], memory["velocity"], memory["heading"])
 
         # inputs first, so that the projection below keeps as much as the budget allows
         if self.fixed is None:
             self._welcome(z if self.worth else torch.cat([z, places]))
 
-        if not its.unremembered_empty:
-            unremembered = its.unremembered()
+        if not converted.unremembered_empty:
+            unremembered = converted.unremembered_sites()
             unremembered.shift_centre(delta)
-            transfer = self.basis.transfer_from(z, its.basis.L, its.theta)
+            transfer = self.basis.transfer_from(z, converted.basis.L, converted.theta)
             self.sites.merge(unremembered.project(transfer, self.sites.capacity))
 
         if self.fixed is not None or not self.worth:
-            return self.take_in(
-                memory, self.basis.whitened(places, memory["heading"]), its.memory.arrivals
+            return self.merge_memory(
+                memory, self.basis.whitened(places, memory["heading"]), converted.memory.arrivals
             )
 
         # where worth decides, samples are added with their sites, in small parts: an input has no
         # worth without the sites around it; oldest first, as blocks of samples grow
-        fell, arrivals, precision = 0, its.memory.arrivals, its.remembered_precision(self.theta)
-        for part in memory["order"].argsort().split(min(_SLICE, self.given_up)):
+        fell, arrivals, precision = (
+            0,
+            converted.memory.arrivals,
+            converted.remembered_precision(self.theta),
+        )
+        for part in memory["order"].argsort().split(min(_SLICE, self.inputs_to_free)):
             x, heading = places[part], memory["heading"][part]
             whitened, _, _ = self.grow(x, heading, self.basis.whitened(x, heading), precision[part])
-            fell += self.take_in(
+            fell += self.merge_memory(
                 {name: column[part] for name, column in memory.items()}, whitened, arrivals
             )
             arrivals = 0  # counted once, with the first part
         return fell
 
-    def take_in(self, values: dict[str, Tensor], whitened: Tensor, arrivals: int) -> int:
+    def merge_memory(self, values: dict[str, Tensor], whitened: Tensor, arrivals: int) -> int:
         """Add another map's remembered samples to sites and memory; how many, old or new, fell out.
 
         Args:
@@ -175,8 +179,8 @@ class MergingMap(GrowingMap):
             arrivals: by how much the memory's count of arrivals grows.
         """
         self.sites.add(whitened, values["beta"], values["lam"], values["pass_number"])
-        self.outdate()
-        return self.memory.offer(values, whitened, self.leverage, arrivals)
+        self.discard_posterior()
+        return self.memory.insert_all(values, whitened, self.leverage, arrivals)
 
     def renumber(self, by: float) -> None:
         super().renumber(by)

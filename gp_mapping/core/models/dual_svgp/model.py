@@ -47,7 +47,7 @@ class DualSVGP(MergingMap):
         max_inducing: M at most.
         tolerance: least residual variance at an inducing input, as a fraction of s².
         memory_size: samples remembered at most.
-        memory_rule: which samples stay remembered, a name of RULES in core/sparse/remembering.py.
+        memory_rule: which samples stay remembered, a name of RULES in core/sparse/memory_rules.py.
         information: bits, at least, that the data tell of what only that input can express; 0: the
             residual variance alone decides.
         inducing_inputs: (M, D) m, fixed where given.
@@ -130,11 +130,11 @@ class DualSVGP(MergingMap):
 
     def new_memory(self, dimension: int, channels: int, rows: int) -> Memory:
         """An empty memory for sites of `rows` rows."""
-        return self.memory_kind(self.memory_size, dimension, channels, rows, self.device).follow(
+        return self.memory_kind(self.memory_size, dimension, channels, rows, self.device).set_rule(
             self.memory_rule
         )
 
-    def begin(self, dimension: int, channels: int) -> None:
+    def allocate(self, dimension: int, channels: int) -> None:
         basis = self.new_basis(self.theta, dimension)
         if self.fixed is not None:
             basis = Basis.at(self.scaling.inner_x(self.fixed), basis)
@@ -151,7 +151,7 @@ class DualSVGP(MergingMap):
         Once the budget is full, room is made for each half separately.
         """
         if self.basis is None:
-            self.begin(batch.x.shape[1], batch.y.shape[1])
+            self.allocate(batch.x.shape[1], batch.y.shape[1])
 
         parts, reports = [batch], []
         while parts:
@@ -210,14 +210,14 @@ class DualSVGP(MergingMap):
 
         # a rebuild under way works on a copy, which absorbs the same batch later
         if self.rebuild is not None:
-            self.rebuild.note("absorb", batch)
+            self.rebuild.log_call("absorb", batch)
 
         removed += self._thin()
         return self.report(len(batch.x), added, removed, removed > 0)
 
     def remember(self, values: dict[str, Tensor], whitened: Tensor) -> int:
         """Offer samples that are in the sites to the memory; how many, old or new, fell out."""
-        return self.memory.insert(values, whitened, self.leverage, self.generator)
+        return self.memory.offer_batch(values, whitened, self.leverage, self.generator)
 
     def close_passes(self) -> None:
         """Close the surplus over max_biases passes: fewest remembered samples, then oldest, first.
@@ -227,7 +227,7 @@ class DualSVGP(MergingMap):
         """
         memory, closing = (
             self.memory,
-            self.sites.passes.surplus(self.max_biases, self.memory.pass_number),
+            self.sites.passes.passes_to_close(self.max_biases, self.memory.pass_number),
         )
         if not closing:
             return
@@ -241,7 +241,7 @@ class DualSVGP(MergingMap):
         )
         memory.keep(~gone)
         self.unremembered_empty = False
-        self.outdate()
+        self.discard_posterior()
 
     def system(self) -> tuple[Tensor, Tensor]:
         """D (R, R) and r (R, C) of all samples, unknown constants of passes integrated out."""
@@ -282,7 +282,7 @@ class DualSVGP(MergingMap):
         y: Tensor,
         noise: Tensor,
         count: Tensor,
-        of: Tensor | None = None,
+        pass_numbers: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Add a batch's sites to the sums and return them.
 
@@ -292,18 +292,18 @@ class DualSVGP(MergingMap):
             y: targets (N, C).
             noise: noise variance (N,).
             count: raw measurements that each sample averages (N,).
-            of: passes of the samples (N,), NO_PASS where a sample has none.
+            pass_numbers: passes of the samples (N,), NO_PASS where a sample has none.
 
         Returns:
             λ (N, C) and β (N,).
         """
-        self.outdate()
+        self.discard_posterior()
         if not self.likelihood.conjugate:
             residual = self.basis.residual(places, whitened)
             return add_and_refine(self, whitened, residual, y, noise, self.likelihood.weight(count))
 
         lam, beta = self.likelihood.sites(y, y, noise, noise)
-        self.sites.add(whitened, beta, lam, of)
+        self.sites.add(whitened, beta, lam, pass_numbers)
         return lam, beta
 
     def append(self, x: Tensor, whitened: Tensor, precision: Tensor) -> tuple[Tensor, int]:
@@ -372,7 +372,7 @@ class DualSVGP(MergingMap):
 
     def need_factor(self) -> None:
         """Raise NumericalError where the sums do not factor; else keep the posterior made."""
-        self.outdate()
+        self.discard_posterior()
         self.posterior  # noqa: B018 it is computed to see that it factors
 
     def _open_passes(self) -> PassSums | None:
@@ -385,15 +385,15 @@ class DualSVGP(MergingMap):
 
     def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> Posterior:
         """The present posterior, in tensors of its own."""
-        return self.posterior.kept()
+        return self.posterior.own_copy()
 
     def moment(self) -> Posterior | None:
         """The posterior, where it has been computed, as a mark for `since`."""
         posterior = self._posterior  # replaced, and never written into
-        return posterior if posterior is not None and posterior.followed else None
+        return posterior if posterior is not None and posterior.supports_increments else None
 
     def since(self, moment: object) -> Increments | None:
-        return self.posterior.since(moment)
+        return self.posterior.increment_since(moment)
 
     def load_snapshot(self, state: dict) -> Posterior:
         return Posterior.from_state_dict(state, self.device)
@@ -424,7 +424,7 @@ class DualSVGP(MergingMap):
             torch.cat([places, self.basis.z]).div(self.theta.lengthscale).floor().unique(dim=0)
         )
         return counts | {
-            "prior_left": float((self.left_open() / self.basis.kernel.diag(places)).max()),
+            "prior_left": float((self.memory_residual() / self.basis.kernel.diag(places)).max()),
             "inputs_per_square_lengthscale": len(self.basis) / len(squares),
         }
 
@@ -485,13 +485,13 @@ class DualSVGP(MergingMap):
         refresh(self, self.likelihood.refreshed)
 
     # --- what the operations of sparse_map.py need ------------------------------------------------
-    def stand_in(self, store: Sites, sign: float, among: slice = slice(None)) -> None:
+    def add_memory_sites(self, store: Sites, sign: float, among: slice = slice(None)) -> None:
         memory, whitened = self.memory, self.memory.whitened(self.basis.size)[:, among]
         store.add(
             whitened, sign * memory.beta[among], sign * memory.lam[among], memory.pass_number[among]
         )
 
-    def without(self, gone: Tensor, near: Tensor, radius: float) -> None:
+    def remove_samples(self, gone: Tensor, near: Tensor, radius: float) -> None:
         """Remove remembered samples, and what the unremembered sites say near x, from the sites.
 
         The unremembered sites are pseudo-data on u; those near x go: Λ ← SΛS, S_jj ∈ {0, 1}, which
@@ -506,7 +506,7 @@ class DualSVGP(MergingMap):
         if self.unremembered_empty:
             sites = self.sites.emptied()
         else:
-            unremembered = self.unremembered()
+            unremembered = self.unremembered_sites()
             unremembered.close(set(unremembered.passes.numbers), self.theta.bias_stddev**2)
             sites = unremembered.project(self._kept_away(near, radius), self.sites.capacity)
 

@@ -113,7 +113,7 @@ def _step(model, whitened: Tensor, part: dict[str, Tensor]) -> None:
     # the sums change by the difference to the samples' present sites
     model.sites.add(whitened, gain, change)
     part["lam"], part["beta"] = part["lam"] + change, part["beta"] + gain
-    model.outdate()
+    model.discard_posterior()
 
 
 def _noise(model) -> Tensor:

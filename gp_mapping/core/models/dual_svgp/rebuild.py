@@ -31,7 +31,7 @@ from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.models.dual_svgp.memory_sites import MemorySites, RebuiltParts
 from gp_mapping.core.sparse.basis import Basis, greedy_inputs
 from gp_mapping.core.sparse.sites import Sites
-from gp_mapping.core.sparse.worth import Sparing, bits_of, ratio_of
+from gp_mapping.core.sparse.worth import InputRemoval, bits_of, ratio_of
 from gp_mapping.core.standardised import Standardised
 
 __all__ = ["SLICE", "Rebuild"]
@@ -61,7 +61,7 @@ class Rebuild:
     def __init__(self, model, theta: Theta, budget: int, full: bool = False):
         self.source, self.theta, self.budget, self.full = model, theta, budget, full
         # both are replaced and never written into: a transaction that fails restores the old ones
-        self.todo: tuple[tuple, ...] = (("choose",),)  # steps with their arguments
+        self.steps_left: tuple[tuple, ...] = (("choose",),)  # steps with their arguments
         self.log: tuple[tuple, ...] = ()  # what the map has done meanwhile
 
         self.taken, self.done, self.floor = False, 0, 0.0
@@ -70,7 +70,7 @@ class Rebuild:
         # sites without the remembered samples, in the old basis; None: not separated yet, or none
         self.unremembered: Sites | None = None
         self.moved: Tensor | None = None  # T of the unremembered sites into the new basis
-        self.sparing: Sparing | None = None  # the removal of inputs, while it goes on
+        self.removal: InputRemoval | None = None  # the removal of inputs, while it goes on
         self.sites: Sites | None = None  # in the new basis
         self.memory_sites: MemorySites | None = None
 
@@ -87,7 +87,7 @@ class Rebuild:
         if self.memory_sites is not None:  # some of its columns are the map's own memory
             self.memory_sites = new.memory_sites_at(self.theta, self.basis, self.whitened)
 
-    def note(self, what: str, argument) -> None:
+    def log_call(self, what: str, argument) -> None:
         """Log what the map has done: a method's name and its argument."""
         self.log = (*self.log, (what, argument))
 
@@ -101,8 +101,8 @@ class Rebuild:
             NumericalError: the new map does not factor.
         """
         operations = 0.0
-        while self.todo and operations < limit:
-            (name, *arguments), self.todo = self.todo[0], self.todo[1:]
+        while self.steps_left and operations < limit:
+            (name, *arguments), self.steps_left = self.steps_left[0], self.steps_left[1:]
             operations += getattr(self, f"_{name}")(*arguments)
         return operations
 
@@ -110,19 +110,19 @@ class Rebuild:
         """The parts of the new map, once no step is left."""
         return RebuiltParts(self.basis, self.sites, self.memory_sites, self.floor)
 
-    def slice(self) -> bool:
+    def run_slice(self) -> bool:
         """Do one slice of the work in the frozen copy; whether the copy may take the map's place.
 
         The slice continues the steps; after the last it puts the new parts into the copy, and then
         replays the log.
         """
         self.done += 1
-        operations = self.advance(SLICE) if self.todo else 0.0
+        operations = self.advance(SLICE) if self.steps_left else 0.0
 
-        while operations < SLICE and not self.todo:
+        while operations < SLICE and not self.steps_left:
             # once, after the last step
             if not self.taken:
-                self.source.take(self.theta, self.result(), self.full)
+                self.source.replace_parts(self.theta, self.result(), self.full)
                 self.basis = self.whitened = self.unremembered = self.sites = self.memory_sites = (
                     None
                 )
@@ -130,7 +130,7 @@ class Rebuild:
                 continue
 
             if self.source.rebuild is not None:  # a replayed batch began another rebuild
-                self.source.go_on()
+                self.source.advance_rebuild()
                 return False
 
             if not self.log:
@@ -160,7 +160,7 @@ class Rebuild:
         source, old = self.source, self.source.basis.z
         room = len(old) < self.budget
         # without `worth` a full budget is distributed anew
-        if not room and source.fixed is None and not source.worth_decides:
+        if not room and source.fixed is None and not source.uses_worth:
             return self._pool()
 
         operations = self._as_it_is() if self._same else self._at(old)
@@ -184,7 +184,7 @@ class Rebuild:
         else:
             ahead = [*ahead, *self._transfer_steps(), ("spare",)]
 
-        self.todo = (*ahead, *self.todo)
+        self.steps_left = (*ahead, *self.steps_left)
         return operations
 
     @property
@@ -246,9 +246,9 @@ class Rebuild:
 
     def _enough(self) -> float:
         """Decide whether the budget suffices for the tolerance; if not, choose all inputs anew."""
-        if not self.source.worth_decides and len(self.basis) >= self.budget:
+        if not self.source.uses_worth and len(self.basis) >= self.budget:
             return self._pool()
-        self.todo = (*self._transfer_steps(), ("spare",), *self.todo)
+        self.steps_left = (*self._transfer_steps(), ("spare",), *self.steps_left)
         return 0.0
 
     def _pool(self) -> float:
@@ -260,11 +260,11 @@ class Rebuild:
         kernel = source.new_basis(self.theta, old.shape[1]).kernel
         operations = self._at(pool[greedy_inputs(kernel, pool, self._tolerance() / 4, self.budget)])
 
-        self.todo = (
+        self.steps_left = (
             *(("whiten", *block) for block in self._blocks()),
             *self._transfer_steps(),
             ("spare",),
-            *self.todo,
+            *self.steps_left,
         )
         return operations + len(pool) * self.budget**2
 
@@ -302,7 +302,7 @@ class Rebuild:
 
     def _take_out(self, start: int, stop: int) -> float:
         """Subtract what some remembered samples contribute to the sites."""
-        self.source.stand_in(self.unremembered, -1.0, slice(start, stop))
+        self.source.add_memory_sites(self.unremembered, -1.0, slice(start, stop))
         return 2.0 * self.unremembered.size**2 * (stop - start)
 
     def _transfer(self) -> float:
@@ -342,8 +342,8 @@ class Rebuild:
     def _spare(self) -> float:
         """Begin to remove inputs that are not worth theirs, or are beyond the budget."""
         source, size = self.source, len(self.basis)
-        self.todo = (*self.todo, ("check",))
-        if source.fixed is not None or not source.worth_decides:
+        self.steps_left = (*self.steps_left, ("check",))
+        if source.fixed is not None or not source.uses_worth:
             return 0.0
 
         features = self.basis.features
@@ -352,25 +352,27 @@ class Rebuild:
             size, dtype=torch.float64, device=source.device
         )
 
-        self.sparing = Sparing.of(self.basis.L, excess, ratio_of(source.information), self.budget)
-        if self.sparing is None:
+        self.removal = InputRemoval.start(
+            self.basis.L, excess, ratio_of(source.information), self.budget
+        )
+        if self.removal is None:
             return 2.0 * size**3
 
-        self.todo = (("let_go",), *self.todo)
+        self.steps_left = (("let_go",), *self.steps_left)
         return 5.0 * size**3
 
     def _let_go(self) -> float:
         """Remove some of the inputs that are worth least; after the last, narrow the basis."""
-        sparing, size = self.sparing, len(self.basis)
-        before = sparing.left
-        if not sparing.go_on(ratio_of(self.source.information), self.budget, _LET_GO):
-            self.todo = (("let_go",), *self.todo)
-        elif sparing.left < size:
+        sparing, size = self.removal, len(self.basis)
+        before = sparing.remaining
+        if not sparing.advance(ratio_of(self.source.information), self.budget, _LET_GO):
+            self.steps_left = (("let_go",), *self.steps_left)
+        elif sparing.remaining < size:
             # a full budget: an input must be worth twice what was given up for it
-            self.floor = 0.0 if sparing.left < self.budget else bits_of(2.0 * sparing.worst)
-            self.sparing = None
-            return 60.0 * (before - sparing.left) * size**2 + self._keep_inputs(sparing.alive)
-        return 60.0 * (before - sparing.left) * size**2
+            self.floor = 0.0 if sparing.remaining < self.budget else bits_of(2.0 * sparing.worst)
+            self.removal = None
+            return 60.0 * (before - sparing.remaining) * size**2 + self._keep_inputs(sparing.alive)
+        return 60.0 * (before - sparing.remaining) * size**2
 
     def _keep_inputs(self, kept: Tensor) -> float:
         """Narrow the basis to the inputs `kept` (M,), and plan how features and sites follow."""
@@ -379,14 +381,14 @@ class Rebuild:
         if not source.may_slice or source.dtype != torch.float64:
             operations = self._at(self.basis.z[kept])
             again = [("whiten", *block) for block in self._blocks()] + self._transfer_steps()
-            self.todo = (*again, *self.todo)
+            self.steps_left = (*again, *self.steps_left)
             return operations
         self.basis = Basis.at(
             self.basis.z[kept], source.new_basis(self.theta, self.basis.z.shape[1])
         )
         features = torch.eye(self.basis.features, dtype=torch.float64, device=source.device)
         self.moved = torch.block_diag(features, solve_lower(self.basis.L, factor[kept]))
-        self.todo = (("narrow",), ("narrow_sites",), *self.todo)
+        self.steps_left = (("narrow",), ("narrow_sites",), *self.steps_left)
         return 1.4 * size**3
 
     def _narrow(self) -> float:
@@ -419,7 +421,7 @@ class Rebuild:
             "theta": asdict(self.theta),
             "budget": self.budget,
             "full": self.full,
-            "todo": [list(step) for step in self.todo],
+            "todo": [list(step) for step in self.steps_left],
             "log": [{"what": what, "argument": _columns(argument)} for what, argument in self.log],
             "taken": self.taken,
             "done": self.done,
@@ -431,7 +433,7 @@ class Rebuild:
             },
             "rest": None if self.unremembered is None else self.unremembered.state_dict(),
             "sites": None if self.sites is None else self.sites.state_dict(),
-            "sparing": None if self.sparing is None else self.sparing.state_dict(),
+            "sparing": None if self.removal is None else self.removal.state_dict(),
             "shared": memory_sites is not None,
         }
 
@@ -450,7 +452,7 @@ class Rebuild:
             source, type(source.theta)(**state["theta"]), int(state["budget"]), bool(state["full"])
         )
 
-        new.todo = tuple((name, *map(int, block)) for name, *block in state["todo"])
+        new.steps_left = tuple((name, *map(int, block)) for name, *block in state["todo"])
         new.log = tuple(
             (entry["what"], _argument(entry["argument"], device)) for entry in state["log"]
         )
@@ -470,8 +472,10 @@ class Rebuild:
             None if state[name] is None else Sites.from_state_dict(state[name], device)
             for name in ("rest", "sites")
         )
-        new.sparing = (
-            None if state["sparing"] is None else Sparing.from_state_dict(state["sparing"], device)
+        new.removal = (
+            None
+            if state["sparing"] is None
+            else InputRemoval.from_state_dict(state["sparing"], device)
         )
         if state["shared"]:
             new.memory_sites = source.memory_sites_at(new.theta, new.basis, new.whitened)

@@ -29,9 +29,9 @@ class Rebuilding(SparseMap):
     (forget_near, merge, move, agree_on): the copy replaces all else.
     """
 
-    may_slice = True  # False in a subclass with state that `take` does not replace
+    may_slice = True  # False in a subclass with state that `replace_parts` does not replace
     sliced = False  # whether large work is done in slices
-    driven = False  # whether the map's owner calls go_on, and not each update
+    driven = False  # whether the map's owner calls advance_rebuild, and not each update
     rebuild: Rebuild | None = None  # the one under way
 
     def adopt(self, theta: Theta, budget: int | None = None) -> bool:
@@ -77,16 +77,16 @@ class Rebuilding(SparseMap):
             return self.not_adopted(theta)
 
         # more than a slice: the map goes on, and the other steps follow with later updates
-        if rebuild.todo:
+        if rebuild.steps_left:
             rebuild.freeze()
             self.rebuild = rebuild
             return False
 
         self.rebuild = None
-        self.take(theta, rebuild.result(), full)
+        self.replace_parts(theta, rebuild.result(), full)
         return True
 
-    def take(self, theta: Theta, converted: RebuiltParts, full: bool) -> None:
+    def replace_parts(self, theta: Theta, converted: RebuiltParts, full: bool) -> None:
         """Replace the map's parts by rebuilt ones at θ.
 
         Args:
@@ -104,25 +104,25 @@ class Rebuilding(SparseMap):
             # by residual alone, an input needs twice the least residual variance of the others
             if self.information <= 0:
                 self.floor = 2.0 * float(self.basis.L.diagonal().min()) ** 2
-        self.changed()
+        self.mark_changed()
 
     def in_slices(self, on: bool, driven: bool = False) -> None:
         """Set whether θ is adopted, and inputs are chosen again, in slices.
 
         Args:
             on: False finishes a rebuild that is under way.
-            driven: the owner of the map calls go_on; else each update does.
+            driven: the owner of the map calls advance_rebuild; else each update does.
         """
         self.sliced, self.driven = on and self.may_slice and self.likelihood.conjugate, driven
         if not self.sliced:
-            self.finish()
+            self.finish_rebuild()
 
-    def go_on(self) -> None:
+    def advance_rebuild(self) -> None:
         """Do one slice of the rebuild that is under way, if there is one."""
         if self.rebuild is None:
             return
         try:
-            done = self.rebuild.slice()
+            done = self.rebuild.run_slice()
         except (NumericalError, torch.linalg.LinAlgError):
             theta, self.rebuild = self.rebuild.theta, None
             self.not_adopted(theta)
@@ -131,10 +131,10 @@ class Rebuilding(SparseMap):
         if done:
             self._give_way_to(self.rebuild.source)
 
-    def finish(self) -> None:
+    def finish_rebuild(self) -> None:
         """Complete the rebuild that is under way, at once."""
         while self.rebuild is not None:
-            self.go_on()
+            self.advance_rebuild()
 
     def _give_way_to(self, new: Rebuilding) -> None:
         """Take over all parts of the rebuilt copy, which has absorbed all that this map has."""
@@ -148,37 +148,37 @@ class Rebuilding(SparseMap):
         if self.learner is not None:  # the learner does not learn s_b
             self.learner.theta = replace(self.learner.theta, bias_stddev=self.theta.bias_stddev)
 
-        self.changed()
+        self.mark_changed()
 
     # --- what else changes the map ----------------------------------------------------------------
     def update(self, batch: Samples) -> UpdateReport:
         if not self.driven and len(batch):
-            self.go_on()
+            self.advance_rebuild()
         return super().update(batch)
 
     def _scale(self, factor: float) -> None:
         super()._scale(factor)
         if self.rebuild is not None:
-            self.rebuild.note("forget", factor)
+            self.rebuild.log_call("forget", factor)
 
     def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
-        self.finish()
+        self.finish_rebuild()
         return super().forget_near(x, radius, newest)
 
     def move(self, turn: Tensor, shift: Tensor) -> None:
-        self.finish()
+        self.finish_rebuild()
         super().move(turn, shift)
 
     def _merge(self, other: Rebuilding, renumber: float) -> None:
-        self.finish()
+        self.finish_rebuild()
         sliced, self.sliced = self.sliced, False  # room for the other map's inputs is made at once
         try:
             super()._merge(other, renumber)
         finally:
             self.sliced = sliced
 
-    def shell(self) -> Rebuilding:
-        new = super().shell()
+    def shallow_copy(self) -> Rebuilding:
+        new = super().shallow_copy()
         new.rebuild, new.sliced = None, False
         return new
 
@@ -195,6 +195,6 @@ class Rebuilding(SparseMap):
         kept = state.get("rebuild")
         if kept is None:
             return None
-        source = self.shell()
+        source = self.shallow_copy()
         source.learner = None
         return Rebuild.restored(kept, source)

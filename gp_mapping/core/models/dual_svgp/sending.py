@@ -91,7 +91,8 @@ class SendableMap(Rebuilding):
 
         count = len(columns["x"])
         whitened = basis.whitened(
-            theta.place(columns["x"], columns["velocity"], columns["heading"]), columns["heading"]
+            theta.sensor_place(columns["x"], columns["velocity"], columns["heading"]),
+            columns["heading"],
         )
 
         # the draws of the sender are lost; new ones keep a full memory a random choice
@@ -161,7 +162,7 @@ class SendableMap(Rebuilding):
         self._check_turn()
         if self.scaling is None:
             return
-        self.finish()
+        self.finish_rebuild()
 
         turn, shift = turn.to(self.device), shift.to(self.device)
         self.fixed = None if self.fixed is None else self.fixed @ turn.mT.cpu() + shift.cpu()
@@ -192,7 +193,7 @@ class SendableMap(Rebuilding):
             getattr(memory, name).copy_(getattr(memory, name) @ turn.mT)
         for name in ("y", "lam"):
             getattr(memory, name).copy_(getattr(memory, name) @ columns.mT)
-        self.changed()
+        self.mark_changed()
 
     def _check_turn(self) -> None:
         """Raise ValueError where the map cannot be rotated exactly."""
@@ -223,7 +224,7 @@ class SendableMap(Rebuilding):
         Returns:
             Whether the map is at θ now.
         """
-        self.finish()
+        self.finish_rebuild()
         if self.memory is None:
             self.theta = replace(theta, time_offset=0.0, lever_arm_along=0.0, lever_arm_across=0.0)
             return True
@@ -246,7 +247,7 @@ class SendableMap(Rebuilding):
             == target
         ):
             self.theta = target  # neither s_p nor s_b is in a feature: nothing else changes
-            self.changed()
+            self.mark_changed()
             return True
 
         self.theta = placed

@@ -121,7 +121,7 @@ class SolveGP(DualSVGP):
             self.sites.pad(basis.size - self.sites.size)
 
         self.theta, self.basis = theta, basis
-        self.outdate()
+        self.discard_posterior()
 
     def prepare(self, data: Samples) -> Standardised:
         """Set up an empty map's units and buffers from its data; the data standardised.
@@ -131,9 +131,9 @@ class SolveGP(DualSVGP):
         if not self.likelihood.metric:
             data = replace(data, y=self.likelihood.encode(data.y))
         self.scaling = self._scaling_for(data)
-        self.begin(data.x.shape[1], data.y.shape[1])
+        self.allocate(data.x.shape[1], data.y.shape[1])
 
-        return Standardised.of(data, self.scaling)
+        return Standardised.from_samples(data, self.scaling)
 
     @property
     def split(self) -> int:
@@ -226,8 +226,8 @@ class SolveGP(DualSVGP):
             )
         return report
 
-    def take(self, theta: Theta, converted: RebuiltParts, full: bool) -> None:
-        super().take(theta, converted, full)
+    def replace_parts(self, theta: Theta, converted: RebuiltParts, full: bool) -> None:
+        super().replace_parts(theta, converted, full)
         self._start = None  # of another basis
 
     def fantasize(self, x: Tensor) -> SolveGP:

@@ -22,14 +22,14 @@ from gp_mapping.core.models.tiled.layout import Key, Layout
 from gp_mapping.core.places import motion_of, places_of
 from gp_mapping.core.types import Prediction
 
-__all__ = ["blend", "blended_covariances", "blended_prediction", "sayings"]
+__all__ = ["blend", "blended_covariances", "blended_prediction", "tile_weights"]
 
-Saying = tuple[Key | None, Tensor, Tensor]  # a tile, indices of places, and its weights there
+TileWeights = tuple[Key | None, Tensor, Tensor]  # a tile, indices of places, and its weights there
 
 _SILENT = 1e-4  # weight below which a tile does not count
 
 
-def sayings(layout: Layout, exists: Callable[[Key], bool], x: Tensor) -> list[Saying]:
+def tile_weights(layout: Layout, exists: Callable[[Key], bool], x: Tensor) -> list[TileWeights]:
     """The tiles that predict at places, with their weights there.
 
     A tile that exists predicts for its core and for the eight around it.
@@ -46,7 +46,8 @@ def sayings(layout: Layout, exists: Callable[[Key], bool], x: Tensor) -> list[Sa
 
     number: dict[Key, int] = {}  # of each tile that is used at all
     near = [
-        [number.setdefault(k, len(number)) for k in layout.near(key) if exists(k)] for key in keys
+        [number.setdefault(k, len(number)) for k in layout.neighbourhood(key) if exists(k)]
+        for key in keys
     ]
 
     width, tiles = max(map(len, near), default=0), list(number)
@@ -62,11 +63,11 @@ def sayings(layout: Layout, exists: Callable[[Key], bool], x: Tensor) -> list[Sa
         for corner in zip(*map(layout.core, tiles))
     )
 
-    say = layout.say(low, high, x[:, None]).masked_fill_(around < 0, 0.0)
+    raw = layout.raw_weights(low, high, x[:, None]).masked_fill_(around < 0, 0.0)
     # weights that hardly count are set to 0, so that their tiles need not predict
-    total = say.sum(1, keepdim=True)
-    say = torch.where(say < _SILENT * total, 0.0, say)
-    weight = say / say.sum(1, keepdim=True)
+    total = raw.sum(1, keepdim=True)
+    raw = torch.where(raw < _SILENT * total, 0.0, raw)
+    weight = raw / raw.sum(1, keepdim=True)
 
     if len(x) == 1:  # a robot brings one place at a time: there is nothing to sort
         return [
@@ -76,28 +77,28 @@ def sayings(layout: Layout, exists: Callable[[Key], bool], x: Tensor) -> list[Sa
         ]
 
     # sort the pairs (place, tile) by tile
-    asked = weight > 0  # not where weights are nan, since no tile is near
-    tile, weight, place = around[asked], weight[asked], asked.nonzero()[:, 0]
+    relevant = weight > 0  # not where weights are nan, since no tile is near
+    tile, weight, place = around[relevant], weight[relevant], relevant.nonzero()[:, 0]
     order = tile.argsort(stable=True)
     counts = tile.bincount(minlength=len(tiles)).tolist()
-    said = list(zip(tiles, place[order].split(counts), weight[order].split(counts)))
+    assigned = list(zip(tiles, place[order].split(counts), weight[order].split(counts)))
 
     without = (total[:, 0] == 0).nonzero()[:, 0]
-    return [part for part in [*said, (None, without, x.new_ones(len(without)))] if len(part[1])]
+    return [part for part in [*assigned, (None, without, x.new_ones(len(without)))] if len(part[1])]
 
 
-def blend(said: list[tuple[Tensor, Tensor, Prediction]], count: int) -> Prediction:
+def blend(predictions: list[tuple[Tensor, Tensor, Prediction]], count: int) -> Prediction:
     """One prediction of `count` places from those of tiles.
 
     Args:
-        said: for each tile indices (n,), weights (n,) and its prediction there.
+        predictions: for each tile indices (n,), weights (n,) and its prediction there.
         count: N.
     """
-    first = said[0][2]
+    first = predictions[0][2]
     mean = first.mean.new_zeros((count, first.mean.shape[1]))
     variance = torch.zeros_like(mean)
 
-    for indices, weight, prediction in said:
+    for indices, weight, prediction in predictions:
         mean.index_add_(0, indices, weight[:, None] * prediction.mean)
         variance.index_add_(0, indices, weight[:, None] * prediction.variance)
 
@@ -107,7 +108,7 @@ def blend(said: list[tuple[Tensor, Tensor, Prediction]], count: int) -> Predicti
 def blended_prediction(
     layout: Layout,
     exists: Callable[[Key], bool],
-    asked: Callable[[Key], Snapshot | FieldMap],
+    source_for: Callable[[Key], Snapshot | FieldMap],
     prior: Prediction,
     x: Tensor,
     velocity: Tensor | None,
@@ -119,7 +120,7 @@ def blended_prediction(
     Args:
         layout: of the tiles.
         exists: whether a tile is there.
-        asked: the map or snapshot that predicts for a tile.
+        source_for: the map or snapshot that predicts for a tile.
         prior: mean and variance (1, C).
         x: (N, 2) m.
         velocity: (N, 2) m/s, or None.
@@ -130,7 +131,7 @@ def blended_prediction(
     velocity, heading = motion_of(x, velocity, heading)
     parts = []
 
-    for key, indices, weight in sayings(layout, exists, x):
+    for key, indices, weight in tile_weights(layout, exists, x):
         if key is None:
             part = Prediction(
                 prior.mean.expand(len(indices), -1),
@@ -142,7 +143,7 @@ def blended_prediction(
                 None if velocity is None else velocity[indices],
                 None if heading is None else heading[indices],
             )
-            source = asked(key)
+            source = source_for(key)
             part = (
                 source.predict(x[indices], *passing)
                 if number is None
@@ -158,7 +159,7 @@ def blended_prediction(
 def blended_covariances(
     layout: Layout,
     exists: Callable[[Key], bool],
-    asked: Callable[[Key], Snapshot | FieldMap],
+    source_for: Callable[[Key], Snapshot | FieldMap],
     prior: Prediction,
     b: Tensor,
 ) -> Covariances:
@@ -167,7 +168,7 @@ def blended_covariances(
     Args:
         layout: of the tiles.
         exists: whether a tile is there.
-        asked: the map or snapshot that predicts for a tile.
+        source_for: the map or snapshot that predicts for a tile.
         prior: mean and variance (1, C).
         b: (K, 2) m.
 
@@ -180,7 +181,7 @@ def blended_covariances(
         """The places of each tile that predicts any, and its weights w and v there."""
         weights: dict[Key | None, Tensor] = {}
         for row, grid in enumerate((layout, far)):
-            for key, indices, weight in sayings(grid, exists, x):
+            for key, indices, weight in tile_weights(grid, exists, x):
                 weights.setdefault(key, x.new_zeros((2, len(x))))[row, indices] = weight
         chosen = {key: rows.any(0).nonzero()[:, 0] for key, rows in weights.items()}
         return {key: (indices, *weights[key][:, indices]) for key, indices in chosen.items()}
@@ -190,7 +191,7 @@ def blended_covariances(
         return (
             prior.variance[0, :1].expand(len(x))
             if key is None
-            else asked(key).predict(x).variance[:, 0]
+            else source_for(key).predict(x).variance[:, 0]
         )
 
     def stretch(blended: Tensor, reached: Tensor) -> Tensor:
@@ -200,7 +201,7 @@ def blended_covariances(
     # everything that depends on b alone is prepared once
     parts_b = weighed(b)
     covariances_b = {
-        key: asked(key).covariance_with(b[indices])
+        key: source_for(key).covariance_with(b[indices])
         for key, (indices, _, _) in parts_b.items()
         if key is not None
     }

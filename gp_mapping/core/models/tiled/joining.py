@@ -26,15 +26,15 @@ def merge_tiles(model, other) -> None:
         other: the other one, which stays as it is.
     """
     if model.layout is None:
-        model.settle()
-    model.drain()
+        model.split_into_tiles()
+    model.absorb_waiting()
 
     other = copy.deepcopy(other)
-    other.drain()
+    other.absorb_waiting()
     renumber = model.newest_pass + 1.0  # so that its passes differ from those of the map here
 
     for key in sorted([*other.tiles, *other.shelf.keys()]):
-        if not other.present([key]):
+        if not other.load_tiles([key]):
             continue
         source = other.tiles[key].map
         places = source.remembered_places()
@@ -44,10 +44,10 @@ def merge_tiles(model, other) -> None:
 
         # all tiles first: a new one starts with what its neighbours remember, and would get samples
         # twice that are merged into these already
-        cores = model.layout.keys(places[own]) if bool(own.any()) else []
+        cores = model.layout.group_by_tile(places[own]) if bool(own.any()) else []
         for core, which in cores:
             if not model.exists(core):
-                if model.count >= model.limit:
+                if model.tile_count >= model.limit:
                     model.merged_without += len(which)
                     continue
                 model.open_tile(core)
@@ -56,22 +56,22 @@ def merge_tiles(model, other) -> None:
             if not model.exists(core):
                 continue
             indices = own.nonzero()[:, 0][which]
-            for near in model.present(model.layout.near(core)):
+            for near in model.load_tiles(model.layout.neighbourhood(core)):
                 _give(
                     model,
                     near,
                     source,
-                    indices[model.layout.takes(near, places[indices])],
+                    indices[model.layout.covers(near, places[indices])],
                     renumber,
                 )
 
-        other.put_away()
+        other.shelve_tiles()
 
-    model.reach(torch.tensor([other.low, other.high], dtype=torch.float64))
+    model.extend_bounds(torch.tensor([other.low, other.high], dtype=torch.float64))
     model.samples += other.samples
     model.newest_pass = max(model.newest_pass, other.newest_pass + renumber)
     model.note_change()
-    model.put_away()
+    model.shelve_tiles()
 
 
 def in_core(layout: Layout | None, key: Key, places: Tensor) -> Tensor:
@@ -90,9 +90,9 @@ def in_core(layout: Layout | None, key: Key, places: Tensor) -> Tensor:
 def _give(model, key: Key, source: DualSVGP, indices: Tensor, renumber: float) -> None:
     """Merge samples of a map into a tile, a part at a time."""
     tile = model.tiles[key]
-    tile.sow_all()
+    tile.absorb_all_seeds()
     for part in indices.split(_TOGETHER):
         if len(part):
             seed = source.excerpt(part, tile.map.theta)
             seed.renumber(renumber)
-            tile.map.merge_own(seed)
+            tile.map.merge_same_robot(seed)

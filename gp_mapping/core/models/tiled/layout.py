@@ -45,7 +45,7 @@ class Layout:
     halo: float
     blend: float
 
-    def key(self, x) -> Key:
+    def key_at(self, x) -> Key:
         """The tile whose core holds x (2,)."""
         return self._index(float(x[0]), 0), self._index(float(x[1]), 1)
 
@@ -82,7 +82,7 @@ class Layout:
             The tiles, and for each place the number of its own among them (N,).
         """
         if x.shape[0] == 1:  # a robot brings one place at a time
-            return [self.key(x[0].tolist())], torch.zeros(1, dtype=torch.long, device=x.device)
+            return [self.key_at(x[0].tolist())], torch.zeros(1, dtype=torch.long, device=x.device)
         if not len(x):
             return [], torch.zeros(0, dtype=torch.long, device=x.device)
 
@@ -93,7 +93,7 @@ class Layout:
         return [(code // rows, code % rows + first) for code in codes.tolist()], owner
 
     def _indices(self, x: Tensor) -> list[Tensor]:
-        """Columns and rows of the cores that hold places (N, 2), as `key`: (N,) of each."""
+        """Columns and rows of the cores that hold places (N, 2), as `key_at`: (N,) of each."""
         indices = []
         for axis in range(2):
             value, low, high = x[:, axis] + _ON, self.low[axis], self.high[axis]
@@ -107,7 +107,7 @@ class Layout:
         column, row = self._indices(x)
         return (column == key[0]) & (row == key[1])
 
-    def keys(self, x: Tensor) -> list[tuple[Key, Tensor]]:
+    def group_by_tile(self, x: Tensor) -> list[tuple[Key, Tensor]]:
         """The tiles whose cores hold x (N, 2), each with the indices of its places."""
         keys, owner = self.owners(x)
         order = owner.argsort(stable=True)  # by tile, then in the order of x
@@ -120,15 +120,15 @@ class Layout:
         )
         return torch.maximum(low - x, x - high).amax(1)
 
-    def takes(self, key: Key, x: Tensor) -> Tensor:
+    def covers(self, key: Key, x: Tensor) -> Tensor:
         """Which samples at x (N, 2) a tile knows: those in its core or halo (N,)."""
         return self.outside(key, x) <= self.halo
 
-    def near(self, key: Key) -> list[Key]:
+    def neighbourhood(self, key: Key) -> list[Key]:
         """The tile and its eight neighbours."""
         return [(key[0] + i, key[1] + j) for i in (-1, 0, 1) for j in (-1, 0, 1)]
 
-    def say(self, low: Tensor, high: Tensor, x: Tensor) -> Tensor:
+    def raw_weights(self, low: Tensor, high: Tensor, x: Tensor) -> Tensor:
         """Unnormalised weights of tiles, continuous in x, to be divided by their sum.
 
         Args:

@@ -37,12 +37,17 @@ from gp_mapping.core.hyper.loop import learn
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.tiled import state as states
-from gp_mapping.core.models.tiled.answers import Answers
 from gp_mapping.core.models.tiled.changes import Box, Changes
 from gp_mapping.core.models.tiled.joining import merge_tiles
 from gp_mapping.core.models.tiled.layout import Key, Layout, name_of
 from gp_mapping.core.models.tiled.moments import Moments
-from gp_mapping.core.models.tiled.opening import leaves, new_tile, require_room, settle
+from gp_mapping.core.models.tiled.opening import (
+    needs_tiles,
+    new_tile,
+    require_room,
+    split_into_tiles,
+)
+from gp_mapping.core.models.tiled.predictions import TiledPredictions
 from gp_mapping.core.models.tiled.sending import (
     adopt_tiles_in_slices,
     learned_by,
@@ -52,7 +57,7 @@ from gp_mapping.core.models.tiled.sending import (
 )
 from gp_mapping.core.models.tiled.shelf import Shelf
 from gp_mapping.core.models.tiled.tile import Tile
-from gp_mapping.core.models.tiled.visits import TileLost, Visits, read
+from gp_mapping.core.models.tiled.tile_copies import TileCopies, TileLost, read_tile
 from gp_mapping.core.places import places_of
 from gp_mapping.core.scaled_map import check_alike
 from gp_mapping.core.sparse.passes import NO_PASS
@@ -68,8 +73,8 @@ _NAMED = 10  # lost tiles that are named one by one
 _OWN_STEPS = 0.5  # fraction of learning steps in the tile where the robot is
 
 
-class TiledMap(Answers, Moments, Revertible, FieldMap):
-    """Many maps as one, see above; what it predicts and reports is in answers.py.
+class TiledMap(TiledPredictions, Moments, Revertible, FieldMap):
+    """Many maps as one, see above; what it predicts and reports is in predictions.py.
 
     Args:
         make: a new, empty tile: called with the prior mean (C,) SI, or None for the first batch's.
@@ -118,7 +123,7 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
         self.current: Key = _HOME
         self.learner = None
         self.generator = torch.Generator().manual_seed(seed)
-        self.visits = Visits(self.restored, self.most)
+        self.copies = TileCopies(self.restored, self.most)
         self.lost: dict[Key, str] = {}
 
         self.low, self.high = [math.inf, math.inf], [-math.inf, -math.inf]
@@ -129,7 +134,7 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
 
     # --- samples in -------------------------------------------------------------------------------
     @property
-    def home(self) -> DualSVGP:
+    def current_map(self) -> DualSVGP:
         """The map of the tile where the robot is, or the one that is being split."""
         return self.tiles[self.current].map if self.former is None else self.former
 
@@ -141,22 +146,22 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
                 fit.
         """
         if not len(batch):
-            return self.home.update(batch)
+            return self.current_map.update(batch)
         if self.layout is None:
-            report = self.home.update(batch)
+            report = self.current_map.update(batch)
             self.note_passes(batch.pass_number)
-            self.reach(batch.x)
+            self.extend_bounds(batch.x)
             self.samples += len(batch)
-            if leaves(self, len(batch)):
-                self.settle()
+            if needs_tiles(self, len(batch)):
+                self.split_into_tiles()
             return report
 
-        require_room(self, [key for key, _ in self.layout.keys(batch.x)])
+        require_room(self, [key for key, _ in self.layout.group_by_tile(batch.x)])
         self.turn += 1
 
         # before the transaction, since the shelf takes part in none
-        for key, _ in self.layout.keys(batch.x):
-            for near in self.present(self.layout.near(key)):
+        for key, _ in self.layout.group_by_tile(batch.x):
+            for near in self.load_tiles(self.layout.neighbourhood(key)):
                 self.tiles[near].touched = self.turn
 
         if self.sliced:
@@ -164,52 +169,54 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
 
         with transaction(self), ExitStack() as stack:
             # a new tile takes what the former map knew before: the batch comes to it below
-            for key, _ in self.layout.keys(batch.x):
+            for key, _ in self.layout.group_by_tile(batch.x):
                 if not self.exists(key):
                     self.open_tile(key)
             if self.former is not None:
                 self.former.update(batch)
 
             # each tile is a transaction of its own, which ends with the map's
-            self.current = self.layout.key(batch.x[-1])
+            self.current = self.layout.key_at(batch.x[-1])
             reports = []
-            for key in self.knowing(batch.x):
+            for key in self.keys_knowing(batch.x):
                 tile = self.tiles[key]
                 stack.enter_context(transaction(tile))
                 before = tile.map.epoch
-                tile.catch_up(self.learner)
-                tile.sow()
-                reports.append(tile.map.update(batch[self.layout.takes(key, batch.x)]))
+                tile.adopt_learned(self.learner)
+                tile.absorb_seed()
+                reports.append(tile.map.update(batch[self.layout.covers(key, batch.x)]))
                 if tile.map.epoch > before:
                     self.note_change(key)
             self._split_on(stack)
 
             self.note_passes(batch.pass_number)
-            self.reach(batch.x)
+            self.extend_bounds(batch.x)
             self.samples += len(batch)
             if self.learner is not None:
                 self.learner.theta = replace(
-                    self.learner.theta, bias_stddev=self.home.theta.bias_stddev
+                    self.learner.theta, bias_stddev=self.current_map.theta.bias_stddev
                 )
                 self.learner.schedule(len(batch))
 
-        self.put_away()
+        self.shelve_tiles()
         return self._report(len(batch), reports)
 
     def in_slices(self, on: bool) -> None:
         """Set whether large work is done in slices; what waits is done at once where it is not."""
         self.sliced = on
 
-        maps = {id(m): m for m in (self.home, *(tile.map for tile in self.tiles.values()))}.values()
+        maps = {
+            id(m): m for m in (self.current_map, *(tile.map for tile in self.tiles.values()))
+        }.values()
         before = [single.epoch for single in maps]
         for single in maps:
-            self.owned(single)
+            self.adopt_map(single)
         if not on:
-            self.drain()
+            self.absorb_waiting()
         if before != [single.epoch for single in maps]:
             self.note_change()
 
-    def owned(self, tile_map: DualSVGP) -> DualSVGP:
+    def adopt_map(self, tile_map: DualSVGP) -> DualSVGP:
         """A tile's map, which from now on does large work in slices where this map does."""
         tile_map.in_slices(self.sliced, driven=self.layout is not None)
         return tile_map
@@ -220,17 +227,17 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
         That is of the map that is being split, else of a transfer under way, else of a tile that
         knows x.
         """
-        if self.former is not None and Tile(self.former).go_on(self.learner):
+        if self.former is not None and Tile(self.former).advance_transfer(self.learner):
             return
 
         newest = sorted(self.tiles, key=lambda k: (k != self.current, -self.tiles[k].touched, k))
         under_way = [k for k in newest if self.tiles[k].map.rebuild is not None]
-        knowing = set(self.knowing(x))
+        knowing = set(self.keys_knowing(x))
 
         for key in under_way[:1] or [k for k in newest if k in knowing]:
             tile = self.tiles[key]
             before = tile.map.epoch
-            if tile.go_on(self.learner):
+            if tile.advance_transfer(self.learner):
                 if tile.map.epoch > before:
                     self.note_change(key)
                 return
@@ -254,14 +261,14 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
         if numbers is not None and len(numbers):
             self.newest_pass = max(self.newest_pass, float(numbers.max()))
 
-    def reach(self, x: Tensor) -> None:
+    def extend_bounds(self, x: Tensor) -> None:
         """Extend the box of all samples by x (N, 2), m."""
         self.low = [min(a, b) for a, b in zip(self.low, x.amin(0).tolist())]
         self.high = [max(a, b) for a, b in zip(self.high, x.amax(0).tolist())]
 
-    def settle(self) -> None:
+    def split_into_tiles(self) -> None:
         """Lay the plane out in tiles; the first map is split, or becomes the first of them."""
-        settle(self)
+        split_into_tiles(self)
 
     def _split_on(self, stack: ExitStack) -> None:
         """Give one slice to the tiles that the former map is split into; drop it after the last."""
@@ -271,19 +278,19 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
         waiting = [tile for _, tile in sorted(self.tiles.items()) if tile.seeds]
         if waiting:
             stack.enter_context(transaction(waiting[0]))
-            waiting[0].sow()
+            waiting[0].absorb_seed()
 
         if not any(tile.seeds for tile in self.tiles.values()):
             self.former = None
             self.note_change()
 
-    def drain(self) -> None:
+    def absorb_waiting(self) -> None:
         """Give the tiles all that waits for them; what one refuses goes on waiting."""
         waiting = [tile for _, tile in sorted(self.tiles.items()) if tile.seeds]
 
         for tile in waiting:
             with transaction(tile):
-                tile.sow_all()
+                tile.absorb_all_seeds()
 
         self.former = None
         if waiting:
@@ -293,13 +300,17 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
         """Whether there is such a tile, in memory or on the shelf."""
         return key in self.tiles or key in self.shelf
 
-    def knowing(self, x: Tensor) -> list[Key]:
+    def keys_knowing(self, x: Tensor) -> list[Key]:
         """Tiles that know at least one of x (N, 2), in a fixed order."""
-        around = {k for key, _ in self.layout.keys(x) for k in self.layout.near(key)}
-        return [k for k in sorted(around) if self.exists(k) and bool(self.layout.takes(k, x).any())]
+        around = {
+            k for key, _ in self.layout.group_by_tile(x) for k in self.layout.neighbourhood(key)
+        }
+        return [
+            k for k in sorted(around) if self.exists(k) and bool(self.layout.covers(k, x).any())
+        ]
 
     @property
-    def count(self) -> int:
+    def tile_count(self) -> int:
         """Number of tiles."""
         return len(self.tiles) + len(self.shelf)
 
@@ -307,7 +318,7 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
         """Open a tile, which starts with what its neighbours remember of its ground."""
         self.tiles[key] = new_tile(self, key)
 
-    def present(self, keys: list[Key]) -> list[Key]:
+    def load_tiles(self, keys: list[Key]) -> list[Key]:
         """Those of the tiles that exist, brought from the shelf if need be.
 
         These have then forgotten what the others have. One that cannot be read is left out from
@@ -319,7 +330,7 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
                 try:
                     self.tiles[key] = self._taken(key)
                 except TileLost as lost:
-                    self.lose(lost)
+                    self.drop_lost(lost)
             if key in self.tiles:
                 present.append(key)
         return present
@@ -327,16 +338,16 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
     def _taken(self, key: Key) -> Tile:
         """A tile from its state, which leaves the shelf once it has been read."""
         stored = self.shelf.peek(key)
-        forgot = read(key, stored)["forgot"]
-        tile = Tile(self.visits.made(key, stored, forgot), forgot=forgot, touched=self.turn)
-        tile.is_as(stored)
+        forgot = read_tile(key, stored)["forgot"]
+        tile = Tile(self.copies.make(key, stored, forgot), forgot=forgot, touched=self.turn)
+        tile.mark_stored(stored)
         tile.forget(self.forgot)  # while it lay on the shelf
 
         self.shelf.take(key)
         self.loads += 1
         return tile
 
-    def lose(self, lost: TileLost) -> None:
+    def drop_lost(self, lost: TileLost) -> None:
         """Leave a tile out: what it knew is not known any more."""
         if lost.key in self.shelf:
             self.shelf.take(lost.key)
@@ -348,19 +359,19 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
 
         self.note_change(lost.key)
 
-    def put_away(self) -> None:
+    def shelve_tiles(self) -> None:
         """Put those that were not needed for longest on the shelf, but none near the robot."""
         if len(self.tiles) <= self.most:
             return
 
-        kept = set(self.layout.near(self.current))
+        kept = set(self.layout.neighbourhood(self.current))
         order = sorted(
             (t.touched, k) for k, t in self.tiles.items() if k not in kept and not t.seeds
         )
 
         for _, key in order[: len(self.tiles) - self.most]:
             tile = self.tiles.pop(key)
-            tile.rest()
+            tile.abandon_transfer()
             self.shelf.put(key, tile.stored(name_of(key)))
 
     def refine(self, budget_s: float = math.inf) -> bool:
@@ -370,17 +381,17 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
             Whether more are pending.
         """
         if self.learner is None:
-            return self.layout is None and self.home.refine(budget_s)
+            return self.layout is None and self.current_map.refine(budget_s)
         return learn(self, self.learner, self._step, self._follow, budget_s)
 
     def _step(self) -> None:
         """One step of the learner, from the samples that one tile remembers."""
         draw, choice = torch.rand(2, dtype=torch.float64, generator=self.generator).tolist()
 
-        data = self.home
+        data = self.current_map
         nearby = [
             k
-            for k in self.layout.near(self.current)
+            for k in self.layout.neighbourhood(self.current)
             if k in self.tiles and self.tiles[k].map.samples
         ]
 
@@ -391,8 +402,8 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
 
     def _follow(self) -> None:
         """Adopt the learner's θ in the tile where the robot is, where it has left the tile's."""
-        theta, home = self.learner.theta, self.home
-        if self.sliced or not (self.learner.left(home.theta) and home.promises(theta)):
+        theta, home = self.learner.theta, self.current_map
+        if self.sliced or not (self.learner.should_adopt(home.theta) and home.promises(theta)):
             return
         try:
             with transaction(home):
@@ -403,7 +414,9 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
             self.learner.rejected += 1  # a tile has no learner that would count it
 
     # --- what has changed -------------------------------------------------------------------------
-    epoch = property(lambda self: self.own_epoch + (self.home.epoch if self.layout is None else 0))
+    epoch = property(
+        lambda self: self.own_epoch + (self.current_map.epoch if self.layout is None else 0)
+    )
 
     def changed_since(self, epoch: int) -> list[Box] | None:
         """Places that have changed as a whole since an epoch; None: everywhere."""
@@ -432,18 +445,22 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
 
     def _reach_into(self, key: Key) -> float:
         """How far a tile's predictions matter beyond the border to the tile `key`, m."""
-        return 0.5 * self.layout.blend if self.exists(key) else _ALONE * self.home.theta.lengthscale
+        return (
+            0.5 * self.layout.blend
+            if self.exists(key)
+            else _ALONE * self.current_map.theta.lengthscale
+        )
 
     # --- forget, fantasize, merge, save -----------------------------------------------------------
     def forget(self, factor: float) -> None:
         """Scale what the data said by a factor in (0, 1]; shelved tiles follow later."""
         if self.layout is None:
-            return self.home.forget(factor)
+            return self.current_map.forget(factor)
         if not 0.0 < factor <= 1.0:
             raise ValueError(f"a forgetting factor lies in (0, 1], not {factor}")
 
         self.forgot += math.log(factor)
-        self.visits.clear()
+        self.copies.clear()
         if self.former is not None:
             self.former.forget(factor)
         for tile in self.tiles.values():
@@ -463,12 +480,12 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
             How many samples went, counted in the tile that lost most.
         """
         if self.layout is None:
-            return self.home.forget_near(x, radius, newest)
+            return self.current_map.forget_near(x, radius, newest)
         x = places_of(x, 2)
         if self.former is not None:  # what waits still knows the old field
-            self.drain()
+            self.absorb_waiting()
 
-        keys = self.present(self.knowing(x))
+        keys = self.load_tiles(self.keys_knowing(x))
         for key in keys:
             self.note_change(key)
         return max((self.tiles[k].map.forget_near(x, radius, newest) for k in keys), default=0)
@@ -476,28 +493,28 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
     def fantasize(self, x: Tensor) -> TiledMap:
         """A copy conditioned on its own mean at x (K, 2); tiles that do not know x are shared."""
         self.need_data()
-        x = places_of(x, len(self.home.scaling.origin))
+        x = places_of(x, len(self.current_map.scaling.origin))
         new: TiledMap = copy.copy(self)
         new.forget_mark()
         new.tiles, new.shelf = dict(self.tiles), self.shelf.copy()
 
         if self.layout is None:
-            new.tiles[_HOME] = Tile(self.home.fantasize(x))
+            new.tiles[_HOME] = Tile(self.current_map.fantasize(x))
             return new
 
         if self.former is not None:
             new.former = self.former.fantasize(x)
             return new
-        new.visits = Visits(self.restored, self.most)
+        new.copies = TileCopies(self.restored, self.most)
 
         def expect() -> None:
             """Replace the tiles that know a place."""
-            for key in self.knowing(x):
+            for key in self.keys_knowing(x):
                 new.tiles[key] = Tile(
-                    self.map_for(key).fantasize(x[self.layout.takes(key, x)]), forgot=self.forgot
+                    self.map_for(key).fantasize(x[self.layout.covers(key, x)]), forgot=self.forgot
                 )
 
-        self.retried(expect)
+        self.retry_without_lost(expect)
         return new
 
     def merge(self, other: FieldMap) -> None:
@@ -518,17 +535,17 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
 
         if not other.started:
             return
-        check_alike(self.home, other.home)  # before anything changes
+        check_alike(self.current_map, other.current_map)  # before anything changes
 
         if self.layout is None and other.layout is None:
             with taken_back(self):
-                self.home.merge(other.home)
-                self.newest_pass = self.home.newest_pass
+                self.current_map.merge(other.current_map)
+                self.newest_pass = self.current_map.newest_pass
                 if other.samples:
-                    self.reach(torch.tensor([other.low, other.high], dtype=torch.float64))
+                    self.extend_bounds(torch.tensor([other.low, other.high], dtype=torch.float64))
                 self.samples += other.samples
-                if leaves(self, other.samples):
-                    self.settle()
+                if needs_tiles(self, other.samples):
+                    self.split_into_tiles()
             return
 
         if not self.started:
@@ -565,11 +582,11 @@ class TiledMap(Answers, Moments, Revertible, FieldMap):
             ValueError: the state does not fit; the map is as it was.
         """
         self.__dict__.update(states.load(self, state) | {"own_epoch": self.own_epoch + 1})
-        self.visits, self.changes = Visits(self.restored, self.most), Changes(self.own_epoch)
+        self.copies, self.changes = TileCopies(self.restored, self.most), Changes(self.own_epoch)
 
     def restored(self, state: dict) -> DualSVGP:
         """A tile's map from its state."""
         new = self.make(None)
         new.learner = None
         new.load_state_dict(state)
-        return self.owned(new)
+        return self.adopt_map(new)

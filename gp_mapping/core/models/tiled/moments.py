@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import Increments
-from gp_mapping.core.models.tiled.blended import sayings
+from gp_mapping.core.models.tiled.blended import tile_weights
 from gp_mapping.core.models.tiled.layout import Key, Layout
 
 __all__ = ["Moments"]
@@ -38,7 +38,7 @@ class Moments:
     def moment(self) -> _Moment | None:
         """What `since` needs later to tell what has changed since now."""
         if self.layout is None or self.former is not None:
-            return _Moment(None, {self.current: self.home.moment()})
+            return _Moment(None, {self.current: self.current_map.moment()})
         tiles = {key: None if tile.seeds else tile.map.moment() for key, tile in self.tiles.items()}
         return _Moment(self.layout, tiles, self.loads, self.forgot)
 
@@ -57,7 +57,7 @@ class Moments:
             return None
         if self.layout is None or self.former is not None:
             then = None if moment.layout is not None else moment.tiles.get(self.current)
-            return None if then is None else self.home.since(then)
+            return None if then is None else self.current_map.since(then)
         if moment.layout is not self.layout or moment.forgot != self.forgot:
             return None
 
@@ -84,7 +84,7 @@ class Moments:
                 torch.ones(len(x), dtype=torch.bool, device=mean.device),
             )
 
-            for key, indices, weight in sayings(self.layout, self.predicts, x):
+            for key, indices, weight in tile_weights(self.layout, self.predicts, x):
                 if key is None or (
                     key not in self.tiles and key not in moment.tiles and moment.loads == self.loads
                 ):

@@ -16,7 +16,15 @@ from gp_mapping.core.sparse.basis import Basis
 from gp_mapping.core.sparse.worth import SMOOTHED, ratio_of
 from gp_mapping.errors import MapFullError
 
-__all__ = ["BLEND", "HALO", "bound_note", "leaves", "new_tile", "require_room", "settle"]
+__all__ = [
+    "BLEND",
+    "HALO",
+    "bound_note",
+    "needs_tiles",
+    "new_tile",
+    "require_room",
+    "split_into_tiles",
+]
 
 HALO, BLEND = 1.5, 1.0  # lengthscales
 # fraction of the samples at which a map that smooths leaves so much out; each thinning leaves it
@@ -30,7 +38,7 @@ _ASKED = 16  # samples after which a full map is checked again for what it leave
 _COUNTED = 250  # samples in which the inputs are counted that the ground would take
 
 
-def leaves(model, new: int) -> bool:
+def needs_tiles(model, new: int) -> bool:
     """Whether one map no longer suffices.
 
     That is so where it is full and the robot has left a square of 1.25 `side` lengthscales; or
@@ -41,7 +49,7 @@ def leaves(model, new: int) -> bool:
         model: the map of tiles.
         new: number of samples that have just come.
     """
-    first = model.home
+    first = model.current_map
     if len(first.scaling.origin) != 2:
         return False  # tiles lie in the plane: a line, or a space, stays one map
     extent = max(b - a for a, b in zip(model.low, model.high)) / first.theta.lengthscale
@@ -69,7 +77,7 @@ def _smooths(first) -> bool:
     That is, whether the budget leaves out more than `SMOOTHED` variances of the noise, or of the
     tolerance, at a tenth of the samples.
     """
-    smoothed = first.left_open() > SMOOTHED * max(first.noise_level, _tolerance(first))
+    smoothed = first.memory_residual() > SMOOTHED * max(first.noise_level, _tolerance(first))
     return float(smoothed.double().mean()) > _SHARE
 
 
@@ -114,13 +122,13 @@ def _density(first, places: Tensor) -> float:
     return len(basis) / len(places[near].div(length).floor().unique(dim=0))
 
 
-def settle(model) -> None:
+def split_into_tiles(model) -> None:
     """Lay the plane out in tiles: the first map is split, or becomes the first of them.
 
     Args:
         model: the map of tiles, which has one map so far.
     """
-    first = model.home
+    first = model.current_map
     length = first.theta.lengthscale
     low, high = (
         [v + s * 0.5 * length for v in corner]
@@ -143,13 +151,13 @@ def settle(model) -> None:
     # one learner for all tiles from now on
     model.learner, first.learner = first.learner, None
     if model.learner is not None:
-        model.learner.stream()
+        model.learner.use_minibatches()
     model.own_epoch += first.epoch
     model.changes = Changes(model.own_epoch)
 
     first.driven = True
     # only a map that remembers all of its samples can be split
-    cores = [key for key, _ in layout.keys(places)] if first.unremembered_empty else []
+    cores = [key for key, _ in layout.group_by_tile(places)] if first.unremembered_empty else []
 
     # samples that are not remembered have no known place: then the whole ground is one core
     if not 0 < len(cores) <= model.limit:
@@ -170,22 +178,22 @@ def new_tile(model, key: Key) -> Tile:
         model: the map of tiles.
         key: of the new tile.
     """
-    new = Tile(model.owned(model.make(model.centre)), touched=model.turn)
+    new = Tile(model.adopt_map(model.make(model.centre)), touched=model.turn)
     new.map.theta, new.map.learner, new.map.bias_spread = (
-        model.home.theta,
+        model.current_map.theta,
         None,
-        model.home.bias_spread,
+        model.current_map.bias_spread,
     )
 
     if model.former is not None:
         sources = [(model.former, model.former.remembered_places(), None)]
     else:
-        keys = model.present(sorted(k for k in model.layout.near(key) if k != key))
+        keys = model.load_tiles(sorted(k for k in model.layout.neighbourhood(key) if k != key))
         sources = [(model.tiles[k].map, model.tiles[k].map.remembered_places(), k) for k in keys]
 
     # each source hands on what it remembers of the new tile's core and halo
     for source, places, owner in sources:
-        taken = model.layout.takes(key, places)
+        taken = model.layout.covers(key, places)
         # a sample is in the memory of up to four tiles: that of its core hands it on
         if owner is not None:
             taken &= model.layout.holds(owner, places)
@@ -211,19 +219,19 @@ def require_room(model, keys: list[Key]) -> None:
         MapFullError: there would be too many.
     """
     new = sum(not model.exists(key) for key in keys)
-    if new and model.count + new > model.limit:
+    if new and model.tile_count + new > model.limit:
         raise MapFullError(
             bound_note(model)
             or f"the samples' ground takes {new} more tiles, and the map has "
-            f"{model.count} of the {model.limit} that max_tiles allows; give them in parts, or raise it"
+            f"{model.tile_count} of the {model.limit} that max_tiles allows; give them in parts, or raise it"
         )
 
 
 def bound_note(model) -> str:
     """What to know of a map that has as many tiles as it may have; '' while it may have more."""
-    if model.layout is None or model.count < model.limit:
+    if model.layout is None or model.tile_count < model.limit:
         return ""
     return (
-        f"the map has {model.count} tiles, all that max_tiles ({model.limit}) allows: measurements on other ground "
-        "are left out, what is known stays; raise max_tiles"
+        f"the map has {model.tile_count} tiles, all that max_tiles ({model.limit}) allows: "
+        "measurements on other ground are left out, what is known stays; raise max_tiles"
     )

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gp_mapping.core.hyper.agreed import Learned
 from gp_mapping.core.hyper.theta import Theta
-from gp_mapping.core.models.tiled.visits import TileLost
+from gp_mapping.core.models.tiled.tile_copies import TileLost
 
 __all__ = ["adopt_tiles_in_slices", "learned_by", "move_tiles", "slim_state", "unreadable_tiles"]
 
@@ -23,17 +23,17 @@ def slim_state(model, state: dict) -> dict:
     """
     if "seeds" in state:
         return state | {
-            "map": model.home.slimmed(state["map"]),
-            "seeds": [model.home.slimmed(seed) for seed in state["seeds"]],
+            "map": model.current_map.slimmed(state["map"]),
+            "seeds": [model.current_map.slimmed(seed) for seed in state["seeds"]],
         }
 
-    return model.home.slimmed(state) if "basis" in state else state
+    return model.current_map.slimmed(state) if "basis" in state else state
 
 
 def learned_by(model) -> Learned | None:
     """What has been learned: by the one learner of all tiles, or by the only map."""
     if model.learner is None:
-        return model.home.learned()
+        return model.current_map.learned()
     return model.learner.summary()
 
 
@@ -48,18 +48,18 @@ def adopt_tiles_in_slices(model, theta: Theta) -> bool:
         False where one of the tiles does not factor at θ.
     """
     if model.layout is None:
-        return model.home.agree_on(theta)
+        return model.current_map.agree_on(theta)
 
-    model.drain()
+    model.absorb_waiting()
     model.learner = None
 
     moved = True
     # one tile at a time, so that no more than the usual number is in memory
     for key in sorted([*model.tiles, *model.shelf.keys()]):
-        for there in model.present([key]):
+        for there in model.load_tiles([key]):
             moved = model.tiles[there].map.agree_on(theta) and moved
             model.tiles[there].map.learner = None
-        model.put_away()
+        model.shelve_tiles()
 
     model.note_change()
     return moved
@@ -77,17 +77,17 @@ def move_tiles(model, turn: Tensor, shift: Tensor) -> None:
         ValueError: several tiles would not stay squares along the axes.
     """
     if model.layout is None:
-        model.home.move(turn, shift)
+        model.current_map.move(turn, shift)
     elif not torch.equal(turn, torch.eye(2, dtype=torch.float64)):
         raise ValueError(
             "a map of several tiles can be shifted, not turned: its tiles lie along the axes of its frame"
         )
     else:
-        model.drain()
+        model.absorb_waiting()
         for key in sorted([*model.tiles, *model.shelf.keys()]):
-            for there in model.present([key]):
+            for there in model.load_tiles([key]):
                 model.tiles[there].map.move(turn, shift)
-            model.put_away()
+            model.shelve_tiles()
 
         low, high = (
             tuple((torch.tensor(v, dtype=torch.float64) + shift).tolist())
@@ -118,7 +118,7 @@ def unreadable_tiles(model) -> list[str]:
     reasons = list(model.lost.values())
     for key in model.shelf.keys():
         try:
-            model.visits.made(key, model.shelf.peek(key), model.forgot)
+            model.copies.make(key, model.shelf.peek(key), model.forgot)
         except TileLost as lost:
             reasons.append(lost.why)
     return reasons

@@ -33,7 +33,7 @@ class Shelf:
     def put(self, key: Key, state: StoredState) -> None:
         """Keep a state, and write it where there is a room."""
         self._states[key] = state
-        if self.room is not None and state.held:
+        if self.room is not None and state.in_memory:
             self.room.put(state)
 
     def take(self, key: Key) -> StoredState:

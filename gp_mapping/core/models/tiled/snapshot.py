@@ -10,7 +10,7 @@ from torch import Tensor
 from gp_mapping.core.field_map import Covariances, FieldMap, Snapshot
 from gp_mapping.core.models.tiled.blended import blended_covariances, blended_prediction
 from gp_mapping.core.models.tiled.layout import Key, Layout, name_of
-from gp_mapping.core.models.tiled.visits import TileLost, Visits
+from gp_mapping.core.models.tiled.tile_copies import TileCopies, TileLost
 from gp_mapping.core.stored import StoredState
 from gp_mapping.core.types import Prediction
 
@@ -35,7 +35,7 @@ class TiledSnapshot(Snapshot):
         tiles: dict[Key, Snapshot],
         prior: Prediction,
         away: dict[Key, StoredState] | None = None,
-        visits: Visits | None = None,
+        visits: TileCopies | None = None,
         forgot: float = 0.0,
     ):
         self.layout, self.tiles, self.prior = layout, tiles, prior

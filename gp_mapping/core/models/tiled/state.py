@@ -8,7 +8,7 @@ import torch
 
 from gp_mapping.core.models.tiled.layout import Key, Layout, key_of, name_of
 from gp_mapping.core.models.tiled.tile import Tile
-from gp_mapping.core.models.tiled.visits import TileLost, read
+from gp_mapping.core.models.tiled.tile_copies import TileLost, read_tile
 from gp_mapping.core.stored import StoredState
 
 __all__ = ["load", "save"]
@@ -29,7 +29,7 @@ def save(model) -> dict:
         corners = (
             {"low": model.low, "high": model.high} if model.started else {"low": None, "high": None}
         )
-        return model.home.state_dict() | {
+        return model.current_map.state_dict() | {
             "ground": corners | {"generator": model.generator.get_state()}
         }
 
@@ -96,7 +96,9 @@ def load(model, state: dict) -> dict:
 
         new.shelf = model.shelf.restored(state["shelf"])
         lost = [
-            TileLost(key, why) for key in new.shelf.keys() if (why := new.shelf.peek(key).trouble())
+            TileLost(key, why)
+            for key in new.shelf.keys()
+            if (why := new.shelf.peek(key).visible_fault())
         ]
         for name, part in state["tiles"].items():
             try:
@@ -117,7 +119,7 @@ def load(model, state: dict) -> dict:
         new.current = min(new.tiles, key=lambda k: max(abs(a - b) for a, b in zip(k, new.current)))
     # now that there is a tile where the robot is, which notes of changes need
     for loss in lost:
-        new.lose(loss)
+        new.drop_lost(loss)
     return new.__dict__
 
 
@@ -134,15 +136,15 @@ def _loaded_tile(new, key: Key, part: dict) -> Tile:
     """
     # before tiles had files of their own, states were inline
     stored = part["state"] if "state" in part else StoredState(name_of(key), part)
-    content = read(key, stored)
+    content = read_tile(key, stored)
 
     tile = Tile(
-        new.visits.made(key, stored, content["forgot"]),
+        new.copies.make(key, stored, content["forgot"]),
         tuple(map(new.restored, content["seeds"])),
         content["forgot"],
         part["touched"],
     )
-    tile.is_as(stored)
+    tile.mark_stored(stored)
     # in files of earlier versions a tile may lag behind what was forgotten
     tile.forget(new.forgot)
     return tile
@@ -175,5 +177,5 @@ def _load_one(model, state: dict) -> dict:
             new.low, new.high = list(ground["low"]), list(ground["high"])
         new.generator.set_state(ground["generator"])
     elif first.started and len(first.remembered_places()):
-        new.reach(torch.cat([first.remembered_places(), first.inducing_inputs()]).cpu())
+        new.extend_bounds(torch.cat([first.remembered_places(), first.inducing_inputs()]).cpu())
     return new.__dict__

@@ -35,7 +35,7 @@ class Tile(Revertible):
         # the newest state, and the moment (see `_moment`) that it is of
         self._stored: tuple[StoredState, tuple] | None = None
 
-    def sow(self) -> None:
+    def absorb_seed(self) -> None:
         """Take in one slice of the waiting samples, unless a transfer to another θ is under way."""
         if not self.seeds or self.map.rebuild is not None:
             return
@@ -44,13 +44,13 @@ class Tile(Revertible):
         # the slice was cut at the θ of its time
         if seed.theta != self.map.theta:
             seed = seed.excerpt(torch.arange(seed.samples, device=seed.device), self.map.theta)
-        self.map.merge_own(seed)
+        self.map.merge_same_robot(seed)
 
-    def sow_all(self) -> None:
+    def absorb_all_seeds(self) -> None:
         """Take in all waiting samples now."""
-        self.map.finish()
+        self.map.finish_rebuild()
         while self.seeds:
-            self.sow()
+            self.absorb_seed()
 
     def forget(self, forgot: float) -> None:
         """Apply what was forgotten and the tile has not seen yet, also to samples that wait for it.
@@ -65,41 +65,41 @@ class Tile(Revertible):
             part.forget(factor)
         self.forgot = forgot
 
-    def catch_up(self, learner: HyperLearner | None) -> None:
+    def adopt_learned(self, learner: HyperLearner | None) -> None:
         """Adopt what was learned since the tile was needed last.
 
         Args:
             learner: of all tiles; None where nothing is learned.
         """
-        # θ of an empty map is just set; a map that works in slices adopts it in `go_on`
-        if learner is not None and learner.left(self.map.theta):
+        # θ of an empty map is just set; a map that works in slices adopts it in `advance_transfer`
+        if learner is not None and learner.should_adopt(self.map.theta):
             if not self.map.started:
                 self.map.theta = learner.theta
             elif not self.map.sliced:
                 self.map.adopt_in_slices(learner.theta)
 
-    def go_on(self, learner: HyperLearner | None) -> bool:
+    def advance_transfer(self, learner: HyperLearner | None) -> bool:
         """Do a slice of a transfer to another θ: of the one under way, or to what was learned.
 
         Returns:
             False where there was nothing to do.
         """
         if self.map.rebuild is not None:
-            self.map.go_on()
+            self.map.advance_rebuild()
             return True
 
         if (
             learner is None
             or self.seeds
             or not self.map.started
-            or not learner.left(self.map.theta)
+            or not learner.should_adopt(self.map.theta)
         ):
             return False
         # one that has just failed is not begun: another tile has its turn
         done = self.map.adopt_in_slices(learner.theta)
         return done or self.map.rebuild is not None
 
-    def rest(self) -> None:
+    def abandon_transfer(self) -> None:
         """Give up a transfer that is under way, until the tile is needed again."""
         self.map.rebuild = None
 
@@ -119,7 +119,7 @@ class Tile(Revertible):
             self._stored = StoredState(name, state), now
         return self._stored[0]
 
-    def is_as(self, stored: StoredState) -> None:
+    def mark_stored(self, stored: StoredState) -> None:
         """Note that the tile was made from that state just now."""
         self._stored = stored, self._moment()
 

@@ -48,7 +48,7 @@ class BoundedLattice(SparseMap):
     def spacing_within(self) -> float:
         """`spacing_for` the present θ, doubled until what the map holds fits into `max_nodes`."""
         spacing = self.spacing_for(self.theta)
-        held = torch.cat([self.unremembered().samples()[0], self._exact_places()])
+        held = torch.cat([self.unremembered_sites().samples()[0], self._exact_places()])
         if not len(held):
             return spacing
 
@@ -114,21 +114,21 @@ class BoundedLattice(SparseMap):
             anchor: (2,) m, of its node 0; None: at 0 of the map's frame.
         """
         old = self.grid
-        x, heading, beta, lam = self.unremembered().samples()
+        x, heading, beta, lam = self.unremembered_sites().samples()
 
         new = GridSites(spacing, self.scaling.origin, old.channels, self.device, anchor)
         everything = torch.cat([x, self._exact_places()])
         if len(everything):
             new.grow(*new.box_for(everything))
             new.add(x, heading, beta, lam)
-            self.stand_in(new, 1.0)
+            self.add_memory_sites(new, 1.0)
 
             # sums without w depend on no lattice
             new.features.copy_(old.features)
             new.linear.copy_(old.linear)
 
         self.sites = new
-        self.changed()
+        self.mark_changed()
 
     def _exact_places(self) -> Tensor:
         """Places of remembered samples and of fantasies (K, 2), which are known one by one."""

@@ -29,7 +29,7 @@ from gp_mapping.core.models.wiski.lattice.interpolation import interpolation_err
 from gp_mapping.core.models.wiski.lattice.packed import PackedMemory
 from gp_mapping.core.models.wiski.lattice.sites import GridSites
 from gp_mapping.core.models.wiski.lattice.toeplitz import KernelGrid
-from gp_mapping.core.models.wiski.local import WiskiLocal, around, map_features
+from gp_mapping.core.models.wiski.local import WiskiLocal, local_posterior, map_features
 from gp_mapping.core.scaled_map import ScaledMap
 from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.core.standardised import Standardised
@@ -51,8 +51,8 @@ _KEEP = 1.7  # factor by which ℓ/spacing may differ from the setting before th
 class LatticeMap(BoundedLattice):
     """Online map of the plane; memory grows with its area, an update's time with nothing.
 
-    A form of it implements `posterior`, and `entered`, which is called when samples are in the
-    sums.
+    A form of it implements `posterior`, and `on_samples_added`, which is called when samples are
+    in the sums.
 
     Args:
         theta: hyper-parameters in inner units (of `scale` SI).
@@ -110,7 +110,7 @@ class LatticeMap(BoundedLattice):
         """An empty memory; `rows` is unused, since a lattice keeps no features for samples."""
         return PackedMemory(self.memory_size, dimension, channels, rows, self.device)
 
-    def begin(self, dimension: int, channels: int) -> None:
+    def allocate(self, dimension: int, channels: int) -> None:
         """Begin with empty sums, memory and fantasies."""
         self.sites = GridSites(
             self.spacing_for(self.theta), self.scaling.origin, channels, self.device
@@ -123,9 +123,9 @@ class LatticeMap(BoundedLattice):
             "lam": torch.zeros((0, channels), **kind),
         }
 
-    def changed(self, features: bool = True) -> None:
+    def mark_changed(self, features: bool = True) -> None:
         """Note that all may have changed; unless `features`, the features' weights stay."""
-        super().changed()
+        super().mark_changed()
         if features:
             self.features = None
 
@@ -142,10 +142,10 @@ class LatticeMap(BoundedLattice):
                 f"model wiski maps the plane; samples are {batch.x.shape[1]}-D: use dual_svgp"
             )
         if self.sites is None:
-            self.begin(2, batch.y.shape[1])
+            self.allocate(2, batch.y.shape[1])
 
         extra = batch.extra + self._pose_noise(batch)
-        places = self.theta.place(batch.x, batch.velocity, batch.heading)
+        places = self.theta.sensor_place(batch.x, batch.velocity, batch.heading)
         epoch, use = self.epoch, self.make_room(places)
         values = {
             "x": batch.x,
@@ -173,8 +173,10 @@ class LatticeMap(BoundedLattice):
             "pass_number": torch.full_like(beta, NO_PASS),
         }
 
-        self.entered(places, values["heading"], beta)
-        if self.memory.insert(values, beta.new_empty((0, count)), self.leverage, self.generator):
+        self.on_samples_added(places, values["heading"], beta)
+        if self.memory.offer_batch(
+            values, beta.new_empty((0, count)), self.leverage, self.generator
+        ):
             self.unremembered_empty = False
 
         # β of a sample without a noise of its own follows s_p², of another it does not
@@ -182,16 +184,16 @@ class LatticeMap(BoundedLattice):
             self.unremembered_model_noise = False
 
         self.samples += count
-        self.outdate()
-        self._paid(count)
+        self.discard_posterior()
+        self._add_work_budget(count)
         if self.learner is not None:
             self.learner.schedule(count)
         return self.report(count, self.epoch != epoch)
 
-    def entered(self, places: Tensor, heading: Tensor, beta: Tensor) -> None:
+    def on_samples_added(self, places: Tensor, heading: Tensor, beta: Tensor) -> None:
         """Called when samples at places (N, 2), with heading (N, 2), beta (N,), are in the sums."""
 
-    def _paid(self, count: int) -> None:
+    def _add_work_budget(self, count: int) -> None:
         """Called with the number of new samples, which add to the work budget."""
 
     def _pose_noise(self, batch: Standardised) -> Tensor:
@@ -199,9 +201,10 @@ class LatticeMap(BoundedLattice):
         if self.empty or not bool((batch.position_variance > 0).any()):
             return torch.zeros_like(batch.noise)
         self._learn_features()
-        places = self.theta.place(batch.x, batch.velocity, batch.heading)
+        places = self.theta.sensor_place(batch.x, batch.velocity, batch.heading)
         return (
-            around(self, places).gradient(places).square().sum(2).mean(1) * batch.position_variance
+            local_posterior(self, places).gradient(places).square().sum(2).mean(1)
+            * batch.position_variance
         )
 
     def leverage(self, whitened: Tensor) -> Tensor:
@@ -228,10 +231,10 @@ class LatticeMap(BoundedLattice):
         return ScaledMap.noise_variance(self)  # known without a posterior
 
     @torch.no_grad()
-    def around(self, x: Tensor, reach: float = 0.0) -> WiskiLocal:
+    def local_posterior(self, x: Tensor, reach: float = 0.0) -> WiskiLocal:
         """The frozen posterior within `reach` (m) of x (N, 2): an exact GP on aggregates."""
         self.need_data()
-        return around(self, self.scaling.inner_x(x), reach)
+        return local_posterior(self, self.scaling.inner_x(x), reach)
 
     def predict_now(
         self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
@@ -243,7 +246,7 @@ class LatticeMap(BoundedLattice):
             velocity: (N, 2) m/s, or None.
             heading: (N, 2) ĥ, or None.
         """
-        return self.around(x).predict(x, velocity, heading)
+        return self.local_posterior(x).predict(x, velocity, heading)
 
     def predict_in_pass(
         self,
@@ -309,7 +312,7 @@ class LatticeMap(BoundedLattice):
     @torch.no_grad()
     def adopt(self, theta: Theta) -> bool:
         """Transfer the map to θ; True, since that always succeeds."""
-        self.move_to(theta)
+        self.transfer_to(theta)
 
         # the lattice follows ℓ, but not each small step of it
         ratio = theta.lengthscale / (self.grid.spacing * self.density)
@@ -319,22 +322,22 @@ class LatticeMap(BoundedLattice):
                 self.respace(spacing)
 
         # a step of θ is small; the features' weights come anew with a twentieth more samples
-        self.changed(features=False)
+        self.mark_changed(features=False)
         return True
 
-    def move_to(self, theta: Theta) -> None:
+    def transfer_to(self, theta: Theta) -> None:
         """Change the memory's places and weights, and all other sites' weights, for another θ.
 
         The lattice stays.
         """
         old, memory = self.theta, self.memory
         if any(getattr(old, name) != getattr(theta, name) for name in _MOVING):
-            unremembered = self.unremembered()
+            unremembered = self.unremembered_sites()
             # these sites follow s_p² only where no sample brought a noise of its own
             if self.unremembered_model_noise:
                 unremembered.scale(old.noise_stddev**2 / theta.noise_stddev**2)
 
-            # `unremembered` has nothing of the memory's samples, so their columns may change
+            # `unremembered_sites` has nothing of the memory's samples, so their columns may change
             memory.keep_columns()
             memory.beta.copy_(memory.weight / self.noise(memory.noise, memory.extra, theta))
             memory.lam.copy_(memory.beta[:, None] * memory.y)
@@ -343,7 +346,7 @@ class LatticeMap(BoundedLattice):
             self.theta = theta
             if len(memory):
                 unremembered.grow(*unremembered.box_for(self.memory_places(theta)))
-            self.stand_in(unremembered, 1.0)
+            self.add_memory_sites(unremembered, 1.0)
             self.sites = unremembered
 
         # u = K p stays about where it was
@@ -351,7 +354,7 @@ class LatticeMap(BoundedLattice):
         self.theta = theta
 
     # --- what the operations of sparse_map.py ask -------------------------------------------------
-    def stand_in(self, store: GridSites, sign: float) -> None:
+    def add_memory_sites(self, store: GridSites, sign: float) -> None:
         """Add (sign 1) or take out (−1) the remembered samples and the fantasies."""
         memory, points = self.memory, self.points
         store.add(
@@ -365,7 +368,7 @@ class LatticeMap(BoundedLattice):
             aggregate=False,
         )
 
-    def without(self, gone: Tensor, near: Tensor, radius: float) -> None:
+    def remove_samples(self, gone: Tensor, near: Tensor, radius: float) -> None:
         """Remove samples of the memory, and what else is known near places.
 
         Args:
@@ -373,7 +376,7 @@ class LatticeMap(BoundedLattice):
             near: (K, 2) places, standardised.
             radius: m.
         """
-        unremembered = self.unremembered()
+        unremembered = self.unremembered_sites()
         if not self.unremembered_empty:
             unremembered.wipe(near, radius)
 
@@ -383,7 +386,7 @@ class LatticeMap(BoundedLattice):
         self.memory.keep(~gone)
 
         unremembered.start.copy_(self.grid.start)
-        self.stand_in(unremembered, 1.0)
+        self.add_memory_sites(unremembered, 1.0)
         self.sites = unremembered
 
     def _scale(self, factor: float) -> None:
@@ -391,9 +394,9 @@ class LatticeMap(BoundedLattice):
         self.sites.scale(factor)
         self.memory.scale(factor)
         self.points = {k: v if k == "x" else v * factor for k, v in self.points.items()}
-        self.changed(features=False)
+        self.mark_changed(features=False)
 
-    def converted(self, other: LatticeMap, offset: Tensor) -> LatticeMap:
+    def converted_copy(self, other: LatticeMap, offset: Tensor) -> LatticeMap:
         """A copy of another map at this map's θ and on its lattice; an empty map takes any.
 
         Raises:
@@ -402,7 +405,7 @@ class LatticeMap(BoundedLattice):
         copied = other.duplicate()
         copied.density, copied.max_nodes = self.density, self.max_nodes
         if copied.theta != self.theta:
-            copied.move_to(self.theta)
+            copied.transfer_to(self.theta)
 
         if self.sites is None or not self.grid.nodes:
             spacing = copied.spacing_within()
@@ -421,13 +424,13 @@ class LatticeMap(BoundedLattice):
             )
         return copied
 
-    def take_over(
-        self, its: LatticeMap, memory: dict[str, Tensor], offset: Tensor, delta: Tensor
+    def merge_converted(
+        self, converted: LatticeMap, memory: dict[str, Tensor], offset: Tensor, delta: Tensor
     ) -> int:
-        """Add the sums of a copy that `converted` made; what it remembers is among them.
+        """Add the sums of a copy that `converted_copy` made; what it remembers is among them.
 
         Args:
-            its: the copy.
+            converted: the copy.
             memory: columns of its remembered samples, in this map's coordinates.
             offset: (2,) from its origin to this one's.
             delta: (C,) that its values grow by.
@@ -435,27 +438,27 @@ class LatticeMap(BoundedLattice):
         Returns:
             How many samples, old or new, are not in the memory afterwards.
         """
-        its.grid.shift_centre(delta)
+        converted.grid.shift_centre(delta)
         if not self.grid.nodes:  # nothing is known here that lies on another lattice
             self.sites = GridSites(
-                its.grid.spacing,
+                converted.grid.spacing,
                 self.scaling.origin,
                 self.grid.channels,
                 self.device,
-                its.grid.anchor,
+                converted.grid.anchor,
             )
-        self.grid.grow(*self.grid.joint_box(its.grid))
-        self.grid.merge(its.grid)
+        self.grid.grow(*self.grid.joint_box(converted.grid))
+        self.grid.merge(converted.grid)
 
         fresh = {
-            "x": its.points["x"] + offset,
-            "beta": its.points["beta"],
-            "lam": its.points["lam"] + its.points["beta"][:, None] * delta,
+            "x": converted.points["x"] + offset,
+            "beta": converted.points["beta"],
+            "lam": converted.points["lam"] + converted.points["beta"][:, None] * delta,
         }
         self.points = {k: torch.cat([v, fresh[k]]) for k, v in self.points.items()}
 
         whitened = memory["beta"].new_empty((0, len(memory["beta"])))
-        return self.memory.offer(memory, whitened, self.leverage, its.memory.arrivals)
+        return self.memory.insert_all(memory, whitened, self.leverage, converted.memory.arrivals)
 
     def duplicate(self) -> LatticeMap:
         """An independent copy."""
@@ -490,7 +493,7 @@ class LatticeMap(BoundedLattice):
         fresh = {"x": inner, "beta": beta, "lam": beta[:, None] * mean}
         new.grid.add(inner, torch.zeros_like(inner), beta, fresh["lam"], aggregate=False)
         new.points = {k: torch.cat([v, fresh[k]]) for k, v in new.points.items()}
-        new.entered(inner, torch.zeros_like(inner), beta)
+        new.on_samples_added(inner, torch.zeros_like(inner), beta)
         return inner, beta
 
     @property

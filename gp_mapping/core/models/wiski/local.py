@@ -33,7 +33,7 @@ from gp_mapping.core.models.wiski.lattice.windows import (
 )
 from gp_mapping.core.scaling import Scaling
 
-__all__ = ["WiskiLocal", "around", "map_features"]
+__all__ = ["WiskiLocal", "local_posterior", "map_features"]
 
 _HALO = 2.0  # lengthscales
 _TILE = 0.5  # lengthscales: the places of one tile share a window
@@ -95,7 +95,7 @@ class WiskiLocal(InnerSnapshot):
             yield (tiles == tile).all(1).nonzero()[:, 0], self._window(tuple(tile.tolist()))
 
     @torch.no_grad()
-    def inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def predict_inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Mean (N, C) and latent variance (N,) at standardised x (N, 2).
 
         With a heading (N, 2), of field and robot together.
@@ -104,7 +104,7 @@ class WiskiLocal(InnerSnapshot):
         mean, variance = x.new_empty((len(x), self.f.shape[1])), x.new_empty(len(x))
 
         for index, window in self._by_tile(x):
-            whitened, t = window.halves(x[index])
+            whitened, t = window.solved_features(x[index])
             free = phi[index] - t
             mean[index] = whitened.mT @ window.whitened_value + free @ self.f
             field = self.theta.signal_stddev**2 - whitened.square().sum(0)
@@ -120,7 +120,7 @@ class WiskiLocal(InnerSnapshot):
 
     def _near(self, window: Window, x: Tensor) -> Tensor:
         """The part of the mean that depends on x (N, 2), from one window: (N, C)."""
-        whitened, t = window.halves(x)
+        whitened, t = window.solved_features(x)
         return whitened.mT @ window.whitened_value - t @ self.f
 
     def state_dict(self) -> dict:
@@ -151,7 +151,7 @@ class WiskiLocal(InnerSnapshot):
         )
 
 
-def around(model, inner: Tensor, reach: float = 0.0) -> WiskiLocal:
+def local_posterior(model, inner: Tensor, reach: float = 0.0) -> WiskiLocal:
     """The posterior near standardised places.
 
     Args:
@@ -176,7 +176,7 @@ def around(model, inner: Tensor, reach: float = 0.0) -> WiskiLocal:
 
     # the features' weights belong to all of the map: those of the last refresh, if there are any
     f, covariance = model.features[:2] if model.features else map_features(theta, model.grid)
-    aggregates = Aggregates.of(x, heading, mass, theta.lengthscale, lam / mass[:, None])
+    aggregates = Aggregates.from_samples(x, heading, mass, theta.lengthscale, lam / mass[:, None])
     return WiskiLocal(theta, model.scaling, model.noise_level, aggregates, f, covariance)
 
 
@@ -187,7 +187,7 @@ def map_features(theta: Theta, grid: GridSites) -> tuple[Tensor, Tensor]:
     scatter, linear = unresolved(grid.features, phi, mass), grid.linear - phi.mT @ lam
     linear[0] = 0.0  # a constant does not vary within an aggregate
 
-    aggregates = Aggregates.of(x, heading, mass, theta.lengthscale, lam / mass[:, None])
+    aggregates = Aggregates.from_samples(x, heading, mass, theta.lengthscale, lam / mass[:, None])
     covariance, f = feature_posterior(
         theta.kernel(),
         aggregates,

@@ -80,18 +80,18 @@ class Wiski(LatticeMap):
         # the newest posterior that a drawing has shown, its samples and epoch
         self._shown: tuple | None = None
 
-    def begin(self, dimension: int, channels: int) -> None:
+    def allocate(self, dimension: int, channels: int) -> None:
         """Begin with empty sums, and a solve that starts from zero."""
-        super().begin(dimension, channels)
+        super().allocate(dimension, channels)
         self.start_f = torch.zeros((FEATURES, channels), dtype=torch.float64, device=self.device)
 
-    def changed(self, features: bool = True) -> None:
+    def mark_changed(self, features: bool = True) -> None:
         """Note that all may have changed; unless `features`, the features' weights stay."""
-        super().changed(features)
+        super().mark_changed(features)
         if features:  # a refresh that is under way would be of no use
             self.ahead, self._drawing = None, None
 
-    def _paid(self, count: int) -> None:
+    def _add_work_budget(self, count: int) -> None:
         """Count samples, and add to the work budget."""
         self.lag += count
         # bounded, but never below the next step, or a large map would not be refreshed at all
@@ -100,7 +100,7 @@ class Wiski(LatticeMap):
 
     # --- posterior --------------------------------------------------------------------------------
     @property
-    def due(self) -> bool:
+    def is_refresh_due(self) -> bool:
         """Whether the last refresh is too old to be used."""
         behind = self.lag > min(self.refresh_samples, self.samples // 50)
         return self.base is None or self.base_epoch != self.epoch or behind
@@ -113,15 +113,15 @@ class Wiski(LatticeMap):
         """
         self.need_data()
 
-        if self.due and self._posterior is None:
-            self._posterior = self.solved().result()[0]
-        return self._posterior if self.due else self.base
+        if self.is_refresh_due and self._posterior is None:
+            self._posterior = self.solve_refresh().result()[0]
+        return self._posterior if self.is_refresh_due else self.base
 
     def snapshot(
         self, near: Tensor | None = None, reach: float = 0.0
     ) -> WiskiLocal | WiskiPosterior:
         """The neighbourhood of `near` now, without a solve; without `near` the whole posterior."""
-        return self.posterior if near is None else self.around(near, reach)
+        return self.posterior if near is None else self.local_posterior(near, reach)
 
     def load_snapshot(self, state: dict) -> WiskiLocal | WiskiPosterior:
         """A snapshot from the `state_dict` of either kind."""
@@ -132,21 +132,23 @@ class Wiski(LatticeMap):
     def for_planning(self) -> WiskiPosterior:
         """The variance given all samples so far, with the mean of the newest refresh: no solve."""
         self.need_data()
-        new = WiskiPosterior.of(self.theta, self.scaling, self.noise_level, self.grid, self.points)
+        new = WiskiPosterior.from_sums(
+            self.theta, self.scaling, self.noise_level, self.grid, self.points
+        )
 
         return new if self.base is None else new.with_mean_of(self.base)
 
     @torch.no_grad()
-    def solved(self, iterations: int = 3000) -> Refresh:
+    def solve_refresh(self, iterations: int = 3000) -> Refresh:
         """A refresh that is solved at once, with at most so many iterations a channel."""
-        refresh = Refresh.of(self, iterations)
+        refresh = Refresh.start(self, iterations)
         solution = refresh.solve.run()
         self.iterations, self.residual = solution.iterations, solution.residual
         return refresh
 
     def refresh(self) -> None:
         """Solve now; later solves start from here."""
-        self._take(self.solved())
+        self._take(self.solve_refresh())
 
     def _take(self, refresh: Refresh) -> None:
         """Take a finished refresh as the posterior, and as the start of later ones."""
@@ -188,12 +190,12 @@ class Wiski(LatticeMap):
         if super().refine(budget_s):
             return True
 
-        while self.samples and self.due and self.credit >= (cost := self._step_cost()):
+        while self.samples and self.is_refresh_due and self.credit >= (cost := self._step_cost()):
             if perf_counter() >= end:
                 return True
             self.credit -= cost
             if self.ahead is None:
-                self.ahead = Refresh.of(self)
+                self.ahead = Refresh.start(self)
             elif not self.ahead.solve.finished:
                 self.ahead.solve.step()
             if self.ahead.solve.finished:
@@ -223,7 +225,7 @@ class Wiski(LatticeMap):
             The posterior, the number of samples in it, and the epoch of the map then.
         """
         self.need_data()
-        if not self.due:
+        if not self.is_refresh_due:
             return self.base, self.samples, self.epoch
 
         end, longest = perf_counter() + budget_s, 0.0
@@ -249,7 +251,7 @@ class Wiski(LatticeMap):
             ):
                 self._drawing = work = ahead.fork()
             elif work is None:
-                self._drawing = work = Refresh.of(self)
+                self._drawing = work = Refresh.start(self)
             else:
                 work.solve.step()
 
@@ -310,7 +312,7 @@ class Wiski(LatticeMap):
             return new
         # the last refresh may lag behind the samples
         if before is self.base and self.lag:
-            before = self.solved().result()[0]  # a fantasy extends what is known now
+            before = self.solve_refresh().result()[0]  # a fantasy extends what is known now
 
             # the solution of that posterior is where the copy's solver starts, and ends
         new.grid.start.zero_()

@@ -78,7 +78,7 @@ class WiskiPosterior(InnerSnapshot):
     _cache: dict = field(default_factory=dict, compare=False, repr=False)
 
     @staticmethod
-    def of(
+    def from_sums(
         theta: Theta,
         scaling: Scaling,
         noise_variance: float,
@@ -104,7 +104,7 @@ class WiskiPosterior(InnerSnapshot):
         if len(points["x"]):
             x, mass = torch.cat([x, points["x"]]), torch.cat([mass, points["beta"]])
             heading = torch.cat([heading, torch.zeros_like(points["x"])])
-        aggregates = Aggregates.of(x, heading, mass, theta.lengthscale)
+        aggregates = Aggregates.from_samples(x, heading, mass, theta.lengthscale)
 
         none = mass.new_zeros((grid.channels, 0, 0))
         return WiskiPosterior(
@@ -130,7 +130,7 @@ class WiskiPosterior(InnerSnapshot):
         """
         old, x = self.aggregates, self.scaling.inner_x(x)
         precision = torch.full_like(x[:, 0], 1.0 / self.noise_variance)
-        aggregates = Aggregates.of(
+        aggregates = Aggregates.from_samples(
             torch.cat([old.x, x]),
             torch.cat([old.heading, torch.zeros_like(x)]),
             torch.cat([old.mass, precision]),
@@ -141,7 +141,7 @@ class WiskiPosterior(InnerSnapshot):
         covariance = feature_covariance(self.theta.kernel(), aggregates, self.scatter, prior, ell)
         return replace(self, aggregates=aggregates, covariance_f=covariance, _cache={})
 
-    def solved(self, solution: Solution, held: Tensor) -> "WiskiPosterior":
+    def with_mean(self, solution: Solution, held: Tensor) -> "WiskiPosterior":
         """The same posterior with its mean.
 
         Args:
@@ -236,7 +236,7 @@ class WiskiPosterior(InnerSnapshot):
         for index, aggregates in groups(self.aggregates, x, self.theta.lengthscale):
             window = self._window(aggregates)
             for part in index.split(_CHUNK):
-                whitened, t = window.halves(x[part])
+                whitened, t = window.solved_features(x[part])
                 free = phi[part] - t
                 out[part] = (
                     prior - whitened.square().sum(0) + ((free @ self.covariance_f) * free).sum(1)
@@ -267,7 +267,7 @@ class WiskiPosterior(InnerSnapshot):
                 aggregates, side = thinned(aggregates, side), 2.0 * side
 
         window = self._window(aggregates)
-        (whitened_a, s), (whitened_b, t) = window.halves(a), window.halves(b)
+        (whitened_a, s), (whitened_b, t) = window.solved_features(a), window.solved_features(b)
         free_a, free_b = features_at(self.theta, a, None) - s, features_at(self.theta, b, None) - t
         joint = kernel(a, b) - whitened_a.mT @ whitened_b + free_a @ self.covariance_f @ free_b.mT
 
@@ -287,7 +287,7 @@ class WiskiPosterior(InnerSnapshot):
 
     # --- both -------------------------------------------------------------------------------------
     @torch.no_grad()
-    def inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def predict_inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Mean (N, C) and latent variance (N,) at standardised x (N, 2).
 
         With a heading (N, 2), of field and robot together.

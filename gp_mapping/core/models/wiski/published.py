@@ -77,9 +77,9 @@ class PublishedWiski(LatticeMap):
         self.root: RootCache | None = None
         self.widened, self.outgrown = False, False
 
-    def begin(self, dimension: int, channels: int) -> None:
+    def allocate(self, dimension: int, channels: int) -> None:
         """Begin with empty sums, and a root that is made with the first samples."""
-        super().begin(dimension, channels)
+        super().allocate(dimension, channels)
         self.root = None
 
     @property
@@ -88,7 +88,7 @@ class PublishedWiski(LatticeMap):
         return torch.zeros((FEATURES, self.grid.channels), dtype=torch.float64, device=self.device)
 
     # --- the root ---------------------------------------------------------------------------------
-    def entered(self, places: Tensor, heading: Tensor, beta: Tensor) -> None:
+    def on_samples_added(self, places: Tensor, heading: Tensor, beta: Tensor) -> None:
         """Add the samples to the root, a column each where they lie beyond its range."""
         if self.samples == 0 and self.root is None:
             self._make(
@@ -131,7 +131,7 @@ class PublishedWiski(LatticeMap):
                 return
 
     @property
-    def width(self) -> int:
+    def max_columns(self) -> int:
         """The most columns that the root may have now."""
         return self.rank * (self.WIDEST if self.widened else 1)
 
@@ -143,7 +143,7 @@ class PublishedWiski(LatticeMap):
             does not suffice either.
         """
         for widened in (False, True)[self.widened :]:
-            root, held = root_of(self.grid, self.rank * (self.WIDEST if widened else 1))
+            root, held = root_from_sums(self.grid, self.rank * (self.WIDEST if widened else 1))
             if not root.dropped:
                 return root, held, widened
         return None
@@ -160,7 +160,7 @@ class PublishedWiski(LatticeMap):
     def _make(self, root: RootCache, held: Tensor) -> None:
         """Take a root whose rows are the features, then the nodes `held` (n,) of the box."""
         self.root, self.held, self._box = root, held, (self.grid.low, self.grid.shape)
-        root.rank = self.width
+        root.rank = self.max_columns
         self.slot = torch.full((self.grid.nodes,), -1, dtype=torch.long, device=self.device)
         self.slot[held] = torch.arange(len(held), device=self.device)
 
@@ -174,24 +174,24 @@ class PublishedWiski(LatticeMap):
             )
             self._make(self.root, row * grid.shape[1] + column)
 
-    def changed(self, features: bool = True) -> None:
+    def mark_changed(self, features: bool = True) -> None:
         """Note that all of the map may have changed: the root is made anew from the sums."""
-        super().changed(features)
+        super().mark_changed(features)
         self.root = None
 
     def respace(self, spacing: float, anchor: Tensor | None = None) -> None:
         super().respace(spacing, anchor)
         self.widened, self.outgrown = False, False  # another lattice may need less
 
-    def without(self, gone: Tensor, near: Tensor, radius: float) -> None:
-        """As LatticeMap.without; what remains may fit the smaller rank again."""
-        super().without(gone, near, radius)
+    def remove_samples(self, gone: Tensor, near: Tensor, radius: float) -> None:
+        """As LatticeMap.remove_samples; what remains may fit the smaller rank again."""
+        super().remove_samples(gone, near, radius)
         self.widened, self.outgrown = False, False
 
     def _scale(self, factor: float) -> None:
         root = self.root
         super()._scale(factor)
-        # `changed` has discarded the root, which follows a factor exactly
+        # `mark_changed` has discarded the root, which follows a factor exactly
         self.root = None if root is None else root.scaled(factor)
 
     # --- posterior --------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ class PublishedWiski(LatticeMap):
 
     def _solved(self) -> WiskiPosterior:
         """The posterior of the same sums by conjugate gradients."""
-        refresh = Refresh.of(self)
+        refresh = Refresh.start(self)
         refresh.solve.run()
         return refresh.result()[0]
 
@@ -268,7 +268,7 @@ class PublishedWiski(LatticeMap):
         self, near: Tensor | None = None, reach: float = 0.0
     ) -> WiskiLocal | PublishedPosterior | WiskiPosterior:
         """The neighbourhood of `near`, without a factorisation; without it the whole posterior."""
-        return self.posterior if near is None else self.around(near, reach)
+        return self.posterior if near is None else self.local_posterior(near, reach)
 
     def load_snapshot(self, state: dict) -> WiskiLocal | WiskiPosterior:
         """A snapshot from its `state_dict`: a neighbourhood, or a posterior that was solved for."""
@@ -293,7 +293,7 @@ class PublishedWiski(LatticeMap):
         notes = super().notes()
         if self.outgrown:
             notes.append(
-                f"the published form of wiski has more to hold than a root of rank {self.width} can "
+                f"the published form of wiski has more to hold than a root of rank {self.max_columns} can "
                 f"({self.WIDEST} times max_inducing): its mean is solved for by conjugate gradients, as "
                 "matrix_free does it; write wiski_form: matrix_free, which does it in steps, or raise "
                 "max_inducing"
@@ -353,7 +353,7 @@ class PublishedWiski(LatticeMap):
         return parts | {"root": root, "held": held, "slot": slot, "_box": (grid.low, grid.shape)}
 
 
-def root_of(grid: GridSites, rank: int) -> tuple[RootCache, Tensor]:
+def root_from_sums(grid: GridSites, rank: int) -> tuple[RootCache, Tensor]:
     """A root of the sums by pivoted Cholesky, in O(m r²).
 
     Args:

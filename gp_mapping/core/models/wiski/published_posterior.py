@@ -122,7 +122,7 @@ class PublishedPosterior(InnerSnapshot):
         return self._rows(x, heading)[0][:, self.V.shape[1] :]
 
     @torch.no_grad()
-    def inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def predict_inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Mean (N, C) and latent variance (N,) at standardised x (N, 2).
 
         With a heading (N, 2), of field and robot together.

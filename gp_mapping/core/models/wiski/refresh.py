@@ -7,7 +7,7 @@ import copy
 import torch
 
 from gp_mapping.core.models.wiski.lattice.features import feature_prior
-from gp_mapping.core.models.wiski.lattice.frozen import Frozen
+from gp_mapping.core.models.wiski.lattice.frozen import FrozenSums
 from gp_mapping.core.models.wiski.lattice.solver import MeanSolve, Solution
 from gp_mapping.core.models.wiski.lattice.toeplitz import KernelGrid
 from gp_mapping.core.models.wiski.posterior import WiskiPosterior
@@ -31,7 +31,7 @@ class Refresh:
     def __init__(
         self,
         posterior: WiskiPosterior,
-        sums: Frozen,
+        sums: FrozenSums,
         tolerance: float,
         samples: int,
         epoch: int,
@@ -63,19 +63,19 @@ class Refresh:
         )
 
     @staticmethod
-    def of(model, iterations: int = 3000) -> "Refresh":
+    def start(model, iterations: int = 3000) -> "Refresh":
         """Begin from the sums and θ that a map has now.
 
         Args:
             model: a LatticeMap with `tolerance` and `start_f`.
             iterations: the most that a channel may take.
         """
-        posterior = WiskiPosterior.of(
+        posterior = WiskiPosterior.from_sums(
             model.theta, model.scaling, model.noise_level, model.grid, model.points
         )
         return Refresh(
             posterior,
-            Frozen.of(model.grid, model.start_f),
+            FrozenSums.from_grid(model.grid, model.start_f),
             model.tolerance,
             model.samples,
             model.epoch,
@@ -92,7 +92,7 @@ class Refresh:
     def result(self) -> tuple[WiskiPosterior, Solution]:
         """Posterior and solution; valid once `solve.finished`."""
         solution = self.solve.solution()
-        return self.posterior.solved(solution, self.solve.sums.held), solution
+        return self.posterior.with_mean(solution, self.solve.sums.held), solution
 
     def state_dict(self) -> dict:
         """What it began with and how many steps were done; `from_state_dict` repeats these steps.
@@ -113,7 +113,7 @@ class Refresh:
         """The refresh of a `state_dict`, at the same step; epoch: the map's when it began."""
         new = Refresh(
             WiskiPosterior.from_state_dict(state["posterior"], device),
-            Frozen.from_state_dict(state["sums"], device),
+            FrozenSums.from_state_dict(state["sums"], device),
             state["tolerance"],
             state["samples"],
             epoch,

@@ -54,7 +54,7 @@ def test_bounded_and_sound_after_a_long_stream(name):
     )
     # what is in the sites is positive, and so is what the memory's samples leave of it
     eye = torch.eye(field.basis.size, dtype=torch.float64)
-    for sites in (field.sites, field.unremembered()):
+    for sites in (field.sites, field.unremembered_sites()):
         assert float(torch.linalg.eigvalsh(sites.precision - eye)[0]) > -1e-9 * float(
             sites.precision.max()
         )

@@ -314,5 +314,5 @@ def test_theta_goes_through_its_vector():
     again = theta.with_vector(theta.vector())
     assert torch.allclose(again.vector(), theta.vector()) and again.potential == theta.potential
     assert theta.distance(again) < 1e-9 and theta.distance(
-        VectorTheta.of(again, coherence=0.4)
+        VectorTheta.from_theta(again, coherence=0.4)
     ) == pytest.approx(0.2)

@@ -60,7 +60,7 @@ def test_without_the_memory_the_rest_is_still_a_posterior():
     """Subtract exactly what was added: D ≥ I and the memory's features as they stand in D."""
     for name, field in grown_moved_and_adopted():
         assert len(field.memory) == 100 and not field.unremembered_empty
-        rest = field.unremembered()
+        rest = field.unremembered_sites()
         assert smallest_eigenvalue(rest) > 1 - 1e-9, name
         rest.add(field.memory.whitened(field.basis.size), field.memory.beta, field.memory.lam)
         close(rest.precision, field.sites.precision, 1e-12, name)
@@ -75,7 +75,7 @@ def test_where_a_place_was_forgotten_the_memory_stands_in_the_sites_as_it_says(m
     field = create_map(model, tile_samples=8, **(SETTINGS | {"memory_size": 300}))
     feed(field, samples(X[:120], Y[:120]), 20)
     assert field.forget_near(torch.from_numpy(X[60:61]), 0.3, 0) > 5
-    rest = field.unremembered()
+    rest = field.unremembered_sites()
     rest.add(field.memory.whitened(field.basis.size), field.memory.beta, field.memory.lam)
     close(rest.precision, field.sites.precision, 1e-9)
     close(rest.linear, field.sites.linear, 1e-9)
@@ -113,7 +113,7 @@ def test_rest_and_memory_are_the_whole_stream_at_fixed_inputs():
     remembered = set(part.memory.order.int().tolist())
     gone = [i for i in range(400) if i not in remembered]
     assert len(remembered) == 50
-    rest, alone = part.unremembered(), built(0, inducing_inputs=Z)
+    rest, alone = part.unremembered_sites(), built(0, inducing_inputs=Z)
     alone.update(samples(X[gone], Y[gone]))
     close(rest.precision, alone.sites.precision, 1e-10)
     close(rest.linear, alone.sites.linear, 1e-10)
@@ -265,7 +265,9 @@ def test_a_long_stream_keeps_its_size():
                 if torch.is_tensor(v)
             )
             sizes.append((numbers // 2000, len(field.memory)))
-            assert smallest_eigenvalue(field.unremembered()) > 1 - 1e-6 and field.jitter == 0.0
+            assert (
+                smallest_eigenvalue(field.unremembered_sites()) > 1 - 1e-6 and field.jitter == 0.0
+            )
     assert field.samples == 20_000 and len(set(sizes)) <= 2 and sizes[-1][1] == 300, sizes
     assert len(field.basis) <= 40
     inside = torch.from_numpy(rng.uniform(0.3, 2.7, (200, 2)))

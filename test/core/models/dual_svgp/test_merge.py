@@ -101,7 +101,7 @@ def test_after_a_merge_the_memory_is_sound(memory, end):
     )
     left.merge(right)
     assert len(left.memory) == memory
-    rest = left.unremembered()
+    rest = left.unremembered_sites()
     assert float(torch.linalg.eigvalsh(rest.precision)[0]) > 1 - 1e-9
     rest.add(left.memory.whitened(left.basis.size), left.memory.beta, left.memory.lam)
     close(

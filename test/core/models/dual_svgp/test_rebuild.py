@@ -71,7 +71,9 @@ def go_through(field, data, between=None):
         field.update(data[i : i + 1])
         if between is not None:
             field = between(field)
-    raise AssertionError(f"still under way after {len(data)} updates: {field.rebuild.todo[:1]}")
+    raise AssertionError(
+        f"still under way after {len(data)} updates: {field.rebuild.steps_left[:1]}"
+    )
 
 
 @pytest.fixture
@@ -304,7 +306,7 @@ def slices_of(field):
     factor = torch.linalg.cholesky(torch.eye(400, dtype=torch.float64) + 0.5)
     right = torch.randn(400, 100, dtype=torch.float64)
     spent, seconds, floors = [], [], []
-    while rebuild.todo:
+    while rebuild.steps_left:
         begin = time.thread_time()
         spent.append(rebuild.advance(SLICE))
         middle = time.thread_time()

@@ -137,13 +137,13 @@ def test_what_waits_for_a_tile_is_forgotten_as_what_it_has():
         i += 5
     assert sum(len(tile.seeds) for tile in field.tiles.values()) > 1
     before, after = copy.deepcopy(field), field
-    before.drain()
+    before.absorb_waiting()
     before.forget(0.02)
     after.forget(0.02)
     resumed = create_map("dual_svgp", **settings)
     resumed.load_state_dict(copy.deepcopy(after.state_dict()))
     for one in (after, resumed):
-        one.drain()
+        one.absorb_waiting()
         assert alike(one, before, samples.x[:i])
 
 
@@ -156,7 +156,7 @@ def test_what_opens_a_tile_while_the_first_map_is_split_counts_once():
         field.update(samples[i : i + 5])
         opened = len(set(field.tiles) - before) if splitting else 0
         i += 5
-    field.drain()
+    field.absorb_waiting()
     places = field.remembered_places()
     assert len(places) == len(places.unique(dim=0)) == i
     assert all(tile.map.samples <= i for tile in field.tiles.values())
@@ -168,7 +168,7 @@ def test_a_sample_on_a_border_goes_over_when_maps_merge_and_tiles_open():
     field = create_map("dual_svgp", **SETTINGS)
     field.most = 100
     drive(field, road(0.0, 12.0))
-    field.drain()
+    field.absorb_waiting()
     low, high = field.layout.low, field.layout.high
     y = torch.linspace(low[1], high[1], 7).double()
     for border in (high[0], low[0], low[0] - field.layout.side):

@@ -7,7 +7,11 @@ import pytest
 import torch
 
 from gp_mapping import Prediction
-from gp_mapping.core.models.tiled.blended import blended_covariances, blended_prediction, sayings
+from gp_mapping.core.models.tiled.blended import (
+    blended_covariances,
+    blended_prediction,
+    tile_weights,
+)
 from gp_mapping.core.models.tiled.layout import Layout, side_for
 
 LAYOUT = Layout((-1.0, 2.0), (4.0, 4.5), 3.0, 1.2, 0.6)
@@ -16,14 +20,14 @@ PLACES = torch.rand(4000, 2, generator=torch.Generator().manual_seed(0)).double(
 
 def test_every_place_has_one_core():
     seen = torch.zeros(len(PLACES))
-    for key, which in LAYOUT.keys(PLACES):
+    for key, which in LAYOUT.group_by_tile(PLACES):
         seen[which] += 1
         low, high = LAYOUT.core(key)
         assert bool(
             (PLACES[which] >= torch.tensor(low)).all()
             and (PLACES[which] <= torch.tensor(high)).all()
         )
-        assert {LAYOUT.key(PLACES[i]) for i in which[:20].tolist()} == {key}
+        assert {LAYOUT.key_at(PLACES[i]) for i in which[:20].tolist()} == {key}
     assert bool((seen == 1).all())
     assert LAYOUT.core((0, 0)) == ([-1.0, 2.0], [4.0, 4.5])
     assert LAYOUT.core((1, -1)) == ([4.0, -1.0], [7.0, 2.0])
@@ -34,16 +38,16 @@ def test_one_place_has_the_core_that_it_has_among_others():
         [[-1.0, 2.0], [4.0, 4.5], [7.0, -1.0], [-4.0, 7.5], [3.999999999, 2.0]]
     ).double()
     places = torch.cat([PLACES[:200], edges])
-    among = {i: key for key, which in LAYOUT.keys(places) for i in which.tolist()}
+    among = {i: key for key, which in LAYOUT.group_by_tile(places) for i in which.tolist()}
     for i in range(len(places)):
-        ((key, which),) = LAYOUT.keys(places[i : i + 1])
+        ((key, which),) = LAYOUT.group_by_tile(places[i : i + 1])
         assert key == among[i] and which.tolist() == [0]
 
 
 def test_a_place_on_a_border_is_in_the_same_core_whoever_has_rounded_it():
     edges = torch.tensor([[-1.0, 2.0], [4.0, 4.5], [7.0, -1.0], [-4.0, 7.5], [-7.0, 3.0]]).double()
     about = [edges, edges + 1e-9, edges - 1e-9]
-    told = [[LAYOUT.key(x.tolist()) for x in places] for places in about]
+    told = [[LAYOUT.key_at(x.tolist()) for x in places] for places in about]
     assert told[0] == told[1] == told[2] == [(0, 0), (1, 1), (2, -1), (-1, 2), (-2, 0)]
     for places in [*about, PLACES[:300]]:
         keys, owner = LAYOUT.owners(places)
@@ -57,7 +61,7 @@ def test_weights_are_one_inside_and_go_over_without_a_step():
     )
     keys = [(0, 0), (1, 0), (2, 0)]
     weights = torch.zeros(3, 4001).double()
-    for key, which, weight in sayings(LAYOUT, keys.__contains__, line):
+    for key, which, weight in tile_weights(LAYOUT, keys.__contains__, line):
         weights[keys.index(key), which] = weight
     assert torch.allclose(weights.sum(0), torch.ones(4001).double())
     assert float((weights[:, 1:] - weights[:, :-1]).abs().max()) < 0.005
@@ -70,7 +74,7 @@ def test_weights_are_one_inside_and_go_over_without_a_step():
 def test_all_that_exist_answer_for_their_surroundings_and_nobody_far_away():
     there = {(0, 0), (1, 0)}
     total = torch.zeros(len(PLACES)).double()
-    for key, which, weight in sayings(LAYOUT, there.__contains__, PLACES):
+    for key, which, weight in tile_weights(LAYOUT, there.__contains__, PLACES):
         total.index_add_(0, which, weight)
         far = torch.stack([LAYOUT.outside(k, PLACES[which]) for k in there]).amin(0)
         assert float(far.min()) > LAYOUT.side - 1e-9 if key is None else float(far.max()) <= 5.0
@@ -80,7 +84,7 @@ def test_all_that_exist_answer_for_their_surroundings_and_nobody_far_away():
 def said_plainly(there: set, x, layout=LAYOUT) -> dict:
     """The weights at one place by the formula: a ramp over each border, and faintly by the distance outside."""
     say = {}
-    for key in filter(there.__contains__, layout.near(layout.key(x))):
+    for key in filter(there.__contains__, layout.neighbourhood(layout.key_at(x))):
         low, high = layout.core(key)
         inside = [min(a - first, last - a) for a, first, last in zip(x.tolist(), low, high)]
         ramp = math.prod(min(1.0, max(0.0, d / layout.blend + 0.5)) for d in inside)
@@ -104,7 +108,7 @@ def test_who_answers_is_what_the_formula_says_for_one_place_and_for_many(there):
     close = PLACES[:300] * 0.2  # about the borders of the first tiles
     for places in (PLACES[:300], close, close[:1], close[:0], PLACES[:1]):
         told = [{} for _ in places]
-        for key, which, weight in sayings(LAYOUT, there.__contains__, places):
+        for key, which, weight in tile_weights(LAYOUT, there.__contains__, places):
             assert bool((which[1:] > which[:-1]).all())
             for i, w in zip(which.tolist(), weight.tolist()):
                 told[i][key] = w

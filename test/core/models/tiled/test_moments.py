@@ -111,8 +111,8 @@ def test_a_tile_that_was_fetched_meanwhile_is_not_taken_for_the_same():
     """It was on the disk and is there again, and has learned something in between."""
     field = surveyed()
     before, moment = field.predict(PLACES), field.moment()
-    away = next(x for x in PLACES if field.layout.key(x) in field.shelf)
-    key = field.layout.key(away)
+    away = next(x for x in PLACES if field.layout.key_at(x) in field.shelf)
+    key = field.layout.key_at(away)
     for i in range(10):
         x = away + 0.05 * torch.tensor([[i, 0.0], [i, 1.0]]).double()
         field.update(Samples(x, field_at(x) + 3 * UT))

@@ -45,7 +45,7 @@ def counted(monkeypatch):
 
     def advance(self, operations):
         total = 0.0
-        while self.todo and total < operations:
+        while self.steps_left and total < operations:
             step = plain(self, 1e-9)  # one step
             told["step"], total = max(told["step"], step), total + max(step, 1e-9)
         told["spent"] += total
@@ -141,7 +141,9 @@ def test_at_the_end_nothing_is_put_off(monkeypatch):
         new = put_off(other.state_dict()) - ended
         if not new:
             continue
-        a, b = (each.predict_in_pass(data.x[:i], 1e9) for each in (other.map, other.map.home))
+        a, b = (
+            each.predict_in_pass(data.x[:i], 1e9) for each in (other.map, other.map.current_map)
+        )
         assert torch.equal(a.mean, b.mean) or "a tile's rebuild" in new, (
             "the map that was answers until all are there"
         )

@@ -145,14 +145,14 @@ def test_fewer_in_memory_says_the_same(survey):
     assert torch.equal(a.mean, b.mean) and torch.equal(a.variance, b.variance)
     assert few.counters()["tiles_loaded"] > 0
 
-    there = replace(few.home.theta, lengthscale=1.1 * few.home.theta.lengthscale)
-    before, most = few.count, len(few.layout.near(few.current))
-    assert few.agree_on(there) and few.count == before, (
+    there = replace(few.current_map.theta, lengthscale=1.1 * few.current_map.theta.lengthscale)
+    before, most = few.tile_count, len(few.layout.neighbourhood(few.current))
+    assert few.agree_on(there) and few.tile_count == before, (
         "each tile goes to a team's hyper-parameters"
     )
     assert len(few.tiles) <= most and len(few.shelf) > 0, "and back to the shelf"
     assert all(
-        few.visits.made(key, few.shelf.peek(key), few.forgot).theta == there
+        few.copies.make(key, few.shelf.peek(key), few.forgot).theta == there
         for key in few.shelf.keys()
     )
 
@@ -331,12 +331,12 @@ def test_a_merge_that_fails_in_the_third_tile_changes_none(survey, monkeypatch):
     """Nor does it take one from the shelf, which is part of no transaction."""
     tiled, other = copy.deepcopy(survey[0]), copy.deepcopy(survey[0])
     tiled.most = 2
-    tiled.put_away()
+    tiled.shelve_tiles()
     x = torch.cartesian_prod(torch.linspace(0.0, 9.0, 30), torch.linspace(0.0, 4.0, 15)).double()
     shelved, at_hand = set(tiled.shelf.keys()), set(tiled.tiles)
     before, counters, samples = tiled.predict(x), tiled.counters(), tiled.samples
     assert shelved
-    reached, merge_own = [], DualSVGP.merge_own
+    reached, merge_own = [], DualSVGP.merge_same_robot
 
     def fails(self, seed):
         reached.append(id(self))
@@ -345,7 +345,7 @@ def test_a_merge_that_fails_in_the_third_tile_changes_none(survey, monkeypatch):
         merge_own(self, seed)
 
     with monkeypatch.context() as patched:
-        patched.setattr(DualSVGP, "merge_own", fails)
+        patched.setattr(DualSVGP, "merge_same_robot", fails)
         with pytest.raises(NumericalError, match="a pivot is NaN"):
             tiled.merge(other)
     after = tiled.predict(x)

@@ -132,7 +132,7 @@ def test_the_mean_solves_the_dense_system_with_its_features(monkeypatch):
     batch = moving(150)
     feed(field, batch, 50)
     theta, memory, grid = field.theta, field.memory, field.grid
-    x = theta.place(memory.x, memory.velocity, memory.heading)
+    x = theta.sensor_place(memory.x, memory.velocity, memory.heading)
     w = interpolation_matrix(grid.units(x) - torch.tensor(grid.low), grid.shape).numpy()
     used = np.abs(w).sum(0) > 0
     nodes = np.stack(np.meshgrid(*(np.arange(n) for n in grid.shape), indexing="ij"), -1).reshape(
@@ -204,7 +204,7 @@ def test_the_features_weights_are_those_of_the_joint_gaussian():
     )
     kernel, aggregates = (
         make_kernel("matern52", 4.0, 0.5),
-        windows.Aggregates.of(x, heading, mass, 0.5, value),
+        windows.Aggregates.from_samples(x, heading, mass, 0.5, value),
     )
     covariance, mean = windows.feature_posterior(
         kernel, aggregates, scatter, linear, torch.from_numpy(prior), 0.5
@@ -242,19 +242,19 @@ def test_an_update_solves_nothing_and_the_posterior_is_that_of_the_last_refresh(
     field = create_map("wiski", **SETTINGS, refresh_samples=10)
     x, y = drive(700)
     batch = samples(x, y, position_variance=np.full(700, 1e6 * 1e-4))
-    solve, field.solved = field.solved, None  # whoever solves now fails
+    solve, field.solve_refresh = field.solve_refresh, None  # whoever solves now fails
     feed(field, batch[:600], 100)
-    field.solved = solve
-    assert field.due
+    field.solve_refresh = solve
+    assert field.is_refresh_due
     field.refresh()
     base, places = field.posterior, torch.from_numpy(x[600:640])
-    field.solved = None
+    field.solve_refresh = None
     for i in range(600, 610, 2):
         field.update(batch[i : i + 2])
         assert field.posterior is base and field.refine(math.inf) is False
-    field.solved = solve
+    field.solve_refresh = solve
     field.update(batch[610:640])
-    assert field.due
+    assert field.is_refresh_due
     before = field.state_dict()
     fresh = field.predict(places)
     assert field.state_dict()["lag"] == before["lag"] and field.base is base, (

@@ -17,7 +17,7 @@ def test_a_neighbourhood_is_near_the_exact_gp_without_a_solve(n, tolerance):
     Where more than a thousand lumps are thinned for f, the mean is within one posterior sd: of σ it is a fifth.
     """
     wiski_map, exact = pair(n=n)
-    solve, wiski_map.solved = wiski_map.solved, None  # whoever solves now fails
+    solve, wiski_map.solve_refresh = wiski_map.solve_refresh, None  # whoever solves now fails
     rng = np.random.default_rng(2)
     velocity = torch.from_numpy(rng.normal(size=(40, 2)))
     parts = [
@@ -28,14 +28,14 @@ def test_a_neighbourhood_is_near_the_exact_gp_without_a_solve(n, tolerance):
     def worst():
         mean, sd = [], []
         for places in parts:
-            local = wiski_map.around(places[:1], 1.0)
+            local = wiski_map.local_posterior(places[:1], 1.0)
             for how in ({}, {"velocity": velocity}):
                 a, b = local.predict(places, **how), exact.predict(places, **how)
                 mean.append(float(((a.mean - b.mean).abs() / b.stddev).max()))
                 sd.append(float((a.stddev / b.stddev - 1).abs().max()))
             again = type(local).from_state_dict(local.state_dict(), "cpu").predict(places, velocity)
             assert torch.equal(again.mean, a.mean) and torch.equal(again.variance, a.variance)
-            some = wiski_map.around(places[:1], 1.0).predict(places[20:], velocity[20:])
+            some = wiski_map.local_posterior(places[:1], 1.0).predict(places[20:], velocity[20:])
             assert torch.allclose(some.mean, a.mean[20:], rtol=1e-10, atol=0.0), (
                 "whatever was asked before"
             )
@@ -45,12 +45,12 @@ def test_a_neighbourhood_is_near_the_exact_gp_without_a_solve(n, tolerance):
     assert mean < tolerance and sd < 0.05, (mean, sd)
     inner = wiski_map.scaling.inner_x(parts[0])
     slope = exact.posterior.gradient(inner)
-    found = wiski_map.around(parts[0], 0.5).gradient(inner)
+    found = wiski_map.local_posterior(parts[0], 0.5).gradient(inner)
     assert float((found - slope).abs().max()) < 0.1 * float(slope.abs().max())
     nowhere = torch.tensor([[90.0, 90.0]])
-    empty, prior = (f.predict(nowhere).stddev for f in (wiski_map.around(nowhere), exact))
+    empty, prior = (f.predict(nowhere).stddev for f in (wiski_map.local_posterior(nowhere), exact))
     assert float(empty[0, 0]) == pytest.approx(float(prior[0, 0]), rel=0.02)
-    wiski_map.solved = solve
+    wiski_map.solve_refresh = solve
     wiski_map.refresh()
     mean, sd = worst()
     assert mean < 0.35 and sd < 0.05, (mean, sd)
@@ -75,13 +75,13 @@ def test_raw_samples_leave_the_standard_deviation_of_the_exact_gp():
 def test_it_calibrates_as_the_exact_map_does(monkeypatch):
     """The memory keeps the samples themselves: at one θ, what is learned of the robot is the same."""
     wiski_map, exact = pair({"heading_stddev": 1e-6, "time_offset": 0.0})
-    monkeypatch.setattr(wiski_map, "solved", None)  # no solve for that either
+    monkeypatch.setattr(wiski_map, "solve_refresh", None)  # no solve for that either
     a, b = (calibration_report(f).as_dict() for f in (wiski_map, exact))
     for name, value in b.items():
         if isinstance(value, float):
             assert a[name] == pytest.approx(value, rel=1e-6, abs=1e-12), name
     assert a["samples"] == b["samples"] == 300 and a["turning"] > 0.0
-    assert len(calibration_report(wiski_map).plain()) >= 4
+    assert len(calibration_report(wiski_map).sentences()) >= 4
 
 
 def test_a_memory_of_places_says_why_it_does_not_calibrate():

@@ -27,7 +27,7 @@ class TestPublishedContract(MapContract):
 def dense_gp(field, places, heading):
     """Mean, variance at inner places (K, 2) of the GP with kernel w K_uu w' + s_c² + s_h² ĥ·ĥ'."""
     theta, memory, grid = field.theta, field.memory, field.grid
-    x = theta.place(memory.x, memory.velocity, memory.heading)
+    x = theta.sensor_place(memory.x, memory.velocity, memory.heading)
     low = torch.tensor(grid.low)
     w, v = (interpolation_matrix(grid.units(p) - low, grid.shape).numpy() for p in (x, places))
     used = (np.abs(w).sum(0) + np.abs(v).sum(0)) > 0
@@ -66,7 +66,7 @@ def test_it_is_the_dense_gp_also_when_its_root_is_made_anew(change, monkeypatch)
         torch.from_numpy(drive(200)[0][::5] + rng.uniform(-0.2, 0.2, (40, 2)))
     )
     mean, variance = dense_gp(field, inner, heading)
-    got_mean, got_variance = field.posterior.inner(inner, heading)
+    got_mean, got_variance = field.posterior.predict_inner(inner, heading)
     assert np.abs(got_mean.numpy() - mean).max() < 1e-7 * np.abs(mean).max()
     assert np.abs(got_variance.numpy() - variance).max() < 1e-7 * field.theta.signal_stddev**2
 
@@ -88,7 +88,7 @@ def test_beyond_its_rank_it_is_the_dense_gp_still(rank, told):
         torch.from_numpy(x[::3] + np.random.default_rng(1).uniform(-0.3, 0.3, (44, 2)))
     )
     mean, variance = dense_gp(field, asked, torch.zeros(44, 2))
-    got_mean, got_variance = (part.numpy() for part in field.posterior.inner(asked))
+    got_mean, got_variance = (part.numpy() for part in field.posterior.predict_inner(asked))
     assert np.abs(got_mean - mean).max() < 0.1 * np.sqrt(variance).min()
     assert np.abs(np.sqrt(got_variance / variance) - 1.0).max() < 0.05
 

@@ -39,7 +39,7 @@ def off(posterior, field, places) -> float:
     """Error of a posterior's mean against a solution to 1e-8, in posterior sd."""
     true = copy.copy(field)
     true.tolerance = 1e-8
-    told = true.solved().result()[0]
+    told = true.solve_refresh().result()[0]
     inner = field.scaling.inner_x(places)
     return float(
         ((posterior.mean(inner) - told.mean(inner)).abs()[:, 0] / told.variance(inner).sqrt()).max()
@@ -55,7 +55,7 @@ def test_drawings_of_a_stream_keep_to_their_budget_and_end_with_the_direct_solut
     feed(quiet, batch[:100], 20)
     for each in (field, quiet):
         each.refresh()
-    solve, field.solved = field.solved, None  # whoever waits for a solve now fails
+    solve, field.solve_refresh = field.solve_refresh, None  # whoever waits for a solve now fails
     for i in range(100, 400, 10):
         for each in (field, quiet):
             each.update(batch[i : i + 10])
@@ -70,7 +70,7 @@ def test_drawings_of_a_stream_keep_to_their_budget_and_end_with_the_direct_solut
         posterior, seen, _ = field.drawable(0.2)
         if seen == field.samples:
             break
-    field.solved = solve
+    field.solve_refresh = solve
     places = torch.from_numpy(np.random.default_rng(1).uniform(-0.5, 3.5, (300, 2)))
     assert seen == 400 and off(posterior, field, places) <= 1.1 * field.tolerance
     assert same_state(field.state_dict(), quiet.state_dict()), "drawing changed the map"
@@ -136,7 +136,7 @@ def test_lumps_make_a_solve_short_and_without_them_it_ends_at_the_same_mean():
     field, (x, y) = create_map("wiski", **SETTINGS), drive(150)
     feed(field, samples(x, y), 50)
     field.tolerance = 1e-6
-    one = wiski_refresh.Refresh.of(field)
+    one = wiski_refresh.Refresh.start(field)
     while not one.solve.channels:
         one.solve.step()
     slow = one.fork()
@@ -151,7 +151,7 @@ def test_a_fork_goes_on_alone():
     field = create_map("wiski", **SETTINGS)
     x, y = drive(150)
     feed(field, samples(x, y), 50)
-    one = wiski_refresh.Refresh.of(field)
+    one = wiski_refresh.Refresh.start(field)
     for _ in range(5):
         one.solve.step()
     two = one.fork()
@@ -181,7 +181,8 @@ def test_who_changes_the_map_meanwhile_is_heeded():
     field.credit = math.inf
     field.refine(math.inf)
     assert (
-        not field.due and off(field.base, field, torch.from_numpy(x[::10])) <= 1.1 * field.tolerance
+        not field.is_refresh_due
+        and off(field.base, field, torch.from_numpy(x[::10])) <= 1.1 * field.tolerance
     )
 
 
@@ -192,11 +193,11 @@ def test_a_drawing_of_what_is_drawn_begins_nothing(monkeypatch):
     field.refresh()
     field.update(samples(x[100:], y[100:]))
     shown = field.drawable(math.inf)
-    assert shown[1:] == (120, field.epoch) and field.due, (
+    assert shown[1:] == (120, field.epoch) and field.is_refresh_due, (
         "the map's own refresh lags, the drawing not"
     )
     with monkeypatch.context() as patch:
-        patch.setattr(wiski_refresh.Refresh, "of", None)  # whoever begins a refresh now fails
+        patch.setattr(wiski_refresh.Refresh, "start", None)  # whoever begins a refresh now fails
         assert field.drawable(0.1) is shown
     field.update(samples(x[:10], y[:10]))
     assert field.drawable(math.inf)[1] == 130, "what is new is drawn"
@@ -209,7 +210,7 @@ def test_planning_asks_for_no_mean():
     x, y = drive(200)
     for each in (field, exact):
         feed(each, samples(x, y), 50)
-    field.solved = None  # whoever solves now fails
+    field.solve_refresh = None  # whoever solves now fails
     shape = (24, 24)
     grid = FieldGrid(
         (-1.0, -1.0),

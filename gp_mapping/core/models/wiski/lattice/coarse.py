@@ -116,7 +116,7 @@ class CoarseSpace:
         """An independent preconditioner that goes on from here."""
         return copy.copy(self)
 
-    def cautious(self) -> "CoarseSpace":
+    def more_regularised(self) -> "CoarseSpace":
         """A preconditioner with ten times the ε."""
         new = self.fork()
         new.epsilon *= 10.0

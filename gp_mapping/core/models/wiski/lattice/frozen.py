@@ -10,11 +10,11 @@ from torch import Tensor
 from gp_mapping.core.models.wiski.lattice.sites import OFFSETS, GridSites
 from gp_mapping.core.models.wiski.lattice.toeplitz import KernelGrid
 
-__all__ = ["Frozen", "System"]
+__all__ = ["FrozenSums", "System"]
 
 
 @dataclass(frozen=True)
-class Frozen:
+class FrozenSums:
     """Copies of the sums, so that a solve of them may go on while the grid changes.
 
     Attributes:
@@ -42,12 +42,12 @@ class Frozen:
     start_f: Tensor
 
     @staticmethod
-    def of(grid: GridSites, start_f: Tensor) -> "Frozen":
+    def from_grid(grid: GridSites, start_f: Tensor) -> "FrozenSums":
         """The sums of the grid as they are now."""
         diagonal = grid.stencil[:, 0]
         # a node counts even where its largest weight w is next to nothing, since β w² is compared
         held = (diagonal > 1e-18 * diagonal.max().clamp_min(1e-300)).nonzero()[:, 0]
-        return Frozen(
+        return FrozenSums(
             grid.low,
             grid.shape,
             held,
@@ -81,8 +81,8 @@ class Frozen:
         }
 
     @staticmethod
-    def from_state_dict(state: dict, device) -> "Frozen":
-        return Frozen(
+    def from_state_dict(state: dict, device) -> "FrozenSums":
+        return FrozenSums(
             **{
                 k: v.to(device, copy=True) if torch.is_tensor(v) else tuple(v)
                 for k, v in state.items()
@@ -93,7 +93,7 @@ class Frozen:
 class _Stencil:
     """G among the held nodes: 49 neighbours and numbers a row, multiplied by gathering."""
 
-    def __init__(self, sums: Frozen):
+    def __init__(self, sums: FrozenSums):
         held, n, width = sums.held, len(sums.held), sums.shape[1]
         # place of each node of the box among the held ones
         number = torch.full((sums.nodes,), n, dtype=torch.long, device=held.device)
@@ -126,7 +126,7 @@ class System:
         prior: (3,) variances S of the features' weights; 0 leaves one out.
     """
 
-    def __init__(self, sums: Frozen, kernel: KernelGrid, prior: Tensor):
+    def __init__(self, sums: FrozenSums, kernel: KernelGrid, prior: Tensor):
         self.held, self.shape, self.kernel, self.prior, self.use = (
             sums.held,
             sums.shape,

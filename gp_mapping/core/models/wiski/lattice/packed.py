@@ -24,7 +24,7 @@ class PackedMemory(Memory):
         protect: so many newest samples are not replaced.
     """
 
-    def ranked(self, which: Tensor, rows: int, leverage_of) -> Tensor:
+    def draw_keys(self, which: Tensor, rows: int, leverage_of) -> Tensor:
         """Keys log(u)/β (k,) of the samples `which` (k,); features and leverages are not needed."""
         return self.draw[which] / self.beta[which].clamp_min(1e-12)
 
@@ -39,10 +39,10 @@ class PackedMemory(Memory):
         views = zip(COLUMNS, self._table.split(widths, 1))
         self._store = {name: view if name in wide else view[:, 0] for name, view in views}
 
-    def insert(
+    def offer_batch(
         self, values: dict[str, Tensor], whitened: Tensor, leverage_of, generator: torch.Generator
     ) -> int:
-        """Insert samples as Memory.insert does: keys log(u)/β at once, and one write to the table.
+        """Insert as Memory.offer_batch does: keys log(u)/β at once, and one write to the table.
 
         Args:
             values: columns of the samples.
@@ -59,7 +59,7 @@ class PackedMemory(Memory):
         # rare, or few samples: the general way
         if n > self.capacity or room < n <= OFFERED:
             self.keep_columns()
-            fell = super().insert(values, whitened, leverage_of, generator)
+            fell = super().offer_batch(values, whitened, leverage_of, generator)
             self._rank()
             return fell
 

@@ -42,7 +42,7 @@ class RootCache:
         self.J = self.L.clone()
 
     @staticmethod
-    def of(total: Tensor, rank: int) -> RootCache:
+    def from_matrix(total: Tensor, rank: int) -> RootCache:
         """The root of A (m, m) by its eigenvectors; what is beyond the rank is dropped."""
         # the largest eigenvalues come last; those of rounding are left out
         values, vectors = torch.linalg.eigh(total)

@@ -304,7 +304,7 @@ class GridSites(Revertible):
 
         The sums are new tensors: a transaction keeps the old ones.
         """
-        row, column = self.place_of(other)
+        row, column = self.offset_of(other)
         self.stencil, self.sides, self.aggregates = (
             part.clone() for part in (self.stencil, self.sides, self.aggregates)
         )
@@ -327,7 +327,7 @@ class GridSites(Revertible):
         self.features = torch.add(self.features, other.features, alpha=sign)
         self.linear = torch.add(self.linear, other.linear, alpha=sign)
 
-    def place_of(self, other: "GridSites") -> tuple[int, int]:
+    def offset_of(self, other: "GridSites") -> tuple[int, int]:
         """Row and column in this box of another grid's first node.
 
         Raises:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from gp_mapping.core.kernels.stationary import Stationary
 from gp_mapping.core.models.wiski.lattice.coarse import CoarseSpace
-from gp_mapping.core.models.wiski.lattice.frozen import Frozen, System
+from gp_mapping.core.models.wiski.lattice.frozen import FrozenSums, System
 from gp_mapping.core.models.wiski.lattice.toeplitz import KernelGrid
 from gp_mapping.core.models.wiski.lattice.windows import Aggregates
 
@@ -63,7 +63,7 @@ class MeanSolve:
 
     def __init__(
         self,
-        sums: Frozen,
+        sums: FrozenSums,
         first: Tensor,
         spacing: float,
         aggregates: Aggregates,
@@ -219,7 +219,7 @@ class _Channel:
             along = self.r @ fresh + self.r_f @ fresh_f
             # the preconditioner is not positive, so its ε was too small: more of it, or none at all
             if not float(along) > 0.0 and self.coarse is not None:
-                self.coarse = self.coarse.cautious() if self.coarse.epsilon < 1.0 else None
+                self.coarse = self.coarse.more_regularised() if self.coarse.epsilon < 1.0 else None
                 self._truly(self.p, self.f)
                 return
 

@@ -58,7 +58,7 @@ class Aggregates:
     value: Tensor | None = None
 
     @staticmethod
-    def of(
+    def from_samples(
         x: Tensor, heading: Tensor, mass: Tensor, lengthscale: float, value: Tensor | None = None
     ) -> "Aggregates":
         """Aggregates of weighted samples in any order.
@@ -256,7 +256,7 @@ class Window:
             None if aggregates.value is None else solve_lower(self.factor, aggregates.value)
         )
 
-    def halves(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def solved_features(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """R⁻¹k(z, x) (K, N) and t(x) (N, 3), at places x (N, 2)."""
         whitened = solve_lower(self.factor, self.kernel(self.aggregates.x, x))
         return whitened, whitened.mT @ self.whitened_phi

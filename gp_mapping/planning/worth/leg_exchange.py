@@ -19,16 +19,16 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from gp_mapping.planning.area.glances import Glance
+from gp_mapping.planning.area.approximate_legs import ApproximateLeg
 from gp_mapping.planning.worth.path_value import PathValue
 
-__all__ = ["Exchange"]
+__all__ = ["LegExchange"]
 
 
 _ROWS = 40_000_000  # bytes of covariances of legs with all places that are kept
 
 
-class Exchange:
+class LegExchange:
     """A route's legs, each with a key, and the change of gain when some of them are exchanged.
 
     Attributes:
@@ -43,7 +43,7 @@ class Exchange:
         self._bytes = 0
         self.gain = 0.0
 
-    def begin(self, keys: Sequence[tuple[int, int]], legs: Sequence[Glance]) -> None:
+    def begin(self, keys: Sequence[tuple[int, int]], legs: Sequence[ApproximateLeg]) -> None:
         """Start from a route of these legs."""
         parts = [self._of(key, leg) for key, leg in zip(keys, legs)]
         self.keys = list(keys)
@@ -70,14 +70,16 @@ class Exchange:
         self.gain = float(np.vdot(self._B, self._I))
 
     @property
-    def left(self) -> np.ndarray:
+    def remaining_gains(self) -> np.ndarray:
         """Gain (P,) of one more measurement at each place."""
         A = _product(self._B, self._C_X)
         C = self._C.diagonal() - (self._C_X * A).sum(0)
         S = self._S.diagonal() - (A * (2.0 * self._S_X - _product(self._I, A))).sum(0)
         return S / (C + self._noise)
 
-    def change(self, keys: Sequence[tuple[int, int]], legs: dict[tuple[int, int], Glance]) -> float:
+    def change(
+        self, keys: Sequence[tuple[int, int]], legs: dict[tuple[int, int], ApproximateLeg]
+    ) -> float:
         """Return how much more other legs gain.
 
         Args:
@@ -96,7 +98,7 @@ class Exchange:
         added = [self._of(key, legs[key]) for key, count in remaining.items() for _ in range(count)]
         return self._exchanged(np.concatenate(removed) if removed else None, added)
 
-    def _of(self, key: tuple[int, int], leg: Glance) -> _Leg:
+    def _of(self, key: tuple[int, int], leg: ApproximateLeg) -> _Leg:
         """Return what a leg measures, from the cache where it is known."""
         known = self._known.get(key)
         if known is None:

@@ -9,7 +9,7 @@ from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.tiled.layout import Key
 from gp_mapping.core.stored import StoredState
 
-__all__ = ["TileLost", "Visits"]
+__all__ = ["TileCopies", "TileLost"]
 
 
 class TileLost(ValueError):
@@ -25,7 +25,7 @@ class TileLost(ValueError):
         self.key, self.why = key, why
 
 
-class Visits:
+class TileCopies:
     """Copies of shelved tiles, the newest.
 
     Args:
@@ -56,13 +56,13 @@ class Visits:
             # the state or the forgetting has changed: read it anew, in place of the oldest copy
             while len(self._copies) >= self._most:
                 self._copies.pop(next(iter(self._copies)))
-            copy = stored, forgot, self.made(key, stored, forgot)
+            copy = stored, forgot, self.make(key, stored, forgot)
         self._copies[key] = copy  # at the end: the newest is the last to go
         return copy[2]
 
-    def made(self, key: Key, stored: StoredState, forgot: float) -> DualSVGP:
+    def make(self, key: Key, stored: StoredState, forgot: float) -> DualSVGP:
         """The tile's map as in `get`, without keeping a copy."""
-        state = read(key, stored)
+        state = read_tile(key, stored)
         try:
             new = self._restore(state["map"])
             if forgot < state["forgot"]:
@@ -76,7 +76,7 @@ class Visits:
         self._copies.clear()
 
 
-def read(key: Key, stored: StoredState) -> dict:
+def read_tile(key: Key, stored: StoredState) -> dict:
     """A tile's state.
 
     Raises:

@@ -18,7 +18,7 @@ from torch import Tensor
 from gp_mapping.planning.area.travel import Travel
 from gp_mapping.planning.worth.path_value import PathValue, Visits
 
-__all__ = ["HeldValue"]
+__all__ = ["CachedPathValue"]
 
 # Tolerance: fraction of a measurement's standard deviation at a place, and of the sum of variances.
 _AGREE = 0.05
@@ -28,7 +28,7 @@ _CELL = 0.1  # m of the way that one measurement of the map stands for
 _DECISIONS = 8  # after that many it is made anew in any case
 
 
-class HeldValue:
+class CachedPathValue:
     """Keeps a PathValue up to date, in slices.
 
     Attributes:
@@ -63,8 +63,8 @@ class HeldValue:
         Args:
             field: the map, which does not change meanwhile.
             travel: of the places.
-            cells: (G, 2) m, as in PathValue.of.
-            weights: (G,), as in PathValue.of.
+            cells: (G, 2) m, as in PathValue.from_map.
+            weights: (G,), as in PathValue.from_map.
             noise_variance: SI², of one measurement.
             driven: (K, 2) m, the way since the last call; None where it is not known.
             variance: (P,) SI², the map's variance of the places now.
@@ -109,7 +109,7 @@ class HeldValue:
         if len(driven) < 2:
             return held
 
-        leg = travel.along(driven)
+        leg = travel.leg_along(driven)
         # One measurement for each _CELL of the way. Where the leg's points are sparser, or do not
         # divide it evenly, each stands for as much of the way as it has.
         each_metre = (len(leg.points) - 1) / max(leg.metres, 1e-9)
@@ -124,7 +124,7 @@ class HeldValue:
         # Outside the places the interpolation says nothing.
         near = torch.from_numpy(np.hypot(*(travel.xy[places[:, 0]] - x).T) <= travel.spacing)
         visits = Visits(torch.from_numpy(places), torch.from_numpy(weights), scale)
-        return held.after(visits.where(near))
+        return held.after_measuring(visits.select(near))
 
     @staticmethod
     def _agrees(held: PathValue, variance: Tensor) -> bool:

@@ -17,13 +17,13 @@ import numpy as np
 
 from gp_mapping.planning.area.travel import Travel, measurements
 
-__all__ = ["Glance", "Glances"]
+__all__ = ["ApproximateLeg", "ApproximateLegs"]
 
 _KEPT = 20_000  # ways in the cache
 
 
 @dataclass(frozen=True)
-class Glance:
+class ApproximateLeg:
     """An approximate way between two nodes, valid in either direction.
 
     Attributes:
@@ -39,24 +39,24 @@ class Glance:
     scale: float
 
 
-class Glances:
+class ApproximateLegs:
     """Approximate ways of one Travel, cached from question to question."""
 
     def __init__(self, travel: Travel):
         self._travel = travel
-        self._known: OrderedDict[tuple[int, int], Glance] = OrderedDict()
+        self._known: OrderedDict[tuple[int, int], ApproximateLeg] = OrderedDict()
 
-        empty = np.empty((0, travel.about)), np.empty((0, travel.about))
+        empty = np.empty((0, travel.neighbours)), np.empty((0, travel.neighbours))
         self._nowhere, self._still = (
-            Glance(metres, empty[0].astype(int), empty[1], 1.0) for metres in (np.inf, 0.0)
+            ApproximateLeg(metres, empty[0].astype(int), empty[1], 1.0) for metres in (np.inf, 0.0)
         )
 
     @staticmethod
-    def of(travel: Travel) -> Glances:
+    def for_travel(travel: Travel) -> ApproximateLegs:
         """Return the instance that is cached with the given travel."""
-        return travel.keep(("glances",), partial(Glances, travel))
+        return travel.cached(("glances",), partial(ApproximateLegs, travel))
 
-    def of_pairs(self, pairs: Sequence[tuple[int, int]]) -> list[Glance]:
+    def for_pairs(self, pairs: Sequence[tuple[int, int]]) -> list[ApproximateLeg]:
         """Return the approximate ways between pairs of nodes (a, b), a ≤ b."""
         unknown = [pair for pair in dict.fromkeys(pairs) if pair not in self._known]
         if unknown:
@@ -103,8 +103,8 @@ class Glances:
             return
 
         # The measurements of all ways are interpolated together.
-        places, weights = travel.between(np.concatenate(marks))
+        places, weights = travel.interpolation_at(np.concatenate(marks))
         end = 0
         for (pair, metres, scale), points in zip(ways, marks):
             rows = slice(end, end := end + len(points))
-            self._known[pair] = Glance(metres, places[rows], weights[rows], scale)
+            self._known[pair] = ApproximateLeg(metres, places[rows], weights[rows], scale)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-__all__ = ["Aside"]
+__all__ = ["BackgroundJob"]
 
 
-class Aside:
+class BackgroundJob:
     """Runs at most one job; its result waits to be fetched.
 
     All methods are for one thread, the one that starts jobs. The job's thread is a daemon: a job

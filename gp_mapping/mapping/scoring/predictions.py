@@ -13,11 +13,11 @@ from gp_mapping.mapping.scoring.local_scale import LocalScale
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
 from gp_mapping.settings.mapping import MapSettings
 
-__all__ = ["Answers"]
+__all__ = ["ScoredPredictions"]
 
 
 @dataclass(frozen=True)
-class Answers:
+class ScoredPredictions:
     """Predictions of a map, scaled by its scores.
 
     Attributes:
@@ -61,10 +61,10 @@ class Answers:
         )
         bias = self.field.bias_variance().to(prediction.noise_variance)
 
-        local = self.local
-        if local is None or not local.tells:
+        local = self.local_scale
+        if local is None or not local.is_active:
             return replace(prediction, noise_variance=noise + bias)
-        local_factor = torch.from_numpy(local.at(x.cpu())).to(prediction.mean)[:, None]
+        local_factor = torch.from_numpy(local.scale_at(x.cpu())).to(prediction.mean)[:, None]
 
         # no place is without the sensor's white noise, however well scores are there
         local_noise = (noise * local_factor).clamp_min(self.scores.white_variance)
@@ -93,7 +93,7 @@ class Answers:
         return self.field.observed(prediction) if self.settings.observes else prediction
 
     @property
-    def local(self) -> LocalScale | None:
+    def local_scale(self) -> LocalScale | None:
         """The local scale of variances as of now; None where the settings switch it off."""
         return self.scores.scale(self.field) if self.settings.local_scale else None
 
@@ -101,4 +101,4 @@ class Answers:
         """Factor of the variance at x (N, 2) m from one-step-ahead scores: (N,), or None."""
         if not self.settings.local_scale or not len(self.scores.local):
             return None
-        return torch.from_numpy(self.scores.local.at(torch.as_tensor(x).cpu()))
+        return torch.from_numpy(self.scores.local.scale_at(torch.as_tensor(x).cpu()))

@@ -12,12 +12,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["RULES", "Offered"]
+__all__ = ["RULES", "Candidates"]
 
 _NOWHERE = 1e6  # m: distance of the first sample, which has no earlier one
 
 
-class Offered(NamedTuple):
+class Candidates(NamedTuple):
     """The m samples that need keys, among all K that are remembered.
 
     Attributes:
@@ -35,29 +35,29 @@ class Offered(NamedTuple):
     order: Tensor
 
 
-def uniform(offered: Offered) -> Tensor:
+def uniform(offered: Candidates) -> Tensor:
     """Keys log(u): every sample stays with the same probability."""
     return offered.draw
 
 
-def leverage(offered: Offered) -> Tensor:
+def leverage(offered: Candidates) -> Tensor:
     """Keys log(u)/(β v), weighted by the Bayesian leverage score (Chang et al. 2023, eq. 31)."""
     return offered.draw / offered.leverage().clamp_min(1e-12)
 
 
-def newest(offered: Offered) -> Tensor:
+def newest(offered: Candidates) -> Tensor:
     """Keys that grow with the arrival number: the oldest samples leave."""
     return -1.0 / (1.0 + offered.order[offered.which])
 
 
-def farthest(offered: Offered) -> Tensor:
+def farthest(offered: Candidates) -> Tensor:
     """Greedy farthest points: the sample that is nearest to an earlier one leaves first."""
     earlier = offered.order[None] < offered.order[offered.which][:, None]
     distance = torch.cdist(offered.x[offered.which], offered.x)
     return -1.0 / (1e-9 + distance.masked_fill(~earlier, _NOWHERE).min(1).values)
 
 
-RULES: dict[str, Callable[[Offered], Tensor]] = {
+RULES: dict[str, Callable[[Candidates], Tensor]] = {
     "uniform": uniform,
     "leverage": leverage,
     "newest": newest,

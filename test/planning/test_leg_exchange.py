@@ -11,12 +11,12 @@ from test_plan import problem_in
 
 from gp_mapping import Samples, create_map
 from gp_mapping.planning import Budget, FreeSpace, PathValue, Problem, SurveyArea, Travel, plan
-from gp_mapping.planning.area.glances import Glances
+from gp_mapping.planning.area.approximate_legs import ApproximateLegs
 from gp_mapping.planning.planners.annealing import annealed, cost_per_metre
 from gp_mapping.planning.planners.lanes import lanes
 from gp_mapping.planning.planners.moves import Moves
-from gp_mapping.planning.problem import mix_of_rest, usual_mix
-from gp_mapping.planning.worth.exchange import Exchange
+from gp_mapping.planning.problem import default_mix, mix_of_rest
+from gp_mapping.planning.worth.leg_exchange import LegExchange
 from gp_mapping.planning.worth.path_value import Visits
 
 
@@ -26,7 +26,7 @@ def keys_of(stops) -> list[tuple[int, int]]:
 
 def brings(problem, keys) -> float:
     """What these legs bring, by the sums over the whole route."""
-    legs = Glances.of(problem.travel).of_pairs(keys)
+    legs = ApproximateLegs.for_travel(problem.travel).for_pairs(keys)
     places, weights, scale = (
         torch.from_numpy(np.concatenate(part))
         for part in zip(
@@ -44,8 +44,8 @@ def test_an_exchange_of_legs_is_worth_what_the_whole_routes_say():
         problem.start,
         *problem.travel.places[rng.choice(len(problem.travel), 9, replace=False)].tolist(),
     ]
-    glances, exchange = Glances.of(problem.travel), Exchange(problem.value)
-    exchange.begin(keys_of(stops), glances.of_pairs(keys_of(stops)))
+    glances, exchange = ApproximateLegs.for_travel(problem.travel), LegExchange(problem.value)
+    exchange.begin(keys_of(stops), glances.for_pairs(keys_of(stops)))
     whole = brings(problem, keys_of(stops))
     assert exchange.gain == pytest.approx(whole, rel=1e-8)
     others = [
@@ -59,10 +59,10 @@ def test_an_exchange_of_legs_is_worth_what_the_whole_routes_say():
     ]
     for other in others:
         keys = keys_of(other)
-        more = exchange.change(keys, dict(zip(keys, glances.of_pairs(keys))))
+        more = exchange.change(keys, dict(zip(keys, glances.for_pairs(keys))))
         assert more == pytest.approx(brings(problem, keys) - whole, abs=1e-8 * whole)
 
-    visits = glances.of_pairs(keys_of(stops))
+    visits = glances.for_pairs(keys_of(stops))
     path = Visits(
         *(
             torch.from_numpy(np.concatenate([getattr(leg, name) for leg in visits]))
@@ -70,7 +70,9 @@ def test_an_exchange_of_legs_is_worth_what_the_whole_routes_say():
         ),
         torch.from_numpy(np.concatenate([np.full(len(leg.places), leg.scale) for leg in visits])),
     )
-    np.testing.assert_allclose(exchange.left, problem.value.left(path).numpy(), rtol=1e-6)
+    np.testing.assert_allclose(
+        exchange.remaining_gains, problem.value.remaining_gains(path).numpy(), rtol=1e-6
+    )
 
 
 def test_a_way_at_a_glance_is_hardly_longer_than_the_real_one_and_measures_as_much():
@@ -80,7 +82,7 @@ def test_a_way_at_a_glance_is_hardly_longer_than_the_real_one_and_measures_as_mu
         tuple(sorted(pair))
         for pair in np.random.default_rng(0).choice(travel.places, (150, 2)).tolist()
     ]
-    for (a, b), seen in zip(pairs, Glances.of(travel).of_pairs(pairs)):
+    for (a, b), seen in zip(pairs, ApproximateLegs.for_travel(travel).for_pairs(pairs)):
         leg = travel.leg(a, b)
         assert (
             leg.metres * 0.97 <= seen.metres <= 1.06 * leg.metres + 1e-9
@@ -188,7 +190,7 @@ def test_with_a_budget_a_route_knows_all_of_an_open_room_sooner_and_as_well_in_t
     """A little weight on how soon it brings it (the usual mix) makes two passes of one, at no cost in the end."""
     free = FreeSpace.from_occupancy_grid(occupancy(np.zeros((70, 70))), 0.2)
     here = free.centres()[0]
-    area = SurveyArea.of(free, here, max_cells=400)
+    area = SurveyArea.from_free_space(free, here, max_cells=400)
     travel = Travel(area.free, 0.3, 300)
     field = create_map(
         "exact",
@@ -201,13 +203,13 @@ def test_with_a_budget_a_route_knows_all_of_an_open_room_sooner_and_as_well_in_t
     field.update(Samples(torch.from_numpy(here[None]), torch.tensor([[45e-6]]).double()))
     budget = Budget(70.0)
     late = Problem(
-        PathValue.of(field, travel.xy, area.cells, area.areas),
+        PathValue.from_map(field, travel.xy, area.cells, area.areas),
         travel,
         here,
         budget=budget,
         effort=32,
     )
-    soon = replace(late, mix=usual_mix(budget), _known={})
+    soon = replace(late, mix=default_mix(budget), _known={})
     routes = [plan(problem, "route").nodes for problem in (late, soon)]
     left, area_under = (
         1.0 - np.array(replace(late, mix=mix, _known={}).rate(routes)) for mix in (0.0, 1.0)

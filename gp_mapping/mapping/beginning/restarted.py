@@ -8,12 +8,12 @@ from dataclasses import fields
 from gp_mapping.core.field_map import FieldMap
 from gp_mapping.core.types import Samples
 
-__all__ = ["Again"]
+__all__ = ["RestartedMap"]
 
 _TOGETHER = 8  # batches of earlier cells that go in with each new one
 
 
-class Again:
+class RestartedMap:
     """A map on its way: it takes some of the first cells with each new one.
 
     Args:
@@ -33,7 +33,7 @@ class Again:
         self.taken: list[Samples] = []
         self.last_stamp: float | None = None
 
-    def go_on(
+    def feed(
         self, cells: list[Samples], feed: Callable[[FieldMap, float | None, Samples], tuple]
     ) -> bool:
         """Feed some more of the cells to the map.
@@ -63,9 +63,9 @@ class Again:
         }
 
     @staticmethod
-    def restored(state: dict, field: FieldMap) -> Again:
+    def restored(state: dict, field: FieldMap) -> RestartedMap:
         """Continue where state_dict was taken. field: an empty map with the new starts."""
-        again = Again(field, bool(state["rough"]))
+        again = RestartedMap(field, bool(state["rough"]))
         field.load_state_dict(state["map"])
         again.used, again.last_stamp = int(state["used"]), state["last_stamp"]
         again.taken = [Samples(**c) for c in state["taken"]]

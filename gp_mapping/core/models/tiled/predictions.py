@@ -21,17 +21,18 @@ from gp_mapping.core.models.tiled.opening import bound_note
 from gp_mapping.core.models.tiled.shelf import Shelf
 from gp_mapping.core.models.tiled.snapshot import TiledSnapshot
 from gp_mapping.core.models.tiled.tile import Tile
-from gp_mapping.core.models.tiled.visits import TileLost, Visits
+from gp_mapping.core.models.tiled.tile_copies import TileCopies, TileLost
 from gp_mapping.core.types import Prediction, Samples
 
-__all__ = ["Answers"]
+__all__ = ["TiledPredictions"]
 
 
-class Answers:
+class TiledPredictions:
     """The questions of a FieldMap, for a TiledMap, which owns the tiles.
 
-    It uses the map's `home`, `lose`, `restored`, `count`, FieldMap's `prior` and `need_data`, and
-    the attributes below; it changes none of them, except that an unreadable tile is lost.
+    It uses the map's `current_map`, `drop_lost`, `restored`, `tile_count`, FieldMap's `prior` and
+    `need_data`, and the attributes below; it changes none of them, except that an
+    unreadable tile is lost.
     """
 
     layout: Layout | None
@@ -40,7 +41,7 @@ class Answers:
     current: Key
     learner: HyperLearner | None
     shelf: Shelf
-    visits: Visits
+    copies: TileCopies
     most: int
     lost: dict[Key, str]
     lost_count: int
@@ -48,16 +49,18 @@ class Answers:
     merged_without: int
     forgot: float
 
-    centre = property(lambda self: self.home.centre)
+    centre = property(lambda self: self.current_map.centre)
     capabilities = property(
         lambda self: (
-            self.home.capabilities if self.learner is None else self.home.capabilities | {"learns"}
+            self.current_map.capabilities
+            if self.learner is None
+            else self.current_map.capabilities | {"learns"}
         )
     )
 
     @property
     def learning_steps(self) -> int | None:
-        return self.home.learning_steps if self.learner is None else self.learner.steps
+        return self.current_map.learning_steps if self.learner is None else self.learner.steps
 
     def predicts(self, key: Key) -> bool:
         """Whether a tile predicts: not while it waits for what its neighbours remember."""
@@ -69,9 +72,9 @@ class Answers:
     ) -> Prediction:
         """Blended mean and latent variance at x (N, 2); the prior where no tile is near."""
         if self.layout is None or self.former is not None:
-            return self.home.predict(x, velocity, heading)
+            return self.current_map.predict(x, velocity, heading)
         self.need_data()
-        return self.retried(
+        return self.retry_without_lost(
             lambda: blended_prediction(
                 self.layout, self.predicts, self.map_for, self.prior(), x, velocity, heading
             )
@@ -86,33 +89,33 @@ class Answers:
         heading: Tensor | None = None,
     ) -> Prediction:
         if self.layout is None or self.former is not None:
-            return self.home.predict_in_pass(x, number, velocity, heading)
-        return self.retried(
+            return self.current_map.predict_in_pass(x, number, velocity, heading)
+        return self.retry_without_lost(
             lambda: blended_prediction(
                 self.layout, self.predicts, self.map_for, self.prior(), x, velocity, heading, number
             )
         )
 
     def bias_variance(self) -> Tensor:
-        return self.home.bias_variance()
+        return self.current_map.bias_variance()
 
     def biases(self) -> list[PassBias]:
         """Constants of passes, as the tile where the robot is estimates them."""
-        return self.home.biases()
+        return self.current_map.biases()
 
-    def retried(self, ask: Callable):
+    def retry_without_lost(self, ask: Callable):
         """The result of ask(), repeated without a tile that cannot be read."""
         while True:
             try:
                 return ask()
             except TileLost as lost:
-                self.lose(lost)
+                self.drop_lost(lost)
 
     def map_for(self, key: Key) -> DualSVGP:
         """A tile's map for questions; of one on the shelf a copy, which is not part of the map."""
         if key in self.tiles:
             return self.tiles[key].map
-        return self.visits.get(key, self.shelf.peek(key), self.forgot)
+        return self.copies.get(key, self.shelf.peek(key), self.forgot)
 
     @torch.no_grad()
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
@@ -123,40 +126,40 @@ class Answers:
     def covariance_with(self, b: Tensor) -> Covariances:
         """Covariances with b (K, 2), as a function of a (N, 2)."""
         if self.layout is None or self.former is not None:
-            return self.home.covariance_with(b)
+            return self.current_map.covariance_with(b)
 
         prior = self.prior()
-        with_b = self.retried(
+        with_b = self.retry_without_lost(
             lambda: blended_covariances(self.layout, self.predicts, self.map_for, prior, b)
         )
-        return lambda a: self.retried(lambda: with_b(a))
+        return lambda a: self.retry_without_lost(lambda: with_b(a))
 
     def noise_variance(self) -> Tensor:
-        return self.home.noise_variance()
+        return self.current_map.noise_variance()
 
     def observed(self, p: Prediction) -> Prediction:
-        return self.home.observed(p)
+        return self.current_map.observed(p)
 
     def outcome(self, y: Tensor) -> Tensor:
-        return self.home.outcome(y)
+        return self.current_map.outcome(y)
 
     def log_predictive(self, batch: Samples) -> Tensor:
         return (
-            self.home.log_predictive(batch)
+            self.current_map.log_predictive(batch)
             if self.layout is None
             else super().log_predictive(batch)
         )
 
     def hyperparameters(self) -> dict[str, float]:
         """Those of the tile where the robot is."""
-        return self.home.hyperparameters()
+        return self.current_map.hyperparameters()
 
     def body_field(self) -> tuple[Tensor, Tensor] | None:
-        return self.home.body_field()
+        return self.current_map.body_field()
 
     def calibration_data(self) -> CalibrationData | None:
         """Samples that the tile remembers where the robot is."""
-        return self.home.calibration_data()
+        return self.current_map.calibration_data()
 
     def inducing_inputs(self) -> Tensor:
         """Those of the tiles in memory, each in its own core."""
@@ -166,22 +169,22 @@ class Answers:
         """Those of the tiles in memory, each in its own core."""
         return self._places(lambda m: m.remembered_places())
 
-    def _places(self, of) -> Tensor:
-        """What `of` gives for each tile's map, in the tile's own core."""
+    def _places(self, places_of) -> Tensor:
+        """What `places_of` gives for each tile's map, in the tile's own core."""
         if self.layout is None or self.former is not None:
-            return of(self.home)
-        parts = [(key, of(self.tiles[key].map)) for key in sorted(self.tiles)]
+            return places_of(self.current_map)
+        parts = [(key, places_of(self.tiles[key].map)) for key in sorted(self.tiles)]
         return torch.cat(
             [x[self.layout.holds(key, x)] for key, x in parts if len(x)] or [self._no_places()]
         )
 
     def counters(self) -> dict[str, int | float]:
         """Counters of the tile where the robot is, and of the tiles."""
-        counters = self.home.counters()
+        counters = self.current_map.counters()
         if self.learner is not None:
             counters = counters | {"learning_rejected": self.learner.rejected}
         return counters | {
-            "tiles": self.count,
+            "tiles": self.tile_count,
             "tiles_in_memory": len(self.tiles),
             "tiles_loaded": self.loads,
             "tiles_lost": self.lost_count,
@@ -196,7 +199,11 @@ class Answers:
         ]
         if self.lost_count > len(self.lost):
             notes.append(f"{self.lost_count - len(self.lost)} more tiles are left out")
-        return [*notes, *filter(None, [self.shelf.problem(), bound_note(self)]), *self.home.notes()]
+        return [
+            *notes,
+            *filter(None, [self.shelf.problem(), bound_note(self)]),
+            *self.current_map.notes(),
+        ]
 
     def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> Snapshot:
         """A snapshot of the tiles within reach (m) of `near`, or of the whole map.
@@ -204,7 +211,7 @@ class Answers:
         The whole map is that of the tiles in memory, and of the states of others.
         """
         if self.layout is None or self.former is not None:
-            return self.home.snapshot(near, reach)
+            return self.current_map.snapshot(near, reach)
         self.need_data()
 
         keys = [k for k in sorted(self.tiles) if self.predicts(k)]
@@ -223,19 +230,20 @@ class Answers:
             {k: self.tiles[k].map.snapshot() for k in keys},
             self.prior(),
             away,
-            Visits(self.restored, self.most),
+            TileCopies(self.restored, self.most),
             self.forgot,
         )
 
     def load_snapshot(self, state: dict) -> Snapshot:
         """A snapshot of one map or of tiles from its `state_dict`."""
         if "layout" not in state:
-            return self.home.load_snapshot(state)
+            return self.current_map.load_snapshot(state)
 
         prior = Prediction(
             *(state["prior"][name] for name in ("mean", "variance", "noise_variance"))
         )
         tiles = {
-            key_of(name): self.home.load_snapshot(part) for name, part in state["tiles"].items()
+            key_of(name): self.current_map.load_snapshot(part)
+            for name, part in state["tiles"].items()
         }
         return TiledSnapshot(Layout.from_state_dict(state["layout"]), tiles, prior)

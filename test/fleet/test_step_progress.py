@@ -10,10 +10,10 @@ from fleet_bags import parameters
 from small_drive import lanes, write_drive
 
 from gp_mapping.core.types import Samples
-from gp_mapping.fleet import cells, halfway, robot
+from gp_mapping.fleet import cells, robot, step_progress
 from gp_mapping.fleet.cells import BagCells, BagReport, Job, read_bag
-from gp_mapping.fleet.halfway import Halfway
 from gp_mapping.fleet.robot import calibrate
+from gp_mapping.fleet.step_progress import StepProgress
 
 
 class Death(BaseException):
@@ -22,7 +22,7 @@ class Death(BaseException):
 
 def dying(monkeypatch, after):
     """Whoever reads dies each time that it has kept so many states; what it has had by then, per life."""
-    lives, keep = [], Halfway.keep
+    lives, keep = [], StepProgress.save
 
     def kept(self, state):
         keep(self, state)
@@ -30,14 +30,14 @@ def dying(monkeypatch, after):
         if len(lives[-1]) == after:
             raise Death
 
-    def found(self, original=Halfway.found):
+    def found(self, original=StepProgress.load):
         lives.append([])
         return original(self)
 
-    monkeypatch.setattr(halfway, "_PERIOD", 0.0)
-    monkeypatch.setattr(halfway, "_WORK", 0.0)
-    monkeypatch.setattr(Halfway, "keep", kept)
-    monkeypatch.setattr(Halfway, "found", found)
+    monkeypatch.setattr(step_progress, "_PERIOD", 0.0)
+    monkeypatch.setattr(step_progress, "_WORK", 0.0)
+    monkeypatch.setattr(StepProgress, "save", kept)
+    monkeypatch.setattr(StepProgress, "load", found)
     for module in (cells, robot):
         monkeypatch.setattr(
             module, "samples_of", functools.partial(module.samples_of, together=100)
@@ -107,38 +107,38 @@ def test_a_state_that_cannot_be_read_costs_time_only(tmp_path, monkeypatch, spoi
             read_bag(job)
     kept = tmp_path / "0.halfway"
     kept.write_bytes(spoil(kept.read_bytes()))
-    assert Halfway(kept).found() is None
+    assert StepProgress(kept).load() is None
     assert_same(read_bag(job), whole)
 
 
 def test_a_disk_that_is_full_costs_the_file_and_not_the_step(tmp_path):
-    kept = Halfway(tmp_path / "no such folder" / "0.halfway")
-    kept.keep({"a": 1})
-    assert kept.found() is None and not kept.due()
-    kept.over()
+    kept = StepProgress(tmp_path / "no such folder" / "0.halfway")
+    kept.save({"a": 1})
+    assert kept.load() is None and not kept.due()
+    kept.remove()
 
 
 def test_writing_takes_a_small_part_of_the_time(tmp_path, monkeypatch):
     """Of a state that takes long to write less often."""
     now = [0.0]
-    monkeypatch.setattr(halfway.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(step_progress.time, "monotonic", lambda: now[0])
 
     class Slow:
         def __reduce__(self):
             now[0] += 1.0
             return int, ()
 
-    kept = Halfway(tmp_path / "state")
+    kept = StepProgress(tmp_path / "state")
     assert not kept.due()
     now[0] = 2.0
     assert kept.due()
-    kept.keep(Slow())
-    assert kept.found() == 0
+    kept.save(Slow())
+    assert kept.load() == 0
     now[0] += 19.0
     assert not kept.due()
     now[0] += 2.0
     assert kept.due()
-    assert not Halfway(None).due() and Halfway(None).found() is None
+    assert not StepProgress(None).due() and StepProgress(None).load() is None
 
 
 @pytest.mark.parametrize(

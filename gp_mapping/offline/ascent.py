@@ -102,7 +102,7 @@ def ascend(
     def loss(u: np.ndarray) -> float:
         """−(objective + log prior) at u, _NOWHERE where it cannot be computed."""
         vector = at(u)
-        if not learner.allows(vector):
+        if not learner.is_within_limits(vector):
             return _NOWHERE
 
         try:

@@ -17,10 +17,10 @@ from torch import Tensor
 from gp_mapping.fleet.agreed import Agreed
 from gp_mapping.fleet.cells import BagCells
 from gp_mapping.fleet.robot import Robot
-from gp_mapping.fleet.sums import Tile, TileSums, cells_in, sums_of, without
+from gp_mapping.fleet.sums import Tile, TileSums, cells_in, subtract_sums, sums_of
 from gp_mapping.fleet.tiles import map_of
 
-__all__ = ["HeldOut", "Judged", "held_out", "joined_held_out", "judged"]
+__all__ = ["HeldOut", "RobotComparison", "compare_robot", "held_out", "joined_held_out"]
 
 _KNOWN = 0.3  # of the signal's standard deviation: beyond, the others know too little of a place
 _MOST = 20_000  # cells of a bag that are compared
@@ -46,7 +46,7 @@ class HeldOut:
 
 
 @dataclass(frozen=True)
-class Judged:
+class RobotComparison:
     """A robot compared with the others, SI.
 
     Attributes:
@@ -94,7 +94,7 @@ def held_out(
         agreed: by all bags.
     """
     own = sums_of(tile, z, made, number, robot, agreed)
-    others, nothing = without(total, own), torch.zeros(0, dtype=torch.float64)
+    others, nothing = subtract_sums(total, own), torch.zeros(0, dtype=torch.float64)
 
     cells = cells_in(tile, made, number, robot, agreed)
     if tile.layout is not None:
@@ -125,7 +125,7 @@ def joined_held_out(first: HeldOut, second: HeldOut) -> HeldOut:
     )
 
 
-def judged(found: HeldOut, centre: float, noise: float) -> Judged | None:
+def compare_robot(found: HeldOut, centre: float, noise: float) -> RobotComparison | None:
     """A robot by its cells; None where the others know too few of their places.
 
     Args:
@@ -157,7 +157,7 @@ def judged(found: HeldOut, centre: float, noise: float) -> Judged | None:
     difference = y - m
     inside = float((difference.abs() <= 1.96 * (v + noise**2).sqrt()).double().mean())
 
-    return Judged(
+    return RobotComparison(
         len(m),
         float(bias_and_gain[0]),
         float(stddev[0]),

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from gp_mapping.fleet.workers.lives import advanced
-from gp_mapping.store.atomic import written_whole
+from gp_mapping.store.atomic import open_atomic
 
-__all__ = ["Halfway"]
+__all__ = ["StepProgress"]
 
 _PERIOD = 1.0  # s of work that may be lost, where writing is cheap
 # pause before the next writing, in times that the last one took: writing takes 1/20 at most
 _WORK = 20.0
 
 
-class Halfway:
+class StepProgress:
     """Keeps the state of a step from time to time.
 
     Args:
@@ -33,7 +33,7 @@ class Halfway:
     def __init__(self, file: Path | None):
         self._file, self._next = file, time.monotonic() + _PERIOD
 
-    def found(self) -> Any:
+    def load(self) -> Any:
         """The state that was kept last; None where there is none that can be used."""
         if self._file is None or not self._file.is_file():
             return None
@@ -48,19 +48,19 @@ class Halfway:
         """Whether the last writing is long enough ago."""
         return self._file is not None and time.monotonic() >= self._next
 
-    def keep(self, state: Any) -> None:
+    def save(self, state: Any) -> None:
         """Keep this state in place of the last one; a full disk costs the file, not the step."""
         assert self._file is not None, "who asks first whether it is due does not come here"
 
         began = time.monotonic()
-        with suppress(OSError), written_whole(self._file) as file:
+        with suppress(OSError), open_atomic(self._file) as file:
             pickle.dump(state, file, protocol=pickle.HIGHEST_PROTOCOL)
         advanced()
 
         now = time.monotonic()
         self._next = now + max(_PERIOD, _WORK * (now - began))
 
-    def over(self) -> None:
+    def remove(self) -> None:
         """Remove the file, since the step is done."""
         if self._file is not None:
             with suppress(OSError):

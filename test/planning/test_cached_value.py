@@ -8,7 +8,7 @@ from rooms import free_room, somewhere
 
 from gp_mapping import Samples, create_map
 from gp_mapping.planning import PathValue, SurveyArea, Travel
-from gp_mapping.planning.worth.held import HeldValue
+from gp_mapping.planning.worth.cached_value import CachedPathValue
 
 NOISE = 0.5e-6
 
@@ -17,7 +17,7 @@ def room():
     """A map that has measured one place, its area and ways."""
     free = free_room(3, side=50)
     here = somewhere(free, 3)
-    area = SurveyArea.of(free, here, max_cells=300)
+    area = SurveyArea.from_free_space(free, here, max_cells=300)
     travel = Travel(area.free, 0.27, 200)
     field = create_map(
         "exact",
@@ -39,7 +39,7 @@ def _length(leg) -> float:
     return leg.metres
 
 
-def ask(held: HeldValue, field, area, travel, driven, weights=None, noise=NOISE) -> PathValue:
+def ask(held: CachedPathValue, field, area, travel, driven, weights=None, noise=NOISE) -> PathValue:
     variance = field.predict(torch.from_numpy(travel.xy)).variance[:, 0]
     return deque(
         held.steps(
@@ -57,7 +57,7 @@ def ask(held: HeldValue, field, area, travel, driven, weights=None, noise=NOISE)
 
 def test_a_way_that_was_driven_is_conditioned_on():
     field, area, travel = room()
-    held = HeldValue()
+    held = CachedPathValue()
     ask(held, field, area, travel, None)
     at = travel.locate(travel.xy[0])
     for metres in (1.5, 3.0, 4.5, 6.0):
@@ -68,7 +68,7 @@ def test_a_way_that_was_driven_is_conditioned_on():
         marks = np.arange(0.0, leg.metres, 0.1)
         measure(field, np.stack([np.interp(marks, ends, leg.line[:, i]) for i in (0, 1)], 1))
         value, at = ask(held, field, area, travel, leg.line), goal
-        exact = PathValue.of(field, travel.xy, area.cells, area.areas, NOISE**2)
+        exact = PathValue.from_map(field, travel.xy, area.cells, area.areas, NOISE**2)
         ahead = travel.visits([travel.leg(goal, int(travel.places[-1]))])[0]
         mine, its = (float(v.gains([ahead])[0].sum()) for v in (value, exact))
         assert abs(mine - its) < 0.1 * its and abs(value.total - exact.total) < 0.05 * exact.total
@@ -79,19 +79,19 @@ def test_where_the_points_of_a_way_are_far_apart_each_counts_for_more():
     """Of 3 m of lengthscale a way has a point each 25 cm, and the map a measurement each 10 cm."""
     noise = 8e-6
     free = free_room(3, side=50)
-    area = SurveyArea.of(free, somewhere(free, 3), max_cells=100)
+    area = SurveyArea.from_free_space(free, somewhere(free, 3), max_cells=100)
     travel = Travel(area.free, 1.0, 200)
     settings = {"signal_stddev": 10e-6, "noise_stddev": noise, "constant_stddev": 5e-6}
     field = create_map("exact", lengthscale=3.0, learn_hyperparameters=False, **settings)
     leg = max((travel.leg(*travel.places[[0, k]]) for k in range(1, len(travel))), key=_length)
     measure(field, leg.line[:1])
-    held = HeldValue()
+    held = CachedPathValue()
     before = ask(held, field, area, travel, leg.line[:1], noise=noise).total
     ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(leg.line, axis=0).T))])
     marks = np.arange(0.1, leg.metres, 0.1)
     measure(field, np.stack([np.interp(marks, ends, leg.line[:, i]) for i in (0, 1)], 1))
     value = ask(held, field, area, travel, leg.line, noise=noise)
-    exact = PathValue.of(field, travel.xy, area.cells, area.areas, noise**2)
+    exact = PathValue.from_map(field, travel.xy, area.cells, area.areas, noise**2)
     assert (held.made, held.kept) == (1, 1), "what was driven did not suffice"
     assert abs(value.total - exact.total) < 0.03 * (before - exact.total)
 
@@ -99,7 +99,7 @@ def test_where_the_points_of_a_way_are_far_apart_each_counts_for_more():
 def test_what_else_has_happened_to_the_map_is_seen():
     """Something measured that nobody drove, something forgotten, other weights, an unknown way, another area."""
     field, area, travel = room()
-    held, still = HeldValue(), travel.xy[:1]
+    held, still = CachedPathValue(), travel.xy[:1]
     ask(held, field, area, travel, still)
     ask(held, field, area, travel, still)
     assert (held.made, held.kept) == (1, 1)
@@ -107,7 +107,7 @@ def test_what_else_has_happened_to_the_map_is_seen():
     value = ask(held, field, area, travel, still)
     assert held.made == 2
     torch.testing.assert_close(
-        value.C, PathValue.of(field, travel.xy, area.cells, area.areas, NOISE**2).C
+        value.C, PathValue.from_map(field, travel.xy, area.cells, area.areas, NOISE**2).C
     )
     field.forget(0.001)
     ask(held, field, area, travel, still)
