@@ -202,7 +202,7 @@ def test_a_theta_that_cannot_be_adopted_is_tried_again_later_and_learning_goes_o
 ):
     """Each step was undone with it and the next one was the same again, for as long as the map lived."""
     field, tried = _driven(name, 4), []
-    monkeypatch.setattr(type(field.learner), "left", lambda self, theta: True)
+    monkeypatch.setattr(type(field.learner), "should_adopt", lambda self, theta: True)
     adopt = type(field).adopt
 
     def fails(self, theta):

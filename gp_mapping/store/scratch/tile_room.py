@@ -74,7 +74,7 @@ class WorkingFile:
         """
         return read_state(self.path, None, self.digest)
 
-    def trouble(self) -> str:
+    def visible_fault(self) -> str:
         """Whether the file is gone; '' where all is well."""
         return "" if self.path.exists() else f"{self.path}: the file is gone"
 
