@@ -44,7 +44,7 @@ class MapSettings:
     )
     long_share: float = setting(
         0.0,
-        "share of the signal variance that a second kernel with a longer lengthscale has; "
+        "fraction of the signal variance that a second kernel with a longer lengthscale has; "
         "0: there is none. Not with wiski and curl_free",
         "1",
         0.0,
@@ -236,7 +236,7 @@ class MapSettings:
     )
     max_orthogonal: int = setting(
         400,
-        "model solve_gp: budget of orthogonal inducing inputs, beside max_inducing",
+        "model solve_gp: budget of orthogonal inducing inputs, in addition to max_inducing",
         "",
         0,
         5000,
@@ -258,7 +258,7 @@ class MapSettings:
     inducing_tolerance: float = setting(
         1e-4,
         "a sample becomes an inducing input only where its residual prior "
-        "variance exceeds this share of the signal variance",
+        "variance exceeds this fraction of the signal variance",
         "",
         1e-5,
         0.5,
@@ -402,7 +402,7 @@ class MapSettings:
         1e6,
     )
     unknown_ratio: float = setting(
-        0.8, "a cell is unknown where stddev exceeds this share of signal_stddev", "", 0.01, 1.0
+        0.8, "a cell is unknown where stddev exceeds this fraction of signal_stddev", "", 0.01, 1.0
     )
 
     # computing

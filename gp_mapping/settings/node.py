@@ -187,7 +187,7 @@ class NodeSettings(PlanSettings, TeamSettings):
     )
     autosave_period: float = setting(
         60.0,
-        "how often a map that has changed is written, as a checkpoint alone, beside "
+        "how often a map that has changed is written, as a checkpoint alone, next to "
         "where ~/save would write it; a crash costs no more than that; 0 turns it off",
         "s",
         0.0,

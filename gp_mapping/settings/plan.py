@@ -168,11 +168,11 @@ class PlanSettings:
         live=True,
     )
     target_share: float = setting(
-        0.95, "share of the area for target_stddev", "1", 0.01, 1.0, live=True
+        0.95, "fraction of the area for target_stddev", "1", 0.01, 1.0, live=True
     )
     plan_least_gain: float = setting(
         0.0,
-        "a survey ends where the best plan would take less than this share of the "
+        "a survey ends where the best plan would take less than this fraction of the "
         "area's variance; 0: no such end",
         "1",
         0.0,
