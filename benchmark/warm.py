@@ -148,7 +148,7 @@ def _decides(environment: dict) -> dict:
     return {
         key: value
         for key, value in environment.items()
-        if key not in ("PYTHONPATH", "PYTHONUNBUFFERED")
+        if key not in ("PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONIOENCODING")
         and key.startswith(
             ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS", "MPL", "RMW", "AMENT", "RCL", "RCUTILS")
         )
@@ -353,15 +353,26 @@ def _become(job: dict, streams: list[int]) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD)
-    sys.stdin = io.TextIOWrapper(open(0, "rb", closefd=False), encoding="utf-8")
+    encoding = job["environment"].get("PYTHONIOENCODING") or "utf-8"
     at_once = bool(job["environment"].get("PYTHONUNBUFFERED"))
-    out, err = (open(number, "wb", 0 if at_once else -1, closefd=False) for number in (1, 2))
-    sys.stdout = io.TextIOWrapper(
-        out, encoding="utf-8", line_buffering=os.isatty(1), write_through=at_once
-    )
-    sys.stderr = io.TextIOWrapper(
-        err, encoding="utf-8", errors="backslashreplace", line_buffering=True, write_through=at_once
-    )
+    sys.stdin = sys.stdout = sys.stderr = None  # as Python does where the caller has closed them
+    if _is_open(0):
+        sys.stdin = io.TextIOWrapper(open(0, "rb", closefd=False), encoding=encoding)
+    if _is_open(1):
+        sys.stdout = io.TextIOWrapper(
+            open(1, "wb", 0 if at_once else -1, closefd=False),
+            encoding=encoding,
+            line_buffering=os.isatty(1),
+            write_through=at_once,
+        )
+    if _is_open(2):
+        sys.stderr = io.TextIOWrapper(
+            open(2, "wb", 0 if at_once else -1, closefd=False),
+            encoding=encoding,
+            errors="backslashreplace",
+            line_buffering=True,
+            write_through=at_once,
+        )
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
 
     words = job["words"]
@@ -369,6 +380,13 @@ def _become(job: dict, streams: list[int]) -> None:
     sys.argv[:] = [words[1], *words[3:]]
     sys.modules["__main__"] = types.ModuleType("__main__")
     sys.modules["__main__"].__dict__["__builtins__"] = __builtins__
+
+
+def _is_open(number: int) -> bool:
+    with suppress(OSError):
+        os.fstat(number)
+        return True
+    return False
 
 
 def _do(option: str, words: str) -> None:
