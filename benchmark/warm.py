@@ -1,9 +1,11 @@
 """Processes for which torch and ROS are loaded already: forked from one that has done nothing but load them.
 
 A trial that starts a thousand nodes would spend most of its time with loading torch. What Popen and run of this module
-start are real processes, each with its own interpreter state, memory, signals and DDS participants; the package itself
-is imported by each of them anew. Where that is not possible (no Linux, other options of Python, an environment that
-loading depends on) they are started as usual, and so is whatever is to show how a process starts.
+start are real processes, each with its own interpreter state, memory, signals and DDS participants. The package itself
+is loaded, too, where a module of it is run (`-m gp_mapping.…`) and it is this one that Python would find; programs
+given as text (`-c`) import it anew, since some of them ask what that loads. Where nothing of this is possible (no
+Linux, other options of Python, an environment that loading depends on) they are started as usual, and so is whatever
+is to show how a process starts.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import inspect
 import io
 import json
 import os
+import pkgutil
 import random
 import runpy
 import signal
@@ -26,8 +29,10 @@ import sys
 import threading
 import time
 import types
+import warnings
 import weakref
 from contextlib import contextmanager, suppress
+from importlib.machinery import PathFinder
 
 __all__ = ["Popen", "everywhere", "run"]
 
@@ -62,6 +67,16 @@ LOADED = (
     "std_srvs.srv",
     "lifecycle_msgs.srv",
     "rosidl_generator_py",
+)
+_PACKAGE = "gp_mapping"
+_RUN = (  # modules of it that are run, so that each process executes them itself; what they import is loaded
+    "cli",
+    "commands.demo.lanes",
+    "ros.mapping_node",
+    "ros.fusion_node",
+    "ros.simulator_node",
+    "ros.explorer_node",
+    "ros.bag_player_node",
 )
 _STARTS_OTHERS = ("demo", "explore", "play")  # commands whose processes are to begin loaded, too
 _HELD = (signal.SIGINT, signal.SIGTERM)  # from a new process until it can hear them
@@ -100,19 +115,23 @@ class _Nursery:
             line = self.begin()
             prctl(_SUBREAPER, 1, 0, 0, 0)
             try:
-                words = json.dumps(job, allow_nan=False).encode()
-                line.sendmsg(
-                    [len(words).to_bytes(8, "little")],
-                    [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", streams))],
-                )
-                for begin in range(0, len(words), 60000):
-                    line.send(words[begin : begin + 60000])
-                answer = line.recv(100)
+                answer = _hand_over(line, json.dumps(job, allow_nan=False).encode(), streams)
             finally:
                 prctl(_SUBREAPER, 0, 0, 0, 0)
         if not answer:
             raise OSError("the loaded process has ended")
         return int(answer)
+
+
+def _hand_over(line: socket.socket, words: bytes, streams) -> bytes:
+    """Ask for a job, words, with these three open files; the answer."""
+    line.sendmsg(
+        [len(words).to_bytes(8, "little")],
+        [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", streams))],
+    )
+    for begin in range(0, len(words), 60000):
+        line.send(words[begin : begin + 60000])
+    return line.recv(100)
 
 
 def _end(line: socket.socket, child: subprocess.Popen) -> None:
@@ -129,7 +148,7 @@ def _decides(environment: dict) -> dict:
     return {
         key: value
         for key, value in environment.items()
-        if key not in ("PYTHONPATH", "PYTHONUNBUFFERED")
+        if key not in ("PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONIOENCODING")
         and key.startswith(
             ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS", "MPL", "RMW", "AMENT", "RCL", "RCUTILS")
         )
@@ -227,7 +246,11 @@ def run(*words, input=None, capture_output=False, timeout=None, check=False, **o
 
 
 def _jobs(line: socket.socket):
-    """Forks for each job that comes; yields it in the new process, and ends in the loaded one with the line."""
+    """Forks for each job that comes; yields it in the new process, and ends in the loaded one with the line.
+
+    Jobs of the package go to a fork of this process that has loaded it as well, and is made for the first of them.
+    """
+    line_on: socket.socket | None = None
     while True:
         head, rights, _, _ = line.recvmsg(8, socket.CMSG_LEN(3 * array.array("i").itemsize))
         if not head:
@@ -239,6 +262,24 @@ def _jobs(line: socket.socket):
         while len(words) < size:
             words += line.recv(65536)
 
+        if not _has_package() and _is_of_package(json.loads(words)):
+            if line_on is None:
+                line_on, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                if os.fork() == 0:
+                    for each in (line, line_on):
+                        each.close()
+                    line, line_on = its, None
+                    _load_package()
+                    gc.freeze()
+                    for stream in streams:
+                        os.close(stream)
+                    continue
+                its.close()
+            line.send(_hand_over(line_on, words, streams))
+            for stream in streams:
+                os.close(stream)
+            continue
+
         # blocked, a signal waits for whom it is sent to; the loaded process' own way to ignore it would lose it there
         signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
         between = (
@@ -248,7 +289,9 @@ def _jobs(line: socket.socket):
             middle = os.getpid()
             child = os.fork()
             if child == 0:
-                line.close()
+                for each in (line, line_on):
+                    if each is not None:
+                        each.close()
                 while (
                     os.getppid() == middle
                 ):  # what it asks of its parent's end is meant of the one that asked
@@ -263,6 +306,36 @@ def _jobs(line: socket.socket):
         line.send(os.read(_told[0], 100))
         for stream in streams:
             os.close(stream)
+
+
+def _has_package() -> bool:
+    return f"{_PACKAGE}.core" in sys.modules
+
+
+def _is_of_package(job: dict) -> bool:
+    """Whether Python would run a module of the package beside this file."""
+    option, module = job["words"][1:3]
+    if option != "-m" or not module.startswith(f"{_PACKAGE}."):
+        return False
+    own = filter(None, job["environment"].get("PYTHONPATH", "").split(os.pathsep))
+    found = PathFinder.find_spec(_PACKAGE, [job["folder"], *own, *sys.path[1:]])
+    home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return found is not None and found.origin == os.path.join(home, _PACKAGE, "__init__.py")
+
+
+def _load_package() -> None:
+    """All modules of the package but those that are run, and what does something as it is imported."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        package = importlib.import_module(_PACKAGE)
+        for each in pkgutil.walk_packages(package.__path__, f"{_PACKAGE}.", onerror=lambda _: None):
+            with suppress(ImportError):
+                importlib.import_module(each.name)
+    _spare()
+    for name in (*_RUN, "ros"):  # ros: it has a node's process end quietly while it loads
+        home, _, last = f"{_PACKAGE}.{name}".rpartition(".")
+        if sys.modules.pop(f"{home}.{last}", None) is not None:
+            delattr(sys.modules[home], last)
 
 
 def _become(job: dict, streams: list[int]) -> None:
@@ -280,15 +353,26 @@ def _become(job: dict, streams: list[int]) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD)
-    sys.stdin = io.TextIOWrapper(open(0, "rb", closefd=False), encoding="utf-8")
+    encoding = job["environment"].get("PYTHONIOENCODING") or "utf-8"
     at_once = bool(job["environment"].get("PYTHONUNBUFFERED"))
-    out, err = (open(number, "wb", 0 if at_once else -1, closefd=False) for number in (1, 2))
-    sys.stdout = io.TextIOWrapper(
-        out, encoding="utf-8", line_buffering=os.isatty(1), write_through=at_once
-    )
-    sys.stderr = io.TextIOWrapper(
-        err, encoding="utf-8", errors="backslashreplace", line_buffering=True, write_through=at_once
-    )
+    sys.stdin = sys.stdout = sys.stderr = None  # as Python does where the caller has closed them
+    if _is_open(0):
+        sys.stdin = io.TextIOWrapper(open(0, "rb", closefd=False), encoding=encoding)
+    if _is_open(1):
+        sys.stdout = io.TextIOWrapper(
+            open(1, "wb", 0 if at_once else -1, closefd=False),
+            encoding=encoding,
+            line_buffering=os.isatty(1),
+            write_through=at_once,
+        )
+    if _is_open(2):
+        sys.stderr = io.TextIOWrapper(
+            open(2, "wb", 0 if at_once else -1, closefd=False),
+            encoding=encoding,
+            errors="backslashreplace",
+            line_buffering=True,
+            write_through=at_once,
+        )
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
 
     words = job["words"]
@@ -296,6 +380,13 @@ def _become(job: dict, streams: list[int]) -> None:
     sys.argv[:] = [words[1], *words[3:]]
     sys.modules["__main__"] = types.ModuleType("__main__")
     sys.modules["__main__"].__dict__["__builtins__"] = __builtins__
+
+
+def _is_open(number: int) -> bool:
+    with suppress(OSError):
+        os.fstat(number)
+        return True
+    return False
 
 
 def _do(option: str, words: str) -> None:

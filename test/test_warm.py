@@ -1,14 +1,18 @@
 """Processes that begin loaded are processes like any other: what Python does with them is done, and nothing else."""
 
+import importlib
 import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from benchmark import warm
 from gp_mapping.commands.processes import NodeProcess
+
+ROOT = Path(__file__).resolve().parents[1]
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="elsewhere they are started as usual"
@@ -46,6 +50,40 @@ def test_of_other_libraries_everything_is_there(module):
     )
     done = said(code.format(module))
     assert done.stdout.split() == ["gp_mapping"], done
+
+
+SEEN = """
+import os, sys
+def tell():
+    os.write(1, repr((sorted({"gp_mapping.core", "gp_mapping.cli", "gp_mapping.ros", "gp_mapping.ros.mapper.inputs",
+                             "gp_mapping.ros.mapping_node"} & set(sys.modules)),)).encode() + b"\\n")
+"""
+
+
+def test_a_module_of_the_package_begins_with_the_others_loaded(tmp_path, monkeypatch):
+    """But what a process executes as it starts it still executes; and another copy is not taken for this one."""
+    (tmp_path / "seen.py").write_text(SEEN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    tell = importlib.import_module("seen").tell
+    (tmp_path / "gp_mapping").mkdir()
+    (tmp_path / "gp_mapping" / "__init__.py").write_text("")
+    (tmp_path / "gp_mapping" / "cli.py").write_text("print('another')")
+
+    for folder in (ROOT, tmp_path):
+        done = warm.run(
+            [sys.executable, "-m", "gp_mapping.cli", "mapp"],
+            cwd=folder,
+            env=os.environ | {"PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            preexec_fn=tell,
+        )
+        if folder == ROOT:
+            assert done.stdout.startswith("(['gp_mapping.core'") and done.returncode == 2, done
+            assert "gp_mapping.cli" not in done.stdout and "'gp_mapping.ros'" not in done.stdout
+            assert "unknown command 'mapp'" in done.stderr and len(done.stderr.splitlines()) == 1
+        else:
+            assert done.stdout.startswith("([],") and done.stdout.endswith("another\n"), done
 
 
 def test_a_first_log_and_the_end_have_nothing_to_do_for_what_is_loaded():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass
 
@@ -138,7 +139,7 @@ class Magnetometer:
         if t <= times[0] or len(times) == 1:
             return values[0].copy()
 
-        i = min(int(np.searchsorted(times, t)), len(times) - 1)
+        i = min(bisect_left(times, t), len(times) - 1)
         fraction = (t - times[i - 1]) / (times[i] - times[i - 1])
         return (1.0 - fraction) * values[i - 1] + fraction * values[i]
 

@@ -19,7 +19,7 @@ from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.drawing.vector import axis_names
 from gp_mapping.store.wording import quantity, unit_text
 
-__all__ = ["draw_map", "picture_text"]
+__all__ = ["draw_map", "lay_out", "picture_text"]
 
 _DPI = 130
 _PANEL = 5.2  # inches along the longer side of a panel
@@ -36,6 +36,25 @@ def picture_text(text: object, longest: int = 200) -> str:
         longest: characters.
     """
     return one_line(text, longest).replace("$", r"\$")
+
+
+def lay_out(figure: Figure) -> Figure:
+    """Give all parts of a finished figure their places, once.
+
+    A figure that keeps its layout engine is drawn twice when it is saved: to find the places again,
+    and to be seen. The picture is the same.
+
+    Args:
+        figure: with a layout engine; of the resolution (dpi) at which it will be saved.
+
+    Returns:
+        The figure.
+    """
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+        figure.set_layout_engine(None)
+    return figure
 
 
 def _labelled(what: str, unit: str) -> str:
@@ -130,7 +149,7 @@ def draw_map(session, grid: FieldGrid, suggestions=None, truth=None) -> Figure:
 
     figure.suptitle(_headline(session, grid, scale, unit), fontsize=11)
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
-    return figure
+    return lay_out(figure)
 
 
 def _components(grid: FieldGrid, scale: float, unit: str) -> list[tuple]:

@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from gp_mapping.analysis.residuals import LEVELS, Residuals
-from gp_mapping.store.picture import picture_text
+from gp_mapping.store.picture import lay_out, picture_text
 
 __all__ = ["draw_check"]
 
@@ -37,7 +37,7 @@ def draw_check(
         unit: of the field, as displayed.
         title: of the figure.
     """
-    figure = Figure(figsize=(12.0, 8.6), layout="constrained")
+    figure = Figure(figsize=(12.0, 8.6), dpi=_DPI, layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(picture_text(title), fontsize=12)
 
@@ -50,7 +50,7 @@ def draw_check(
     _autocorrelation(grid["auto"], quality["autocorrelation"])
     _map(figure, grid["map"], residuals, path, changes, picture_text(unit))
 
-    return figure
+    return lay_out(figure)
 
 
 def _pit(axes, fractions) -> None:

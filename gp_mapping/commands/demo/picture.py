@@ -70,6 +70,8 @@ def draw_comparison(
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # no display, no global state
     from matplotlib.figure import Figure
 
+    from gp_mapping.store.picture import lay_out
+
     x, y = cells["x"], cells["y"]
     mean, stddev, truth = (UT * cells[name] for name in ("mean", "stddev", "truth"))
     inside = (x > 0) & (x < room[0]) & (y > 0) & (y < room[1])
@@ -94,7 +96,9 @@ def draw_comparison(
 
     # a survey adds a third column: its path, and its error by metres
     columns = 2 if curves is None else 3
-    figure = Figure(figsize=(6.25 * columns, 10.0), layout="constrained")
+    figure = Figure(
+        figsize=(6.25 * columns, 10.0), dpi=120 if curves is None else 100, layout="constrained"
+    )
     FigureCanvasAgg(figure)
     grid = figure.add_gridspec(2, columns)
     axes = [figure.add_subplot(grid[k // 2, k % 2]) for k in range(4)]
@@ -145,7 +149,7 @@ def draw_comparison(
 
     figure.legend(handles=shown, loc="outside lower center", ncols=4, facecolor="0.75")
     figure.suptitle(title)
-    figure.savefig(file, dpi=120 if curves is None else 100)
+    lay_out(figure).savefig(file)
     return file
 
 

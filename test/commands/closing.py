@@ -1,0 +1,24 @@
+"""Streams that a caller has closed before a program begins, by the shell's words for it (preexec_fn)."""
+
+import os
+
+
+def out():
+    os.close(1)
+
+
+def error():
+    os.close(2)
+
+
+def both():
+    out()
+    error()
+
+
+def all_three():
+    os.close(0)
+    both()
+
+
+BY_WORDS = {">&-": out, "2>&-": error, ">&- 2>&-": both, "<&- >&- 2>&-": all_three}
