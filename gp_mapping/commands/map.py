@@ -36,7 +36,7 @@ from gp_mapping.settings.sensors import SENSOR_TYPES
 from gp_mapping.store.atomic import write_atomic
 from gp_mapping.store.checkpoint import about_checkpoint, save_checkpoint
 from gp_mapping.store.export import export_all
-from gp_mapping.store.holdings import holdings_of, note_holdings
+from gp_mapping.store.holdings import holdings_of, map_in, note_holdings, replaced
 from gp_mapping.store.sessions import new_session, quantity_of
 from gp_mapping.store.trial import errors_about
 from gp_mapping.store.wording import unit_text
@@ -298,8 +298,10 @@ def write_results(
     Raises:
         UsageError: a file cannot be written.
     """
+    before = map_in(output / "map.gpm")
     try:
         paths = {"checkpoint": save_checkpoint(output / "map.gpm", session.state_dict())}
+        result["warnings"] += replaced(paths["checkpoint"], before, session.about)
         map_id = about_checkpoint(paths["checkpoint"])["id"]
         paths.update(export_all(session, output, suggestions=suggestions, map_id=map_id))
 

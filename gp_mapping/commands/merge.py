@@ -19,7 +19,13 @@ from gp_mapping.runtime.team.totals import MADE_OF, MAP_ID, map_ids
 from gp_mapping.store.atomic import write_atomic
 from gp_mapping.store.checkpoint import about_checkpoint, save_checkpoint
 from gp_mapping.store.export import export_all
-from gp_mapping.store.holdings import holdings_of, note_holdings, require_apart
+from gp_mapping.store.holdings import (
+    holdings_of,
+    map_in,
+    note_holdings,
+    replaced,
+    require_apart,
+)
 from gp_mapping.store.sessions import odometry_frame_of, quantity_of
 from gp_mapping.store.trial import errors_about
 from gp_mapping.store.wording import unit_text
@@ -106,8 +112,10 @@ def run(args: argparse.Namespace) -> int:
             )
         result["warnings"] += first.map.notes()
 
+        before = map_in(output / "map.gpm")
         try:
             checkpoint = save_checkpoint(output / "map.gpm", first.state_dict())
+            result["warnings"] += replaced(checkpoint, before, first.about)
             written = {
                 "checkpoint": checkpoint,
                 **export_all(first, output, map_id=about_checkpoint(checkpoint)["id"]),

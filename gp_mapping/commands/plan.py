@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     if args.kind not in planner_names():
         raise UsageError(f"--kind {args.kind}: expected one of {', '.join(planner_names())}")
     for name, most in (("budget", _LONGEST), ("margin", FARTHEST)):
-        if not 0 <= getattr(args, name) <= most:
+        if not 0 <= (getattr(args, name) or 0.0) <= most:
             raise UsageError(f"--{name} {getattr(args, name)}: expected 0 to {most:g} metres")
 
     corners, home = places(args.region, "--region"), places(args.home, "--home")
@@ -160,7 +160,10 @@ def _problem(session, position, region, args, home) -> tuple[Problem, str]:
         effort=_EFFORT,
     )
 
-    return problem, area.reason
+    notes = [area.reason] if area.reason else []
+    if args.budget == 0.0:
+        notes.append(f"--budget 0 is no budget: the route is {problem.horizon:g} m at most")
+    return problem, "\n".join(notes)
 
 
 def _content(session, grid: FieldGrid | None, route: Plan, kind: str) -> bytes:

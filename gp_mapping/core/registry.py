@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -13,8 +15,10 @@ from gp_mapping.core.hyper.rows import RowLearner
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.hyper.vector_theta import VectorTheta
 from gp_mapping.core.likelihoods import make_likelihood
+from gp_mapping.core.likelihoods.dirichlet import Dirichlet
 from gp_mapping.core.models.anytime.model import MEMBERS, AnytimeMap
 from gp_mapping.core.models.anytime.tiles import TileMap
+from gp_mapping.core.models.classes.model import ClassMap
 from gp_mapping.core.models.curl_free.model import CurlFree
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.exact import ExactGP
@@ -23,6 +27,7 @@ from gp_mapping.core.models.tiled.model import TiledMap
 from gp_mapping.core.models.tiled.shelf import Shelf
 from gp_mapping.core.models.wiski.model import Wiski
 from gp_mapping.core.models.wiski.published import PublishedWiski
+from gp_mapping.core.scaled_map import ScaledMap
 from gp_mapping.core.stored import Room
 from gp_mapping.errors import UserError
 from gp_mapping.settings.mapping import MapSettings, within_ranges
@@ -90,7 +95,14 @@ def make_theta_and_learner(settings: MapSettings) -> tuple[Theta, HyperLearner |
     free = (learn, learn, noise, noise, settings.learn_time_offset) + 2 * (
         settings.learn_lever_arm,
     )
-    return theta, make_learner(make_likelihood(settings), theta, prior, free)
+
+    likelihood = make_likelihood(settings)
+    if isinstance(likelihood, Dirichlet):
+        # what α_ε says; the robot's delay and lever arm are those of no single class
+        label = likelihood.least_noise**0.5
+        theta, prior = replace(theta, noise_stddev=label), replace(prior, noise_stddev=label)
+        free = (learn, learn, *5 * (False,))
+    return theta, make_learner(likelihood, theta, prior, free)
 
 
 def _sparse(settings: MapSettings, learner, theta: Theta) -> dict:
@@ -121,6 +133,27 @@ def _one_lengthscale(settings: MapSettings) -> None:
         )
 
 
+def _classes_or_one(
+    settings: MapSettings, extra: dict, make: Callable[[dict], ScaledMap]
+) -> FieldMap:
+    """A map, or a map of classes where the likelihood makes targets for each of them.
+
+    Args:
+        settings: of the map.
+        extra: see build_map.
+        make: makes a map with what is not a setting.
+    """
+    likelihood = make_likelihood(settings)
+    if not isinstance(likelihood, Dirichlet):
+        return make(extra)
+    if "centre" in extra or settings.field_scale != 1.0:
+        raise ValueError(
+            f"likelihood {likelihood.name}: the latent fields have no unit; field_scale must be 1.0, "
+            f"not {settings.field_scale:g}, and a centre cannot be given"
+        )
+    return ClassMap(likelihood, lambda: make(extra | {"centre": [likelihood.centre]}))
+
+
 def build_dual_svgp(settings: MapSettings, **extra) -> DualSVGP:
     theta, learner = make_theta_and_learner(settings)
     return DualSVGP(theta, **_sparse(settings, learner, theta), **extra)
@@ -137,9 +170,14 @@ def build_solve_gp(settings: MapSettings, **extra) -> SolveGP:
     )
 
 
-def build_wiski(settings: MapSettings, **extra) -> Wiski | PublishedWiski:
-    theta, learner = make_theta_and_learner(settings)
+def build_wiski(settings: MapSettings, **extra) -> FieldMap:
     _one_lengthscale(settings)
+    return _classes_or_one(settings, extra, partial(_wiski, settings))
+
+
+def _wiski(settings: MapSettings, extra: dict) -> Wiski | PublishedWiski:
+    """One map on a lattice."""
+    theta, learner = make_theta_and_learner(settings)
     lattice = {
         "density": settings.grid_density,
         "max_nodes": settings.max_grid_nodes,
@@ -169,7 +207,12 @@ def build_anytime(settings: MapSettings, **extra) -> AnytimeMap:
     )
 
 
-def build_exact(settings: MapSettings, **extra) -> ExactGP:
+def build_exact(settings: MapSettings, **extra) -> FieldMap:
+    return _classes_or_one(settings, extra, partial(_exact, settings))
+
+
+def _exact(settings: MapSettings, extra: dict) -> ExactGP:
+    """One exact GP."""
     theta, learner = make_theta_and_learner(settings)
     return ExactGP(
         theta,

@@ -14,7 +14,9 @@ _STANDS = 0.05  # m; a robot that stays within has not moved: poses tremble
 _PATIENCE = 10.0  # s after which a robot that has never moved is spoken of
 _STEP = 0.5  # s, over which a speed is taken: over less, poses that tremble are fast
 _FASTEST = 60.0  # m/s; what maps moves slower
-_OFTEN = 3  # speeds beyond; a single glitch of a localiser is no unit
+_OFTEN = 3  # speeds, or heights, beyond; a single glitch of a localiser is no unit
+# a map is flat: heights that differ by more m, and by more of the path's extent, are no ground
+_FLAT, _STEEP = 2.0, 0.15
 
 
 class Motion:
@@ -30,9 +32,17 @@ class Motion:
         self._then: tuple[float, np.ndarray] | None = None  # stamp and place of the last step
         self._fast = 0
         self.fastest = 0.0
+        # the _OFTEN lowest and highest heights, m
+        self._lowest: list[float] = []
+        self._highest: list[float] = []
 
-    def watch(self, samples: Samples) -> None:
-        """Take in where samples were taken, and when."""
+    def watch(self, samples: Samples, heights: np.ndarray) -> None:
+        """Take in where samples were taken, and when.
+
+        Args:
+            samples: N of them.
+            heights: of their places, (N,) m.
+        """
         if samples.stamp is None or not len(samples):
             return
         x, stamps = samples.x[:, :2].cpu().numpy(), samples.stamp.cpu().numpy()
@@ -47,8 +57,10 @@ class Motion:
             if self._then is not None and stamp >= self._then[0] + _STEP:
                 self._note(math.dist(x[at], self._then[1]) / (stamp - self._then[0]))
                 self._then = stamp, x[at]
+                self._note_height(float(heights[at]))
             elif self._then is None or stamp < self._then[0]:
                 self._then = stamp, x[at]
+                self._note_height(float(heights[at]))
             # at least one: of a very large stamp the next half second is no number of its own
             at += max(1, int(np.searchsorted(stamps[at:], self._then[0] + _STEP)))
 
@@ -57,14 +69,29 @@ class Motion:
         self._fast += speed > _FASTEST
         self.fastest = max(self.fastest, speed)
 
+    def _note_height(self, height: float) -> None:
+        """Take in a height, m."""
+        self._lowest = sorted([*self._lowest, height])[:_OFTEN]
+        self._highest = sorted([*self._highest, height], reverse=True)[:_OFTEN]
+
+    @property
+    def climb(self) -> float:
+        """By how much heights differ but for single ones, m."""
+        return self._highest[-1] - self._lowest[-1] if len(self._lowest) == _OFTEN else 0.0
+
     def notes(self, max_speed: float) -> list[str]:
         """What a person should look at, in sentences.
 
         Args:
             max_speed: as in IntakeSettings.
         """
-        seconds = self._newest - self._first
-        if seconds >= _PATIENCE and float((self._high - self._low).max()) <= _STANDS:
+        seconds, extent = self._newest - self._first, float((self._high - self._low).max())
+        if self.climb > max(_FLAT, _STEEP * extent):
+            return [
+                f"the heights of the poses differ by {self.climb:.3g} m, and the map is flat: what was measured "
+                "above one another is taken for one place; map each height by itself"
+            ]
+        if seconds >= _PATIENCE and extent <= _STANDS:
             return [
                 f"the robot has not moved since the first measurement, {seconds:.0f} s ago: its poses stay within "
                 f"{_STANDS:g} m, and a map comes of driving; where it drives, does what makes the poses (wheel "

@@ -192,7 +192,7 @@ class Outlet:
         """
         self._drops.count(DropReason.NOT_PLACEABLE, count - len(samples))
         self.samples += len(samples)
-        self.motion.watch(samples)
+        self.motion.watch(samples, self._placer.heights)
         if self.first_stamp is None and samples.stamp is not None and len(samples):
             self.first_stamp = float(samples.stamp[0])
         return len(samples)

@@ -48,6 +48,9 @@ class Placer:
       0.
     - sensor_variance is there where the first measurement states one. A later measurement that
       states none gets 0. Where the first one states none, later variances are not used.
+
+    Attributes:
+        heights: of the samples that were placed last, (N,) m: samples lie in the plane.
     """
 
     def __init__(self, settings: IntakeSettings, adaptor: Adaptor):
@@ -68,6 +71,7 @@ class Placer:
         )
 
         self._farthest = s.max_position
+        self.heights = np.empty(0)
         self._states_noise: bool | None = None  # of the first measurement; None before it
 
     def place(self, batch: list[Placed], oriented: bool) -> Samples:
@@ -170,6 +174,7 @@ class Placer:
         good = np.abs(positions).max(1) <= self._farthest  # also False for NaN
         for column in columns.values():
             good &= np.isfinite(column.reshape(len(good), -1)).all(1)
+        self.heights = positions[good, 2]
         return Samples(**{name: column[good] for name, column in columns.items()})
 
 

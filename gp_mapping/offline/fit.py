@@ -126,6 +126,11 @@ def check_fits(settings: MapSettings) -> None:
             f"model {settings.model!r} has no offline fit; expected one of {', '.join(FITTED)}"
         )
 
+    if settings.has_class_targets:
+        raise ValueError(
+            f"likelihood {settings.likelihood!r} has no offline fit: each class learns its own "
+            "hyper-parameters while it maps; write likelihood: softmax with model: dual_svgp"
+        )
     if settings.learn_lever_arm:
         raise ValueError(
             "learn_lever_arm: an offline fit keeps no lever arm; write --set learn_lever_arm=false, and "

@@ -9,7 +9,15 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from gp_mapping.settings.fields import check_settings, setting
-from gp_mapping.settings.parts import ANY_LIKELIHOOD, BIASES, KERNELS, LIKELIHOODS, METRIC, MODELS
+from gp_mapping.settings.parts import (
+    ANY_LIKELIHOOD,
+    BIASES,
+    CLASS_TARGETS,
+    KERNELS,
+    LIKELIHOODS,
+    METRIC,
+    MODELS,
+)
 
 __all__ = ["AUTOMATIC", "MapSettings", "within_ranges"]
 
@@ -77,7 +85,7 @@ class MapSettings:
     )
     published: str = setting(
         "observable",
-        "what is drawn and published with bernoulli, poisson and softmax: the "
+        "what is drawn and published with bernoulli, poisson, softmax and dirichlet: the "
         "probability, the rate, the most likely class and its probability; or the latent field f",
         choices=("observable", "latent"),
     )
@@ -92,7 +100,15 @@ class MapSettings:
         4.0, "likelihood student_t: the fewer, the heavier the tails", "1", 2.1, 1000.0
     )
     classes: int = setting(
-        2, "likelihood softmax: how many; measurements are labels 0, 1, …", "", 2, 64
+        2, "likelihood softmax, dirichlet: how many; measurements are labels 0, 1, …", "", 2, 64
+    )
+    alpha_epsilon: float = setting(
+        0.01,
+        "likelihood dirichlet: α of the classes that a label is not; the less, the more one label "
+        "says",
+        "1",
+        1e-6,
+        1.0,
     )
 
     # hyper-parameters, or where learning starts
@@ -417,11 +433,17 @@ class MapSettings:
     def __post_init__(self):
         check_settings(self)
 
-        if self.likelihood != "gaussian" and not MODELS.has(self.model, ANY_LIKELIHOOD):
-            able = [name for name in MODELS if MODELS.has(name, ANY_LIKELIHOOD)]
+        needed = CLASS_TARGETS if self.has_class_targets else ANY_LIKELIHOOD
+        if self.likelihood != "gaussian" and not MODELS.has(self.model, needed):
+            able = [name for name in MODELS if MODELS.has(name, needed)]
+            takes = "Gaussian measurements only"
+            if MODELS.has(self.model, CLASS_TARGETS):
+                takes += ", and classes with likelihood 'dirichlet'"
+            elif MODELS.has(self.model, ANY_LIKELIHOOD):
+                takes = "classes with likelihood 'softmax'"
             raise ValueError(
-                f"model: {self.model!r} takes Gaussian measurements only, not likelihood "
-                f"{self.likelihood!r}; write {' or '.join(able)}"
+                f"model: {self.model!r} takes {takes}, not likelihood {self.likelihood!r}; write "
+                f"model: {' or '.join(able)}"
             )
         if self.bias_stddev > 0 and not self._may_have_biases:
             able = [name for name in MODELS if MODELS.has(name, BIASES)]
@@ -481,6 +503,16 @@ class MapSettings:
         return self.likelihood == "bernoulli"
 
     @property
+    def has_class_targets(self) -> bool:
+        """Whether labels become Gaussian targets, in a map for each class."""
+        return LIKELIHOODS.has(self.likelihood, CLASS_TARGETS)
+
+    @property
+    def of_classes(self) -> bool:
+        """Whether a measurement is one of `classes`."""
+        return self.likelihood == "softmax" or self.has_class_targets
+
+    @property
     def observes(self) -> bool:
         """Whether a probability or a rate is published instead of the latent field f."""
         return not self.metric and self.published == "observable"
@@ -504,7 +536,8 @@ def latent_starts(likelihood: str) -> dict[str, object]:
     if LIKELIHOODS.has(likelihood, METRIC):
         return {}
 
-    spread = 1.0 if likelihood == "poisson" else 2.0
+    targets = LIKELIHOODS.has(likelihood, CLASS_TARGETS)  # seven apart, with the usual α_ε
+    spread = 3.0 if targets else 1.0 if likelihood == "poisson" else 2.0
     starts: dict[str, object] = {
         "field_scale": 1.0,
         "signal_stddev": spread,
@@ -512,12 +545,12 @@ def latent_starts(likelihood: str) -> dict[str, object]:
         "heading_stddev": 0.0,
         # gross errors: counts have a known spread, labels have none
         "robust": likelihood == "poisson",
-        "constant_stddev": 5.0 if likelihood == "poisson" else 2.0,
+        "constant_stddev": 5.0 if likelihood == "poisson" else spread,
         "follow_changes": False,
         "predictive_noise": False,
     }
 
-    return starts | ({"cells": False} if likelihood == "softmax" else {})
+    return starts | ({"cells": False} if targets or likelihood == "softmax" else {})
 
 
 def within_ranges(values: dict[str, float]) -> dict[str, Any]:

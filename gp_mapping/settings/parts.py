@@ -22,6 +22,7 @@ from typing import Any
 __all__ = [
     "ANY_LIKELIHOOD",
     "BIASES",
+    "CLASS_TARGETS",
     "KERNELS",
     "LIKELIHOODS",
     "METRIC",
@@ -39,6 +40,8 @@ VECTOR = "vector"  # maps the components of one vector
 # takes classes, counts and gross errors, not Gaussian measurements alone
 ANY_LIKELIHOOD = "any likelihood"
 BIASES = "biases"  # has a constant for each pass
+# of models: may map each class by itself; of likelihoods: labels become Gaussian targets of each
+CLASS_TARGETS = "class targets"
 # traits of likelihoods
 METRIC = "metric"  # a measurement is a value of the field itself; else the latent field has no unit
 
@@ -156,8 +159,8 @@ MODELS = Parts(
     {
         "dual_svgp": Part(_BUILDERS + "dual_svgp", frozenset({ANY_LIKELIHOOD, BIASES})),
         "solve_gp": Part(_BUILDERS + "solve_gp", frozenset({ANY_LIKELIHOOD, BIASES})),
-        "wiski": Part(_BUILDERS + "wiski"),
-        "exact": Part(_BUILDERS + "exact", frozenset({BIASES})),
+        "wiski": Part(_BUILDERS + "wiski", frozenset({CLASS_TARGETS})),
+        "exact": Part(_BUILDERS + "exact", frozenset({BIASES, CLASS_TARGETS})),
         **{
             name: Part(_BUILDERS + "anytime", frozenset({BIASES}))
             for name in ("sor", "dtc", "fitc", "fic")
@@ -187,6 +190,7 @@ LIKELIHOODS = Parts(
         "bernoulli": Part(_LIKELIHOODS + "bernoulli"),
         "poisson": Part(_LIKELIHOODS + "poisson"),
         "softmax": Part(_LIKELIHOODS + "softmax"),
+        "dirichlet": Part(_LIKELIHOODS + "dirichlet", frozenset({CLASS_TARGETS})),
     },
 )
 

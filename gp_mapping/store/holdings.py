@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gp_mapping.errors import UsageError
-from gp_mapping.store.checkpoint import about_checkpoint
+from gp_mapping.store.checkpoint import CheckpointError, about_checkpoint
 
-__all__ = ["holdings_of", "note_holdings", "require_apart"]
+__all__ = ["holdings_of", "map_in", "note_holdings", "replaced", "require_apart"]
 
 _HOLDS = "holds"  # in `about` of a session
 
@@ -31,6 +31,29 @@ def holdings_of(path, about: dict) -> set[str]:
 def note_holdings(about: dict, ids: Iterable[str]) -> None:
     """Note in `about` of a session that it holds the measurements of saved maps."""
     about[_HOLDS] = sorted(ids)
+
+
+def map_in(path) -> str:
+    """Id of the map in a checkpoint; '' where there is none that can be read."""
+    try:
+        return str(about_checkpoint(path)["id"])
+    except CheckpointError:
+        return ""
+
+
+def replaced(path, before: str, about: dict) -> list[str]:
+    """Say that a checkpoint was written over another map.
+
+    Not where the new map holds that one's measurements, or is the same once more.
+
+    Args:
+        path: of the checkpoint, which is written.
+        before: id of the map that was in it, of `map_in`.
+        about: of the session in it now.
+    """
+    if not before or before in holdings_of(path, about):
+        return []
+    return [f"{path} held another map, which is replaced; write another --output to keep both"]
 
 
 def require_apart(paths: list[Path], holdings: list[set[str]]) -> None:

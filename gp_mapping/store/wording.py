@@ -34,4 +34,5 @@ def quantity(settings) -> str:
         "bernoulli": f"probability of more than {settings.threshold:g}",
         "poisson": "rate",
         "softmax": "probability of the most likely class",
+        "dirichlet": "probability of the most likely class",
     }[settings.likelihood]

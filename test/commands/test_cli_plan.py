@@ -99,7 +99,9 @@ def test_the_picture_shows_all_of_the_route(saved, tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["route.GEOJSON", "route.PNG"])
 def test_an_ending_may_be_in_capitals(saved, tmp_path, name, capsys):
     options = ["--region", "0 0, 1 0, 1 1, 0 1", "--start", "0.5 0.5", "--kind", "lanes"]
-    assert main(["plan", str(saved), *options, "--output", str(tmp_path / name)]) == 0
+    options += ["--budget", "0", "--output", str(tmp_path / name)]
+    assert main(["plan", str(saved), *options]) == 0
+    assert "--budget 0 is no budget: the route is 16 m at most\n" in capsys.readouterr().out
     kind, content = name.rpartition(".")[2].lower(), (tmp_path / name).read_bytes()
     begins = {"geojson": b"{", "png": b"\x89PNG"}
     assert content.startswith(begins[kind])

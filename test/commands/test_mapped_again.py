@@ -27,6 +27,15 @@ def test_a_mapped_bag_is_refused_by_resume_and_named_by_test(tmp_path, capsys):
     assert "would count twice" in capsys.readouterr().err and not (tmp_path / "second").exists()
 
     # another day's bag goes on, and the first one is remembered
-    assert cli.main(["map", b, "--test", a, *more, "--suggest", "0"]) == 0
+    own = ["--resume", first, "--output", first, "--json", "--suggest", "0"]
+    assert cli.main(["map", b, "--test", a, *own]) == 0
     warnings = json.loads(capsys.readouterr().out)["warnings"]
     assert any("is in the map" in text for text in warnings)
+    # its own folder: nothing is lost there
+    assert not any("held another map" in text for text in warnings)
+
+    # over it goes what does not hold it, and that is said
+    assert cli.main(["map", a, *words]) == 0
+    warnings = json.loads(capsys.readouterr().out)["warnings"]
+    assert any(text.startswith(f"{first}/map.gpm held another map, ") for text in warnings)
+    assert warnings == json.loads((tmp_path / "first" / "report.json").read_text())["warnings"]

@@ -28,3 +28,22 @@ def test_poses_in_another_unit_are_asked_about_with_their_speed():
 @pytest.mark.parametrize("speed", [0.02, 0.2, 30.0])
 def test_a_robot_that_drives_is_not_spoken_of(speed):
     assert notes(12.0, speed) == []
+
+
+@pytest.mark.parametrize(
+    ("climb", "glitch", "said"),
+    [(0.0, 0.0, []), (0.1, 0.0, []), (0.5, 0.0, ["6.88"]), (0.0, 30.0, [])],
+)
+def test_a_flight_is_said_to_be_flattened(climb, glitch, said):
+    """Up by a part of the way over the ground; a ramp is none, nor is a single leap of a localiser."""
+    fields, poses = drive(start=100.0, seconds=30.0, speed=0.5, rate=10.0)
+    for i, message in enumerate(poses):
+        message.pose.pose.position.z = climb * 0.5 * i / 20.0 + glitch * (i == 20)
+    intake = Intake(IntakeSettings())
+    feed(intake, by_stamp(fields, poses))
+    drain(intake)
+    assert [text for text in intake.warnings if "the map is flat" in text] == [
+        f"the heights of the poses differ by {height} m, and the map is flat: what was measured above one "
+        "another is taken for one place; map each height by itself"
+        for height in said
+    ]

@@ -15,7 +15,8 @@ from gp_mapping.mapping.session import MapSession
 from gp_mapping.ros.mapper.queries import predict_columns
 from gp_mapping.store.export import export_all
 
-KINDS = ("bernoulli", "poisson", "softmax")
+CLASSES = ("softmax", "dirichlet")
+KINDS = ("bernoulli", "poisson", *CLASSES)
 DURATION = 0.5
 NODES, WEIGHTS = hermegauss(40)
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
@@ -32,13 +33,14 @@ def samples(kind, n=1200, seed=0):
     lane, at = np.divmod(along, 3.0)
     x = np.stack([np.where(lane % 2 == 0, at, 3.0 - at), 0.4 * lane], 1)
     f = truth(x)
+
+    def label():
+        return np.argmax(np.hstack([f, -f, 0 * f]) + rng.gumbel(0, 1, (n, 3)), 1)[:, None] * 1.0
+
     y = {
         "bernoulli": lambda: (f + rng.normal(0, 1, f.shape) > 0) * 1.0,
         "poisson": lambda: rng.poisson(np.exp(f)) * 1.0,
-        "softmax": lambda: (
-            np.argmax(np.hstack([f, -f, 0 * f]) + rng.gumbel(0, 1, (n, 3)), 1)[:, None] * 1.0
-        ),
-    }[kind]()
+    }.get(kind, label)()
     return Samples(x, y, stamp=np.arange(n) * 0.04)
 
 
@@ -53,8 +55,10 @@ def mapped(kind, **settings) -> MapSession:
         "learn_time_offset": False,
         "resolution": 0.1,
     }
+    if kind == "dirichlet":
+        given |= {"model": "wiski", "alpha_epsilon": 0.1}
     session = MapSession(MapSettings(**given | settings))
-    session.ingest(samples(kind))
+    session.ingest(samples(kind)[:: 3 if kind == "dirichlet" else 1])
     session.flush()
     return session
 
@@ -67,7 +71,7 @@ def sessions():
 def by_quadrature(kind, mean, variance):
     """Mean and stddev (N, C) of what f ~ N(mean, variance), (N, C), stands for."""
     f = mean[..., None] + np.sqrt(variance)[..., None] * NODES  # (N, C, n)
-    if kind != "softmax":
+    if kind not in CLASSES:
         g = ndtr(f) if kind == "bernoulli" else np.exp(f) / DURATION
         first, second = g @ WEIGHTS, g**2 @ WEIGHTS
     else:
@@ -98,7 +102,7 @@ def test_the_grid_and_questions_have_what_f_stands_for(sessions, kind):
     told = session.published(x)
     np.testing.assert_allclose(told.mean, mean, rtol=2e-3, atol=1e-4)
     np.testing.assert_allclose(told.stddev, stddev, rtol=2e-2, atol=1e-3)
-    top = mean.argmax(1) if kind == "softmax" else np.zeros(len(x), int)
+    top = mean.argmax(1) if kind in CLASSES else np.zeros(len(x), int)
     mean, stddev = (np.take_along_axis(v, top[:, None], 1)[:, 0] for v in (mean, stddev))
     scale = mean.max()
     near = np.abs(
@@ -108,12 +112,12 @@ def test_the_grid_and_questions_have_what_f_stands_for(sessions, kind):
         near.max() < 0.02 * scale
         and np.abs(grid.stddev.reshape(-1)[at].numpy() - stddev).max() < 0.03 * scale
     )
-    if kind == "softmax":
+    if kind in CLASSES:
         assert (grid.classes.reshape(-1)[at].numpy() == top).mean() > 0.9
     answer, names = predict_columns(session, np.hstack([x.numpy(), np.zeros((len(x), 1))]))
     np.testing.assert_allclose(answer[:, 3], mean, rtol=2e-3, atol=1e-4)
     np.testing.assert_allclose(answer[:, 4], stddev, rtol=2e-2, atol=1e-3)
-    if kind == "softmax":
+    if kind in CLASSES:
         assert (
             names[3:8] == ("mean", "stddev", "class", "mean_0", "stddev_0")
             and (answer[:, 5] == top).all()
@@ -140,7 +144,7 @@ def test_it_is_about_the_truth_and_within_its_bounds(sessions, kind):
         assert (
             0.0 <= grid.mean.min() and grid.mean.max() <= 1.0 and np.abs(mean - true).mean() < 0.1
         )
-    if kind == "softmax":
+    if kind in CLASSES:
         sure = np.abs(f) > 0.8
         assert (
             grid.classes.numpy().ravel()[inside][sure] == np.where(f > 0, 0, 1)[sure]
@@ -154,7 +158,7 @@ def test_latent_is_f_and_what_is_known_does_not_depend_on_it(sessions):
         assert torch.equal(one.known, two.known) and other.settings.field_unit == "1"
         x = two.centres()[::50]
         assert torch.equal(other.published(x).mean, other.predict(x).mean)
-        if kind != "softmax":
+        if kind not in CLASSES:
             off = (two.mean.reshape(-1)[::50] - other.predict(x).mean[:, 0]).abs()
             assert float(off.max()) < 0.05
     assert (
@@ -180,7 +184,7 @@ def test_new_measurements_are_drawn_where_they_change_the_map(sessions):
     assert float((part - fresh.mean)[both].abs().max()) < 0.03
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS[:3])
 def test_exports_say_the_same_and_name_it(sessions, kind, tmp_path):
     session = sessions[kind]
     paths, grid = export_all(session, tmp_path), session.render()
@@ -190,14 +194,13 @@ def test_exports_say_the_same_and_name_it(sessions, kind, tmp_path):
         assert {
             "bernoulli": "probability of more than 0.5",
             "poisson": "rate",
-            "softmax": "probability of the most likely class",
-        }[kind] == str(saved["quantity"])
-        assert ("class" in saved.files) == (kind == "softmax") == ("mean_2" in saved.files)
+        }.get(kind, "probability of the most likely class") == str(saved["quantity"])
+        assert ("class" in saved.files) == (kind in CLASSES) == ("mean_2" in saved.files)
         assert json.loads(str(saved["report"]))["samples"] == 1200
     assert paths["png"].stat().st_size > 10000
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS[:3])
 def test_scores_are_the_likelihood_s_own(sessions, kind):
     session, test = sessions[kind], samples(kind, seed=7)
     scores = PredictionScores(session, samples(kind).x.numpy(), session.settings.field_scale)
@@ -212,6 +215,6 @@ def test_scores_are_the_likelihood_s_own(sessions, kind):
         -float(session.map.log_predictive(test).mean()), rel=1e-9
     )
     told = session.published(test.x).mean.numpy()
-    y = test.y.numpy() if kind != "softmax" else np.eye(3)[test.y.numpy()[:, 0].astype(int)]
+    y = test.y.numpy() if kind not in CLASSES else np.eye(3)[test.y.numpy()[:, 0].astype(int)]
     told = told * DURATION if kind == "poisson" else told
     assert result["rmse_ut"] == pytest.approx(np.sqrt(((y - told) ** 2).mean()), rel=1e-6)

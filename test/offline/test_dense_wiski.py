@@ -10,7 +10,7 @@ from core_data import correlation
 from gp_mapping.core.models.wiski.lattice.interpolation import cubic_weights, interpolation_matrix
 from gp_mapping.core.models.wiski.lattice.root import RootCache
 from gp_mapping.offline.dense_wiski import DenseWiski, Projection
-from gp_mapping.offline.dirichlet import DirichletWiski, dirichlet_targets
+from gp_mapping.offline.dirichlet import DirichletWiski
 
 RNG = np.random.default_rng(0)
 
@@ -222,14 +222,6 @@ def test_a_projection_is_learned_online():
             model.observe(x[i : i + 8], y[i : i + 8] + 0.05 * torch.from_numpy(rng.normal(size=8)))
         errors.append(float((model.predict(x[400:])[0] - y[400:]).square().mean().sqrt()))
     assert errors[1] < 0.85 * errors[0]
-
-
-def test_dirichlet_targets_are_those_of_the_paper():
-    targets, variance = dirichlet_targets(torch.tensor([0, 2]), 3, 0.01)
-    assert float(variance[0, 0]) == pytest.approx(math.log(1 + 1 / 1.01))
-    assert float(targets[0, 1]) == pytest.approx(math.log(0.01) - math.log(101) / 2)
-    with pytest.raises(ValueError, match="labels"):
-        dirichlet_targets(torch.tensor([3]), 3)
 
 
 def test_classes_are_told_apart():

@@ -4,7 +4,7 @@ import threading
 import time
 
 import numpy as np
-from geometry_msgs.msg import PoseStamped
+from geometry_msgs.msg import Point32, Polygon, PolygonStamped, PoseStamped
 from nav_msgs.msg import OccupancyGrid, Path
 from ros_helpers import ask, fill, settle, spin_until
 from std_srvs.srv import Trigger
@@ -12,6 +12,7 @@ from std_srvs.srv import Trigger
 from gp_mapping.ros.mapper import survey_port
 from gp_mapping.ros.simulator_node import floor_plan
 from gp_mapping.ros.wire.qos import LATCHED
+from gp_mapping.runtime.surveying.rules import Rules
 
 
 def test_the_gain_is_published_in_the_executors_thread_and_a_late_plan_by_none(node_of):
@@ -106,3 +107,39 @@ def test_a_plan_from_before_the_first_pose_is_taken_when_the_frame_is_known(node
     spin_until(node, peer, lambda: claims)
     assert claims == {"/other/plan": [[2.0, 0.0]]}
     assert came == ["/other/plan"] * 2 + ["/elsewhere/plan", "/other/plan", "/elsewhere/plan"]
+
+
+def test_a_region_from_before_the_first_pose_is_compared_with_the_frame_of_the_map(
+    node_of, monkeypatch
+):
+    """One in another frame was taken as if it were in the map's; published once, it does not come again."""
+    node, peer = node_of()
+    corners = [(0.0, 0.0), (4.0, 0.0), (4.0, 4.0)]
+
+    def polygon(topic, frame, shift=0.0):
+        points = [Point32(x=x + shift, y=y) for x, y in corners]
+        message = PolygonStamped(polygon=Polygon(points=points))
+        message.header.frame_id = frame
+        sender = peer.node.create_publisher(PolygonStamped, f"/mapping/{topic}", 10)
+        spin_until(node, peer, lambda: sender.get_subscription_count())
+        sender.publish(message)
+
+    port, survey, came = node.survey_port, node.survey, []
+    monkeypatch.setattr(node.get_logger(), "info", came.append)
+    for number, (topic, frame) in enumerate(
+        [("region", "odom"), ("region", "elsewhere"), ("keep_out", "odom"), ("keep_out", "")]
+    ):
+        polygon(topic, frame, 10.0 * number)
+        spin_until(node, peer, lambda number=number: len(came) > number)
+    port.tick()  # nothing is known yet
+    assert survey.rules.now() == Rules() and all(
+        "waits for the first pose" in text for text in came
+    )
+
+    fill(node, 0.1)
+    spin_until(node, peer, lambda: len(survey.rules.now().keep_out) == 2)
+    rules = survey.rules.now()
+    assert [float(p.corners.min()) for p in rules.region] == [0.0]  # not that of `elsewhere`
+    polygon("region", "elsewhere", 40.0)
+    spin_until(node, peer, lambda: "'elsewhere'" in survey.note)
+    assert survey.rules.now() == rules

@@ -123,9 +123,8 @@ def plan_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--budget",
         type=float,
-        default=0.0,
         metavar="M",
-        help="metres to drive (default: 16 at most)",
+        help="metres to drive; 0 is no budget, as without it: 16 at most",
     )
     parser.add_argument(
         "--start", default="", metavar="'X Y'", help="where to begin (default: the end of the path)"

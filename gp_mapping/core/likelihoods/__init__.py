@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gp_mapping.core.likelihoods.base import Gaussian, Likelihood
+from gp_mapping.core.likelihoods.dirichlet import Dirichlet
 from gp_mapping.core.likelihoods.discrete import Bernoulli, Poisson, Softmax
 from gp_mapping.core.likelihoods.student_t import StudentT
 from gp_mapping.settings.mapping import MapSettings
@@ -34,3 +35,7 @@ def make_poisson(settings: MapSettings) -> Poisson:
 
 def make_softmax(settings: MapSettings) -> Softmax:
     return Softmax(settings.classes)
+
+
+def make_dirichlet(settings: MapSettings) -> Dirichlet:
+    return Dirichlet(settings.classes, settings.alpha_epsilon)

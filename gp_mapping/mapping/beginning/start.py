@@ -171,6 +171,6 @@ def _values(cells: list[Samples], settings: MapSettings) -> tuple[torch.Tensor, 
     if settings.labels:
         x, share = fractions_above(together, settings.threshold)
         return x, 2.0 * share - 1.0
-    if settings.likelihood == "softmax":
+    if settings.of_classes:
         return x, 2.0 * (y == y.mode(0).values).double() - 1.0
     return x, y

@@ -346,16 +346,18 @@ class Renderer:
             )
 
         known, s = None, self.settings
+        if not s.metric:  # f is known where all of its channels are
+            latent = len(drawn) // 2 if s.observes else len(drawn)
+            known = stddev[:latent].max(0) <= unknown_above
         if s.observes:  # channels: f first, then what it stands for
-            latent = len(drawn) // 2
-            known, drawn, stddev = stddev[0] <= unknown_above, drawn[latent:], stddev[latent:]
+            drawn, stddev = drawn[latent:], stddev[latent:]
             # a spline may swing beyond the range of probabilities and rates
             drawn = np.clip(drawn, 0.0, None if s.likelihood == "poisson" else 1.0)
 
         shown = show(
             drawn,
             np.square(stddev),
-            s.likelihood == "softmax",
+            s.of_classes,
             0.0 if norm_excess is None else norm_excess,
         )
         known = shown.stddev <= unknown_above if known is None else known

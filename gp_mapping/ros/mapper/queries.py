@@ -112,7 +112,7 @@ def predict_columns(session, positions: np.ndarray) -> tuple[np.ndarray, tuple[s
         # (C, K): a row for each component or class, a column for each finite position
         mean, variance = (part.mT.cpu().numpy() for part in (prediction.mean, prediction.variance))
 
-        shown = show(mean, variance, session.settings.likelihood == "softmax", excess(prediction))
+        shown = show(mean, variance, session.settings.of_classes, excess(prediction))
 
         per_component = shown.mean_each is not None
         axes = layer_names(len(mean), shown.classes is not None) if per_component else ()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from array import array
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -37,6 +38,7 @@ __all__ = ["SurveyPort"]
 _SPACING = 0.25  # m between the poses of a published plan
 _QUEUE = 10  # messages of a subscription
 _GONE = 10.0  # s without a publisher of another robot's plan, after which what it claimed is free
+_EARLY = 100  # polygons that wait for the map's frame, at most
 _GAIN_CELLS = 10_000  # grid cells of ~/gain
 
 
@@ -70,6 +72,7 @@ class SurveyPort:
         ] = {}  # topics of plans, and since when nobody is there
         # the newest plan of each topic that came before the map's frame was known
         self._early: dict[str, Path] = {}
+        self._early_polygons: list[tuple[Callable[..., str], PolygonStamped]] = []  # likewise
         for topic, transform in _plan_topics(node):
             self._subscribe(Path, topic, partial(self._on_other_plan, topic, transform), LATCHED)
 
@@ -114,7 +117,24 @@ class SurveyPort:
     # ---- incoming --------------------------------------------------------------------------------
 
     def _on_polygon(self, take, message: PolygonStamped) -> None:
-        """Pass corners on to `take`, which returns what is wrong with them, or ''."""
+        """Pass corners on to `take`, which returns what is wrong with them, or ''.
+
+        In a frame that cannot be compared with the map's yet they wait, and so do all that follow.
+        """
+        waiting = self._early_polygons
+        if not self._node.frame and (message.header.frame_id or waiting):
+            if len(waiting) < _EARLY:
+                waiting.append((take, message))
+                self._node.get_logger().info(
+                    "a region or keep-out area waits for the first pose: it tells the map's frame"
+                )
+            else:
+                self._node.get_logger().warning(
+                    f"{_EARLY} polygons wait for the map's frame already; this one is not used",
+                    throttle_duration_sec=10.0,
+                )
+            return
+
         corners = [(point.x, point.y) for point in message.polygon.points]
         if wrong := take(corners, message.header.frame_id, self._node.frame):
             self._node.get_logger().warning(wrong)
@@ -184,7 +204,11 @@ class SurveyPort:
                 self._claims.pop(topic, None)
 
     def _take_early(self) -> None:
-        """Look at the plans that came before the map's frame was known, once it is."""
+        """Look at what came before the map's frame was known, once it is."""
+        if self._early_polygons and self._node.frame:
+            polygons, self._early_polygons = self._early_polygons, []
+            for take, polygon in polygons:
+                self._on_polygon(take, polygon)
         if self._early and self._node.frame:
             early, self._early = self._early, {}
             for topic, message in early.items():

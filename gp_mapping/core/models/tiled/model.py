@@ -148,12 +148,14 @@ class TiledMap(TiledPredictions, Moments, Revertible, FieldMap):
         if not len(batch):
             return self.current_map.update(batch)
         if self.layout is None:
-            report = self.current_map.update(batch)
-            self.note_passes(batch.pass_number)
-            self.extend_bounds(batch.x)
-            self.samples += len(batch)
-            if needs_tiles(self, len(batch)):
-                self.split_into_tiles()
+            # the split belongs to the batch: where it fails, neither has been
+            with transaction(self), transaction(self.current_map):
+                report = self.current_map.update(batch)
+                self.note_passes(batch.pass_number)
+                self.extend_bounds(batch.x)
+                self.samples += len(batch)
+                if needs_tiles(self, len(batch)):
+                    self.split_into_tiles()
             return report
 
         require_room(self, [key for key, _ in self.layout.group_by_tile(batch.x)])

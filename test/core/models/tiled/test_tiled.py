@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from map_contract import same_state
 
 from gp_mapping import create_map
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
@@ -369,6 +370,43 @@ def test_a_batch_that_is_refused_changes_no_tile(survey):
         tiled.update(bad)
     after = tiled.predict(x)
     assert torch.equal(after.mean, before.mean) and tiled.samples == count
+
+
+def test_a_split_that_fails_takes_its_batch_back(monkeypatch):
+    """The map is not half in tiles; the same batch later makes what it would have made."""
+    settings = {"max_inducing": 40, "memory_size": 300, "map_tile_side": 3.0, "tiles": True}
+    settings |= {"learn_hyperparameters": True}
+    samples, field, plain = measured(lanes(5.0, 1.2)), build(**settings), build(**settings)
+    split, excerpts, excerpt = field.split_into_tiles, [], DualSVGP.excerpt
+
+    def fails(self, indices):
+        excerpts.append(indices)
+        if len(excerpts) == 3:
+            raise NumericalError("the third part of a tile")
+        return excerpt(self, indices)
+
+    def failing():
+        monkeypatch.setattr(DualSVGP, "excerpt", fails)
+        split()
+
+    monkeypatch.setattr(field, "split_into_tiles", failing)
+    for start in range(0, len(samples), 4):
+        batch = samples[start : start + 4]
+        before, theta = copy.deepcopy(field.state_dict()), field.current_map.theta
+        try:
+            field.update(batch)
+        except NumericalError:
+            break
+        plain.update(batch)
+
+    assert len(excerpts) == 3 and field.layout is None and field.counters()["tiles"] == 1
+    assert same_state(before, field.state_dict()) and field.current_map.theta == theta
+    monkeypatch.undo()
+    for each in (field, plain):
+        drive(each, samples[start:], 4)
+    mine, its = (each.predict(samples.x) for each in (field, plain))
+    assert torch.equal(mine.mean, its.mean) and torch.equal(mine.variance, its.variance)
+    assert plain.counters() == field.counters() and plain.counters()["tiles"] > 1
 
 
 def test_cost_and_memory_stay_as_they_are():

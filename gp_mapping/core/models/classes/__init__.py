@@ -1,0 +1,1 @@
+"""Classes: a field of Gaussian measurements for each of them."""
