@@ -10,7 +10,7 @@ import argparse
 import json
 import time
 from contextlib import nullcontext
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +26,7 @@ from gp_mapping.core.likelihoods.outcomes import make_judge
 from gp_mapping.errors import UsageError, named
 from gp_mapping.intake import DropReason, Intake
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
+from gp_mapping.intake.sensors.setup import SETUP, as_saved
 from gp_mapping.mapping.notes.fullness import fullness_notes, inputs_line
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.recording.mapped import mapped_before, note_mapped, require_new
@@ -55,7 +56,12 @@ __all__ = [
 ]
 
 # of hyper-parameters; a stddev is in the field's unit
-UNITS = {"lengthscale": "m", "time_offset": "s"}
+UNITS = {
+    "lengthscale": "m",
+    "time_offset": "s",
+    "lever_arm_along": "m",
+    "lever_arm_across": "m",
+}
 
 
 def parameters_of(args: argparse.Namespace) -> Parameters:
@@ -113,6 +119,9 @@ def run(args: argparse.Namespace) -> int:
         return run_fleet(args, parameters)
 
     topics = {"measurement": args.field_topic, "pose": args.odometry_topic}
+    session, positions = _session(args, parameters), []
+    intake_settings, taken = as_saved(parameters.intake, parameters.given, session.about)
+    parameters = replace(parameters, intake=intake_settings)
 
     # a fault of any bag, also of a test bag, is reported before the work, not after it
     plans = plan_bags(args.bags, parameters.intake, topics, fixes=True)
@@ -120,7 +129,6 @@ def run(args: argparse.Namespace) -> int:
     output = folder_to_write(args.output)
     check_suggest(args.suggest)
 
-    session, positions = _session(args, parameters), []
     if args.resume:
         require_new(plans, session.about, args.resume)
     intake = Intake(parameters.intake, judge=make_judge(parameters.map))
@@ -136,7 +144,7 @@ def run(args: argparse.Namespace) -> int:
     with errors_about(args.resume) if args.resume else nullcontext():
         ingest_remaining(session, intake.drops)
         session.fixes.add(intake.fixes.take(finish=True))
-    session.about = {**intake.about, **session.about}
+    session.about = {**intake.about, **session.about, SETUP: intake.about[SETUP]}
     note_mapped(plans, session.about)
     if intake.samples == 0 or not session.cell_count:
         raise UsageError(f"no measurement could be used: {drop_reasons(intake)}")
@@ -146,6 +154,7 @@ def run(args: argparse.Namespace) -> int:
         "samples": session.report()["samples"] - before,
         "dropped": intake.drops.as_dict(),
         "seconds": mapped - started,
+        "as_saved": taken,
         "rmse_ut": None,
         "nlpd": None,
         "coverage": None,
@@ -322,10 +331,20 @@ def summary(result: dict, session: MapSession, written: dict[str, Path]) -> str:
     scale, unit = session.settings.field_scale, unit_text(session.settings.field_unit)
     report = result["map"]
     received = result["received"].get(result["sensor"], 0)
-    lines = [
-        f"{result['samples']} measurements of {received} in {result['passes']} passes and "
-        f"{report['path_length']:.1f} m, mapped in {result['seconds']:.1f} s"
-    ]
+    driven = f"{result['passes']} passes and {report['path_length']:.1f} m"
+    seconds = f"mapped in {result['seconds']:.1f} s"
+    new, all_of_it = result["samples"], report["samples"]
+    # of a map that goes on, passes and path are those of the days before, too
+    lines = (
+        [f"{new} measurements of {received} in {driven}, {seconds}"]
+        if new == all_of_it
+        else [
+            f"{new} measurements of {received}, {seconds}; the map has {all_of_it} in {driven} now"
+        ]
+    )
+    if taken := result.get("as_saved"):
+        values = ", ".join(f"{name} {value}" for name, value in taken.items())
+        lines.append(f"the sensor's setup as in the saved map: {values}")
 
     for reason in DropReason:
         if result["dropped"].get(reason.value):

@@ -11,6 +11,7 @@ from pathlib import Path
 from gp_mapping.commands.output import folder_to_write
 from gp_mapping.commands.saved import checkpoint_in, open_session
 from gp_mapping.errors import UsageError, named
+from gp_mapping.intake.sensors.setup import SETUP, common_setup
 from gp_mapping.mapping.moving import move_session
 from gp_mapping.mapping.notes.fullness import fullness_notes
 from gp_mapping.mapping.session import MapSession
@@ -88,6 +89,12 @@ def run(args: argparse.Namespace) -> int:
         for name, value in sessions[i].about.items():
             if not first.about.get(name):
                 first.about[name] = value
+
+    # robots that carry the sensor in different ways have no setup that another bag could go on with
+    if (setup := common_setup([session.about for session in sessions])) is None:
+        first.about.pop(SETUP, None)
+    else:
+        first.about[SETUP] = setup
 
     # the sum is a new map: it has no id yet, and names the maps that must not be added to it again
     first.about.pop(MAP_ID, None)

@@ -7,7 +7,19 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["motion_of", "places_of"]
+__all__ = ["float_tensor", "motion_of", "need_units", "places_of"]
+
+
+def float_tensor(value) -> Tensor:
+    """Numbers from outside as a float64 tensor without a gradient.
+
+    Args:
+        value: tensor, list, or anything that is an array: also reversed, of another byte order, or
+            a table's columns, which torch refuses. An array is copied.
+    """
+    if not torch.is_tensor(value) and hasattr(value, "__array__"):
+        value = value.__array__().astype("float64", order="C")
+    return torch.as_tensor(value, dtype=torch.float64).detach()
 
 
 def places_of(x, dimensions: int) -> Tensor:
@@ -36,17 +48,28 @@ def motion_of(x: Tensor, velocity, heading) -> tuple[Tensor | None, Tensor | Non
     """Velocities (N, D) and headings (N, 2) at places x (N, D), each a tensor, or None as given.
 
     Raises:
-        ValueError: one of them has another shape.
+        ValueError: one of them has another shape, or a heading is longer than 1.
     """
-    return (
-        None if velocity is None else _rows("velocities", velocity, len(x), x.shape[1]),
-        None if heading is None else _rows("headings", heading, len(x), 2),
-    )
+    if velocity is not None:
+        velocity = _rows("velocities", velocity, len(x), x.shape[1])
+    if heading is not None:
+        heading = _rows("headings", heading, len(x), 2)
+        need_units(heading)
+    return velocity, heading
+
+
+def need_units(heading: Tensor) -> None:
+    """Raise ValueError for headings (N, 2) longer than unit vectors; an average is shorter."""
+    if len(heading) and (square := float(heading.square().sum(1).max())) > 1.002:
+        raise ValueError(
+            f"headings are unit vectors; the longest has length {square**0.5:.3g}: "
+            "write (cos ψ, sin ψ)"
+        )
 
 
 def _rows(name: str, value, count: int | None, width: int) -> Tensor:
     """A value as (count, width) float64; with None any count is right."""
-    rows = torch.as_tensor(value, dtype=torch.float64).detach()
+    rows = float_tensor(value)
     if rows.ndim != 2 or rows.shape[1] != width or count not in (None, len(rows)):
         raise ValueError(
             f"{name} have shape {tuple(rows.shape)}, expected ({'N' if count is None else count}, "

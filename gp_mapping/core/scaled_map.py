@@ -22,6 +22,7 @@ from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.core.standardised import Standardised, check_magnitudes, excess_variance
 from gp_mapping.core.transaction import Revertible, transaction
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
+from gp_mapping.core.unit_check import FIRST, warn_of_other_unit
 from gp_mapping.errors import NumericalError
 
 __all__ = [
@@ -187,9 +188,12 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
                 f"samples are {batch.x.shape[1]}-D with {batch.y.shape[1]} channels, the map is "
                 f"{len(self.scaling.origin)}-D with {len(self.scaling.centre)}"
             )
+        self.theta.need_dimensions(batch.x.shape[1])
 
         inner = Standardised.from_samples(batch, self.scaling)
         check_magnitudes(inner)
+        if self.samples < FIRST and self.likelihood.metric:
+            warn_of_other_unit(inner.y, self.theta, self.scale)
 
         # pass numbers matter only where passes have a constant
         if self.theta.bias_stddev <= 0:
@@ -285,6 +289,8 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
             )
         if self.scaling is not None:
             origin = self.scaling.origin.clone()
+            if len(origin) < 2:
+                raise ValueError("a map of places with one coordinate cannot be moved in the plane")
             origin[:2] += shift.to(origin)
             self.scaling = replace(self.scaling, origin=origin)
             self.mark_changed()
@@ -490,7 +496,7 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
 
     @property
     def centre(self) -> Tensor | None:
-        return None if self.scaling is None else self.scaling.centre
+        return None if self.scaling is None else self.scaling.centre.clone()  # whoever asks owns it
 
     @property
     def capabilities(self) -> frozenset[str]:

@@ -44,7 +44,7 @@ class Scaling:
             centre: (C,) SI; the median of y if None.
 
         Raises:
-            ValueError: `centre` has another number of channels than y.
+            ValueError: `centre` has another number of channels than y, or is not finite.
         """
         centre = (
             y.median(0).values
@@ -53,6 +53,8 @@ class Scaling:
         )
         if centre.shape != y.shape[1:]:
             raise ValueError(f"centre has {len(centre)} channels, y has {y.shape[1]}")
+        if not bool(centre.isfinite().all()):
+            raise ValueError(f"centre is {centre.tolist()}, expected finite numbers")
 
         # origin in whole metres: differences of coordinates stay exact
         return Scaling(x.median(0).values.round(), centre.clone(), float(scale))

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gp_mapping.core.places import float_tensor, need_units
+
 __all__ = [
     "FARTHEST",
     "CalibrationData",
@@ -31,7 +33,7 @@ def _column(name: str, value, n: int) -> Tensor | None:
     if value is None:
         return None
 
-    out = torch.as_tensor(value, dtype=torch.float64).detach()
+    out = float_tensor(value)
     if out.ndim == 0:
         out = out.expand(n).clone()
     if out.shape != (n,):
@@ -77,7 +79,8 @@ class Samples:
             constant, the sensor's bias during it; negative, or None: no such constant.
 
     Raises:
-        ValueError: shapes disagree, a value is not finite, or a variance is not positive.
+        ValueError: shapes disagree, a value is not finite, a variance is not positive, or a heading
+            is longer than 1.
     """
 
     x: Tensor
@@ -93,12 +96,15 @@ class Samples:
 
     def __post_init__(self):
         # a gradient would keep everything before it, and could not be copied
-        x = torch.as_tensor(self.x, dtype=torch.float64).detach()
-        y = torch.as_tensor(self.y, dtype=torch.float64).detach()
+        x, y = float_tensor(self.x), float_tensor(self.y)
         y = y[:, None] if y.ndim == 1 else y
         if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
             raise ValueError(
                 f"x {tuple(x.shape)} and y {tuple(y.shape)} do not agree; expected (N, D) and (N, C)"
+            )
+        if not x.shape[1] or not y.shape[1]:
+            raise ValueError(
+                f"x {tuple(x.shape)} and y {tuple(y.shape)} have no column; expected (N, D), (N, C)"
             )
 
         n = len(x)
@@ -114,9 +120,7 @@ class Samples:
             values[name] = _column(name, getattr(self, name), n)
         for name, shape in (("velocity", tuple(x.shape)), ("heading", (n, 2))):
             value = getattr(self, name)
-            values[name] = (
-                None if value is None else torch.as_tensor(value, dtype=torch.float64).detach()
-            )
+            values[name] = None if value is None else float_tensor(value)
             if value is not None and tuple(values[name].shape) != shape:
                 raise ValueError(f"{name} has shape {tuple(values[name].shape)}, expected {shape}")
 
@@ -129,6 +133,8 @@ class Samples:
                 )
             object.__setattr__(self, name, value)
 
+        if values["heading"] is not None:
+            need_units(values["heading"])
         for name, floor in (("noise_variance", 0.0), ("count", 0.0)):
             value = values[name]
             if value is not None and n and not _least(value) > floor:
@@ -142,8 +148,14 @@ class Samples:
         return self.x.shape[0]  # len() of a tensor is several calls
 
     def __getitem__(self, index) -> "Samples":
-        """The samples at a slice, mask or index tensor."""
+        """The samples at a slice, mask or index tensor.
+
+        Raises:
+            IndexError: a number beyond the last sample; with it a loop over the samples ends.
+        """
         if isinstance(index, int):
+            if not -len(self) <= index < len(self):
+                raise IndexError(f"sample {index} of {len(self)}")
             index = slice(index, index + 1 or None)
         return self._like(
             {name: None if column is None else column[index] for name, column in vars(self).items()}

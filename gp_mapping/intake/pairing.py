@@ -26,6 +26,7 @@ from gp_mapping.intake.poses.track import PoseTrack
 from gp_mapping.intake.poses.transforms import Transform
 from gp_mapping.intake.sensors.adaptor import make_adaptor
 from gp_mapping.intake.sensors.judged import Judge
+from gp_mapping.intake.sensors.setup import SETUP, setup_of
 from gp_mapping.intake.streams import Streams, pose_buffer, to_nanoseconds
 from gp_mapping.settings.intake import IntakeSettings
 
@@ -149,6 +150,7 @@ class Intake:
             "quantity": s.quantity,
             "sensor_frame": self._votes["sensor_frame"].frame,
             "pose_source": s.pose_source,
+            SETUP: setup_of(s),
             "began": self.first_stamp,
         }
 

@@ -137,7 +137,7 @@ class MapSettings:
     constant_stddev: float = setting(
         0.0,
         "prior standard deviation of the field's mean about its first values; 0: "
-        "three times signal_stddev",
+        "three times signal_stddev; twice with classes and counts, and in create_map",
         "SI",
         0.0,
         1e9,

@@ -72,8 +72,9 @@ def test_velocities_and_headings_go_with_the_places(model):
     ):
         with pytest.raises(ValueError, match="expected"):
             field.predict(x, velocity, heading)
-    arrays = field.predict(X[:4], np.ones((4, 2)), np.ones((4, 2)))
-    tensors = field.predict(x, torch.ones(4, 2), torch.ones(4, 2))
+    east = np.array([[1.0, 0.0]] * 4)
+    arrays = field.predict(X[:4], np.ones((4, 2)), east)
+    tensors = field.predict(x, torch.ones(4, 2), torch.from_numpy(east))
     assert torch.equal(arrays.mean, tensors.mean)
 
 

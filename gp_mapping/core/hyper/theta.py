@@ -80,6 +80,14 @@ class Theta:
         )
         return axes * length if not torch.is_tensor(length) else axes.to(length.device) * length
 
+    def need_dimensions(self, dimensions: int) -> None:
+        """Raise ValueError where the kernel is not one of places of so many coordinates."""
+        if self.anisotropy != 1.0 and dimensions != 2:
+            raise ValueError(
+                f"anisotropy: {self.anisotropy} stretches the y axis of a plane, and the samples are "
+                f"{dimensions}-D; write anisotropy: 1.0"
+            )
+
     @property
     def shape(self) -> tuple:
         """What of the kernel is never learned."""

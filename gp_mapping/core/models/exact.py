@@ -320,7 +320,9 @@ class ExactGP(ScaledMap):
         return self._outer_places(None if self.data is None else self.data["x"])
 
     def calibration_data(self) -> CalibrationData | None:
-        return None if self.data is None else self._calibration_data(self.data)
+        if self.data is None:
+            return None
+        return self._calibration_data({name: column.clone() for name, column in self.data.items()})
 
     def learning_data(self) -> dict[str, Tensor]:
         order = torch.arange(self.samples, dtype=torch.float64, device=self.device)

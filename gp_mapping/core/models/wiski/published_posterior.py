@@ -148,6 +148,8 @@ class PublishedPosterior(InnerSnapshot):
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """Posterior covariance wᵀP w' between a (N, 2) and b (K, 2): (N, K), squared SI."""
         a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
+        if not len(a) or not len(b):
+            return a.new_zeros((len(a), len(b)))
         (rows_a, w, phi), (rows_b, v, psi) = self._rows(a, None), self._rows(b, None)
 
         rank = self.V.shape[1]

@@ -1,0 +1,73 @@
+"""How the sensor sits on the robot and is calibrated: a map that goes on, goes on with that.
+
+A second day's bag that is mapped without the first day's parameter file would come as raw values,
+or from another place on the robot, into a map of calibrated ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from gp_mapping.settings.intake import IntakeSettings
+
+__all__ = ["SETUP", "as_saved", "common_setup", "setup_of"]
+
+SETUP = "sensor_setup"  # in `about` of a session
+
+# what is given together: of a group of which one is given now, none is taken from the saved map
+_GROUPS = (
+    ("rotate_field",),
+    (
+        "mounting",
+        "sensor_offset_x",
+        "sensor_offset_y",
+        "sensor_offset_z",
+        "sensor_roll",
+        "sensor_pitch",
+        "sensor_yaw",
+    ),
+    (
+        *(f"hard_iron_{axis}" for axis in "xyz"),
+        *(f"soft_iron_{row}{column}" for row in "xyz" for column in "xyz"),
+    ),
+)
+
+
+def setup_of(settings: IntakeSettings) -> dict:
+    """What of the setup is not the default, by name; plain values."""
+    fields = type(settings).__dataclass_fields__
+    values = {name: getattr(settings, name) for group in _GROUPS for name in group}
+    return {name: value for name, value in values.items() if value != fields[name].default}
+
+
+def as_saved(
+    settings: IntakeSettings, given: Iterable[str], about: dict
+) -> tuple[IntakeSettings, dict]:
+    """Settings with the setup of a saved map where none is given now.
+
+    Args:
+        settings: as given.
+        given: names that were given.
+        about: of the saved map's session.
+
+    Returns:
+        The settings, and what of them was taken from the saved map.
+    """
+    saved, named = about.get(SETUP), set(given)
+    if not isinstance(saved, dict):
+        return settings, {}
+    taken = {
+        name: saved[name]
+        for group in _GROUPS
+        if not named.intersection(group)
+        for name in group
+        if name in saved
+    }
+    return replace(settings, **taken), taken
+
+
+def common_setup(abouts: list[dict]) -> dict | None:
+    """The setup that all maps of a sum have, by `about` of their sessions; None: they differ."""
+    first = abouts[0].get(SETUP)
+    return first if all(about.get(SETUP) == first for about in abouts) else None
