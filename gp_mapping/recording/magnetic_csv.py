@@ -1,6 +1,7 @@
 """Recordings in the layout of AaltoML/magnetic-data, and their conversion to rosbag2 bags.
 
-Trial K has the files K-time.csv, K-loc.csv and K-mag.csv.
+Trial K has the files K-time.csv, K-loc.csv and K-mag.csv. The field in K-mag.csv is in the axes of
+K-loc.csv, not in the robot's; a bag's is in the robot's, as a magnetometer's messages are.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Trial:
         name: K.
         time: (N,) s.
         position: (N, 3) m.
-        field: (N, 3) T.
+        field: (N, 3) T, in the axes of `position`.
         skipped: rows that were left out as not finite.
     """
 
@@ -176,10 +177,18 @@ def motion(time: np.ndarray, position: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return speed, yaw, np.gradient(yaw, time)
 
 
+def _in_body(field: np.ndarray, yaw: np.ndarray) -> np.ndarray:
+    """Turn vectors (N, 3) from the map's axes into those of a robot that faces yaw (N,), rad."""
+    c, s, (x, y, z) = np.cos(yaw), np.sin(yaw), field.T
+    return np.stack([c * x + s * y, c * y - s * x, z], 1)
+
+
 def write_trials(trials: list[Trial], path, storage: str = "mcap", gap: float = 60.0) -> int:
     """Write trials one after the other in time into a new bag.
 
-    The stamps of the first trial are its own plus BASE_EPOCH. The same trials always give the same
+    The orientation of a pose is the direction of travel, and the field is what a sensor with the
+    robot's axes would say there: turned by the pose it is the recording's again. The stamps of the
+    first trial are its own plus BASE_EPOCH. The same trials always give the same
     messages.
 
     Args:
@@ -197,6 +206,7 @@ def write_trials(trials: list[Trial], path, storage: str = "mcap", gap: float = 
             # from the trial's own time to stamps, ns
             offset = BASE_EPOCH * 10**9 if start is None else start - round(trial.time[0] * 1e9)
             speed, yaw, rate = motion(trial.time, trial.position)
+            field = _in_body(trial.field, yaw)
 
             for i, seconds in enumerate(trial.time):
                 stamp = round(seconds * 1e9) + offset
@@ -209,7 +219,7 @@ def write_trials(trials: list[Trial], path, storage: str = "mcap", gap: float = 
                     pose_covariance=_POSE_VARIANCE,
                     twist_covariance=_TWIST_VARIANCE,
                 )
-                bag.magnetic_field(stamp, trial.field[i])
+                bag.magnetic_field(stamp, field[i])
 
             start = stamp + round(gap * 1e9)  # of the next trial
             count += 2 * len(trial.time)

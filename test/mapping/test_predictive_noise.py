@@ -5,6 +5,7 @@ import pytest
 import torch
 from scipy.optimize import minimize_scalar
 
+from gp_mapping.mapping.scoring.autocorrelation import autocorrelation_time
 from gp_mapping.mapping.scoring.predictive_noise import PredictiveNoise
 
 
@@ -27,16 +28,18 @@ def test_predictive_noise_is_the_minimum_of_its_cost(seed):
     if known.sum() > 20:  # nor do gross errors, by what the median says
         known &= r**2 <= 25 * (v + np.median(r[known] ** 2) / 0.4549)
     r, v = r[known], v[known]
+    # nor do errors that persist count more often than they are independent
+    count = 20.0 * autocorrelation_time((r**2 - v - prior) / (v + prior) ** 2)
     grid = np.exp(np.linspace(np.log(1e-4 * prior), np.log(1e4 * prior), 4000))  # the stated range
-    best = grid[int(np.argmin([cost(s, r**2, v, prior, 20.0) for s in grid]))]
+    best = grid[int(np.argmin([cost(s, r**2, v, prior, count) for s in grid]))]
     bounds = np.log(np.clip([best * 0.98, best * 1.02], grid[0], grid[-1]))
     fit = minimize_scalar(
-        lambda s: cost(np.exp(s), r**2, v, prior, 20.0),
+        lambda s: cost(np.exp(s), r**2, v, prior, count),
         bounds=bounds,
         method="bounded",
         options={"xatol": 1e-10},
     )
-    assert cost(got, r**2, v, prior, 20.0) <= fit.fun + 1e-4 * abs(fit.fun)
+    assert cost(got, r**2, v, prior, count) <= fit.fun + 1e-4 * abs(fit.fun)
     assert got == pytest.approx(np.exp(fit.x), rel=5e-3)
 
 
@@ -52,6 +55,22 @@ def test_predictive_noise_from_nothing_and_from_much():
     few = PredictiveNoise(100)
     few.add(torch.tensor([[30.0]]).double(), torch.zeros(1, 1).double())
     assert few.variance(1.0) < 50.0, "one wild score must not decide"
+
+
+def test_errors_that_persist_do_not_pass_for_noise():
+    """Scores ahead of one posterior share its error: of v = 2 σ², twenty by twenty, the noise given is right."""
+    rng, found, counted = np.random.default_rng(0), [], []
+    for _ in range(30):
+        r = np.repeat(rng.normal(0, 2.0**0.5, 20), 20) + rng.normal(size=400)
+        for order, into in ((np.arange(400), found), (rng.permutation(400), counted)):
+            noise = PredictiveNoise(2500)
+            noise.add(
+                torch.from_numpy(r[order])[:, None], torch.full((400, 1), 2.0, dtype=torch.float64)
+            )
+            into.append(noise.variance(1.0))
+    # out of order, each counts as an error of its own
+    assert np.std(found) < 0.6 * np.std(counted), (np.std(found), np.std(counted))
+    assert np.mean(found) == pytest.approx(1.0, abs=0.2)
 
 
 def test_the_window_is_bounded_and_forgets_the_oldest():

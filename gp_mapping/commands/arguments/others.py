@@ -26,7 +26,7 @@ def import_arguments(parser: argparse.ArgumentParser) -> None:
     csv.add_argument(
         "folder",
         metavar="FOLDER",
-        help="folder with K-time.csv (s), K-loc.csv (x, y in m), K-mag.csv",
+        help="folder with K-time.csv (s), K-loc.csv (x, y in m), K-mag.csv (in the axes of K-loc.csv)",
     )
     csv.add_argument(
         "--trials", nargs="+", metavar="K", help="which ones, in this order (default: all)"

@@ -2,7 +2,7 @@
 
 From them come the noise that is reported with predictions,
 
-    σ² = argmin Σ log(v + σ²) + r²/(v + σ²)
+    σ² = argmin Σ [log(v + σ²) + r²/(v + σ²)] / τ
 
 (docs/how_it_works.md, "Honest intervals"), the weight of a gross error, and the news that the field
 has changed. All of it happens at times that the samples fix, never when a question comes: the same

@@ -8,6 +8,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from gp_mapping.mapping.scoring.autocorrelation import autocorrelation_time
+
 __all__ = ["PredictiveNoise"]
 
 _MEDIAN_OF_SQUARE = 0.4549  # of a standard normal
@@ -16,20 +18,24 @@ _MEDIAN_OF_SQUARE = 0.4549  # of a standard normal
 class PredictiveNoise:
     """Noise variance from a bounded window of one-step-ahead scores.
 
-        σ² = argmin Σ [log(v + σ²) + r²/(v + σ²)]
+        σ² = argmin Σ [log(v + σ²) + r²/(v + σ²)] / τ
 
-    r: residual; v: latent variance. The sum runs over the scores whose latent variance is below
-    four priors: elsewhere, as where a robot explores lane beside lane, a bad guess would pass for
-    noise. Nor does it run over scores beyond five standard deviations of a noise that the median
-    suggests: gross errors, each cut at five of the σ in use, would make that σ grow without end.
-    `prior` (variance) counts as `prior_count` scores with v = 0 and r² = prior: the first scores
-    cannot mislead, and on a survey that never comes back, where no score counts, the prior is
-    reported. σ² is never below `floor`: the white noise of one sample, known from successive
-    differences, is in every measurement.
+    r: residual; v: latent variance. Errors of the field persist: scores ahead of one posterior err
+    together, and τ of them say what one would alone (autocorrelation.py). τ is that of the sum's
+    slopes in σ², which persist little where σ² is most of an error.
+
+    The sum runs over the scores whose latent variance is below four priors: elsewhere, as where a
+    robot explores lane beside lane, a bad guess would pass for noise. Nor does it run over scores
+    beyond five standard deviations of a noise that the median suggests: gross errors, each cut at
+    five of the σ in use, would make that σ grow without end. `prior` (variance) counts as
+    `prior_count` independent scores with v = 0 and r² = prior: the first scores cannot mislead, and
+    on a survey that never comes back, where no score counts, the prior is reported. σ² is never
+    below `floor`: the white noise of one sample, known from successive differences, is in every
+    measurement.
 
     Args:
         window: bound of the scores.
-        prior_count: weight of the prior, in scores.
+        prior_count: weight of the prior, in independent scores.
 
     Attributes:
         residual_square: r² (N, C), squared SI.
@@ -123,7 +129,10 @@ class PredictiveNoise:
             known &= square <= 25.0 * (latent + typical)
 
         # in units of the prior, so that the grid fits any sensor
-        r2, v, n0 = square[known] / prior, latent[known] / prior, self.prior_count
+        r2, v = square[known] / prior, latent[known] / prior
+        # a prior of τ times the weight, in place of each score's τth
+        slope = (r2 - v - 1.0) / (v + 1.0).square()
+        n0 = self.prior_count * autocorrelation_time(slope.numpy())
 
         def cost(log: float) -> float:
             total = v + math.exp(log)
