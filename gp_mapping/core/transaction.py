@@ -43,7 +43,13 @@ class Revertible:
     def mark(self) -> None:
         """Remember the attributes as they are now."""
         self._before = dict(self.__dict__)
-        self._parts = [_Part(value) for value in self._before.values() if _changes(value)]
+        # the classes are mostly known: without a call for each attribute, of each update
+        known = _CHANGING.get
+        self._parts = [
+            _Part(value)
+            for value in self._before.values()
+            if (_changes(value) if (changes := known(type(value))) is None else changes)
+        ]
 
     def revert(self) -> None:
         """Restore everything as it was at `mark`."""

@@ -220,7 +220,11 @@ class FreeSpace:
         """Return places (N, 2) m in cells from the grid's corner."""
         cos, sin = math.cos(self.yaw), math.sin(self.yaw)
         dx, dy = x[:, 0] - self.origin[0], x[:, 1] - self.origin[1]
-        return np.stack([cos * dx + sin * dy, cos * dy - sin * dx], 1) / self.resolution
+        ahead = cos * dx + sin * dy
+        local = np.empty((len(x), 2), ahead.dtype)  # np.stack would take longer than the arithmetic
+        local[:, 0], local[:, 1] = ahead, cos * dy - sin * dx
+        local /= self.resolution
+        return local
 
     def _cells(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return row, column and the distance to the cell's centre, m, of x (N, 2): (N,) each."""
@@ -230,7 +234,7 @@ class FreeSpace:
 
         # Clipped before the conversion: an integer cannot hold a place that is very far away.
         limit = np.array(self.open.shape)[::-1, None]
-        column, row = np.clip(cells, -1, limit).astype(int)
+        column, row = np.minimum(np.maximum(cells, -1), limit).astype(int)
         return row, column, off
 
     def allows(self, x: Tensor) -> Tensor:
@@ -515,6 +519,8 @@ def _groups(count: np.ndarray) -> list[np.ndarray]:
     """Split lines into groups of indices whose samples together are at most about _AT_ONCE."""
     if not len(count):
         return []
+    if count.sum() < _AT_ONCE:  # mostly
+        return [np.arange(len(count))]
     ends = np.cumsum(count) // _AT_ONCE
     return np.split(np.arange(len(count)), np.flatnonzero(np.diff(ends)) + 1)
 

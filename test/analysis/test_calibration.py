@@ -21,8 +21,8 @@ UT = 1e-6
 def lagging():
     """δ = .2 s, a bias of 1.5 µT ahead, correlated noise; and the same drive without the bias."""
     robot = Robot(delay=0.2, bias=1.5 * UT, correlated=0.3 * UT)
-    mapping, _ = survey(robot, 0)
-    return mapping, survey(replace(robot, bias=0.0), 0)[0], mapped(mapping)
+    mapping = survey(robot, 0)
+    return mapping, survey(replace(robot, bias=0.0), 0), mapped(mapping)
 
 
 def test_finds_the_delay_and_says_so(lagging):
@@ -59,7 +59,7 @@ def test_a_held_lever_arm_is_reported_as_assumed(lagging):
 
 
 def test_nothing_is_reported_where_nothing_is_wrong():
-    c = calibration_report(mapped(survey(Robot(correlated=0.3 * UT), 1)[0]).map)
+    c = calibration_report(mapped(survey(Robot(correlated=0.3 * UT), 1)).map)
     assert not c.has_offset and abs(c.offset) < 0.02, c
     assert not c.has_body_field and not c.has_lever_arm, c
     assert "no offset is seen" in c.sentences()[0] and "nothing is seen that turns" in " ".join(
@@ -68,7 +68,7 @@ def test_nothing_is_reported_where_nothing_is_wrong():
 
 
 def test_what_is_switched_off_is_called_assumed():
-    session = mapped(survey(Robot(delay=0.2), 2)[0], learn_time_offset=False, heading_stddev=0.0)
+    session = mapped(survey(Robot(delay=0.2), 2), learn_time_offset=False, heading_stddev=0.0)
     c = calibration_report(session.map)
     assert c.offset_assumed and c.turning_assumed and c.offset_in_use == 0.0
     assert "is assumed, not learned" in c.sentences()[0] and "assumed absent" in " ".join(
@@ -78,15 +78,15 @@ def test_what_is_switched_off_is_called_assumed():
 
 
 def test_a_lever_arm_to_the_left_is_found():
-    session = mapped(survey(Robot(arm=(0.0, 0.05)), 3)[0], learn_lever_arm=True)
+    session = mapped(survey(Robot(arm=(0.0, 0.05)), 3), learn_lever_arm=True)
     c = calibration_report(session.map)
     assert abs(c.across - 0.05) < 0.015 and c.has_lever_arm, c
     assert not c.lever_assumed and any("sits" in text for text in c.sentences())
 
 
 def test_the_exact_map_has_a_calibration_too(lagging):
-    cells = mapped(lagging[0][:1500], model="exact")
-    c, sparse = calibration_report(cells.map), calibration_report(mapped(lagging[0][:1500]).map)
+    cells = mapped(lagging[0][:1000], model="exact")
+    c, sparse = calibration_report(cells.map), calibration_report(mapped(lagging[0][:1000]).map)
     assert abs(c.offset - sparse.offset) < 0.05 and c.samples == sparse.samples
     assert abs(c.turning - sparse.turning) < 0.5 * UT
 

@@ -45,9 +45,9 @@ def mapped(seed: int, count: int) -> MapSession:
 
 
 def test_coverage_of_held_out_passes():
-    """Three rooms, two held-out passes each: one pass has a single error of its own, so single ones vary by .03."""
+    """Two rooms, two held-out passes each: one pass has a single error of its own, so single ones vary by .03."""
     got = []
-    for seed in (0, 50, 100):
+    for seed in (0, 50):
         session = mapped(seed, 3)
         got += [coverage(session, run) for run in passes(5, seed)[3:]]
         # the noise is that of the passes (1.2 and .16 white), not that of the cells or of the likelihood
@@ -68,9 +68,9 @@ def test_white_noise_taken_at_its_word_is_over_confident():
             lengthscale=1.2,
         )
     )
-    for run in runs[:2]:
-        naive.ingest(run)
-        naive.break_pass()
+    naive.ingest(runs[0])
+    naive.break_pass()
+    # more passes would be believed still more
     assert coverage(naive, runs[4]) < 0.7 < 0.88 < coverage(mapped(0, 2), runs[4])
 
 

@@ -29,7 +29,10 @@ GIVEN = {
     "map_tile_side": 5.0,
     "tiles_in_memory": 9,
     "max_tiles": 9,
+    "cell_length": 0.2,
 }
+
+EXACT = {"model": "exact", "max_exact_samples": 30, "cell_length": 0.1}
 
 
 def road(start, stop, stamp=100.0):
@@ -104,9 +107,7 @@ def test_a_day_on_ground_that_is_left_out_changes_nothing_of_what_is_known():
 
 def test_an_exact_map_that_is_full_drops_what_it_leaves_out():
     drops, samples = DropCounter(), road(0.0, 8.0)
-    session = poured(
-        MapSession(MapSettings(**GIVEN, model="exact", max_exact_samples=30)), drops, samples
-    )
+    session = poured(MapSession(MapSettings(**GIVEN | EXACT)), drops, samples)
     assert (
         session.report()["samples"] + drops.measurements == len(samples) and drops.measurements > 40
     )
@@ -116,7 +117,7 @@ def test_an_exact_map_that_is_full_drops_what_it_leaves_out():
 def test_time_goes_on_for_samples_without_stamps():
     """They count as 50 a second, those that are left out as well."""
     samples = road(0.0, 8.0)
-    session = MapSession(MapSettings(**GIVEN, model="exact", max_exact_samples=30))
+    session = MapSession(MapSettings(**GIVEN | EXACT))
     for start in range(0, len(samples), 7):
         part = slice(start, start + 7)
         session.ingest(Samples(samples.x[part], samples.y[part]))

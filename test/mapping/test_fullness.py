@@ -25,6 +25,7 @@ def reported(max_inducing: int) -> dict:
             learn_time_offset=False,
             max_inducing=max_inducing,
             tiles=False,
+            cell_length=0.2,
         )
     )
     t = torch.arange(0, 40, 0.02, dtype=torch.float64)

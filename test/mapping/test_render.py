@@ -21,6 +21,7 @@ FIXED = {
     "noise_stddev": 0.7 * UT,
     "constant_stddev": 20 * UT,
     "heading_stddev": 0.0,
+    "cell_length": 0.2,
 }
 
 
@@ -228,7 +229,9 @@ def followed(budget=None, **settings):
     """Two passes over a room, drawn after each few cells; yields grid, session and how many points were asked for."""
     session = MapSession(
         MapSettings(
-            **(FIXED | {"inducing_information": 0.0, "inducing_tolerance": 1e-3} | settings)
+            **FIXED
+            | {"inducing_information": 0.0, "inducing_tolerance": 1e-3, "cell_length": 0.1}
+            | settings
         )
     )
     for seed, across in ((0, False), (1, True)):

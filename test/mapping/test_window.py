@@ -106,7 +106,7 @@ def test_wild_poses_do_not_decide_what_is_wild(wild):
         grid = session.render(300)
         assert grid.resolution == 0.1 and max(grid.shape) < 100, f"after {part + 50} samples"
     driven = session.driven.numpy()
-    assert len(driven) > 100 and driven.min() >= 0.0 and driven.max() <= 6.0
+    assert len(driven) > 45 and driven.min() >= 0.0 and driven.max() <= 6.0
     assert session.path_starts.sum() >= min(len(wild), 2) - 1
 
 
@@ -152,19 +152,19 @@ def test_ground_too_large_for_the_grid_is_cut_and_follows_the_robot():
     session = MapSession(MapSettings(**SETTINGS | {"max_grid_cells": 40_000, "cell_length": 1.0}))
     x = np.stack([np.arange(400) * 0.5, np.arange(400) * 0.4], 1)
     origins = []
-    for part in range(0, 400, 4):
-        session.ingest(_samples(x[part : part + 4], part * 0.1))
+    for part in range(0, 400, 8):
+        session.ingest(_samples(x[part : part + 8], part * 0.1))
         grid = session.render(400)
         assert grid.resolution == 0.1 and grid.shape[0] * grid.shape[1] <= 40_000
         assert session.renderer.points_drawn <= 400
         left, bottom = grid.origin
-        newest = x[part + 3]
+        newest = x[part + 7]
         assert (
             left <= newest[0] <= left + 0.1 * grid.shape[1]
             and bottom <= newest[1] <= bottom + 0.1 * grid.shape[0]
         )
         origins.append(grid.origin)
-    assert 10 < len(set(origins)) < 60  # in steps, not with every drawing
+    assert 10 < len(set(origins)) < 40  # in steps, not with every drawing, of which there are 50
     assert "max_grid_cells" in " ".join(session.warnings)
 
 

@@ -37,7 +37,7 @@ def test_white_noise_is_white_and_as_large_as_stated():
 
 def test_correlated_error_is_an_ornstein_uhlenbeck_process():
     tau, dt = 0.5, 0.02
-    error = record(n=100000, correlated_stddev=4e-7, correlation_time=tau)[0] - TRUE
+    error = record(n=50000, correlated_stddev=4e-7, correlation_time=tau)[0] - TRUE
     assert error.std(axis=0) == pytest.approx(4e-7, rel=0.06)
     for lag in (dt, 0.2, 0.5, 1.0):
         k = round(lag / dt)
@@ -47,7 +47,7 @@ def test_correlated_error_is_an_ornstein_uhlenbeck_process():
 
 def test_correlated_error_does_not_depend_on_the_rate():
     for dt in (0.005, 0.1):
-        error = record(n=60000, dt=dt, correlated_stddev=4e-7, correlation_time=0.2)[0] - TRUE
+        error = record(n=30000, dt=dt, correlated_stddev=4e-7, correlation_time=0.2)[0] - TRUE
         assert error.std() == pytest.approx(4e-7, rel=0.08)
 
 

@@ -13,6 +13,8 @@ leaves everything that is known in the old basis as it was.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -268,6 +270,9 @@ def _most_worth(
     Returns:
         Indices among x (r,), and the picks' rows of a(x), (r, N).
     """
+    if len(candidates) == 1:
+        return _if_worth(covariance, candidates, tolerance, precision, worth)
+
     picked, rows = [], []
     while len(picked) < room:
         # w = Σ_i β_i c(x_i, x)² / d (worth.py); 0 where the residual variance d is too small
@@ -281,13 +286,22 @@ def _most_worth(
         row = covariance[p] / own[p].sqrt()
         picked.append(int(candidates[p]))
         rows.append(row)
-        if len(candidates) == 1:
-            break
         covariance.addr_(row[candidates], row, alpha=-1.0)  # what remains given this pick
 
     if not picked:
         return candidates[:0], covariance[:0]
     return torch.tensor(picked, device=candidates.device), torch.stack(rows)
+
+
+def _if_worth(
+    covariance: Tensor, candidate: Tensor, tolerance: float, precision: Tensor, worth: float
+) -> tuple[Tensor, Tensor]:
+    """As `_most_worth` for a single candidate and room for it, which is the usual case."""
+    own = float(covariance[0, int(candidate)])
+    found = float(covariance.square() @ precision) / max(own, tolerance)
+    if own <= tolerance or not found > worth:
+        return candidate[:0], covariance[:0]
+    return candidate, covariance / math.sqrt(own)
 
 
 def greedy_inputs(kernel: Kernel, x: Tensor, tolerance: float, rank: int) -> list[int]:

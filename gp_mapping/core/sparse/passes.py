@@ -69,6 +69,9 @@ class PassSums:
             The sums with zeros for new passes; which samples have a pass, (N,) bool or all; and the
             index of the pass of each of these, (n,).
         """
+        if pass_numbers.shape[0] <= _FEW:
+            return self._places_of_few(pass_numbers)
+
         # mostly all samples are of passes that are here
         if self.numbers:
             found, where = (pass_numbers[:, None] == pass_numbers.new_tensor(self.numbers)).max(1)
@@ -88,6 +91,18 @@ class PassSums:
             self._widened(tuple(order)),
             known,
             torch.tensor(where, dtype=torch.long, device=pass_numbers.device)[which],
+        )
+
+    def _places_of_few(self, pass_numbers: Tensor) -> tuple[PassSums, Tensor | slice, Tensor]:
+        """As `_places`, number by number: with a few samples tensor operations cost more."""
+        numbers = pass_numbers.tolist()
+        order = {number: i for i, number in enumerate(self.numbers)}
+        where = [order.setdefault(number, len(order)) for number in numbers if number >= 0]
+        known: Tensor | slice = slice(None) if len(where) == len(numbers) else pass_numbers >= 0
+        return (
+            self._widened(tuple(order)),
+            known,
+            torch.tensor(where, dtype=torch.long, device=pass_numbers.device),
         )
 
     def _widened(self, numbers: tuple[float, ...]) -> PassSums:

@@ -138,6 +138,6 @@ class InputRemoval:
 
     @classmethod
     def from_state_dict(cls, state: dict, device) -> InputRemoval:
-        return cls(
-            *(state[name].to(device) for name in ("prior", "told", "alive")), float(state["worst"])
-        )
+        # copies, since `advance` writes into them: the state may be a tile's, which never changes
+        tensors = (state[name].to(device, copy=True) for name in ("prior", "told", "alive"))
+        return cls(*tensors, float(state["worst"]))

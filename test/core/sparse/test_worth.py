@@ -1,5 +1,6 @@
 """What an inducing input is worth: against brute force, and what a map does with it."""
 
+import copy
 import functools
 import math
 
@@ -85,6 +86,13 @@ def test_what_goes_is_what_brute_force_takes_away():
     assert 2 < len(left) < 12
 
     excess = (white * beta) @ white.mT
+    state = InputRemoval.start(factor, excess, least, 12).state_dict()
+    kept = copy.deepcopy(state)
+    assert InputRemoval.from_state_dict(state, "cpu").advance(least, None)
+    assert all(torch.equal(state[name], kept[name]) for name in ("prior", "told", "alive")), (
+        "who goes on from a state writes nothing into it"
+    )
+
     sparing = InputRemoval.start(factor, excess, least, 12)
     while not sparing.advance(least, None, most=2):  # as it may be cut into steps
         assert torch.equal(

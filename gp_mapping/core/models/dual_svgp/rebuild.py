@@ -465,8 +465,10 @@ class Rebuild:
         if state["basis"] is not None:
             z, factor = (state["basis"][name].to(device) for name in ("z", "L"))
             new.basis = Basis.restored(z, factor, source.new_basis(new.theta, z.shape[1]))
+        # copies, since the next blocks are written into them, and the state stays what it is
         new.whitened, new.moved = (
-            None if state[filed] is None else state[filed].to(device) for filed in _TENSORS.values()
+            None if state[filed] is None else state[filed].to(device, copy=True)
+            for filed in _TENSORS.values()
         )
         new.unremembered, new.sites = (
             None if state[name] is None else Sites.from_state_dict(state[name], device)
