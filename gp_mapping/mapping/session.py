@@ -191,7 +191,7 @@ class MapSession(Gathering):
         taken = self._begin_again(first)
         if taken is None:
             return
-
+        self.scores.note_white(self.cells.single_variance, self.cells.averaged_variance)
         self._pass_samples += len(batch)
         self.taken = None if self.taken is None else taken
         self.cell_count = sum(map(len, taken))

@@ -353,3 +353,14 @@ def test_starts_that_a_saved_map_does_not_take_are_named():
     assert "time_offset 0.1 (it has 0)" in text and resumed.map.hyperparameters() == kept
     resumed.clear()
     assert resumed.resume_notes == [] and resumed.map.hyperparameters()["lengthscale"] == 2.0
+
+
+@pytest.mark.parametrize("metres", [0.0, 0.3])
+def test_the_noise_of_a_measurement_is_not_that_of_a_cell_however_few_these_are(metres):
+    """A robot that stands has few cells of hundreds of measurements each: it said a twentieth of the noise."""
+    n, chance = 3000, np.random.default_rng(2)
+    x = np.stack([np.minimum(0.01 * np.arange(n), metres), np.zeros(n)], 1)
+    y = 45 * UT + 3 * UT * x[:, 0] + UT * chance.normal(size=n)
+    session = fed([Samples(x, y, stamp=0.02 * np.arange(n))])
+    assert 4 <= session.cell_count <= 9
+    assert session.report()["noise_stddev"] == pytest.approx(UT, rel=0.1)
