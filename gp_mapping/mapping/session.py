@@ -31,7 +31,7 @@ from gp_mapping.mapping.gathering import Gathering
 from gp_mapping.mapping.merging import prepare_merge
 from gp_mapping.mapping.motion.attitude import rotate_about_vertical, with_attitude_lag
 from gp_mapping.mapping.notes.repeats import Repeats
-from gp_mapping.mapping.notes.settings import inconsistent_settings
+from gp_mapping.mapping.notes.settings import inconsistent_settings, unused_starts
 from gp_mapping.mapping.reporting import report_of
 from gp_mapping.mapping.scoring.local_scale import LocalScale
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
@@ -64,9 +64,9 @@ class MapSession(Gathering):
         lost: raw samples of cells that the map has refused.
         left_out: cells that the map has refused because it was full.
         fixes: where on the earth the map lies.
-        about: where and of what the map is: frame, sensor, …, as the intake of its first sample
-            reports.
+        about: where and of what the map is, as the intake of its first sample reports.
         last_report: of the last update; None while a cell is open.
+        resume_notes: sentences on settings that have no effect on a saved map.
     """
 
     taken: list[Samples] | None = None
@@ -85,7 +85,7 @@ class MapSession(Gathering):
         self._cut: list[str] = []
         self._looked = -_LOOK_AGAIN
         self._repeats = Repeats()
-
+        self.resume_notes: list[str] = []
         self.fixes = Fixes(self.settings.max_fixes)
         self.about: dict = {}
         self.last_report: UpdateReport | None = None
@@ -191,7 +191,7 @@ class MapSession(Gathering):
         taken = self._begin_again(first)
         if taken is None:
             return
-
+        self.scores.note_white(self.cells.single_variance, self.cells.averaged_variance)
         self._pass_samples += len(batch)
         self.taken = None if self.taken is None else taken
         self.cell_count = sum(map(len, taken))
@@ -496,6 +496,7 @@ class MapSession(Gathering):
         return [
             *self._cut,
             *self._repeats.notes(self.settings.field_scale, self.settings.field_unit),
+            *self.resume_notes,
             *self.beginning_notes,
             *inconsistent_settings(self._start.resolved, self._first.spread),
             *self.map.notes(),
@@ -580,6 +581,8 @@ class MapSession(Gathering):
 
             # after the starts: they choose the map and the scores that the state fits
             session.map.load_state_dict(state["map"])
+            used = session.map.hyperparameters()
+            session.resume_notes = unused_starts(state["settings"], session.settings, used)
             session._load_gathered(state)
             session.scores.load_state_dict(state["scores"], session.map)
             session.__dict__ |= {f"_{n}": state[n] for n in _NEWEST}

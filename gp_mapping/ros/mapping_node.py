@@ -224,11 +224,8 @@ class MappingNode(ManagedNode):
         jump = JumpThreshold(
             min_forward=None, min_backward=Duration(nanoseconds=-1), on_clock_change=False
         )
-        self._undo_configure.callback(
-            self.get_clock()
-            .create_jump_callback(jump, post_callback=self._on_clock_jump)
-            .unregister
-        )
+        watch = self.get_clock().create_jump_callback(jump, post_callback=self._on_clock_jump)
+        self._undo_configure.callback(watch.unregister)
         self._undo_configure.callback(
             self.destroy_timer, self.create_timer(1.0, self.publish_health, clock=self._steady)
         )
@@ -257,7 +254,8 @@ class MappingNode(ManagedNode):
                     f"what could not be resumed is kept as {copy}, for this run writes over it"
                 )
             if path is not None:
-                log.info(f"resumed {path}: {session.raw_count} measurements")
+                resumed = f"resumed {path}: {session.raw_count} measurements"
+                log.info("; ".join([resumed, *session.resume_notes]))
                 return session, path
             log.info(f"nothing to resume in {files.folder}")
         elif s.autosave_period:

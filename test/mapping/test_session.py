@@ -333,3 +333,34 @@ def test_a_full_map_goes_on_and_counts_what_it_leaves_out():
     assert again.left_out == session.left_out > report["left_out"]
     again.ingest(SECOND)
     assert again.cell_count > 20 and again.left_out == session.left_out
+
+
+def test_starts_that_a_saved_map_does_not_take_are_named():
+    """They were taken as settings, without a word, and changed nothing."""
+    session = fed([RUN[:400]], lengthscale=0.8, noise_stddev=3e-7, learn_hyperparameters=False)
+    state = copy.deepcopy(session.state_dict())
+    for same in ({}, {"lengthscale": 0.8, "noise_stddev": 3e-7, "resolution": 0.5}):
+        assert MapSession.from_state_dict(state, **same).resume_notes == []
+
+    asked = {"lengthscale": 2.0, "signal_stddev": 9e-6, "time_offset": 0.1}
+    resumed = MapSession.from_state_dict(state, **asked)
+    (text,) = resumed.resume_notes
+    assert text in resumed.warnings and "begin a new map" in text and "noise_stddev" not in text
+    kept = session.map.hyperparameters()
+    assert text.startswith(
+        f"lengthscale 2 (it has 0.8), signal_stddev 9e-06 (it has {kept['signal_stddev']:.4g})"
+    )
+    assert "time_offset 0.1 (it has 0)" in text and resumed.map.hyperparameters() == kept
+    resumed.clear()
+    assert resumed.resume_notes == [] and resumed.map.hyperparameters()["lengthscale"] == 2.0
+
+
+@pytest.mark.parametrize("metres", [0.0, 0.3])
+def test_the_noise_of_a_measurement_is_not_that_of_a_cell_however_few_these_are(metres):
+    """A robot that stands has few cells of hundreds of measurements each: it said a twentieth of the noise."""
+    n, chance = 3000, np.random.default_rng(2)
+    x = np.stack([np.minimum(0.01 * np.arange(n), metres), np.zeros(n)], 1)
+    y = 45 * UT + 3 * UT * x[:, 0] + UT * chance.normal(size=n)
+    session = fed([Samples(x, y, stamp=0.02 * np.arange(n))])
+    assert 4 <= session.cell_count <= 9
+    assert session.report()["noise_stddev"] == pytest.approx(UT, rel=0.1)

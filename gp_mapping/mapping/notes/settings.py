@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 
 from gp_mapping.mapping.motion.extent import Area
-from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.settings.mapping import AUTOMATIC, MapSettings
 
-__all__ = ["drawing_notes", "inconsistent_settings", "warm_up_note"]
+__all__ = ["drawing_notes", "inconsistent_settings", "unused_starts", "warm_up_note"]
 
 _NAMED = 3  # areas that are named one by one
 _RATIO = 1e4  # of standard deviations; beyond it the smaller one means nothing next to the larger
+# settings of which a saved map has its own numbers
+_STARTS = (*AUTOMATIC, "heading_stddev", "bias_stddev", "time_offset")
 _FIELD = 100.0  # times the stated signal_stddev; a field that varies by more gets a note
 
 
@@ -91,6 +93,27 @@ def inconsistent_settings(settings: MapSettings, spread: float | None) -> list[s
             "field_scale of about that"
         )
     return notes
+
+
+def unused_starts(saved: dict, given: MapSettings, used: dict[str, float]) -> list[str]:
+    """Starts that a saved map was given anew, and which change nothing: it goes on from its own.
+
+    Args:
+        saved: settings that it was saved with.
+        given: settings with which it goes on.
+        used: its hyper-parameters, SI.
+    """
+    told = [
+        f"{name} {getattr(given, name):.4g} (it has {used[name]:.4g})"
+        for name in _STARTS
+        if name in used and getattr(given, name) != saved.get(name, getattr(given, name))
+    ]
+    if not told:
+        return []
+    return [
+        f"{', '.join(told)}: without effect on a saved map, which goes on from its own; begin a new map to "
+        "start there"
+    ]
 
 
 def warm_up_note(count: int, value: float) -> str:

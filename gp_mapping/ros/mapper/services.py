@@ -179,6 +179,7 @@ class MapServices:
         self._node.log_foreign_exports(path)
 
         text = f"loaded {path}: {session.raw_count} measurements"
+        text = "; ".join([text, *session.resume_notes])
         self._node.get_logger().info(text)
         return text
 
