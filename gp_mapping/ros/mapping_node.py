@@ -23,9 +23,9 @@ from gp_mapping.core.likelihoods.outcomes import make_judge
 from gp_mapping.errors import named
 from gp_mapping.intake import Intake
 from gp_mapping.intake.messages import has_header
-from gp_mapping.mapping.session import MapSession
 from gp_mapping.ros.mapper import parameters as params
 from gp_mapping.ros.mapper.ending import MapEnding
+from gp_mapping.ros.mapper.first_session import first_session
 from gp_mapping.ros.mapper.inputs import InputPort, Inputs
 from gp_mapping.ros.mapper.managed import ManagedNode
 from gp_mapping.ros.mapper.outputs import MapPublishers
@@ -40,7 +40,7 @@ from gp_mapping.ros.wire.diagnostics import to_array
 from gp_mapping.ros.wire.messages import message_class
 from gp_mapping.runtime.file_thread import ClosingError, FileThread
 from gp_mapping.runtime.health import ERROR, WARN, Health
-from gp_mapping.runtime.saving import Saver, keep_before
+from gp_mapping.runtime.saving import Saver
 from gp_mapping.runtime.surveying.free_maps import FreeMaps
 from gp_mapping.runtime.surveying.suggester import Suggester
 from gp_mapping.runtime.surveying.survey import Survey
@@ -49,14 +49,8 @@ from gp_mapping.runtime.worker import MapWorker
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.node import NodeSettings
-from gp_mapping.store.resume import MapFiles, foreign_exports
-from gp_mapping.store.sessions import (
-    Requirements,
-    map_folder,
-    new_session,
-    odometry_frame_of,
-    open_session,
-)
+from gp_mapping.store.resume import foreign_exports
+from gp_mapping.store.sessions import Requirements, odometry_frame_of
 
 __all__ = ["MappingNode", "main"]
 
@@ -136,6 +130,7 @@ class MappingNode(ManagedNode):
     def _configuring(self) -> Steps:
         self._read_parameters()
 
+        log = self.get_logger()
         torch.set_num_threads(self.settings.torch_threads)
         self.inputs = Inputs(
             self,
@@ -147,7 +142,10 @@ class MappingNode(ManagedNode):
             listens=self.listens,
         )
 
-        session, path = yield from in_thread(self._first_session)
+        name = self.get_fully_qualified_name()
+        session, path, own = yield from in_thread(
+            first_session, self.settings, self.wanted, name, log
+        )
         if path is not None:
             self.log_foreign_exports(path)
         self.place_warning = ""
@@ -157,7 +155,7 @@ class MappingNode(ManagedNode):
                 "was switched on: what was mapped before is then in the wrong place; map in the frame of a "
                 "localiser, or clear"
             )
-            self.get_logger().warning(text)
+            log.warning(text)
             self.place_warning = text
 
         self.map_settings = session.settings
@@ -176,12 +174,11 @@ class MappingNode(ManagedNode):
             suggest=self.suggester,
             survey=self.survey,
             on_result=self._done.trigger,
-            on_error=self.get_logger().error,
+            on_error=log.error,
         )
         self._undo_configure.callback(self.worker.stop, abandon=True)
         self.worker.start()
 
-        log = self.get_logger()
         self.team = Team(
             self.worker,
             lambda: self.settings,
@@ -203,7 +200,7 @@ class MappingNode(ManagedNode):
             on_saved=log.info,
             on_error=log.error,
             shown=not self.listens,
-            before_is_kept=self._before_is_kept,
+            own=own,
             rules=rules,
         )
         if path:
@@ -235,38 +232,6 @@ class MappingNode(ManagedNode):
         self._undo_configure.callback(
             self.destroy_timer, self.create_timer(0.2, self._on_autosave, clock=self._steady)
         )
-
-    def _first_session(self) -> tuple[MapSession, Path | None]:
-        """The map to go on with and its file, or an empty map and None.
-
-        Files of runs before are tidied up, and what is found is logged.
-        """
-        s, log, self._before_is_kept = self.settings, self.get_logger(), True
-        files = MapFiles(map_folder(s.save_directory, s.map_name), self.get_fully_qualified_name())
-        if removed := files.remove_partials():
-            log.info(
-                f"removed {len(removed)} files that a run before had left half written in {files.folder}"
-            )
-
-        if s.resume:
-            session, path, problems, refused = files.resume(self.wanted)
-            for text in problems:
-                log.warning(f"not resumed: {text}")
-            for copy in files.keep_refused(refused):
-                log.warning(
-                    f"what could not be resumed is kept as {copy}, for this run writes over it"
-                )
-            if path is not None:
-                log.info(f"resumed {path}: {session.raw_count} measurements")
-                return session, path
-            log.info(f"nothing to resume in {files.folder}")
-        elif s.autosave_period:
-            self._before_is_kept = keep_before(files, log.warning)
-
-        if not s.load_checkpoint:
-            return new_session(self.wanted.settings, files.folder), None
-        path = Path(s.load_checkpoint).expanduser().absolute()
-        return open_session(self.wanted, path, files.folder), path
 
     def activating(self) -> Steps:
         """Subscribe to inputs and begin to publish."""
