@@ -35,8 +35,8 @@ from gp_mapping.ros.mapper.steps import Steps, at_once, in_thread
 from gp_mapping.ros.mapper.survey_port import SurveyPort
 from gp_mapping.ros.mapper.team_port import TeamPort, others_of
 from gp_mapping.ros.tools.process import Stopper, spin
-from gp_mapping.ros.wire import qos
 from gp_mapping.ros.wire.diagnostics import to_array
+from gp_mapping.ros.wire.free_map import FreeMapListener
 from gp_mapping.ros.wire.messages import message_class
 from gp_mapping.runtime.file_thread import ClosingError, FileThread
 from gp_mapping.runtime.health import ERROR, WARN, Health
@@ -53,6 +53,8 @@ from gp_mapping.store.resume import foreign_exports
 from gp_mapping.store.sessions import Requirements, odometry_frame_of
 
 __all__ = ["MappingNode", "main"]
+
+LEAST_TICKS = 2.0  # Hz; subscribers that join, and inputs that show their type, wait no longer
 
 
 class MappingNode(ManagedNode):
@@ -247,8 +249,7 @@ class MappingNode(ManagedNode):
         self._undo_activate.callback(self.inputs.close)
         self.inputs.open()
 
-        free = self.create_subscription(OccupancyGrid, "map", self._on_free_space, qos.LATCHED)
-        self._undo_activate.callback(self.destroy_subscription, free)
+        self._undo_activate.callback(FreeMapListener(self, self._on_free_space).destroy)
 
         self.queries = PointQueries(
             self, self.worker, lambda: self.frame, self.settings.max_query_points
@@ -268,7 +269,7 @@ class MappingNode(ManagedNode):
             )
 
         self._tick_timer = self.create_timer(
-            1.0 / self.settings.publish_rate, self._on_tick, clock=self._steady
+            1.0 / self._tick_rate, self._on_tick, clock=self._steady
         )
         self._undo_activate.callback(self.destroy_timer, self._tick_timer)
 
@@ -341,6 +342,12 @@ class MappingNode(ManagedNode):
 
     # ---- outputs ---------------------------------------------------------------------------------
 
+    @property
+    def _tick_rate(self) -> float:
+        """Hz at which the node looks what is due: each topic has a rate of its own."""
+        s = self.settings
+        return max(LEAST_TICKS, s.publish_rate, s.marker_rate, s.suggestion_rate)
+
     def _periods(self) -> dict[str, float]:
         """Seconds between two messages, by part of Results; 0: never. Slow work lengthens them."""
         s, drawing = self.settings, self.worker.drawing_time
@@ -352,7 +359,7 @@ class MappingNode(ManagedNode):
 
         return {
             "grid": max(1.0 / s.publish_rate, 2.0 * drawing),
-            "markers": 1.0 / s.marker_rate,
+            "markers": max(1.0 / s.marker_rate, 2.0 * drawing),
             "suggestions": choosing,
         }
 
@@ -404,7 +411,7 @@ class MappingNode(ManagedNode):
         return self._frame_of_own() or self.team.frame
 
     def _frame_of_own(self) -> str:
-        return self.settings.map_frame or self.worker.frame
+        return self.settings.map_frame.lstrip("/") or self.worker.frame
 
     def log_foreign_exports(self, path: Path) -> None:
         """Log which exports beside a loaded checkpoint belong to another map."""
@@ -508,8 +515,8 @@ class MappingNode(ManagedNode):
                 self.settings.silence_warning,
             )
             self.survey.settings = self.settings
-        if self.active and self.settings.publish_rate != before.publish_rate:
-            self._tick_timer.timer_period_ns = int(1e9 / self.settings.publish_rate)
+        if self.active:
+            self._tick_timer.timer_period_ns = int(1e9 / self._tick_rate)
 
 
 def _named_frame(intake: IntakeSettings) -> str:

@@ -41,17 +41,17 @@ def keep_before(files: MapFiles, warn) -> bool:
         )
         return False
 
-    if kept is not None:
-        warn(_kept_text(kept))
+    _say_kept(kept, warn)
     return True
 
 
-def _kept_text(kept: Path) -> str:
-    """Say that an autosave of a run before was set aside."""
-    return (
-        "a run before has saved a map by itself that is newer than the saved one; it is kept as "
-        f"{kept}; set resume: true to go on from it"
-    )
+def _say_kept(kept: Path | None, warn) -> None:
+    """Say that an autosave of a run before was set aside, if one was."""
+    if kept is not None:
+        warn(
+            "a run before has saved a map by itself that is newer than the saved one; it is kept as "
+            f"{kept}; set resume: true to go on from it"
+        )
 
 
 class Saver:
@@ -227,8 +227,7 @@ class Saver:
             files = self._files_now()
             if files.autosave not in self._own:
                 with suppress(FileNotFoundError):  # somebody has moved it
-                    if kept := files.keep_before(self.newest_path == files.saved):
-                        self._on_error(_kept_text(kept))
+                    _say_kept(files.keep_before(self.newest_path == files.saved), self._on_error)
                 self._own.add(files.autosave)
             snapshot = self._snapshot(flush=False)
             files.folder.mkdir(parents=True, exist_ok=True)

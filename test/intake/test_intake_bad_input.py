@@ -68,9 +68,7 @@ def test_zero_covariance_means_unknown_and_known_covariance_is_passed_on():
     feed(intake, [*poses, field_message(0.0)])
     np.testing.assert_array_equal(intake.take().sensor_variance, [0.0])
     feed(intake, [known])
-    np.testing.assert_allclose(
-        intake.take().sensor_variance, [0.36e-14 + 0.64 * 9e-14], rtol=1e-12
-    )
+    np.testing.assert_allclose(intake.take().sensor_variance, [0.36e-14 + 0.64 * 9e-14], rtol=1e-12)
     assert intake.drops.total == 0
 
 

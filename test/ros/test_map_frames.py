@@ -97,3 +97,11 @@ def test_poses_with_an_empty_frame_are_said_to_be_why_nothing_is_shown(node_of):
     fill_in(node, "", 2.0)
     said = "the poses have an empty frame_id, so the map is in no frame and cannot be shown"
     spin_until(node, peer, lambda: any(said in text for text in peer.messages))
+
+
+def test_a_slash_before_map_frame_is_no_part_of_it(node_of):
+    """tf2 knows none; with it no question on ~/query would be in the map's frame."""
+    node, peer = node_of(map_frame="/odom")
+    fill(node, 0.5)
+    settle(node, peer)
+    assert node.frame == "odom" and node.worker.key[2] == 26
