@@ -87,6 +87,12 @@ class MappingNode(ManagedNode):
         # what clean-up and deactivation remove, each in reverse order of creation
         self._undo_configure, self._undo_activate = ExitStack(), ExitStack()
 
+    def declare_parameters(self, namespace, parameters, ignore_override=False):
+        """As a Node does, also those of a parameter file that are an empty list."""
+        return super().declare_parameters(
+            namespace, params.with_open_types(parameters), ignore_override
+        )
+
     @property
     def settings(self) -> NodeSettings:
         """The node's settings; live parameters as they are now."""
@@ -175,12 +181,11 @@ class MappingNode(ManagedNode):
             draw_budget=self.settings.draw_budget,
             suggest=self.suggester,
             survey=self.survey,
+            published_frame=lambda: self.frame,
             on_result=self._done.trigger,
             on_error=log.error,
         )
         self._undo_configure.callback(self.worker.stop, abandon=True)
-        self.worker.start()
-
         self.team = Team(
             self.worker,
             lambda: self.settings,
@@ -192,6 +197,7 @@ class MappingNode(ManagedNode):
             on_error=log.warning,
         )
 
+        self.worker.start()  # which asks for the frame, and so for the team's
         self.files = FileThread(self.settings.service_queue_size)
         self._undo_configure.callback(self.files.close, 1.0)
         self.saver = Saver(

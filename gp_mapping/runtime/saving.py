@@ -177,7 +177,11 @@ class Saver:
 
         try:
             return Suggester(settings, rules=self._rules)(
-                session, grid, self._worker.position, self._worker.free, self._worker.frame
+                session,
+                grid,
+                self._worker.position,
+                self._worker.free,
+                self._worker.published_frame,
             )
         except Exception as error:  # whatever it is, the map must reach the disk
             self._on_error(f"saved without suggestions: {error!r}")
