@@ -28,6 +28,7 @@ from gp_mapping.ros.mapper.ending import MapEnding
 from gp_mapping.ros.mapper.first_session import first_session
 from gp_mapping.ros.mapper.inputs import InputPort, Inputs
 from gp_mapping.ros.mapper.managed import ManagedNode
+from gp_mapping.ros.mapper.namesakes import Namesakes
 from gp_mapping.ros.mapper.outputs import MapPublishers
 from gp_mapping.ros.mapper.queries import PointQueries
 from gp_mapping.ros.mapper.services import MapServices
@@ -220,6 +221,7 @@ class MappingNode(ManagedNode):
         self._undo_configure.callback(self.destroy_publisher, self._diagnostics)
 
         self._health = Health(self.settings.silence_warning)
+        self._namesakes = Namesakes(self)
         self._requested = self._published = None
         self.map_services = MapServices(self, self.files, self.saver, self._find_message)
         self._undo_configure.callback(
@@ -441,6 +443,7 @@ class MappingNode(ManagedNode):
             for text in (
                 *self.parameter_warnings,
                 *self.inputs.problems,
+                self._namesakes.note(now),
                 self.suggester.note,
                 self.survey.note,
                 self.saver.problem,
