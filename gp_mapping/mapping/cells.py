@@ -268,8 +268,9 @@ class CellAverager:
 
         stated, heading, position = optional
         if stated is not None:
-            # of rows that state none (0) nothing is known
-            stated = stated[stated > 0.0] if (stated > 0.0).any() else None
+            # rows that state none (0) say nothing of it; few that do decide for no others
+            told = stated > 0.0
+            stated = stated[told] if 2 * int(told.sum()) >= len(told) else None
         sensor = self.white_variance if stated is None else float(_mean(stated)[0])
         if sensor > 0.0:  # else too little is known of it
             self._remember(sensor, n, stated is not None and self.robust)
