@@ -71,7 +71,6 @@ class SurveyPort:
             str, float | None
         ] = {}  # topics of plans, and since when nobody is there
         # what came before the map's frame was known: the newest plan of each topic, and polygons
-        # in the order in which they came
         self._early: dict[str, Path] = {}
         self._early_polygons: list[tuple[Callable[..., str], PolygonStamped]] = []  # likewise
         for topic, transform in _plan_topics(node):
