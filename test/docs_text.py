@@ -17,6 +17,7 @@ WARNERS = {"warn", "_warn", "warning", "Missing"}
 KEPT = {"problem", "wrong_type", "wrong_qos"}  # attributes that hold a warning until it is told
 # files in which every sentence is for the user
 WHOLE = {
+    "namesakes.py",
     "notes/settings.py",
     "notes/repeats.py",
     "suggester.py",

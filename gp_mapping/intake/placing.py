@@ -46,8 +46,8 @@ class Placer:
     - position_variance and heading are there where the settings ask for them and the source has
       them (the first pose decides whether poses have orientations). An unknown position variance is
       0.
-    - sensor_variance is there where the first measurement states one. A later measurement that
-      states none gets 0. Where the first one states none, later variances are not used.
+    - sensor_variance is always there. A measurement that states none gets 0, which means unknown:
+      each says it for itself, so that no single one decides for the others.
 
     Attributes:
         heights: of the samples that were placed last, (N,) m: samples lie in the plane.
@@ -72,7 +72,6 @@ class Placer:
 
         self._farthest = s.max_position
         self.heights = np.empty(0)
-        self._states_noise: bool | None = None  # of the first measurement; None before it
 
     def place(self, batch: list[Placed], oriented: bool) -> Samples:
         """Place a batch: position of the sensor = pose + R · lever arm, in the map frame.
@@ -100,15 +99,8 @@ class Placer:
                 Rotation.from_quat(np.array([frame.rotation for frame in frames])),
             )
 
-        states_noise = readings[0].covariance is not None
-        return self._place(
-            stamps,
-            between,
-            partial(self._adaptor.values, readings),
-            states_noise,
-            oriented,
-            mounting,
-        )
+        values = partial(self._adaptor.values, readings)
+        return self._place(stamps, between, values, oriented, mounting)
 
     def place_rows(self, stamps: np.ndarray, between: PosePairs, readings: Readings) -> Samples:
         """Place rows as `place` does.
@@ -125,28 +117,17 @@ class Placer:
             raise ValueError(f"a {type(self._adaptor).__name__} does not read columns")
 
         values = partial(self._adaptor.values_of_rows, readings)
-        return self._place(
-            stamps.tolist(),
-            between,
-            values,
-            bool(readings.known[0]),
-            True,
-            (self._offset, self._turn),
-        )
+        return self._place(stamps.tolist(), between, values, True, (self._offset, self._turn))
 
     def _place(
         self,
         stamps: list[int],
         between: PosePairs,
         values: Callable,
-        states_noise: bool,
         oriented: bool,
         mounting: tuple[np.ndarray, Rotation],
     ) -> Samples:
         """Samples of N measurements; `values(turn)` returns y and its noise variance."""
-        if self._states_noise is None:
-            self._states_noise = states_noise
-
         if self._needs_rotation and not oriented:
             raise ValueError(
                 "a lever arm or an axis of the field needs poses with orientation, and these have none"
@@ -161,10 +142,13 @@ class Placer:
 
         with np.errstate(all="ignore"):  # what overflows is left out below
             y, noise_variance = values(rotation * turn if self._adaptor.needs_rotation else None)
-        columns = {"x": positions[:, :2], "y": y, "stamp": np.array([t / 1e9 for t in stamps])}
+        columns = {
+            "x": positions[:, :2],
+            "y": y,
+            "stamp": np.array([t / 1e9 for t in stamps]),
+            "sensor_variance": noise_variance,
+        }
 
-        if self._states_noise:
-            columns["sensor_variance"] = noise_variance
         # each of these columns is there for all batches, or for none: see the class
         if self._variance:
             columns["position_variance"] = between.variance

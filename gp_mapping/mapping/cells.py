@@ -41,7 +41,7 @@ class RawRows(NamedTuple):
         x: positions (D), m.
         y: values (C), SI.
         stamp: s.
-        sensor: known white variance of y, squared SI.
+        sensor: known white variance of y, squared SI; 0: unknown.
         heading: (2,) unit vectors.
         position: variance of x, m².
     """
@@ -158,7 +158,7 @@ class CellAverager:
             x: position (D), m.
             y: values (C), SI.
             stamp: s.
-            sensor: known white variance, squared SI.
+            sensor: known white variance, squared SI; 0: unknown.
             heading: (2,) unit vector.
             position: variance of x, m².
 
@@ -267,6 +267,10 @@ class CellAverager:
         )
 
         stated, heading, position = optional
+        if stated is not None:
+            # rows that state none (0) say nothing of it; few that do decide for no others
+            told = stated > 0.0
+            stated = stated[told] if 2 * int(told.sum()) >= len(told) else None
         sensor = self.white_variance if stated is None else float(_mean(stated)[0])
         if sensor > 0.0:  # else too little is known of it
             self._remember(sensor, n, stated is not None and self.robust)

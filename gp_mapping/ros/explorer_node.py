@@ -26,6 +26,7 @@ from gp_mapping.intake.poses.buffer import read_numbers
 from gp_mapping.ros.tools.nav2 import Nav2Driver
 from gp_mapping.ros.tools.playback import declare_groups, run_node
 from gp_mapping.ros.tools.survey_action import SurveyAction
+from gp_mapping.ros.wire.free_map import FreeMapListener
 from gp_mapping.ros.wire.qos import LATCHED
 from gp_mapping.runtime.surveying.ahead import has_room_ahead
 from gp_mapping.runtime.surveying.free_maps import FreeMaps
@@ -69,7 +70,7 @@ class ExplorerNode(Node):
         self._unreachable = self.create_publisher(PoseStamped, f"{s.mapping}/unreachable", 10)
         self.create_subscription(Path, f"{s.mapping}/plan", self._take_plan, LATCHED)
         self.create_subscription(Odometry, "odometry", self._take_odometry, qos_profile_sensor_data)
-        self.create_subscription(OccupancyGrid, "map", self._take_map, LATCHED)
+        self._map_listener = FreeMapListener(self, self._take_map)
         self.create_subscription(DiagnosticArray, "/diagnostics", self._take_diagnostics, 10)
 
         self._start = self.create_client(Trigger, f"{s.mapping}/survey/start")

@@ -23,11 +23,12 @@ from gp_mapping.core.likelihoods.outcomes import make_judge
 from gp_mapping.errors import named
 from gp_mapping.intake import Intake
 from gp_mapping.intake.messages import has_header
-from gp_mapping.mapping.session import MapSession
 from gp_mapping.ros.mapper import parameters as params
 from gp_mapping.ros.mapper.ending import MapEnding
+from gp_mapping.ros.mapper.first_session import first_session
 from gp_mapping.ros.mapper.inputs import InputPort, Inputs
 from gp_mapping.ros.mapper.managed import ManagedNode
+from gp_mapping.ros.mapper.namesakes import Namesakes
 from gp_mapping.ros.mapper.outputs import MapPublishers
 from gp_mapping.ros.mapper.queries import PointQueries
 from gp_mapping.ros.mapper.services import MapServices
@@ -35,12 +36,12 @@ from gp_mapping.ros.mapper.steps import Steps, at_once, in_thread
 from gp_mapping.ros.mapper.survey_port import SurveyPort
 from gp_mapping.ros.mapper.team_port import TeamPort, others_of
 from gp_mapping.ros.tools.process import Stopper, spin
-from gp_mapping.ros.wire import qos
 from gp_mapping.ros.wire.diagnostics import to_array
+from gp_mapping.ros.wire.free_map import FreeMapListener
 from gp_mapping.ros.wire.messages import message_class
 from gp_mapping.runtime.file_thread import ClosingError, FileThread
 from gp_mapping.runtime.health import ERROR, WARN, Health
-from gp_mapping.runtime.saving import Saver, keep_before
+from gp_mapping.runtime.saving import Saver
 from gp_mapping.runtime.surveying.free_maps import FreeMaps
 from gp_mapping.runtime.surveying.suggester import Suggester
 from gp_mapping.runtime.surveying.survey import Survey
@@ -49,16 +50,12 @@ from gp_mapping.runtime.worker import MapWorker
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.node import NodeSettings
-from gp_mapping.store.resume import MapFiles, foreign_exports
-from gp_mapping.store.sessions import (
-    Requirements,
-    map_folder,
-    new_session,
-    odometry_frame_of,
-    open_session,
-)
+from gp_mapping.store.resume import foreign_exports
+from gp_mapping.store.sessions import Requirements, odometry_frame_of
 
 __all__ = ["MappingNode", "main"]
+
+LEAST_TICKS = 2.0  # Hz; subscribers that join, and inputs that show their type, wait no longer
 
 
 class MappingNode(ManagedNode):
@@ -90,6 +87,12 @@ class MappingNode(ManagedNode):
         self.inputs: Inputs | None = None
         # what clean-up and deactivation remove, each in reverse order of creation
         self._undo_configure, self._undo_activate = ExitStack(), ExitStack()
+
+    def declare_parameters(self, namespace, parameters, ignore_override=False):
+        """As a Node does, also those of a parameter file that are an empty list."""
+        return super().declare_parameters(
+            namespace, params.with_open_types(parameters), ignore_override
+        )
 
     @property
     def settings(self) -> NodeSettings:
@@ -136,6 +139,7 @@ class MappingNode(ManagedNode):
     def _configuring(self) -> Steps:
         self._read_parameters()
 
+        log = self.get_logger()
         torch.set_num_threads(self.settings.torch_threads)
         self.inputs = Inputs(
             self,
@@ -147,7 +151,10 @@ class MappingNode(ManagedNode):
             listens=self.listens,
         )
 
-        session, path = yield from in_thread(self._first_session)
+        name = self.get_fully_qualified_name()
+        session, path, own = yield from in_thread(
+            first_session, self.settings, self.wanted, name, log
+        )
         if path is not None:
             self.log_foreign_exports(path)
         self.place_warning = ""
@@ -157,7 +164,7 @@ class MappingNode(ManagedNode):
                 "was switched on: what was mapped before is then in the wrong place; map in the frame of a "
                 "localiser, or clear"
             )
-            self.get_logger().warning(text)
+            log.warning(text)
             self.place_warning = text
 
         self.map_settings = session.settings
@@ -175,13 +182,11 @@ class MappingNode(ManagedNode):
             draw_budget=self.settings.draw_budget,
             suggest=self.suggester,
             survey=self.survey,
+            published_frame=lambda: self.frame,
             on_result=self._done.trigger,
-            on_error=self.get_logger().error,
+            on_error=log.error,
         )
         self._undo_configure.callback(self.worker.stop, abandon=True)
-        self.worker.start()
-
-        log = self.get_logger()
         self.team = Team(
             self.worker,
             lambda: self.settings,
@@ -193,6 +198,7 @@ class MappingNode(ManagedNode):
             on_error=log.warning,
         )
 
+        self.worker.start()  # which asks for the frame, and so for the team's
         self.files = FileThread(self.settings.service_queue_size)
         self._undo_configure.callback(self.files.close, 1.0)
         self.saver = Saver(
@@ -203,7 +209,7 @@ class MappingNode(ManagedNode):
             on_saved=log.info,
             on_error=log.error,
             shown=not self.listens,
-            before_is_kept=self._before_is_kept,
+            own=own,
             rules=rules,
         )
         if path:
@@ -215,6 +221,7 @@ class MappingNode(ManagedNode):
         self._undo_configure.callback(self.destroy_publisher, self._diagnostics)
 
         self._health = Health(self.settings.silence_warning)
+        self._namesakes = Namesakes(self)
         self._requested = self._published = None
         self.map_services = MapServices(self, self.files, self.saver, self._find_message)
         self._undo_configure.callback(
@@ -233,39 +240,6 @@ class MappingNode(ManagedNode):
             self.destroy_timer, self.create_timer(0.2, self._on_autosave, clock=self._steady)
         )
 
-    def _first_session(self) -> tuple[MapSession, Path | None]:
-        """The map to go on with and its file, or an empty map and None.
-
-        Files of runs before are tidied up, and what is found is logged.
-        """
-        s, log, self._before_is_kept = self.settings, self.get_logger(), True
-        files = MapFiles(map_folder(s.save_directory, s.map_name), self.get_fully_qualified_name())
-        if removed := files.remove_partials():
-            log.info(
-                f"removed {len(removed)} files that a run before had left half written in {files.folder}"
-            )
-
-        if s.resume:
-            session, path, problems, refused = files.resume(self.wanted)
-            for text in problems:
-                log.warning(f"not resumed: {text}")
-            for copy in files.keep_refused(refused):
-                log.warning(
-                    f"what could not be resumed is kept as {copy}, for this run writes over it"
-                )
-            if path is not None:
-                resumed = f"resumed {path}: {session.raw_count} measurements"
-                log.info("; ".join([resumed, *session.resume_notes]))
-                return session, path
-            log.info(f"nothing to resume in {files.folder}")
-        elif s.autosave_period:
-            self._before_is_kept = keep_before(files, log.warning)
-
-        if not s.load_checkpoint:
-            return new_session(self.wanted.settings, files.folder), None
-        path = Path(s.load_checkpoint).expanduser().absolute()
-        return open_session(self.wanted, path, files.folder), path
-
     def activating(self) -> Steps:
         """Subscribe to inputs and begin to publish."""
         try:
@@ -280,8 +254,7 @@ class MappingNode(ManagedNode):
         self._undo_activate.callback(self.inputs.close)
         self.inputs.open()
 
-        free = self.create_subscription(OccupancyGrid, "map", self._on_free_space, qos.LATCHED)
-        self._undo_activate.callback(self.destroy_subscription, free)
+        self._undo_activate.callback(FreeMapListener(self, self._on_free_space).destroy)
 
         self.queries = PointQueries(
             self, self.worker, lambda: self.frame, self.settings.max_query_points
@@ -301,7 +274,7 @@ class MappingNode(ManagedNode):
             )
 
         self._tick_timer = self.create_timer(
-            1.0 / self.settings.publish_rate, self._on_tick, clock=self._steady
+            1.0 / self._tick_rate, self._on_tick, clock=self._steady
         )
         self._undo_activate.callback(self.destroy_timer, self._tick_timer)
 
@@ -374,6 +347,12 @@ class MappingNode(ManagedNode):
 
     # ---- outputs ---------------------------------------------------------------------------------
 
+    @property
+    def _tick_rate(self) -> float:
+        """Hz at which the node looks what is due: each topic has a rate of its own."""
+        s = self.settings
+        return max(LEAST_TICKS, s.publish_rate, s.marker_rate, s.suggestion_rate)
+
     def _periods(self) -> dict[str, float]:
         """Seconds between two messages, by part of Results; 0: never. Slow work lengthens them."""
         s, drawing = self.settings, self.worker.drawing_time
@@ -385,7 +364,7 @@ class MappingNode(ManagedNode):
 
         return {
             "grid": max(1.0 / s.publish_rate, 2.0 * drawing),
-            "markers": 1.0 / s.marker_rate,
+            "markers": max(1.0 / s.marker_rate, 2.0 * drawing),
             "suggestions": choosing,
         }
 
@@ -437,7 +416,7 @@ class MappingNode(ManagedNode):
         return self._frame_of_own() or self.team.frame
 
     def _frame_of_own(self) -> str:
-        return self.settings.map_frame or self.worker.frame
+        return self.settings.map_frame.lstrip("/") or self.worker.frame
 
     def log_foreign_exports(self, path: Path) -> None:
         """Log which exports beside a loaded checkpoint belong to another map."""
@@ -461,6 +440,7 @@ class MappingNode(ManagedNode):
             for text in (
                 *self.parameter_warnings,
                 *self.inputs.problems,
+                self._namesakes.note(now),
                 self.suggester.note,
                 self.survey.note,
                 self.saver.problem,
@@ -541,8 +521,8 @@ class MappingNode(ManagedNode):
                 self.settings.silence_warning,
             )
             self.survey.settings = self.settings
-        if self.active and self.settings.publish_rate != before.publish_rate:
-            self._tick_timer.timer_period_ns = int(1e9 / self.settings.publish_rate)
+        if self.active:
+            self._tick_timer.timer_period_ns = int(1e9 / self._tick_rate)
 
 
 def _named_frame(intake: IntakeSettings) -> str:

@@ -41,12 +41,17 @@ def keep_before(files: MapFiles, warn) -> bool:
         )
         return False
 
+    _say_kept(kept, warn)
+    return True
+
+
+def _say_kept(kept: Path | None, warn) -> None:
+    """Say that an autosave of a run before was set aside, if one was."""
     if kept is not None:
         warn(
             "a run before has saved a map by itself that is newer than the saved one; it is kept as "
             f"{kept}; set resume: true to go on from it"
         )
-    return True
 
 
 class Saver:
@@ -60,8 +65,9 @@ class Saver:
         on_saved: called with a text for the log, in any thread.
         on_error: called with a text for the log, in any thread.
         shown: save what is shown, the map of several robots, and not this robot's own.
-        before_is_kept: as `keep_before` has returned; where it is False, no autosave is written
-            before that of the run before is set aside.
+        own: the autosave that may be written over, since this run goes on from it or has set it
+            aside; None: none yet. Any other one is set aside before the first is written there:
+            autosave_period and map_name may be set live.
         rules: as in Suggester.
 
     Attributes:
@@ -80,11 +86,11 @@ class Saver:
         on_saved=print,
         on_error=print,
         shown: bool = False,
-        before_is_kept: bool = True,
+        own: Path | None = None,
         rules: RulesNow | None = None,
     ):
         self._rules = rules
-        self._before_is_kept = before_is_kept
+        self._own = {own}
         self._ask = worker.ask if shown else worker.call
         self._worker, self._files, self._settings = worker, files, settings
         self._node_name, self._on_saved, self._on_error = node_name, on_saved, on_error
@@ -171,7 +177,11 @@ class Saver:
 
         try:
             return Suggester(settings, rules=self._rules)(
-                session, grid, self._worker.position, self._worker.free, self._worker.frame
+                session,
+                grid,
+                self._worker.position,
+                self._worker.free,
+                self._worker.published_frame,
             )
         except Exception as error:  # whatever it is, the map must reach the disk
             self._on_error(f"saved without suggestions: {error!r}")
@@ -219,10 +229,10 @@ class Saver:
         started = time.monotonic()
         try:
             files = self._files_now()
-            if not self._before_is_kept:
+            if files.autosave not in self._own:
                 with suppress(FileNotFoundError):  # somebody has moved it
-                    files.set_aside()
-                self._before_is_kept = True
+                    _say_kept(files.keep_before(self.newest_path == files.saved), self._on_error)
+                self._own.add(files.autosave)
             snapshot = self._snapshot(flush=False)
             files.folder.mkdir(parents=True, exist_ok=True)
             left_out: list[str] = []

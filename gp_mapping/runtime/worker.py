@@ -10,6 +10,7 @@ import threading
 import time
 import traceback
 from collections import Counter, deque
+from collections.abc import Callable
 from concurrent.futures import Future
 
 from gp_mapping.intake.fixes import ROLE as FIX
@@ -50,6 +51,9 @@ class MapWorker:
         draw_budget: of MapSession.render, for drawings on request.
         suggest: callable(session, grid, position, free message, frame) -> planning.Suggestions.
         survey: runtime.surveying.survey.Survey, which plans in slices between messages, or None.
+        published_frame: returns the frame in which the map is published, which settings may name
+            otherwise than that of the poses; None: that of the poses. Places and free-space maps
+            are compared with it.
         on_result: called in the worker's thread after a request was processed, by new Results or by
             an error.
         on_error: called with a text for the log.
@@ -72,6 +76,7 @@ class MapWorker:
         draw_budget: int | None = None,
         suggest=None,
         survey=None,
+        published_frame: Callable[[], str] | None = None,
         on_result=lambda: None,
         on_error=print,
     ):
@@ -80,6 +85,7 @@ class MapWorker:
         self._queue_size, self._draw_budget = queue_size, draw_budget
         self._suggest, self._on_result, self._on_error = suggest, on_result, on_error
         self._survey, self._planning = survey, False
+        self._published_frame = published_frame
         self._wake, self._lock = threading.Event(), threading.Lock()
         # held by callers that use the session after the thread has ended, and by its last step
         self._after = threading.RLock()
@@ -142,6 +148,11 @@ class MapWorker:
     def frame(self) -> str:
         """Frame of the map; empty until a pose has named it."""
         return self._intake.frame
+
+    @property
+    def published_frame(self) -> str:
+        """Frame in which the map is published; empty while it is not known."""
+        return self.frame if self._published_frame is None else self._published_frame()
 
     @property
     def queued(self) -> int:
@@ -475,7 +486,7 @@ class MapWorker:
             }
         if "suggestions" in wanted and self._suggest is not None:
             parts["suggestions"] = self._suggest(
-                session, grid, self._position, self._free, self.frame
+                session, grid, self._position, self._free, self.published_frame
             )
             took = time.monotonic() - middle
             self._timings["suggest"].add(took)
@@ -498,7 +509,11 @@ class MapWorker:
         start, self._planning = time.monotonic(), False
         try:
             self._planning = self._survey.step(
-                self._shown, self._position, self._free, self.frame, self._intake.last_stamp
+                self._shown,
+                self._position,
+                self._free,
+                self.published_frame,
+                self._intake.last_stamp,
             )
         except Exception as error:
             self._survey.drop(error)

@@ -28,6 +28,7 @@ __all__ = ["MapFiles", "Resumed", "autosave_name", "foreign_exports"]
 
 _EXPORTS = ("mean.yaml", "stddev.yaml", "map.png", "map.npz")
 _BELONGS = re.compile(rb"map: ([0-9a-f]{12})")
+_PREVIOUS = 5  # autosaves of runs before that are kept at most
 _PARTIAL = re.compile(r"\..+\.(\d+)(?:-\d+)?\.partial")
 
 
@@ -174,10 +175,13 @@ class MapFiles:
                 kept.append(second)
         return kept
 
-    def keep_before(self) -> Path | None:
+    def keep_before(self, saved_since: bool = False) -> Path | None:
         """Set an autosave aside that is newer than the saved map, so that it is not lost.
 
-        To be called where a run begins that does not resume.
+        To be called where a run begins that does not resume, or first saves here by itself.
+
+        Args:
+            saved_since: the saved map is of this run, and none of the autosave is in it.
 
         Returns:
             Its new name; None where there is no such autosave.
@@ -186,10 +190,24 @@ class MapFiles:
             OSError: the disk is read-only, or gone.
         """
         names = self.newest_first()
-        return self.set_aside() if names and names[0] == self.autosave else None
+        newest = names[:1] == [self.autosave] or (saved_since and self.autosave in names)
+        return self.set_aside() if newest else None
 
     def set_aside(self) -> Path:
-        """Rename the autosave to that of the run before; return its new name, or raise OSError."""
+        """Rename the autosave to that of the run before; return its new name, or raise OSError.
+
+        One that is there already, of a run before that one, gets a number: the autosave of a run of
+        seconds must not take the place of that of a day. Of more than _PREVIOUS the smallest goes.
+        """
+        if self.before.exists():
+            numbered = [
+                self.before.with_name(f"{self.before.stem}-{n}.gpm")
+                for n in range(2, _PREVIOUS + 1)
+            ]
+            least = min(numbered, key=lambda path: path.stat().st_size if path.exists() else -1)
+            if not least.exists() or least.stat().st_size <= self.before.stat().st_size:
+                os.replace(self.before, least)
+
         os.replace(self.autosave, self.before)
         return self.before
 

@@ -136,6 +136,23 @@ def test_white_variance_is_found_from_differences():
     assert all(float(c.sensor_variance) == 0.5 for c in told)
 
 
+def test_samples_that_state_no_variance_say_nothing_of_it():
+    """One message decides neither for the others of its cell nor for other cells."""
+    x, y, stamp = straight(600, noise=0.3)
+    rows = list(zip(x.tolist(), y.tolist(), stamp.tolist()))
+
+    def cells(stated) -> tuple[CellAverager, list[float]]:
+        averager = CellAverager(0.1, 1.0)
+        closed = [averager.add(*row, stated(i)) for i, row in enumerate(rows)]
+        return averager, [float(cell.sensor_variance) for cell in closed if cell is not None]
+
+    never, zero = cells(lambda i: None), cells(lambda i: 0.0)
+    assert zero[1] == never[1] and zero[0].single_variance == never[0].single_variance
+    few = cells(lambda i: 1e-9 if i % 50 == 0 else 0.0)
+    assert few[1] == never[1] and few[0].single_variance == pytest.approx(0.09, rel=0.2)
+    assert cells(lambda i: 0.5 if i % 3 else 0.0)[1] == [0.5] * len(never[1])
+
+
 def test_a_gross_error_is_left_out_of_its_cell():
     x, y, stamp = straight(300)
     y[100] += 500.0

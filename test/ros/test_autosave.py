@@ -8,12 +8,15 @@ import time
 
 import pytest
 from domains import domain_of
+from rclpy.parameter import Parameter
 from ros_helpers import STARTS, NodeProcess, Peer, Stream, ask, fill, settle, spin, spin_until
 from std_srvs.srv import Trigger
 from test_live_equals_offline import differences
 
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.store.atomic import hold
-from gp_mapping.store.checkpoint import load_checkpoint
+from gp_mapping.store.checkpoint import load_checkpoint, save_checkpoint
 from gp_mapping.store.resume import MapFiles, foreign_exports
 
 QUICK = {
@@ -248,3 +251,38 @@ def test_exports_say_of_which_map_they_are_and_strangers_are_named(tmp_path, nod
     assert foreign_exports(tmp_path / "map.gpm") == ["mean.yaml", "map.png", "map.npz"]
     assert ask(node, peer, Trigger, "/mapping/load").success
     assert "mean.yaml, map.png, map.npz are of another map" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "at_first, live",
+    [
+        ({"autosave_period": 0.0}, {"autosave_period": 0.1}),
+        ({"autosave_period": 0.1, "map_name": "yard"}, {"map_name": ""}),
+    ],
+)
+def test_a_run_that_saves_by_itself_only_later_keeps_what_the_one_before_has_left(
+    tmp_path, node_of, at_first, live
+):
+    """Also where it has saved its own map there meanwhile, which is newer then."""
+    save_checkpoint(tmp_path / "autosave.gpm", MapSession(MapSettings()).state_dict())
+    left = (tmp_path / "autosave.gpm").read_bytes()
+    node, peer = node_of(save_directory=str(tmp_path), **at_first)
+    fill(node, 1.0)
+    settle(node, peer)
+    node.saver.save_now(tmp_path, exports=False)
+    for name, value in live.items():
+        assert node.set_parameters([Parameter(name, value=value)])[0].successful
+    fill(node, 1.0, start=1.02)
+    spin_until(node, peer, lambda: (tmp_path / "autosave.previous.gpm").exists())
+    spin_until(node, peer, node.saver.is_autosaved)
+    assert (tmp_path / "autosave.previous.gpm").read_bytes() == left
+
+
+def test_the_autosave_of_the_run_before_can_be_named_as_the_map_to_go_on_with(tmp_path, node_of):
+    path = tmp_path / "autosave.gpm"
+    settings = MapSettings(
+        max_inducing=80, resolution=0.1, learn_hyperparameters=False, lengthscale=0.6, **STARTS
+    )
+    save_checkpoint(path, MapSession(settings).state_dict(), about={"number": 1})
+    node, _ = node_of(save_directory=str(tmp_path), load_checkpoint=str(path), autosave_period=60.0)
+    assert path.exists() and node.saver.newest_path == path

@@ -1,9 +1,12 @@
 """Diagnostics as a message: every value is text, and each warning stands by itself."""
 
 from diagnostic_msgs.msg import DiagnosticStatus
+from rclpy.node import Node
 from rclpy.serialization import serialize_message
+from ros_helpers import spin_until
 from std_msgs.msg import Header
 
+from gp_mapping.ros.mapper import namesakes
 from gp_mapping.ros.wire.diagnostics import to_array
 from gp_mapping.ros.wire.outbound import Limits
 from gp_mapping.runtime.health import Area, Health
@@ -52,3 +55,18 @@ def test_warnings_are_listed_one_by_one():
     area = Area("input", warnings=["a; with b", "c"], values={"n": 3})
     values = {v.key: v.value for v in to_array([area], "/mapping", Header().stamp).status[0].values}
     assert values == {"n": "3", "warning 1": "a; with b", "warning 2": "c"}
+
+
+def test_another_node_of_the_same_name_is_said_once_it_stays(node_of, monkeypatch):
+    """They answer each other's services and write over each other's files."""
+    monkeypatch.setattr(namesakes, "_LASTS", 0.2)
+    node, peer = node_of()
+    assert namesakes.Namesakes(node).note(0.0) == ""
+    other = Node("mapping", context=peer.context)
+    said = "another node is named /mapping, too"
+    spin_until(node, peer, lambda: any(said in text for text in peer.messages))
+    other.destroy_node()
+    spin_until(node, peer, lambda: node.get_node_names().count("mapping") == 1)
+    peer.messages.clear()
+    spin_until(node, peer, lambda: peer.messages)
+    assert said not in "".join(peer.messages)

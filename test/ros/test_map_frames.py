@@ -1,9 +1,14 @@
 """A map knows where it is: in another frame it is refused, taken when asked to, and warned of in an odometry's."""
 
 import pytest
+from geometry_msgs.msg import PoseArray
+from nav_msgs.msg import OccupancyGrid
 from rclpy.parameter import Parameter
 from ros_helpers import ask, field_at, fill, magnetic_field, odometry, place_at, settle, spin_until
 from std_srvs.srv import Trigger
+
+from gp_mapping.ros.simulator_node import floor_plan
+from gp_mapping.ros.wire.qos import LATCHED
 
 EPOCH = 1_700_000_000_000_000_000
 
@@ -97,3 +102,27 @@ def test_poses_with_an_empty_frame_are_said_to_be_why_nothing_is_shown(node_of):
     fill_in(node, "", 2.0)
     said = "the poses have an empty frame_id, so the map is in no frame and cannot be shown"
     spin_until(node, peer, lambda: any(said in text for text in peer.messages))
+
+
+def test_a_slash_before_map_frame_is_no_part_of_it(node_of):
+    """tf2 knows none; with it no question on ~/query would be in the map's frame."""
+    node, peer = node_of(map_frame="/odom")
+    fill(node, 0.5)
+    settle(node, peer)
+    assert node.frame == "odom" and node.worker.key[2] == 26
+
+
+def test_a_free_space_map_is_compared_with_the_frame_that_is_published(node_of, tmp_path):
+    """map_frame and odometry_frame give one place two names: Nav2's map is then in the first."""
+    node, peer = node_of(map_frame="map", odometry_frame="odom", save_directory=str(tmp_path))
+    maps = peer.node.create_publisher(OccupancyGrid, "map", LATCHED)
+    maps.publish(floor_plan(3.0, 3.0, "map"))
+    spin_until(node, peer, lambda: node.worker.free is not None)
+    suggested = peer.listen(PoseArray, "/mapping/suggestions")
+    fill(node, 2.0)
+    spin_until(node, peer, lambda: suggested and suggested[-1].poses)
+    assert suggested[-1].header.frame_id == "map"
+    assert node.suggester.obstacles == "from the free-space map"
+    answer = node.survey.ask()
+    spin_until(node, peer, answer.done)
+    assert "frame" not in answer.result().reason

@@ -9,6 +9,7 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from gp_mapping.ros.mapper import parameters as params
+from gp_mapping.ros.mapping_node import MappingNode
 from gp_mapping.settings.build import Parameters
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
@@ -205,3 +206,29 @@ def test_a_file_is_warned_of_only_where_none_of_its_sections_is_this_node(tmp_pa
     ):
         assert warned(misses), misses
     assert not warned("mapping: {ros__parameters: {}}", "/mapping")
+
+
+def test_an_empty_list_in_a_parameter_file_is_no_names_and_no_number(tmp_path):
+    """ROS knows no type of it, and rclpy ended such a node with a sentence about static types."""
+    path = tmp_path / "params.yaml"
+    path.write_text("/**: {ros__parameters: {merge_from: [], other_plans: [], max_inducing: []}}")
+    context = Context()
+    rclpy.init(args=["--ros-args", "--params-file", str(path)], context=context)
+    node = MappingNode(context=context)
+    try:
+        with pytest.raises(params.ParameterError, match=r"max_inducing: .* expected int") as caught:
+            node.parameters.configure()
+        assert len(str(caught.value).splitlines()) == 1
+        assert node.set_parameters([Parameter("max_inducing", value=50)])[0].successful
+        settings = node.parameters.configure()[NodeSettings]
+        assert (settings.merge_from, settings.other_plans) == ("", "")
+    finally:
+        node.destroy_node()
+        rclpy.try_shutdown(context=context)
+
+
+def test_a_word_for_use_sim_time_is_refused(make_node):
+    """rclpy says it once and goes on by the wall clock, by which no recording is mapped."""
+    parameters = params.NodeParameters(make_node(use_sim_time="true"))
+    with pytest.raises(params.ParameterError, match="use_sim_time: 'true' is str, expected bool"):
+        parameters.configure()

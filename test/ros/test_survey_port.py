@@ -4,8 +4,10 @@ import threading
 import time
 
 import numpy as np
+import pytest
 from geometry_msgs.msg import Point32, Polygon, PolygonStamped, PoseStamped
 from nav_msgs.msg import OccupancyGrid, Path
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from ros_helpers import ask, fill, settle, spin_until
 from std_srvs.srv import Trigger
 
@@ -143,3 +145,28 @@ def test_a_region_from_before_the_first_pose_is_compared_with_the_frame_of_the_m
     polygon("region", "elsewhere", 40.0)
     spin_until(node, peer, lambda: "'elsewhere'" in survey.note)
     assert survey.rules.now() == rules
+
+
+def test_a_goal_in_another_frame_is_not_left_out_here(node_of):
+    node, peer = node_of()
+    fill(node, 0.1)
+    spin_until(node, peer, lambda: node.frame)
+    goals = peer.node.create_publisher(PoseStamped, "/mapping/unreachable", 10)
+    spin_until(node, peer, goals.get_subscription_count)
+    for x, frame in enumerate(("base_link", "", "/odom")):
+        goal = PoseStamped()
+        goal.header.frame_id, goal.pose.position.x = frame, float(x)
+        goals.publish(goal)
+    spin_until(node, peer, lambda: len(node.survey.rules.now().closed) == 2)
+    assert [x for x, *_ in node.survey.rules.now().closed] == [1.0, 2.0]
+    spin_until(node, peer, lambda: node.worker.status.counts.get("place_refused") == 1)
+
+
+@pytest.mark.parametrize("reliability", [ReliabilityPolicy.RELIABLE, ReliabilityPolicy.BEST_EFFORT])
+def test_a_free_space_map_that_is_not_latched_is_heard(node_of, reliability):
+    node, peer = node_of()
+    qos = QoSProfile(depth=1, reliability=reliability, durability=DurabilityPolicy.VOLATILE)
+    maps = peer.node.create_publisher(OccupancyGrid, "map", qos)
+    spin_until(node, peer, lambda: maps.get_subscription_count())
+    maps.publish(floor_plan(3.0, 3.0, "odom"))
+    spin_until(node, peer, lambda: node.worker.free is not None)

@@ -91,6 +91,18 @@ def test_an_autosave_newer_than_the_saved_map_is_set_aside_by_who_does_not_resum
     )
 
 
+def test_runs_before_that_were_set_aside_take_no_places_from_longer_ones(tmp_path):
+    """A node that is started again and again without resume, by systemd say, loses no day's work."""
+    files = MapFiles(tmp_path)
+    for length in (9, 5, 4, 3, 6, 1, 2):
+        files.autosave.write_bytes(b"x" * length)
+        assert files.set_aside() == files.before and files.before.stat().st_size == length
+        files.autosave.touch()
+    kept = {path.name: path.stat().st_size for path in tmp_path.glob("autosave.previous*.gpm")}
+    assert len(kept) == 5 and kept.pop("autosave.previous.gpm") == 2
+    assert sorted(kept.values()) == [4, 5, 6, 9]
+
+
 def test_what_a_process_that_is_gone_left_half_written_is_removed(tmp_path):
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
@@ -108,8 +120,8 @@ def test_what_a_process_that_is_gone_left_half_written_is_removed(tmp_path):
 
 def test_what_another_process_is_writing_is_not_removed_and_what_it_leaves_is(tmp_path):
     code = (
-        "import sys; from pathlib import Path; from gp_mapping.store.atomic import written_whole\n"
-        "with written_whole(Path(sys.argv[1])) as file:\n"
+        "import sys; from pathlib import Path; from gp_mapping.store.atomic import open_atomic\n"
+        "with open_atomic(Path(sys.argv[1])) as file:\n"
         "    print(file.name, flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

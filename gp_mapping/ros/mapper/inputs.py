@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -32,6 +33,7 @@ FILL_FRACTION = 0.25  # of an input's queue in the middleware, which may fill be
 # s; no message has waited longer for the executor: an older time of arrival is of another clock
 MAX_AGE = 5.0
 TOGETHER = 50_000_000  # ns; a time of arrival that goes back by more is of a clock that was set
+_NUMBER = re.compile(r"double|float|u?int(8|16|32|64)")  # field types as rclpy names them
 # messages of one topic taken in one callback: one at a time, a busy interpreter would fall behind
 BATCH = 64
 
@@ -222,8 +224,14 @@ class Inputs:
             published, port.wrong_type = self._published_types(port), ""
             port.watch.publishers = self._node.count_publishers(port.topic)
             port.watch.listening = port.subscription is not None
-            if published and port.type not in published:
+            # what is not subscribed to yet, and can be read, look() is about to take
+            coming = port.subscription is None and any(
+                kind in port.classes or self._scalar(kind) for kind in published
+            )
+            if published and port.type not in published and not coming:
                 expected = port.type or " or ".join(port.classes)
+                if port.any_scalar and not port.type:
+                    expected += ", or any other with a number called data or value"
                 port.wrong_type = (
                     f"{self._node.resolve_topic_name(port.topic)} is published as {', '.join(published)}, "
                     f"expected {expected}: remap the topic, or set sensor or pose_source"
@@ -239,9 +247,7 @@ class Inputs:
         """The class of a stamped scalar of another package: any with a number `data` or `value`."""
         found = self._find(kind)
         field_types = found.get_fields_and_field_types() if found is not None else {}
-        numeric = any(
-            field_types.get(name, "") in ("double", "float") for name in ("data", "value")
-        )
+        numeric = any(_NUMBER.fullmatch(field_types.get(name, "")) for name in ("data", "value"))
         return found if numeric else None
 
     def _subscribe(self, port: InputPort, kind: str, found: type) -> None:

@@ -8,9 +8,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import yaml
-from rcl_interfaces.msg import SetParametersResult
+from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
 
-from gp_mapping.errors import ParameterFileError, one_line
+from gp_mapping.errors import ParameterFileError, named, one_line
 from gp_mapping.ros.mapper.descriptors import ParameterError, describe, describe_openly
 from gp_mapping.settings.build import KNOWN, SETTINGS, Parameters
 from gp_mapping.settings.groups import is_foreign, nearest
@@ -18,7 +18,27 @@ from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.node import LIVE_PARAMETERS, NodeSettings
 
-__all__ = ["SETTINGS", "NodeParameters", "ParameterError", "on_set", "unmatched_files"]
+__all__ = [
+    "SETTINGS",
+    "NodeParameters",
+    "ParameterError",
+    "on_set",
+    "unmatched_files",
+    "with_open_types",
+]
+
+
+def with_open_types(parameters: list[tuple]) -> list[tuple]:
+    """Parameters as Node.declare_parameters takes them; those without a value may have any type.
+
+    An empty list in a parameter file has no type, and rclpy would end the node's construction.
+    """
+    return [
+        (name, None, ParameterDescriptor(dynamic_typing=True))
+        if more and more[0] is None
+        else (name, *more)
+        for name, *more in parameters
+    ]
 
 
 class NodeParameters:
@@ -69,6 +89,12 @@ class NodeParameters:
                 what to write.
         """
         values = {name: self._value(name) for name in self.given}
+        simulated = self._node.get_parameter_or("use_sim_time").value
+        if simulated is not None and not isinstance(simulated, bool):  # ROS goes on without it
+            raise ParameterError(
+                f"parameter use_sim_time: {named(simulated)} is {type(simulated).__name__}, expected "
+                "bool, for example true"
+            )
         try:
             built = Parameters.from_values(values)
         except ParameterFileError as error:
@@ -105,7 +131,10 @@ class NodeParameters:
             if self._node.has_parameter(name)
             else KNOWN[name].default
         )
-        return value if name in self.given or value is not None else KNOWN[name].default
+        if value is None:
+            # of a list without names ROS does not know the type, and gives no value
+            return [] if name in self.given else KNOWN[name].default
+        return value
 
     def _declare(self, values: dict[str, object], descriptor) -> None:
         """Declare parameters anew with these values; descriptor: function of a settings field."""

@@ -70,7 +70,7 @@ class SurveyPort:
         self._claims: dict[
             str, float | None
         ] = {}  # topics of plans, and since when nobody is there
-        # the newest plan of each topic that came before the map's frame was known
+        # what came before the map's frame was known: the newest plan of each topic, and polygons
         self._early: dict[str, Path] = {}
         self._early_polygons: list[tuple[Callable[..., str], PolygonStamped]] = []  # likewise
         for topic, transform in _plan_topics(node):
@@ -142,6 +142,15 @@ class SurveyPort:
     def _on_unreachable(self, message: PoseStamped) -> None:
         """Close a place that was not reached to plans, for plan_retry seconds."""
         x, y = message.pose.position.x, message.pose.position.y
+        frame, own_frame = message.header.frame_id.lstrip("/"), self._node.frame.lstrip("/")
+        if frame not in ("", own_frame):
+            self._node.worker.count("place_refused")
+            self._node.get_logger().warning(
+                f"~/unreachable: ({x:.2f}, {y:.2f}) m is in frame {named(frame)} and the map in "
+                f"{own_frame!r}; it is not used",
+                throttle_duration_sec=10.0,
+            )
+            return
         if not are_valid_places([[x, y]]).all():
             self._node.worker.count("place_refused")
             self._node.get_logger().warning(
