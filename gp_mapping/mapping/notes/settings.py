@@ -103,16 +103,15 @@ def unused_starts(saved: dict, given: MapSettings, used: dict[str, float]) -> li
         given: settings with which it goes on.
         used: its hyper-parameters, SI.
     """
-    told = [
-        f"{name} {getattr(given, name):.4g} (it has {used[name]:.4g})"
+    changed = [
+        name
         for name in _STARTS
         if name in used and getattr(given, name) != saved.get(name, getattr(given, name))
     ]
-    if not told:
-        return []
     return [
-        f"{', '.join(told)}: without effect on a saved map, which goes on from its own; begin a new map to "
-        "start there"
+        f"{name}: {getattr(given, name):.4g} has no effect: it is a start, and this map goes on with "
+        f"{used[name]:.4g}; begin a new map to have another"
+        for name in changed
     ]
 
 
