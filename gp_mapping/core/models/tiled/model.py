@@ -586,6 +586,12 @@ class TiledMap(TiledPredictions, Moments, Revertible, FieldMap):
         self.__dict__.update(states.load(self, state) | {"own_epoch": self.own_epoch + 1})
         self.copies, self.changes = TileCopies(self.restored, self.most), Changes(self.own_epoch)
 
+        # they were made while this map had no tiles yet, where each map does its slices by itself
+        if self.layout is not None:
+            for single in (self.former, *(tile.map for tile in self.tiles.values())):
+                if single is not None:
+                    self.adopt_map(single)
+
     def restored(self, state: dict) -> DualSVGP:
         """A tile's map from its state."""
         new = self.make(None)

@@ -1,5 +1,6 @@
 """A drive through many tiles with everything learned: no update does much, and the map is as good."""
 
+import copy
 import math
 
 import pytest
@@ -37,58 +38,103 @@ def samples():
     )
 
 
-@pytest.fixture
-def counted(monkeypatch):
-    """Operations of rebuilds since it was cleared, and the largest of a single step."""
-    told = {"spent": 0.0, "step": 0.0, "begun": 0}
-    plain, freeze = rebuilds.Rebuild.advance, rebuilds.Rebuild.freeze
+class Counted:
+    """Operations of rebuilds since `spent` was cleared, the largest of a single step, and how many rebuilds began."""
 
-    def advance(self, operations):
-        total = 0.0
-        while self.steps_left and total < operations:
-            step = plain(self, 1e-9)  # one step
-            told["step"], total = max(told["step"], step), total + max(step, 1e-9)
-        told["spent"] += total
-        return total
+    def __init__(self, patch, slice_):
+        self.spent = self.step = 0.0
+        self.begun = 0
+        plain, freeze, counts = rebuilds.Rebuild.advance, rebuilds.Rebuild.freeze, self
 
-    def frozen(self):
-        told["begun"] += 1
-        freeze(self)
+        def advance(self, operations):
+            total = 0.0
+            while self.steps_left and total < operations:
+                step = plain(self, 1e-9)  # one step
+                counts.step, total = max(counts.step, step), total + max(step, 1e-9)
+            counts.spent += total
+            return total
 
-    monkeypatch.setattr(rebuilds.Rebuild, "advance", advance)
-    monkeypatch.setattr(rebuilds.Rebuild, "freeze", frozen)
-    return told
+        def frozen(self):
+            counts.begun += 1
+            freeze(self)
 
+        patch.setattr(rebuilds.Rebuild, "advance", advance)
+        patch.setattr(rebuilds.Rebuild, "freeze", frozen)
+        for module in (rebuilds, rebuilding):
+            patch.setattr(module, "SLICE", slice_)
 
-def drive(slice_, monkeypatch, counted):
-    """The session at the end, and what each call spent; half way it is saved and read again."""
-    for module in (rebuilds, rebuilding):
-        monkeypatch.setattr(module, "SLICE", slice_)
-    data, spent = samples(), []
-    session = MapSession(MapSettings(**SMALL))
-    for i in range(len(data)):
-        counted["spent"] = 0.0
-        session.ingest(data[i : i + 1])
-        if session.cell_count > 150:  # before, the map is made again of its first cells
-            spent.append(counted["spent"])
-    return session, spent
+    def ingest(self, session, sample) -> float:
+        """Operations of rebuilds with this sample."""
+        self.spent = 0.0
+        session.ingest(sample)
+        return self.spent
 
 
-def test_a_drive_that_learns_opens_and_closes_tiles_in_slices(monkeypatch, counted):
-    sliced, spent = drive(FEW, monkeypatch, counted)
-    begun = counted["begun"]
-    told = sliced.report()
-    assert told["tiles"] >= 12 and told["tiles_loaded"] > 0 and begun > 20, (told["tiles"], begun)
+LATE = 150  # cells; up to there the map is made again of its first ones
+KINDS = {"again", "split", "rebuild", "a tile's rebuild"}
+
+
+class Drive:
+    """The drive in slices, which several tests ask about.
+
+    session: at its end.  spent: with each late cell.  put_off: for each of KINDS, a session that was saved and read
+    again where that was put off, and before which sample.  told: predictions of the drive's session on its way.
+    """
+
+    def __init__(self, counted):
+        data = samples()
+        self.session, self.spent, self.put_off, self.told = (
+            MapSession(MapSettings(**SMALL)),
+            [],
+            {},
+            {},
+        )
+        for i in range(len(data)):
+            spent = counted.ingest(self.session, data[i : i + 1])
+            if self.session.cell_count > LATE:
+                self.spent.append(spent)
+            if len(self.put_off) < len(KINDS):
+                self._look(i)
+            if i % 49 == 48:
+                self.told[i] = self.session.predict(data.x[::50] + 0.1)
+
+    def _look(self, i):
+        """Keep a copy where something is put off that was not before, also once it has been flushed."""
+        state = self.session.state_dict()
+        if not put_off(state) - self.put_off.keys():
+            return
+        state = copy.deepcopy(state)  # the session goes on
+        other = MapSession.from_state_dict(copy.deepcopy(state))
+        other.flush()
+        if new := put_off(other.state_dict()) - self.put_off.keys():
+            self.put_off |= dict.fromkeys(new, (i + 1, state))
+
+
+@pytest.fixture(scope="module")
+def sliced():
+    with pytest.MonkeyPatch.context() as patch:
+        counted = Counted(patch, FEW)
+        yield Drive(counted), counted
+
+
+def test_a_drive_that_learns_opens_and_closes_tiles_in_slices(monkeypatch, sliced):
+    drive, counted = sliced
+    told, spent = drive.session.report(), drive.spent
+    assert told["tiles"] >= 12 and told["tiles_loaded"] > 0 and counted.begun > 20, told["tiles"]
     # one slice a cell, two where one ends and another begins, each with its last step
-    assert max(spent) <= 2 * (FEW + counted["step"]) + 1, (max(spent), counted["step"])
+    assert max(spent) <= 2 * (FEW + counted.step) + 1, (max(spent), counted.step)
 
-    counted["begun"] = 0
-    once, at_once = drive(math.inf, monkeypatch, counted)
+    whole, data, at_once = Counted(monkeypatch, math.inf), samples(), []
+    once = MapSession(MapSettings(**SMALL))
+    for i in range(len(data)):
+        used = whole.ingest(once, data[i : i + 1])
+        at_once += [used] if once.cell_count > LATE else []
     # at once, one update does the work of many slices
-    assert counted["begun"] == 0 and max(at_once) > 5 * FEW, (max(at_once), max(spent))
-    sliced.map.in_slices(False)
+    assert whole.begun == 0 and max(at_once) > 5 * FEW, (max(at_once), max(spent))
+    session = MapSession.from_state_dict(drive.session.state_dict())
+    session.map.in_slices(False)
     x = samples().x[::7] + 0.1
-    a, b, truth = sliced.predict(x), once.predict(x), field_at(x)
+    a, b, truth = session.predict(x), once.predict(x), field_at(x)
     rms = [float((p.mean - truth).square().mean().sqrt()) for p in (a, b)]
     assert rms[0] < 1.05 * rms[1], rms
     honest = [float(((p.mean - truth) / p.stddev).square().mean().sqrt()) for p in (a, b)]
@@ -96,62 +142,40 @@ def test_a_drive_that_learns_opens_and_closes_tiles_in_slices(monkeypatch, count
     assert abs(float((a.stddev / b.stddev).median()) - 1.0) < 0.1
 
 
-def test_saved_on_the_way_a_session_goes_on_exactly(monkeypatch):
+@pytest.mark.parametrize("kind", ["again", "a tile's rebuild"])
+def test_saved_on_the_way_a_session_goes_on_exactly(sliced, kind):
     """Where a tile is being carried, and where the first cells are being taken in again."""
-    for module in (rebuilds, rebuilding):
-        monkeypatch.setattr(module, "SLICE", FEW)
-    data, x = samples(), samples().x[::50] + 0.1
-    one, other, kinds, found = MapSession(MapSettings(**SMALL)), None, set(), 0
-    for i in range(700):
-        if len(kinds) == 2 and i == found + 200:  # what was under way has long ended
-            break
-        one.ingest(data[i : i + 1])
-        if other is not None:
-            other.ingest(data[i : i + 1])
-        state = None
-        if i % 5 == 0 and len(kinds) < 2:
-            state = one.state_dict()
-            under_way = "rebuild" if "'rebuild'" in str(keys(state["map"])) else ""
-            kind = under_way if state["again"] is None else "again"
-            if kind and kind not in kinds:
-                kinds.add(kind)
-                found = i
-                other = MapSession.from_state_dict(state)
-        elif other is not None and i % 49 == 0:
-            a, b = one.predict(x), other.predict(x)
-            assert torch.equal(a.mean, b.mean) and torch.equal(a.variance, b.variance), (i, kinds)
-    assert kinds == {"again", "rebuild"}
-    a, b = one.predict(x), other.predict(x)
-    assert torch.equal(a.mean, b.mean) and torch.equal(a.variance, b.variance)
+    (start, state), data = sliced[0].put_off[kind], samples()
+    other, compared = MapSession.from_state_dict(copy.deepcopy(state)), 0
+    for i in range(start, min(start + 200, len(data))):  # what was under way has long ended
+        other.ingest(data[i : i + 1])
+        if i in sliced[0].told:
+            a, b = sliced[0].told[i], other.predict(data.x[::50] + 0.1)
+            assert torch.equal(a.mean, b.mean) and torch.equal(a.variance, b.variance), i
+            compared += 1
+    assert compared >= 3
 
 
 @torch.no_grad()
-def test_at_the_end_nothing_is_put_off(monkeypatch):
+def test_at_the_end_nothing_is_put_off(sliced):
     """A recording may end while starts are found, while the room is being split, while a tile is being carried."""
-    for module in (rebuilds, rebuilding):
-        monkeypatch.setattr(module, "SLICE", FEW)
-    data, ended = samples(), set()
-    one = MapSession(MapSettings(**SMALL))
-    for i in range(700):
-        one.ingest(data[i : i + 1])
-        if not put_off(one.state_dict()) - ended:
-            continue
-        other = MapSession.from_state_dict(one.state_dict())
+    data = samples()
+    assert sliced[0].put_off.keys() == KINDS
+    for new, (i, state) in sliced[0].put_off.items():
+        other = MapSession.from_state_dict(copy.deepcopy(state))
         other.flush()
-        new = put_off(other.state_dict()) - ended
-        if not new:
-            continue
+        assert new in put_off(other.state_dict())
         a, b = (
             each.predict_in_pass(data.x[:i], 1e9) for each in (other.map, other.map.current_map)
         )
-        assert torch.equal(a.mean, b.mean) or "a tile's rebuild" in new, (
+        assert torch.equal(a.mean, b.mean) or new == "a tile's rebuild", (
             "the map that was answers until all are there"
         )
         epoch, revision, before = other.map.epoch, other.revision, other.predict(data.x[:i])
         other.finish()
         assert not put_off(other.state_dict()), new
         assert other.revision > revision, new
-        assert "again" in new or other.map.changed_since(epoch) is None, (
+        assert new == "again" or other.map.changed_since(epoch) is None, (
             new
         )  # who draws draws all of it
         after, truth = other.predict(data.x[:i]), field_at(data.x[:i])
@@ -159,10 +183,6 @@ def test_at_the_end_nothing_is_put_off(monkeypatch):
         honest = float(((after.mean - truth) / after.stddev).square().mean().sqrt())
         # other inputs of a bit each, of so few samples: what they leave out is among the standard deviations
         assert rms[1] < 1.5 * rms[0] and honest < 1.0, (new, rms, honest)
-        ended |= new
-        if len(ended) == 4:
-            break
-    assert ended == {"again", "split", "rebuild", "a tile's rebuild"}
 
 
 def put_off(state):
