@@ -25,6 +25,7 @@ from std_srvs.srv import SetBool
 
 from gp_mapping.ros.tools.plan_follower import PlanFollower
 from gp_mapping.ros.tools.playback import (
+    QUIET,
     ClockPublisher,
     Pacer,
     declare_groups,
@@ -314,7 +315,9 @@ class SimulatorNode(Node):
         ):
             return 0  # asked to stop
 
-        pacer, started = Pacer(s.real_time_factor, executor, stop), time.monotonic()
+        # who steers it is obeyed at once
+        quiet = 0.0 if s.commanded or s.follow_plan else QUIET
+        pacer, started = Pacer(s.real_time_factor, executor, stop, quiet), time.monotonic()
         offset = 0  # without /clock the drive takes place now
         if not s.publish_clock:
             offset = self.get_clock().now().nanoseconds - self.simulation.stamp_ns

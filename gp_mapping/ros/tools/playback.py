@@ -22,6 +22,7 @@ from gp_mapping.ros.mapper.descriptors import ParameterError, describe
 from gp_mapping.settings.groups import build_groups, is_foreign, nearest
 
 __all__ = [
+    "QUIET",
     "ClockPublisher",
     "NoSubscriber",
     "Pacer",
@@ -36,8 +37,8 @@ __all__ = [
 SETTLED = 1.0  # s without a further subscriber, after which the present ones are taken for all
 # s of wall time; after a longer stall (suspend, debugger) the schedule moves, and no burst is sent
 LATEST_STALL = 1.0
-# s after a look at the callbacks that found nothing to do, before the next one: it takes half a
-# millisecond of the processor, as long as the messages between which it is made
+# s between looks at callbacks while there are none: a look takes half a millisecond of the
+# processor, as long as the messages between which it is made
 QUIET = 0.02
 
 
@@ -125,13 +126,21 @@ class Pacer:
         rate: Stamped seconds per second of wall time.
         executor: Serves the node's callbacks while waiting.
         stop: Set when asked to stop.
+        quiet: s of wall time after a look at the callbacks that found nothing to do, before the
+            next one.
 
     Attributes:
         stalls: How often the schedule was late by more than LATEST_STALL.
     """
 
-    def __init__(self, rate: float, executor: SingleThreadedExecutor, stop: threading.Event):
-        self.rate, self.executor, self.stop = rate, executor, stop
+    def __init__(
+        self,
+        rate: float,
+        executor: SingleThreadedExecutor,
+        stop: threading.Event,
+        quiet: float = QUIET,
+    ):
+        self.rate, self.executor, self.stop, self.quiet = rate, executor, stop, quiet
         # wall time (monotonic s) and stamp (ns) at which the schedule begins
         self._origin: tuple[float, int] | None = None
         self._served = time.monotonic()  # when callbacks were last served
@@ -160,7 +169,7 @@ class Pacer:
             if remaining <= 0.0:
                 return True
             # callbacks while there is time for them; the last milliseconds are slept exactly
-            if remaining > 2e-3 and now - self._served > QUIET:
+            if remaining > 2e-3 and now - self._served > self.quiet:
                 self.executor.spin_once(timeout_sec=min(remaining - 1e-3, 0.1))
                 # one that was served may not have been the only one
                 if time.monotonic() - now >= min(remaining - 1e-3, 0.1):
