@@ -348,9 +348,9 @@ def test_starts_that_a_saved_map_does_not_take_are_named():
     assert text in resumed.warnings and "begin a new map" in text and "noise_stddev" not in text
     kept = session.map.hyperparameters()
     assert text.startswith(
-        f"lengthscale 2 (it has 0.8), signal_stddev 9e-06 (it has {kept['signal_stddev']:.4g})"
+        f"lengthscale 2 (now 0.8), signal_stddev 9e-06 (now {kept['signal_stddev']:.4g})"
     )
-    assert "time_offset 0.1 (it has 0)" in text and resumed.map.hyperparameters() == kept
+    assert "time_offset 0.1 (now 0)" in text and resumed.map.hyperparameters() == kept
     resumed.clear()
     assert resumed.resume_notes == [] and resumed.map.hyperparameters()["lengthscale"] == 2.0
 

@@ -104,7 +104,7 @@ def unused_starts(saved: dict, given: MapSettings, used: dict[str, float]) -> li
         used: its hyper-parameters, SI.
     """
     told = [
-        f"{name} {getattr(given, name):.4g} (it has {used[name]:.4g})"
+        f"{name} {getattr(given, name):.4g} (now {used[name]:.4g})"
         for name in _STARTS
         if name in used and getattr(given, name) != saved.get(name, getattr(given, name))
     ]
