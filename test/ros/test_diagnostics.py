@@ -60,13 +60,13 @@ def test_warnings_are_listed_one_by_one():
 def test_another_node_of_the_same_name_is_said_once_it_stays(node_of, monkeypatch):
     """They answer each other's services and write over each other's files."""
     monkeypatch.setattr(namesakes, "_LASTS", 0.2)
-    node, peer = node_of()
+    node, peer = node_of(namespace="/twin")  # no test before has left such a node behind
     assert namesakes.Namesakes(node).note(0.0) == ""
-    other = Node("mapping", context=peer.context)
-    said = "another node is named /mapping, too"
+    other = Node("mapping", context=peer.context, namespace="/twin")
+    said = "another node is named /twin/mapping, too"
     spin_until(node, peer, lambda: any(said in text for text in peer.messages))
     other.destroy_node()
-    spin_until(node, peer, lambda: node.get_node_names().count("mapping") == 1)
+    spin_until(node, peer, lambda: namesakes.Namesakes(node).count == 1)
     peer.messages.clear()
     spin_until(node, peer, lambda: peer.messages)
     assert said not in "".join(peer.messages)

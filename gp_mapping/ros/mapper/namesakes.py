@@ -19,15 +19,20 @@ class Namesakes:
         self._node = node
         self._since: float | None = None  # monotonic s, when another one was first seen
 
+    @property
+    def count(self) -> int:
+        """Nodes of this name that are announced, this one among them."""
+        own = self._node.get_namespace(), self._node.get_name()
+        names = self._node.get_node_names_and_namespaces()
+        return sum((space, name) == own for name, space in names)
+
     def note(self, now: float) -> str:
         """What is wrong, in words, where another node has had this name for _LASTS; else ''.
 
         Args:
             now: monotonic s.
         """
-        own = self._node.get_namespace(), self._node.get_name()
-        names = self._node.get_node_names_and_namespaces()
-        if sum((space, name) == own for name, space in names) < 2:
+        if self.count < 2:
             self._since = None
             return ""
 

@@ -70,7 +70,7 @@ class SurveyPort:
         self._claims: dict[
             str, float | None
         ] = {}  # topics of plans, and since when nobody is there
-        # what came before the map's frame was known: the newest plan of each topic, and polygons
+        # the newest plan of each topic that came before the map's frame was known
         self._early: dict[str, Path] = {}
         self._early_polygons: list[tuple[Callable[..., str], PolygonStamped]] = []  # likewise
         for topic, transform in _plan_topics(node):
