@@ -550,7 +550,10 @@ def latent_starts(likelihood: str) -> dict[str, object]:
         "predictive_noise": False,
     }
 
-    return starts | ({"cells": False} if targets or likelihood == "softmax" else {})
+    labels = {"cells": False} if targets or likelihood == "softmax" else {}
+    # one label tells less than a bit of any class: with a whole bit asked for a map had no input
+    least = {"inducing_information": 0.1} if likelihood == "softmax" else {}
+    return starts | labels | least
 
 
 def within_ranges(values: dict[str, float]) -> dict[str, Any]:

@@ -34,6 +34,7 @@ class Likelihood(Protocol):
             is a number without unit.
         steps: natural-gradient steps for each batch.
         refreshed: how many remembered samples take part in them.
+        kept: κ, least share of a sample's β that a step keeps; 0: all of it may go at once.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Likelihood(Protocol):
     metric: bool
     steps: int
     refreshed: int
+    kept: float
 
     def sites(
         self, y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor
@@ -94,7 +96,7 @@ class Gaussian:
     β = 1/σ² and α = (y − f)/σ², so λ = y/σ² whatever f is.
     """
 
-    name, conjugate, metric, steps, refreshed = "gaussian", True, True, 1, 0
+    name, conjugate, metric, steps, refreshed, kept = "gaussian", True, True, 1, 0, 0.0
 
     def sites(self, y, mean, variance, noise):
         beta = 1.0 / noise
@@ -134,7 +136,7 @@ class Gaussian:
 class NonGaussian:
     """Base of non-Gaussian likelihoods; a subclass defines the expected derivatives per channel."""
 
-    conjugate, metric, steps, refreshed = False, False, 4, 200
+    conjugate, metric, steps, refreshed, kept = False, False, 4, 200, 0.25
 
     def derivatives(
         self, y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor

@@ -92,7 +92,7 @@ class Poisson(NonGaussian):
         duration: of one measurement, s; e^f is its expected count, and the rate is e^f/duration.
     """
 
-    name = "poisson"
+    name, kept = "poisson", 0.0  # a rate that was far too high falls in one step
 
     def __init__(self, duration: float = 1.0):
         self.duration = duration

@@ -34,7 +34,7 @@ class StudentT(NonGaussian):
         degrees: degrees of freedom ν.
     """
 
-    name, metric, steps = "student_t", True, 5
+    name, metric, steps, kept = "student_t", True, 5, 0.0
     FLOOR = 0.05
 
     def __init__(self, degrees_of_freedom: float = 4.0):

@@ -99,14 +99,18 @@ def refresh(model, most: int | None = None) -> float:
 def _step(model, whitened: Tensor, part: dict[str, Tensor]) -> None:
     """Step all samples of `part`, whose λ and β are replaced, and add the differences to the sites.
 
-    λ ← λ + (β' − β)m + ρ(wα + βm − λ),   β ← β' = w E[−∂²]       (ρ = 1: λ ← wα + β'm)
+    λ ← λ + (β' − β)m + ρ(wα + βm − λ),   β ← β' = max(w E[−∂²], κβ)   (ρ = 1: λ ← wα + β'm)
     """
     mean, variance = model.marginals(whitened)
     alpha, beta, rate = model.likelihood.step(
         part["y"], mean, variance + part["residual"], part["noise"]
     )
 
-    weight, gain = part["weight"], part["weight"] * beta - part["beta"]
+    weight = part["weight"]
+    # a probit's β can vanish at once, where a step has gone far beyond: nothing would be left of
+    # the sample, and the next step would do the same again
+    beta_kept = torch.maximum(weight * beta, model.likelihood.kept * part["beta"])
+    gain = beta_kept - part["beta"]
     pull = weight[:, None] * alpha + part["beta"][:, None] * mean - part["lam"]
     change = gain[:, None] * mean + rate[:, None] * pull
 
