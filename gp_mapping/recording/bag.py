@@ -90,6 +90,10 @@ def _check_path(path: Path) -> None:
                     f"{path}: metadata.yaml is missing, the recording was cut off; pass the file itself "
                     f"({stored[0]}), or run: ros2 bag reindex {path}"
                 )
+            if any(path.glob("*.gpm")):
+                raise BagError(
+                    f"{path}: a saved map, not a recording; give the bags it was made from"
+                )
             raise BagError(f"{path}: not a rosbag2 folder, it has no metadata.yaml")
     elif path.suffix == ".bag":
         new = path.with_suffix("").name

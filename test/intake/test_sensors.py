@@ -8,6 +8,9 @@ import pytest
 from intake_messages import drain, field_message, odometry_message, scalar_message
 
 from gp_mapping.intake import Intake, inputs_of
+from gp_mapping.intake.columns import Columns
+from gp_mapping.intake.drops import DropReason
+from gp_mapping.intake.sensors.adaptor import make_adaptor
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import AUTOMATIC, MapSettings
@@ -47,12 +50,28 @@ def test_the_number_its_variance_and_its_range(sensor, field, good, bad):
     assert intake.received == {sensor: 4, "odometry": 5}
 
 
-@pytest.mark.parametrize("sensor, field, good, bad", SCALARS)
-def test_a_variance_of_zero_is_unknown(sensor, field, good, bad):
-    samples, _ = values_of(
-        {"sensor": sensor}, scalar_message(0.0, **{field: good, "variance": 0.0})
+@pytest.mark.parametrize("sensor, field, good, bad", [s for s in SCALARS if s[0] != "range"])
+def test_a_variance_of_0_or_minus_1_is_unknown_and_another_below_0_is_wrong(
+    sensor, field, good, bad
+):
+    samples, intake = values_of(
+        {"sensor": sensor},
+        *(
+            scalar_message(k / 10, **{field: good, "variance": v})
+            for k, v in enumerate((0, -1, -2))
+        ),
     )
-    np.testing.assert_array_equal(samples.sensor_variance, [0.0])
+    np.testing.assert_array_equal(samples.sensor_variance, [0.0, 0.0])
+    assert intake.drops.as_dict() == {"bad_covariance": 1}
+
+
+def test_variances_of_columns_are_judged_as_those_of_messages():
+    adaptor = make_adaptor(IntakeSettings(sensor="temperature"))
+    rows = np.zeros(4, [("temperature", "f8"), ("variance", "f8")])
+    rows["temperature"], rows["variance"] = 20.0, (0.25, 0.0, -1.0, -2.0)
+    read = adaptor.read_columns(Columns(rows, {}))
+    assert read.refused == {3: DropReason.BAD_COVARIANCE}
+    np.testing.assert_array_equal(read.covariance[:3, 0], [0.25, 0.0, 0.0])
 
 
 def test_a_range_finder_says_itself_what_it_can_tell():

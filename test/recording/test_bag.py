@@ -154,6 +154,7 @@ def test_an_empty_bag_is_an_error(tmp_path, storage):
         ("notes.txt", "expected a rosbag2 folder"),
         ("drive.bag", "rosbags-convert --src drive.bag --dst drive"),
         ("folder", "no metadata.yaml"),
+        ("map", "a saved map, not a recording"),
         ("zero.mcap", "empty"),
         ("zero.db3", "empty"),
     ],
@@ -161,8 +162,9 @@ def test_an_empty_bag_is_an_error(tmp_path, storage):
 def test_what_is_not_a_bag(tmp_path, name, text):
     if "." in name:
         (tmp_path / name).touch()
-    elif name == "folder":
+    elif name in ("folder", "map"):
         (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}.{'gpm' if name == 'map' else 'txt'}").touch()
     with pytest.raises(BagError, match=text):
         list(read_messages(tmp_path / name))
 

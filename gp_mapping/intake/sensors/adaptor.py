@@ -20,6 +20,8 @@ from gp_mapping.settings.sensors import SENSOR_TYPES, SensorType
 
 __all__ = ["ScalarAdaptor", "make_adaptor"]
 
+_UNKNOWN = -1.0  # a variance; so is 0
+
 
 class ScalarAdaptor:
     """Reads messages with one number, and a `variance` where their type has one (0: unknown)."""
@@ -84,7 +86,8 @@ class ScalarAdaptor:
 
         refused = {}
         # rows that may be unusable, one by one: `_judge` names the reason
-        for i in np.flatnonzero(~(good & (variance <= self._widest))).tolist():
+        stated = (variance <= self._widest) & ((variance >= 0.0) | (variance == _UNKNOWN))
+        for i in np.flatnonzero(~(good & stated)).tolist():
             reading = self._judge(
                 float(value[i]), float(low[i]), float(high[i]), float(variance[i]), 0
             )
@@ -105,7 +108,7 @@ class ScalarAdaptor:
             low, high = self._low, self._high
         if not max(low, self._low) <= value <= min(high, self._high):
             return DropReason.OUT_OF_RANGE
-        if not variance <= self._widest:
+        if not variance <= self._widest or (variance < 0.0 and variance != _UNKNOWN):
             return DropReason.BAD_COVARIANCE
 
         # a variance of 0, or of −1, means unknown
