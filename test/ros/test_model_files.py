@@ -50,7 +50,7 @@ def test_a_file_has_what_differs_and_says_why(name):
 def test_a_model_that_cannot_map_what_comes_says_so(node_of):
     for values, words in (
         ({"model": "curl_free"}, "write field_component: xyz"),
-        ({"model": "wiski", "likelihood": "poisson"}, "write dual_svgp or solve_gp"),
+        ({"model": "wiski", "likelihood": "poisson"}, "write model: dual_svgp or solve_gp"),
         ({"likelihood": "bernoulli", "field_component": "xyz"}, "write norm, x, y or z"),
     ):
         node, _ = node_of(**values, started=False)

@@ -106,11 +106,13 @@ def _step(model, whitened: Tensor, part: dict[str, Tensor]) -> None:
         part["y"], mean, variance + part["residual"], part["noise"]
     )
 
-    weight = part["weight"]
-    # a probit's β can vanish at once, where a step has gone far beyond: nothing would be left of
-    # the sample, and the next step would do the same again
-    beta_kept = torch.maximum(weight * beta, model.likelihood.kept * part["beta"])
-    gain = beta_kept - part["beta"]
+    weight, kept = part["weight"], model.likelihood.kept
+    beta = weight * beta
+    if kept:
+        # a probit's β can vanish at once, where a step has gone far beyond: nothing would be left
+        # of the sample, and the next step would do the same again
+        beta = torch.maximum(beta, kept * part["beta"])
+    gain = beta - part["beta"]
     pull = weight[:, None] * alpha + part["beta"][:, None] * mean - part["lam"]
     change = gain[:, None] * mean + rate[:, None] * pull
 
