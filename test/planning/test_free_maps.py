@@ -16,7 +16,7 @@ from gp_mapping.runtime.surveying.suggester import Suggester
 from gp_mapping.runtime.surveying.survey import Survey
 from gp_mapping.settings.node import NodeSettings
 
-SIDE, CELL = 1200, 0.05  # 60 m at 5 cm: 1.4 million cells, whose reading takes ten times LONGEST
+SIDE, CELL = 1200, 0.05  # 60 m at 5 cm: 1.4 million cells, whose reading takes four times LONGEST
 LONGEST = 0.05  # s of the asking thread
 
 
