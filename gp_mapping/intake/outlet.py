@@ -11,9 +11,9 @@ from gp_mapping.core.types import Samples
 from gp_mapping.intake.columns import Readings
 from gp_mapping.intake.drops import DropCounter, DropReason
 from gp_mapping.intake.messages import Reading
-from gp_mapping.intake.motion import Motion
 from gp_mapping.intake.placing import Placed, Placer
 from gp_mapping.intake.poses.buffer import Bracket
+from gp_mapping.intake.poses.motion import Motion
 from gp_mapping.intake.poses.transforms import Transform
 from gp_mapping.intake.stretch import PoseRows
 

@@ -58,10 +58,10 @@ def test_a_variance_of_0_or_minus_1_is_unknown_and_another_below_0_is_wrong(
         {"sensor": sensor},
         *(
             scalar_message(k / 10, **{field: good, "variance": v})
-            for k, v in enumerate((0, -1, -2))
+            for k, v in enumerate((0, -1, -2, 0.25))
         ),
     )
-    np.testing.assert_array_equal(samples.sensor_variance, [0.0, 0.0])
+    np.testing.assert_array_equal(samples.sensor_variance, [0.0, 0.0, 0.25])
     assert intake.drops.as_dict() == {"bad_covariance": 1}
 
 
