@@ -3,8 +3,10 @@
 from itertools import pairwise
 
 import numpy as np
+import torch
 from planning_scene import occupancy
 
+from gp_mapping import Samples, create_map
 from gp_mapping.planning import FreeSpace
 
 RESOLUTION = 0.1
@@ -49,3 +51,17 @@ def every_two_centimetres(line) -> np.ndarray:
         for a, b in pairwise(line)
     ]
     return np.concatenate(pieces) if pieces else np.asarray(line)
+
+
+def measured_at(here: np.ndarray, noise_stddev: float = 0.5e-6):
+    """A map of one measurement at `here`, where the robot stands: (2,) m."""
+    field = create_map(
+        "exact",
+        lengthscale=0.8,
+        signal_stddev=10e-6,
+        noise_stddev=noise_stddev,
+        constant_stddev=5e-6,
+        learn_hyperparameters=False,
+    )
+    field.update(Samples(torch.from_numpy(here[None]), torch.tensor([[45e-6]]).double()))
+    return field

@@ -8,9 +8,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from rooms import every_two_centimetres, free_room, somewhere
+from rooms import every_two_centimetres, free_room, measured_at, somewhere
 
-from gp_mapping import Samples, create_map
 from gp_mapping.planning import (
     Budget,
     PathValue,
@@ -49,15 +48,7 @@ def problem_in(
     area = SurveyArea.from_free_space(free, here, max_cells=400)
     here = area.free.centres()[np.hypot(*(area.free.centres() - here).T).argmin()]
     travel = Travel(area.free, 0.3, places, nodes)
-    field = create_map(
-        "exact",
-        lengthscale=0.8,
-        signal_stddev=10e-6,
-        noise_stddev=0.5e-6,
-        constant_stddev=5e-6,
-        learn_hyperparameters=False,
-    )
-    field.update(Samples(torch.from_numpy(here[None]), torch.tensor([[45e-6]]).double()))
+    field = measured_at(here)
     told = field.predict(torch.from_numpy(travel.xy))
     value = PathValue.from_map(field, travel.xy, area.cells, area.areas)
     return Problem(

@@ -5,11 +5,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import torch
 from planning_scene import occupancy
+from rooms import measured_at
 from test_plan import problem_in
 
-from gp_mapping import Samples, create_map
 from gp_mapping.planning import Budget, FreeSpace, PathValue, Problem, SurveyArea, Travel, plan
 from gp_mapping.planning.planners.annealing import annealed
 from gp_mapping.planning.planners.greedy import greedy
@@ -24,15 +23,7 @@ def open_room(width: int, depth: int, metres: float, **more) -> Problem:
     here = free.centres()[0]
     area = SurveyArea.from_free_space(free, here, max_cells=400)
     travel = Travel(area.free, 0.3, 300)
-    field = create_map(
-        "exact",
-        lengthscale=0.8,
-        signal_stddev=10e-6,
-        noise_stddev=0.25e-6,
-        constant_stddev=5e-6,
-        learn_hyperparameters=False,
-    )
-    field.update(Samples(torch.from_numpy(here[None]), torch.tensor([[45e-6]]).double()))
+    field = measured_at(here, 0.25e-6)
     value = PathValue.from_map(field, travel.xy, area.cells, area.areas)
     return Problem(
         value,
