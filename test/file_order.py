@@ -13,6 +13,8 @@ LONG = (
     "mapping/test_first_values.py",
     "ros/test_always_listening.py",
     "runtime/test_team.py",
+    "runtime/test_totals.py",
+    "runtime/test_summing.py",
     "mapping/test_start.py",
     "ros/test_autosave.py",
     "mapping/test_coverage.py",

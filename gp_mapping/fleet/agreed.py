@@ -3,9 +3,8 @@
     Λ = P + Σ_b F_b,      v = Λ⁻¹ (P v₀ + Σ_b F_b v_b)
 
 v: Theta.vector(); F_b: Fisher information of bag b's cells at its own θ; P, v₀: the prior, once. A
-    bag
-that lies far from the others by a robust rule (a dead or wrong sensor is sure of a θ of its own) is
-left out, and named. Hyper-parameters that are given stay as they are given.
+bag that lies far from the others by a robust rule (a dead or wrong sensor is sure of a θ of its
+own) is left out, and named. Hyper-parameters that are given stay as they are given.
 """
 
 from __future__ import annotations

@@ -12,7 +12,11 @@ import torch
 from benchmark.robots import Robot, survey
 from gp_mapping.intake import Intake
 from gp_mapping.mapping.session import MapSession
+from gp_mapping.runtime.team.incoming import MemoryPool, Source
+from gp_mapping.runtime.team.outgoing import Outgoing
+from gp_mapping.runtime.team.summing import Member, sum_maps
 from gp_mapping.runtime.team.team import Team
+from gp_mapping.runtime.team.totals import totals_of
 from gp_mapping.runtime.worker import MapWorker
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
@@ -142,3 +146,39 @@ def exchange(
         time.sleep(0.01)  # threads beside
         now += 0.1
     return now
+
+
+def messages_of(session, name="robot1", number=None) -> list[bytes]:
+    """All parts of a session's totals, as they are sent."""
+    out = Outgoing(name, session.map.slimmed)
+    out.update(totals_of(session))
+    found, now = [], 0.0
+    while (part := out.due(now, 1e9, 1.0, 1e9)) is not None:
+        message = out.message(part)()
+        found.append(message[0])
+        out.mark_sent(*message, now)
+        now += 1.0
+    return found
+
+
+def source_of(*sessions, name="robot1", most=100.0) -> Source:
+    source = Source(name, MemoryPool(most))
+    for session in sessions:
+        for message in messages_of(session, name):
+            assert source.accept(message, 0.0), source.noise
+    return source
+
+
+def members_of(*sources) -> list[Member]:
+    return [Member(g.source.name, g.map_id, g.state, g.version) for s in sources for g in s.ready()]
+
+
+def own_of(session) -> Member:
+    totals = totals_of(session)
+    return Member(
+        "this robot", totals.map_id, lambda: totals.state, ("own", totals.number), own=True
+    )
+
+
+def sum_of(*members, settings=None, frame="", transforms=None, **more):
+    return sum_maps(members, settings or MapSettings(**QUICK), frame, "", transforms or {}, **more)

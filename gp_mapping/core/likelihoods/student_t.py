@@ -27,8 +27,7 @@ class StudentT(NonGaussian):
     beyond r² = νσ²: β is kept at FLOOR E[w] or more, so that D stays above I. Where E[−∂²] is above
     that, the fixed point is a variational optimum (there may be several). The other samples, gross
     errors most of all, keep a little precision that the optimum would not give them. E[w] bounds
-    the
-    curvature: a step of rate β/E[w] always climbs, one of up to twice that converges.
+    the curvature: a step of rate β/E[w] always climbs, one of up to twice that converges.
 
     Attributes:
         degrees: degrees of freedom ν.

@@ -8,14 +8,12 @@
                  it becomes the first tile as it is. From then on a sample outside all tiles opens
                  the next one, which starts with what its neighbours remember
     everywhere   a sample goes to the tiles in whose core or halo it lies, four at most; θ is one
-    for
-                 all, learned in the tile where the robot is and, every other step, in one next to
-                 it
+                 for all, learned in the tile where the robot is and, every other step, in one next
+                 to it
     far away     beyond `most` tiles, those that were not needed for longest are put on the shelf,
-    whose
-                 room writes them to a disk, and come back when the robot does; a question looks at
-                 a copy, so that the map depends on its samples alone. A tile that cannot be read
-                 any more is left out, and named
+                 whose room writes them to a disk, and come back when the robot does; a question
+                 looks at a copy, so that the map depends on its samples alone. A tile that cannot
+                 be read any more is left out, and named
 
 Sites, memory and basis are each tile's own: nothing in this file knows them.
 """

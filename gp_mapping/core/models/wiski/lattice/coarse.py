@@ -6,9 +6,8 @@ features' prior, the preconditioner is
     [K 0; 0 S] − [K w_zᵀ; S Φᵀ] (k(z, z) + ΦSΦᵀ + M⁻¹ + ε s² I)⁻¹ [w_z K, Φ S]
 
 which is the wanted inverse but for ε: what interpolating the kernel drops, and, where aggregates
-    were
-merged on squares of side h, how much the field varies in one, (h/ℓ)². Without ε it would not be
-positive.
+were merged on squares of side h, how much the field varies in one, (h/ℓ)². Without ε it would not
+be positive.
 """
 
 from __future__ import annotations

@@ -1,0 +1,219 @@
+"""The sum of robots' maps is the map of all data, whatever the robots differ in."""
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from team_scene import (
+    CLOSE,
+    QUICK,
+    difference,
+    drives,
+    members_of,
+    messages_of,
+    own_of,
+    session_of,
+    source_of,
+    sum_of,
+)
+
+from benchmark.robots import Robot, drive, world_of
+from gp_mapping.runtime.team.incoming import MemoryPool, Source
+from gp_mapping.sim.robot import lawnmower
+
+X = torch.from_numpy(np.random.default_rng(0).uniform(0.5, 3.0, (80, 2)))
+
+
+def test_the_sum_is_the_map_of_all_data():
+    one, two = (session_of(part, **CLOSE) for part in drives())
+    both = session_of(*drives(), **CLOSE)
+    made = sum_of(*members_of(source_of(one), source_of(two, name="robot2")), settings=one.settings)
+    assert len(made.used) == 2 and not made.failed and not made.refused and not made.notes
+    assert max(difference(made.session, both, X)) < 0.1
+    assert made.session.cell_count == both.cell_count and made.session.raw_count == both.raw_count
+    assert made.session.report()["path_length"] == pytest.approx(both.report()["path_length"])
+    # with the same inputs: as the maps themselves merge
+    merged = copy.deepcopy(one)
+    merged.merge(two)
+    assert max(difference(made.session, merged, X)) < 1e-4
+
+
+@pytest.mark.parametrize("model", ["solve_gp", "fitc", "exact", "wiski"])
+def test_the_sum_of_any_model(model):
+    settings = QUICK | {"model": model}
+    one, two = (session_of(part, **settings) for part in drives())
+    made = sum_of(*members_of(source_of(one), source_of(two, name="robot2")), settings=one.settings)
+    assert len(made.used) == 2, (made.failed, made.refused)
+    one.merge(two)
+    assert max(difference(made.session, one, X)) < 0.1
+
+
+def test_the_order_of_robots_changes_nothing_and_own_data_count_once():
+    one, two = (session_of(part, **QUICK) for part in drives())
+    a, b = source_of(one), source_of(two, name="robot2")
+    made = sum_of(*members_of(a, b))
+    again = sum_of(*members_of(b, a))
+    assert torch.equal(made.session.predict(X).mean, again.session.predict(X).mean)
+    alone = sum_of(own_of(one))
+    assert max(difference(alone.session, one, X)) < 1e-6
+    # a robot that is told to merge itself, too
+    twice = sum_of(own_of(one), *members_of(a, b))
+    assert len(twice.used) == 2 and [r for _, r, _ in twice.refused] == ["same_map"]
+    assert twice.session.cell_count == made.session.cell_count
+
+
+def test_the_robot_is_where_its_own_map_has_it():
+    """Whatever the others are called, and however far they drove; of one saved map its own copy counts."""
+    one, two = (session_of(part, **QUICK) for part in drives())
+    for name in ("a", "z"):
+        made = sum_of(*members_of(source_of(two, name=name)), own_of(one))
+        assert len(made.used) == 2 and made.session.position == one.position
+        areas = made.session.path_trace.extent.choose_drawn(lambda low, high: True, 0.1)[0]
+        assert areas[0].place == one.position
+    again = sum_of(*members_of(source_of(one, name="copy")), own_of(one))
+    assert [m.own for m in again.used] == [True]
+    assert [(m.name, reason) for m, reason, _ in again.refused] == [("copy", "same_map")]
+
+
+def test_learned_hyperparameters_are_agreed_on():
+    settings = QUICK | {
+        "learn_hyperparameters": True,
+        "lengthscale": 0.0,
+        "signal_stddev": 0.0,
+        "noise_stddev": 0.0,
+        "constant_stddev": 0.0,
+        "inducing_information": 0.0,
+        "max_inducing": 500,
+    }
+    one, two = (session_of(part, **settings) for part in drives())
+    made = sum_of(*members_of(source_of(one), source_of(two, name="robot2")), settings=one.settings)
+    lengths = sorted(s.map.hyperparameters()["lengthscale"] for s in (one, two))
+    assert (
+        lengths[0] <= made.theta["lengthscale"] * 1.05
+        and made.theta["lengthscale"] <= lengths[1] * 1.05
+    )
+    assert len(made.used) == 2
+    # it predicts what neither has seen as well as the map of both
+    assert made.session.predict(X).variance.mean() < one.predict(X).variance.mean()
+
+
+def test_strangers_are_refused_in_one_sentence():
+    one, two = (session_of(part, **QUICK) for part in drives())
+    elsewhere = session_of(drives()[1], frame="map", **QUICK)
+    gas = session_of(drives()[1], quantity="gas", **QUICK)
+    other = session_of(drives()[1], **(QUICK | {"kernel": "matern32"}))
+    for stranger, reason, word in (
+        (elsewhere, "other_frame", "merge_transforms"),
+        (gas, "other_quantity", "gas"),
+        (other, "other_settings", "kernel"),
+    ):
+        made = sum_of(own_of(one), *members_of(source_of(stranger, name="robot2")), frame="odom")
+        assert [r for _, r, _ in made.refused] == [reason] and word in made.refused[0][2]
+        assert "\n" not in made.refused[0][2] and len(made.used) == 1
+        assert max(difference(made.session, one, X)) < 1e-6
+    assert (
+        len(sum_of(own_of(one), *members_of(source_of(two, name="robot2")), frame="odom").used) == 2
+    )
+
+
+def test_a_map_for_which_there_is_no_room_leaves_no_trace_in_the_sum():
+    """Its neighbours' paths are theirs, its constants are not agreed on, and it may be added later."""
+    settings = QUICK | {"model": "exact", "max_exact_samples": 150}
+    part = drives()[0]
+    sessions = {
+        f"robot{i}": session_of(part[cut], **settings)
+        for i, cut in enumerate((slice(0, 250), slice(250, 1250), slice(1250, 1450)))
+    }
+    for name, session in sessions.items():
+        session.about["map_id"] = f"map of {name}"
+    a, b, c = (member for n, s in sessions.items() for member in members_of(source_of(s, name=n)))
+    made = sum_of(a, b, c, settings=sessions["robot0"].settings)
+    assert made.used == [a, c] and [(m, r) for m, r, _ in made.refused] == [(b, "not_merged")]
+    assert "exceed max_exact_samples 150" in made.refused[0][2] and not made.failed
+    assert len(made.touched) == 2
+    for name, touched in zip(("robot0", "robot2"), made.touched):
+        assert torch.equal(touched, sessions[name].path_trace.points()), name
+    assert made.session.about["made_of"] == ["map of robot0", "map of robot2"]
+    # what goes on from the map that was left out is not in the sum twice
+    sessions["robot2"].about["made_of"] = ["map of robot1"]
+    (child,) = members_of(source_of(sessions["robot2"], name="robot2"))
+    again = sum_of(a, b, child, settings=sessions["robot0"].settings)
+    assert again.used == [a, child] and [m for m, *_ in again.refused] == [b]
+
+
+def test_where_a_map_has_gone_or_changed_is_told_and_nowhere_else():
+    one, two = (session_of(part, **QUICK) for part in drives())
+    a, b = members_of(source_of(one)) + members_of(source_of(two, name="robot2"))
+    both = sum_of(a, b)
+    unchanged = sum_of(a, b, before=both)
+    later = sum_of(replace(a, version=("later",)), b, before=both)
+    without = sum_of(a, before=both)
+    paths = one.path_trace.points(), two.path_trace.points()
+    for made, touched in ((both, paths), (unchanged, ()), (later, paths[:1]), (without, paths[1:])):
+        assert len(made.touched) == len(touched)
+        assert all(torch.equal(*pair) for pair in zip(made.touched, touched))
+
+
+def test_a_robot_in_another_frame_is_moved():
+    one, two = (session_of(part, **QUICK) for part in drives())
+    turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)
+    part, shift = drives()[1], torch.tensor([5.0, 2.0], dtype=torch.float64)
+    there = type(part)(
+        (part.x - shift) @ turn, part.y, stamp=part.stamp, heading=part.heading @ turn
+    )
+    other = session_of(there, frame="map", **QUICK)
+    made = sum_of(
+        own_of(one),
+        *members_of(source_of(other, name="robot2")),
+        frame="odom",
+        transforms={"robot2": (5.0, 2.0, np.pi / 2)},
+    )
+    assert len(made.used) == 2 and made.session.about["frame"] == "odom"
+    expected = sum_of(own_of(one), *members_of(source_of(two, name="robot2")), frame="odom")
+    # the turned robot's cells, and so its inputs, are the same to rounding of its path
+    assert max(difference(made.session, expected.session, X)) < 0.3
+
+
+def test_a_map_that_cannot_be_turned_keeps_no_other_out():
+    session = session_of(drives()[0][:900], **(QUICK | {"model": "wiski"}))
+    session.about["map_id"] = "of both"
+    a, b = members_of(source_of(session), source_of(session, name="robot2"))
+    made = sum_of(a, b, settings=session.settings, transforms={"robot1": (0.0, 0.0, 0.5)})
+    assert [(m, r) for m, r, _ in made.refused] == [(a, "cannot_be_moved")] and made.used == [b]
+
+
+def test_delays_that_differ_are_said_and_stay_each_robots_own():
+    one = session_of(drives()[0], **QUICK)
+    late = session_of(drives()[1], **(QUICK | {"time_offset": 0.3}))
+    made = sum_of(*members_of(source_of(one), source_of(late, name="robot2")))
+    assert len(made.notes) == 1 and "0.3 s late" in made.notes[0]
+
+
+def test_maps_of_tiles_go_tile_by_tile():
+    """Each in a message of its own, those on the shelf, too; the sum is as the maps themselves merge."""
+    tiled = QUICK | {
+        "max_inducing": 60,
+        "memory_size": 150,
+        "map_tile_side": 3.0,
+        "lengthscale": 0.3,
+        "cell_length": 0.2,
+        "tiles_in_memory": 9,
+    }
+    world = world_of(3, 9.0, 4.0)
+    one = session_of(drive(Robot(speed=2.0), world, lawnmower(0.4, 0.4, 8.6, 2.0, 0.4), 3), **tiled)
+    two = session_of(
+        drive(Robot(speed=2.0), world, lawnmower(0.4, 1.8, 8.6, 3.6, 0.4), 4, 1001.0), **tiled
+    )
+    assert min(one.report()["tiles"], two.report()["tiles"]) > 9 == one.report()["tiles_in_memory"]
+    source = source_of(one)
+    told = source.status(0.0)
+    assert told["tiles"] == one.report()["tiles"] and told["received"] == told["tiles"] + 1
+    incomplete = Source("robot1", MemoryPool(100.0))
+    for message in messages_of(one)[:-1]:
+        incomplete.accept(message, 0.0)
+    assert not incomplete.ready(), "a map of which a tile is missing is no map"
+    made = sum_of(*members_of(source, source_of(two, name="robot2")), settings=one.settings)
+    one.merge(two)
+    assert len(made.used) == 2 and max(difference(made.session, one, one.path[::9])) < 1e-3
