@@ -89,6 +89,16 @@ def by_quadrature(kind, mean, variance):
     return first, np.sqrt(np.maximum(second - first**2, 0.0))
 
 
+def test_a_cell_is_known_where_every_class_is():
+    session = mapped("dirichlet", unknown_ratio=0.2)
+    grid = session.render()
+    bound = 0.2 * session.map.hyperparameters()["signal_stddev"]
+    known = session.predict(grid.centres()).variance.sqrt() <= bound
+    drawn = grid.known.reshape(-1)
+    assert int((drawn != known.all(1)).sum()) <= 0.01 * len(drawn)  # splined
+    assert all(int((drawn != known[:, c]).sum()) > 0.015 * len(drawn) for c in range(3))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_grid_and_questions_have_what_f_stands_for(sessions, kind):
     session = sessions[kind]

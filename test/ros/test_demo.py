@@ -95,6 +95,9 @@ def test_the_robot_plans_its_own_way_and_is_home_within_its_budget(tmp_path):
         and "Traceback" not in text
     )
 
+    done = [int(n) for n in re.findall(r"(\d+) %\|", text)]
+    assert done == sorted(done) and done[-1] == 100 and any(0 < n < 100 for n in done)
+
     # the way is as it was planned: round the walls of the room, never through them
     path = open_session(folder / "map.gpm").path.numpy()
     walls = Walls(6.0, 5.0, parse_walls(WALLS))

@@ -347,12 +347,25 @@ class DemoWatch:
             return
 
         drive, score, self._shown = self.watcher.values(DRIVE), self.score(), time.monotonic()
-        bar.n = round(100.0 * float(drive.get("progress", 0.0)), 1)
+        bar.n = round(100.0 * self._progress(drive), 1)
         bar.set_postfix_str(
-            f"{float(drive.get('elapsed', 0.0)):.0f} s of route, {self._number(MAP, 'samples')} of "
+            f"{float(drive.get('elapsed', 0.0)):.0f} s of driving, {self._number(MAP, 'samples')} of "
             f"{self._number(DRIVE, 'sent_magnetic_field')} samples in the map"
             + (f", RMSE {UT * score.rmse:.2f} µT" if score else "")
         )
+
+    def _progress(self, drive: dict[str, str]) -> float:
+        """Fraction of the drive that is done; of a survey, of its budget.
+
+        Args:
+            drive: what the simulator reports.
+        """
+        if self.area is None:
+            return float(drive.get("progress", 0.0))
+
+        survey = self.watcher.values(SURVEY)
+        done, left = (float(survey.get(f"{name} (m)", 0.0)) for name in ("driven", "budget left"))
+        return 1.0 if drive.get("state") == "done" else done / max(done + left, 1e-9)
 
     def settle(self, saved: Path) -> None:
         """Have the map saved and drawn, until what comes over DDS is what was saved.
