@@ -25,6 +25,7 @@ WHOLE = {
     "suggest.py",
     "offer.py",
     "parameters.py",
+    "sensors/setup.py",
 }
 
 

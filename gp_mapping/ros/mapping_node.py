@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import rclpy
@@ -23,6 +24,7 @@ from gp_mapping.core.likelihoods.outcomes import make_judge
 from gp_mapping.errors import named
 from gp_mapping.intake import Intake
 from gp_mapping.intake.messages import has_header
+from gp_mapping.intake.sensors.setup import setup_notes
 from gp_mapping.ros.mapper import parameters as params
 from gp_mapping.ros.mapper.ending import MapEnding
 from gp_mapping.ros.mapper.first_session import first_session
@@ -134,6 +136,7 @@ class MappingNode(ManagedNode):
             self.intake_settings.quantity,
             _named_frame(self.intake_settings),
             self.settings.allow_frame_change,
+            partial(setup_notes, self.intake_settings),
         )
 
     def _configuring(self) -> Steps:
@@ -158,14 +161,8 @@ class MappingNode(ManagedNode):
         if path is not None:
             self.log_foreign_exports(path)
         self.place_warning = ""
-        if path is not None and (frame := odometry_frame_of(session.about)):
-            text = (
-                f"this map goes on in frame {named(frame)} of an odometry, whose origin is mostly where the robot "
-                "was switched on: what was mapped before is then in the wrong place; map in the frame of a "
-                "localiser, or clear"
-            )
-            log.warning(text)
-            self.place_warning = text
+        if path is not None:
+            self.warn_of_place(session.about)
 
         self.map_settings = session.settings
         maps = FreeMaps(aside=True)
@@ -417,6 +414,22 @@ class MappingNode(ManagedNode):
 
     def _frame_of_own(self) -> str:
         return self.settings.map_frame.lstrip("/") or self.worker.frame
+
+    def warn_of_place(self, about: dict) -> None:
+        """Log, and say in /diagnostics, where a saved map may be in the wrong place.
+
+        Args:
+            about: of its session.
+        """
+        self.place_warning, frame = "", odometry_frame_of(about)
+        if frame:
+            text = (
+                f"this map goes on in frame {named(frame)} of an odometry, whose origin is mostly where the robot "
+                "was switched on: what was mapped before is then in the wrong place; map in the frame of a "
+                "localiser, or clear"
+            )
+            self.get_logger().warning(text)
+            self.place_warning = text
 
     def log_foreign_exports(self, path: Path) -> None:
         """Log which exports beside a loaded checkpoint belong to another map."""

@@ -72,6 +72,7 @@ class Saver:
 
     Attributes:
         newest_path: the checkpoint of the newest save; None before one.
+        written: the checkpoints that this run has saved on request.
         autosaves: how many were written.
         problem: why the newest autosave was not written, or what it had to leave out; ''
             where all was written.
@@ -99,6 +100,7 @@ class Saver:
         self._lock = threading.Lock()
         self._key: tuple[int, int, int] | None = None  # of the map that newest_path holds
         self.newest_path: Path | None = None
+        self.written: set[Path] = set()
 
         self._autosaving: Future | None = None
         self._begun, self._took = time.monotonic(), 0.0
@@ -146,6 +148,7 @@ class Saver:
         snapshot = self._snapshot(flush=True)
         saved = write_snapshot(snapshot, folder, self._about(folder), self._suggestions, exports)
         self.mark_saved(snapshot.key, saved.paths["checkpoint"])
+        self.written.add(saved.paths["checkpoint"])
         self._on_saved(str(saved))
         return saved
 

@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from gp_mapping.intake.fixes import ROLE as FIX
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.intake.messages import has_header, stamp_ns
+from gp_mapping.intake.sensors.setup import SETUP
 from gp_mapping.intake.topics import feed
 from gp_mapping.mapping.drawing.levels import field_limits
 from gp_mapping.runtime.drawing_lag import DrawingLag
@@ -248,6 +249,8 @@ class MapWorker:
 
     def _expect_frame(self) -> None:
         """Tell the intake that the session's map is in a frame already, which stays."""
+        # a saved map was measured with the setup that its file names, until something new comes
+        self._goes_on = True
         frame = self._session.about.get("frame")
         if frame:
             self._intake.expect(frame)
@@ -436,8 +439,9 @@ class MapWorker:
             self._intake.batches(finish), self._session, self._intake.drops, self._lost
         ):
             self.revision = self._drawable_revision()
-            if "frame" not in self._session.about:
-                self._session.about = {**self._intake.about, **self._session.about}
+            if self._goes_on or "frame" not in self._session.about:
+                self._goes_on, now_read = False, self._intake.about
+                self._session.about = {**now_read, **self._session.about, SETUP: now_read[SETUP]}
 
             now = time.monotonic()
             self._timings["update"].add(now - start)

@@ -45,6 +45,7 @@ class Requirements:
         quantity: what is measured (IntakeSettings.quantity); '' for anything.
         frame: of the poses; '' while it is not known.
         any_frame: whether a map in another frame is taken as if it were in this one.
+        notes: sentences on a saved map that fits, by its session.about.
     """
 
     settings: MapSettings
@@ -53,6 +54,7 @@ class Requirements:
     quantity: str = ""
     frame: str = ""
     any_frame: bool = False
+    notes: Callable[[dict], list[str]] = lambda about: []
 
     def check(self, state: dict) -> None:
         """Compare a checkpoint's map with what this node measures.
@@ -222,6 +224,7 @@ def open_session(wanted: Requirements, path, folder: Path | None = None) -> MapS
     }
 
     session = saved_session(path, folder, wanted.check, **overrides)
+    session.resume_notes += wanted.notes(session.about)
     if wanted.any_frame:
         session.about.pop("frame", None)  # the poses to come decide
 

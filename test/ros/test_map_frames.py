@@ -86,6 +86,26 @@ def test_a_loaded_map_waits_for_poses_in_its_frame_and_an_odometry_frame_is_warn
     assert node.frame == "another_world" and node.worker.key[2] > 30
 
 
+def test_a_map_that_is_loaded_while_the_node_runs_is_warned_of_as_one_that_is_resumed(
+    node_of, saved
+):
+    """Its place, if another run saved it, and how the sensor sat and was calibrated when it was measured."""
+    node, peer = node_of(save_directory=str(saved), hard_iron_x=2e-5, sensor_offset_x=0.2)
+    fill(node, 1.0)
+    settle(node, peer)
+    assert ask(node, peer, Trigger, "/mapping/load").success
+    measured = "measured with sensor_offset_x 0.0 (now 0.2), hard_iron_x 0.0 (now 2e-05)"
+    for said in ("of an odometry, whose origin", measured):
+        spin_until(node, peer, lambda said=said: any(said in text for text in peer.messages))
+
+    assert ask(node, peer, Trigger, "/mapping/clear").success
+    fill(node, 1.0, start=300.0)
+    settle(node, peer)
+    assert ask(node, peer, Trigger, "/mapping/save").success
+    assert ask(node, peer, Trigger, "/mapping/load").success
+    assert node.place_warning == "" and node.worker.status.warnings == []
+
+
 def test_a_stray_first_message_costs_nothing_live(node_of):
     node, peer = node_of()
     fill_in(node, "stray", 0.1, start=0.0)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from gp_mapping.settings.intake import IntakeSettings
 
-__all__ = ["SETUP", "as_saved", "common_setup", "setup_of"]
+__all__ = ["SETUP", "as_saved", "common_setup", "setup_notes", "setup_of"]
 
 SETUP = "sensor_setup"  # in `about` of a session
 
@@ -65,6 +65,34 @@ def as_saved(
         if name in saved
     }
     return replace(settings, **taken), taken
+
+
+def setup_notes(settings: IntakeSettings, about: dict) -> list[str]:
+    """What a saved map was measured with otherwise than these settings say, in a sentence.
+
+    Args:
+        settings: with which the sensor is read from now on.
+        about: of the saved map's session.
+    """
+    saved, own = about.get(SETUP), setup_of(settings)
+    if not isinstance(saved, dict):
+        return []  # absent in maps of a version that did not save it
+
+    fields = type(settings).__dataclass_fields__
+    changed = [name for name in {**saved, **own} if saved.get(name) != own.get(name)]
+    told = ", ".join(
+        f"{name} {saved.get(name, fields[name].default)} (now {getattr(settings, name)})"
+        for name in changed
+        if name in fields
+    )
+    return (
+        [
+            f"this map was measured with {told}: what comes now is measured otherwise; set them as they were, "
+            "or, where the sensor was calibrated or mounted anew since, begin a new map"
+        ]
+        if told
+        else []
+    )
 
 
 def common_setup(abouts: list[dict]) -> dict | None:

@@ -177,6 +177,9 @@ class MapServices:
         if not session.cell_count:
             self._node.publishers_.publish_cleared(self._node.frame)
         self._node.log_foreign_exports(path)
+        # what this run has saved is in the place of its own poses
+        if path not in self._saver.written:
+            self._node.warn_of_place(session.about)
 
         text = f"loaded {path}: {session.raw_count} measurements"
         text = "; ".join([text, *session.resume_notes])
