@@ -224,6 +224,9 @@ class FieldMap(ABC):
 
         Returns:
             How many samples were removed.
+
+        Raises:
+            ValueError: radius is negative or NaN, or a place is not finite.
         """
         return 0
 

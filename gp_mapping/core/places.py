@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["float_tensor", "motion_of", "need_units", "places_of"]
+__all__ = ["float_tensor", "motion_of", "need_radius", "need_units", "places_of"]
 
 
 def float_tensor(value) -> Tensor:
@@ -65,6 +65,12 @@ def need_units(heading: Tensor) -> None:
             f"headings are unit vectors; the longest has length {square**0.5:.3g}: "
             "write (cos ψ, sin ψ)"
         )
+
+
+def need_radius(radius: float) -> None:
+    """Raise ValueError for a radius (m) that is negative or NaN; within it is nothing."""
+    if not radius >= 0.0:
+        raise ValueError(f"radius is {radius}, expected 0 or more metres")
 
 
 def _rows(name: str, value, count: int | None, width: int) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -27,6 +28,7 @@ from gp_mapping.core.models.tiled.model import TiledMap
 from gp_mapping.core.models.tiled.shelf import Shelf
 from gp_mapping.core.models.wiski.model import Wiski
 from gp_mapping.core.models.wiski.published import PublishedWiski
+from gp_mapping.core.places import float_tensor
 from gp_mapping.core.scaled_map import ScaledMap
 from gp_mapping.core.stored import Room
 from gp_mapping.errors import UserError
@@ -330,11 +332,15 @@ def create_map(model: str, *, inducing_inputs=None, centre=None, **settings) -> 
     if unknown:
         raise ValueError(f"unknown setting {unknown[0]!r}; known are {', '.join(known)}")
 
-    extra = {
-        name: value
+    extra: dict[str, Any] = {
+        name: float_tensor(value)
         for name, value in (("inducing_inputs", inducing_inputs), ("centre", centre))
         if value is not None
     }
     if model in ("exact", "wiski") and "inducing_inputs" in extra:
         raise ValueError(f"model {model} has no inducing inputs")
+    if not len(extra.get("inducing_inputs", "any")):
+        raise ValueError(
+            "inducing_inputs has no rows, so the map could learn nothing; leave it out, and the map chooses them"
+        )
     return build_map(MapSettings(model=model, **{"tiles": False} | settings), **extra)

@@ -102,6 +102,16 @@ def test_a_centre_that_is_no_number_is_named():
         create_map("exact", **SETTINGS, centre=[np.nan]).update(Samples(X, Y * UT))
 
 
+def test_inducing_inputs_without_a_row_are_refused_and_arrays_of_every_make_are_read():
+    """With none the map learned nothing for ever; reversed columns were refused by torch."""
+    for none in ([], np.zeros((0, 2))):
+        with pytest.raises(ValueError, match="inducing_inputs has no rows.*leave it out"):
+            create_map("dual_svgp", **SETTINGS, inducing_inputs=none)
+    field = create_map("dual_svgp", **SETTINGS, inducing_inputs=X[:5, ::-1])
+    field.update(samples(X, Y))
+    assert field.inducing_inputs().numpy() == pytest.approx(X[:5, ::-1])
+
+
 def test_no_covariance_of_no_places_is_computed():
     field = built("wiski", wiski_form="dense", max_inducing=60)
     assert field.covariance(X[:0], X).shape == (0, 40) and field.covariance(X, X[:0]).shape == (

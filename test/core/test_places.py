@@ -60,6 +60,16 @@ def test_places_that_are_not_finite_are_refused_by_name(model):
     assert field.predict(torch.full((2, 2), 1e308, dtype=torch.float64)).mean.shape[0] == 2
 
 
+@pytest.mark.parametrize("model", model_names())
+def test_a_radius_that_holds_no_place_is_refused(model):
+    """−0.5 m and NaN forgot nothing, without a word."""
+    field = built(model)
+    for radius in (-0.5, math.nan):
+        with pytest.raises(ValueError, match="radius is (-0.5|nan), expected 0 or more metres"):
+            field.forget_near(X[:2], radius, 0)
+    field.forget_near(X[:2], 0.0, 0)
+
+
 @pytest.mark.parametrize("model", ["dual_svgp", "exact", "wiski"])
 def test_velocities_and_headings_go_with_the_places(model):
     field, x = built(model), torch.from_numpy(X[:4])

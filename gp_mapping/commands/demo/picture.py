@@ -218,7 +218,7 @@ def _curves(axis, planned, lanes) -> None:
     axis.set(
         title="Error of the whole area",
         xlabel="driven (m)",
-        ylabel="share of the field's own stddev",
+        ylabel="fraction of the field's own stddev",
         ylim=(0.0, 1.6),
     )
     axis.grid(alpha=0.3)

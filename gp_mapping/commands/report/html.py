@@ -263,7 +263,7 @@ def _trust(facts: dict, figures: dict[str, bytes]) -> str:
     text = f"<p>{escape(how)}</p>"
     text += _table(head, [row(name, part) for name, part in rows.items()])
     text += (
-        "<p>“In 95 %” is the share of the measurements that lay inside the map's own 95 % intervals: .95 is "
+        "<p>“In 95 %” is the fraction of the measurements that lay inside the map's own 95 % intervals: .95 is "
         "right, less means that the map trusts itself too much. NLPD: smaller is better.</p>"
     )
 

@@ -15,6 +15,7 @@ from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.inner_snapshot import InnerSnapshot
 from gp_mapping.core.linalg import cholesky, solve_lower
+from gp_mapping.core.places import need_radius
 from gp_mapping.core.scaled_map import ScaledMap, check_factor
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.passes import NO_PASS
@@ -407,7 +408,12 @@ class ExactGP(ScaledMap):
             self.mark_changed()
 
     def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
-        """Drop the samples within `radius` (m) of x (K, D) but for the newest; how many went."""
+        """Drop the samples within `radius` (m) of x (K, D) but for the newest; how many went.
+
+        Raises:
+            ValueError: radius is negative or NaN, or a place is not finite.
+        """
+        need_radius(radius)
         if self.data is None:
             return 0
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from gp_mapping.core.field_map import CalibrationData
 from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.places import need_radius
 from gp_mapping.core.scaled_map import check_factor
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.memory import Memory
@@ -188,7 +189,11 @@ class SparseMap(ObservingMap):
 
         Returns:
             How many remembered samples were removed.
+
+        Raises:
+            ValueError: radius is negative or NaN, or a place is not finite.
         """
+        need_radius(radius)
         if self.empty:
             return 0
 

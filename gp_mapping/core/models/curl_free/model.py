@@ -19,6 +19,7 @@ from gp_mapping.core.hyper.vector_theta import VectorTheta
 from gp_mapping.core.kernels.curl_free import COMPONENTS, to_rows
 from gp_mapping.core.models.curl_free.posterior import CurlFreePosterior
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
+from gp_mapping.core.places import need_radius
 from gp_mapping.core.scaled_map import ScaledMap
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.standardised import Standardised
@@ -203,7 +204,11 @@ class CurlFree(ScaledMap):
 
         Returns:
             How many samples went: rows / 3, rounded up.
+
+        Raises:
+            ValueError: radius is negative or NaN, or a place is not finite.
         """
+        need_radius(radius)
         if self.empty:
             return 0
 

@@ -56,7 +56,7 @@ from gp_mapping.core.models.tiled.sending import (
 from gp_mapping.core.models.tiled.shelf import Shelf
 from gp_mapping.core.models.tiled.tile import Tile
 from gp_mapping.core.models.tiled.tile_copies import TileCopies, TileLost, read_tile
-from gp_mapping.core.places import places_of
+from gp_mapping.core.places import need_radius, places_of
 from gp_mapping.core.scaled_map import check_alike
 from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.core.transaction import Revertible, taken_back, transaction
@@ -479,6 +479,7 @@ class TiledMap(TiledPredictions, Moments, Revertible, FieldMap):
         Returns:
             How many samples went, counted in the tile that lost most.
         """
+        need_radius(radius)
         if self.layout is None:
             return self.current_map.forget_near(x, radius, newest)
         x = places_of(x, 2)
