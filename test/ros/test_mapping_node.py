@@ -51,22 +51,40 @@ def test_live_map_and_late_joiner(tmp_path):
         )
         markers = peer.listen(MarkerArray, "/mapping/markers")
         peer.wait_for_node()
-        peer.drive(0.0, 6.0)
+        # the node hears of the subscriptions one by one, and a topic that it hears of later is drawn for alone: only
+        # once it knows them all, and each one's period is over, do they go out together
+        outputs = (mean, stddev, cloud, limits)
+        peer.drive(0.0, 1.0)
+        peer.until(lambda: all(outputs) and markers, what="a topic is silent")
+        peer.spin(0.3)
+        for each in (*outputs, markers):
+            each.clear()
+        peer.drive(1.02, 5.98)
         peer.settle()
         assert node.process.poll() is None
         # nothing lost, nothing dropped; the last measurement may wait for a pose after it
-        assert peer.number("magnetic_field received") == peer.number("odometry received") == 301
-        assert peer.number("samples") >= 300
+        assert peer.number("magnetic_field received") == peer.number("odometry received") == 351
+        assert peer.number("samples") >= 350
         assert (
             not [key for key in peer.values if key.startswith("dropped")]
             and "ERROR" not in node.log
         )
-        assert 20 <= len(mean) <= 75 and len(mean) == len(stddev) == len(cloud) == len(limits)
+        # what was put off while messages came in is drawn afterwards, and may be on its way still
+        peer.until(
+            lambda: (
+                len({len(each) for each in outputs}) == 1
+                and mean[-1].header.stamp == stddev[-1].header.stamp == cloud[-1].header.stamp
+                and peer.number("mean_low (SI)") == pytest.approx(limits[-1].data[0], rel=1e-4)
+            ),
+            what="maps, cloud and diagnostics are not of one drawing",
+        )
+        # at publish_rate, or every two drawings where a busy machine draws slowly; a third of that at least
+        period = max(0.1, 2e-3 * peer.number("render p99_ms"))
+        assert 5.98 / 3.0 / period <= len(mean) <= 75, (len(mean), period)
         assert 3 <= len(markers) <= 9
         _check_against_cloud(mean[-1], stddev[-1], cloud[-1], limits[-1].data)
         legend = next(m for m in markers[-1].markers if m.ns == "legend").text
         assert f"mean {limits[-1].data[0] / 1e-6:.4g} to" in legend and "uT" in legend
-        assert peer.number("mean_low (SI)") == pytest.approx(limits[-1].data[0], rel=1e-4)
         assert peer.number("latency p99_ms") < 500 and peer.number("inducing") > 10
         late = peer.listen(OccupancyGrid, "/mapping/stddev", LATCHED)
         count = len(late)
