@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         output.mkdir(parents=True, exist_ok=True)
         with errors_about(checkpoint):
-            text = (
+            count, text = (
                 _geotiff(session, output, datum)
                 if args.format == "geotiff"
                 else _map_server(session, output)
@@ -60,6 +60,11 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         raise UsageError(f"{output}: cannot be written ({error.strerror or error})") from error
 
+    if not count:
+        raise UsageError(
+            f"nothing is written: with cells of {session.settings.resolution:g} m none of the map is known; write a "
+            "smaller --resolution"
+        )
     print(text)
     # what the map itself reports, such as a tile that could not be read
     for note in session.map.notes():
@@ -67,12 +72,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _map_server(session: MapSession, output: Path) -> str:
-    """Write the blocks for map_server; returns the line to print."""
+def _map_server(session: MapSession, output: Path) -> tuple[int, str]:
+    """Write the blocks for map_server; returns how many, and the line to print."""
     count = write_blocks(session, blocks(session, BLOCK_CELLS), output)
     side = BLOCK_CELLS * session.settings.resolution
     return (
-        f"{count} blocks of {side:g} m with cells of {session.settings.resolution:g} m in {output}"
+        count,
+        f"{count} blocks of {side:g} m with cells of {session.settings.resolution:g} m in {output}",
     )
 
 
@@ -106,8 +112,8 @@ def write_blocks(
     return count
 
 
-def _geotiff(session: MapSession, output: Path, datum: Datum | None) -> str:
-    """Write map.tif, without a datum in the map's own coordinates; returns the line to print."""
+def _geotiff(session: MapSession, output: Path, datum: Datum | None) -> tuple[int, str]:
+    """Write map.tif, without a datum in the map's own coordinates; returns as `_map_server`."""
     s = session.settings
     indices = block_indices(ground(session), BLOCK_CELLS * s.resolution, s.margin)
     count = export_geotiff(
@@ -119,4 +125,7 @@ def _geotiff(session: MapSession, output: Path, datum: Datum | None) -> str:
         datum,
         quantity(s),
     )
-    return f"{output / 'map.tif'}: {count} blocks of {BLOCK_CELLS * s.resolution:g} m with cells of {s.resolution:g} m"
+    return (
+        count,
+        f"{output / 'map.tif'}: {count} blocks of {BLOCK_CELLS * s.resolution:g} m with cells of {s.resolution:g} m",
+    )

@@ -29,7 +29,7 @@ from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.intake.sensors.setup import SETUP, as_saved
 from gp_mapping.mapping.notes.fullness import fullness_notes, inputs_line
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.recording.mapped import mapped_before, note_mapped, require_new
+from gp_mapping.recording.mapped import no_test, note_mapped, require_new
 from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.build import Parameters, parse_assignment, read_parameter_file
 from gp_mapping.settings.mapping import MapSettings
@@ -164,10 +164,6 @@ def run(args: argparse.Namespace) -> int:
     if args.test:
         trained = np.vstack([session.path.numpy(), *positions] if args.resume else positions)
         result.update(score_on_tests(test_plans, parameters, session, trained))
-        result["test_warnings"] += [
-            f"--test: {plan.path} is in the map: its scores are no test on measurements that the map has not seen"
-            for plan in mapped_before(test_plans, session.about)
-        ]
 
     with errors_about(args.resume) if args.resume else nullcontext():
         grid = session.render()
@@ -257,7 +253,7 @@ def score_on_tests(plans, parameters: Parameters, session: MapSession, trained: 
     Args:
         plans: of the test bags.
         parameters: by which they are read.
-        session: the map; it learns nothing from them.
+        session: the map; it learns nothing from them. Its `about` says which bags are in it.
         trained: (N, 2) m, all positions it was trained at, for the scores by distance.
 
     Returns:
@@ -284,7 +280,10 @@ def score_on_tests(plans, parameters: Parameters, session: MapSession, trained: 
         **{k: v for k, v in result.items() if k != "n"},
         "test_samples": result["n"],
         "test_dropped": intake.drops.as_dict(),
-        "test_warnings": [f"--test: {text}" for text in intake.warnings],
+        "test_warnings": [
+            *(f"--test: {text}" for text in intake.warnings),
+            *no_test("--test", plans, session.about),
+        ],
         "test_seconds": time.perf_counter() - started,
     }
 

@@ -15,6 +15,7 @@ from gp_mapping.intake.sensors.setup import SETUP, common_setup
 from gp_mapping.mapping.moving import move_session
 from gp_mapping.mapping.notes.fullness import fullness_notes
 from gp_mapping.mapping.session import MapSession
+from gp_mapping.planning.area.places import FARTHEST, are_valid_places
 from gp_mapping.recording.mapped import note_mapped, recordings_in
 from gp_mapping.runtime.team.totals import MADE_OF, MAP_ID, map_ids
 from gp_mapping.store.atomic import write_atomic
@@ -168,6 +169,8 @@ def _transforms(given: list[str], maps: list[str]) -> dict[int, tuple[float, flo
                 f"--transform {text}: expected a map and x, y and yaw, for example {Path(maps[-1]).name}="
                 "1.5,-2.0,0.79 (metres, radians)"
             )
+        if not are_valid_places([(x, y)]).all():
+            raise UsageError(f"--transform {text}: farther than {FARTHEST:g} m from the origin")
         if len(matches) != 1:
             raise UsageError(
                 f"--transform {text}: {name!r} is {'none' if not matches else 'more than one'} of the "

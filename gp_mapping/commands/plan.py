@@ -82,8 +82,11 @@ def run(args: argparse.Namespace) -> int:
         if not 0 <= (getattr(args, name) or 0.0) <= most:
             raise UsageError(f"--{name} {getattr(args, name)}: expected 0 to {most:g} metres")
 
-    corners, home = places(args.region, "--region"), places(args.home, "--home")
-    start = places(args.start, "--start")
+    for name in ("region", "start", "home"):
+        if getattr(args, name) is not None and not getattr(args, name).strip():
+            raise UsageError(f"--{name} is empty; write places in metres, or leave it out")
+    corners, home = places(args.region or "", "--region"), places(args.home or "", "--home")
+    start = places(args.start or "", "--start")
     for name, given in (("start", start), ("home", home)):
         if len(given) > 1:
             raise UsageError(f"--{name}: {len(given)} places, expected one")
@@ -139,6 +142,11 @@ def _problem(session, position, region, args, home) -> tuple[Problem, str]:
             raise UsageError(
                 f"--region does not hold the beginning of the route, {where}; write --start 'X Y' with a "
                 "place inside it"
+            )
+        if not region and args.start:
+            raise UsageError(
+                f"--start {args.start} is not on the ground that the map is of, the hull of its path grown by --margin "
+                f"{args.margin:g} m; write a place on it, a larger --margin, or --region"
             )
         raise UsageError(f"{args.map}: no plan: {area.reason}")
 

@@ -463,7 +463,8 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
         for name in ("scale", *self.fitting):
             if state[name] != getattr(self, name):
                 raise ValueError(
-                    f"{name} is {state[name]} in the state and {getattr(self, name)} in this map"
+                    f"{name} is {state[name]} in the state and {getattr(self, name)} in this map; leave the "
+                    "setting as it was, or begin a new map"
                 )
 
         theta, generator = type(self.theta)(**state["theta"]), torch.Generator()

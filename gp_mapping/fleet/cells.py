@@ -19,6 +19,7 @@ from gp_mapping.intake import Intake
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.mapping.earth import Fixes
 from gp_mapping.mapping.gathering import Gathering
+from gp_mapping.recording.mapped import note_mapped
 from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.build import Parameters
 from gp_mapping.settings.mapping import MapSettings
@@ -266,6 +267,8 @@ def _read(job: Job, halfway: StepProgress) -> BagCells:
         unit_text(job.parameters.map.field_unit),
     )
     low, high = maker.path_trace.bounds()
+    about = dict(intake.about)
+    note_mapped(plans, about)
     report = BagReport(
         job.bag,
         "",
@@ -278,7 +281,7 @@ def _read(job: Job, halfway: StepProgress) -> BagCells:
         list(intake.warnings),
         [fault.text for fault in faults],
         next((fault.text for fault in faults if fault.dead), ""),
-        dict(intake.about),
+        about,
         maker.gross_errors,
         maker.refused,
         maker.path_trace.length,

@@ -37,6 +37,7 @@ from gp_mapping.fleet.robot import (
     scores_of,
 )
 from gp_mapping.mapping.session import MapSession
+from gp_mapping.recording.mapped import note_mapped
 from gp_mapping.settings.build import Parameters
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.store.scratch.tile_room import TileRoom
@@ -193,6 +194,7 @@ def read_bags(
         raise UsageError(f"none of {len(jobs)} bags can be mapped; the first: {first}")
 
     about, warnings = dict(reports[good[0]].about), []
+    note_mapped([], about, [reports[i].about for i in good])
     if odometry_frame_of(about) and len(good) > 1:
         warnings.append(
             f"{named(odometry_frame_of(about))} is the frame of an odometry: its origin is where a robot "

@@ -9,7 +9,7 @@ from itertools import islice
 from gp_mapping.recording.bag import BagError, read_raw
 from gp_mapping.recording.replay import BagPlan
 
-__all__ = ["mapped_before", "note_mapped", "recordings_in", "require_new"]
+__all__ = ["mapped_before", "no_test", "note_mapped", "recordings_in", "require_new"]
 
 _FIRST = 64  # messages that tell one recording from another
 _MAPPED = "recordings"  # in `about` of a session
@@ -33,6 +33,20 @@ def mapped_before(plans: list[BagPlan], about: dict) -> list[BagPlan]:
     """Those of the bags whose measurements are in a map, by `about` of its session."""
     known = recordings_in(about)
     return [plan for plan in plans if _digest_of(plan) in known] if known else []
+
+
+def no_test(option: str, plans: list[BagPlan], about: dict) -> list[str]:
+    """A sentence for each bag that is given as a test of a map and is in it.
+
+    Args:
+        option: by which it was given.
+        plans: of the bags.
+        about: of the map's session.
+    """
+    return [
+        f"{option}: {plan.path} is in the map: its scores are no test on measurements that the map has not seen"
+        for plan in mapped_before(plans, about)
+    ]
 
 
 def require_new(plans: list[BagPlan], about: dict, name) -> None:

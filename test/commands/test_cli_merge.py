@@ -134,6 +134,7 @@ def test_a_map_of_another_frame_is_carried_into_the_first(folder, capsys):
         (f"{there.name}=1,2,nan", "expected a map and x"),
         ("1,2,3", "expected a map and x"),
         (f"{there.name}=4,5,6", "has one already"),
+        (f"{there.name}=1e9,0,0", "farther than 1e+08 m"),
     ):
         given = [f"{there}=1,2,3"] if "already" in words else []
         assert (

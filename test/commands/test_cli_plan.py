@@ -59,7 +59,9 @@ def test_route_as_csv_geojson_and_picture(saved, tmp_path, capsys):
     [
         (["--region", "0 0, 2 2, 2 0, 0 2"], "crosses or touches"),
         (["--region", "0 0, 1"], "'1' is not 'x y'"),
-        (["--start", "90 90"], "stands where"),
+        (["--start", "90 90"], "not on the ground that the map is of, the hull of its path"),
+        (["--region", ""], "--region is empty"),
+        (["--start", " "], "--start is empty"),
         (["--region", "6 6, 8 6, 8 8"], "write --start 'X Y' with a place inside it"),
         (["--kind", "spiral"], "expected one of"),
         (["--output", "route.txt"], "ends in .csv"),

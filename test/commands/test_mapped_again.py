@@ -39,3 +39,24 @@ def test_a_mapped_bag_is_refused_by_resume_and_named_by_test(tmp_path, capsys):
     warnings = json.loads(capsys.readouterr().out)["warnings"]
     assert any(text.startswith(f"{first}/map.gpm held another map, ") for text in warnings)
     assert warnings == json.loads((tmp_path / "first" / "report.json").read_text())["warnings"]
+
+
+def test_fitted_maps_those_of_workers_and_checks_know_their_bags_too(tmp_path, capsys):
+    """`map --resume` of what `fit` or `--workers` had written counted the bag twice, and a check on it was a test."""
+    a, again = str(tmp_path / "a"), str(tmp_path / "again")
+    write_drive(tmp_path / "a", lanes(count=1), rate=5.0)
+    given = [*GIVEN, "--set", "learn_hyperparameters=false", "--json"]
+
+    for words in (["fit", a, "--iterations", "1"], ["map", a, "--workers", "1", "--suggest", "0"]):
+        folder = str(tmp_path / words[0])
+        test = ["--test", a, "--output", folder]
+        assert cli.main([*words, *test, *GIVEN, "--json"]) == 0
+        warnings = json.loads(capsys.readouterr().out)["warnings"]
+        assert any(text.startswith(f"--test: {a} is in the map") for text in warnings)
+        assert cli.main(["map", a, "--resume", folder, "--output", again, "--suggest", "0"]) == 2
+        assert "would count twice" in capsys.readouterr().err
+
+    words = ["check", a, "--against", a, "--no-refits", "--output", again, *given]
+    assert cli.main(words) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert any(text.startswith(f"--against: {a} is in the map") for text in told["explained"])

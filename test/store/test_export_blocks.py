@@ -163,6 +163,13 @@ def test_a_datum_that_is_no_place_is_said_so(saved, tmp_path, capfd, text):
     assert Datum.parse("52.5,-4.5,3.1") == (52.5, -4.5, 3.1)
 
 
+def test_cells_too_large_to_know_anything_are_said(saved, tmp_path, capfd):
+    """It said "0 blocks" and ended with 0."""
+    assert cli.main(["export", str(saved), "--output", str(tmp_path), "--resolution", "1000"]) == 2
+    said = capfd.readouterr().err
+    assert "nothing is written: with cells of 1000 m none of the map is known" in said
+
+
 def test_without_rasterio_it_says_what_to_install(saved, tmp_path, capfd, monkeypatch):
     monkeypatch.setitem(sys.modules, "rasterio", None)
     assert cli.main(["export", str(saved), "--output", str(tmp_path), "--format", "geotiff"]) == 2

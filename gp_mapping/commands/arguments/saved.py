@@ -111,7 +111,6 @@ def plan_arguments(parser: argparse.ArgumentParser) -> None:
     # the area
     parser.add_argument(
         "--region",
-        default="",
         metavar="'X Y, X Y, …'",
         help="corners in metres of the area (default: the hull of the path, grown by --margin)",
     )
@@ -127,11 +126,9 @@ def plan_arguments(parser: argparse.ArgumentParser) -> None:
         help="metres to drive; 0 is no budget, as without it: 16 at most",
     )
     parser.add_argument(
-        "--start", default="", metavar="'X Y'", help="where to begin (default: the end of the path)"
+        "--start", metavar="'X Y'", help="where to begin (default: the end of the path)"
     )
-    parser.add_argument(
-        "--home", default="", metavar="'X Y'", help="where to end (default: anywhere)"
-    )
+    parser.add_argument("--home", metavar="'X Y'", help="where to end (default: anywhere)")
     parser.add_argument("--kind", default="route", metavar="NAME", help="planner (default: route)")
 
     parser.add_argument(

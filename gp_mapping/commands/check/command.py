@@ -43,6 +43,7 @@ from gp_mapping.errors import UsageError
 from gp_mapping.intake import Intake
 from gp_mapping.mapping.notes.fullness import fullness_notes
 from gp_mapping.mapping.session import MapSession
+from gp_mapping.recording.mapped import no_test, note_mapped
 from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.build import Parameters, parse_assignment, read_parameter_file
 from gp_mapping.store.atomic import write_atomic
@@ -176,13 +177,16 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
         )
 
     passes, intake = _read(bags, parameters, topics, "map")
-    intakes = [intake]
+    intakes, notes = [intake], []
     if against:
         train, (test, test_intake) = (
             passes,
             _read(against, parameters, topics, "test", intake.frame),
         )
         intakes.append(test_intake)
+        mapped, told = {}, [plan_bags(b, parameters.intake, topics) for b in (bags, against)]
+        note_mapped(told[0], mapped)
+        notes = no_test("--against", told[1], mapped)
         how = f"maps {', '.join(map(str, bags))}, tests on {', '.join(map(str, against))}"
     else:
         train, test, how = split(passes)
@@ -224,6 +228,7 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
         changes_along(session, test),
         parameters,
         sensor_faults(passes, session.settings.field_scale, unit_text(session.settings.field_unit)),
+        notes,
     )
     result |= {"components": component_scores(session, test_residuals, test, positions(train))}
     result |= {
@@ -258,6 +263,7 @@ def _result(
     later: list[dict],
     parameters: Parameters,
     faults: list[SensorFault],
+    notes: list[str],
 ) -> dict:
     """Return the report in plain numbers.
 
@@ -270,6 +276,7 @@ def _result(
         later: changes of the field that the test found.
         parameters: checked settings.
         faults: of the sensor itself.
+        notes: more warnings.
     """
     report, tested, changes = session.report(), quality(test_residuals, later), changes_of(session)
     biases = pass_biases(session)
@@ -285,6 +292,7 @@ def _result(
                 *(w for intake in intakes for w in intake.warnings),
                 *session.warnings,
                 *fullness_notes(session.report()),
+                *notes,
             ]
         )
     )
