@@ -347,8 +347,9 @@ def summary(result: dict, session: MapSession, written: dict[str, Path]) -> str:
 
     for reason in DropReason:
         if result["dropped"].get(reason.value):
+            what = "used in part" if reason.is_used else "dropped"
             lines.append(
-                f"  dropped {result['dropped'][reason.value]}: {reason.explanation} [{reason.value}]"
+                f"  {what} {result['dropped'][reason.value]}: {reason.explanation} [{reason.value}]"
             )
     lines += [f"  warning: {text}" for text in result["warnings"]]
 

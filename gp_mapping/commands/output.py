@@ -19,7 +19,7 @@ def folder_to_write(path) -> Path:
     Raises:
         UsageError: it is a file, or nothing can be written there.
     """
-    folder = Path(path)
+    folder = _path_of(path)
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{named(folder)} is a file; --output takes a folder")
     _check(folder, folder)
@@ -32,11 +32,18 @@ def file_to_write(path) -> Path:
     Raises:
         UsageError: it is a folder, or nothing can be written there.
     """
-    file = Path(path)
+    file = _path_of(path)
     if file.is_dir():
         raise UsageError(f"{named(file)} is a folder; --output takes the name of a file")
     _check(file, file.parent)
     return file
+
+
+def _path_of(path) -> Path:
+    """Return --output as a path; UsageError where it is empty, as a variable of a script may be."""
+    if not str(path).strip():
+        raise UsageError("--output is empty; write a name, or . for the folder where you are")
+    return Path(path)
 
 
 def _check(path: Path, folder: Path) -> None:

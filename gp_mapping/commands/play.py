@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
             "installation"
         )
 
-    wrong = [r for r in args.remap if ":=" not in r]
+    wrong = [r for r in args.remap if not all(part.strip() for part in r.partition(":="))]
     if wrong:
         raise UsageError(
             f"--remap {wrong[0]}: expected OLD:=NEW, for example /mag:=/magnetic_field"

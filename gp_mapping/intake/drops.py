@@ -74,8 +74,8 @@ class DropReason(Enum):
 _EXPLANATIONS = {
     DropReason.UNREADABLE: "measurement whose recorded bytes are no message of its type; is the bag damaged?",
     DropReason.NOT_FINITE: "measurement with a NaN or infinite axis (REP-103: NaN means not measured)",
-    DropReason.OUT_OF_RANGE: "measurement outside the range of its sensor (max_field, min_value, max_value); is the "
-    "message in the unit that ROS asks for (tesla for a magnetic field)?",
+    DropReason.OUT_OF_RANGE: "measurement outside the range of its sensor (max_field, min_value, max_value) or of its "
+    "message (min_range, max_range); is it in the unit that ROS asks for (tesla for a magnetic field)?",
     DropReason.IMPOSSIBLE: "measurement that cannot be of what is mapped: a label that is none of the classes, a count "
     "below 0 or beyond belief; are likelihood and classes right for this topic?",
     DropReason.BAD_COVARIANCE: "measurement whose covariance is NaN, infinite, negative or larger than the square of "

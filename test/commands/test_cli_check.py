@@ -180,6 +180,15 @@ def test_wrong_use_is_one_line(bags, tmp_path, capfd):
         assert words in err and "Traceback" not in err
 
 
+def test_a_robot_that_stands_is_said_where_nothing_can_be_calibrated(tmp_path, capfd):
+    write_drive(
+        tmp_path / "a", lanes(count=2), rate=20.0, spoil=lambda i, value, place: (value, 0 * place)
+    )
+    words = [str(tmp_path / "a"), *GIVEN, "--no-refits", "--output", str(tmp_path / "o")]
+    assert cli.main(["check", *words]) == 2
+    assert "so drive on; the robot has not moved since" in capfd.readouterr().err
+
+
 def some(n, start=0.0):
     t = start + 0.02 * np.arange(n)
     return Samples(np.stack([0.2 * t, 0 * t], 1), np.full(n, 5e-5), stamp=t)

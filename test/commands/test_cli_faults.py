@@ -522,3 +522,11 @@ def test_mutated_files_and_bags_are_refused_or_mapped(capsys):
     rows = run(quick=True)
     assert sum(row.tried for row in rows) == 60 and len(rows) >= len(KINDS) - 3
     assert all(row.survived == row.tried for row in rows), capsys.readouterr().err
+
+
+@pytest.mark.parametrize("remap", ["/a", "/mag:=", ":=/mag"])
+def test_half_a_remapping_is_one_line(bag, remap, capfd):
+    """ROS said that it was not set, at a line of its own sources."""
+    pytest.importorskip("rclpy")
+    assert cli.main(["play", str(bag), "--remap", remap]) == 2
+    assert "expected OLD:=NEW" in capfd.readouterr().err

@@ -9,7 +9,7 @@ import yaml
 from any_bag import NS, header, make, transform, write_bag
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from scipy.spatial.transform import Rotation
-from small_drive import field, lanes, write_drive
+from small_drive import GIVEN, field, lanes, write_drive
 
 from gp_mapping import cli
 from gp_mapping.recording.bag_writer import BagWriter
@@ -162,6 +162,20 @@ def test_pose_messages(source, tmp_path, capfd):
         source: len(stamps),
     }
     assert np.abs(mean - field(xs, ys))[inside(xs, ys)].max() < 0.5e-6
+
+
+def test_poses_that_are_used_without_their_covariance_are_not_said_to_be_dropped(tmp_path, capfd):
+    stamps, places = drive()
+    entries = [magnetic(s, field(*p)) for s, p in zip(stamps, places)]
+    kind = "geometry_msgs/msg/PoseWithCovarianceStamped"
+    for s, (x, y) in zip(stamps, places):
+        pose = {"position": {"x": float(x), "y": float(y), "z": 0.0}, "orientation": {"w": 1.0}}
+        content = {"pose": pose, "covariance": np.full(36, np.nan)}
+        entries.append(("/pose", kind, s, make(kind, header=header(s, "map"), pose=content)))
+    bag = write_bag(tmp_path / "bag", entries)
+    options = [*GIVEN, "--set", "pose_source=pose_with_covariance", "--suggest", "0"]
+    code, said, _ = run(capfd, "map", bag, "--output", tmp_path / "out", *options)
+    assert code == 0 and f"  used in part {len(stamps)}: pose whose covariance is NaN" in said
 
 
 def warmth(x, y):

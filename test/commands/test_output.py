@@ -64,6 +64,14 @@ def test_a_wrong_output_is_one_line_before_the_work(
     assert (tmp_path / "file").read_text() == "somebody's"
 
 
+@pytest.mark.parametrize("to_write", [folder_to_write, file_to_write])
+def test_an_empty_name_is_refused(to_write):
+    """A script's variable that is not set put eight files into the folder where it ran."""
+    for path in ("", " "):
+        with pytest.raises(UsageError, match="--output is empty"):
+            to_write(path)
+
+
 def test_what_can_be_made_is_taken(tmp_path):
     assert (
         folder_to_write(tmp_path / "a" / "b") == tmp_path / "a" / "b"

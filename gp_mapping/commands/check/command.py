@@ -207,7 +207,8 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
         try:
             calibration = calibration_report(session.map, session.noise_variance)
         except RuntimeError as error:
-            raise UsageError(str(error)) from error
+            # why there are too few samples: a robot that stands, poses in the wrong unit
+            raise UsageError("; ".join([str(error), *intake.warnings])) from error
 
     # the time of the first map tells whether processes side by side are worth their start
     ways = ways_to_refit(parameters.map, _biased(session)) if tries else {}

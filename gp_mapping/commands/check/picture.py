@@ -92,7 +92,7 @@ def _coverage(axes, quality: dict) -> None:
             )
 
     axes.set(
-        title="Share of measurements inside the intervals",
+        title="Fraction of measurements inside the intervals",
         xlabel="interval (%)",
         ylabel="inside (%)",
         xlim=(45, 101),
