@@ -214,8 +214,9 @@ class Saver:
         key = self._worker.key
         if key in (self._autosaved, self._key):
             return
-        if not self._worker.revision and not self.autosaves:
-            return  # nothing is in the map yet
+        # nothing is in the map yet; a crash would bring one back that has a file and was cleared
+        if not self._worker.revision and not self.autosaves and self._key is None:
+            return
 
         self._begun = now
         try:

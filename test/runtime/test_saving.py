@@ -17,7 +17,8 @@ from gp_mapping.runtime.worker import MapWorker
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.store.checkpoint import load_checkpoint, save_checkpoint
-from gp_mapping.store.sessions import saved_session
+from gp_mapping.store.resume import MapFiles
+from gp_mapping.store.sessions import Requirements, saved_session
 
 
 @pytest.fixture
@@ -155,3 +156,20 @@ def test_who_asks_while_a_save_waits_shares_it_and_who_asks_later_gets_what_came
     with pytest.raises(ValueError, match="hall"):
         saver.save("../hall")
     assert files.close(10.0)
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_a_map_that_was_cleared_does_not_come_back_after_a_crash(worker, tmp_path, saved):
+    """Of a run that went on from a file and was cleared at once nothing was written: `resume` began with that file."""
+    files = FileThread(size=2)
+    settings = SimpleNamespace(save_directory=str(tmp_path), map_name="", autosave_period=10.0)
+    saver = Saver(worker, files, lambda: settings, "/mapping")
+    if saved:
+        saver.save("").result(30.0)
+    worker.clear().result(30.0)
+    saver.autosave(time.monotonic() + 20.0)
+    files.submit(lambda: None).result(30.0)
+    files.close(1.0)
+    resumed = MapFiles(tmp_path).resume(Requirements(MapSettings()))
+    # where there is no file there is nothing to come back, and nothing to write
+    assert resumed.session.cell_count == 0 and (resumed.path is not None) == saved
