@@ -6,6 +6,8 @@ import math
 from dataclasses import field, fields
 from typing import Any
 
+from gp_mapping.errors import named
+
 __all__ = ["check_settings", "setting"]
 
 
@@ -55,7 +57,7 @@ def check_settings(settings) -> None:
         # not isinstance: True is an int to Python, and no number to a person
         if type(value) is not kind:
             raise ValueError(
-                f"{f.name}: {value!r} is {type(value).__name__}, expected {kind.__name__}, "
+                f"{f.name}: {_shown(value)} is {type(value).__name__}, expected {kind.__name__}, "
                 f"for example {f.default!r}"
             )
         if isinstance(value, float) and not math.isfinite(value):
@@ -70,4 +72,11 @@ def check_settings(settings) -> None:
                 f"for example {f.default!r}"
             )
         if choices and value not in choices:
-            raise ValueError(f"{f.name}: {value!r} is not one of {', '.join(map(repr, choices))}")
+            raise ValueError(
+                f"{f.name}: {_shown(value)} is not one of {', '.join(map(repr, choices))}"
+            )
+
+
+def _shown(value: object) -> str:
+    """A value for a sentence; a text may be of any length."""
+    return named(value) if isinstance(value, str) else repr(value)

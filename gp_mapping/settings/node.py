@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields
 
+from gp_mapping.errors import named
 from gp_mapping.settings.fields import check_settings, setting
 from gp_mapping.settings.plan import PlanSettings, home_of
 from gp_mapping.settings.team import TeamSettings, robots_of, transforms_of
@@ -15,18 +16,20 @@ from gp_mapping.settings.team import TeamSettings, robots_of, transforms_of
 __all__ = ["LIVE_PARAMETERS", "NodeSettings", "check_map_name"]
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
+_LONGEST = 200  # characters of a map's name; file systems take 255 bytes of a folder's
 
 
 def check_map_name(name: str) -> str:
     """Check the name of a map, a folder inside save_directory; returns it.
 
     Raises:
-        ValueError: it could lead out of save_directory.
+        ValueError: it could lead out of save_directory, or is too long for a folder.
     """
-    if name and not _NAME.fullmatch(name):
+    if name and (len(name) > _LONGEST or not _NAME.fullmatch(name)):
         raise ValueError(
-            f"map_name: {name!r} is not the name of a map; expected a folder inside save_directory, of "
-            "letters, digits, '_', '-', '.' and '/' between, for example 'hall/ground_floor'"
+            f"map_name: {named(name)} is not the name of a map; expected a folder inside save_directory, of "
+            f"letters, digits, '_', '-', '.' and '/' between, {_LONGEST} characters at most, for "
+            "example 'hall/ground_floor'"
         )
     return name
 

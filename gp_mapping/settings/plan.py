@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gp_mapping.errors import named
 from gp_mapping.settings.fields import setting
 
 __all__ = ["PlanSettings", "home_of", "of_a_whole_survey"]
@@ -34,7 +35,7 @@ def home_of(text: str) -> str | tuple[float, float] | None:
         x = y = math.nan
     if not (math.isfinite(x) and math.isfinite(y)):
         raise ValueError(
-            f"plan_home: {text!r} is not a place; expected none, start, or x and y in metres, for example "
+            f"plan_home: {named(text)} is not a place; expected none, start, or x and y in metres, for example "
             "'1.5 -2.0'"
         )
     return x, y

@@ -6,6 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 
+from gp_mapping.errors import named
 from gp_mapping.settings.fields import setting
 
 __all__ = ["TEAM_INDUCING_INFORMATION", "TeamSettings", "robots_of", "transforms_of"]
@@ -37,7 +38,7 @@ def robots_of(text: str) -> list[str]:
     for name in names:
         if not _NAME.fullmatch(name):
             raise ValueError(
-                f"merge_from: {name!r} is not a robot's namespace; expected names separated by commas, "
+                f"merge_from: {named(name)} is not a robot's namespace; expected names separated by commas, "
                 "for example robot1,robot2"
             )
         if names.count(name) > 1:
@@ -67,7 +68,7 @@ def transforms_of(text: str) -> dict[str, tuple[float, float, float]]:
             x = y = yaw = math.nan
         if not equals or not (math.isfinite(x) and math.isfinite(y) and math.isfinite(yaw)):
             raise ValueError(
-                f"merge_transforms: {part!r} is no robot with x, y and yaw; expected for example "
+                f"merge_transforms: {named(part)} is no robot with x, y and yaw; expected for example "
                 "'robot2=1.5 -2.0 0.79' (metres, radians)"
             )
         transforms[name.strip().strip("/")] = (x, y, yaw)

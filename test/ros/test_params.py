@@ -232,3 +232,12 @@ def test_a_word_for_use_sim_time_is_refused(make_node):
     parameters = params.NodeParameters(make_node(use_sim_time="true"))
     with pytest.raises(params.ParameterError, match="use_sim_time: 'true' is str, expected bool"):
         parameters.configure()
+
+
+def test_texts_of_any_length_are_refused_in_a_sentence():
+    """A name of 100 000 characters was taken, and each autosave failed with it; refusals repeated all of it."""
+    for name in ("map_name", "plan_home", "plan_objective", "suggestion_kind", "merge_transforms"):
+        with pytest.raises(ValueError, match=f"{name}: ") as error:
+            NodeSettings(**{name: "x" * 100_000})
+        assert len(str(error.value)) < 500
+    NodeSettings(map_name="hall/" + "x" * 195)
