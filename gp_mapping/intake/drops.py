@@ -88,7 +88,8 @@ _EXPLANATIONS = {
     DropReason.NO_POSE: "measurement with no pose around its stamp; are poses published, and in the same time?",
     DropReason.NO_TRANSFORM: "measurement for which TF does not connect the frames of map, robot and sensor; is every "
     "link published, /tf_static too, and are odometry_frame and base_frame right?",
-    DropReason.POSE_GAP: "measurement between two poses that are further apart in time than max_pose_gap",
+    DropReason.POSE_GAP: "measurement between two poses that are further apart in time than max_pose_gap; "
+    "poses that come seldom: raise it to two of their periods, if the robot is slow enough",
     DropReason.QUEUE_FULL: "measurement pushed out of a full queue; poses come too late or samples are not taken",
     DropReason.TIME_JUMP: "measurement still waiting for its pose when time jumped back (a bag that loops)",
     DropReason.NOT_PLACEABLE: "measurement whose value or place is not finite, or out of reach, once it is turned and "

@@ -190,7 +190,7 @@ def _mend(there, role: str, name: str | None, settings: IntakeSettings) -> str:
 
 
 def _is_number(kind: str) -> bool:
-    """Whether messages of this type have a number called data or value.
+    """Whether messages of this type have a number, or yes or no, called data or value.
 
     Such messages are mapped with sensor: scalar.
     """
@@ -200,7 +200,7 @@ def _is_number(kind: str) -> bool:
     return (
         found is not None
         and found[0] == Nodetype.BASE
-        and found[1][0].startswith(("int", "uint", "float"))
+        and found[1][0].startswith(("int", "uint", "float", "bool"))
     )
 
 

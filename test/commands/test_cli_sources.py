@@ -332,12 +332,12 @@ def test_calibrate_refuses_a_drive_without_turns(tmp_path, capfd):
     assert not (tmp_path / "iron.yaml").exists()
 
 
-def test_a_number_in_any_message_is_found_and_named(tmp_path, capfd):
-    """A counter's Int32, say: what to write is in the error, and does it."""
+@pytest.mark.parametrize(("number", "value"), [("std_msgs/msg/Int32", 7), ("std_msgs/msg/Bool", 1)])
+def test_a_number_in_any_message_is_found_and_named(tmp_path, capfd, number, value):
+    """A counter's Int32, say, or a contact's Bool: what to write is in the error, and does it."""
     stamps, places = drive()
-    number = "std_msgs/msg/Int32"
     entries = [odometry(stamp, place) for stamp, place in zip(stamps, places)]
-    entries += [("/clicks", number, stamp + 1, make(number, data=7)) for stamp in stamps[:-1]]
+    entries += [("/clicks", number, stamp + 1, make(number, data=value)) for stamp in stamps[:-1]]
     bag = write_bag(tmp_path / "counter", entries)
     for given, wanted in (
         ((), "--set sensor=scalar --field-topic /clicks"),

@@ -27,7 +27,7 @@ from ros_helpers import (
     spin_until,
 )
 from sensor_msgs.msg import MagneticField, PointCloud2, Temperature
-from std_msgs.msg import Float32, Float64, Int32, Int32MultiArray
+from std_msgs.msg import Bool, Float32, Float64, Int32, Int32MultiArray
 from visualization_msgs.msg import MarkerArray
 
 from benchmark import warm
@@ -102,16 +102,17 @@ def parameter_of(peer, name):
     return value.string_value if value.type == 4 else value.double_value
 
 
-def test_whole_numbers_are_taken_however_seldom_the_map_is_drawn(node_of):
-    """A counter's Int32; whether somebody publishes is looked for at a rate of its own."""
+@pytest.mark.parametrize("kind", [Int32, Bool])
+def test_whole_numbers_are_taken_however_seldom_the_map_is_drawn(node_of, kind):
+    """A counter's Int32, a contact's Bool; whether somebody publishes is looked for at a rate of its own."""
     node, peer = node_of(sensor="scalar", reliable_inputs=True, publish_rate=0.01)
-    clicks = peer.node.create_publisher(Int32, "scalar", sensor_data(1000, True))
+    clicks = peer.node.create_publisher(kind, "scalar", sensor_data(1000, True))
     ready = peer.odometry_publisher.get_subscription_count
     spin_until(node, peer, lambda: clicks.get_subscription_count() and ready(), timeout=10.0)
     assert not node.inputs.problems
     for i in range(20):
         peer.odometry_publisher.publish(odometry(time.time_ns(), 0.1 * i, 0.0))
-        clicks.publish(Int32(data=i))
+        clicks.publish(kind(data=kind is Bool or i))
         spin(node, peer, 0.005)
     peer.odometry_publisher.publish(odometry(time.time_ns(), 2.0, 0.0))
     spin_until(node, peer, lambda: node.worker.status.used >= 18)

@@ -33,7 +33,7 @@ FILL_FRACTION = 0.25  # of an input's queue in the middleware, which may fill be
 # s; no message has waited longer for the executor: an older time of arrival is of another clock
 MAX_AGE = 5.0
 TOGETHER = 50_000_000  # ns; a time of arrival that goes back by more is of a clock that was set
-_NUMBER = re.compile(r"double|float|u?int(8|16|32|64)")  # field types as rclpy names them
+_NUMBER = re.compile(r"double|float|boolean|u?int(8|16|32|64)")  # field types as rclpy names them
 # messages of one topic taken in one callback: one at a time, a busy interpreter would fall behind
 BATCH = 64
 
