@@ -98,6 +98,14 @@ def test_a_map_that_is_loaded_while_the_node_runs_is_warned_of_as_one_that_is_re
     for said in ("of an odometry, whose origin", measured):
         spin_until(node, peer, lambda said=said: any(said in text for text in peer.messages))
 
+    # what was measured since names the setup that a saved map goes on with
+    fill(node, 1.0, start=200.0)
+    settle(node, peer)
+    assert ask(node, peer, Trigger, "/mapping/save").success
+    assert ask(node, peer, Trigger, "/mapping/load").success
+    settle(node, peer)
+    assert not any("measured with" in text for text in node.worker.status.warnings)
+
     assert ask(node, peer, Trigger, "/mapping/clear").success
     fill(node, 1.0, start=300.0)
     settle(node, peer)
