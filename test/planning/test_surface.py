@@ -68,6 +68,8 @@ def test_sixteen_thousand_cells_in_two_seconds_of_one_core():
                 field, (0.0, 0.0), 0.1, torch.full((128, 128), 0.01).double()
             )
             taken.append(time.process_time() - start)
+            if taken[-1] < 2.0:  # another time only where a neighbour's caches may have cost it
+                break
     finally:
         torch.set_num_threads(threads)
     assert len(field.basis) == 400 and min(taken) < 2.0

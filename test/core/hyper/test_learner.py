@@ -111,14 +111,18 @@ def test_deterministic_by_seed():
 
 
 def test_debt_is_bounded_and_paid():
-    x = path(2000, 2, step=0.01)
+    x = path(500, 2, step=0.04)
     field = create_map("dual_svgp", **DEFAULT)
     for _ in range(3):
-        field.update(samples(x, drawn(x[:50], 0.5, 10.0, 1.0, 0).repeat(40, 0)))
+        field.update(samples(x, drawn(x[:50], 0.5, 10.0, 1.0, 0).repeat(10, 0)))
     assert 1.0 <= field.learner.pending <= 40.0
     while field.refine(math.inf):
         pass
     assert 0.0 <= field.learner.pending < 1.0 and 1 <= field.learner.steps <= 40
+    theta = Theta(0.5, 10.0, 1.0, 20.0)
+    learner = HyperLearner(theta, theta)
+    learner.schedule(10**6)  # which would owe two hundred
+    assert learner.pending == 40.0
 
 
 def test_a_slice_of_time_is_kept():

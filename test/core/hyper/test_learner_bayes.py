@@ -96,7 +96,7 @@ def highest(data: dict, vector: torch.Tensor) -> float:
                 vector, best = vector - step, found
                 break
             step = step / 2
-        if best - before < 1e-3:
+        if best - before < 0.01:  # nats, of which three may be lost
             break
     return best
 

@@ -50,7 +50,8 @@ def build(**settings):
     return create_map("dual_svgp", **(SETTINGS | settings))
 
 
-def drive(field, samples, size=1):
+def drive(field, samples, size=4):
+    """In batches of that many: each of the samples alone is test_slices.py's, and a session's."""
     for start in range(0, len(samples), size):
         field.update(samples[start : start + size])
     return field
@@ -62,7 +63,7 @@ def survey():
     samples = measured(lanes(8.0, 4.0))
     return (
         drive(build(tiles=True, **SMALL), samples),
-        drive(build(max_inducing=900), samples, 4),
+        drive(build(max_inducing=900), samples),
         samples,
     )
 
@@ -77,7 +78,7 @@ def few(survey):
 
 def test_one_room_is_the_map_without_tiles_bit_for_bit():
     samples, x = measured(lanes(2.0, 2.0)), 2.5 * torch.rand(50, 2).double()
-    one, tiled = drive(build(), samples), drive(build(tiles=True), samples)
+    one, tiled = drive(build(), samples, 1), drive(build(tiles=True), samples, 1)
     assert tiled.counters()["tiles"] == 1
     a, b = one.predict(x), tiled.predict(x)
     assert torch.equal(a.mean, b.mean) and torch.equal(a.variance, b.variance)
@@ -91,7 +92,7 @@ def test_a_room_that_its_budget_would_smooth_goes_on_in_tiles():
     exact = create_map("exact", **(SETTINGS | noise))
     drive(exact, samples, len(samples))
     tiled, one, ample = (
-        drive(build(tiles=tiles, max_inducing=m, **noise), samples, 4)
+        drive(build(tiles=tiles, max_inducing=m, **noise), samples)
         for tiles, m in ((True, 180), (False, 180), (True, 500))
     )
     assert tiled.counters()["tiles"] > 1 and ample.counters()["tiles"] == 1
@@ -108,7 +109,7 @@ def test_a_room_that_its_budget_would_smooth_goes_on_in_tiles():
 
 def test_a_room_that_tiles_could_not_share_stays_one_however_full():
     """Of less than six lengthscales the smallest tile with its halo would know all."""
-    field = drive(build(tiles=True, max_inducing=60), measured(lanes(3.4, 3.4)), 4)
+    field = drive(build(tiles=True, max_inducing=60), measured(lanes(3.4, 3.4)))
     assert field.counters()["budget_full"] > 0 and field.counters()["tiles"] == 1
 
 
@@ -190,7 +191,7 @@ def test_questions_leave_no_trace(survey):
     for start in range(0, len(samples), 20):
         for field in (silent, asked):
             field.forget(0.999)
-            drive(field, samples[start : start + 20], 4)
+            drive(field, samples[start : start + 20])
         asked.predict(x)
         asked.covariance(x[:3], x)
         asked.fantasize(x[:2])
@@ -260,7 +261,7 @@ def test_places_on_either_side_of_a_border_have_in_common_what_one_large_map_say
     samples = measured(lanes(8.0, 4.0, gap=1.2))
     tiled, large = (
         drive(build(tiles=True, **SMALL), samples),
-        drive(build(max_inducing=900), samples, 4),
+        drive(build(max_inducing=900), samples),
     )
     layout, length = tiled.layout, SETTINGS["lengthscale"]
     border = layout.core((0, 0))[0][0]  # along y
@@ -405,7 +406,7 @@ def test_a_split_that_fails_takes_its_batch_back(monkeypatch):
     assert same_state(before, field.state_dict()) and field.current_map.theta == theta
     monkeypatch.undo()
     for each in (field, plain):
-        drive(each, samples[start:], 4)
+        drive(each, samples[start:])
     mine, its = (each.predict(samples.x) for each in (field, plain))
     assert torch.equal(mine.mean, its.mean) and torch.equal(mine.variance, its.variance)
     assert plain.counters() == field.counters() and plain.counters()["tiles"] > 1
