@@ -39,7 +39,6 @@ LONG = (
     "core/hyper/test_learner_bayes.py",
     "ros/test_player.py",
     "commands/test_cli_merge.py",
-    "ros/test_window_asker.py",
     "core/models/dual_svgp/test_rebuild.py",
     "ros/test_hostile_live.py",
     "mapping/test_render.py",

@@ -37,8 +37,8 @@ def gp_mapping(*arguments):
 @pytest.fixture(scope="module")
 def bags(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bags")
-    write_drive(folder / "a", lanes(count=4))
-    write_drive(folder / "b", lanes(0.2, count=4), 2000.0, seed=1)
+    write_drive(folder / "a", lanes(count=4), rate=10.0)
+    write_drive(folder / "b", lanes(0.2, count=4), 2000.0, rate=10.0, seed=1)
     return folder
 
 
@@ -52,7 +52,7 @@ def test_against_another_bag(bags, tmp_path):
     assert stored == printed
     assert (tmp_path / "out" / "check.png").read_bytes().startswith(b"\x89PNG")
     test = printed["test"]
-    assert test["n"] == printed["tested"] > 200 and 0 < test["rmse_ut"] < 3.0
+    assert test["n"] == printed["tested"] > 150 and 0 < test["rmse_ut"] < 3.0
     assert (
         list(test["coverage_levels"]) == ["50", "80", "95", "99"]
         and abs(sum(test["pit"]) - 1) < 1e-9
@@ -78,6 +78,7 @@ def test_a_sensor_that_reads_otherwise_on_each_drive_is_named(bags, tmp_path, bi
             other,
             lanes(0.2, count=4),
             2000.0,
+            rate=10.0,
             seed=1,
             spoil=lambda i, v, p: (v * (1.0 + 3e-6 / np.linalg.norm(v)), p),
         )
@@ -245,7 +246,8 @@ def test_a_changed_place_is_found_and_an_unchanged_field_is_not(drives, session)
     assert changes_along(session, [test, again]) == [] and session.changes == ()
     at = np.array([1.8, 1.6])
     hill = 12e-6 * np.exp(-((again.x.numpy() - at) ** 2).sum(1) / (2 * 0.5**2))
-    found = changes_along(session, [replace(again, y=again.y.numpy() + hill[:, None])])
+    near = np.abs(again.x.numpy()[:, 1] - at[1]) < 1.0  # the lanes that cross it
+    found = changes_along(session, [replace(again, y=again.y.numpy() + hill[:, None])[near]])
     assert found and all(
         np.hypot(c["x"] - at[0], c["y"] - at[1]) < 1.2 and c["error"] > 0 for c in found
     ), found

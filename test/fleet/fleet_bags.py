@@ -20,7 +20,7 @@ HELD = {
 }
 
 
-def write_fleet(folder, count=4, length=2.0, spoil=None):
+def write_fleet(folder, count=4, length=1.5, spoil=None):
     """Bags robot0, robot1, … in a folder; spoil: as of write_drive, by number. Their paths."""
     for i in range(count):
         write_drive(

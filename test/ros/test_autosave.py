@@ -177,7 +177,7 @@ def test_updates_do_not_wait_for_an_autosave(tmp_path, node_of):
         save_directory=str(tmp_path), autosave_period=0.1, max_inducing=400, resolution=0.05
     )
     for part in range(6):
-        fill(node, 10.0, start=10.02 * part)
+        fill(node, 10.0, start=10.04 * part, rate=25)
         settle(node, peer)
         spin(node, peer, 0.3)
     assert node.saver.autosaves >= 6

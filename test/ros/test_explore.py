@@ -35,6 +35,8 @@ SIMULATOR = (
     "sim.duration:=240.0",
     "reliable:=true",
     "wait_for_subscribers:=60.0",
+    "sim.field_rate:=20.0",
+    "sim.odometry_rate:=20.0",
     "robot.max_speed:=0.6",
     "robot.max_turn_rate:=2.5",
 )
@@ -225,7 +227,7 @@ def test_the_command_surveys_a_region_within_the_files_budget_and_saves_the_map(
     params = tmp_path / "small.yaml"
     params.write_text(
         "/**:\n  ros__parameters:\n    plan_places: 80\n    plan_effort: 16\n    max_inducing: 100\n"
-        "    plan_budget: 2.5\n"
+        "    plan_budget: 2.5\n    publish_rate: 2.0\n    resolution: 0.1\n"
     )
     with explore(
         tmp_path,
@@ -234,6 +236,8 @@ def test_the_command_surveys_a_region_within_the_files_budget_and_saves_the_map(
         str(params),
         "--region",
         "0.1 0.1, 2.5 0.1, 2.5 2.2, 0.1 2.2",
+        "--speed",
+        "0.5",
     ) as process:
         assert process.wait(150.0) == 0, process.output
         said, map_file = process.output, tmp_path / "out" / "map.gpm"

@@ -44,7 +44,7 @@ QUICK = CLOSE | {"inducing_information": 1.0, "max_inducing": 200}
 @functools.cache
 def drives(seed: int = 1):
     """Of two robots, in one world: Samples of each."""
-    return tuple(survey(Robot(speed=0.6), seed, 3.6, 3.2))
+    return tuple(survey(Robot(speed=0.6), seed, 2.8, 2.4))
 
 
 _MADE: dict = {}

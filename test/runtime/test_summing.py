@@ -23,7 +23,7 @@ from benchmark.robots import Robot, drive, world_of
 from gp_mapping.runtime.team.incoming import MemoryPool, Source
 from gp_mapping.sim.robot import lawnmower
 
-X = torch.from_numpy(np.random.default_rng(0).uniform(0.5, 3.0, (80, 2)))
+X = torch.from_numpy(np.random.default_rng(0).uniform(0.5, 2.2, (80, 2)))
 
 
 def test_the_sum_is_the_map_of_all_data():
@@ -120,18 +120,18 @@ def test_strangers_are_refused_in_one_sentence():
 
 def test_a_map_for_which_there_is_no_room_leaves_no_trace_in_the_sum():
     """Its neighbours' paths are theirs, its constants are not agreed on, and it may be added later."""
-    settings = QUICK | {"model": "exact", "max_exact_samples": 150}
+    settings = QUICK | {"model": "exact", "max_exact_samples": 90}
     part = drives()[0]
     sessions = {
         f"robot{i}": session_of(part[cut], **settings)
-        for i, cut in enumerate((slice(0, 250), slice(250, 1250), slice(1250, 1450)))
+        for i, cut in enumerate((slice(0, 250), slice(250, 900), slice(900, 1100)))
     }
     for name, session in sessions.items():
         session.about["map_id"] = f"map of {name}"
     a, b, c = (member for n, s in sessions.items() for member in members_of(source_of(s, name=n)))
     made = sum_of(a, b, c, settings=sessions["robot0"].settings)
     assert made.used == [a, c] and [(m, r) for m, r, _ in made.refused] == [(b, "not_merged")]
-    assert "exceed max_exact_samples 150" in made.refused[0][2] and not made.failed
+    assert "exceed max_exact_samples 90" in made.refused[0][2] and not made.failed
     assert len(made.touched) == 2
     for name, touched in zip(("robot0", "robot2"), made.touched):
         assert torch.equal(touched, sessions[name].path_trace.points()), name
@@ -201,19 +201,22 @@ def test_maps_of_tiles_go_tile_by_tile():
         "cell_length": 0.2,
         "tiles_in_memory": 9,
     }
-    world = world_of(3, 9.0, 4.0)
-    one = session_of(drive(Robot(speed=2.0), world, lawnmower(0.4, 0.4, 8.6, 2.0, 0.4), 3), **tiled)
+    world = world_of(3, 6.0, 3.4)
+    one = session_of(drive(Robot(speed=2.0), world, lawnmower(0.4, 0.4, 5.6, 1.6, 0.4), 3), **tiled)
     two = session_of(
-        drive(Robot(speed=2.0), world, lawnmower(0.4, 1.8, 8.6, 3.6, 0.4), 4, 1001.0), **tiled
+        drive(Robot(speed=2.0), world, lawnmower(0.4, 1.8, 5.6, 3.0, 0.4), 4, 1001.0), **tiled
     )
     assert min(one.report()["tiles"], two.report()["tiles"]) > 9 == one.report()["tiles_in_memory"]
     source = source_of(one)
     told = source.status(0.0)
     assert told["tiles"] == one.report()["tiles"] and told["received"] == told["tiles"] + 1
-    incomplete = Source("robot1", MemoryPool(100.0))
-    for message in messages_of(one)[:-1]:
-        incomplete.accept(message, 0.0)
-    assert not incomplete.ready(), "a map of which a tile is missing is no map"
+    messages = messages_of(one)
+    for missing in (messages[0], messages[-1]):
+        incomplete = Source("robot1", MemoryPool(100.0))
+        for message in messages:
+            if message is not missing:
+                incomplete.accept(message, 0.0)
+        assert not incomplete.ready(), "a map of which a tile is missing is no map"
     made = sum_of(*members_of(source, source_of(two, name="robot2")), settings=one.settings)
     one.merge(two)
     assert len(made.used) == 2 and max(difference(made.session, one, one.path[::9])) < 1e-3

@@ -8,7 +8,7 @@ from gp_mapping.mapping.session import MapSession
 from gp_mapping.runtime.team.team import Team
 from gp_mapping.settings.mapping import MapSettings
 
-X = torch.from_numpy(np.random.default_rng(0).uniform(0.5, 3.0, (80, 2)))
+X = torch.from_numpy(np.random.default_rng(0).uniform(0.5, 2.2, (80, 2)))
 
 
 def test_two_mappers_show_one_map_though_a_fifth_of_the_messages_is_lost():

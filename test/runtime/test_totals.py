@@ -14,7 +14,7 @@ from gp_mapping.runtime.team.summing import Member
 from gp_mapping.runtime.team.totals import totals_of
 from gp_mapping.store.message import encode
 
-X = torch.from_numpy(np.random.default_rng(0).uniform(0.5, 3.0, (80, 2)))
+X = torch.from_numpy(np.random.default_rng(0).uniform(0.5, 2.2, (80, 2)))
 
 
 def test_loss_repetition_and_order_change_nothing():

@@ -223,7 +223,13 @@ def test_of_a_large_area_an_overview_is_written_and_goes_when_it_is_none_any_mor
     sessions = [
         MapSession(
             MapSettings(
-                lengthscale=0.6, learn_hyperparameters=False, max_inducing=60, window=window
+                lengthscale=0.6,
+                signal_stddev=4e-6,
+                noise_stddev=1e-7,
+                constant_stddev=2e-5,
+                learn_hyperparameters=False,
+                max_inducing=60,
+                window=window,
             )
         )
         for window in (4.0, 0.0)

@@ -23,6 +23,9 @@ SETTINGS = {
     "learn_hyperparameters": False,
     "learn_time_offset": False,
     "lengthscale": 0.6,
+    "signal_stddev": 4e-6,
+    "noise_stddev": 1e-7,
+    "constant_stddev": 2e-5,
     "max_inducing": 120,
     "resolution": 0.1,
 }

@@ -69,6 +69,7 @@ def demo_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set",
         nargs="+",
+        action="extend",
         default=[],
         metavar="NAME:=VALUE",
         dest="parameters",

@@ -174,7 +174,10 @@ def _near_cells(
     first, last = np.floor(low / side), np.floor(high / side)
     if not len(path):
         return np.empty((0, 2))
-    path_cells = np.unique(np.floor(path / side), axis=0)
+    path_cells = _each_once(np.floor(path / side))
+    # each of these that lies inside is one of the cells
+    if ((path_cells >= first) & (path_cells <= last)).all(1).sum() > MOST_POINTS:
+        return np.empty((MOST_POINTS + 1, 2))
     # counting alone would take too long where the path or its surroundings have so many grid cells
     if len(path_cells) > MOST_POINTS + steps * 1000 or (2 * steps + 1) ** 2 > 100 * MOST_POINTS:
         return np.empty((MOST_POINTS + 1, 2))
@@ -185,5 +188,14 @@ def _near_cells(
     if len(path_cells) * len(around) > 5_000_000:
         path_cells = path_cells[:: 1 + len(path_cells) * len(around) // 5_000_000]
 
-    cells = np.unique((path_cells[:, None] + around).reshape(-1, 2)[:, ::-1], axis=0)[:, ::-1]
+    cells = _each_once((path_cells[:, None] + around).reshape(-1, 2)[:, ::-1])[:, ::-1]
     return cells[((cells >= first) & (cells <= last)).all(1)]
+
+
+def _each_once(rows: np.ndarray) -> np.ndarray:
+    """The different rows of (N, 2), sorted, as np.unique has them along an axis.
+
+    As complex numbers they have the same order, and are sorted in a tenth of the time.
+    """
+    found = np.unique(rows[:, 0] + 1j * rows[:, 1])
+    return np.stack([found.real, found.imag], 1)
