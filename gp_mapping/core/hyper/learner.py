@@ -146,8 +146,9 @@ class HyperLearner:
 
         A change that is too small for a rebuild is not taken over: below largest_change of
         Theta.distance while steps are long, below a fifth of it later. Nor is one where all that is
-        known of both distinguishes them by less than a nat, ½ ΔᵀΛΔ ≤ 1: there one is as good as the
-        other. Where little is known Δ may be large, but not beyond FARTHEST times largest_change.
+        known of both distinguishes them by less than a nat, ½ ΔᵀPΔ ≤ 1 with each sample counted
+        once (`precision`): there one is as good as the other. Where little is known Δ may be large,
+        but not beyond FARTHEST times largest_change.
 
         Args:
             theta: of the map.
@@ -161,7 +162,7 @@ class HyperLearner:
             return False
 
         move = self.supported_vector() - theta.vector()
-        return change > self.FARTHEST or bool(0.5 * move @ self.metric @ move > 1.0)
+        return change > self.FARTHEST or bool(0.5 * move @ self.precision() @ move > 1.0)
 
     def schedule(self, samples: int) -> None:
         """Queue STEPS √n steps for n new samples; at most 40 are pending.
@@ -213,17 +214,20 @@ class HyperLearner:
         chosen = torch.randperm(len(near), generator=generator)[: self.NEIGHBOURS]
         return near[chosen.to(x.device)], len(near)
 
-    def covariance(self) -> Tensor:
-        """Covariance of θ given all samples and the prior: (P, P), 0 where an entry is held.
+    def precision(self) -> Tensor:
+        """Precision of θ given all samples and the prior, each of them counted once: (P, P).
 
-        It is the inverse of Λ_kl/√(R_k R_l), R the rounds of all samples that Λ holds: each sample
-        counts once.
+        It is Λ_kl/√(R_k R_l), R the rounds of all samples that Λ holds.
         """
-        precision = torch.diag(self.prior_sd.square().reciprocal())
-        if bool(self.rounds.any()):
-            root = self.rounds.sqrt()
-            precision = self.metric / (root[:, None] * root)
+        if not bool(self.rounds.any()):
+            return torch.diag(self.prior_sd.square().reciprocal())
 
+        root = self.rounds.sqrt()
+        return self.metric / (root[:, None] * root)
+
+    def covariance(self) -> Tensor:
+        """Covariance of θ given all samples and the prior: (P, P), 0 where an entry is held."""
+        precision = self.precision()
         free, covariance = torch.tensor(self.free), torch.zeros_like(self.metric)
         if any(self.free):
             covariance[free[:, None] & free] = torch.linalg.inv(precision[free][:, free]).flatten()

@@ -338,12 +338,13 @@ def test_a_far_start_is_forgotten():
 
 
 def test_theta_is_taken_over_beyond_what_is_known_of_it():
-    """½ ΔᵀΛΔ against a nat; without knowledge (Λ small) only a change of five times what may be small."""
+    """½ ΔᵀPΔ against a nat; without knowledge (Λ small) only a change of five times what may be small."""
     usual = Theta(lengthscale=1.0, signal_stddev=5.0, noise_stddev=0.5, constant_stddev=30.0)
     learner = HyperLearner(usual, usual, adopt_change=0.1)
     learner.turns += (
         1000.0  # steps are short by now: a fifth of 0.1 is no longer too small a change
     )
+    learner.rounds = torch.ones_like(learner.vector)
 
     def moved(change, known):
         learner.vector = usual.vector()
@@ -357,10 +358,15 @@ def test_theta_is_taken_over_beyond_what_is_known_of_it():
         (0.05, 700.0, False),  # 1.12 and .87 nat
         (-0.05, 900.0, True),
         (0.015, 1e9, False),  # well known, but not worth a rebuild
-        (0.3, 0.0, False),
-        (0.55, 0.0, True),
+        (0.3, 1e-9, False),
+        (0.55, 1e-9, True),
     ):
         assert moved(change, known) == taken, (change, known)
+
+        # many rounds of the same samples in Λ know no more than one
+        learner.rounds = torch.full_like(learner.vector, 25.0)
+        assert moved(change, 25.0 * known) == taken, (change, known)
+        learner.rounds = torch.ones_like(learner.vector)
 
 
 def remembered(n: int) -> dict[str, torch.Tensor]:
