@@ -6,8 +6,8 @@ With the constants' likelihood exp(vᵀb − ½ bᵀNb), the field integrated ou
     N = Σ λ_k q_k q_kᵀ,   v_k = q_kᵀv
 
 It is a function of one number, so it is evaluated on a grid over the whole range, and no start can
-be so far off that the slope is lost. From a posterior with constants of variance w (passes.py),
-K = GᵀD⁻¹G and m = GᵀD⁻¹r give N and v without another factor.
+be so far off that the slope is lost. From a posterior whose constants are integrated out
+(passes.py), G D⁻¹Gᵀ and G D⁻¹r give N and v without another factor.
 """
 
 from __future__ import annotations
@@ -80,22 +80,27 @@ class BiasEvidence:
 
     @staticmethod
     def from_pass_sums(
-        counts: Tensor, targets: Tensor, left: Tensor, shared: Tensor, solved_linear: Tensor
+        counts: Tensor,
+        targets: Tensor,
+        constants: tuple[Tensor, Tensor],
+        shared: Tensor,
+        solved_linear: Tensor,
     ) -> BiasEvidence:
-        """From sums over passes, and a posterior with constants of variance `left`.
+        """From sums over passes, and a posterior from which their constants are integrated out.
 
         Args:
             counts: n of PassSums (P,).
             targets: l of PassSums (P, C).
-            left: w, the variance of each constant with the field known (P,).
+            constants: W (P, P) and m (P, C) of PassSums.constants.
             shared: GᵀD⁻¹G (P, P), with D after the constants are integrated out.
             solved_linear: GᵀD⁻¹r (P, C), of the same D.
         """
-        # (D + G w Gᵀ)⁻¹ by Woodbury's identity: as if there were no constants
-        correction = torch.eye(len(left), dtype=shared.dtype, device=shared.device) + shared * left
+        # (D + Gᵀ W G)⁻¹ by Woodbury's identity: as if there were no constants
+        left, mean = constants
+        correction = torch.eye(len(left), dtype=shared.dtype, device=shared.device) + shared @ left
         field_precision = torch.linalg.solve(correction, shared)
         field_linear = torch.linalg.solve(
-            correction, solved_linear + shared @ (left[:, None] * targets)
+            correction, solved_linear + shared @ (left @ targets + mean)
         )
 
         precision = torch.diag(counts) - 0.5 * (field_precision + field_precision.mT)

@@ -14,6 +14,12 @@ out,
 This is the GP with the additional kernel term, by Woodbury's identity, pass by pass. The sums add,
 scale and project as D and r do, and s_b is in none of them. A pass is closed by leaving its term in
 D and r for good.
+
+Where other maps hold samples of the same passes, their evidence (pass_evidence.py) takes the place
+of the prior: b ~ N(μ, Σ). Then, with n as a diagonal matrix N and g as the rows of G,
+
+    W = (I + ΣN)⁻¹Σ,    m = (I + ΣN)⁻¹μ,    E b = W (l − G u) + m given u
+    D ← D − Gᵀ W G,     r ← r − Gᵀ (W l + m)
 """
 
 from __future__ import annotations
@@ -22,6 +28,8 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+
+from gp_mapping.core.sparse.pass_evidence import PassEvidence
 
 __all__ = ["NO_PASS", "PassSums"]
 
@@ -38,12 +46,14 @@ class PassSums:
         whitened: g, (P, R).
         precision: n, (P,).
         linear: l, (P, C).
+        elsewhere: what samples that are not in the sums say of the constants; None: there are none.
     """
 
     numbers: tuple[float, ...]
     whitened: Tensor
     precision: Tensor
     linear: Tensor
+    elsewhere: PassEvidence | None = None
 
     @staticmethod
     def empty(rows: int, channels: int, device) -> PassSums:
@@ -114,7 +124,21 @@ class PassSums:
         def longer(column: Tensor) -> Tensor:
             return torch.cat([column, column.new_zeros((more, *column.shape[1:]))])
 
-        return PassSums(numbers, longer(self.whitened), longer(self.precision), longer(self.linear))
+        return PassSums(
+            numbers,
+            longer(self.whitened),
+            longer(self.precision),
+            longer(self.linear),
+            self.elsewhere,
+        )
+
+    def with_elsewhere(self, evidence: PassEvidence | None) -> PassSums:
+        """These sums, with what other samples say of the constants."""
+        return replace(self, elsewhere=evidence)
+
+    def with_pass(self, number: float) -> PassSums:
+        """These sums, also of a pass that may have no samples here."""
+        return self if number in self.numbers else self._widened((*self.numbers, number))
 
     def add(
         self, pass_numbers: Tensor | None, whitened: Tensor, beta: Tensor, lam: Tensor
@@ -163,7 +187,12 @@ class PassSums:
 
     def turn(self, rows: Tensor, columns: Tensor) -> PassSums:
         """Rotate as Sites.turn: g ← Q g, l ← P l, with Q = rows and P = columns."""
-        return replace(self, whitened=self.whitened @ rows.mT, linear=self.linear @ columns.mT)
+        return replace(
+            self,
+            whitened=self.whitened @ rows.mT,
+            linear=self.linear @ columns.mT,
+            elsewhere=None if self.elsewhere is None else self.elsewhere.turn(columns),
+        )
 
     def scale(self, factor: float) -> PassSums:
         """Forget: all sums times the factor."""
@@ -172,6 +201,7 @@ class PassSums:
             whitened=self.whitened * factor,
             precision=self.precision * factor,
             linear=self.linear * factor,
+            elsewhere=None if self.elsewhere is None else self.elsewhere.scale(factor),
         )
 
     def shift_centre(self, delta: Tensor) -> PassSums:
@@ -185,8 +215,12 @@ class PassSums:
         new, _, where = self._places(
             torch.tensor(other.numbers, dtype=torch.float64, device=other.whitened.device)
         )
+        elsewhere = self.elsewhere
+        if other.elsewhere is not None:
+            elsewhere = other.elsewhere if elsewhere is None else elsewhere.plus(other.elsewhere)
         return replace(
             new,
+            elsewhere=elsewhere,
             whitened=new.whitened.index_add(0, where, other.whitened),
             precision=new.precision.index_add(0, where, other.precision),
             linear=new.linear.index_add(0, where, other.linear),
@@ -194,7 +228,11 @@ class PassSums:
 
     def renumber(self, by: float) -> PassSums:
         """Add `by` to every number, so that passes of two robots differ."""
-        return replace(self, numbers=tuple(number + by for number in self.numbers))
+        return replace(
+            self,
+            numbers=tuple(number + by for number in self.numbers),
+            elsewhere=None if self.elsewhere is None else self.elsewhere.renumber(by),
+        )
 
     def select(self, numbers: set[float]) -> PassSums:
         """The sums of the passes with these numbers."""
@@ -204,6 +242,7 @@ class PassSums:
             self.whitened[which],
             self.precision[which],
             self.linear[which],
+            self.elsewhere,
         )
 
     def passes_to_close(self, most: int, remembered: Tensor) -> set[float]:
@@ -225,9 +264,26 @@ class PassSums:
         return set(sorted(held, key=held.__getitem__)[: len(self) - most])
 
     # --- the constants ----------------------------------------------------------------------------
-    def constant_variance(self, variance: float) -> Tensor:
-        """Variance w of each pass's constant given the field, (P,); `variance` is s_b²."""
-        return variance / (1.0 + variance * self.precision)
+    def constants(self, variance: float) -> tuple[Tensor, Tensor]:
+        """The passes' constants b given the field u: covariance W, mean W (l − G u) + m.
+
+        Args:
+            variance: s_b².
+
+        Returns:
+            W (P, P) and m (P, C).
+        """
+        if self.elsewhere is None:
+            left = variance / (1.0 + variance * self.precision)
+            return left.diag(), torch.zeros_like(self.linear)
+
+        mean, covariance = self.elsewhere.prior_of(self.numbers, variance)
+        eye = torch.eye(len(self), dtype=mean.dtype, device=mean.device)
+        solved = torch.linalg.solve(
+            eye + covariance * self.precision, torch.cat([covariance, mean], 1)
+        )
+        left = solved[:, : len(self)]
+        return 0.5 * (left + left.mT), solved[:, len(self) :]
 
     def integrated(self, precision: Tensor, sums: Tensor, variance: float) -> tuple[Tensor, Tensor]:
         """Integrate the constants of these passes out of sums over sites.
@@ -240,11 +296,16 @@ class PassSums:
         Returns:
             New D and [r | s].
         """
-        weighted = self.whitened * self.constant_variance(variance)[:, None]
         targets = torch.cat([self.linear, self.precision[:, None]], 1)
-        return torch.addmm(
-            precision, self.whitened.mT, weighted, alpha=-1.0
-        ), sums - weighted.mT @ targets
+        if self.elsewhere is None:  # W is diagonal
+            weighted = self.whitened * (variance / (1.0 + variance * self.precision))[:, None]
+            taken = weighted.mT @ targets
+        else:
+            left, mean = self.constants(variance)
+            weighted = left @ self.whitened
+            taken = weighted.mT @ targets
+            taken[:, :-1] += self.whitened.mT @ mean
+        return torch.addmm(precision, self.whitened.mT, weighted, alpha=-1.0), sums - taken
 
     def state_dict(self) -> dict:
         """Everything that from_state_dict needs; tensors are not copied, they never change."""
@@ -253,11 +314,18 @@ class PassSums:
             "white": self.whitened,
             "precision": self.precision,
             "linear": self.linear,
-        }
+        } | ({} if self.elsewhere is None else {"elsewhere": self.elsewhere.state_dict()})
 
     @staticmethod
     def from_state_dict(state: dict, device) -> PassSums:
         whitened, precision, linear = (
             state[name].to(device) for name in ("white", "precision", "linear")
         )
-        return PassSums(tuple(state["numbers"].tolist()), whitened, precision, linear)
+        elsewhere = state.get("elsewhere")
+        return PassSums(
+            tuple(state["numbers"].tolist()),
+            whitened,
+            precision,
+            linear,
+            None if elsewhere is None else PassEvidence.from_state_dict(elsewhere, device),
+        )

@@ -15,6 +15,7 @@ from gp_mapping.core.linalg import solve_lower
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.basis import whiten
 from gp_mapping.core.sparse.increment import increment_between
+from gp_mapping.core.sparse.pass_evidence import PassEvidence
 from gp_mapping.core.sparse.passes import PassSums
 from gp_mapping.core.types import Prediction
 
@@ -244,11 +245,13 @@ class Posterior(InnerSnapshot):
     def _bias(self, number: float) -> tuple[Tensor, Tensor, Tensor]:
         """Posterior of the constant b of a pass, computed once per pass.
 
-            E b = w (l − gᵀD⁻¹r),   var b = w + w² |R⁻¹g|²,   w = s_b²/(1 + s_b² n)
-            cov(f(x), b) = −(R⁻¹a)ᵀ R⁻¹wg
+            E b = W (l − G D⁻¹r) + m,   cov b = W + W G D⁻¹Gᵀ W
+            cov(f(x), b) = −(R⁻¹a)ᵀ R⁻¹Gᵀ W
+
+        with W and m of PassSums.constants; without other data W is diagonal.
 
         Returns:
-            Mean (C,), variance (), and R⁻¹wg (R,).
+            Mean (C,), variance (), and the pass's column of R⁻¹GᵀW (R,).
         """
         if number not in self._biases:
             self._biases[number] = self._bias_now(number)
@@ -256,33 +259,48 @@ class Posterior(InnerSnapshot):
 
     def _bias_now(self, number: float) -> tuple[Tensor, Tensor, Tensor]:
         passes, prior = self.passes, self.theta.bias_stddev**2
-        if passes is None or number not in passes.numbers:  # the prior of b, independent of f
+        elsewhere = None if passes is None else passes.elsewhere
+        if passes is None or number not in (
+            *passes.numbers,
+            *(() if elsewhere is None else elsewhere.numbers),
+        ):  # the prior of b, independent of f
             zero = self.weights.new_zeros(len(self.weights))
             return self.weights.new_zeros(self.weights.shape[1]), zero.new_tensor(prior), zero
 
+        passes = passes.with_pass(number)
         i = passes.numbers.index(number)
-        w = passes.constant_variance(prior)[i]
-        solved = self.solve_root(w * passes.whitened[i][:, None])[:, 0]
+        left, mean = passes.constants(prior)
+        solved = self.solve_root((left[i] @ passes.whitened)[:, None])[:, 0]
         return (
-            w * (passes.linear[i] - passes.whitened[i] @ self.weights),
-            w + solved.square().sum(),
+            left[i] @ (passes.linear - passes.whitened @ self.weights) + mean[i],
+            left[i, i] + solved.square().sum(),
             solved,
         )
 
-    def bias_evidence(self) -> BiasEvidence | None:
-        """Evidence for s_b, the spread of the passes' constants; None of fewer than two passes."""
+    def pass_evidence(self) -> PassEvidence | None:
+        """What the samples here say of the passes' constants; None where no pass has one."""
         passes = self.passes
-        if passes is None or len(passes) < 2:
+        if passes is None or not len(passes):
             return None
 
         solved = self.solve_root(passes.whitened.mT)
-        return BiasEvidence.from_pass_sums(
+        own = BiasEvidence.from_pass_sums(
             passes.precision,
             passes.linear,
-            passes.constant_variance(self.theta.bias_stddev**2),
+            passes.constants(self.theta.bias_stddev**2),
             solved.mT @ solved,
             passes.whitened @ self.weights,
         )
+        return PassEvidence(passes.numbers, own.precision, own.linear)
+
+    def bias_evidence(self) -> BiasEvidence | None:
+        """Evidence for s_b, the spread of the passes' constants; None of fewer than two passes."""
+        evidence = self.pass_evidence()
+        if evidence is not None and self.passes.elsewhere is not None:
+            evidence = evidence.plus(self.passes.elsewhere)
+        if evidence is None or len(evidence) < 2:
+            return None
+        return BiasEvidence(evidence.precision, evidence.linear)
 
     def biases(self) -> list[PassBias]:
         """Constants of the open passes, oldest first, SI."""
@@ -291,9 +309,8 @@ class Posterior(InnerSnapshot):
 
         posteriors = [self._bias(number) for number in self.passes.numbers]
         solved, scale = torch.stack([solved for _, _, solved in posteriors]), self.scaling.scale
-        covariance = (
-            self.passes.constant_variance(self.theta.bias_stddev**2).diag() + solved @ solved.mT
-        )
+        left, _ = self.passes.constants(self.theta.bias_stddev**2)
+        covariance = left + solved @ solved.mT
         return PassBias.of(
             self.passes.numbers,
             torch.stack([mean for mean, _, _ in posteriors]) * scale,

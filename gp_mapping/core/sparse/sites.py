@@ -271,7 +271,9 @@ class Sites(Revertible):
 
     def emptied(self) -> Sites:
         """Sites with as many rows and no data."""
-        return Sites(self.size, self.channels, self.capacity, self._d.device)
+        new = Sites(self.size, self.channels, self.capacity, self._d.device)
+        new.passes = new.passes.with_elsewhere(self.passes.elsewhere)
+        return new
 
     def clone(self, capacity: int | None = None) -> Sites:
         """An independent copy, with another capacity where it is given."""

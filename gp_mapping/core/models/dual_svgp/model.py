@@ -30,6 +30,7 @@ from gp_mapping.core.models.dual_svgp.merging import MergingMap
 from gp_mapping.core.models.dual_svgp.natural_gradient import add_and_refine, refresh
 from gp_mapping.core.sparse.basis import Basis
 from gp_mapping.core.sparse.memory import Memory
+from gp_mapping.core.sparse.pass_evidence import PassEvidence
 from gp_mapping.core.sparse.passes import NO_PASS, PassSums
 from gp_mapping.core.sparse.posterior import Posterior
 from gp_mapping.core.sparse.sites import Sites
@@ -242,6 +243,17 @@ class DualSVGP(MergingMap):
         memory.keep(~gone)
         self.unremembered_empty = False
         self.discard_posterior()
+
+    def adopt_pass_evidence(self, evidence: PassEvidence) -> None:
+        """Take what other maps say of the passes' constants in the place of their prior.
+
+        Args:
+            evidence: of all other maps, in inner units; it replaces that of before.
+        """
+        self.sites.passes = self.sites.passes.with_elsewhere(evidence)
+        if self.rebuild is not None:
+            self.rebuild.log_call("adopt_pass_evidence", evidence)
+        self.mark_changed()
 
     def system(self) -> tuple[Tensor, Tensor]:
         """D (R, R) and r (R, C) of all samples, unknown constants of passes integrated out."""

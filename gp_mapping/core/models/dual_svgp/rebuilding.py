@@ -94,6 +94,7 @@ class Rebuilding(SparseMap):
             converted: the parts.
             full: whether the rebuild was made because the budget was full.
         """
+        converted.sites.passes = converted.sites.passes.with_elsewhere(self.sites.passes.elsewhere)
         self.basis, self.sites = converted.basis, converted.sites
         converted.memory_sites.write(self.memory)
         self.theta, self.floor, self.thinned = theta, converted.floor, len(self.basis)

@@ -46,7 +46,10 @@ class SendableMap(Rebuilding):
             if name not in ("white", "capacity", "rows", "draw", "key")
         }
 
+        passes = state["sites"]["passes"]
         sites = {"channels": state["sites"]["linear"].shape[1] - 1}
+        if "elsewhere" in passes:
+            sites |= {"elsewhere": passes["elsewhere"]}
         # where all samples are remembered, the sums follow from them
         if not state["rest_empty"]:
             # the precision is symmetric: its lower triangle suffices
@@ -55,7 +58,7 @@ class SendableMap(Rebuilding):
             sites |= {
                 "lower": precision[lower[0], lower[1]],
                 "linear": state["sites"]["linear"],
-                "passes": state["sites"]["passes"],
+                "passes": passes,
             }
 
         return out | {
@@ -128,6 +131,8 @@ class SendableMap(Rebuilding):
         else:
             sites.add(whitened, columns["beta"], columns["lam"], columns["pass_number"])
             packed = sites.state_dict()
+            if "elsewhere" in sums:
+                packed["passes"] |= {"elsewhere": sums["elsewhere"]}
 
         return (
             state

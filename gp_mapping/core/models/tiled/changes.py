@@ -1,15 +1,27 @@
-"""Where tiles have changed as a whole lately: a large map need not be drawn anew for one."""
+"""What has changed in a map of tiles since a moment: a large map need not be drawn anew for one.
+
+Where a tile has changed as a whole its place is noted; else increments are blended tile by tile, as
+predictions are.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Box", "Changes"]
+import torch
+from torch import Tensor
+
+from gp_mapping.core.field_map import FieldMap, Increments
+from gp_mapping.core.models.tiled.blended import tile_weights
+from gp_mapping.core.models.tiled.layout import Key, Layout
+
+__all__ = ["Box", "Changes", "ChangesOfTiles"]
 
 Box = tuple[tuple[float, float], tuple[float, float]]  # lower and upper corner, m
 
 # changes that are kept apart; for a look at an older epoch everything has changed
 _MOST = 64
+_ALONE = 3.0  # lengthscales beyond its samples in which a map differs from its prior
 
 
 @dataclass(frozen=True)
@@ -37,3 +49,127 @@ class Changes:
         if epoch < self.whole:
             return None
         return list(dict.fromkeys(where for at, where in self.places if at > epoch))
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """Moments of the tiles in memory, and where they lay.
+
+    Attributes:
+        layout: None while one map is everything.
+        tiles: the moment of each; None while it waits for samples.
+        loads: of the map then. While it stays, a tile that was on the shelf and is still there
+            predicts what it predicted.
+        forgot: of the map then, likewise.
+    """
+
+    layout: Layout | None
+    tiles: dict[Key, object]
+    loads: int = 0
+    forgot: float = 0.0
+
+
+class ChangesOfTiles:
+    """What of a TiledMap has changed, for the map, which owns the tiles."""
+
+    def moment(self) -> _Moment | None:
+        """What `since` needs later to tell what has changed since now."""
+        if self.layout is None or self.former is not None:
+            return _Moment(None, {self.current: self.current_map.moment()})
+        tiles = {key: None if tile.seeds else tile.map.moment() for key, tile in self.tiles.items()}
+        return _Moment(self.layout, tiles, self.loads, self.forgot)
+
+    def since(self, moment: object) -> Increments | None:
+        """Blended increments since a moment, known where the same tiles predict now and did then.
+
+        Where the tiles that predict are others now, the map has noted a change of the whole place.
+
+        Args:
+            moment: by `moment`.
+
+        Returns:
+            A function of places, or None where nothing is known.
+        """
+        if not isinstance(moment, _Moment):
+            return None
+        if self.layout is None or self.former is not None:
+            then = None if moment.layout is not None else moment.tiles.get(self.current)
+            return None if then is None else self.current_map.since(then)
+        if moment.layout is not self.layout or moment.forgot != self.forgot:
+            return None
+
+        increments: dict[Key, Increments | None] = {}
+
+        def of(key: Key) -> Increments | None:
+            """Increments of a tile in memory."""
+            if key not in increments:  # once for all places
+                then = moment.tiles.get(key)
+                increments[key] = (
+                    None
+                    if then is None or key not in self.tiles
+                    else self.tiles[key].map.since(then)
+                )
+            return increments[key]
+
+        def at(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            """Increments of mean and variance (N, C) at x (N, 2), and where they are known (N,)."""
+            mean = torch.zeros(
+                (len(x), len(self.centre)), dtype=torch.float64, device=self.centre.device
+            )
+            variance, known = (
+                torch.zeros_like(mean),
+                torch.ones(len(x), dtype=torch.bool, device=mean.device),
+            )
+
+            for key, indices, weight in tile_weights(self.layout, self.predicts, x):
+                if key is None or (
+                    key not in self.tiles and key not in moment.tiles and moment.loads == self.loads
+                ):
+                    # the prior, then as now, or a tile that has been on the shelf all the time
+                    continue
+                places, weights = indices.to(mean.device), weight.to(mean)[:, None]
+
+                if of(key) is None:
+                    known[places] = False
+                    continue
+                increment = of(key)(x[indices])
+                mean.index_add_(0, places, weights * increment[0])
+                variance.index_add_(0, places, weights * increment[1])
+                known[places] &= increment[2]
+
+            return mean, variance, known
+
+        return at
+
+    def changed_since(self, epoch: int) -> list[Box] | None:
+        """Places that have changed as a whole since an epoch; None: everywhere."""
+        if self.layout is None or self.former is not None:
+            return FieldMap.changed_since(self, epoch)
+        return self.changes.since(epoch)
+
+    def note_change(self, key: Key | None = None) -> None:
+        """Note that a tile predicts something else all over; None: that all tiles do."""
+        self.own_epoch += 1
+        if key is None or self.layout is None or self.former is not None:
+            self.changes = Changes(self.own_epoch)
+            return
+
+        low, high = self.layout.core(key)
+
+        # into a neighbour as far as both are blended; where there is none, until it is the prior
+        for axis in range(2):
+            before, after = (
+                (key[0] + s, key[1]) if axis == 0 else (key[0], key[1] + s) for s in (-1, 1)
+            )
+            low[axis] -= self._reach_into(before)
+            high[axis] += self._reach_into(after)
+
+        self.changes = self.changes.with_place(self.own_epoch, (tuple(low), tuple(high)))
+
+    def _reach_into(self, key: Key) -> float:
+        """How far a tile's predictions matter beyond the border to the tile `key`, m."""
+        return (
+            0.5 * self.layout.blend
+            if self.exists(key)
+            else _ALONE * self.current_map.theta.lengthscale
+        )

@@ -34,11 +34,11 @@ from gp_mapping.core.hyper.agreed import Learned
 from gp_mapping.core.hyper.loop import learn
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
+from gp_mapping.core.models.tiled import pass_constants
 from gp_mapping.core.models.tiled import state as states
-from gp_mapping.core.models.tiled.changes import Box, Changes
+from gp_mapping.core.models.tiled.changes import Changes, ChangesOfTiles
 from gp_mapping.core.models.tiled.joining import merge_tiles
 from gp_mapping.core.models.tiled.layout import Key, Layout, name_of
-from gp_mapping.core.models.tiled.moments import Moments
 from gp_mapping.core.models.tiled.opening import (
     needs_tiles,
     new_tile,
@@ -58,6 +58,7 @@ from gp_mapping.core.models.tiled.tile import Tile
 from gp_mapping.core.models.tiled.tile_copies import TileCopies, TileLost, read_tile
 from gp_mapping.core.places import need_radius, places_of
 from gp_mapping.core.scaled_map import check_alike
+from gp_mapping.core.sparse.pass_evidence import PassEvidence
 from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.core.transaction import Revertible, taken_back, transaction
 from gp_mapping.core.types import Samples, UpdateReport
@@ -66,12 +67,11 @@ from gp_mapping.errors import NumericalError
 __all__ = ["TiledMap"]
 
 _HOME: Key = (0, 0)
-_ALONE = 3.0  # lengthscales beyond its samples in which a map differs from its prior
 _NAMED = 10  # lost tiles that are named one by one
 _OWN_STEPS = 0.5  # fraction of learning steps in the tile where the robot is
 
 
-class TiledMap(TiledPredictions, Moments, Revertible, FieldMap):
+class TiledMap(TiledPredictions, ChangesOfTiles, Revertible, FieldMap):
     """Many maps as one, see above; what it predicts and reports is in predictions.py.
 
     Args:
@@ -121,13 +121,18 @@ class TiledMap(TiledPredictions, Moments, Revertible, FieldMap):
         self.current: Key = _HOME
         self.learner = None
         self.generator = torch.Generator().manual_seed(seed)
-        self.copies = TileCopies(self.restored, self.most)
+        self.copies = TileCopies(self.restored, self.most, self.prepare)
         self.lost: dict[Key, str] = {}
 
         self.low, self.high = [math.inf, math.inf], [-math.inf, -math.inf]
         self.samples, self.turn, self.own_epoch, self.forgot = 0, 0, 0, 0.0
         self.changes = Changes()
         self.newest_pass = NO_PASS
+        # what tiles on the shelf say of the passes' constants; None: nothing
+        self.shelved_evidence: PassEvidence | None = None
+        self.announced: PassEvidence | None = None  # what tiles on the shelf were told last
+        self.evidence_version = 0
+        self.evidence_total: tuple = ((), None)  # parts, and their product
         self.loads, self.merged_without, self.lost_count = 0, 0, 0
 
     # --- samples in -------------------------------------------------------------------------------
@@ -197,6 +202,7 @@ class TiledMap(TiledPredictions, Moments, Revertible, FieldMap):
                     self.learner.theta, bias_stddev=self.current_map.theta.bias_stddev
                 )
                 self.learner.schedule(len(batch))
+            pass_constants.share(self, stack, len(batch))
 
         self.shelve_tiles()
         return self._report(len(batch), reports)
@@ -295,6 +301,7 @@ class TiledMap(TiledPredictions, Moments, Revertible, FieldMap):
         self.former = None
         if waiting:
             self.note_change()
+        pass_constants.settle(self)
 
     def exists(self, key: Key) -> bool:
         """Whether there is such a tile, in memory or on the shelf."""
@@ -340,8 +347,10 @@ class TiledMap(TiledPredictions, Moments, Revertible, FieldMap):
         stored = self.shelf.peek(key)
         forgot = read_tile(key, stored)["forgot"]
         tile = Tile(self.copies.make(key, stored, forgot), forgot=forgot, touched=self.turn)
+        tile.restore_evidence(read_tile(key, stored), forgot)
         tile.mark_stored(stored)
         tile.forget(self.forgot)  # while it lay on the shelf
+        pass_constants.take_from_shelf(self, tile)
 
         self.shelf.take(key)
         self.loads += 1
@@ -372,6 +381,7 @@ class TiledMap(TiledPredictions, Moments, Revertible, FieldMap):
         for _, key in order[: len(self.tiles) - self.most]:
             tile = self.tiles.pop(key)
             tile.abandon_transfer()
+            pass_constants.put_on_shelf(self, key, tile)
             self.shelf.put(key, tile.stored(name_of(key)))
 
     def refine(self, budget_s: float = math.inf) -> bool:
@@ -418,39 +428,6 @@ class TiledMap(TiledPredictions, Moments, Revertible, FieldMap):
         lambda self: self.own_epoch + (self.current_map.epoch if self.layout is None else 0)
     )
 
-    def changed_since(self, epoch: int) -> list[Box] | None:
-        """Places that have changed as a whole since an epoch; None: everywhere."""
-        if self.layout is None or self.former is not None:
-            return super().changed_since(epoch)
-        return self.changes.since(epoch)
-
-    def note_change(self, key: Key | None = None) -> None:
-        """Note that a tile predicts something else all over; None: that all tiles do."""
-        self.own_epoch += 1
-        if key is None or self.layout is None or self.former is not None:
-            self.changes = Changes(self.own_epoch)
-            return
-
-        low, high = self.layout.core(key)
-
-        # into a neighbour as far as both are blended; where there is none, until it is the prior
-        for axis in range(2):
-            before, after = (
-                (key[0] + s, key[1]) if axis == 0 else (key[0], key[1] + s) for s in (-1, 1)
-            )
-            low[axis] -= self._reach_into(before)
-            high[axis] += self._reach_into(after)
-
-        self.changes = self.changes.with_place(self.own_epoch, (tuple(low), tuple(high)))
-
-    def _reach_into(self, key: Key) -> float:
-        """How far a tile's predictions matter beyond the border to the tile `key`, m."""
-        return (
-            0.5 * self.layout.blend
-            if self.exists(key)
-            else _ALONE * self.current_map.theta.lengthscale
-        )
-
     # --- forget, fantasize, merge, save -----------------------------------------------------------
     def forget(self, factor: float) -> None:
         """Scale what the data said by a factor in (0, 1]; shelved tiles follow later."""
@@ -461,6 +438,8 @@ class TiledMap(TiledPredictions, Moments, Revertible, FieldMap):
 
         self.forgot += math.log(factor)
         self.copies.clear()
+        if self.shelved_evidence is not None:
+            self.shelved_evidence = self.shelved_evidence.scale(factor)
         if self.former is not None:
             self.former.forget(factor)
         for tile in self.tiles.values():
@@ -506,7 +485,7 @@ class TiledMap(TiledPredictions, Moments, Revertible, FieldMap):
         if self.former is not None:
             new.former = self.former.fantasize(x)
             return new
-        new.copies = TileCopies(self.restored, self.most)
+        new.copies = TileCopies(self.restored, self.most, self.prepare)
 
         def expect() -> None:
             """Replace the tiles that know a place."""
@@ -583,7 +562,8 @@ class TiledMap(TiledPredictions, Moments, Revertible, FieldMap):
             ValueError: the state does not fit; the map is as it was.
         """
         self.__dict__.update(states.load(self, state) | {"own_epoch": self.own_epoch + 1})
-        self.copies, self.changes = TileCopies(self.restored, self.most), Changes(self.own_epoch)
+        self.copies = TileCopies(self.restored, self.most, self.prepare)
+        self.changes = Changes(self.own_epoch)
 
         # they were made while this map had no tiles yet, where each map does its slices by itself
         if self.layout is not None:

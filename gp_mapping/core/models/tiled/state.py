@@ -9,12 +9,14 @@ import torch
 from gp_mapping.core.models.tiled.layout import Key, Layout, key_of, name_of
 from gp_mapping.core.models.tiled.tile import Tile
 from gp_mapping.core.models.tiled.tile_copies import TileLost, read_tile
+from gp_mapping.core.sparse.pass_evidence import PassEvidence
 from gp_mapping.core.stored import StoredState
 
 __all__ = ["load", "save"]
 
 # attributes that are saved as they are
 _NUMBERS = ("samples", "turn", "forgot", "loads", "merged_without", "newest_pass")
+_LATER = {"evidence_version": 0}  # not in files of earlier versions
 
 
 def save(model) -> dict:
@@ -34,7 +36,7 @@ def save(model) -> dict:
         }
 
     tiles = {
-        name_of(k): {"state": t.stored(name_of(k)), "touched": t.touched}
+        name_of(k): {"state": t.stored(name_of(k)), "touched": t.touched, "heard": t.heard}
         for k, t in model.tiles.items()
     }
     return {
@@ -50,7 +52,10 @@ def save(model) -> dict:
         "side": model.side,
         "former": None if model.former is None else model.former.state_dict(),
         "learner": None if model.learner is None else model.learner.state_dict(),
-        **{name: getattr(model, name) for name in _NUMBERS},
+        "pass_evidence": None
+        if model.shelved_evidence is None
+        else model.shelved_evidence.state_dict(),
+        **{name: getattr(model, name) for name in (*_NUMBERS, *_LATER)},
     }
 
 
@@ -83,6 +88,14 @@ def load(model, state: dict) -> dict:
 
         for name in _NUMBERS:
             setattr(new, name, state[name])
+        for name, value in _LATER.items():
+            setattr(new, name, state.get(name, value))
+        evidence = state.get("pass_evidence")
+        new.announced = new.shelved_evidence = (
+            None
+            if evidence is None
+            else PassEvidence.from_state_dict(evidence, model.current_map.device)
+        )
         # 0 in files of a version whose tiles had no files of their own
         new.lost_count = int(state.get("tiles_lost", 0))
 
@@ -144,6 +157,8 @@ def _loaded_tile(new, key: Key, part: dict) -> Tile:
         content["forgot"],
         part["touched"],
     )
+    tile.restore_evidence(content, content["forgot"])
+    tile.heard = part.get("heard", -1)
     tile.mark_stored(stored)
     # in files of earlier versions a tile may lag behind what was forgotten
     tile.forget(new.forgot)

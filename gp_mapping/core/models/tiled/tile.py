@@ -8,6 +8,7 @@ import torch
 
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
+from gp_mapping.core.sparse.pass_evidence import PassEvidence
 from gp_mapping.core.stored import StoredState
 from gp_mapping.core.transaction import Revertible
 
@@ -22,6 +23,11 @@ class Tile(Revertible):
         seeds: samples of its ground that its neighbours remembered and it has not taken in yet.
         forgot: logarithm of the product of the forgetting factors that were applied to it.
         touched: number of the update that needed it last.
+
+    Attributes:
+        evidence: what its samples said of the passes' constants when it told the others last.
+        told: number of its samples then; −1: it has told nothing.
+        heard: version of what all tiles say that it was compared with last.
     """
 
     def __init__(
@@ -32,6 +38,8 @@ class Tile(Revertible):
         touched: int = 0,
     ):
         self.map, self.seeds, self.forgot, self.touched = map_, seeds, forgot, touched
+        self.evidence: PassEvidence | None = None
+        self.told, self.heard = -1, -1
         # the newest state, and the moment (see `_moment`) that it is of
         self._stored: tuple[StoredState, tuple] | None = None
 
@@ -63,6 +71,8 @@ class Tile(Revertible):
         factor = math.exp(forgot - self.forgot)
         for part in (self.map, *self.seeds):
             part.forget(factor)
+        if self.evidence is not None:
+            self.evidence = self.evidence.scale(factor)
         self.forgot = forgot
 
     def adopt_learned(self, learner: HyperLearner | None) -> None:
@@ -115,9 +125,25 @@ class Tile(Revertible):
                 "map": self.map.state_dict(),
                 "forgot": self.forgot,
                 "seeds": [seed.state_dict() for seed in self.seeds],
+                "evidence": None if self.evidence is None else self.evidence.state_dict(),
+                "told": self.told,
             }
             self._stored = StoredState(name, state), now
         return self._stored[0]
+
+    def restore_evidence(self, state: dict, forgot: float) -> None:
+        """What it has told, from its state; from one of before tiles told anything, nothing.
+
+        Args:
+            state: by `stored`.
+            forgot: as in the tile.
+        """
+        evidence = state.get("evidence")
+        if evidence is not None:
+            self.evidence = PassEvidence.from_state_dict(evidence, self.map.device).scale(
+                math.exp(forgot - state["forgot"])
+            )
+        self.told = state.get("told", -1)
 
     def mark_stored(self, stored: StoredState) -> None:
         """Note that the tile was made from that state just now."""
@@ -136,4 +162,5 @@ class Tile(Revertible):
             self.forgot,
             len(self.seeds),
             under_way,
+            self.told,
         )

@@ -31,10 +31,16 @@ class TileCopies:
     Args:
         restore: makes a tile's map from the `map` of its state.
         most: the number of copies that are kept.
+        prepare: is given a new copy and the tile's state, where something is to be done.
     """
 
-    def __init__(self, restore: Callable[[dict], DualSVGP], most: int):
-        self._restore, self._most = restore, most
+    def __init__(
+        self,
+        restore: Callable[[dict], DualSVGP],
+        most: int,
+        prepare: Callable[[DualSVGP, dict], None] | None = None,
+    ):
+        self._restore, self._most, self._prepare = restore, most, prepare
         self._copies: dict[Key, tuple[StoredState, float, DualSVGP]] = {}
 
     def __len__(self) -> int:
@@ -56,17 +62,28 @@ class TileCopies:
             # the state or the forgetting has changed: read it anew, in place of the oldest copy
             while len(self._copies) >= self._most:
                 self._copies.pop(next(iter(self._copies)))
-            copy = stored, forgot, self.make(key, stored, forgot)
+            copy = stored, forgot, self._made(key, stored, forgot, self._prepare)
         self._copies[key] = copy  # at the end: the newest is the last to go
         return copy[2]
 
     def make(self, key: Key, stored: StoredState, forgot: float) -> DualSVGP:
-        """The tile's map as in `get`, without keeping a copy."""
+        """The tile's map as it was saved, but for what was forgotten since; no copy is kept."""
+        return self._made(key, stored, forgot, None)
+
+    def _made(
+        self,
+        key: Key,
+        stored: StoredState,
+        forgot: float,
+        prepare: Callable[[DualSVGP, dict], None] | None,
+    ) -> DualSVGP:
         state = read_tile(key, stored)
         try:
             new = self._restore(state["map"])
             if forgot < state["forgot"]:
                 new.forget(math.exp(forgot - state["forgot"]))
+            if prepare is not None:
+                prepare(new, state)
         except (ValueError, KeyError, TypeError) as error:
             raise TileLost(key, f"its content does not fit together ({error})") from error
         return new

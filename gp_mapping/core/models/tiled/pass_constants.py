@@ -1,0 +1,212 @@
+"""The constants of passes, which all tiles share: each tells the others what its samples say.
+
+    from a tile       its samples' likelihood of the constants, its field integrated out
+                      (core/sparse/pass_evidence.py), to the power of the fraction of its ground
+                      that is its core: a sample of a halo is in several tiles
+    to a tile         the product of all others', in the place of the constants' prior
+    on the shelf      the product of the tiles there, one likelihood of at most `max_biases` passes:
+                      beyond, the oldest are integrated out
+
+A tile tells the differences between the constants of its passes, not their common level, which
+cannot be told from the field's own constant: that is the same in all tiles. Otherwise the fields of
+different tiles count as independent.
+
+With each ten samples, or each update, one tile at most tells and is told:
+one that the robot has left, or that has _TOLD more samples, else one whose neighbours have told
+something. It is told what changes the prior of its constants by _SAME nats or more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from gp_mapping.core.models.dual_svgp.model import DualSVGP
+from gp_mapping.core.models.tiled.layout import Key, Layout
+from gp_mapping.core.models.tiled.tile import Tile
+from gp_mapping.core.sparse.pass_evidence import PassEvidence
+from gp_mapping.core.transaction import transaction
+
+__all__ = ["preparation", "put_on_shelf", "settle", "share", "take_from_shelf", "total"]
+
+_EACH = 10  # samples, with which one tile has its turn
+_TOLD = 100  # samples after which a tile where the robot is tells the others anew
+_SAME = 0.02  # nats between the priors before and after, below which a tile keeps its own
+_AWAY = 0.5  # the same for tiles on the shelf, which are drawn anew all together
+
+
+def share(model, stack: ExitStack, new: int) -> None:
+    """Let a tile tell, or be told, where any has a reason to.
+
+    Args:
+        model: the map of tiles, in a transaction.
+        stack: of that transaction, which the tile joins.
+        new: number of samples that have just come; of many, several tiles have their turn.
+    """
+    turns = math.ceil(new / _EACH)
+    if model.former is not None or model.current_map.theta.bias_stddev <= 0:
+        return
+
+    for key in sorted(model.tiles, key=lambda k: (k != model.current, model.tiles[k].heard, k)):
+        tile = model.tiles[key]
+        if not tile.map.started or tile.seeds:
+            continue
+        more = tile.map.samples - max(tile.told, 0)
+        anew = tile.told < 0 or more >= _TOLD or (more > 0 and tile.touched < model.turn)
+        if anew or tile.heard != model.evidence_version:
+            stack.enter_context(transaction(tile))
+            turns -= _exchange(model, key, tile, anew)
+            if turns <= 0:
+                return
+
+
+def settle(model) -> None:
+    """Let all tiles in memory tell, and then be told."""
+    if model.layout is None or model.current_map.theta.bias_stddev <= 0:
+        return
+    ready = [(k, t) for k, t in sorted(model.tiles.items()) if t.map.started and not t.seeds]
+    for tell in (True, False):
+        for key, tile in ready:
+            if tile.told != tile.map.samples or not tell:
+                _exchange(model, key, tile, tell)
+    model.copies.clear()
+
+
+def _exchange(model, key: Key, tile: Tile, anew: bool) -> bool:
+    """One tile tells what it knows, where `anew`, and is told what it does not know.
+
+    Returns:
+        Whether that took more than a look.
+    """
+    tile.heard = model.evidence_version
+    if anew:
+        _note_evidence(model, key, tile)
+        tile.heard = model.evidence_version
+
+    everything = total(model)
+    changed = _tell(tile.map, tile.evidence, everything)
+    if changed:
+        model.note_change(key)
+
+    away = model.shelved_evidence
+    if away is not None and _differs(model.announced, everything, away.numbers, tile.map, _AWAY):
+        model.announced = everything
+        model.copies.clear()
+        model.note_change()
+    return anew or changed
+
+
+def _note_evidence(model, key: Key, tile: Tile) -> None:
+    """Find out what a tile's samples say of the constants, where that is not known yet."""
+    if tile.told == tile.map.samples or not tile.map.started:
+        return
+
+    own = tile.map.posterior.pass_evidence()
+    if own is None or len(own) < 2:
+        tile.evidence = None
+    else:
+        tile.evidence = own.of_differences().scale(_core_fraction(model.layout, key))
+    tile.told = tile.map.samples
+    model.evidence_version += 1
+
+
+def total(model) -> PassEvidence | None:
+    """What all tiles together say of the constants; None while nothing is said."""
+    parts = (model.shelved_evidence, *(model.tiles[key].evidence for key in sorted(model.tiles)))
+    known = tuple(part for part in parts if part is not None)
+
+    # of the same parts in the same order it is the same to the bit, also after a save and a load
+    if model.evidence_total[0] != known:
+        model.evidence_total = known, PassEvidence.product(known)
+    return model.evidence_total[1]
+
+
+def preparation(everything: PassEvidence | None) -> Callable[[DualSVGP, dict], None]:
+    """What makes a copy of a shelved tile know the constants as the others do.
+
+    Args:
+        everything: that all tiles say.
+
+    Returns:
+        A function of the copy and of the tile's state.
+    """
+
+    def prepare(copy: DualSVGP, state: dict) -> None:
+        own = state.get("evidence")
+        if everything is not None and copy.started:
+            _tell(
+                copy,
+                None if own is None else PassEvidence.from_state_dict(own, copy.device),
+                everything,
+            )
+
+    return prepare
+
+
+def put_on_shelf(model, key: Key, tile: Tile) -> None:
+    """Keep what a tile says of the constants while it is on the shelf.
+
+    Args:
+        model: the map of tiles, without the tile.
+        key: of the tile.
+        tile: the tile.
+    """
+    if tile.map.theta.bias_stddev > 0:
+        _note_evidence(model, key, tile)
+    if tile.evidence is None:
+        return
+    kept = model.shelved_evidence
+    kept = tile.evidence if kept is None else kept.plus(tile.evidence)
+
+    more = len(kept) - model.current_map.max_biases
+    if more > 0:
+        used = {
+            n for t in model.tiles.values() if t.evidence is not None for n in t.evidence.numbers
+        }
+        oldest = [number for number in sorted(kept.numbers) if number not in used]
+        kept = kept.integrated_out(set(oldest[:more]), model.current_map.theta.bias_stddev**2)
+    model.shelved_evidence = kept
+
+
+def take_from_shelf(model, tile: Tile) -> None:
+    """Count what a tile says of the constants as its own again."""
+    if tile.evidence is None or model.shelved_evidence is None:
+        return
+    gone = set(tile.evidence.numbers) - set(model.shelved_evidence.numbers)
+    own = tile.evidence
+    if gone:
+        own = own.integrated_out(gone, model.current_map.theta.bias_stddev**2)
+    model.shelved_evidence = model.shelved_evidence.without(own)
+
+
+def _tell(tile_map: DualSVGP, own: PassEvidence | None, everything: PassEvidence | None) -> bool:
+    """Tell a tile's map what all others say, where that differs from what it was told."""
+    passes = tile_map.sites.passes
+    if everything is None or not len(passes):
+        return False
+    others = everything if own is None else everything.without(own)
+    if not _differs(passes.elsewhere, others, passes.numbers, tile_map, _SAME):
+        return False
+    tile_map.adopt_pass_evidence(others)
+    return True
+
+
+def _differs(
+    before: PassEvidence | None,
+    after: PassEvidence,
+    numbers: tuple[float, ...],
+    tile_map: DualSVGP,
+    least: float,
+) -> bool:
+    """Whether the prior of some passes' constants differs by so many nats."""
+    before = after.scale(0.0) if before is None else before
+    return after.divergence(before, numbers, tile_map.theta.bias_stddev**2) >= least
+
+
+def _core_fraction(layout: Layout, key: Key) -> float:
+    """Fraction of the ground that a tile covers that is its core."""
+    low, high = layout.core(key)
+    sides = [b - a for a, b in zip(low, high)]
+    covered = [side + 2.0 * layout.halo for side in sides]
+    return sides[0] * sides[1] / (covered[0] * covered[1])

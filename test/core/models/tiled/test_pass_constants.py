@@ -1,0 +1,162 @@
+"""Constants of passes over several tiles: what one tile finds out, the others know."""
+
+import copy
+from dataclasses import replace
+
+import pytest
+import torch
+from map_contract import same_state
+from test_tiled import SETTINGS, UT, field_at, lanes, measured
+
+from gp_mapping import create_map
+from gp_mapping.core.models.tiled import pass_constants
+from gp_mapping.core.sparse.pass_evidence import PassEvidence
+from gp_mapping.core.stored import StoredState
+
+BIAS = 4.0
+SMALL = {"max_inducing": 110, "memory_size": 600, "map_tile_side": 5.0, "tiles": True}
+WIDTH, BAND, BANDS = 5.0, 2.4, 3
+
+
+def survey(bias=1.0):
+    """Bands beside each other, each a pass with a constant of its own; neighbours share a lane."""
+    batches, g = [], torch.Generator().manual_seed(11)
+    for number in range(BANDS):
+        x = lanes(WIDTH, BAND + 0.4) + torch.tensor([0.0, number * BAND])
+        batch = measured(x, seed=number)
+        constant = bias * BIAS * UT * float(torch.randn((), generator=g))
+        numbers = torch.full((len(x),), float(number), dtype=torch.float64)
+        batch = replace(batch, y=batch.y + constant, pass_number=numbers)
+        batches.append(batch)
+    return batches
+
+
+def build(**settings):
+    given = {"bias_stddev": BIAS * UT, "learn_bias": False}
+    return create_map("dual_svgp", **(SETTINGS | SMALL | given | settings))
+
+
+def driven(field, batches, size=20):
+    for batch in batches:
+        for start in range(0, len(batch), size):
+            field.update(batch[start : start + size])
+    return field
+
+
+def plain(state):
+    """A state with the content of the tiles' own states, in tensors of its own."""
+    if isinstance(state, StoredState):
+        return plain(state.get())
+    if isinstance(state, dict):
+        return {name: plain(value) for name, value in state.items()}
+    if isinstance(state, (list, tuple)):
+        return [plain(value) for value in state]
+    return copy.deepcopy(state)
+
+
+def error(field):
+    """RMSE in µT, but for the common level, which the passes' constants leave open."""
+    side = torch.linspace(0.2, WIDTH - 0.2, 25).double()
+    x = torch.cartesian_prod(side, torch.linspace(0.2, BANDS * BAND - 0.2, 40).double())
+    wrong = (field.predict(x).mean - field_at(x)) / UT
+    return float((wrong - wrong.mean()).square().mean().sqrt())
+
+
+@pytest.fixture(scope="module")
+def tiles():
+    return driven(build(tiles_in_memory=9), survey())
+
+
+@pytest.fixture(scope="module")
+def told():
+    return driven(build(bias_stddev=0.0), survey(bias=0.0))
+
+
+def test_tiles_know_the_constants_as_a_map_that_is_told_them(tiles, told):
+    assert len(tiles.shelf) > 2
+    assert error(tiles) < 1.1 * error(told)  # 2.5 times as much where no tile tells another
+
+
+def test_a_tile_tells_nothing_that_it_has_not_found_out(tiles):
+    for key, tile in tiles.tiles.items():
+        if tile.evidence is not None:
+            assert float(tile.evidence.precision.sum(1).abs().max()) < 1e-9, key
+
+
+def test_samples_of_halos_count_once(tiles):
+    field = copy.deepcopy(tiles)
+    field.absorb_waiting()
+    # side 3 and halo 1.5 lengthscales: a quarter of what a tile covers is its core
+    for key in [(0, 2), (0, 3)]:
+        tile = field.tiles[key]
+        whole = tile.map.posterior.pass_evidence().of_differences()
+        assert torch.allclose(tile.evidence.precision, 0.25 * whole.precision, rtol=1e-6)
+
+
+def test_what_is_said_is_the_same_on_the_shelf_and_in_memory(tiles):
+    field = copy.deepcopy(tiles)
+    before = pass_constants.total(field)
+    assert len(field.shelved_evidence) > 1
+    assert field.load_tiles(field.shelf.keys()) and not len(field.shelf)
+    after = pass_constants.total(field)
+    at = [after.numbers.index(number) for number in before.numbers]
+    assert torch.allclose(after.precision[at][:, at], before.precision, rtol=1e-6, atol=1e-9)
+    assert torch.allclose(after.linear[at], before.linear, rtol=1e-6, atol=1e-6)
+
+
+def test_a_question_is_answered_with_what_was_found_out_since(tiles):
+    field = copy.deepcopy(tiles)
+    for key in field.shelf.keys():
+        asked, stored = field.map_for(key), field.shelf.peek(key).get()
+        told = asked.sites.passes
+        own = stored["evidence"]
+        others = pass_constants.total(field)
+        if own is not None:
+            others = others.without(PassEvidence.from_state_dict(own, "cpu"))
+        assert others.divergence(told.elsewhere, told.numbers, BIAS**2) < 0.02
+
+
+def test_without_constants_nothing_is_told(told):
+    assert told.evidence_version == 0
+    assert all(tile.evidence is None for tile in told.tiles.values())
+
+
+def test_a_saved_map_goes_on_to_the_bit():
+    first, *_, last = survey()
+    half = len(last) // 2
+    field = driven(build(), [first, *survey()[1:-1], last[:half]])
+    again = build()
+    again.load_state_dict(copy.deepcopy(field.state_dict()))
+    assert same_state(plain(field.state_dict()), plain(again.state_dict()))
+    for one in (field, again):
+        driven(one, [last[half:]])
+    assert same_state(plain(field.state_dict()), plain(again.state_dict()))
+
+
+def test_a_refused_update_leaves_what_was_told(tiles, monkeypatch):
+    field, told = copy.deepcopy(tiles), []
+
+    def said():
+        state = plain(field.state_dict())
+        # where the robot has been is not what the map knows
+        return [state[name] for name in ("evidence_version", "pass_evidence")] + [
+            part["state"] for _, part in sorted(state["tiles"].items())
+        ]
+
+    def shared(model, stack, new):
+        version = model.evidence_version
+        share(model, stack, new)
+        told.append(model.evidence_version - version)
+        raise RuntimeError("after a tile has told the others")
+
+    share, before = pass_constants.share, said()
+    monkeypatch.setattr("gp_mapping.core.models.tiled.model.pass_constants.share", shared)
+    with pytest.raises(RuntimeError):
+        field.update(survey()[-1][-110:])
+    assert told[0] > 0 and same_state({"said": before}, {"said": said()})
+
+
+def test_the_shelf_keeps_so_many_passes():
+    field = driven(build(tiles_in_memory=9, max_biases=2), survey())
+    assert len(field.shelf) > 2
+    assert len(field.shelved_evidence) <= 2
