@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 from fleet_bags import HELD, parameters, write_fleet
-from loaded_workers import loaded_workers
 from small_drive import field, lanes, write_drive
 
 from gp_mapping import cli
@@ -48,7 +47,7 @@ def bags(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cluster():
-    with loaded_workers(), connect_engine(2, None) as engine:
+    with connect_engine(2, None) as engine:
         yield engine
 
 
