@@ -19,7 +19,7 @@ from gp_mapping.intake import Intake
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.mapping.earth import Fixes
 from gp_mapping.mapping.gathering import Gathering
-from gp_mapping.recording.replay import plan_bags, samples_of
+from gp_mapping.recording.replay import Taken, plan_bags, samples_of
 from gp_mapping.settings.build import Parameters
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.store.archive import read_state, write_state
@@ -200,15 +200,13 @@ class _Reading:
         intake: of its messages.
         maker: of its cells.
         fixes: of its path on the earth.
-        parts: raw samples, and whether each begins a new pass.
-        messages: how many the intake has taken.
+        taken: what the intake has had of the bag.
     """
 
     intake: Intake
     maker: CellMaker
     fixes: Fixes
-    parts: list[tuple[bool, Samples]] = field(default_factory=list)
-    messages: int = 0
+    taken: Taken | None = None
 
     @staticmethod
     def of(job: Job) -> _Reading:
@@ -229,20 +227,21 @@ def _read(job: Job, halfway: StepProgress) -> BagCells:
         halfway: keeps the reading from time to time.
     """
     plans = plan_bags([job.bag], job.parameters.intake, job.topics, fixes=True)
-    reading = halfway.load() or _Reading.of(job)
-    intake, maker, parts, fixes = reading.intake, reading.maker, reading.parts, reading.fixes
+    # parts: raw samples, and whether each begins a new pass
+    reading, parts = halfway.load() or (_Reading.of(job), [])
+    intake, maker, fixes = reading.intake, reading.maker, reading.fixes
 
-    def keep_if_due(messages: int) -> None:
-        """Keep the reading after so many messages, where the last time is long enough ago."""
+    def keep_if_due(taken: Taken) -> None:
+        """Keep the reading so far, where the last time is long enough ago."""
         if halfway.due():
-            reading.messages = messages
+            reading.taken = taken
             maker.join_cells()  # one batch is written faster than many cells
-            halfway.save(reading)
+            halfway.save(reading, parts)
 
     def batches():
         """Batches of raw samples, which are collected for the search for sensor faults."""
         for new_pass, samples in samples_of(
-            plans, intake, "", shown=False, skip=reading.messages, taken=keep_if_due
+            plans, intake, "", shown=False, before=reading.taken, taken=keep_if_due
         ):
             parts.append((new_pass, samples))
             yield new_pass, samples

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import pickle
 import time
+import uuid
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -32,36 +34,62 @@ class StepProgress:
 
     def __init__(self, file: Path | None):
         self._file, self._next = file, time.monotonic() + _PERIOD
+        self._segments: list[str] = []  # names of files that hold the list that grows
+        self._written = 0  # items in them
 
     def load(self) -> Any:
-        """The state that was kept last; None where there is none that can be used."""
+        """What was kept last, as `save` had it; None where there is none that can be used."""
         if self._file is None or not self._file.is_file():
             return None
 
         try:
-            with self._file.open("rb") as file:
-                return pickle.load(file)
-        except Exception:  # whatever is wrong with the file: without it the step begins anew
+            segments, state = self._read(self._file)
+            grown = [item for name in segments for item in self._read(self._file.with_name(name))]
+        except Exception:  # whatever is wrong with a file: without it the step begins anew
             return None
+
+        self._segments, self._written = segments, len(grown)
+        return state, grown
 
     def due(self) -> bool:
         """Whether the last writing is long enough ago."""
         return self._file is not None and time.monotonic() >= self._next
 
-    def save(self, state: Any) -> None:
-        """Keep this state in place of the last one; a full disk costs the file, not the step."""
+    def save(self, state: Any, grown: Sequence = ()) -> None:
+        """Keep this in place of the last one; a full disk costs the files, not the step.
+
+        Args:
+            state: written anew each time.
+            grown: the list of the last time with more items at its end; only these are written.
+        """
         assert self._file is not None, "who asks first whether it is due does not come here"
 
         began = time.monotonic()
-        with suppress(OSError), open_atomic(self._file) as file:
-            pickle.dump(state, file, protocol=pickle.HIGHEST_PROTOCOL)
+        with suppress(OSError):
+            if len(grown) > self._written:
+                # a name that no other life of the step uses, should two of them be under way
+                segment = self._file.with_name(f"{self._file.name}.{uuid.uuid4().hex}")
+                self._write(segment, grown[self._written :])
+                self._segments, self._written = [*self._segments, segment.name], len(grown)
+            self._write(self._file, (self._segments, state))
         advanced()
 
         now = time.monotonic()
         self._next = now + max(_PERIOD, _WORK * (now - began))
 
     def remove(self) -> None:
-        """Remove the file, since the step is done."""
+        """Remove the files, since the step is done."""
         if self._file is not None:
-            with suppress(OSError):
-                self._file.unlink(missing_ok=True)
+            for name in (self._file.name, *self._segments):
+                with suppress(OSError):
+                    self._file.with_name(name).unlink(missing_ok=True)
+
+    def _read(self, file: Path) -> Any:
+        """The object in a file of this run."""
+        with file.open("rb") as opened:
+            return pickle.load(opened)
+
+    def _write(self, path: Path, value: Any) -> None:
+        """Write an object into a file, whole or not at all."""
+        with open_atomic(path) as file:
+            pickle.dump(value, file, protocol=pickle.HIGHEST_PROTOCOL)
