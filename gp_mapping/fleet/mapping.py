@@ -26,7 +26,7 @@ from gp_mapping.fleet.cells import BagReport, Job, bounds_of, read_bag, report_o
 from gp_mapping.fleet.engine import Engine, StepLost
 from gp_mapping.fleet.ground import choose_layout
 from gp_mapping.fleet.held_out import RobotComparison, compare_robot, held_out, joined_held_out
-from gp_mapping.fleet.kept import bias_kept, from_files
+from gp_mapping.fleet.kept import bias_kept, from_files, kept_tree, sums_file, value_of
 from gp_mapping.fleet.robot import (
     Robot,
     calibrate,
@@ -264,15 +264,26 @@ def map_bags(
     for key in all_tiles:
         tile = sums.Tile(key, layout)
         which = [i for i in count if key in known[i][1]]
-        z = engine.tree(
-            "inputs",
-            partial(sums.joined_inputs, agreed=agreed),
-            [engine.step("candidates", sums.candidates, tile, *own[i]) for i in which],
+        closed = sums_file(keep, key) if keep else None
+        inputs = kept_tree(
+            engine,
+            "candidates",
+            [(sums.candidates, tile, *own[i]) for i in which],
+            ("inputs", partial(sums.joined_inputs, agreed=agreed)),
+            closed and closed.with_suffix(".inputs"),
+            closed,
         )
-        parts = [engine.step("sites", sums.sums_of, tile, z, *own[i]) for i in which]
-        total = engine.tree("sum", partial(sums.joined_sums, most=settings.memory_size), parts)
+        z = engine.step("z", value_of, inputs)
+        total = kept_tree(
+            engine,
+            "sites",
+            [(sums.sums_of, tile, z, *own[i]) for i in which],
+            ("sum", partial(sums.joined_sums, most=settings.memory_size)),
+            closed and closed.with_suffix(".part"),
+            closed,
+        )
         tile_sums[tile] = z, total, which
-        spreads.append(engine.step("bias", bias_kept, total, z, agreed, keep, key))
+        spreads.append(engine.step("bias", bias_kept, total, inputs, agreed, keep, key))
 
     spreads_known = [s for s in engine.results(spreads, "sum", small=True) if s is not None]
     tile_sums = from_files(engine, keep, tile_sums)
@@ -381,21 +392,20 @@ def compare_robots(
 
     handles = []
     for i, (job, robot) in enumerate(zip(bags.jobs, bags.robots)):
-        parts = [
-            engine.step(
-                "others", held_out, tile, z, total, bags.cells[i], job.number, robot, agreed
-            )
-            for tile, (z, total, which) in made.sums.items()
-            if i in which
-        ]
-
+        beside = kept_tree(
+            engine,
+            "others",
+            [
+                (held_out, tile, z, total, bags.cells[i], job.number, robot, agreed)
+                for tile, (z, total, which) in made.sums.items()
+                if i in which
+            ],
+            ("beside", joined_held_out),
+            Path(job.keep) / f"{job.number}.beside" if job.keep else None,
+        )
         handles.append(
             engine.step(
-                "judged",
-                compare_robot,
-                engine.tree("beside", joined_held_out, parts),
-                centre,
-                noise,
+                "judged", compare_robot, engine.step("value", value_of, beside), centre, noise
             )
         )
 
