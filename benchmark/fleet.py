@@ -23,8 +23,9 @@ import torch
 from benchmark.tables import Goal, Part, Table
 from benchmark.timing import resident_bytes
 from benchmark.worlds import RandomField
+from gp_mapping.fleet.bags import agreed_by, read_bags
 from gp_mapping.fleet.engine import ClusterEngine, Engine, connect_engine
-from gp_mapping.fleet.mapping import agreed_by, map_bags, read_bags
+from gp_mapping.fleet.mapping import map_bags
 from gp_mapping.recording.bag_writer import BagWriter
 from gp_mapping.settings.build import Parameters
 
@@ -158,9 +159,8 @@ def _busy(engine: Engine) -> dict[int, float]:
 
 
 def _mine() -> tuple[int, float]:
-    importlib.import_module(
-        "gp_mapping.fleet.drawing"
-    )  # what a worker loads once, 3 s of processor, is not counted
+    # where workers are not forked, what each loads once, 3 s of processor, is not counted
+    importlib.import_module("gp_mapping.fleet.drawing")
     return os.getpid(), time.process_time()
 
 
@@ -170,11 +170,7 @@ def _execute(
     """Kill one worker after the other, drawn at random."""
     choice = random.Random(0)
     while not over.wait(period):
-        pids = sorted(
-            p
-            for p in engine.client.run(os.getpid, on_error="ignore").values()
-            if isinstance(p, int)
-        )
+        pids = sorted(n.pid for n in list(engine.workers.cluster.workers.values()) if n.pid)
         with suppress(ProcessLookupError, IndexError):
             killed.append(choice.choice(pids))
             os.kill(killed[-1], signal.SIGKILL)

@@ -164,10 +164,6 @@ def run(args: argparse.Namespace) -> int:
     if args.test:
         trained = np.vstack([session.path.numpy(), *positions] if args.resume else positions)
         result.update(score_on_tests(test_plans, parameters, session, trained))
-        result["test_warnings"] += [
-            f"--test: {plan.path} is in the map: its scores are no test on measurements that the map has not seen"
-            for plan in mapped_before(test_plans, session.about)
-        ]
 
     with errors_about(args.resume) if args.resume else nullcontext():
         grid = session.render()
@@ -280,11 +276,16 @@ def score_on_tests(plans, parameters: Parameters, session: MapSession, trained: 
     if result["n"] == 0:
         raise UsageError(f"no measurement of --test could be used: {drop_reasons(intake)}")
 
+    known = [
+        f"{plan.path} is in the map: its scores are no test on measurements that the map has not seen"
+        for plan in mapped_before(plans, session.about)
+    ]
+
     return {
         **{k: v for k, v in result.items() if k != "n"},
         "test_samples": result["n"],
         "test_dropped": intake.drops.as_dict(),
-        "test_warnings": [f"--test: {text}" for text in intake.warnings],
+        "test_warnings": [f"--test: {text}" for text in [*intake.warnings, *known]],
         "test_seconds": time.perf_counter() - started,
     }
 

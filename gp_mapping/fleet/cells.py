@@ -14,11 +14,12 @@ from gp_mapping.analysis.sensor_faults import sensor_faults
 from gp_mapping.core.likelihoods.outcomes import make_judge
 from gp_mapping.core.types import Samples
 from gp_mapping.errors import UserError, one_line
-from gp_mapping.fleet.step_progress import StepProgress
+from gp_mapping.fleet.workers.step_progress import StepProgress
 from gp_mapping.intake import Intake
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.mapping.earth import Fixes
 from gp_mapping.mapping.gathering import Gathering
+from gp_mapping.recording.mapped import marks_of
 from gp_mapping.recording.replay import Taken, plan_bags, samples_of
 from gp_mapping.settings.build import Parameters
 from gp_mapping.settings.mapping import MapSettings
@@ -63,6 +64,7 @@ class BagReport:
         low: (2,) lower corner of the path, m.
         high: (2,) upper corner of the path, m.
         middle: medians of place (2,) m and value (C,), SI.
+        marks: that the recording is recognised by.
     """
 
     bag: str
@@ -84,6 +86,7 @@ class BagReport:
     low: list[float] = field(default_factory=list)
     high: list[float] = field(default_factory=list)
     middle: tuple[list[float], list[float]] = ((), ())
+    marks: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -285,6 +288,7 @@ def _read(job: Job, halfway: StepProgress) -> BagCells:
         list(low),
         list(high),
         (cells.x.median(0).values.tolist(), cells.y.median(0).values.tolist()),
+        sorted(marks_of(plans[0])),
     )
     return BagCells(report, cells, maker.path_trace.state_dict(), fixes.state_dict())
 

@@ -20,7 +20,7 @@ from gp_mapping.core.likelihoods.outcomes import make_judge
 from gp_mapping.core.registry import make_theta_and_learner
 from gp_mapping.errors import UserError, one_line
 from gp_mapping.fleet.cells import Job
-from gp_mapping.fleet.step_progress import StepProgress
+from gp_mapping.fleet.workers.step_progress import StepProgress
 from gp_mapping.intake import Intake
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.mapping.earth import Fixes

@@ -10,10 +10,11 @@ from fleet_bags import parameters
 from small_drive import lanes, write_drive
 
 from gp_mapping.core.types import Samples
-from gp_mapping.fleet import cells, robot, step_progress
+from gp_mapping.fleet import cells, robot
 from gp_mapping.fleet.cells import BagCells, BagReport, Job, read_bag
 from gp_mapping.fleet.robot import calibrate
-from gp_mapping.fleet.step_progress import StepProgress
+from gp_mapping.fleet.workers import step_progress
+from gp_mapping.fleet.workers.step_progress import StepProgress
 
 
 class Death(BaseException):

@@ -1,12 +1,11 @@
 """Reading that goes on where another has ended gives the rest, and does not read what was before."""
 
-import shutil
 from collections import Counter
 from itertools import islice
 
 import pytest
-import yaml
 from rosbags.rosbag2 import Reader
+from split_bag import joined
 
 from gp_mapping.recording.bag import BagError, read_raw
 from gp_mapping.recording.bag_writer import BagWriter
@@ -21,22 +20,6 @@ def write_bag(path, storage, begin=0, count=2000):
         for i in range(begin, begin + count):
             bag.odometry(10**18 + i // 2 * 10**7, (0.01 * i, 2.0, 0.0), (0.0, 0.0, 0.0, 1.0))
             bag.magnetic_field(10**18 + i // 3 * 10**7, (1e-6 * i, -2e-6, 3e-6))
-    return path
-
-
-def joined(path, bags):
-    """One bag of several files, as a recorder splits it."""
-    path.mkdir()
-    metadata = yaml.safe_load((bags[0] / "metadata.yaml").read_text())
-    about, files = metadata["rosbag2_bagfile_information"], []
-    for number, bag in enumerate(bags):
-        file = next(p for p in bag.iterdir() if p.suffix != ".yaml")
-        files.append(shutil.copy(file, path / f"{number}{file.suffix}").name)
-    about["relative_file_paths"] = files
-    for topic in about["topics_with_message_count"]:
-        topic["message_count"] *= len(bags)
-    about["message_count"] *= len(bags)
-    (path / "metadata.yaml").write_text(yaml.safe_dump(metadata))
     return path
 
 

@@ -28,6 +28,7 @@ from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.mapping.notes.fullness import fullness_notes
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.offline.fit import check_fits
+from gp_mapping.recording.mapped import note_mapped
 from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.build import Parameters
 from gp_mapping.store.sessions import new_session
@@ -82,6 +83,7 @@ def run(args: argparse.Namespace) -> int:
     )
     session = refit.session
     session.about = {**again["about"], **session.about}
+    note_mapped(plans, session.about)
 
     result = {
         "fit": _plain(refit),
