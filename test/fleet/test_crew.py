@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tqdm import tqdm
 
 from gp_mapping.errors import UsageError
 from gp_mapping.fleet import engine
@@ -88,7 +89,11 @@ def test_workers_that_are_away_for_long_and_nannies_that_end_are_replaced(capsys
 
 
 def loader_of() -> tuple[int, bool, int, bool]:
-    """Of the process that a worker comes from: its id, whether it has torch, its threads, whether it is forked."""
+    """Of the process that a worker comes from: its id, whether it has torch, its threads, whether it is forked.
+
+    And no worker may have a semaphore of the system, which stays when it is killed.
+    """
+    assert isinstance(tqdm.get_lock(), type(threading.RLock()))
     parent = os.getppid()
     maps = Path(f"/proc/{parent}/maps").read_text()
     threads = len(os.listdir(f"/proc/{parent}/task"))

@@ -78,11 +78,11 @@ class StepProgress:
         self._next = now + max(_PERIOD, _WORK * (now - began))
 
     def remove(self) -> None:
-        """Remove the files, since the step is done."""
+        """Remove the files, since the step is done; also those of lives that ended in between."""
         if self._file is not None:
-            for name in (self._file.name, *self._segments):
+            for file in (self._file, *self._file.parent.glob(f"{self._file.name}.*")):
                 with suppress(OSError):
-                    self._file.with_name(name).unlink(missing_ok=True)
+                    file.unlink(missing_ok=True)
 
     def _read(self, file: Path) -> Any:
         """The object in a file of this run."""
