@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tqdm import tqdm
 
+from gp_mapping import cli
 from gp_mapping.errors import UsageError
 from gp_mapping.fleet import engine
 from gp_mapping.fleet.engine import ClusterEngine, StepLost, connect_engine
@@ -191,7 +192,7 @@ def test_a_step_that_kills_is_given_up_and_one_that_was_killed_comes_through(
         assert 3 <= (tmp_path / "kills" / "lives").stat().st_size <= 6
 
 
-def test_a_scheduler_without_workers_is_waited_for_and_that_is_said(capsys, monkeypatch):
+def test_a_scheduler_without_workers_is_waited_for_and_that_is_said(tmp_path, capsys, monkeypatch):
     from distributed import LocalCluster
 
     monkeypatch.setattr(engine, "_LOOK", 0.01)
@@ -223,3 +224,13 @@ def test_a_scheduler_without_workers_is_waited_for_and_that_is_said(capsys, monk
             monkeypatch.setattr(elsewhere, "_PATIENCE", 0.05)
             with pytest.raises(UsageError, match=r"no worker has been at tcp://.* for 0 minutes"):
                 mine.result(mine.step("sum", int, "6"))
+
+            capsys.readouterr()
+            words = ["map", "nobody reads it", "--scheduler", theirs.scheduler_address]
+            assert cli.main([*words, "--output", str(tmp_path / "out")]) == 2
+            *_, said = capsys.readouterr().err.splitlines()
+            assert said.startswith("gp-mapping map: no worker has been at tcp://")
+            assert (
+                not list((tmp_path / "out").glob(".cells*"))
+                and theirs.scheduler.status.name == "running"
+            )
