@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from dataclasses import asdict
 from itertools import combinations
 from pathlib import Path
 
+from gp_mapping.analysis.levels import LevelDifference, level_difference
 from gp_mapping.commands.output import folder_to_write
 from gp_mapping.commands.saved import checkpoint_in, open_session
 from gp_mapping.errors import UsageError, named
@@ -79,6 +81,11 @@ def run(args: argparse.Namespace) -> int:
 
     warnings += _own_delays(paths, sessions, order)
     for i in order[1:]:
+        apart = level_difference(first, sessions[i]) if first.settings.metric else None
+        rows[i] |= {"apart": None if apart is None else asdict(apart)}
+        if apart is not None and apart.is_seen(math.sqrt(first.noise_variance)):
+            warnings.append(_apart(paths[i], apart, first))
+
         with errors_about(paths[i]):
             try:
                 first.merge(sessions[i])
@@ -240,6 +247,17 @@ def _own_delays(paths: list[Path], sessions: list[MapSession], order: list[int])
                 f"{delays[order[0]]:.3g} s: each is put right by its own"
             )
     return notes
+
+
+def _apart(path: Path, apart: LevelDifference, first: MapSession) -> str:
+    """Return a sentence that a map reads otherwise than those before it."""
+    scale, unit = first.settings.field_scale, unit_text(first.settings.field_unit)
+    values = ", ".join(f"{value / scale:+.3g}" for value in apart.values)
+    return (
+        f"{path} reads {values} {unit} beside what it is added to, where both know the field ({apart.places} "
+        "places): the sensors do not read alike, or the field has changed; the sum lies in between: calibrate "
+        "the sensors, or map the newer recordings alone"
+    )
 
 
 def _row(path: Path, session: MapSession) -> dict:

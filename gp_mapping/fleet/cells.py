@@ -14,13 +14,13 @@ from gp_mapping.analysis.sensor_faults import sensor_faults
 from gp_mapping.core.likelihoods.outcomes import make_judge
 from gp_mapping.core.types import Samples
 from gp_mapping.errors import UserError, one_line
-from gp_mapping.fleet.step_progress import StepProgress
+from gp_mapping.fleet.workers.step_progress import StepProgress
 from gp_mapping.intake import Intake
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.mapping.earth import Fixes
 from gp_mapping.mapping.gathering import Gathering
-from gp_mapping.recording.mapped import note_mapped
-from gp_mapping.recording.replay import plan_bags, samples_of
+from gp_mapping.recording.mapped import marks_of
+from gp_mapping.recording.replay import Taken, plan_bags, samples_of
 from gp_mapping.settings.build import Parameters
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.store.archive import read_state, write_state
@@ -64,6 +64,7 @@ class BagReport:
         low: (2,) lower corner of the path, m.
         high: (2,) upper corner of the path, m.
         middle: medians of place (2,) m and value (C,), SI.
+        marks: that the recording is recognised by.
     """
 
     bag: str
@@ -85,6 +86,7 @@ class BagReport:
     low: list[float] = field(default_factory=list)
     high: list[float] = field(default_factory=list)
     middle: tuple[list[float], list[float]] = ((), ())
+    marks: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -201,15 +203,13 @@ class _Reading:
         intake: of its messages.
         maker: of its cells.
         fixes: of its path on the earth.
-        parts: raw samples, and whether each begins a new pass.
-        messages: how many the intake has taken.
+        taken: what the intake has had of the bag.
     """
 
     intake: Intake
     maker: CellMaker
     fixes: Fixes
-    parts: list[tuple[bool, Samples]] = field(default_factory=list)
-    messages: int = 0
+    taken: Taken | None = None
 
     @staticmethod
     def of(job: Job) -> _Reading:
@@ -230,20 +230,21 @@ def _read(job: Job, halfway: StepProgress) -> BagCells:
         halfway: keeps the reading from time to time.
     """
     plans = plan_bags([job.bag], job.parameters.intake, job.topics, fixes=True)
-    reading = halfway.load() or _Reading.of(job)
-    intake, maker, parts, fixes = reading.intake, reading.maker, reading.parts, reading.fixes
+    # parts: raw samples, and whether each begins a new pass
+    reading, parts = halfway.load() or (_Reading.of(job), [])
+    intake, maker, fixes = reading.intake, reading.maker, reading.fixes
 
-    def keep_if_due(messages: int) -> None:
-        """Keep the reading after so many messages, where the last time is long enough ago."""
+    def keep_if_due(taken: Taken) -> None:
+        """Keep the reading so far, where the last time is long enough ago."""
         if halfway.due():
-            reading.messages = messages
+            reading.taken = taken
             maker.join_cells()  # one batch is written faster than many cells
-            halfway.save(reading)
+            halfway.save(reading, parts)
 
     def batches():
         """Batches of raw samples, which are collected for the search for sensor faults."""
         for new_pass, samples in samples_of(
-            plans, intake, "", shown=False, skip=reading.messages, taken=keep_if_due
+            plans, intake, "", shown=False, before=reading.taken, taken=keep_if_due
         ):
             parts.append((new_pass, samples))
             yield new_pass, samples
@@ -267,8 +268,6 @@ def _read(job: Job, halfway: StepProgress) -> BagCells:
         unit_text(job.parameters.map.field_unit),
     )
     low, high = maker.path_trace.bounds()
-    about = dict(intake.about)
-    note_mapped(plans, about)
     report = BagReport(
         job.bag,
         "",
@@ -281,7 +280,7 @@ def _read(job: Job, halfway: StepProgress) -> BagCells:
         list(intake.warnings),
         [fault.text for fault in faults],
         next((fault.text for fault in faults if fault.dead), ""),
-        about,
+        dict(intake.about),
         maker.gross_errors,
         maker.refused,
         maker.path_trace.length,
@@ -289,6 +288,7 @@ def _read(job: Job, halfway: StepProgress) -> BagCells:
         list(low),
         list(high),
         (cells.x.median(0).values.tolist(), cells.y.median(0).values.tolist()),
+        sorted(marks_of(plans[0])),
     )
     return BagCells(report, cells, maker.path_trace.state_dict(), fixes.state_dict())
 

@@ -20,9 +20,9 @@ from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.registry import make_theta_and_learner
 from gp_mapping.errors import NumericalError
 from gp_mapping.fleet.agreed import Agreed, prepare_cells
+from gp_mapping.fleet.bags import Bags
 from gp_mapping.fleet.cells import BagCells, cells_of
 from gp_mapping.fleet.engine import Engine
-from gp_mapping.fleet.mapping import Bags
 from gp_mapping.fleet.robot import Robot
 from gp_mapping.offline.ascent import ascend, information
 from gp_mapping.offline.fit import objective_of

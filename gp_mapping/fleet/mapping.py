@@ -8,8 +8,6 @@ tile       s_b, the map's state                 fetched one at a time, and put i
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,67 +17,21 @@ import torch
 
 from gp_mapping.core.models.tiled.layout import Key, name_of
 from gp_mapping.core.stored import StoredState
-from gp_mapping.errors import UsageError, named
+from gp_mapping.errors import UsageError
 from gp_mapping.fleet import sums, tiles
-from gp_mapping.fleet.agreed import Agreed, agree
-from gp_mapping.fleet.cells import BagReport, Job, bounds_of, read_bag, report_of
-from gp_mapping.fleet.engine import Engine, StepLost
+from gp_mapping.fleet.agreed import Agreed
+from gp_mapping.fleet.bags import Bags
+from gp_mapping.fleet.cells import bounds_of
+from gp_mapping.fleet.engine import Engine
 from gp_mapping.fleet.ground import choose_layout
 from gp_mapping.fleet.held_out import RobotComparison, compare_robot, held_out, joined_held_out
-from gp_mapping.fleet.kept import bias_kept, from_files
-from gp_mapping.fleet.robot import (
-    Robot,
-    calibrate,
-    joined_fixes,
-    joined_paths,
-    joined_scores,
-    robot_of,
-    scores_of,
-)
+from gp_mapping.fleet.kept import bias_kept, from_files, kept_tree, sums_file, value_of
+from gp_mapping.fleet.robot import joined_fixes, joined_paths, joined_scores, scores_of
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.recording.mapped import note_mapped
-from gp_mapping.settings.build import Parameters
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.store.scratch.tile_room import TileRoom
-from gp_mapping.store.sessions import odometry_frame_of
 
-__all__ = [
-    "CALIBRATION_CELLS",
-    "Bags",
-    "FleetMap",
-    "agreed_by",
-    "check_fleet",
-    "compare_robots",
-    "map_bags",
-    "read_bags",
-]
-
-CALIBRATION_CELLS = 1000  # of each bag, in a map of its own
-
-
-@dataclass(frozen=True)
-class Bags:
-    """Bags that were read.
-
-    Attributes:
-        jobs: of those that can be mapped, in the order given, like the next four.
-        reports: of their cells.
-        robots: of their calibrations.
-        cells: handles of their cells.
-        calibrated: handles of their calibrations.
-        failed: why others cannot be mapped, by bag.
-        about: of the recordings, as the first one's.
-        warnings: sentences.
-    """
-
-    jobs: list[Job]
-    reports: list[BagReport]
-    robots: list[Robot]
-    cells: list
-    calibrated: list
-    failed: dict[str, str]
-    about: dict
-    warnings: list[str]
+__all__ = ["FleetMap", "check_fleet", "compare_robots", "map_bags"]
 
 
 @dataclass(frozen=True)
@@ -121,121 +73,6 @@ def check_fleet(settings: MapSettings) -> None:
         )
 
 
-def read_bags(
-    engine: Engine,
-    bags: list[str],
-    parameters: Parameters,
-    topics: dict,
-    keep: Path | None = None,
-    most: int = CALIBRATION_CELLS,
-) -> Bags:
-    """Cells and calibration of each bag.
-
-    Args:
-        engine: where that is done.
-        bags: paths, as the workers see them.
-        parameters: of all bags.
-        topics: of all bags.
-        keep: folder on this machine in which cells are kept while the run lasts, so that a step
-            that is done again finds them; None where workers are on other machines.
-        most: cells that calibrate a bag.
-
-    Raises:
-        UsageError: not one of the bags can be used.
-    """
-    jobs = [
-        Job(i, str(bag), parameters, topics, "" if keep is None else str(keep))
-        for i, bag in enumerate(bags)
-    ]
-
-    cells = engine.each("cells", read_bag, jobs)
-    calibrated = engine.each("robot", calibrate, jobs, [most] * len(jobs))
-    reports = _outcomes(
-        engine,
-        engine.each("told", report_of, cells),
-        "read",
-        lambda i, why: BagReport(jobs[i].bag, why),
-    )
-    robots = _outcomes(
-        engine, engine.each("known", robot_of, calibrated), "calibrate", lambda i, why: Robot(why)
-    )
-
-    # cells, a sensor that is alive and a calibration: a bag needs all three
-    failed = {
-        t.bag: t.failed or t.dead or r.failed
-        for t, r in zip(reports, robots)
-        if t.failed or t.dead or r.failed
-    }
-    good = [i for i, job in enumerate(jobs) if job.bag not in failed]
-
-    # poses of most bags decide on the frame, values of most on the number of channels
-    frames = {i: str(reports[i].about.get("frame") or "") for i in good}
-    frame = _commonest(frames)
-    failed |= {
-        jobs[i].bag: f"{jobs[i].bag}: poses are in frame {named(own)}, those of most bags in "
-        f"{named(frame)}; map it by itself, or name the frame with odometry_frame"
-        for i, own in frames.items()
-        if own != frame
-    }
-
-    channels = {i: len(reports[i].middle[1]) for i in good if jobs[i].bag not in failed}
-    count = _commonest(channels)
-    failed |= {
-        jobs[
-            i
-        ].bag: f"{jobs[i].bag}: a measurement has {own} values, of most bags {count}; map it by itself"
-        for i, own in channels.items()
-        if own != count
-    }
-    good = [i for i in good if jobs[i].bag not in failed]
-
-    if not good:
-        first = next(iter(failed.values()), "none was given")
-        raise UsageError(f"none of {len(jobs)} bags can be mapped; the first: {first}")
-
-    about, warnings = dict(reports[good[0]].about), []
-    note_mapped([], about, [reports[i].about for i in good])
-    if odometry_frame_of(about) and len(good) > 1:
-        warnings.append(
-            f"{named(odometry_frame_of(about))} is the frame of an odometry: its origin is where a robot "
-            "was started; the bags fit together where all were started at one place"
-        )
-    return Bags(
-        *([column[i] for i in good] for column in (jobs, reports, robots, cells, calibrated)),
-        failed,
-        about,
-        warnings,
-    )
-
-
-def _commonest(values: dict[int, Any]) -> Any:
-    """The value that most bags have, of several the first; None where there are no bags."""
-    return next((value for value, _ in Counter(values.values()).most_common(1)), None)
-
-
-def _outcomes(engine: Engine, handles: list, label: str, lost: Callable) -> list:
-    """Results of steps.
-
-    Args:
-        engine: of the steps.
-        handles: of the steps.
-        label: of the progress bar.
-        lost: called with the index of a step whose workers died and the reason; gives its result.
-    """
-    outcomes, results = [], engine.results(handles, label, small=True)
-
-    for i in range(len(handles)):
-        try:
-            outcomes.append(next(results))
-        except StepLost as error:
-            outcomes.append(lost(i, str(error)))
-            results = engine.results(
-                handles[i + 1 :], small=True
-            )  # a generator ends with its error
-
-    return outcomes
-
-
 def map_bags(
     engine: Engine, bags: Bags, agreed: Agreed, settings: MapSettings, folder: Path | None = None
 ) -> FleetMap:
@@ -266,15 +103,26 @@ def map_bags(
     for key in all_tiles:
         tile = sums.Tile(key, layout)
         which = [i for i in count if key in known[i][1]]
-        z = engine.tree(
-            "inputs",
-            partial(sums.joined_inputs, agreed=agreed),
-            [engine.step("candidates", sums.candidates, tile, *own[i]) for i in which],
+        closed = sums_file(keep, key) if keep else None
+        inputs = kept_tree(
+            engine,
+            "candidates",
+            [(sums.candidates, tile, *own[i]) for i in which],
+            ("inputs", partial(sums.joined_inputs, agreed=agreed)),
+            closed and closed.with_suffix(".inputs"),
+            closed,
         )
-        parts = [engine.step("sites", sums.sums_of, tile, z, *own[i]) for i in which]
-        total = engine.tree("sum", partial(sums.joined_sums, most=settings.memory_size), parts)
+        z = engine.step("z", value_of, inputs)
+        total = kept_tree(
+            engine,
+            "sites",
+            [(sums.sums_of, tile, z, *own[i]) for i in which],
+            ("sum", partial(sums.joined_sums, most=settings.memory_size)),
+            closed and closed.with_suffix(".part"),
+            closed,
+        )
         tile_sums[tile] = z, total, which
-        spreads.append(engine.step("bias", bias_kept, total, z, agreed, keep, key))
+        spreads.append(engine.step("bias", bias_kept, total, inputs, agreed, keep, key))
 
     spreads_known = [s for s in engine.results(spreads, "sum", small=True) if s is not None]
     tile_sums = from_files(engine, keep, tile_sums)
@@ -322,11 +170,6 @@ def map_bags(
     if spread is not None:
         agreed = replace(agreed, theta=replace(agreed.theta, bias_stddev=spread.stddev))
     return FleetMap(session, agreed, tile_sums, dict(zip((tile.key for tile in tile_sums), made)))
-
-
-def agreed_by(bags: Bags, settings: MapSettings) -> Agreed:
-    """θ of all, from what each has learned."""
-    return agree(settings, bags.reports, bags.robots)
 
 
 def _path_of(made) -> dict:
@@ -383,21 +226,20 @@ def compare_robots(
 
     handles = []
     for i, (job, robot) in enumerate(zip(bags.jobs, bags.robots)):
-        parts = [
-            engine.step(
-                "others", held_out, tile, z, total, bags.cells[i], job.number, robot, agreed
-            )
-            for tile, (z, total, which) in made.sums.items()
-            if i in which
-        ]
-
+        beside = kept_tree(
+            engine,
+            "others",
+            [
+                (held_out, tile, z, total, bags.cells[i], job.number, robot, agreed)
+                for tile, (z, total, which) in made.sums.items()
+                if i in which
+            ],
+            ("beside", joined_held_out),
+            Path(job.keep) / f"{job.number}.beside" if job.keep else None,
+        )
         handles.append(
             engine.step(
-                "judged",
-                compare_robot,
-                engine.tree("beside", joined_held_out, parts),
-                centre,
-                noise,
+                "judged", compare_robot, engine.step("value", value_of, beside), centre, noise
             )
         )
 

@@ -20,7 +20,7 @@ from gp_mapping.core.likelihoods.outcomes import make_judge
 from gp_mapping.core.registry import make_theta_and_learner
 from gp_mapping.errors import UserError, one_line
 from gp_mapping.fleet.cells import Job
-from gp_mapping.fleet.step_progress import StepProgress
+from gp_mapping.fleet.workers.step_progress import StepProgress
 from gp_mapping.intake import Intake
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.mapping.earth import Fixes
@@ -31,7 +31,7 @@ from gp_mapping.mapping.session import MapSession
 from gp_mapping.offline.ascent import information
 from gp_mapping.offline.fit import theta_from_report
 from gp_mapping.offline.stored_cells import StoredCells
-from gp_mapping.recording.replay import plan_bags, samples_of
+from gp_mapping.recording.replay import Taken, plan_bags, samples_of
 from gp_mapping.settings.mapping import AUTOMATIC
 from gp_mapping.store.archive import read_state, write_state
 
@@ -148,31 +148,31 @@ def _unpacked(state: dict) -> tuple[Robot, Scores]:
     return robot, Scores(noise, local, state["white"], state["averaged"])
 
 
-def _begun(job: Job, halfway: StepProgress) -> tuple[Intake, MapSession, int]:
-    """Intake, map, and how many messages they have taken: of a bag from the start, or halfway."""
+def _begun(job: Job, halfway: StepProgress) -> tuple[Intake, MapSession, Taken | None]:
+    """Intake, map, and what they have had of a bag: nothing yet, or as far as was kept."""
     found = halfway.load()
     if found is None:
-        session, taken, messages = MapSession(job.parameters.map), [], 0
+        session, cells, before = MapSession(job.parameters.map), [], None
         intake = Intake(job.parameters.intake, judge=make_judge(job.parameters.map))
     else:
-        intake, state, taken, messages = found
+        (intake, state, cells, before), _ = found
         session = MapSession.from_state_dict(state)
 
-    session.taken = taken  # from now on it collects its cells, for their information
-    return intake, session, messages
+    session.taken = cells  # from now on it collects its cells, for their information
+    return intake, session, before
 
 
 def _calibrated(job: Job, most: int, halfway: StepProgress) -> tuple[Robot, Scores | None]:
     """Map the first `most` cells of a bag, and take from the map what it has learned."""
-    intake, session, messages = _begun(job, halfway)
+    intake, session, before = _begun(job, halfway)
 
-    def keep_if_due(count: int) -> None:
-        """Keep the map after so many messages, where the last time is long enough ago."""
+    def keep_if_due(taken: Taken) -> None:
+        """Keep the map so far, where the last time is long enough ago."""
         if halfway.due():
-            halfway.save((intake, session.state_dict(), session.taken, count))
+            halfway.save((intake, session.state_dict(), session.taken, taken))
 
     plans = plan_bags([job.bag], job.parameters.intake, job.topics)
-    samples = samples_of(plans, intake, "", shown=False, skip=messages, taken=keep_if_due)
+    samples = samples_of(plans, intake, "", shown=False, before=before, taken=keep_if_due)
     for _ in ingest_batches(samples, session, intake.drops):
         if session.cell_count >= most:
             break

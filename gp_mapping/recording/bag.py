@@ -16,6 +16,7 @@ from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_types_from_idl, get_types_from_msg, get_typestore
 
 from gp_mapping.errors import UserError, one_line
+from gp_mapping.recording.position import Position, messages_after
 
 __all__ = [
     "MAGNETIC_FIELD",
@@ -302,7 +303,9 @@ def _paths(paths) -> list[Path]:
 
 
 def read_raw(
-    paths, topics: Mapping[str, str | None] | Iterable[str] | None = None
+    paths,
+    topics: Mapping[str, str | None] | Iterable[str] | None = None,
+    position: Position | None = None,
 ) -> Iterator[RawMessage]:
     """Stored messages in record order, bag after bag in the order given.
 
@@ -310,6 +313,8 @@ def read_raw(
         paths: one bag, or several.
         topics: names, or type -> name (None: the only topic of that type); by default magnetic
             field and odometry.
+        position: of the first bag, after which reading goes on, with the same topics; None: from
+            the start.
 
     Raises:
         BagError: a bag is missing, empty, cut off or damaged; or a topic is missing, or not the
@@ -318,12 +323,17 @@ def read_raw(
     topics = _fixed(topics)
     for path in _paths(paths):
         with _open(path) as reader:
-            promised, read_count = _topics(reader), Counter()
+            promised, read_count = _topics(reader), Counter(position.counts if position else {})
             names = _plan(path, promised, topics)
 
             with _reading(path):
                 chosen = [c for c in reader.connections if c.topic in names]
-                messages = reader.messages(chosen)
+                messages = (
+                    reader.messages(chosen)
+                    if position is None
+                    else messages_after(reader, chosen, position)
+                )
+                position = None
 
             _learn_types(chosen)
             # errors of the code that uses a message do not come back here through `yield`

@@ -5,34 +5,65 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from itertools import islice
+from pathlib import Path
 
-from gp_mapping.recording.bag import BagError, read_raw
+from gp_mapping.intake.fixes import ROLE as FIX
+from gp_mapping.recording.bag import BagError, bag_topics, read_raw
 from gp_mapping.recording.replay import BagPlan
 
-__all__ = ["mapped_before", "no_test", "note_mapped", "recordings_in", "require_new"]
+__all__ = [
+    "mapped_before",
+    "marks_of",
+    "no_test",
+    "note_mapped",
+    "note_marks",
+    "recordings_in",
+    "require_new",
+]
 
 _FIRST = 64  # messages that tell one recording from another
 _MAPPED = "recordings"  # in `about` of a session
+_FILES = (".mcap", ".db3")
 
 
-def _digest_of(plan: BagPlan) -> str:
-    """The same for the same recording, also of a copy in another format."""
+def marks_of(plan: BagPlan) -> set[str]:
+    """What a recording is recognised by, also a copy of it in another format.
+
+    A recording that a recorder has split has one for each of its files, so that one of these alone
+    is recognised, too.
+    """
+    # a map has fixes or not: that says nothing about its measurements
+    topics = [topic for topic, role in plan.roles.items() if role != FIX]
+    files = (
+        sorted(p for p in plan.path.iterdir() if p.suffix in _FILES) if plan.path.is_dir() else []
+    )
+    marks = {_digest_of(plan.path, topics)}
+    for file in files if len(files) > 1 else []:
+        there = bag_topics(file)
+        found = [topic for topic in topics if topic in there and there[topic][1]]
+        if found:
+            marks.add(_digest_of(file, found))
+    return marks
+
+
+def _digest_of(path: Path, topics: list[str]) -> str:
+    """Of the first messages of these topics."""
     digest = hashlib.sha256()
-    for raw in islice(read_raw(plan.path, list(plan.roles)), _FIRST):
+    for raw in islice(read_raw(path, topics), _FIRST):
         digest.update(str(raw.stamp_ns).encode() + bytes(raw.data))
     return digest.hexdigest()[:16]
 
 
 def recordings_in(about: dict) -> set[str]:
-    """Digests of the bags in a map, by `about` of its session; the node notes none."""
+    """Marks of the bags in a map, by `about` of its session; the node notes none."""
     noted = about.get(_MAPPED)
-    return {str(digest) for digest in noted} if isinstance(noted, list) else set()
+    return {str(mark) for mark in noted} if isinstance(noted, list) else set()
 
 
 def mapped_before(plans: list[BagPlan], about: dict) -> list[BagPlan]:
     """Those of the bags whose measurements are in a map, by `about` of its session."""
     known = recordings_in(about)
-    return [plan for plan in plans if _digest_of(plan) in known] if known else []
+    return [plan for plan in plans if marks_of(plan) & known] if known else []
 
 
 def no_test(option: str, plans: list[BagPlan], about: dict) -> list[str]:
@@ -72,6 +103,12 @@ def note_mapped(plans: list[BagPlan], about: dict, others: Iterable[dict] = ()) 
         about: of the session.
         others: `about` of sessions that were merged into it, whose bags it holds, too.
     """
-    held = recordings_in(about).union(map(_digest_of, plans), *map(recordings_in, others))
+    marks = [marks_of(plan) for plan in plans] + [recordings_in(other) for other in others]
+    note_marks(set().union(*marks), about)
+
+
+def note_marks(marks: set[str], about: dict) -> None:
+    """Note in `about` of a session that its map holds recordings of these marks."""
+    held = recordings_in(about) | marks
     if held:
         about[_MAPPED] = sorted(held)

@@ -32,10 +32,11 @@ from gp_mapping.recording.bag import (
     read_raw,
 )
 from gp_mapping.recording.cdr import columns_of
+from gp_mapping.recording.position import Position
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.sensors import SENSOR_TYPES
 
-__all__ = ["BagPlan", "plan_bags", "samples_of"]
+__all__ = ["BagPlan", "Taken", "plan_bags", "samples_of"]
 
 _TOGETHER = 2000  # messages that are read at once; the samples do not depend on it
 # the same of the first messages, which come one by one while they decide on frames
@@ -54,6 +55,18 @@ class BagPlan(NamedTuple):
     path: Path
     roles: dict[str, str]
     count: int
+
+
+class Taken(NamedTuple):
+    """What an intake has had of some plans.
+
+    Attributes:
+        messages: of all plans together.
+        position: in the plan that was being read.
+    """
+
+    messages: int
+    position: Position
 
 
 def plan_bags(
@@ -210,8 +223,8 @@ def samples_of(
     label: str,
     together: int = _TOGETHER,
     shown: bool = True,
-    skip: int = 0,
-    taken: Callable[[int], None] | None = None,
+    before: Taken | None = None,
+    taken: Callable[[Taken], None] | None = None,
 ) -> Iterator[tuple[bool, Samples]]:
     """Samples of bags in the order given.
 
@@ -226,10 +239,10 @@ def samples_of(
         label: of the progress bar.
         together: messages that are read at once; the samples do not depend on it.
         shown: whether the progress bar may be shown.
-        skip: messages of these plans that the intake has had already, by an earlier call that ended
-            before its time.
-        taken: called with the number of messages that the intake has had, each time that the caller
-            has had all samples of theirs.
+        before: what the intake has had of these plans already, by an earlier call that ended before
+            its time.
+        taken: called with what the intake has had, each time that the caller has had all samples of
+            it.
 
     Yields:
         Whether a new pass begins, and the samples.
@@ -243,18 +256,23 @@ def samples_of(
         total=total, desc=label, unit=" messages", file=sys.stderr, mininterval=0.3, disable=hidden
     ) as bar:
         for plan in plans:
-            stored = read_raw(plan.path, list(plan.roles))
-            # messages that the intake has had are passed over, not decoded
-            skipped = sum(1 for _ in islice(stored, skip - seen)) if seen < skip else 0
-            seen += skipped
-            bar.update(skipped)
+            if before is not None and seen + plan.count < before.messages:
+                seen += plan.count
+                continue
 
+            position = None
+            if before is not None:
+                seen, position, before = before.messages, before.position, None
+                bar.update(seen)
+
+            stored = read_raw(plan.path, list(plan.roles), position)
             while chunk := list(islice(stored, together if seen else min(together, _FIRST))):
+                position = Position.after(position, chunk)
                 yield from _standing(intake, _samples(intake, plan, chunk), kept_back)
                 seen += len(chunk)
                 bar.update(len(chunk))
                 if taken is not None and not kept_back:
-                    taken(seen)
+                    taken(Taken(seen, position))
 
         intake.make_final()  # no message comes that could change a frame
         yield from _standing(intake, intake.batches(finish=True), kept_back)

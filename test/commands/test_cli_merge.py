@@ -273,3 +273,26 @@ def test_what_cannot_be_added_is_one_line(folder, capsys, arguments, words):
     assert (
         words in error and len(error.strip().splitlines()) == 1 and not (folder / "none").exists()
     )
+
+
+def test_sensors_that_do_not_read_alike_are_said(folder, tmp_path, capsys):
+    """Tuesday's reads 1.2 µT more where both have been; what is said of two that read alike is nothing."""
+    for name, more in (("alike", 0.0), ("apart", 2e-6)):
+        write_drive(
+            tmp_path / name,
+            lanes(0.1, count=3),
+            5000.0,
+            seed=2,
+            spoil=lambda i, v, p, more=more: (v + np.array([more, 0.0, 0.0]), p),
+        )
+        there = mapped(tmp_path, f"of_{name}", tmp_path / name)
+        capsys.readouterr()
+        words = ["--output", str(tmp_path / f"sum_{name}"), "--json"]
+        assert cli.main(["merge", str(folder / "of_a"), str(there), *words]) == 0
+        result = json.loads(capsys.readouterr().out)
+        said = [text for text in result["warnings"] if "do not read alike" in text]
+        (row,) = [row for row in result["maps"] if "apart" in row]
+        assert row["apart"]["places"] > 20
+        assert row["apart"]["values"][0] == pytest.approx(0.6 * more, abs=0.1e-6)
+        assert len(said) == (more > 0)
+    assert said[0].startswith(f"{row['file']} reads +1.")

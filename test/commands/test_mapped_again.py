@@ -3,9 +3,16 @@
 import json
 import shutil
 
+import pytest
+from rosbags.rosbag2 import StoragePlugin, Writer
 from small_drive import GIVEN, lanes, write_drive
+from split_bag import joined
 
 from gp_mapping import cli
+from gp_mapping.recording.bag import STORE, read_raw
+from gp_mapping.recording.mapped import mapped_before, note_mapped
+from gp_mapping.recording.replay import plan_bags
+from gp_mapping.settings.intake import IntakeSettings
 
 SETTINGS = [*GIVEN, "--set", "learn_hyperparameters=false", "--suggest", "0"]
 
@@ -41,22 +48,77 @@ def test_a_mapped_bag_is_refused_by_resume_and_named_by_test(tmp_path, capsys):
     assert warnings == json.loads((tmp_path / "first" / "report.json").read_text())["warnings"]
 
 
-def test_fitted_maps_those_of_workers_and_checks_know_their_bags_too(tmp_path, capsys):
-    """`map --resume` of what `fit` or `--workers` had written counted the bag twice, and a check on it was a test."""
-    a, again = str(tmp_path / "a"), str(tmp_path / "again")
+def test_a_check_says_that_its_bag_is_in_the_map(tmp_path, capsys):
+    a = str(tmp_path / "a")
     write_drive(tmp_path / "a", lanes(count=1), rate=5.0)
     given = [*GIVEN, "--set", "learn_hyperparameters=false", "--json"]
-
-    for words in (["fit", a, "--iterations", "1"], ["map", a, "--workers", "1", "--suggest", "0"]):
-        folder = str(tmp_path / words[0])
-        test = ["--test", a, "--output", folder]
-        assert cli.main([*words, *test, *GIVEN, "--json"]) == 0
-        warnings = json.loads(capsys.readouterr().out)["warnings"]
-        assert any(text.startswith(f"--test: {a} is in the map") for text in warnings)
-        assert cli.main(["map", a, "--resume", folder, "--output", again, "--suggest", "0"]) == 2
-        assert "would count twice" in capsys.readouterr().err
-
-    words = ["check", a, "--against", a, "--no-refits", "--output", again, *given]
+    words = ["check", a, "--against", a, "--no-refits", "--output", str(tmp_path / "out"), *given]
     assert cli.main(words) == 0
     told = json.loads(capsys.readouterr().out)
     assert any(text.startswith(f"--against: {a} is in the map") for text in told["explained"])
+
+
+@pytest.mark.parametrize("words", [["map", "--workers", "1"], ["fit", "--workers", "1"], ["fit"]])
+def test_every_command_that_maps_a_bag_notes_it(tmp_path, capsys, words):
+    write_drive(tmp_path / "a", lanes(count=2), rate=5.0)
+    a, first = (str(tmp_path / name) for name in ("a", "first"))
+    command, *options = words
+    given = SETTINGS if command == "map" else [*GIVEN, "--iterations", "1"]
+    assert cli.main([command, a, "--output", first, "--test", a, *options, *given]) == 0
+    assert f"warning: --test: {a} is in the map" in capsys.readouterr().out
+
+    more = ["--resume", first, "--output", str(tmp_path / "second"), "--suggest", "0"]
+    assert cli.main(["map", a, *more]) == 2
+    error = capsys.readouterr().err
+    assert "would count twice" in error and len(error.splitlines()) == 1
+
+
+def split(bag, path):
+    """The bag as a recorder splits it, with the first half of its messages in the first file."""
+    messages = list(read_raw(bag))
+    middle = messages[len(messages) // 2].stamp_ns
+    for number, half in enumerate(
+        (
+            [m for m in messages if m.stamp_ns < middle],
+            [m for m in messages if m.stamp_ns >= middle],
+        )
+    ):
+        with Writer(
+            path.parent / f"half{number}", version=9, storage_plugin=StoragePlugin.MCAP
+        ) as writer:
+            connections = {
+                topic: writer.add_connection(topic, kind, typestore=STORE)
+                for topic, kind in {m.topic: m.type for m in messages}.items()
+            }
+            for message in half:
+                writer.write(connections[message.topic], message.stamp_ns, message.data)
+    return joined(path, [path.parent / f"half{number}" for number in (0, 1)])
+
+
+@pytest.mark.parametrize("first, then", [(0, None), (1, None), (None, 0), (None, 1)])
+def test_one_file_of_a_bag_that_was_split_is_recognised(tmp_path, first, then):
+    """None stands for the whole bag."""
+    write_drive(tmp_path / "a", lanes(count=2), rate=5.0)
+    bag = split(tmp_path / "a", tmp_path / "bag")
+    files = sorted(bag.glob("*.mcap"))
+    assert len(files) == 2
+    one, other = (
+        plan_bags([bag if k is None else files[k]], IntakeSettings(), {}) for k in (first, then)
+    )
+    about = {}
+    note_mapped(one, about)
+    assert mapped_before(other, about) == other
+    assert not mapped_before(plan_bags([tmp_path / "half0"], IntakeSettings(), {}), {})
+
+
+def test_copies_in_a_fleet_count_once_and_that_is_said(tmp_path, capsys):
+    for i, name in enumerate("ab"):
+        write_drive(tmp_path / name, lanes(0.3 * i, count=1), 1000.0 * (i + 1), rate=5.0, seed=i)
+    shutil.copytree(tmp_path / "a", tmp_path / "copy")
+    bags = [str(tmp_path / name) for name in ("a", "copy", "b")]
+    words = ["--output", str(tmp_path / "out"), "--workers", "1", *SETTINGS, "--json"]
+    assert cli.main(["map", *bags, *words]) == 0
+    shown = capsys.readouterr()
+    result = json.loads(shown.out)
+    assert result["fleet"]["mapped"] == 2 and list(result["fleet"]["failed"]) == [bags[1]]
+    assert f"left out: {bags[1]}: its measurements are those of {bags[0]}" in shown.err

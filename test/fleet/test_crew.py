@@ -4,27 +4,24 @@ import functools
 import os
 import re
 import signal
+import sys
 import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from loaded_workers import loaded_workers
+from tqdm import tqdm
 
+from gp_mapping import cli
 from gp_mapping.errors import UsageError
 from gp_mapping.fleet import engine
 from gp_mapping.fleet.engine import ClusterEngine, StepLost, connect_engine
 from gp_mapping.fleet.workers import crew, elsewhere, lives
 from gp_mapping.fleet.workers.elsewhere import Elsewhere
+from gp_mapping.fleet.workers.forked import FORKED
 
 pytest.importorskip("distributed")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _loaded():
-    with loaded_workers():
-        yield
 
 
 @contextmanager
@@ -90,6 +87,37 @@ def test_workers_that_are_away_for_long_and_nannies_that_end_are_replaced(capsys
     said = capsys.readouterr().err.splitlines()
     assert said and len(said) == len(set(said)), "one line for each number"
     assert all(re.match(r"fleet: \d of 2 workers at work; \d+ died so far, ", s) for s in said)
+
+
+def loader_of() -> tuple[int, bool, int, bool]:
+    """Of the process that a worker comes from: its id, whether it has torch, its threads, whether it is forked.
+
+    And no worker may have a semaphore of the system, which stays when it is killed.
+    """
+    assert isinstance(tqdm.get_lock(), type(threading.RLock()))
+    parent = os.getppid()
+    maps = Path(f"/proc/{parent}/maps").read_text()
+    threads = len(os.listdir(f"/proc/{parent}/task"))
+    return parent, "libtorch" in maps, threads, "gp_mapping.fleet.workers.loaded" in sys.modules
+
+
+@pytest.mark.skipif(not FORKED, reason="workers are forked on Linux alone")
+def test_workers_come_loaded_and_others_take_their_place_when_who_loads_them_dies():
+    """From a process of one thread: a fork takes no other along, and would wait for what these hold."""
+    with limited(), connect_engine(2) as cluster:
+        loaders = set(cluster.client.run(loader_of).values())
+        assert len(loaders) == 1
+        loader, has_torch, threads, forked = loaders.pop()
+        assert has_torch and threads == 1 and forked and loader != os.getpid()
+
+        os.kill(loader, signal.SIGKILL)
+        for pid in cluster.client.run(os.getpid, on_error="ignore").values():
+            if isinstance(pid, int):
+                os.kill(pid, signal.SIGKILL)
+        complete(cluster.workers)
+        assert cluster.result(cluster.step("sum", int, "5")) == 5
+        after = set(cluster.client.run(loader_of).values())
+        assert len(after) == 1 and after.pop()[0] != loader
 
 
 def complete(workers):
@@ -164,7 +192,7 @@ def test_a_step_that_kills_is_given_up_and_one_that_was_killed_comes_through(
         assert 3 <= (tmp_path / "kills" / "lives").stat().st_size <= 6
 
 
-def test_a_scheduler_without_workers_is_waited_for_and_that_is_said(capsys, monkeypatch):
+def test_a_scheduler_without_workers_is_waited_for_and_that_is_said(tmp_path, capsys, monkeypatch):
     from distributed import LocalCluster
 
     monkeypatch.setattr(engine, "_LOOK", 0.01)
@@ -196,3 +224,13 @@ def test_a_scheduler_without_workers_is_waited_for_and_that_is_said(capsys, monk
             monkeypatch.setattr(elsewhere, "_PATIENCE", 0.05)
             with pytest.raises(UsageError, match=r"no worker has been at tcp://.* for 0 minutes"):
                 mine.result(mine.step("sum", int, "6"))
+
+            capsys.readouterr()
+            words = ["map", "nobody reads it", "--scheduler", theirs.scheduler_address]
+            assert cli.main([*words, "--output", str(tmp_path / "out")]) == 2
+            *_, said = capsys.readouterr().err.splitlines()
+            assert said.startswith("gp-mapping map: no worker has been at tcp://")
+            assert (
+                not list((tmp_path / "out").glob(".cells*"))
+                and theirs.scheduler.status.name == "running"
+            )

@@ -7,10 +7,10 @@ import pytest
 from fleet_bags import parameters, write_fleet
 
 from gp_mapping import cli
+from gp_mapping.fleet.bags import agreed_by, read_bags
 from gp_mapping.fleet.cells import cells_of
 from gp_mapping.fleet.engine import LocalEngine
 from gp_mapping.fleet.evidence import maximise_evidence
-from gp_mapping.fleet.mapping import agreed_by, read_bags
 from gp_mapping.offline.objectives import CollapsedBound
 from gp_mapping.offline.stored_cells import StoredCells
 

@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 import torch
 from fleet_bags import HELD, parameters, write_fleet
-from loaded_workers import loaded_workers
 from small_drive import field, lanes, write_drive
 
 from gp_mapping import cli
 from gp_mapping.core.types import Samples
 from gp_mapping.errors import UsageError
-from gp_mapping.fleet import mapping as fleet_mapping
+from gp_mapping.fleet import bags as fleet_bags_module
+from gp_mapping.fleet.bags import agreed_by, read_bags
 from gp_mapping.fleet.cells import CellMaker, report_of
 from gp_mapping.fleet.drawing import fleet_blocks
 from gp_mapping.fleet.engine import LocalEngine, connect_engine
-from gp_mapping.fleet.mapping import agreed_by, map_bags, read_bags
+from gp_mapping.fleet.mapping import map_bags
 from gp_mapping.intake import Intake
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.mapping.atlas import blocks
@@ -48,7 +48,7 @@ def bags(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cluster():
-    with loaded_workers(), connect_engine(2, None) as engine:
+    with connect_engine(2, None) as engine:
         yield engine
 
 
@@ -371,7 +371,7 @@ def test_a_bag_of_another_number_of_channels_is_named_and_left_out(tmp_path, mon
         values = list(report.middle[1]) * (3 if report.bag == bags[1] else 1)
         return replace(report, middle=(report.middle[0], values))
 
-    monkeypatch.setattr(fleet_mapping, "report_of", told)
+    monkeypatch.setattr(fleet_bags_module, "report_of", told)
     read = read_bags(LocalEngine(), bags, parameters(**HELD), {}, most=10)
     assert [job.bag for job in read.jobs] == [bags[0], bags[2]] and list(read.failed) == [bags[1]]
     why = read.failed[bags[1]]

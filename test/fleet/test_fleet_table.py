@@ -11,8 +11,9 @@ from small_drive import lanes, write_drive
 
 from gp_mapping import cli
 from gp_mapping.commands.fleet.check import table_of, text_of
+from gp_mapping.fleet.bags import agreed_by, read_bags
 from gp_mapping.fleet.engine import LocalEngine
-from gp_mapping.fleet.mapping import agreed_by, map_bags, read_bags
+from gp_mapping.fleet.mapping import map_bags
 
 GOOD = 4
 # starts: to find them each map takes its first cells in again and again, which is for mapping/test_start.py

@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
-from gp_mapping.fleet.step_progress import StepProgress
 from gp_mapping.fleet.workers.lives import StepLost, advanced, lived
+from gp_mapping.fleet.workers.step_progress import StepProgress
 
 
 def die(before=lambda: None):

@@ -10,10 +10,11 @@ from fleet_bags import parameters
 from small_drive import lanes, write_drive
 
 from gp_mapping.core.types import Samples
-from gp_mapping.fleet import cells, robot, step_progress
+from gp_mapping.fleet import cells, robot
 from gp_mapping.fleet.cells import BagCells, BagReport, Job, read_bag
 from gp_mapping.fleet.robot import calibrate
-from gp_mapping.fleet.step_progress import StepProgress
+from gp_mapping.fleet.workers import step_progress
+from gp_mapping.fleet.workers.step_progress import StepProgress
 
 
 class Death(BaseException):
@@ -24,9 +25,9 @@ def dying(monkeypatch, after):
     """Whoever reads dies each time that it has kept so many states; what it has had by then, per life."""
     lives, keep = [], StepProgress.save
 
-    def kept(self, state):
-        keep(self, state)
-        lives[-1].append(state.messages if hasattr(state, "messages") else state[-1])
+    def kept(self, state, grown=()):
+        keep(self, state, grown)
+        lives[-1].append((state.taken if hasattr(state, "taken") else state[-1]).messages)
         if len(lives[-1]) == after:
             raise Death
 
@@ -118,6 +119,24 @@ def test_a_disk_that_is_full_costs_the_file_and_not_the_step(tmp_path):
     kept.remove()
 
 
+def test_of_a_list_that_grows_only_what_is_new_is_written(tmp_path):
+    """Also by a life that goes on where another ended, beside one that is still under way."""
+    file, items = tmp_path / "state", [b"1" * 1000]
+    first, second = StepProgress(file), StepProgress(file)
+    first.save(1, items)
+    assert second.load() == (1, items)
+
+    first.save(2, [*items, b"2"])  # which nobody reads any more once the other has kept its own
+    second.save(3, [*items, b"3", b"4"])
+    second.save(4, [*items, b"3", b"4"])
+    assert StepProgress(file).load() == (4, [*items, b"3", b"4"])
+    sizes = sorted(p.stat().st_size for p in tmp_path.iterdir() if p != file)
+    assert len(sizes) == 3 and sizes[-1] > 1000 > 10 * sizes[-2]
+
+    second.remove()
+    assert not list(tmp_path.iterdir()), "what the first has left as well"
+
+
 def test_writing_takes_a_small_part_of_the_time(tmp_path, monkeypatch):
     """Of a state that takes long to write less often."""
     now = [0.0]
@@ -133,7 +152,7 @@ def test_writing_takes_a_small_part_of_the_time(tmp_path, monkeypatch):
     now[0] = 2.0
     assert kept.due()
     kept.save(Slow())
-    assert kept.load() == 0
+    assert kept.load() == (0, [])
     now[0] += 19.0
     assert not kept.due()
     now[0] += 2.0

@@ -83,8 +83,7 @@ def run(args: argparse.Namespace) -> int:
     )
     session = refit.session
     session.about = {**again["about"], **session.about}
-    for mapped in (streamed, session):
-        note_mapped(plans, mapped.about)
+    note_mapped(plans, session.about)
 
     result = {
         "fit": _plain(refit),

@@ -10,17 +10,10 @@ from gp_mapping.commands.fleet.arguments import connected_engine
 from gp_mapping.commands.fleet.map import about_fleet, print_left_out, warnings_of
 from gp_mapping.commands.output import folder_to_write
 from gp_mapping.errors import UsageError
+from gp_mapping.fleet.bags import Bags, agreed_by, read_bags
 from gp_mapping.fleet.cells import counted
 from gp_mapping.fleet.engine import Engine
-from gp_mapping.fleet.mapping import (
-    Bags,
-    FleetMap,
-    agreed_by,
-    check_fleet,
-    compare_robots,
-    map_bags,
-    read_bags,
-)
+from gp_mapping.fleet.mapping import FleetMap, check_fleet, compare_robots, map_bags
 from gp_mapping.fleet.table import FIGURES, find_outliers, medians_of, row_of
 from gp_mapping.settings.build import Parameters
 from gp_mapping.store.atomic import write_atomic

@@ -13,9 +13,10 @@ from gp_mapping.commands.fleet.arguments import connected_engine
 from gp_mapping.commands.fleet.map import about_fleet, print_left_out, warnings_of
 from gp_mapping.commands.map import UNITS, about_map, score_on_tests, write_results
 from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.fleet.bags import agreed_by, read_bags
 from gp_mapping.fleet.cells import counted
 from gp_mapping.fleet.evidence import EvidenceAscent, maximise_evidence
-from gp_mapping.fleet.mapping import agreed_by, check_fleet, map_bags, read_bags
+from gp_mapping.fleet.mapping import check_fleet, map_bags
 from gp_mapping.recording.replay import plan_bags
 from gp_mapping.settings.build import Parameters
 from gp_mapping.settings.mapping import MapSettings

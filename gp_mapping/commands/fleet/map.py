@@ -21,10 +21,11 @@ from gp_mapping.commands.output import folder_to_write
 from gp_mapping.commands.saved import check_suggest, next_places
 from gp_mapping.errors import UsageError
 from gp_mapping.fleet.agreed import Agreed
+from gp_mapping.fleet.bags import Bags, agreed_by, read_bags
 from gp_mapping.fleet.cells import counted
 from gp_mapping.fleet.drawing import fleet_blocks
 from gp_mapping.fleet.engine import Engine
-from gp_mapping.fleet.mapping import Bags, FleetMap, agreed_by, check_fleet, map_bags, read_bags
+from gp_mapping.fleet.mapping import FleetMap, check_fleet, map_bags
 from gp_mapping.recording.replay import plan_bags
 from gp_mapping.settings.build import Parameters
 

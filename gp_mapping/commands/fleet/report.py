@@ -11,8 +11,9 @@ from gp_mapping.commands.fleet.check import table_of
 from gp_mapping.commands.fleet.map import about_fleet, print_left_out, warnings_of
 from gp_mapping.commands.report.names import short_names, without_folders
 from gp_mapping.errors import UsageError
+from gp_mapping.fleet.bags import agreed_by, read_bags
 from gp_mapping.fleet.cells import counted
-from gp_mapping.fleet.mapping import agreed_by, check_fleet, map_bags, read_bags
+from gp_mapping.fleet.mapping import check_fleet, map_bags
 from gp_mapping.settings.build import Parameters
 
 __all__ = ["facts_of"]

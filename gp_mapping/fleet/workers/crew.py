@@ -26,6 +26,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from gp_mapping.errors import UsageError, one_line
+from gp_mapping.fleet.workers.forked import FORKED, start_loaded
 from gp_mapping.store.scratch.own_folder import OwnFolder
 from gp_mapping.threads import MATRIX_LIBRARIES
 
@@ -99,7 +100,10 @@ class Crew:
         self.marks = own.path / "marks"
         self.marks.mkdir()
         environment = dict.fromkeys(_THREADS, "1")
-        source = os.pathsep.join(filter(None, [p for p in sys.path if p]))
+        environment_of_python = {
+            **environment,
+            "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+        }
 
         # until the end, since nannies that come later read it, too
         self._ending.enter_context(
@@ -113,11 +117,16 @@ class Crew:
                     # page by page
                     "distributed.nanny.pre-spawn-environ": environment,
                     "temporary-directory": folder,
+                    "distributed.worker.multiprocessing-method": "forkserver"
+                    if FORKED
+                    else "spawn",
                 }
             )
         )
 
         with _signals_collected() as signals:
+            if FORKED:
+                start_loaded(environment_of_python)
             self.cluster = LocalCluster(
                 n_workers=0,  # a start that fails would end a cluster that begins with workers
                 threads_per_worker=1,
@@ -129,7 +138,7 @@ class Crew:
                 local_directory=folder,
                 silence_logs=logging.CRITICAL,
                 death_timeout=_START_TIME,
-                env={**environment, "PYTHONPATH": source},
+                env=environment_of_python,
             )
             self._ending.callback(self.cluster.close)
             self.client = Client(self.cluster, set_as_default=False)
