@@ -303,19 +303,26 @@ class Posterior(InnerSnapshot):
         return BiasEvidence(evidence.precision, evidence.linear)
 
     def biases(self) -> list[PassBias]:
-        """Constants of the open passes, oldest first, SI."""
-        if self.passes is None or not len(self.passes):
+        """Constants of the open passes, oldest first, SI; also of those known elsewhere."""
+        passes = self.passes
+        if passes is None:
+            return []
+        elsewhere = () if passes.elsewhere is None else passes.elsewhere.numbers
+        for number in elsewhere:
+            passes = passes.with_pass(number)
+        if not len(passes):
             return []
 
-        posteriors = [self._bias(number) for number in self.passes.numbers]
+        posteriors = [self._bias(number) for number in passes.numbers]
         solved, scale = torch.stack([solved for _, _, solved in posteriors]), self.scaling.scale
-        left, _ = self.passes.constants(self.theta.bias_stddev**2)
+        left, _ = passes.constants(self.theta.bias_stddev**2)
         covariance = left + solved @ solved.mT
-        return PassBias.of(
-            self.passes.numbers,
+        listed = PassBias.of(
+            passes.numbers,
             torch.stack([mean for mean, _, _ in posteriors]) * scale,
             covariance * scale**2,
         )
+        return sorted(listed, key=lambda bias: bias.number)
 
     def mean(self, x: Tensor) -> Tensor:
         """Mean (N, C) at standardised x (N, D), no body-fixed field; differentiable in x."""

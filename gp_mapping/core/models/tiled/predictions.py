@@ -105,7 +105,7 @@ class TiledPredictions:
         return self.current_map.bias_variance()
 
     def biases(self) -> list[PassBias]:
-        """Constants of passes, as the tile where the robot is estimates them."""
+        """Constants of passes, as the tile where the robot is knows them."""
         return self.current_map.biases()
 
     def retry_without_lost(self, ask: Callable):

@@ -116,6 +116,19 @@ def test_a_question_is_answered_with_what_was_found_out_since(tiles):
         assert others.divergence(told.elsewhere, told.numbers, BIAS**2) < 0.02
 
 
+def test_all_constants_are_listed_wherever_the_robot_is(tiles):
+    field = copy.deepcopy(tiles)
+    field.absorb_waiting()
+    assert field.current_map.sites.passes.numbers == (2.0,)
+    listed = field.biases()
+    assert [bias.number for bias in listed] == [0.0, 1.0, 2.0]
+
+    g = torch.Generator().manual_seed(11)
+    true = BIAS * torch.randn(BANDS, generator=g)
+    told = torch.tensor([float(bias.mean[0]) for bias in listed]) / UT
+    assert torch.allclose((told - told.mean()), (true - true.mean()), atol=0.3)
+
+
 def test_without_constants_nothing_is_told(told):
     assert told.evidence_version == 0
     assert all(tile.evidence is None for tile in told.tiles.values())
