@@ -181,6 +181,8 @@ def _wiski(settings: MapSettings, extra: dict) -> Wiski | PublishedWiski:
     """One map on a lattice."""
     theta, learner = make_theta_and_learner(settings)
     lattice = {
+        "max_biases": settings.max_biases,
+        "bias_prior": theta.bias_stddev if settings.learns_bias else 0.0,
         "density": settings.grid_density,
         "max_nodes": settings.max_grid_nodes,
         "learner": learner,

@@ -12,7 +12,7 @@ from torch import Tensor
 from gp_mapping.core.field_map import LEARNS, CalibrationData, Covariances, FieldMap, PassBias
 from gp_mapping.core.hyper.adopting import Adopting
 from gp_mapping.core.hyper.agreed import Learned
-from gp_mapping.core.hyper.bias import BiasSpread
+from gp_mapping.core.hyper.bias import BiasEvidence, BiasSpread
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.loop import learn
 from gp_mapping.core.hyper.theta import Theta
@@ -247,19 +247,21 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
             return
 
         evidence = self.posterior.bias_evidence()
-        if evidence is None:
-            return
+        if evidence is not None and self.use_bias_evidence(evidence):
+            self.mark_changed()
 
+    def use_bias_evidence(self, evidence: BiasEvidence) -> bool:
+        """Take s_b from the evidence; whether it is another one."""
         self.bias_spread = evidence.spread(self.bias_prior)
         stddev = self.bias_spread.stddev
         if abs(math.log(stddev / self.theta.bias_stddev)) <= _SAME:
-            return
+            return False
 
         # s_b is in none of the sums, so nothing has to be reparametrised
         self.theta = replace(self.theta, bias_stddev=stddev)
         if self.learner is not None:
             self.learner.theta = replace(self.learner.theta, bias_stddev=stddev)
-        self.mark_changed()
+        return True
 
     def learning_data(self) -> dict[str, Tensor]:
         """Columns of the remembered samples, as HyperLearner.step uses them.

@@ -94,7 +94,7 @@ class LatticeEvidence(Objective):
 
     def of_block(self, number: int, theta: Theta) -> Tensor:
         cells = self.blocks[number]
-        features = theta.feature_rows(cells.x, cells.heading)
+        features = torch.cat([theta.feature_rows(cells.x, cells.heading), cells.constants(theta)])
         covariance = (
             interpolated_gram(theta, cells.places(theta), self.spacing) + features.mT @ features
         )

@@ -167,8 +167,8 @@ class MapSettings:
     learn_bias: bool = setting(
         True,
         "each pass has an unknown constant of its own (mount, warm-up, what the robot "
-        "carries), whose standard deviation is learned; models dual_svgp, solve_gp, exact, "
-        "sor, dtc, fitc, fic with Gaussian measurements",
+        "carries), whose standard deviation is learned; models dual_svgp, solve_gp, wiski, "
+        "exact, sor, dtc, fitc, fic with Gaussian measurements",
     )
     bias_stddev: float = setting(
         0.0,
@@ -189,7 +189,8 @@ class MapSettings:
     max_biases: int = setting(
         50,
         "passes whose constants are kept apart; beyond, those of which the least is "
-        "remembered are closed, and counted: their samples count on, but leave the memory",
+        "remembered are closed, and counted: their samples count on, but leave the memory; "
+        "with wiski two share a constant",
         "",
         1,
         1000,

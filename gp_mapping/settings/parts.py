@@ -159,7 +159,7 @@ MODELS = Parts(
     {
         "dual_svgp": Part(_BUILDERS + "dual_svgp", frozenset({ANY_LIKELIHOOD, BIASES})),
         "solve_gp": Part(_BUILDERS + "solve_gp", frozenset({ANY_LIKELIHOOD, BIASES})),
-        "wiski": Part(_BUILDERS + "wiski", frozenset({CLASS_TARGETS})),
+        "wiski": Part(_BUILDERS + "wiski", frozenset({BIASES, CLASS_TARGETS})),
         "exact": Part(_BUILDERS + "exact", frozenset({BIASES, CLASS_TARGETS})),
         **{
             name: Part(_BUILDERS + "anytime", frozenset({BIASES}))

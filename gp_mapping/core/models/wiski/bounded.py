@@ -114,13 +114,14 @@ class BoundedLattice(SparseMap):
             anchor: (2,) m, of its node 0; None: at 0 of the map's frame.
         """
         old = self.grid
-        x, heading, beta, lam = self.unremembered_sites().samples()
+        x, covariates, beta, lam = self.unremembered_sites().samples()
 
         new = GridSites(spacing, self.scaling.origin, old.channels, self.device, anchor)
+        new.open_passes(old.numbers)
         everything = torch.cat([x, self._exact_places()])
         if len(everything):
             new.grow(*new.box_for(everything))
-            new.add(x, heading, beta, lam)
+            new.add(x, covariates, beta, lam)
             self.add_memory_sites(new, 1.0)
 
             # sums without w depend on no lattice

@@ -24,14 +24,13 @@ from torch import Tensor
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.likelihoods.base import Gaussian
-from gp_mapping.core.models.wiski.bounded import BoundedLattice
+from gp_mapping.core.models.wiski.feature_weights import FeatureWeights
 from gp_mapping.core.models.wiski.lattice.interpolation import interpolation_error
 from gp_mapping.core.models.wiski.lattice.packed import PackedMemory
 from gp_mapping.core.models.wiski.lattice.sites import GridSites
 from gp_mapping.core.models.wiski.lattice.toeplitz import KernelGrid
-from gp_mapping.core.models.wiski.local import WiskiLocal, local_posterior, map_features
+from gp_mapping.core.models.wiski.local import WiskiLocal, local_posterior
 from gp_mapping.core.scaled_map import ScaledMap
-from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.core.standardised import Standardised
 from gp_mapping.core.types import Prediction, UpdateReport
 
@@ -48,7 +47,7 @@ _ROUGH = 0.1  # of s: an interpolation error from which there is a note
 _KEEP = 1.7  # factor by which ℓ/spacing may differ from the setting before the lattice is made anew
 
 
-class LatticeMap(BoundedLattice):
+class LatticeMap(FeatureWeights):
     """Online map of the plane; memory grows with its area, an update's time with nothing.
 
     A form of it implements `posterior`, and `on_samples_added`, which is called when samples are
@@ -59,6 +58,9 @@ class LatticeMap(BoundedLattice):
         density: nodes in a lengthscale.
         max_nodes: of the box; beyond, the spacing doubles (`coarsened`), and where that would pass
             ℓ/2, samples are refused (`refused`).
+        max_biases: passes whose constants are kept apart; beyond, two share one
+            (feature_weights.py).
+        bias_prior: prior median of s_b; 0: it is not learned.
         memory_size, learner, seed, scale, centre, device: as DualSVGP's.
 
     Attributes:
@@ -66,15 +68,14 @@ class LatticeMap(BoundedLattice):
         coarsened: how often the spacing doubled.
         points: x (K, 2), beta (K,), lam (K, C) of fantasies: they are in the sums, not in the
             aggregates, so that each counts exactly.
-        features: f, Σ, and the number of samples that they are from.
 
     Reference:
         Stanton et al. 2021.
     """
 
     name = "wiski"
-    fitting = (*BoundedLattice.fitting, "density", "max_nodes")
-    counted = (*BoundedLattice.counted, "refused", "coarsened")
+    fitting = (*FeatureWeights.fitting, "density", "max_nodes")
+    counted = (*FeatureWeights.counted, "refused", "coarsened")
 
     def __init__(
         self,
@@ -88,6 +89,8 @@ class LatticeMap(BoundedLattice):
         scale: float = 1.0,
         centre=None,
         device="cpu",
+        max_biases: int = 50,
+        bias_prior: float = 0.0,
     ):
         super().__init__(
             theta,
@@ -101,6 +104,7 @@ class LatticeMap(BoundedLattice):
         )
 
         self.density, self.max_nodes = density, max_nodes
+        self.max_biases, self.bias_prior, self.closed_passes = max_biases, bias_prior, 0
         self.refused, self.coarsened = 0, 0
         self.points: dict[str, Tensor] = {}
         self.features: tuple | None = None
@@ -154,6 +158,7 @@ class LatticeMap(BoundedLattice):
             "y": batch.y,
             "noise": batch.noise,
             "extra": extra,
+            "pass_number": batch.pass_number,
         }
 
         if use is not None:
@@ -165,15 +170,11 @@ class LatticeMap(BoundedLattice):
 
         beta = 1.0 / self.noise(values["noise"], values["extra"], self.theta)
         lam = beta[:, None] * values["y"]
-        self.grid.add(places, values["heading"], beta, lam)
-        values |= {
-            "lam": lam,
-            "beta": beta,
-            "weight": torch.ones_like(beta),
-            "pass_number": torch.full_like(beta, NO_PASS),
-        }
+        covariates = self.grid.covariates(values["heading"], values["pass_number"])
+        self.grid.add(places, covariates, beta, lam)
+        values |= {"lam": lam, "beta": beta, "weight": torch.ones_like(beta)}
 
-        self.on_samples_added(places, values["heading"], beta)
+        self.on_samples_added(places, covariates, beta)
         if self.memory.offer_batch(
             values, beta.new_empty((0, count)), self.leverage, self.generator
         ):
@@ -185,13 +186,20 @@ class LatticeMap(BoundedLattice):
 
         self.samples += count
         self.discard_posterior()
+        self.close_passes()
         self._add_work_budget(count)
         if self.learner is not None:
             self.learner.schedule(count)
         return self.report(count, self.epoch != epoch)
 
-    def on_samples_added(self, places: Tensor, heading: Tensor, beta: Tensor) -> None:
-        """Called when samples at places (N, 2), with heading (N, 2), beta (N,), are in the sums."""
+    def on_samples_added(self, places: Tensor, covariates: Tensor, beta: Tensor) -> None:
+        """Called when samples are in the sums.
+
+        Args:
+            places: (N, 2), standardised.
+            covariates: (N, 2 + P).
+            beta: (N,).
+        """
 
     def _add_work_budget(self, count: int) -> None:
         """Called with the number of new samples, which add to the work budget."""
@@ -255,12 +263,8 @@ class LatticeMap(BoundedLattice):
         velocity: Tensor | None = None,
         heading: Tensor | None = None,
     ) -> Prediction:
-        """As predict_now: passes have no constants here."""
-        return self.predict_now(x, velocity, heading)
-
-    def biases(self) -> list:
-        """No constants of passes."""
-        return []
+        """As predict_now, with the constant of a pass."""
+        return self.local_posterior(x).predict_in_pass(x, number, velocity, heading)
 
     def inducing_inputs(self) -> Tensor:
         """No places: the lattice's nodes are everywhere."""
@@ -271,11 +275,20 @@ class LatticeMap(BoundedLattice):
 
         `coarsened`: how often it became coarser. `refused`: samples beyond where it may reach.
         """
-        return super().counters() | {"coarsened": self.coarsened, "refused": self.refused}
+        return super().counters() | {
+            "coarsened": self.coarsened,
+            "refused": self.refused,
+            "closed_passes": self.closed_passes,
+        }
 
     def notes(self) -> list[str]:
-        """Notes that the lattice is too coarse for the kernel, or that θ could not be adopted."""
+        """Notes of what the lattice, or a bound, leaves out, or that θ could not be adopted."""
         notes = []
+        if self.closed_passes:
+            notes.append(
+                f"the constants of {self.closed_passes} passes are not told apart any more: what they differed by "
+                "from others is taken for exact; raise max_biases where that is too early"
+            )
         if self.failed is not None:
             notes.append(
                 f"learned hyper-parameters could not be taken over at {self.failed[1]} samples; the map keeps "
@@ -291,14 +304,6 @@ class LatticeMap(BoundedLattice):
             f"{100 * error:.0f} % of signal_stddev; write kernel: matern32 or a smoother one, a larger "
             "grid_density, or another model",
         ]
-
-    def _learn_features(self) -> None:
-        """Compute the features' weights anew where a twentieth more samples have come.
-
-        They belong to all of the map.
-        """
-        if self.samples and (self.features is None or self.samples > 1.05 * self.features[2]):
-            self.features = *map_features(self.theta, self.grid), self.samples
 
     @torch.no_grad()
     def refine(self, budget_s: float = math.inf) -> bool:
@@ -358,11 +363,14 @@ class LatticeMap(BoundedLattice):
         """Add (sign 1) or take out (−1) the remembered samples and the fantasies."""
         memory, points = self.memory, self.points
         store.add(
-            self.memory_places(self.theta), memory.heading, sign * memory.beta, sign * memory.lam
+            self.memory_places(self.theta),
+            store.covariates(memory.heading, memory.pass_number),
+            sign * memory.beta,
+            sign * memory.lam,
         )
         store.add(
             points["x"],
-            torch.zeros_like(points["x"]),
+            store.covariates(torch.zeros_like(points["x"]), None),
             sign * points["beta"],
             sign * points["lam"],
             aggregate=False,
@@ -491,9 +499,10 @@ class LatticeMap(BoundedLattice):
         )
 
         fresh = {"x": inner, "beta": beta, "lam": beta[:, None] * mean}
-        new.grid.add(inner, torch.zeros_like(inner), beta, fresh["lam"], aggregate=False)
+        covariates = new.grid.covariates(torch.zeros_like(inner), None)
+        new.grid.add(inner, covariates, beta, fresh["lam"], aggregate=False)
         new.points = {k: torch.cat([v, fresh[k]]) for k, v in new.points.items()}
-        new.on_samples_added(inner, torch.zeros_like(inner), beta)
+        new.on_samples_added(inner, covariates, beta)
         return inner, beta
 
     @property
@@ -510,10 +519,13 @@ class LatticeMap(BoundedLattice):
             "grid": self.grid.state_dict(),
             "points": {k: v.clone() for k, v in self.points.items()},
             "features": None if self.features is None else list(self.features),
+            "closed_passes": self.closed_passes,
         }
 
     def _loaded_parts(self, state: dict, parts: dict) -> dict:
         parts = super()._loaded_parts(state, parts) | parts
+        # states of earlier versions know no passes
+        parts["closed_passes"] = int(state.get("closed_passes", 0))
         if state["grid"] is None:
             return parts | {"points": {}, "features": None}
         features = state["features"]
@@ -521,6 +533,7 @@ class LatticeMap(BoundedLattice):
             features = (
                 *(part.to(self.device, copy=True) for part in features[:2]),
                 int(features[2]),
+                float(features[3]) if len(features) > 3 else 0.0,
             )
         return parts | {
             "sites": GridSites.from_state_dict(state["grid"], parts["scaling"].origin, self.device),

@@ -17,11 +17,12 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper.theta import Theta
-from gp_mapping.core.inner_snapshot import InnerSnapshot, gradient_of
+from gp_mapping.core.inner_snapshot import gradient_of
 from gp_mapping.core.models.wiski.lattice.features import (
     feature_prior,
     feature_rows,
     features_at,
+    longer,
     unresolved,
 )
 from gp_mapping.core.models.wiski.lattice.sites import GridSites
@@ -31,6 +32,7 @@ from gp_mapping.core.models.wiski.lattice.windows import (
     feature_posterior,
     rim_thinned,
 )
+from gp_mapping.core.models.wiski.pass_constants import PassConstants
 from gp_mapping.core.scaling import Scaling
 
 __all__ = ["WiskiLocal", "local_posterior", "map_features"]
@@ -44,7 +46,7 @@ _WINDOWS = 3  # windows that stay factored
 
 
 @dataclass(frozen=True)
-class WiskiLocal(InnerSnapshot):
+class WiskiLocal(PassConstants):
     """The posterior near some places; far from all aggregates it is the prior.
 
     Attributes:
@@ -52,8 +54,9 @@ class WiskiLocal(InnerSnapshot):
         scaling: of places and values.
         noise_variance: of a measurement.
         aggregates: with values.
-        f: (3, C) weights of the features.
-        covariance_f: (3, 3) their covariance Σ.
+        f: (3 + P, C) weights of the features.
+        covariance_f: (3 + P, 3 + P) their covariance Σ.
+        numbers: of the P passes.
     """
 
     theta: Theta
@@ -62,6 +65,7 @@ class WiskiLocal(InnerSnapshot):
     aggregates: Aggregates
     f: Tensor
     covariance_f: Tensor
+    numbers: tuple[float, ...] = ()
     _cache: dict = field(default_factory=dict, compare=False, repr=False)
 
     def _window(self, tile: tuple[int, int]) -> Window:
@@ -94,13 +98,19 @@ class WiskiLocal(InnerSnapshot):
         for tile in tiles.unique(dim=0):
             yield (tiles == tile).all(1).nonzero()[:, 0], self._window(tuple(tile.tolist()))
 
+    def feature_moments(self) -> tuple[Tensor, Tensor]:
+        return self.f, self.covariance_f
+
     @torch.no_grad()
-    def predict_inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def predict_inner(
+        self, x: Tensor, heading: Tensor | None = None, number: float | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Mean (N, C) and latent variance (N,) at standardised x (N, 2).
 
-        With a heading (N, 2), of field and robot together.
+        With a heading (N, 2), of field and robot together; with the number of a pass, also of its
+        constant.
         """
-        phi = features_at(self.theta, x, heading)
+        phi = features_at(self.theta, x, heading, self.numbers, number)
         mean, variance = x.new_empty((len(x), self.f.shape[1])), x.new_empty(len(x))
 
         for index, window in self._by_tile(x):
@@ -129,13 +139,14 @@ class WiskiLocal(InnerSnapshot):
             "theta": asdict(self.theta),
             "noise_variance": self.noise_variance,
             "local_x": n.x.clone(),
-            "heading": n.heading.clone(),
+            "heading": n.covariates.clone(),
             "mass": n.mass.clone(),
             "code": n.code.clone(),
             "side": n.side,
             "value": n.value.clone(),
             "f": self.f.clone(),
             "covariance": self.covariance_f.clone(),
+            "passes": torch.tensor(self.numbers, dtype=torch.float64),
             **self.scaling.state_dict(),
         }
 
@@ -147,7 +158,14 @@ class WiskiLocal(InnerSnapshot):
         )
         scaling = Scaling.from_state_dict(state, device)
         return WiskiLocal(
-            Theta(**s["theta"]), scaling, s["noise_variance"], aggregates, s["f"], s["covariance"]
+            Theta(**s["theta"]),
+            scaling,
+            s["noise_variance"],
+            aggregates,
+            s["f"],
+            s["covariance"],
+            # files of earlier versions know no passes
+            tuple(s["passes"].tolist()) if "passes" in s else (),
         )
 
 
@@ -162,7 +180,7 @@ def local_posterior(model, inner: Tensor, reach: float = 0.0) -> WiskiLocal:
     theta, points = model.theta, model.points
     margin = (_HALO + _TILE) * theta.lengthscale + reach
 
-    x, heading, mass, lam = model.grid.around(
+    x, covariates, mass, lam = model.grid.around(
         inner.min(0).values - margin, inner.max(0).values + margin
     )
     # fantasies are in the sums, not in the aggregates
@@ -172,28 +190,33 @@ def local_posterior(model, inner: Tensor, reach: float = 0.0) -> WiskiLocal:
             torch.cat([mass, points["beta"]]),
             torch.cat([lam, points["lam"]]),
         )
-        heading = torch.cat([heading, torch.zeros_like(points["x"])])
+        covariates = longer(covariates, len(x))
 
-    # the features' weights belong to all of the map: those of the last refresh, if there are any
-    f, covariance = model.features[:2] if model.features else map_features(theta, model.grid)
-    aggregates = Aggregates.from_samples(x, heading, mass, theta.lengthscale, lam / mass[:, None])
-    return WiskiLocal(theta, model.scaling, model.noise_level, aggregates, f, covariance)
+    f, covariance = model.feature_weights()
+    aggregates = Aggregates.from_samples(
+        x, covariates, mass, theta.lengthscale, lam / mass[:, None]
+    )
+    return WiskiLocal(
+        theta, model.scaling, model.noise_level, aggregates, f, covariance, model.grid.numbers
+    )
 
 
 def map_features(theta: Theta, grid: GridSites) -> tuple[Tensor, Tensor]:
-    """Mean f (3, C) and covariance Σ (3, 3) of the features' weights, given all sums."""
-    x, heading, mass, lam = grid.samples()
-    phi = feature_rows(heading)
+    """Mean f (F, C) and covariance Σ (F, F) of the features' weights, given all sums."""
+    x, covariates, mass, lam = grid.samples()
+    phi = feature_rows(covariates)
     scatter, linear = unresolved(grid.features, phi, mass), grid.linear - phi.mT @ lam
     linear[0] = 0.0  # a constant does not vary within an aggregate
 
-    aggregates = Aggregates.from_samples(x, heading, mass, theta.lengthscale, lam / mass[:, None])
+    aggregates = Aggregates.from_samples(
+        x, covariates, mass, theta.lengthscale, lam / mass[:, None]
+    )
     covariance, f = feature_posterior(
         theta.kernel(),
         aggregates,
         scatter,
         linear,
-        feature_prior(theta, grid.device),
+        feature_prior(theta, len(grid.numbers), grid.device),
         theta.lengthscale,
     )
     return f, covariance

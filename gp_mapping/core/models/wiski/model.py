@@ -47,7 +47,7 @@ class Wiski(LatticeMap):
         settings: LatticeMap's.
 
     Attributes:
-        start_f: (3, C) weights of the features of the last refresh, where the next solve starts.
+        start_f: (3 + P, C) features' weights of the last refresh, where the next solve starts.
         base: the posterior of the last refresh.
         base_epoch: epoch of the map when that refresh began.
         lag: samples since that refresh began.
@@ -163,7 +163,6 @@ class Wiski(LatticeMap):
         )
 
         self.grid.start, self.start_f = start, solution.f
-        self.features = (solution.f, posterior.covariance_f, refresh.samples)
         self.base, self.base_epoch, self.lag = (
             posterior,
             refresh.epoch,
@@ -172,6 +171,12 @@ class Wiski(LatticeMap):
 
         self._posterior, self.ahead = None, None
         self.iterations, self.residual = solution.iterations, solution.residual
+        self.keep_weights(solution.f, posterior.covariance_f, refresh.samples, sums.features)
+
+    def column_left(self, column: int) -> None:
+        kept = [row for row in range(len(self.start_f)) if row != column]
+        self.start_f = self.start_f[kept]
+        super().column_left(column)
 
     # --- work ahead -------------------------------------------------------------------------------
     @torch.no_grad()

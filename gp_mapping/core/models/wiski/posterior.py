@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper.theta import Theta
-from gp_mapping.core.inner_snapshot import InnerSnapshot
 from gp_mapping.core.models.wiski.lattice.features import (
+    FEATURES,
     feature_prior,
     feature_rows,
     features_at,
+    longer,
     unresolved,
 )
 from gp_mapping.core.models.wiski.lattice.interpolation import stencil_nodes
@@ -26,6 +27,7 @@ from gp_mapping.core.models.wiski.lattice.windows import (
     groups,
     thinned,
 )
+from gp_mapping.core.models.wiski.pass_constants import PassConstants
 from gp_mapping.core.scaling import Scaling
 
 __all__ = ["WiskiPosterior"]
@@ -36,7 +38,7 @@ _MEAN = ("spacing", "shift", "low", "u", "held", "p", "f")  # attributes that th
 
 
 @dataclass(frozen=True)
-class WiskiPosterior(InnerSnapshot):
+class WiskiPosterior(PassConstants):
     """The posterior of the mean on the lattice, with the variance of small dense GPs.
 
         mean = w(x)ᵀu + φᵀf        variance: see lattice/windows.py
@@ -51,10 +53,11 @@ class WiskiPosterior(InnerSnapshot):
         u: (C, H, W) on the nodes, u = K p; empty before it is solved.
         held: (n,) flat numbers of the nodes that samples touch.
         p: (n, C) their representer weights.
-        f: (3, C) weights of the features.
+        f: (3 + P, C) weights of the features.
         aggregates: the data as weighted samples.
-        covariance_f: (3, 3) Σ, covariance of f.
-        scatter: (3, 3) spread of the headings within the aggregates.
+        covariance_f: (3 + P, 3 + P) Σ, covariance of f.
+        scatter: (3 + P, 3 + P) spread of the features within the aggregates.
+        numbers: of the P passes.
         mean_theta: hyper-parameters that u, p and f were solved at; None: `theta`.
 
     Reference:
@@ -74,6 +77,7 @@ class WiskiPosterior(InnerSnapshot):
     aggregates: Aggregates
     covariance_f: Tensor
     scatter: Tensor
+    numbers: tuple[float, ...] = ()
     mean_theta: Theta | None = None
     _cache: dict = field(default_factory=dict, compare=False, repr=False)
 
@@ -96,15 +100,15 @@ class WiskiPosterior(InnerSnapshot):
         """
         # the slope's prior variance is about s²/ℓ²; an aggregate's spread that tells less than a
         # five-hundredth of that is left out: there are hundreds of aggregates within a lengthscale
-        x, heading, mass = grid.split(0.002 * (theta.lengthscale / theta.signal_stddev) ** 2)
+        x, covariates, mass = grid.split(0.002 * (theta.lengthscale / theta.signal_stddev) ** 2)
 
-        prior, kernel = feature_prior(theta, grid.device), theta.kernel()
-        scatter = unresolved(grid.features, feature_rows(heading), mass)
+        prior, kernel = feature_prior(theta, len(grid.numbers), grid.device), theta.kernel()
+        scatter = unresolved(grid.features, feature_rows(covariates), mass)
 
         if len(points["x"]):
             x, mass = torch.cat([x, points["x"]]), torch.cat([mass, points["beta"]])
-            heading = torch.cat([heading, torch.zeros_like(points["x"])])
-        aggregates = Aggregates.from_samples(x, heading, mass, theta.lengthscale)
+            covariates = longer(covariates, len(x))
+        aggregates = Aggregates.from_samples(x, covariates, mass, theta.lengthscale)
 
         none = mass.new_zeros((grid.channels, 0, 0))
         return WiskiPosterior(
@@ -121,6 +125,7 @@ class WiskiPosterior(InnerSnapshot):
             aggregates,
             feature_covariance(kernel, aggregates, scatter, prior, theta.lengthscale),
             scatter,
+            grid.numbers,
         )
 
     def fantasize(self, x: Tensor) -> "WiskiPosterior":
@@ -132,12 +137,13 @@ class WiskiPosterior(InnerSnapshot):
         precision = torch.full_like(x[:, 0], 1.0 / self.noise_variance)
         aggregates = Aggregates.from_samples(
             torch.cat([old.x, x]),
-            torch.cat([old.heading, torch.zeros_like(x)]),
+            longer(old.covariates, len(old) + len(x)),
             torch.cat([old.mass, precision]),
             self.theta.lengthscale,
         )
 
-        prior, ell = feature_prior(self.theta, x.device), self.theta.lengthscale
+        prior = feature_prior(self.theta, len(self.numbers), x.device)
+        ell = self.theta.lengthscale
         covariance = feature_covariance(self.theta.kernel(), aggregates, self.scatter, prior, ell)
         return replace(self, aggregates=aggregates, covariance_f=covariance, _cache={})
 
@@ -153,21 +159,32 @@ class WiskiPosterior(InnerSnapshot):
     def with_mean_of(self, other: "WiskiPosterior") -> "WiskiPosterior":
         """The same variance with the mean of another posterior, whatever its θ and lattice."""
         parts = {name: getattr(other, name) for name in _MEAN}
-        return replace(self, **parts, mean_theta=other.mean_theta or other.theta)
+        # constants of its passes, where they are passes of this posterior
+        f = torch.zeros_like(self.f)
+        f[:FEATURES] = other.f[:FEATURES]
+        for i, number in enumerate(other.numbers):
+            if number in self.numbers:
+                f[FEATURES + self.numbers.index(number)] = other.f[FEATURES + i]
+        return replace(self, **parts | {"f": f}, mean_theta=other.mean_theta or other.theta)
 
     # --- mean -------------------------------------------------------------------------------------
-    def mean(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
+    def feature_moments(self) -> tuple[Tensor, Tensor]:
+        return self.f, self.covariance_f
+
+    def mean(self, x: Tensor, heading: Tensor | None = None, number: float | None = None) -> Tensor:
         """Mean at standardised places; differentiable in x. Before it is solved, the prior's.
 
         Args:
             x: (N, 2) standardised places.
             heading: (N, 2) ĥ; None leaves the robot out.
+            number: of the pass whose constant is included; None: of none.
 
         Returns:
             (N, C).
         """
+        beside = features_at(self.theta, x, heading, self.numbers, number) @ self.f
         if not self.u.numel():
-            return features_at(self.theta, x, heading) @ self.f
+            return beside
 
         # the sixteen nodes about each place, as rows and columns of the box
         corner, weights = stencil_nodes(x / self.spacing + self.shift)
@@ -187,7 +204,7 @@ class WiskiPosterior(InnerSnapshot):
             outside = (~inside).nonzero()[:, 0]
             values = values.index_put((outside,), self._far(rows[outside], columns[outside]))
 
-        return (weights[:, :, None] * values).sum(1) + features_at(self.theta, x, heading) @ self.f
+        return (weights[:, :, None] * values).sum(1) + beside
 
     def _far(self, rows: Tensor, columns: Tensor) -> Tensor:
         """Values u on nodes beyond the box, by k(node, held nodes) p.
@@ -228,10 +245,13 @@ class WiskiPosterior(InnerSnapshot):
             self._cache["whole"] = Window(self.theta.kernel(), aggregates)
         return self._cache["whole"]
 
-    def variance(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
-        """Latent variance (N,) at standardised x (N, 2)."""
+    def variance(
+        self, x: Tensor, heading: Tensor | None = None, number: float | None = None
+    ) -> Tensor:
+        """Latent variance (N,) at standardised x (N, 2), of the same sum as `mean`."""
         out = torch.empty(len(x), dtype=torch.float64, device=x.device)
-        phi, prior = features_at(self.theta, x, heading), self.theta.signal_stddev**2
+        phi = features_at(self.theta, x, heading, self.numbers, number)
+        prior = self.theta.signal_stddev**2
 
         for index, aggregates in groups(self.aggregates, x, self.theta.lengthscale):
             window = self._window(aggregates)
@@ -268,7 +288,10 @@ class WiskiPosterior(InnerSnapshot):
 
         window = self._window(aggregates)
         (whitened_a, s), (whitened_b, t) = window.solved_features(a), window.solved_features(b)
-        free_a, free_b = features_at(self.theta, a, None) - s, features_at(self.theta, b, None) - t
+        free_a, free_b = (
+            features_at(self.theta, at, None, self.numbers) - covered
+            for at, covered in ((a, s), (b, t))
+        )
         joint = kernel(a, b) - whitened_a.mT @ whitened_b + free_a @ self.covariance_f @ free_b.mT
 
         if not whole:
@@ -287,12 +310,15 @@ class WiskiPosterior(InnerSnapshot):
 
     # --- both -------------------------------------------------------------------------------------
     @torch.no_grad()
-    def predict_inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def predict_inner(
+        self, x: Tensor, heading: Tensor | None = None, number: float | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Mean (N, C) and latent variance (N,) at standardised x (N, 2).
 
-        With a heading (N, 2), of field and robot together.
+        With a heading (N, 2), of field and robot together; with the number of a pass, also of its
+        constant.
         """
-        return self.mean(x, heading), self.variance(x, heading)
+        return self.mean(x, heading, number), self.variance(x, heading, number)
 
     def state_dict(self) -> dict:
         aggregates = self.aggregates
@@ -307,12 +333,13 @@ class WiskiPosterior(InnerSnapshot):
             "p": self.p.clone(),
             "f": self.f.clone(),
             "x": aggregates.x.clone(),
-            "heading": aggregates.heading.clone(),
+            "heading": aggregates.covariates.clone(),
             "mass": aggregates.mass.clone(),
             "code": aggregates.code.clone(),
             "side": aggregates.side,
             "scatter": self.scatter.clone(),
             "covariance": self.covariance_f.clone(),
+            "passes": torch.tensor(self.numbers, dtype=torch.float64),
             "mean_theta": None if self.mean_theta is None else asdict(self.mean_theta),
             **self.scaling.state_dict(),
         }
@@ -320,7 +347,7 @@ class WiskiPosterior(InnerSnapshot):
     @staticmethod
     def from_state_dict(state: dict, device) -> "WiskiPosterior":
         s = {k: v.to(device) if torch.is_tensor(v) else v for k, v in state.items()}
-        mean_theta = s.get("mean_theta")  # files of earlier versions have none
+        mean_theta = s.get("mean_theta")  # files of earlier versions have none, nor passes
         return WiskiPosterior(
             Theta(**s["theta"]),
             Scaling.from_state_dict(state, device),
@@ -335,5 +362,6 @@ class WiskiPosterior(InnerSnapshot):
             Aggregates(s["x"], s["heading"], s["mass"], s["code"], s["side"]),
             s["covariance"],
             s["scatter"],
+            tuple(s["passes"].tolist()) if "passes" in s else (),
             None if mean_theta is None else Theta(**mean_theta),
         )

@@ -5,10 +5,10 @@
 
 Both are of the interpolated kernel, so that what interpolation drops, k − wᵀK w, is in neither.
 
-w: sixteen weights on the lattice and the features [1, ĥ] below them. K: block-diagonal with the
-features' prior. L and its pseudo-inverse root follow every sample (lattice/root.py); where the sums
-change otherwise (θ, another lattice, merging, forgetting near a place), a pivoted Cholesky of the
-sums makes them anew. Sums, memory, learner and transfers are those of every map on a lattice.
+w: sixteen weights on the lattice, and the features [1, ĥ, e_p] below them. K: block-diagonal with
+the features' prior. L and its pseudo-inverse root follow every sample (lattice/root.py); where the
+sums change otherwise (θ, another lattice, merging, forgetting near a place), a pivoted Cholesky of
+the sums makes them anew. Sums, memory, learner and transfers are those of every map on a lattice.
 
 A root that lacks what a sample says beyond its range would make P c wrong by any amount, since c
 has all of it. So one that has reached its rank is made anew from the sums, which are exact, with
@@ -31,7 +31,7 @@ from torch import Tensor
 
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.linalg import cholesky, solve_lower
-from gp_mapping.core.models.wiski.lattice.features import FEATURES, feature_prior, feature_rows
+from gp_mapping.core.models.wiski.lattice.features import feature_prior, feature_rows, longer
 from gp_mapping.core.models.wiski.lattice.root import RootCache
 from gp_mapping.core.models.wiski.lattice.sites import OFFSETS, GridSites
 from gp_mapping.core.models.wiski.lattice_map import LatticeMap
@@ -85,14 +85,15 @@ class PublishedWiski(LatticeMap):
     @property
     def start_f(self) -> Tensor:
         """Where a solve for the features' weights starts: at 0, so that no state depends on it."""
-        return torch.zeros((FEATURES, self.grid.channels), dtype=torch.float64, device=self.device)
+        width = self.grid.width
+        return torch.zeros((width, self.grid.channels), dtype=torch.float64, device=self.device)
 
     # --- the root ---------------------------------------------------------------------------------
-    def on_samples_added(self, places: Tensor, heading: Tensor, beta: Tensor) -> None:
+    def on_samples_added(self, places: Tensor, covariates: Tensor, beta: Tensor) -> None:
         """Add the samples to the root, a column each where they lie beyond its range."""
         if self.samples == 0 and self.root is None:
             self._make(
-                RootCache(FEATURES, FEATURES, self.device),
+                RootCache(self.grid.width, self.grid.width, self.device),
                 torch.zeros(0, dtype=torch.long, device=self.device),
             )
 
@@ -119,11 +120,11 @@ class PublishedWiski(LatticeMap):
                     self.root, name, torch.cat([old, old.new_zeros((len(fresh), old.shape[1]))])
                 )
 
-        phi = feature_rows(heading)
+        phi, width = feature_rows(covariates), self.grid.width
         for i in range(len(places)):
-            row = torch.zeros(FEATURES + len(self.held), dtype=torch.float64, device=self.device)
-            row[:FEATURES] = phi[i] * scale[i]
-            row[FEATURES + self.slot[nodes[i]]] = weights[i] * scale[i]
+            row = torch.zeros(width + len(self.held), dtype=torch.float64, device=self.device)
+            row[:width] = phi[i] * scale[i]
+            row[width + self.slot[nodes[i]]] = weights[i] * scale[i]
             self.root.add(row)
             # the rank does not suffice: the sums have what was dropped
             if self.root.dropped:
@@ -165,8 +166,13 @@ class PublishedWiski(LatticeMap):
         self.slot[held] = torch.arange(len(held), device=self.device)
 
     def _follow(self) -> None:
-        """Renumber the nodes of the root's rows where the box has grown."""
+        """Renumber the root's nodes where the box has grown, and give new passes rows of 0."""
         (low, shape), grid = self._box, self.grid
+        had = len(self.root.L) - len(self.held)
+        if had < grid.width:
+            for name in ("L", "J"):
+                features, nodes = getattr(self.root, name).tensor_split([had])
+                setattr(self.root, name, torch.cat([longer(features, grid.width), nodes]))
         if (low, shape) != (grid.low, grid.shape):
             row, column = (
                 self.held // shape[1] + low[0] - grid.low[0],
@@ -178,6 +184,11 @@ class PublishedWiski(LatticeMap):
         """Note that all of the map may have changed: the root is made anew from the sums."""
         super().mark_changed(features)
         self.root = None
+
+    def bias_changed(self) -> None:
+        root = self.root
+        super().bias_changed()
+        self.root = root  # s_b is in none of the sums, so it is not in their root
 
     def respace(self, spacing: float, anchor: Tensor | None = None) -> None:
         super().respace(spacing, anchor)
@@ -227,17 +238,18 @@ class PublishedWiski(LatticeMap):
             held: (n,) the nodes of its rows, after the features' rows.
         """
         grid = self.grid
-        L, prior = root.L, feature_prior(self.theta, self.device)[:, None]
+        L, width = root.L, grid.width
+        prior = feature_prior(self.theta, len(grid.numbers), self.device)[:, None]
 
         def times(v: Tensor) -> Tensor:
-            """K v of all nodes, the features first: (3 + H·W, C) for v (3 + n, C)."""
-            wide = v.new_zeros((v.shape[1], grid.nodes)).index_copy_(1, held, v[FEATURES:].mT)
+            """K v of all nodes, the features first: (F + H·W, C) for v (F + n, C)."""
+            wide = v.new_zeros((v.shape[1], grid.nodes)).index_copy_(1, held, v[width:].mT)
             wide = self.kernel_grid().apply(wide.view(-1, *grid.shape))
-            return torch.cat([prior * v[:FEATURES], wide.reshape(v.shape[1], -1).mT])
+            return torch.cat([prior * v[:width], wide.reshape(v.shape[1], -1).mT])
 
         # in parts of 32 columns, since K L has a number for each node of the box
         KL = torch.cat([times(part) for part in L.split(32, 1)], 1) if L.shape[1] else L
-        rows = torch.cat([torch.arange(FEATURES, device=self.device), FEATURES + held])
+        rows = torch.cat([torch.arange(width, device=self.device), width + held])
         q = L.mT @ KL[rows]
         factor, self.jitter = cholesky(
             0.5 * (q + q.mT) + torch.eye(len(q), dtype=q.dtype, device=q.device)
@@ -262,6 +274,7 @@ class PublishedWiski(LatticeMap):
             KV,
             c - V @ projected,
             times(c) - KV @ projected,
+            grid.numbers,
         )
 
     def snapshot(
@@ -369,7 +382,7 @@ def root_from_sums(grid: GridSites, rank: int) -> tuple[RootCache, Tensor]:
 
     ahead = torch.tensor([i * width + j for i, j in OFFSETS], device=grid.device)
     columns = torch.zeros(
-        (m + FEATURES, min(rank, m + FEATURES)), dtype=torch.float64, device=grid.device
+        (m + grid.width, min(rank, m + grid.width)), dtype=torch.float64, device=grid.device
     )
 
     count, remaining = 0, diagonal.clone()

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper.theta import Theta
-from gp_mapping.core.inner_snapshot import InnerSnapshot
 from gp_mapping.core.models.wiski.lattice.features import FEATURES, feature_prior, features_at
 from gp_mapping.core.models.wiski.lattice.interpolation import stencil_nodes
+from gp_mapping.core.models.wiski.pass_constants import PassConstants
 from gp_mapping.core.scaling import Scaling
 
 __all__ = ["PublishedPosterior"]
@@ -19,7 +19,7 @@ _CHUNK = 512  # places at a time
 
 
 @dataclass(frozen=True)
-class PublishedPosterior(InnerSnapshot):
+class PublishedPosterior(PassConstants):
     """The published posterior: mean = wᵀK p, var = wᵀK w − |wᵀK V|².
 
     Attributes:
@@ -31,10 +31,11 @@ class PublishedPosterior(InnerSnapshot):
         spacing: of the lattice, m.
         shift: (2,) of local coordinates on the lattice, in spacings.
         held: (n,) flat numbers of the nodes that samples touch.
-        V: (3 + n, r) L chol(Q)⁻ᵀ, the features' rows first.
-        KV: (3 + H·W, r) K V.
-        p: (3 + n, C) representer weights.
-        Kp: (3 + H·W, C) K p.
+        V: (F + n, r) L chol(Q)⁻ᵀ, the rows of the F = 3 + P features first.
+        KV: (F + H·W, r) K V.
+        p: (F + n, C) representer weights.
+        Kp: (F + H·W, C) K p.
+        numbers: of the P passes.
     """
 
     theta: Theta
@@ -49,18 +50,34 @@ class PublishedPosterior(InnerSnapshot):
     KV: Tensor
     p: Tensor
     Kp: Tensor
+    numbers: tuple[float, ...] = ()
 
-    def _rows(self, x: Tensor, heading: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    @property
+    def _features(self) -> int:
+        """F."""
+        return FEATURES + len(self.numbers)
+
+    def feature_moments(self) -> tuple[Tensor, Tensor]:
+        rows, prior = (
+            self.KV[: self._features],
+            feature_prior(self.theta, len(self.numbers), self.KV.device),
+        )
+        return self.Kp[: self._features], torch.diag(prior) - rows @ rows.mT
+
+    def _rows(
+        self, x: Tensor, heading: Tensor | None, number: float | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """K V and K p at places, with the interpolation.
 
         Args:
             x: (N, 2) standardised places.
             heading: (N, 2) ĥ; None leaves the robot out.
+            number: of the pass whose constant is included; None: of none.
 
         Returns:
-            wᵀK [V p] (N, r + C), weights (N, 16), φ (N, 3).
+            wᵀK [V p] (N, r + C), weights (N, 16), φ (N, F).
         """
-        phi = features_at(self.theta, x, heading)
+        phi = features_at(self.theta, x, heading, self.numbers, number)
         corner, weights = stencil_nodes(x / self.spacing + self.shift)
         steps = torch.arange(16, device=x.device)
         number = torch.stack(
@@ -71,19 +88,22 @@ class PublishedPosterior(InnerSnapshot):
 
         both = torch.cat([self.KV, self.Kp], 1)
         flat = ((number - low)[..., 0] * self.shape[1] + (number - low)[..., 1]).clamp(
-            0, len(both) - 1 - FEATURES
+            0, len(both) - 1 - self._features
         )
-        out = torch.einsum("na,nar->nr", weights, both[FEATURES + flat])
+        out = torch.einsum("na,nar->nr", weights, both[self._features + flat])
 
         nodes = torch.stack([self.held // self.shape[1], self.held % self.shape[1]], 1) + low
         nodes, far = (nodes.double() - self.shift) * self.spacing, (~inside).nonzero()[:, 0]
         # nodes beyond the box: K between them and the held nodes, directly
         for i in far.split(64) if len(far) else ():
             places = (number[i].reshape(-1, 2).double() - self.shift) * self.spacing
-            values = self.theta.kernel()(places, nodes) @ torch.cat([self.V, self.p], 1)[FEATURES:]
+            values = (
+                self.theta.kernel()(places, nodes)
+                @ torch.cat([self.V, self.p], 1)[self._features :]
+            )
             out[i] = torch.einsum("na,nar->nr", weights[i], values.view(len(i), 16, out.shape[1]))
 
-        return out + phi @ both[:FEATURES], weights, phi
+        return out + phi @ both[: self._features], weights, phi
 
     def _lattice_prior(self, weights: Tensor) -> Tensor:
         """Prior variance wᵀK w of the interpolated field at one place each: (N,)."""
@@ -122,11 +142,15 @@ class PublishedPosterior(InnerSnapshot):
         return self._rows(x, heading)[0][:, self.V.shape[1] :]
 
     @torch.no_grad()
-    def predict_inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def predict_inner(
+        self, x: Tensor, heading: Tensor | None = None, number: float | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Mean (N, C) and latent variance (N,) at standardised x (N, 2).
 
-        With a heading (N, 2), of field and robot together.
+        With a heading (N, 2), of field and robot together; with the number of a pass, also of its
+        constant.
         """
+        prior_f = feature_prior(self.theta, len(self.numbers), x.device)
         rank, means, variances = (
             self.V.shape[1],
             [x.new_empty((0, self.p.shape[1]))],
@@ -135,10 +159,10 @@ class PublishedPosterior(InnerSnapshot):
 
         for i in range(0, len(x), _CHUNK):
             part = slice(i, i + _CHUNK)
-            rows, weights, phi = self._rows(x[part], None if heading is None else heading[part])
-            prior = self._lattice_prior(weights) + (
-                (phi * feature_prior(self.theta, phi.device)) * phi
-            ).sum(1)
+            rows, weights, phi = self._rows(
+                x[part], None if heading is None else heading[part], number
+            )
+            prior = self._lattice_prior(weights) + (phi.square() * prior_f).sum(1)
 
             means.append(rows[:, rank:])
             variances.append((prior - rows[:, :rank].square().sum(1)).clamp_min(0.0))
@@ -155,7 +179,7 @@ class PublishedPosterior(InnerSnapshot):
         rank = self.V.shape[1]
         prior = (
             self._lattice_covariance(a, w, b, v)
-            + (phi * feature_prior(self.theta, a.device)) @ psi.mT
+            + (phi * feature_prior(self.theta, len(self.numbers), a.device)) @ psi.mT
         )
         joint = prior - rows_a[:, :rank] @ rows_b[:, :rank].mT
         return joint * self.scaling.scale**2

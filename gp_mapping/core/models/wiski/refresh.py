@@ -6,7 +6,7 @@ import copy
 
 import torch
 
-from gp_mapping.core.models.wiski.lattice.features import feature_prior
+from gp_mapping.core.models.wiski.lattice.features import feature_prior, longer
 from gp_mapping.core.models.wiski.lattice.frozen import FrozenSums
 from gp_mapping.core.models.wiski.lattice.solver import MeanSolve, Solution
 from gp_mapping.core.models.wiski.lattice.toeplitz import KernelGrid
@@ -57,7 +57,7 @@ class Refresh:
             posterior.aggregates,
             theta.kernel(),
             kernel,
-            feature_prior(theta, device),
+            feature_prior(theta, len(posterior.numbers), device),
             tolerance,
             iterations,
         )
@@ -75,7 +75,8 @@ class Refresh:
         )
         return Refresh(
             posterior,
-            FrozenSums.from_grid(model.grid, model.start_f),
+            # a pass that has come since then starts at 0
+            FrozenSums.from_grid(model.grid, longer(model.start_f, model.grid.width)),
             model.tolerance,
             model.samples,
             model.epoch,

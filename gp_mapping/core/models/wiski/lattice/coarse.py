@@ -42,7 +42,7 @@ class CoarseSpace:
         spacing: of the lattice, m.
         kernel: the stationary kernel k.
         aggregates: the data as weighted samples.
-        prior: (3,) variances S of the features' weights.
+        prior: (F,) variances S of the features' weights.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class CoarseSpace:
         prior: Tensor,
     ):
         merged, side, step = (
-            (aggregates.x, aggregates.heading, aggregates.mass),
+            (aggregates.x, aggregates.covariates, aggregates.mass),
             0.5 * spacing,
             spacing / float(kernel.lengthscale),
         )
@@ -70,7 +70,7 @@ class CoarseSpace:
         if len(merged[2]) < len(aggregates):
             self.epsilon += _WITHIN * (side / float(kernel.lengthscale)) ** 2
 
-        (self.x, heading, self.mass), self.kernel, self.prior, self.n = (
+        (self.x, covariates, self.mass), self.kernel, self.prior, self.n = (
             merged,
             kernel,
             prior,
@@ -86,7 +86,7 @@ class CoarseSpace:
             (corner[:, 0] * shape[1] + corner[:, 1])[:, None] + steps // 4 * shape[1] + steps % 4
         )
         self.index = number[nodes]  # n where a node is not held
-        self.phi = feature_rows(heading)
+        self.phi = feature_rows(covariates)
         self.gram: Tensor | None = None
         self.factor: Tensor | None = None
 
@@ -123,14 +123,14 @@ class CoarseSpace:
         return new
 
     def correction(self, z: Tensor, r_f: Tensor) -> tuple[Tensor, Tensor]:
-        """What the aggregates explain of a residual r (n,), r_f (3,).
+        """What the aggregates explain of a residual r (n,), r_f (F,).
 
         Args:
             z: (n,) K r.
-            r_f: (3,) the features' part of the residual.
+            r_f: (F,) the features' part of the residual.
 
         Returns:
-            What to take from r (n,), and what to take from S r_f (3,).
+            What to take from r (n,), and what to take from S r_f (F,).
         """
         at_aggregates = (torch.cat([z, z.new_zeros(1)])[self.index] * self.weights).sum(
             1
@@ -145,7 +145,7 @@ class CoarseSpace:
 
 
 def _thinned(aggregates: Aggregates, side: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Merge aggregates on squares of `side` metres: place of the first, mean heading, whole mass.
+    """Merge aggregates on squares of `side` metres: place of the first, mean covariates, all mass.
 
     The place is that of one aggregate, so that samples touch all of its nodes.
     """
@@ -158,7 +158,6 @@ def _thinned(aggregates: Aggregates, side: float) -> tuple[Tensor, Tensor, Tenso
     )
 
     mass = aggregates.mass.new_zeros(count).index_add_(0, owner, aggregates.mass)
-    heading = aggregates.x.new_zeros((count, 2)).index_add_(
-        0, owner, aggregates.heading * aggregates.mass[:, None]
-    )
-    return aggregates.x[chosen], heading / mass[:, None], mass
+    covariates = aggregates.covariates.new_zeros((count, aggregates.covariates.shape[1]))
+    covariates.index_add_(0, owner, aggregates.covariates * aggregates.mass[:, None])
+    return aggregates.x[chosen], covariates / mass[:, None], mass

@@ -22,12 +22,12 @@ class FrozenSums:
         shape: (H, W) nodes of the box.
         held: (n,) flat numbers of the nodes that samples touch, sorted.
         stencil: (n, 25) rows of G.
-        border: (n, 3) rows of B.
+        border: (n, F) rows of B.
         rhs: (n, C) rows of b.
-        features: (3, 3) F.
-        linear: (3, C) right-hand side of the features.
+        features: (F, F) F.
+        linear: (F, C) right-hand side of the features.
         start: (n, C) p of an earlier solution.
-        start_f: (3, C) f of an earlier solution.
+        start_f: (F, C) f of an earlier solution.
     """
 
     low: tuple[int, int]
@@ -123,7 +123,7 @@ class System:
     Args:
         sums: of the held nodes.
         kernel: K_uu on the box.
-        prior: (3,) variances S of the features' weights; 0 leaves one out.
+        prior: (F,) variances S of the features' weights; 0 leaves one out.
     """
 
     def __init__(self, sums: FrozenSums, kernel: KernelGrid, prior: Tensor):
@@ -147,7 +147,7 @@ class System:
         return self.kernel.apply(self.wide.view(1, *self.shape))[0]
 
     def prior_times(self, r: Tensor, r_f: Tensor) -> tuple[Tensor, Tensor]:
-        """The prior covariance times a vector: K r (n,) and S r_f (3,)."""
+        """The prior covariance times a vector: K r (n,) and S r_f (F,)."""
         return self.spread(r).reshape(-1)[self.held], self.prior * r_f
 
     def times(self, p: Tensor, u: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:

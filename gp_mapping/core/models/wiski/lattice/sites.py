@@ -2,13 +2,13 @@
 
     G = Σ β w wᵀ    (WᵀD⁻¹W) on 2-D cubic weights a 7 × 7 stencil: by symmetry 25 numbers a node
     b = Σ w λᵀ      (WᵀD⁻¹y), λ = β y
-    B = Σ β w φᵀ    border of the features φ = [1, ĥ]
+    B = Σ β w φᵀ    border of the features φ = [1, ĥ, e_p]
     F = Σ β φ φᵀ, Σ φ λᵀ    the same sums without w
 
 Everything is a sum over samples: it adds, subtracts and scales, and two grids on one lattice merge.
 
-Aggregates are the same sums on squares of half a spacing: mass, first and second moments, heading
-and λ, that is, the data as few weighted samples.
+Aggregates are the same sums on squares of half a spacing: mass, first and second moments, heading,
+passes and λ, that is, the data as few weighted samples.
 
 Lattices are global: node k lies at k·spacing metres of the map's frame, and the box grows by tiles
 of 32 × 32 nodes. A map that goes over to another frame takes its lattice along: node k then lies at
@@ -23,9 +23,10 @@ import math
 import torch
 from torch import Tensor
 
-from gp_mapping.core.models.wiski.lattice.features import FEATURES, feature_rows
+from gp_mapping.core.models.wiski.lattice.features import feature_rows
 from gp_mapping.core.models.wiski.lattice.interpolation import stencil_nodes
-from gp_mapping.core.transaction import Revertible, require_finite
+from gp_mapping.core.models.wiski.lattice.pass_columns import MOMENTS, PassColumns
+from gp_mapping.core.transaction import require_finite
 
 __all__ = ["OFFSETS", "TILE", "GridSites"]
 
@@ -49,12 +50,9 @@ _TENSORS = {
     "features": "features",
     "linear": "linear",
 }
-# Columns of an aggregate before λ: mass (1), first moment (2) and second moments (3) about the
-# square's centre, in spacings, heading (2).
-_AGGREGATE = 8
 
 
-class GridSites(Revertible):
+class GridSites(PassColumns):
     """G, b, B, F and the aggregates on a box of a global lattice.
 
     Args:
@@ -67,10 +65,10 @@ class GridSites(Revertible):
 
     Attributes:
         stencil: (H·W, 25), G.
-        sides: (H·W, 3 + C), B and b side by side.
-        features: (3, 3), F.
-        linear: (3, C), Σ φ λᵀ.
-        aggregates: (2H·2W, 8 + C), for the columns see `_AGGREGATE`.
+        sides: (H·W, 3 + P + C), B and b side by side.
+        features: (3 + P, 3 + P), F.
+        linear: (3 + P, C), Σ φ λᵀ.
+        aggregates: (2H·2W, 8 + P + C): moments, heading, masses of the passes, λ.
         start: (H·W, C), the representer weights of the last solution, kept here because they grow
             with the box.
         first: global number (row, column) of the node at or below the origin.
@@ -96,8 +94,8 @@ class GridSites(Revertible):
         self.first = tuple(int(v) for v in whole)
 
         self.low, self.shape = (0, 0), (0, 0)
-        self.features = torch.zeros((FEATURES, FEATURES), dtype=torch.float64, device=device)
-        self.linear = torch.zeros((FEATURES, channels), dtype=torch.float64, device=device)
+        self.features = torch.zeros((self.width, self.width), dtype=torch.float64, device=device)
+        self.linear = torch.zeros((self.width, channels), dtype=torch.float64, device=device)
         # written since `mark`: an array, the indices, and the values before
         self._written: list[tuple[Tensor, Tensor, Tensor]] = []
         self._allocate()
@@ -106,9 +104,9 @@ class GridSites(Revertible):
         """Allocate zeros for the present box, and the offsets that depend on its width."""
         m, width, kind = self.nodes, self.shape[1], {"dtype": torch.float64, "device": self.device}
         self.stencil = torch.zeros((m, len(OFFSETS)), **kind)
-        self.sides = torch.zeros((m, FEATURES + self.channels), **kind)
+        self.sides = torch.zeros((m, self.width + self.channels), **kind)
         self.start = torch.zeros((m, self.channels), **kind)
-        self.aggregates = torch.zeros((4 * m, _AGGREGATE + self.channels), **kind)
+        self.aggregates = torch.zeros((4 * m, self.aggregate_width + self.channels), **kind)
 
         # flat offsets from a place's first node: to its sixteen nodes, and to the 136 numbers of
         # the stencil that their pairs add to
@@ -121,13 +119,13 @@ class GridSites(Revertible):
 
     @property
     def border(self) -> Tensor:
-        """B (H·W, 3), a view."""
-        return self.sides[:, :FEATURES]
+        """B (H·W, 3 + P), a view."""
+        return self.sides[:, : self.width]
 
     @property
     def rhs(self) -> Tensor:
         """b (H·W, C), a view."""
-        return self.sides[:, FEATURES:]
+        return self.sides[:, self.width :]
 
     @property
     def nodes(self) -> int:
@@ -223,13 +221,13 @@ class GridSites(Revertible):
 
     # --- sums -------------------------------------------------------------------------------------
     def add(
-        self, x: Tensor, heading: Tensor, beta: Tensor, lam: Tensor, aggregate: bool = True
+        self, x: Tensor, covariates: Tensor, beta: Tensor, lam: Tensor, aggregate: bool = True
     ) -> None:
         """Add samples inside the box to all sums; negative beta and lam take them away.
 
         Args:
             x: (N, 2) local metres.
-            heading: (N, 2) ĥ.
+            covariates: (N, 2 + P) ĥ and passes.
             beta: (N,) precisions β.
             lam: (N, C) targets λ = β y.
             aggregate: whether the samples enter the aggregates, too.
@@ -249,15 +247,15 @@ class GridSites(Revertible):
         self.stencil.view(-1).scatter_add_(0, numbers, products.view(-1))
 
         # B and b, then F and Σ φ λᵀ, which are new tensors: a transaction keeps the old ones
-        weighted_heading = heading * mass
-        sides = torch.cat([mass, weighted_heading, lam], 1)  # β φ, λ
+        weighted_covariates = covariates * mass
+        sides = torch.cat([mass, weighted_covariates, lam], 1)  # β φ, λ
         nodes = (first[:, None] + self.stencil_steps).view(-1)
         self._keep(self.sides, nodes)
         self.sides.index_add_(0, nodes, (weights[:, :, None] * sides[:, None, :]).flatten(0, 1))
-        total = feature_rows(heading).mT @ sides
+        total = feature_rows(covariates).mT @ sides
         self.features, self.linear = (
-            self.features + total[:, :FEATURES],
-            self.linear + total[:, FEATURES:],
+            self.features + total[:, : self.width],
+            self.linear + total[:, self.width :],
         )
 
         # moments about the centre of the square of half a spacing that holds the sample
@@ -270,7 +268,7 @@ class GridSites(Revertible):
             number = torch.add(square[:, 1], square[:, 0], alpha=2 * self.shape[1]).long()
             self._keep(self.aggregates, number)
             self.aggregates.index_add_(
-                0, number, torch.cat([mass, moment, second, weighted_heading, lam], 1)
+                0, number, torch.cat([mass, moment, second, weighted_covariates, lam], 1)
             )
 
     def _keep(self, array: Tensor, where: Tensor) -> None:
@@ -302,9 +300,12 @@ class GridSites(Revertible):
     def merge(self, other: "GridSites", sign: float = 1.0) -> None:
         """Add (sign 1) or subtract (−1) another grid on the same lattice, inside this box.
 
-        The sums are new tensors: a transaction keeps the old ones.
+        The sums are new tensors: a transaction keeps the old ones. Passes that only the other one
+        has get a column.
         """
         row, column = self.offset_of(other)
+        self.open_passes(tuple(n for n in other.numbers if n not in self.numbers))
+        sides, features, linear, aggregates = other.arranged(self.numbers)
         self.stencil, self.sides, self.aggregates = (
             part.clone() for part in (self.stencil, self.sides, self.aggregates)
         )
@@ -312,8 +313,8 @@ class GridSites(Revertible):
         # aggregates lie on squares of half a spacing: twice as many along each axis
         for own, added, factor in (
             (self.stencil, other.stencil, 1),
-            (self.sides, other.sides, 1),
-            (self.aggregates, other.aggregates, 2),
+            (self.sides, sides, 1),
+            (self.aggregates, aggregates, 2),
         ):
             view = own.view(factor * self.shape[0], factor * self.shape[1], -1)
             rows, columns = (
@@ -324,8 +325,8 @@ class GridSites(Revertible):
                 added.view(factor * other.shape[0], factor * other.shape[1], -1), alpha=sign
             )
 
-        self.features = torch.add(self.features, other.features, alpha=sign)
-        self.linear = torch.add(self.linear, other.linear, alpha=sign)
+        self.features = torch.add(self.features, features, alpha=sign)
+        self.linear = torch.add(self.linear, linear, alpha=sign)
 
     def offset_of(self, other: "GridSites") -> tuple[int, int]:
         """Row and column in this box of another grid's first node.
@@ -368,10 +369,10 @@ class GridSites(Revertible):
         """Add delta (C,) to the value of every sample: λ grows by β delta."""
         self.rhs.addmm_(self.border[:, :1], delta[None])
         self.linear.addmm_(self.features[:, :1], delta[None])
-        self.aggregates[:, _AGGREGATE:].addmm_(self.aggregates[:, :1], delta[None])
+        self.aggregates[:, self.aggregate_width :].addmm_(self.aggregates[:, :1], delta[None])
 
     def samples(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The aggregates as weighted samples: x, mean heading (K, 2), beta (K,), lam (K, C)."""
+        """The aggregates as weighted samples: x (K, 2), covariates, beta (K,), lam (K, C)."""
         return self._moments()[:4]
 
     def split(self, worth: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -385,9 +386,9 @@ class GridSites(Revertible):
             worth: bound of β·(spread, m²).
 
         Returns:
-            x, heading (K', 2), beta (K',).
+            x (K', 2), covariates (K', 2 + P), beta (K',).
         """
-        x, heading, beta, _, second = self._moments()
+        x, covariates, beta, _, second = self._moments()
 
         # eigenvalues middle ± gap of the 2 × 2 covariance, and the directions of its axes
         a, b, c = second[:, 0], second[:, 1], second[:, 2]
@@ -409,7 +410,9 @@ class GridSites(Revertible):
             torch.cat(
                 [x[unsplit], x[two] + long[two], x[two] - long[two], x[four].repeat(4, 1) + steps]
             ),
-            torch.cat([heading[unsplit], heading[two].repeat(2, 1), heading[four].repeat(4, 1)]),
+            torch.cat(
+                [covariates[unsplit], covariates[two].repeat(2, 1), covariates[four].repeat(4, 1)]
+            ),
             torch.cat([beta[unsplit], 0.5 * beta[two].repeat(2), 0.25 * beta[four].repeat(4)]),
         )
 
@@ -423,7 +426,7 @@ class GridSites(Revertible):
             high: (2,) local metres.
 
         Returns:
-            x, mean heading (K, 2), beta (K,), lam (K, C).
+            x (K, 2), mean covariates (K, 2 + P), beta (K,), lam (K, C).
         """
         ends = 2.0 * (self.units(torch.stack([low, high])) - self._low)
         (i0, j0), (i1, j1) = ends.floor().long().tolist()
@@ -438,7 +441,7 @@ class GridSites(Revertible):
             box: (first row, end, first column, end) of the squares, ends excluded; None for all.
 
         Returns:
-            x, heading, beta, lam of `samples`, and the covariance about x (K, 3: xx, yy, xy; m²).
+            x, covariates, beta, lam of `samples`; covariance about x (K, 3: xx, yy, xy; m²).
         """
         i0, i1, j0, j1 = box or (0, 2 * self.shape[0], 0, 2 * self.shape[1])
         width = j1 - j0
@@ -468,9 +471,9 @@ class GridSites(Revertible):
 
         return (
             (centre + offset - self.shift) * self.spacing,
-            rows[:, 6:8] / beta[:, None],
+            rows[:, MOMENTS : self.aggregate_width] / beta[:, None],
             beta,
-            rows[:, _AGGREGATE:],
+            rows[:, self.aggregate_width :],
             second * self.spacing**2,
         )
 
@@ -501,8 +504,8 @@ class GridSites(Revertible):
         # only those that leave stay for a moment, so that `samples` returns just them
         kept_aggregates = self.aggregates.clone()
         self.aggregates[~gone] = 0.0
-        places, heading, beta, lam = self.samples()
-        self.add(places, heading, -beta, -lam, aggregate=False)
+        places, covariates, beta, lam = self.samples()
+        self.add(places, covariates, -beta, -lam, aggregate=False)
         kept_aggregates[gone] = 0.0
         self.aggregates.copy_(kept_aggregates)
 
@@ -548,6 +551,7 @@ class GridSites(Revertible):
         box = {"spacing": self.spacing, "low": list(self.low), "shape": list(self.shape)}
         # computed from the origin again, they might by rounding be those of the next node
         lattice = {"first": list(self.first), "shift": self.shift, "anchor": self.anchor}
+        lattice["passes"] = torch.tensor(self.numbers, dtype=torch.float64)
         tensors = {filed: getattr(self, name) for name, filed in _TENSORS.items()}
         return box | {
             name: part.clone() if torch.is_tensor(part) else part
@@ -568,6 +572,8 @@ class GridSites(Revertible):
                 state[name].to(device, copy=True) for name in ("shift", "anchor")
             )
         new.low, new.shape = tuple(state["low"]), tuple(state["shape"])
+        if "passes" in state:  # lattices of earlier versions know no passes
+            new.open_passes(tuple(state["passes"].tolist()))
         new._allocate()
         for name, filed in _TENSORS.items():
             if state[filed].shape != getattr(new, name).shape:

@@ -1,7 +1,7 @@
 """The posterior mean on the lattice by preconditioned conjugate gradients with a known error.
 
-    [K⁻¹ + G    B      ] [u]   [b ]          u = K p,   S = diag(s_c², s_h², s_h²): the features'
-    prior [Bᵀ         S⁻¹ + F] [f] = [b_f]
+    [K⁻¹ + G    B      ] [u]   [b ]          u = K p,   S: the F features' prior
+    [Bᵀ         S⁻¹ + F] [f] = [b_f]
 
 r'z, with z the residual r times the prior, is the squared norm of the whitened residual. The
 whitened matrix is I + (≥ 0), so that |error of the mean at x| ≤ ‖residual‖ · posterior sd at x,
@@ -32,7 +32,7 @@ class Solution:
     Attributes:
         u: (C, H, W) on the nodes, u = K p.
         p: (n, C) on the held nodes.
-        f: (3, C) weights of the features.
+        f: (F, C) weights of the features.
         residual: whitened norm at the end, the largest of the channels.
         iterations: the most that a channel took.
     """
@@ -56,7 +56,7 @@ class MeanSolve:
         aggregates: the data as weighted samples, for the preconditioner.
         stationary: the kernel.
         kernel: K_uu of that kernel on the box.
-        prior: (3,) variances S of the features' weights; 0 leaves one out.
+        prior: (F,) variances S of the features' weights; 0 leaves one out.
         tolerance: ε, of the absolute whitened residual of a channel.
         iterations: the most that a channel may take.
     """
@@ -145,10 +145,10 @@ class _Channel:
     """Preconditioned conjugate gradients of one channel.
 
     Attributes:
-        p, f: (n,) and (3,), the present solution; u = K p.
-        r, r_f: (n,) and (3,), its residual; z = K r, z_f = S r_f.
+        p, f: (n,) and (F,), the present solution; u = K p.
+        r, r_f: (n,) and (F,), its residual; z = K r, z_f = S r_f.
         rz: squared norm of the whitened residual.
-        dp, d_f: (n,) and (3,), the search direction; d = K dp.
+        dp, d_f: (n,) and (F,), the search direction; d = K dp.
         last: rᵀ(preconditioned r) of the last iteration; infinite where there is none.
         done: iterations.
         rounds: how often the residual was computed anew at what seemed the end.
@@ -202,7 +202,7 @@ class _Channel:
         self._begin(p, f, u, self.b - product, self.b_f - product_f)
 
     def _precondition(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The preconditioned residual: dp (n,), d = K dp, and d_f (3,).
+        """The preconditioned residual: dp (n,), d = K dp, and d_f (F,).
 
         That is r with z = K r and z_f = S r_f, less what the aggregates explain of it.
         """

@@ -10,14 +10,14 @@ wᵀ, is included.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from gp_mapping.core.kernels.stationary import Stationary
 from gp_mapping.core.linalg import cholesky, solve_lower
-from gp_mapping.core.models.wiski.lattice.features import feature_rows
+from gp_mapping.core.models.wiski.lattice.features import COVARIATES, feature_rows
 
 __all__ = [
     "Aggregates",
@@ -35,6 +35,7 @@ _FULL = 600  # aggregates of a window; beyond, its rim is thinned
 _MOST = 1200  # beyond, it is halved, and in the end thinned further
 _HALO = 2.0  # lengthscales about a window's places
 _FEATURE_AGGREGATES = 1000  # the most from which the features' weights are computed
+_CURVATURE = 6.25  # (½ sd of the field's second derivative, in s/ℓ²)², of Matérn-5/2
 
 
 @dataclass(frozen=True)
@@ -43,29 +44,31 @@ class Aggregates:
 
     Attributes:
         x: (K, 2) places.
-        heading: (K, 2) mean headings.
+        covariates: (K, 2 + P) mean headings and shares of passes.
         mass: (K,) precisions.
         code: (K,) number of each one's tile, ascending.
         side: of a tile, m.
         value: (K, C) mean values, where they are known.
+        spread: (K,) m², mean squared distance of what was merged; None: nothing was.
     """
 
     x: Tensor
-    heading: Tensor
+    covariates: Tensor
     mass: Tensor
     code: Tensor
     side: float
     value: Tensor | None = None
+    spread: Tensor | None = None
 
     @staticmethod
     def from_samples(
-        x: Tensor, heading: Tensor, mass: Tensor, lengthscale: float, value: Tensor | None = None
+        x: Tensor, covariates: Tensor, mass: Tensor, lengthscale: float, value: Tensor | None = None
     ) -> "Aggregates":
         """Aggregates of weighted samples in any order.
 
         Args:
             x: (K, 2) places, m.
-            heading: (K, 2) ĥ.
+            covariates: (K, 2 + P) ĥ and passes.
             mass: (K,) precisions.
             lengthscale: m.
             value: (K, C) values, or None.
@@ -75,7 +78,7 @@ class Aggregates:
         code, order = code.sort(stable=True)
         return Aggregates(
             x[order],
-            heading[order],
+            covariates[order],
             mass[order],
             code,
             side,
@@ -89,7 +92,7 @@ class Aggregates:
         """Those of the given indices, whose order must be ascending for `around`."""
         return Aggregates(
             self.x[index],
-            self.heading[index],
+            self.covariates[index],
             self.mass[index],
             self.code[index],
             self.side,
@@ -126,7 +129,7 @@ def _code(tile: Tensor) -> Tensor:
 
 
 def thinned(aggregates: Aggregates, side: float, which: Tensor | None = None) -> Aggregates:
-    """Merge aggregates on squares: masses add, places, headings and values average by mass.
+    """Merge aggregates on squares: masses add, places, covariates and values average by mass.
 
     Args:
         aggregates: K of them.
@@ -138,27 +141,51 @@ def thinned(aggregates: Aggregates, side: float, which: Tensor | None = None) ->
         # the others stay: each has a key of its own, below every other
         key = torch.where(which, key, -(1 << 62) + torch.arange(len(key), device=key.device))
     _, owner = key.unique(return_inverse=True)
-    count = int(owner.max()) + 1 if len(owner) else 0
+    return _merged(aggregates, owner)
 
+
+def pass_by_pass(aggregates: Aggregates, side: float) -> Aggregates:
+    """Merge aggregates on squares as `thinned`, those of different passes apart.
+
+    What passes that cross say of each other's constants would be lost in a common mean.
+
+    Args:
+        aggregates: K of them.
+        side: of the squares, m.
+    """
+    square = _code((aggregates.x / side).floor().long())
+    passes = aggregates.covariates[:, COVARIATES:]
+    mostly = passes.argmax(1) if passes.shape[1] else torch.zeros_like(square)
+    _, owner = torch.stack([square, mostly], 1).unique(dim=0, return_inverse=True)
+    return _merged(aggregates, owner)
+
+
+def _merged(aggregates: Aggregates, owner: Tensor) -> Aggregates:
+    """Merge aggregates that have the same owner (K,)."""
+    count = int(owner.max()) + 1 if len(owner) else 0
     value = [] if aggregates.value is None else [aggregates.value]
-    total = (
-        torch.cat(
-            [torch.ones_like(aggregates.x[:, :1]), aggregates.x, aggregates.heading, *value], 1
-        )
-        * aggregates.mass[:, None]
-    )
+    x, width = aggregates.x, 3 + aggregates.covariates.shape[1]
+    parts = [torch.ones_like(x[:, :1]), x, aggregates.covariates, *value]
+    total = torch.cat(parts, 1) * aggregates.mass[:, None]
     sums = total.new_zeros((count, total.shape[1])).index_add_(0, owner, total)
 
     mass = sums[:, :1]
+    places = sums[:, 1:3] / mass
+
+    apart = (x - places[owner]).square().sum(1)
+    if aggregates.spread is not None:
+        apart = apart + aggregates.spread
+    spread = mass.new_zeros(count).index_add_(0, owner, apart * aggregates.mass) / mass[:, 0]
 
     # the codes have just the right length: nobody calls `around` of merged aggregates
     return Aggregates(
-        sums[:, 1:3] / mass,
-        sums[:, 3:5] / mass,
+        places,
+        sums[:, 3:width] / mass,
         mass[:, 0],
-        key[:count],
+        aggregates.code[:count],
         aggregates.side,
-        sums[:, 5:] / mass if value else None,
+        sums[:, width:] / mass if value else None,
+        spread,
     )
 
 
@@ -251,13 +278,13 @@ class Window:
         gram.diagonal().add_(1.0 / aggregates.mass)
         self.factor, _ = cholesky(gram)
 
-        self.whitened_phi = solve_lower(self.factor, feature_rows(aggregates.heading))
+        self.whitened_phi = solve_lower(self.factor, feature_rows(aggregates.covariates))
         self.whitened_value = (
             None if aggregates.value is None else solve_lower(self.factor, aggregates.value)
         )
 
     def solved_features(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """R⁻¹k(z, x) (K, N) and t(x) (N, 3), at places x (N, 2)."""
+        """R⁻¹k(z, x) (K, N) and t(x) (N, F), at places x (N, 2)."""
         whitened = solve_lower(self.factor, self.kernel(self.aggregates.x, x))
         return whitened, whitened.mT @ self.whitened_phi
 
@@ -265,7 +292,7 @@ class Window:
 def feature_covariance(
     kernel: Stationary, aggregates: Aggregates, scatter: Tensor, prior: Tensor, lengthscale: float
 ) -> Tensor:
-    """Covariance Σ (3, 3) of the features' weights, see `feature_posterior`."""
+    """Covariance Σ (F, F) of the features' weights, see `feature_posterior`."""
     return feature_posterior(kernel, aggregates, scatter, None, prior, lengthscale)[0]
 
 
@@ -282,25 +309,35 @@ def feature_posterior(
         Σ = (S⁻¹ + scatter + Φᵀ(k(z, z) + M⁻¹)⁻¹Φ)⁻¹,   f = Σ (linear + Φᵀ(k(z, z) + M⁻¹)⁻¹ ȳ)
 
     Of many aggregates, coarser ones stand in: the features are common to all of the map, and coarse
-    aggregates, which pretend to see single places, make Σ a little too large.
+    aggregates, which pretend to see single places, make Σ a little too large. Passes are told apart
+    by their differences from each other: they are merged each by itself, and by how much the field
+    curves within a coarse aggregate its value is less certain, ¼ var f″ (spread)².
 
     Args:
         kernel: k.
         aggregates: with values ȳ where `linear` is given.
-        scatter: (3, 3) what the headings' spread within aggregates tells.
-        linear: (3, C) the same of the values; None leaves the mean out.
-        prior: (3,) variances S; Σ and f are 0 where they are.
+        scatter: (F, F) what the features' spread within aggregates tells.
+        linear: (F, C) the same of the values; None leaves the mean out.
+        prior: (F,) variances S; Σ and f are 0 where they are.
         lengthscale: m.
 
     Returns:
-        Σ (3, 3), and f (3, C) or None.
+        Σ (F, F), and f (F, C) or None.
     """
-    side = 0.125 * lengthscale
+    side, passes = 0.125 * lengthscale, aggregates.covariates.shape[1] > COVARIATES
     while len(aggregates) > _FEATURE_AGGREGATES:
-        aggregates, side = thinned(aggregates, side), 2.0 * side
+        merged = (pass_by_pass if passes else thinned)(aggregates, side)
+        # many passes in small squares: what remains to be merged is of different ones
+        passes = passes and side < 2.0 * lengthscale
+        aggregates, side = merged, 2.0 * side
+    if passes and aggregates.spread is not None:
+        curved = _CURVATURE * kernel.variance * (aggregates.spread / lengthscale**2).square()
+        curved = curved.clamp_max(2.0 * kernel.variance)
+        aggregates = replace(aggregates, mass=1.0 / (1.0 / aggregates.mass + curved))
     use = (prior > 0).nonzero()[:, 0]
 
-    covariance, mean = torch.zeros((3, 3), dtype=torch.float64, device=prior.device), None
+    size = len(prior)
+    covariance, mean = torch.zeros((size, size), dtype=torch.float64, device=prior.device), None
     if linear is not None:
         mean = torch.zeros_like(linear)
     if not len(use):
