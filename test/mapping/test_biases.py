@@ -54,6 +54,18 @@ def test_as_good_as_told_and_honest_while_a_map_without_them_takes_them_for_nois
     assert 3e-6 < session.report()["hyperparameters"]["bias_stddev"] < 7e-6
 
 
+def test_a_lattice_knows_them_too(plain):
+    own = mapped(drives(), model="wiski")
+    assert scored(own).shape < 1.1 * scored(plain).shape and scored(own).field > 0.92
+    found = [float(b.mean) for b in own.map.biases()]
+    apart = torch.tensor([(f - b) * 1e6 for f, b in zip(found, BIASES)])
+    assert float((apart - apart.mean()).abs().max()) < 0.2
+    assert float(own.map.bias_variance()) > (3e-6) ** 2
+    place = torch.tensor([[0.8, 0.8]], dtype=torch.float64)
+    p = own.predict(place)
+    assert float(p.noise_variance) > float(own.map.bias_variance()) > float(p.variance)
+
+
 def test_no_bias_no_loss(plain):
     free = mapped(drives((0.0, 0.0, 0.0)))
     assert scored(free).rmse < 1.01 * scored(plain).rmse

@@ -19,7 +19,7 @@ from gp_mapping.core.models.wiski.lattice.interpolation import interpolation_mat
 from gp_mapping.core.registry import make_theta_and_learner
 from gp_mapping.offline.ascent import ascend, information
 from gp_mapping.offline.fit import FITTED, check_fits, fit_theta
-from gp_mapping.offline.lattice_evidence import interpolated_gram
+from gp_mapping.offline.lattice_evidence import LatticeEvidence, interpolated_gram
 from gp_mapping.offline.minibatches import train
 from gp_mapping.offline.objectives import CollapsedBound, ExactEvidence, Objective
 from gp_mapping.offline.stored_cells import StoredCells
@@ -176,6 +176,10 @@ def test_the_constants_of_passes_are_in_evidence_and_bound():
         bound = CollapsedBound(cells, 240 - second, second)
         bound.renew(theta)
         assert wanted - 15.0 * (second > 0) - 1.0 < bound.value(theta) <= wanted + 1e-6
+    lattice, without = LatticeEvidence(cells, 16.0), replace(theta, bias_stddev=0.0)
+    lattice.renew(theta)
+    apart = lattice.value(theta) - lattice.value(without)
+    assert apart == pytest.approx(wanted - ExactEvidence(cells).value(without), abs=0.01)
     assert wanted != pytest.approx(
         ExactEvidence(cells).value(replace(theta, bias_stddev=0.0)), abs=0.1
     )
