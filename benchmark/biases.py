@@ -33,13 +33,17 @@ _EXACT = 4  # every so many measurements go to the exact GP
 
 @dataclass(frozen=True)
 class World:
-    """stddev: of the passes' biases, T.  warming: s, time constant with which each decays to 0; 0: it stays."""
+    """stddev: of the passes' biases, T.  warming: s, time constant with which each decays to 0; 0: it stays.
+
+    segment: s, bias_time of the map.
+    """
 
     stddev: float
     passes: int = 5
     width: float = 4.0
     depth: float = 3.0
     warming: float = 0.0
+    segment: float = 0.0
 
     def drives(self, seed: int) -> tuple[list[Samples], list[Tensor]]:
         """Passes that cross each other, and the bias of each measurement (N, 1)."""
@@ -74,6 +78,7 @@ WORLDS = {
     "20 µT": World(20e-6),
     "4 µT, 12 passes": World(4e-6, 12),
     "4 µT, warming up": World(4e-6, warming=30.0),
+    "4 µT, warming up, bias_time 5 s": World(4e-6, warming=30.0, segment=5.0),
 }
 
 
@@ -146,7 +151,7 @@ def one(world: World, seed: int, **settings) -> tuple[dict[str, Told], float, fl
 
     answers, seconds = {}, {}
     for name, data, more in (
-        ("own", drives, settings),
+        ("own", drives, settings | {"bias_time": world.segment}),
         ("without", drives, {"learn_bias": False}),
         ("told", corrected, {"learn_bias": False}),
     ):

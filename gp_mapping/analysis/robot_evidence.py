@@ -205,9 +205,8 @@ def estimate_body_field(
 
         x = sensor_place(data.x[block], data.velocity[block], heading, *mode.tolist())
         noise = theta.noise_stddev**2 + data.extra[block]
-        together = pass_membership(
-            data.pass_number[block]
-        )  # s_b² δ(p, p′): one constant for each pass
+        # s_b² δ(p, p′): one constant for each pass
+        together = pass_membership(data.pass_number[block], theta.bias_correlation)
         constants = theta.constant_stddev**2 + theta.bias_stddev**2 * (together @ together.mT)
         factor, _ = cholesky(theta.kernel()(x, x) + constants + torch.diag(noise))
 

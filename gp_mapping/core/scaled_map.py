@@ -252,15 +252,18 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
 
     def use_bias_evidence(self, evidence: BiasEvidence) -> bool:
         """Take s_b from the evidence; whether it is another one."""
-        self.bias_spread = evidence.spread(self.bias_prior)
-        stddev = self.bias_spread.stddev
-        if abs(math.log(stddev / self.theta.bias_stddev)) <= _SAME:
+        self.bias_spread = spread = evidence.spread(self.bias_prior, segments=True)
+        if (
+            abs(math.log(spread.stddev / self.theta.bias_stddev)) <= _SAME
+            and spread.correlation == self.theta.bias_correlation
+        ):
             return False
 
-        # s_b is in none of the sums, so nothing has to be reparametrised
-        self.theta = replace(self.theta, bias_stddev=stddev)
+        # s_b and ρ are in none of the sums, so nothing has to be reparametrised
+        found = {"bias_stddev": spread.stddev, "bias_correlation": spread.correlation}
+        self.theta = replace(self.theta, **found)
         if self.learner is not None:
-            self.learner.theta = replace(self.learner.theta, bias_stddev=stddev)
+            self.learner.theta = replace(self.learner.theta, **found)
         return True
 
     def learning_data(self) -> dict[str, Tensor]:
@@ -348,7 +351,7 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
             NumericalError: numbers of the sum are not finite.
             Exception: whatever else; in every case both maps are as they were.
         """
-        self._merge(other, self.newest_pass + 1.0)
+        self._merge(other, math.floor(self.newest_pass) + 1.0)
 
     @torch.no_grad()
     def merge_same_robot(self, other: ScaledMap) -> None:
@@ -474,8 +477,8 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
         learner = copy.deepcopy(self.learner)
         if learner is not None and state["learner"] is not None:
             learner.load_state_dict(state["learner"])
-            # the learner does not learn s_b, so its state does not have it
-            learner.theta = replace(learner.theta, bias_stddev=theta.bias_stddev)
+            # the learner does not learn s_b and ρ, so its state does not have them
+            learner.theta = learner.theta.with_biases_of(theta)
 
         return {
             "theta": theta,

@@ -1,9 +1,11 @@
-"""Which samples share a constant: each pass has a number, and a new one each `bias_time`."""
+"""Which samples share a constant: each pass has a number, and a segment each `bias_time`."""
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 
+from gp_mapping.core.hyper.bias import SEGMENT
 from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.core.types import Samples
 
@@ -13,10 +15,12 @@ _REMEMBERED = 1000  # newest numbers whose beginning is kept
 
 
 class BiasNumbers:
-    """Numbers cells by their pass.
+    """Numbers cells by their pass, whole numbers, and by its segments, fractions of one.
+
+    A pass of more segments than there are fractions goes on as another one.
 
     Args:
-        time: s after which a pass gets a new number; 0: never.
+        time: s after which another segment of a pass begins; 0: never.
 
     Attributes:
         number: the newest.
@@ -37,13 +41,10 @@ class BiasNumbers:
         stamp = 0.0 if batch.stamp is None else float(batch.stamp[-1])
 
         newest = self.began.get(self.number)
-        # another pass, or the same one for longer than a sensor's bias stays
-        if (
-            newest is None
-            or newest[0] != passes
-            or (self.time > 0 and stamp - newest[1] >= self.time)
-        ):
-            self.number += 1.0
+        another = newest is None or newest[0] != passes
+        # the same pass for longer than a sensor's bias stays
+        if another or (self.time > 0 and stamp - newest[1] >= self.time):
+            self.number = math.floor(self.number) + 1.0 if another else self.number + SEGMENT
             self.began[self.number] = passes, stamp
             if len(self.began) > _REMEMBERED:
                 self.began.popitem(last=False)
@@ -52,7 +53,7 @@ class BiasNumbers:
 
     def join(self, other: "BiasNumbers") -> None:
         """Number on after another session's map was added, its passes numbered after these."""
-        self.number += other.number + 1.0
+        self.number = math.floor(self.number) + 1.0 + other.number
         # so the pass that goes on gets a new number, too
         self.began.clear()
 

@@ -90,7 +90,7 @@ class StoredCells:
     def constants(self, theta: Theta) -> Tensor:
         """Features of the passes' constants (P, N): s_b where a cell belongs to a pass."""
         return (
-            theta.bias_stddev * pass_membership(self.pass_number).mT
+            theta.bias_stddev * pass_membership(self.pass_number, theta.bias_correlation).mT
             if theta.bias_stddev > 0
             else self.y.new_zeros((0, len(self)))
         )

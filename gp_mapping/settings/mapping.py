@@ -180,8 +180,9 @@ class MapSettings:
     )
     bias_time: float = setting(
         0.0,
-        "time after which a pass's constant is a new one, as of a sensor that drifts; 0: "
-        "it stays for the pass",
+        "time after which a pass's constant is another one, as of a sensor that drifts; by "
+        "how much it is like the last one is learned (model wiski: not at all); 0: it stays for "
+        "the pass",
         "s",
         0.0,
         1e9,

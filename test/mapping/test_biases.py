@@ -8,7 +8,9 @@ import torch
 
 from benchmark.biases import World, mapped, told
 from gp_mapping.analysis.pass_biases import any_differs, biases_text, pass_biases
+from gp_mapping.core.hyper.bias import SEGMENT
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.bias_numbers import BiasNumbers
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 
@@ -105,6 +107,19 @@ def test_a_pass_goes_on_after_a_file_and_the_next_one_is_another(first):
     assert [
         torch.equal(a.mean, b.mean) for a, b in zip(again.map.biases(), whole.map.biases())
     ] == [True] * 2
+
+
+def test_segments_of_a_pass_are_numbered_between_whole_numbers():
+    numbers, x = BiasNumbers(10.0), torch.zeros((1, 2), dtype=torch.float64)
+
+    def number(stamp, passes):
+        cell = Samples(x, x[:, :1], stamp=torch.tensor([stamp], dtype=torch.float64))
+        return float(numbers.with_numbers(cell, passes).pass_number[0])
+
+    assert [number(s, 1) for s in (0.0, 9.0, 10.0, 25.0)] == [0.0, 0.0, SEGMENT, 2 * SEGMENT]
+    assert [number(s, 2) for s in (30.0, 41.0)] == [1.0, 1.0 + SEGMENT]
+    numbers.join(BiasNumbers(10.0))
+    assert number(50.0, 2) == 2.0, "none of the other's"
 
 
 def test_a_sensor_that_drifts_gets_a_new_constant_each_bias_time():

@@ -79,7 +79,10 @@ def agreed(parts: Sequence[Learned]) -> Theta:
         for name in ("constant_stddev", "bias_stddev")
     )
     equal = torch.equal(low, high)  # maps that agree keep θ to the last bit
-    return replace(first if equal else theta, constant_stddev=constant, bias_stddev=bias)
+    found = {"constant_stddev": constant, "bias_stddev": bias}
+    # whatever their order, and 0 where one of them knows nothing of segments
+    found["bias_correlation"] = min(part.theta.bias_correlation for part in parts)
+    return replace(first if equal else theta, **found)
 
 
 def _geometric(values: list[float]) -> float:

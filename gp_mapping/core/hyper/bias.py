@@ -8,6 +8,10 @@ With the constants' likelihood exp(vᵀb − ½ bᵀNb), the field integrated ou
 It is a function of one number, so it is evaluated on a grid over the whole range, and no start can
 be so far off that the slope is lost. From a posterior whose constants are integrated out
 (passes.py), G D⁻¹Gᵀ and G D⁻¹r give N and v without another factor.
+
+The constants of a pass that drifts are those of its segments, one after the other: an
+autoregressive process, cov(b_i, b_j) = s_b² ρ^|i − j|. Of ρ there are a few values, and the one of
+the greatest evidence is taken.
 """
 
 from __future__ import annotations
@@ -18,7 +22,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["BiasEvidence", "BiasSpread", "student_t_95"]
+__all__ = ["SEGMENT", "BiasEvidence", "BiasSpread", "bias_correlation", "student_t_95"]
+
+SEGMENT = 2.0**-10  # between the numbers of two segments of a pass; a pass's own number is whole
+# ρ of neighbouring segments; 0: each has a constant of its own
+_CORRELATIONS = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
 
 _SCALE, _DEGREES = 3.0, 4.0  # of the Student-t prior of log s_b², as those of the other logarithms
 _REACH = 6.0  # half the width of the grid about the prior's median, in scales
@@ -35,10 +43,12 @@ class BiasSpread:
         stddev: s_b.
         determined: Σ s_b²λ_k/(1 + s_b²λ_k), the number of differences between constants that the
             data determine.
+        correlation: ρ of neighbouring segments of a pass.
     """
 
     stddev: float
     determined: float
+    correlation: float = 0.0
 
     @property
     def future_pass_variance(self) -> float:
@@ -66,6 +76,19 @@ def student_t_95(degrees: float) -> float:
     return math.sqrt(degrees) * math.tan(float(angle[index]))
 
 
+def bias_correlation(one: Tensor, other: Tensor, correlation: float) -> Tensor:
+    """Correlation ρ^|i − j| of the constants of segments of one pass, 0 between passes: (N, K).
+
+    Args:
+        one: numbers (N,) of passes or segments.
+        other: numbers (K,).
+        correlation: ρ of neighbouring segments.
+    """
+    apart = ((one[:, None] - other).abs() / SEGMENT).round()
+    together = one[:, None].floor() == other.floor()
+    return torch.where(together, correlation**apart, 0.0)
+
+
 @dataclass(frozen=True)
 class BiasEvidence:
     """Likelihood of the passes' constants, with the field integrated out.
@@ -73,10 +96,12 @@ class BiasEvidence:
     Attributes:
         precision: N (P, P).
         linear: v (P, C).
+        numbers: of the passes or segments (P,); None: each is a pass.
     """
 
     precision: Tensor
     linear: Tensor
+    numbers: Tensor | None = None
 
     @staticmethod
     def from_pass_sums(
@@ -106,29 +131,45 @@ class BiasEvidence:
         precision = torch.diag(counts) - 0.5 * (field_precision + field_precision.mT)
         return BiasEvidence(precision, targets - field_linear)
 
-    def log_likelihood(self, variance: Tensor) -> Tensor:
+    def log_likelihood(self, variance: Tensor, correlation: float = 0.0) -> Tensor:
         """log p(y | s_b) minus its value at s_b = 0, mean over channels: (K,).
 
         Args:
             variance: s_b² (K,).
+            correlation: ρ.
         """
-        values, pulls = self._spectrum()
+        values, pulls = self._spectrum(correlation)
         variance = variance[:, None]
         shrunk = variance / (1.0 + variance * values)
         return 0.5 * (shrunk * pulls - (variance * values).log1p()).sum(1)
 
-    def _spectrum(self) -> tuple[Tensor, Tensor]:
-        """λ_k (P,), and v_k² as a mean over channels (P,)."""
-        values, vectors = torch.linalg.eigh(self.precision)
-        return values.clamp_min(0.0), (vectors.mT @ self.linear).square().mean(1)
+    def _spectrum(self, correlation: float = 0.0) -> tuple[Tensor, Tensor]:
+        """λ_k (P,), and v_k² as a mean over channels (P,), of LᵀNL and Lᵀv, LLᵀ the correlation."""
+        precision, linear = self.precision, self.linear
+        if correlation > 0 and self.numbers is not None:
+            root = torch.linalg.cholesky(bias_correlation(self.numbers, self.numbers, correlation))
+            precision, linear = root.mT @ precision @ root, root.mT @ linear
+        values, vectors = torch.linalg.eigh(precision)
+        return values.clamp_min(0.0), (vectors.mT @ linear).square().mean(1)
 
-    def spread(self, prior: float) -> BiasSpread:
+    @property
+    def has_segments(self) -> bool:
+        """Whether a pass has several constants."""
+        return self.numbers is not None and len(self.numbers.floor().unique()) < len(self.numbers)
+
+    def spread(self, prior: float, segments: bool = False) -> BiasSpread:
         """s_b at the median of its posterior.
 
         Args:
             prior: median of its prior.
+            segments: whether to look for a ρ, too, where a pass has segments.
         """
-        values, pulls = self._spectrum()
+        tried = _CORRELATIONS if segments and self.has_segments else (0.0,)
+        return max((self._spread(prior, rho) for rho in tried), key=lambda found: found[0])[1]
+
+    def _spread(self, prior: float, correlation: float) -> tuple[float, BiasSpread]:
+        """Log evidence of ρ, s_b integrated out, and the spread at it."""
+        values, pulls = self._spectrum(correlation)
 
         # the grid reaches beyond the largest constant that the data show
         fixed = values > 1e-9 * values.max()
@@ -145,7 +186,7 @@ class BiasEvidence:
         )
 
         # log posterior on the grid, with the Student-t prior of log s_b²
-        density = self.log_likelihood(logs.exp())
+        density = self.log_likelihood(logs.exp(), correlation)
         density = (
             density
             - 0.5 * (_DEGREES + 1.0) * (((logs - centre) / _SCALE).square() / _DEGREES).log1p()
@@ -154,6 +195,6 @@ class BiasEvidence:
         # its median
         cumulative = torch.softmax(density, 0).cumsum(0)
         variance = float(logs[int((cumulative < 0.5).sum().clamp(max=_POINTS - 1))].exp())
-        return BiasSpread(
-            math.sqrt(variance), float((variance * values / (1.0 + variance * values)).sum())
-        )
+        determined = float((variance * values / (1.0 + variance * values)).sum())
+        evidence = float(density.logsumexp(0)) + math.log(float(logs[1] - logs[0]))
+        return evidence, BiasSpread(math.sqrt(variance), determined, correlation)

@@ -12,6 +12,7 @@ import math
 import torch
 from torch import Tensor
 
+from gp_mapping.core.hyper.bias import bias_correlation
 from gp_mapping.core.hyper.theta import Theta, sensor_place
 from gp_mapping.core.kernels.stationary import scaled_square_distance
 
@@ -38,7 +39,7 @@ def sample_covariance(
     if theta.heading_stddev > 0:
         covariance = covariance + torch.exp(vector[3]) * (heading @ heading.mT)
     if theta.bias_stddev > 0 and pass_numbers is not None:
-        together = pass_membership(pass_numbers)
+        together = pass_membership(pass_numbers, theta.bias_correlation)
         covariance = covariance + theta.bias_stddev**2 * (together @ together.mT)
     return covariance + torch.diag(torch.exp(vector[2]) + extra)
 
@@ -76,14 +77,18 @@ def negative_log_evidence(
     ) / n + 0.5 * math.log(2 * math.pi)
 
 
-def pass_membership(pass_numbers: Tensor) -> Tensor:
-    """Z (n, P): 1 where a sample belongs to a pass.
+def pass_membership(pass_numbers: Tensor, correlation: float = 0.0) -> Tensor:
+    """Z (n, P): 1 where a sample belongs to a pass; Z L with the correlation LLᵀ of segments.
 
     Args:
         pass_numbers: pass of each sample (n,), negative where it has none.
+        correlation: ρ of neighbouring segments of a pass.
     """
     passes = torch.unique(pass_numbers[pass_numbers >= 0])
-    return (pass_numbers[:, None] == passes).to(torch.float64)
+    together = (pass_numbers[:, None] == passes).to(torch.float64)
+    if correlation > 0 and len(passes):
+        together = together @ torch.linalg.cholesky(bias_correlation(passes, passes, correlation))
+    return together
 
 
 def _shifts(velocity: Tensor, heading: Tensor, dimension: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -160,7 +165,7 @@ def evidence_score(
         covariance.addmm_(heading, heading.mT, alpha=heading_variance)
     together = None
     if theta.bias_stddev > 0 and pass_numbers is not None:
-        together = theta.bias_stddev * pass_membership(pass_numbers)
+        together = theta.bias_stddev * pass_membership(pass_numbers, theta.bias_correlation)
         covariance.addmm_(together, together.mT)
 
     # transposed, so that the factor is laid out by columns, as LAPACK has it

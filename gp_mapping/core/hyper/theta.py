@@ -30,6 +30,7 @@ class Theta:
         heading_stddev: s_h, of the body-fixed field; 0 leaves it out.
         bias_stddev: s_b, of the constant of each pass; 0 leaves it out. Learned separately
             (hyper/bias.py).
+        bias_correlation: ρ, of the constants of neighbouring segments of a pass; learned with s_b.
         time_offset: δ, s, by which a measurement is older than its stamp.
         lever_arm_along: the sensor's place, m, forward.
         lever_arm_across: the sensor's place, m, to the left.
@@ -46,6 +47,7 @@ class Theta:
     lever_arm_along: float = 0.0
     lever_arm_across: float = 0.0
     bias_stddev: float = 0.0
+    bias_correlation: float = 0.0
     kernel_name: str = "matern52"
     anisotropy: float = 1.0
     long_share: float = 0.0
@@ -123,6 +125,10 @@ class Theta:
             lever_arm_along=along,
             lever_arm_across=across,
         )
+
+    def with_biases_of(self, other: Theta) -> Theta:
+        """θ with s_b and ρ of another one."""
+        return replace(self, bias_stddev=other.bias_stddev, bias_correlation=other.bias_correlation)
 
     def distance(self, other: "Theta") -> float:
         """The largest change of a learned logarithm.

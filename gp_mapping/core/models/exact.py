@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import CalibrationData, PassBias
-from gp_mapping.core.hyper.bias import BiasEvidence
+from gp_mapping.core.hyper.bias import BiasEvidence, bias_correlation
 from gp_mapping.core.hyper.evidence import pass_membership
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
@@ -118,14 +118,21 @@ class ExactPosterior(InnerSnapshot):
 
     def _bias(self, number: float) -> tuple[Tensor, Tensor, Tensor]:
         """Mean (C,), variance () and C⁻¹k(X, b) (n,) of the constant of a pass, inner units."""
-        cross = self.theta.bias_stddev**2 * (self.pass_number == number).to(self.weights)
+        cross = self._shared_with(self.pass_number.new_tensor([number]))[:, 0]
         solved = solve_lower(self.factor, cross[:, None])[:, 0]
         return cross @ self.weights, self.theta.bias_stddev**2 - solved.square().sum(), solved
 
-    def bias_evidence(self) -> BiasEvidence | None:
-        """N = ZᵀA⁻¹Z and v = ZᵀA⁻¹y of A = K + Σ − s_b² ZZᵀ; None below two passes.
+    def _shared_with(self, numbers: Tensor) -> Tensor:
+        """Covariance of the samples' constants (n) with those of other passes (K,): (n, K)."""
+        known = (self.pass_number >= 0)[:, None]
+        shared = bias_correlation(self.pass_number, numbers, self.theta.bias_correlation)
+        return self.theta.bias_stddev**2 * torch.where(known, shared, 0.0)
 
-        A is the covariance of the data without the passes' constants, Z that of `pass_membership`.
+    def bias_evidence(self) -> BiasEvidence | None:
+        """N = ZᵀA⁻¹Z and v = ZᵀA⁻¹y of A = K + Σ − s_b² ZCZᵀ; None below two passes.
+
+        A is the covariance of the data without the passes' constants, C their correlation, and Z
+        that of `pass_membership`.
         """
         together = pass_membership(self.pass_number)
         if together.shape[1] < 2:
@@ -134,28 +141,31 @@ class ExactPosterior(InnerSnapshot):
         solved = solve_lower(self.factor, together)
         shared = solved.mT @ solved
 
+        numbers = torch.unique(self.pass_number[self.pass_number >= 0])
+        alike = bias_correlation(numbers, numbers, self.theta.bias_correlation)
+
         # A⁻¹ from (K + Σ)⁻¹ by Woodbury's identity
         correction = (
             torch.eye(len(shared), dtype=shared.dtype, device=shared.device)
-            - self.theta.bias_stddev**2 * shared
+            - self.theta.bias_stddev**2 * shared @ alike
         )
         return BiasEvidence(
             torch.linalg.solve(correction, shared),
             torch.linalg.solve(correction, together.mT @ self.weights),
+            numbers,
         )
 
     def biases(self) -> list[PassBias]:
         """The constant of every pass, SI."""
-        numbers = self.pass_number[self.pass_number >= 0].unique().tolist()
+        passes = self.pass_number[self.pass_number >= 0].unique()
+        numbers = passes.tolist()
         if not numbers:
             return []
 
         biases, scale = [self._bias(number) for number in numbers], self.scaling.scale
-        solved, prior = torch.stack([solved for _, _, solved in biases]), self.theta.bias_stddev**2
-        covariance = (
-            prior * torch.eye(len(solved), dtype=solved.dtype, device=solved.device)
-            - solved @ solved.mT
-        )
+        solved, theta = torch.stack([solved for _, _, solved in biases]), self.theta
+        alike = bias_correlation(passes, passes, theta.bias_correlation)
+        covariance = theta.bias_stddev**2 * alike - solved @ solved.mT
 
         return PassBias.of(
             numbers, torch.stack([mean for mean, _, _ in biases]) * scale, covariance * scale**2
@@ -288,7 +298,7 @@ class ExactGP(ScaledMap):
             # K + Σ: field and mean, body-fixed field, passes' constants
             covariance = theta.kernel()(x, x) + theta.constant_stddev**2 + torch.diag(self._noise())
             covariance = covariance + theta.heading_stddev**2 * heading @ heading.mT
-            together = pass_membership(self.data["pass_number"])
+            together = pass_membership(self.data["pass_number"], theta.bias_correlation)
             covariance = covariance + theta.bias_stddev**2 * together @ together.mT
 
             factor, self.jitter = cholesky(covariance)

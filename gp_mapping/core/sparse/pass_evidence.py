@@ -17,6 +17,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from gp_mapping.core.hyper.bias import bias_correlation
+
 __all__ = ["PassEvidence"]
 
 
@@ -123,16 +125,21 @@ class PassEvidence:
             self.linear[kept] - cross.mT @ solved[:, len(kept) :],
         )
 
-    def prior_of(self, numbers: tuple[float, ...], variance: float) -> tuple[Tensor, Tensor]:
+    def prior_of(
+        self, numbers: tuple[float, ...], variance: float, correlation: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
         """What is known of the constants of some passes.
 
         Args:
             numbers: of K passes; of those that are not here the prior is known.
             variance: s_b².
+            correlation: ρ of neighbouring segments of a pass.
 
         Returns:
             μ (K, C) and Σ (K, K).
         """
+        if correlation > 0:
+            return self._prior_of_segments(numbers, variance, correlation)
         if not self._known or self._known[0] != variance:
             eye = torch.eye(len(self), dtype=self.precision.dtype, device=self.precision.device)
             # (I + s_b² N)⁻¹ s_b²: no inverse of a small s_b
@@ -151,6 +158,26 @@ class PassEvidence:
             at = torch.tensor(here, dtype=torch.long, device=mean.device)
             covariance[at[:, None], at] = all_covariances[mine][:, mine]
         return mean, covariance
+
+    def _prior_of_segments(
+        self, numbers: tuple[float, ...], variance: float, correlation: float
+    ) -> tuple[Tensor, Tensor]:
+        """As `prior_of`: Σ = (N + (s_b² C)⁻¹)⁻¹ over all passes, whose C is not diagonal."""
+        known = set(self.numbers)
+        every = (*self.numbers, *(number for number in numbers if number not in known))
+        own = self.precision.new_tensor(every)
+        prior = variance * bias_correlation(own, own, correlation)
+
+        more = len(every) - len(self)
+        precision = torch.nn.functional.pad(self.precision, (0, more, 0, more))
+        eye = torch.eye(len(every), dtype=prior.dtype, device=prior.device)
+        covariance = torch.linalg.solve(eye + prior @ precision, prior)
+        covariance = 0.5 * (covariance + covariance.mT)
+        mean = covariance[:, : len(self)] @ self.linear
+
+        at = torch.tensor([every.index(number) for number in numbers], dtype=torch.long)
+        at = at.to(mean.device)
+        return mean[at], covariance[at[:, None], at]
 
     def divergence(
         self, before: PassEvidence, numbers: tuple[float, ...], variance: float

@@ -20,15 +20,20 @@ of the prior: b ~ N(μ, Σ). Then, with n as a diagonal matrix N and g as the ro
 
     W = (I + ΣN)⁻¹Σ,    m = (I + ΣN)⁻¹μ,    E b = W (l − G u) + m given u
     D ← D − Gᵀ W G,     r ← r − Gᵀ (W l + m)
+
+So it is where a pass drifts: it has a constant for each of its segments, with a Σ in which these
+are correlated (hyper/bias.py). A segment that is closed is taken for independent of the open ones.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from gp_mapping.core.hyper.bias import bias_correlation
 from gp_mapping.core.sparse.pass_evidence import PassEvidence
 
 __all__ = ["NO_PASS", "PassSums"]
@@ -264,20 +269,30 @@ class PassSums:
         return set(sorted(held, key=held.__getitem__)[: len(self) - most])
 
     # --- the constants ----------------------------------------------------------------------------
-    def constants(self, variance: float) -> tuple[Tensor, Tensor]:
+    def has_segments_of(self, number: float) -> bool:
+        """Whether a segment of the same pass is here, or its pass."""
+        return any(math.floor(number) == math.floor(other) for other in self.numbers)
+
+    def constants(self, variance: float, correlation: float = 0.0) -> tuple[Tensor, Tensor]:
         """The passes' constants b given the field u: covariance W, mean W (l − G u) + m.
 
         Args:
             variance: s_b².
+            correlation: ρ of neighbouring segments of a pass.
 
         Returns:
             W (P, P) and m (P, C).
         """
-        if self.elsewhere is None:
+        if self.elsewhere is None and correlation <= 0:
             left = variance / (1.0 + variance * self.precision)
             return left.diag(), torch.zeros_like(self.linear)
 
-        mean, covariance = self.elsewhere.prior_of(self.numbers, variance)
+        if self.elsewhere is None:
+            own = self.precision.new_tensor(self.numbers)
+            mean = torch.zeros_like(self.linear)
+            covariance = variance * bias_correlation(own, own, correlation)
+        else:
+            mean, covariance = self.elsewhere.prior_of(self.numbers, variance, correlation)
         eye = torch.eye(len(self), dtype=mean.dtype, device=mean.device)
         solved = torch.linalg.solve(
             eye + covariance * self.precision, torch.cat([covariance, mean], 1)
@@ -285,23 +300,26 @@ class PassSums:
         left = solved[:, : len(self)]
         return 0.5 * (left + left.mT), solved[:, len(self) :]
 
-    def integrated(self, precision: Tensor, sums: Tensor, variance: float) -> tuple[Tensor, Tensor]:
+    def integrated(
+        self, precision: Tensor, sums: Tensor, variance: float, correlation: float
+    ) -> tuple[Tensor, Tensor]:
         """Integrate the constants of these passes out of sums over sites.
 
         Args:
             precision: D, (R, R).
             sums: [r | s], (R, C + 1), s being the sum of βa.
             variance: s_b².
+            correlation: ρ of neighbouring segments of a pass.
 
         Returns:
             New D and [r | s].
         """
         targets = torch.cat([self.linear, self.precision[:, None]], 1)
-        if self.elsewhere is None:  # W is diagonal
+        if self.elsewhere is None and correlation <= 0:  # W is diagonal
             weighted = self.whitened * (variance / (1.0 + variance * self.precision))[:, None]
             taken = weighted.mT @ targets
         else:
-            left, mean = self.constants(variance)
+            left, mean = self.constants(variance, correlation)
             weighted = left @ self.whitened
             taken = weighted.mT @ targets
             taken[:, :-1] += self.whitened.mT @ mean

@@ -258,18 +258,19 @@ class Posterior(InnerSnapshot):
         return self._biases[number]
 
     def _bias_now(self, number: float) -> tuple[Tensor, Tensor, Tensor]:
-        passes, prior = self.passes, self.theta.bias_stddev**2
+        passes, prior, rho = self.passes, self.theta.bias_stddev**2, self.theta.bias_correlation
         elsewhere = None if passes is None else passes.elsewhere
-        if passes is None or number not in (
-            *passes.numbers,
-            *(() if elsewhere is None else elsewhere.numbers),
+        # a segment that has no samples yet is known from its neighbours
+        if passes is None or not (
+            number in (*passes.numbers, *(() if elsewhere is None else elsewhere.numbers))
+            or (rho > 0 and passes.has_segments_of(number))
         ):  # the prior of b, independent of f
             zero = self.weights.new_zeros(len(self.weights))
             return self.weights.new_zeros(self.weights.shape[1]), zero.new_tensor(prior), zero
 
         passes = passes.with_pass(number)
         i = passes.numbers.index(number)
-        left, mean = passes.constants(prior)
+        left, mean = passes.constants(prior, rho)
         solved = self.solve_root((left[i] @ passes.whitened)[:, None])[:, 0]
         return (
             left[i] @ (passes.linear - passes.whitened @ self.weights) + mean[i],
@@ -287,7 +288,7 @@ class Posterior(InnerSnapshot):
         own = BiasEvidence.from_pass_sums(
             passes.precision,
             passes.linear,
-            passes.constants(self.theta.bias_stddev**2),
+            passes.constants(self.theta.bias_stddev**2, self.theta.bias_correlation),
             solved.mT @ solved,
             passes.whitened @ self.weights,
         )
@@ -300,7 +301,8 @@ class Posterior(InnerSnapshot):
             evidence = evidence.plus(self.passes.elsewhere)
         if evidence is None or len(evidence) < 2:
             return None
-        return BiasEvidence(evidence.precision, evidence.linear)
+        numbers = evidence.linear.new_tensor(evidence.numbers)
+        return BiasEvidence(evidence.precision, evidence.linear, numbers)
 
     def biases(self) -> list[PassBias]:
         """Constants of the open passes, oldest first, SI; also of those known elsewhere."""
@@ -315,7 +317,7 @@ class Posterior(InnerSnapshot):
 
         posteriors = [self._bias(number) for number in passes.numbers]
         solved, scale = torch.stack([solved for _, _, solved in posteriors]), self.scaling.scale
-        left, _ = passes.constants(self.theta.bias_stddev**2)
+        left, _ = passes.constants(self.theta.bias_stddev**2, self.theta.bias_correlation)
         covariance = left + solved @ solved.mT
         listed = PassBias.of(
             passes.numbers,

@@ -81,11 +81,12 @@ class Sites(Revertible):
         """s: (R, 1), a view."""
         return self._r[: self.size, self.channels :]
 
-    def integrated(self, variance: float) -> tuple[Tensor, Tensor]:
+    def integrated(self, variance: float, correlation: float = 0.0) -> tuple[Tensor, Tensor]:
         """D and r with the constants of the open passes integrated out (passes.py).
 
         Args:
             variance: s_b², of the passes' constants.
+            correlation: ρ of neighbouring segments of a pass.
 
         Returns:
             D (R, R) and r (R, C); views of the sums where no pass is open.
@@ -93,22 +94,28 @@ class Sites(Revertible):
         if not len(self.passes) or variance <= 0.0:
             return self.precision, self.linear
 
-        precision, sums = self.passes.integrated(self.precision, self._r[: self.size], variance)
+        precision, sums = self.passes.integrated(
+            self.precision, self._r[: self.size], variance, correlation
+        )
         return precision, sums[:, : self.channels]
 
-    def close(self, numbers: set[float], variance: float) -> None:
+    def close(self, numbers: set[float], variance: float, correlation: float = 0.0) -> None:
         """Integrate the constants of some passes out of the sums for good.
 
         Args:
             numbers: of the passes to close.
             variance: s_b², of their constants.
+            correlation: ρ of neighbouring segments of a pass; those that stay open are then taken
+                for independent of the closed ones.
         """
         self._keep()
         if not numbers:
             return
 
         closing = self.passes.select(numbers)
-        precision, sums = closing.integrated(self.precision, self._r[: self.size], variance)
+        precision, sums = closing.integrated(
+            self.precision, self._r[: self.size], variance, correlation
+        )
 
         self.precision.copy_(precision)
         self._r[: self.size] = sums

@@ -5,8 +5,6 @@ D = I + Σ_k (D_k − I),    r = Σ_k r_k        over parts k of the data, in an
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
@@ -91,7 +89,7 @@ def assemble(
     # where all are remembered, the sums hold nothing else
     model.unremembered_empty = len(memory) == samples
     if model.learner is not None:
-        model.learner.theta = replace(model.learner.theta, bias_stddev=theta.bias_stddev)
+        model.learner.theta = model.learner.theta.with_biases_of(theta)
 
     model.close_passes()
     model.mark_changed()

@@ -233,7 +233,7 @@ class DualSVGP(MergingMap):
         if not closing:
             return
 
-        self.sites.close(closing, self.theta.bias_stddev**2)
+        self.sites.close(closing, self.theta.bias_stddev**2, self.theta.bias_correlation)
         self.closed_passes += len(closing)
 
         gone = torch.isin(
@@ -257,7 +257,7 @@ class DualSVGP(MergingMap):
 
     def system(self) -> tuple[Tensor, Tensor]:
         """D (R, R) and r (R, C) of all samples, unknown constants of passes integrated out."""
-        return self.sites.integrated(self.theta.bias_stddev**2)
+        return self.sites.integrated(self.theta.bias_stddev**2, self.theta.bias_correlation)
 
     def leverage(self, whitened: Tensor) -> Tensor:
         """v = a D⁻¹ a of features (R, K): (K,); β v is the Bayesian leverage score.
@@ -519,7 +519,8 @@ class DualSVGP(MergingMap):
             sites = self.sites.emptied()
         else:
             unremembered = self.unremembered_sites()
-            unremembered.close(set(unremembered.passes.numbers), self.theta.bias_stddev**2)
+            every = set(unremembered.passes.numbers)
+            unremembered.close(every, self.theta.bias_stddev**2, self.theta.bias_correlation)
             sites = unremembered.project(self._kept_away(near, radius), self.sites.capacity)
 
         memory_sites = self.memory_sites_of(~gone)

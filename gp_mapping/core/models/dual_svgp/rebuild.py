@@ -347,7 +347,7 @@ class Rebuild:
             return 0.0
 
         features = self.basis.features
-        precision, _ = self.sites.integrated(self.theta.bias_stddev**2)
+        precision, _ = self.sites.integrated(self.theta.bias_stddev**2, self.theta.bias_correlation)
         excess = precision[features:, features:] - torch.eye(
             size, dtype=torch.float64, device=source.device
         )
@@ -409,7 +409,7 @@ class Rebuild:
 
     def _check(self) -> float:
         """Raise NumericalError where the new sites do not factor."""
-        cholesky(self.sites.integrated(self.theta.bias_stddev**2)[0])
+        cholesky(self.sites.integrated(self.theta.bias_stddev**2, self.theta.bias_correlation)[0])
         return self.sites.size**3 / 3.0
 
     # --- files ------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ The transfer is done at once, or in slices, one with each update.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -147,7 +146,7 @@ class Rebuilding(SparseMap):
 
         self.rebuild = None
         if self.learner is not None:  # the learner does not learn s_b
-            self.learner.theta = replace(self.learner.theta, bias_stddev=self.theta.bias_stddev)
+            self.learner.theta = self.learner.theta.with_biases_of(self.theta)
 
         self.mark_changed()
 

@@ -247,10 +247,7 @@ class SendableMap(Rebuilding):
         target = replace(theta, time_offset=0.0, lever_arm_along=0.0, lever_arm_across=0.0)
 
         # a difference in s_p and s_b alone needs no new features
-        if (
-            replace(placed, noise_stddev=target.noise_stddev, bias_stddev=target.bias_stddev)
-            == target
-        ):
+        if replace(placed, noise_stddev=target.noise_stddev).with_biases_of(target) == target:
             self.theta = target  # neither s_p nor s_b is in a feature: nothing else changes
             self.mark_changed()
             return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 
 import torch
 from torch import Tensor
@@ -31,7 +32,9 @@ def merge_tiles(model, other) -> None:
 
     other = copy.deepcopy(other)
     other.absorb_waiting()
-    renumber = model.newest_pass + 1.0  # so that its passes differ from those of the map here
+    renumber = (
+        math.floor(model.newest_pass) + 1.0
+    )  # so that its passes differ from those of the map here
 
     for key in sorted([*other.tiles, *other.shelf.keys()]):
         if not other.load_tiles([key]):

@@ -24,7 +24,6 @@ import copy
 import math
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -198,9 +197,7 @@ class TiledMap(TiledPredictions, ChangesOfTiles, Revertible, FieldMap):
             self.extend_bounds(batch.x)
             self.samples += len(batch)
             if self.learner is not None:
-                self.learner.theta = replace(
-                    self.learner.theta, bias_stddev=self.current_map.theta.bias_stddev
-                )
+                self.learner.theta = self.learner.theta.with_biases_of(self.current_map.theta)
                 self.learner.schedule(len(batch))
             pass_constants.share(self, stack, len(batch))
 
