@@ -456,6 +456,7 @@ class MappingNode(ManagedNode):
                 self._namesakes.note(now),
                 self.suggester.note,
                 self.survey.note,
+                self.survey.rules.problem,
                 self.saver.problem,
                 self.place_warning,
                 self.queries.problem if self.active else "",

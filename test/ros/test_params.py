@@ -79,12 +79,14 @@ def test_all_wrong_values_are_explained_at_once(make_node):
             suggestion_kind="best",
             max_field=1e12,
             map_name="../elsewhere",
+            plan_kind="routes",
         )
     )
     with pytest.raises(params.ParameterError) as caught:
         parameters.configure()
     lines = str(caught.value).splitlines()
-    assert len(lines) == 5
+    assert len(lines) == 6
+    assert "plan_kind: planner 'routes' is not one of" in lines[-1] and "route" in lines[-1]
     assert "resolution: 'fine' is str, expected float, for example 0.05" in lines[0] + lines[1]
     assert any("max_inducing: -3" in line and "[1, 5000]" in line for line in lines)
     assert any("suggestion_kind: 'best' is not one of" in line for line in lines)
@@ -142,6 +144,10 @@ def test_live_changes_are_checked_and_the_rest_needs_a_clean_up(make_node):
     assert result.successful and after.publish_rate == 2.0
     result, after = params.on_set(settings, [Parameter("suggestion_kind", value="best")])
     assert not result.successful and "'best' is not one of" in result.reason and after is settings
+    result, after = params.on_set(settings, [Parameter("plan_kind", value="routes")])
+    assert not result.successful and "'routes' is not one of" in result.reason and after is settings
+    result, after = params.on_set(settings, [Parameter("plan_kind", value="lanes")])
+    assert result.successful and after.plan_kind == "lanes"
     reason = node.set_parameters([Parameter("resolution", value=0.1)])[0].reason
     assert "resolution belongs to the map" in reason and "configure again" in reason
     for name, value in (

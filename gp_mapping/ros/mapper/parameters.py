@@ -11,6 +11,7 @@ import yaml
 from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
 
 from gp_mapping.errors import ParameterFileError, named, one_line
+from gp_mapping.planning.registry import find_planner
 from gp_mapping.ros.mapper.descriptors import ParameterError, describe, describe_openly
 from gp_mapping.settings.build import KNOWN, SETTINGS, Parameters
 from gp_mapping.settings.groups import is_foreign, nearest
@@ -95,12 +96,13 @@ class NodeParameters:
                 f"parameter use_sim_time: {named(simulated)} is {type(simulated).__name__}, expected "
                 "bool, for example true"
             )
+        wrong = [f"plan_kind: {text}" for text in _no_planner(values)]
         try:
             built = Parameters.from_values(values)
         except ParameterFileError as error:
-            raise ParameterError(
-                "\n".join(f"parameter {line}" for line in str(error).splitlines())
-            ) from error
+            wrong = str(error).splitlines() + wrong
+        if wrong:
+            raise ParameterError("\n".join(f"parameter {line}" for line in wrong))
 
         settings = {MapSettings: built.map, IntakeSettings: built.intake, NodeSettings: built.node}
 
@@ -179,6 +181,17 @@ class NodeParameters:
             self._on_change(before)
 
 
+def _no_planner(values: dict[str, object]) -> list[str]:
+    """Why there is no planner of the name in plan_kind; nothing where there is one."""
+    kind = values.get("plan_kind")
+    try:
+        if isinstance(kind, str):
+            find_planner(kind)
+    except ValueError as error:
+        return [str(error)]
+    return []
+
+
 def _unknown(name: str) -> str:
     """The warning about an unknown name."""
     near = nearest(name, KNOWN)
@@ -245,6 +258,9 @@ def on_set(settings: NodeSettings, parameters) -> tuple[SetParametersResult, Nod
     """
     changes = {p.name: p.value for p in parameters if p.name in LIVE_PARAMETERS}
     try:
-        return SetParametersResult(successful=True), replace(settings, **changes)
+        after = replace(settings, **changes)
+        for text in _no_planner(changes):
+            raise ValueError(f"plan_kind: {text}")
+        return SetParametersResult(successful=True), after
     except ValueError as error:
         return SetParametersResult(successful=False, reason=str(error)), settings

@@ -58,6 +58,7 @@ class SurveyPort:
         self._gain = self._publisher(OccupancyGrid, "~/gain")
         self._published, self._drawn_gain = None, None
         self._drawing: Future | None = None  # of the newest gain surface
+        self._dropped = ""  # the last warning about the frame of regions
         # plans and surfaces come in the worker's thread and are published in the executor's
         self._changed = node.create_guard_condition(self._publish_news)
         survey.on_plan = self._wake
@@ -294,6 +295,10 @@ class SurveyPort:
         self._take_early()
         self._free_claims()
         survey = self._survey
+        if survey.rules.problem != self._dropped:
+            self._dropped = survey.rules.problem
+            if self._dropped:
+                self._node.get_logger().warning(self._dropped)
         survey.wanted = self.plan.get_subscription_count() > 0
         if (
             survey.gain is not None

@@ -75,13 +75,43 @@ class Basis(NamedTuple):
 
 
 class RulesNow:
-    """The rules that are in force; all methods may be called from any thread."""
+    """The rules that are in force; all methods may be called from any thread.
+
+    Attributes:
+        problem: what another frame of the map has ended, in words, until a polygon comes in that.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._region: tuple[Polygon, ...] = ()
         self._keep_out: tuple[Polygon, ...] = ()
         self._closed: deque[tuple[float, float, float]] = deque(maxlen=_CLOSED)
+        self._frame = ""  # of all of them; "": not known
+        self.problem = ""
+
+    def enter(self, frame: str) -> bool:
+        """Drop everything where the map is in another frame than before: it means other ground.
+
+        Args:
+            frame: of the map as of now; "": not known.
+
+        Returns:
+            Whether anything was dropped; `problem` says what.
+        """
+        frame = frame.lstrip("/")
+        with self._lock:
+            if not frame or frame == self._frame:
+                return False
+            old, self._frame = self._frame, frame
+            if not old or not (self._region or self._keep_out or self._closed):
+                return False
+            self._region = self._keep_out = ()
+            self._closed.clear()
+            self.problem = (
+                f"the map is now in frame {named(frame)}, and region, keep-out areas and unreachable "
+                f"goals were in {named(old)}: they are dropped; publish them again"
+            )
+        return True
 
     def restrict(self, name: str, corners, frame: str, map_frame: str) -> str:
         """Set the region, or add a polygon to keep out of; without a corner drop what there was.
@@ -95,6 +125,7 @@ class RulesNow:
         Returns:
             What is wrong with it, or "". A wrong one is refused, and all stays as it was.
         """
+        self.enter(map_frame)
         try:
             if frame.lstrip("/") and map_frame and frame.lstrip("/") != map_frame.lstrip("/"):
                 raise ValueError(
@@ -107,6 +138,7 @@ class RulesNow:
             )
             with self._lock:
                 self._put(name, new)
+                self.problem = ""
         except ValueError as error:
             return f"{one_line(error, 300)}; it is not used"
         return ""

@@ -77,6 +77,7 @@ class Suggester:
             self.note = wrong
             return Suggestions(s.suggestion_kind, reason=wrong)
 
+        self._rules.enter(frame)
         rules = self._kept = self._rules.now()
         self.obstacles = "from the free-space map" if free is not None else UNKNOWN_OBSTACLES
         if free is None and rules.region:

@@ -229,6 +229,9 @@ class Survey:
         Returns:
             Whether there is more to do.
         """
+        if self.rules.enter(frame):
+            self._stale = True
+
         if position is not None:
             self._spending.count_seconds(stamp, self._phase == "running")
             self._follow(np.asarray(position, dtype=np.float64))

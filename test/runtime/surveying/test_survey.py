@@ -255,6 +255,24 @@ def test_region_and_keep_out_bound_the_plan_and_wrong_ones_are_refused():
     assert not survey.plan and "outside the region" in survey.plan.reason
 
 
+def test_what_was_said_in_another_frame_ends_with_it():
+    """After ~/clear poses may come in another frame: a region there is of other ground."""
+    robot = Robot(settings(plan_budget=6.0))
+    survey = robot.survey
+    survey.start()
+    assert survey.set_region([(0.3, 0.3), (2.0, 0.3), (2.0, 2.0), (0.3, 2.0)], "map", "map") == ""
+    survey.set_keep_out([(1.3, 0.2), (1.6, 0.2), (1.6, 1.4)], "map", "/map")
+    survey.close(1.0, 1.8)
+    robot.think()
+    robot.think(frame="")  # not known for a while: all stays
+    assert survey.plan and survey.plan.line.max() < 2.0 and not survey.rules.problem
+    robot.think(message=floor(frame="slam"), frame="slam")
+    assert "now in frame 'slam'" in survey.rules.problem and "'map'" in survey.rules.problem
+    assert survey.rules.now() == ((), (), ()) and survey.plan.line.max() > 2.0
+    assert survey.set_region([(0.3, 0.3), (2.0, 0.3), (2.0, 2.0)], "slam", "slam") == ""
+    assert not survey.rules.problem and len(survey.rules.now().region) == 1
+
+
 @pytest.mark.parametrize("blocked", [False, True])
 def test_an_old_plan_that_is_kept_is_still_one_of_its_own_ground(blocked):
     """The robot drove too far for the new one. Where the old one leads through what is new, the way home is driven."""
