@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"{args.map}: no plan: {route.reason}")
     if not np.isfinite(route.line).all():
         raise UsageError(f"{args.map}: no plan: the way has corners that are not finite")
-    content = _content(session, grid, route, kind)
+    content = _content(session, grid, route, kind, problem.value.mass)
 
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -174,26 +174,33 @@ def _problem(session, position, region, args, home) -> tuple[Problem, str]:
     return problem, "\n".join(notes)
 
 
-def _content(session, grid: FieldGrid | None, route: Plan, kind: str) -> bytes:
+def _content(session, grid: FieldGrid | None, route: Plan, kind: str, area: float) -> bytes:
     """Return the content of the file that holds the route.
 
     Args:
         session: the map, for a picture.
         grid: the map as drawn, for a picture; None for another kind.
         route: what is written.
-        kind: ending of the file name. A table holds poses with headings, and for each the variance
-            that the drive up to there has taken off the area; GeoJSON the line and its stops.
+        kind: ending of the file name. A table holds poses with headings, and for each what the
+            drive up to there has taken off the mean variance of the area, in the map's unit
+            squared; GeoJSON the line and its stops.
+        area: m².
     """
     x, headings = route.poses(0.25)
     distances = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(x, axis=0).T))])
     gained = np.interp(
         distances, np.append(0.0, route.marks), np.append(0.0, np.cumsum(route.gains))
     )
+    settings = session.settings
+    gained = gained / (area * settings.field_scale**2)
 
     if kind == ".csv":
         table = io.StringIO()
         rows = csv.writer(table)
-        rows.writerow(["x_m", "y_m", "heading_rad", "driven_m", "variance_taken"])
+        unit = settings.field_unit
+        unit = unit if unit.isalnum() else f"({unit})"
+        taken = f"variance_taken_{unit}^2"
+        rows.writerow(["x_m", "y_m", "heading_rad", "driven_m", taken])
         rows.writerows(
             [*map(repr, map(float, row))]
             for row in np.column_stack([x, headings, distances, gained])

@@ -201,6 +201,9 @@ def plan(problem: Problem, kind: str = "route") -> Plan:
 
 def plan_through(problem: Problem, kind: str, stops: tuple[int, ...]) -> Plan:
     """Return the plan that drives through stops (nodes), with what it is worth."""
+    # The way home ends there anyway: a last stop at home would be the same place once more.
+    while len(stops) > 1 and stops[-1] == problem.home:
+        stops = stops[:-1]
     drive = problem.drive(stops)
     if drive is None or not drive.legs or drive.metres <= 0.0:
         return Plan(

@@ -69,10 +69,12 @@ class Drive:
 
     @property
     def line(self) -> np.ndarray:
-        """(K, 2) m, corners in order."""
+        """(K, 2) m, corners in order, none of them twice in a row."""
         if not self.legs:
             return np.empty((0, 2))
-        return np.vstack([self.legs[0].line, *(leg.line[1:] for leg in self.legs[1:])])
+        line = np.vstack([self.legs[0].line, *(leg.line[1:] for leg in self.legs[1:])])
+        moved = (np.diff(line, axis=0) != 0.0).any(1)
+        return line[np.concatenate([[True], moved])]
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import time
 
 import numpy as np
@@ -43,8 +44,10 @@ def test_route_as_csv_geojson_and_picture(saved, tmp_path, capsys):
     np.testing.assert_allclose(x[[0, -1]], [[1, 1], [1, 1]], atol=0.1)
     assert x.min() > 0 and x[:, 0].max() < 4 and x[:, 1].max() < 3
     assert 4.0 < float(rows[-1]["driven_m"]) <= 9.0
-    taken = [float(r["variance_taken"]) for r in rows]
-    assert taken[0] == 0.0 and (np.diff(taken) >= 0).all() and taken[-1] > 0
+    taken = [float(r["variance_taken_uT^2"]) for r in rows]
+    assert taken[0] == 0.0 and (np.diff(taken) >= 0).all()
+    now, then = map(float, re.findall(r"([\d.]+) µT", said.splitlines()[0]))
+    assert taken[-1] == pytest.approx(now**2 - then**2, rel=0.02)
     line = np.array(
         json.loads((tmp_path / "route.geojson").read_text())["features"][0]["geometry"][
             "coordinates"

@@ -23,7 +23,7 @@ from gp_mapping.planning import (
     planner_names,
     register,
 )
-from gp_mapping.planning.plan import Plan
+from gp_mapping.planning.plan import Plan, plan_through
 from gp_mapping.planning.planners.greedy import greedy
 from gp_mapping.planning.planners.lanes import _pieces, fitted, lane_routes
 from gp_mapping.planning.registry import GROUP, find_planner
@@ -478,3 +478,19 @@ def test_wrong_questions_are_refused(wrong):
 def test_wrong_budgets_are_refused(wrong):
     with pytest.raises(ValueError, match="expected"):
         Budget(**wrong)
+
+
+def test_a_line_names_no_place_twice_in_a_row():
+    """Not where the robot stands on a node, and not where the last stop is home."""
+    free_one = problem_in(4, 40, 80)
+    home = int(free_one.travel.places[5])
+    at_home = Budget(20.0, home=tuple(free_one.travel.nodes[home]))
+    problem = replace(free_one, budget=at_home, _known={})
+    for stops in (
+        (int(problem.travel.places[9]), home),
+        (int(problem.travel.places[9]), home, home),
+    ):
+        way = plan_through(problem, "route", stops)
+        assert np.hypot(*np.diff(way.line, axis=0).T).min() > 0.0
+        assert len(way.stops) == len(way.nodes) + 1 == 2
+        np.testing.assert_allclose(way.line[-1], problem.travel.nodes[home])
