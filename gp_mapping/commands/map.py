@@ -29,7 +29,7 @@ from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.intake.sensors.setup import SETUP, as_saved
 from gp_mapping.mapping.notes.fullness import fullness_notes, inputs_line
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.recording.mapped import no_test, note_mapped, require_new
+from gp_mapping.recording.mapped import no_test, note_mapped, require_distinct, require_new
 from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.build import Parameters, parse_assignment, read_parameter_file
 from gp_mapping.settings.mapping import MapSettings
@@ -129,6 +129,7 @@ def run(args: argparse.Namespace) -> int:
     output = folder_to_write(args.output)
     check_suggest(args.suggest)
 
+    require_distinct(plans)
     if args.resume:
         require_new(plans, session.about, args.resume)
     intake = Intake(parameters.intake, judge=make_judge(parameters.map))

@@ -18,6 +18,7 @@ __all__ = [
     "note_mapped",
     "note_marks",
     "recordings_in",
+    "require_distinct",
     "require_new",
 ]
 
@@ -78,6 +79,19 @@ def no_test(option: str, plans: list[BagPlan], about: dict) -> list[str]:
         f"{option}: {plan.path} is in the map: its scores are no test on measurements that the map has not seen"
         for plan in mapped_before(plans, about)
     ]
+
+
+def require_distinct(plans: list[BagPlan]) -> None:
+    """Raise BagError where one of the bags is a copy of another, or a file of it."""
+    first: dict[str, BagPlan] = {}
+    for plan in plans if len(plans) > 1 else []:
+        marks = marks_of(plan)
+        same = next((first[mark] for mark in marks if mark in first), None)
+        if same is not None:
+            raise BagError(
+                f"{plan.path}: its measurements are those of {same.path}, and would count twice; leave one of them out"
+            )
+        first |= dict.fromkeys(marks, plan)
 
 
 def require_new(plans: list[BagPlan], about: dict, name) -> None:

@@ -111,6 +111,17 @@ def test_one_file_of_a_bag_that_was_split_is_recognised(tmp_path, first, then):
     assert not mapped_before(plan_bags([tmp_path / "half0"], IntakeSettings(), {}), {})
 
 
+@pytest.mark.parametrize("command", ["map", "fit", "check"])
+def test_a_copy_beside_its_bag_is_refused(tmp_path, capsys, command):
+    write_drive(tmp_path / "a", lanes(count=1), rate=5.0)
+    shutil.copytree(tmp_path / "a", tmp_path / "copy")
+    a, copy = (str(tmp_path / name) for name in ("a", "copy"))
+    assert cli.main([command, a, copy, "--output", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert f"{copy}: its measurements are those of {a}" in error and len(error.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
 def test_copies_in_a_fleet_count_once_and_that_is_said(tmp_path, capsys):
     for i, name in enumerate("ab"):
         write_drive(tmp_path / name, lanes(0.3 * i, count=1), 1000.0 * (i + 1), rate=5.0, seed=i)

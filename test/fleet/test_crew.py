@@ -19,7 +19,7 @@ from gp_mapping.fleet import engine
 from gp_mapping.fleet.engine import ClusterEngine, StepLost, connect_engine
 from gp_mapping.fleet.workers import crew, elsewhere, lives
 from gp_mapping.fleet.workers.elsewhere import Elsewhere
-from gp_mapping.fleet.workers.forked import FORKED
+from gp_mapping.fleet.workers.forked import can_fork
 
 pytest.importorskip("distributed")
 
@@ -101,7 +101,7 @@ def loader_of() -> tuple[int, bool, int, bool]:
     return parent, "libtorch" in maps, threads, "gp_mapping.fleet.workers.loaded" in sys.modules
 
 
-@pytest.mark.skipif(not FORKED, reason="workers are forked on Linux alone")
+@pytest.mark.skipif(not can_fork(), reason="workers are forked on Linux alone")
 def test_workers_come_loaded_and_others_take_their_place_when_who_loads_them_dies():
     """From a process of one thread: a fork takes no other along, and would wait for what these hold."""
     with limited(), connect_engine(2) as cluster:

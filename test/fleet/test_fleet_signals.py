@@ -26,12 +26,16 @@ def _members(group: int) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "number, code, said",
-    [(signal.SIGINT, 130, "gp-mapping map: interrupted"), (signal.SIGTERM, 143, "")],
+    "number, code, said, folder",
+    [
+        (signal.SIGINT, 130, "gp-mapping map: interrupted", "t"),
+        (signal.SIGTERM, 143, "", "t" * 120),
+    ],
+    ids=["SIGINT", "SIGTERM, and a folder too long for the name of a socket"],
 )
-def test_an_end_while_workers_start(tmp_path, number, code, said):
+def test_an_end_while_workers_start(tmp_path, number, code, said, folder):
     """As a terminal sends it: to the command and all that it has begun."""
-    bags, scratch = write_fleet(tmp_path, 2), tmp_path / "scratch"
+    bags, scratch = write_fleet(tmp_path, 2), tmp_path / folder
     # a run that was killed has left it: nobody holds its lock
     (scratch / ".gp_mapping_fleet.7-0.partial").mkdir(parents=True)
     (scratch / ".gp_mapping_fleet.7-0.partial" / ".lock").touch()

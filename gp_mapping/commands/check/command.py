@@ -43,7 +43,7 @@ from gp_mapping.errors import UsageError
 from gp_mapping.intake import Intake
 from gp_mapping.mapping.notes.fullness import fullness_notes
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.recording.mapped import no_test, note_mapped
+from gp_mapping.recording.mapped import no_test, note_mapped, require_distinct
 from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.build import Parameters, parse_assignment, read_parameter_file
 from gp_mapping.store.atomic import write_atomic
@@ -119,6 +119,7 @@ def _read(
         UsageError: no measurement could be used.
     """
     plans = plan_bags(bags, parameters.intake, topics)
+    require_distinct(plans)
     intake = Intake(parameters.intake, judge=make_judge(parameters.map))
     if frame:
         intake.expect(frame)

@@ -28,7 +28,7 @@ from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.mapping.notes.fullness import fullness_notes
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.offline.fit import check_fits
-from gp_mapping.recording.mapped import note_mapped
+from gp_mapping.recording.mapped import note_mapped, require_distinct
 from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.build import Parameters
 from gp_mapping.store.sessions import new_session
@@ -63,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
     plans, test_plans = (
         plan_bags(bags, parameters.intake, topics) for bags in (args.bags, args.test)
     )
+    require_distinct(plans)
 
     # first time: as a robot would map them
     new = new_session(parameters.map)

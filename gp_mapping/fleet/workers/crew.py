@@ -26,7 +26,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from gp_mapping.errors import UsageError, one_line
-from gp_mapping.fleet.workers.forked import FORKED, start_loaded
+from gp_mapping.fleet.workers.forked import can_fork, start_loaded
 from gp_mapping.store.scratch.own_folder import OwnFolder
 from gp_mapping.threads import MATRIX_LIBRARIES
 
@@ -118,14 +118,14 @@ class Crew:
                     "distributed.nanny.pre-spawn-environ": environment,
                     "temporary-directory": folder,
                     "distributed.worker.multiprocessing-method": "forkserver"
-                    if FORKED
+                    if can_fork()
                     else "spawn",
                 }
             )
         )
 
         with _signals_collected() as signals:
-            if FORKED:
+            if can_fork():
                 start_loaded(environment_of_python)
             self.cluster = LocalCluster(
                 n_workers=0,  # a start that fails would end a cluster that begins with workers

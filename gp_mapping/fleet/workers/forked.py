@@ -8,15 +8,28 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing import forkserver
 
-__all__ = ["FORKED", "start_loaded"]
+__all__ = ["can_fork", "start_loaded"]
 
 _LOADED = "gp_mapping.fleet.workers.loaded"
-# elsewhere system libraries may not survive a fork (macOS), or there is none (Windows)
-FORKED = sys.platform == "linux"
+# Bytes of the path of the temporary folder: the name of a socket has 107, 32 of them for what
+# multiprocessing puts behind the folder.
+_LONGEST = 70
+
+
+def can_fork() -> bool:
+    """Whether workers can be forked here.
+
+    Not on other systems: their libraries may not survive a fork (macOS), or there is none
+    (Windows). And not where the path of the temporary folder is too long for the socket at which
+    forks are ordered.
+    """
+    folder = os.fsencode(tempfile.gettempdir())
+    return sys.platform == "linux" and len(folder) <= _LONGEST
 
 
 def start_loaded(environment: Mapping[str, str]) -> None:
