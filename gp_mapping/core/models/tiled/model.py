@@ -131,7 +131,6 @@ class TiledMap(TiledPredictions, ChangesOfTiles, Revertible, FieldMap):
         self.shelved_evidence: PassEvidence | None = None
         self.announced: PassEvidence | None = None  # what tiles on the shelf were told last
         self.evidence_version = 0
-        self.evidence_total: tuple = ((), None)  # parts, and their product
         self.loads, self.merged_without, self.lost_count = 0, 0, 0
 
     # --- samples in -------------------------------------------------------------------------------

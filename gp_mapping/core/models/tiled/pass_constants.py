@@ -3,7 +3,8 @@
     from a tile       its samples' likelihood of the constants, its field integrated out
                       (core/sparse/pass_evidence.py), to the power of the fraction of its ground
                       that is its core: a sample of a halo is in several tiles
-    to a tile         the product of all others', in the place of the constants' prior
+    to a tile         the product of the others', the nearest first, as long as these are of no more
+                      than twice `max_biases` passes: in the place of the constants' prior
     on the shelf      the product of the tiles there, one likelihood of at most `max_biases` passes:
                       beyond, the oldest are integrated out
 
@@ -19,8 +20,8 @@ something. It is told what changes the prior of its constants by _SAME nats or m
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.tiled.layout import Key, Layout
@@ -28,10 +29,11 @@ from gp_mapping.core.models.tiled.tile import Tile
 from gp_mapping.core.sparse.pass_evidence import PassEvidence
 from gp_mapping.core.transaction import transaction
 
-__all__ = ["preparation", "put_on_shelf", "settle", "share", "take_from_shelf", "total"]
+__all__ = ["Said", "put_on_shelf", "said_by", "settle", "share", "take_from_shelf"]
 
 _EACH = 10  # samples, with which one tile has its turn
 _TOLD = 100  # samples after which a tile where the robot is tells the others anew
+_SHARES = 2  # times max_biases: passes of which a tile is told at most
 _SAME = 0.02  # nats between the priors before and after, below which a tile keeps its own
 _AWAY = 0.5  # the same for tiles on the shelf, which are drawn anew all together
 
@@ -84,16 +86,18 @@ def _exchange(model, key: Key, tile: Tile, anew: bool) -> bool:
         _note_evidence(model, key, tile)
         tile.heard = model.evidence_version
 
-    everything = total(model)
-    changed = _tell(tile.map, tile.evidence, everything)
+    said = said_by(model)
+    changed = _tell(tile.map, said.others(key))
     if changed:
         model.note_change(key)
 
-    away = model.shelved_evidence
-    if away is not None and _differs(model.announced, everything, away.numbers, tile.map, _AWAY):
-        model.announced = everything
-        model.copies.clear()
-        model.note_change()
+    # of those on the shelf, what they are told near the robot
+    if said.shelved is not None:
+        now = said.others(model.current, with_own=True)
+        if _differs(model.announced, now, said.shelved.numbers, tile.map, _AWAY):
+            model.announced = now
+            model.copies.clear()
+            model.note_change()
     return anew or changed
 
 
@@ -111,37 +115,75 @@ def _note_evidence(model, key: Key, tile: Tile) -> None:
     model.evidence_version += 1
 
 
-def total(model) -> PassEvidence | None:
-    """What all tiles together say of the constants; None while nothing is said."""
-    parts = (model.shelved_evidence, *(model.tiles[key].evidence for key in sorted(model.tiles)))
-    known = tuple(part for part in parts if part is not None)
+@dataclass(frozen=True)
+class Said:
+    """What all tiles say of the constants at one moment.
 
-    # of the same parts in the same order it is the same to the bit, also after a save and a load
-    if model.evidence_total[0] != known:
-        model.evidence_total = known, PassEvidence.product(known)
-    return model.evidence_total[1]
-
-
-def preparation(everything: PassEvidence | None) -> Callable[[DualSVGP, dict], None]:
-    """What makes a copy of a shelved tile know the constants as the others do.
-
-    Args:
-        everything: that all tiles say.
-
-    Returns:
-        A function of the copy and of the tile's state.
+    Attributes:
+        tiles: of each tile in memory that says anything.
+        shelved: of those on the shelf together; None: nothing.
+        most: passes beyond which a tile is told no more.
     """
 
-    def prepare(copy: DualSVGP, state: dict) -> None:
-        own = state.get("evidence")
-        if everything is not None and copy.started:
-            _tell(
-                copy,
-                None if own is None else PassEvidence.from_state_dict(own, copy.device),
-                everything,
-            )
+    tiles: dict[Key, PassEvidence]
+    shelved: PassEvidence | None
+    most: int
 
-    return prepare
+    def others(
+        self,
+        key: Key,
+        own: PassEvidence | None = None,
+        on_shelf: bool = False,
+        with_own: bool = False,
+    ) -> PassEvidence | None:
+        """What a tile is told: by the nearest others first, until there are enough passes.
+
+        What is left out is information that is not used; what is told is right without it.
+
+        Args:
+            key: of the tile.
+            own: what it says itself, where it is on the shelf.
+            on_shelf: whether it is there: then those on the shelf come first, else last.
+            with_own: whether what it says itself in memory is counted, too.
+
+        Returns:
+            The product of what they say; None where nobody says anything.
+        """
+        near = sorted(self.tiles, key=lambda k: (max(abs(k[0] - key[0]), abs(k[1] - key[1])), k))
+        order = [self.tiles[other] for other in near if other != key or with_own]
+        if self.shelved is not None:
+            shelved = self.shelved if own is None else self.shelved.without(own)
+            order.insert(0 if on_shelf else len(order), shelved)
+
+        parts, numbers = [], set()
+        for part in order:
+            numbers |= set(part.numbers)
+            if len(numbers) > self.most:
+                break
+            parts.append(part)
+        return PassEvidence.product(tuple(parts))
+
+    def prepare(self, key: Key, copy: DualSVGP, state: dict) -> None:
+        """Tell a copy of a shelved tile what all others say.
+
+        Args:
+            key: of the tile.
+            copy: its map.
+            state: of the tile.
+        """
+        own = state.get("evidence")
+        if copy.started:
+            own = None if own is None else PassEvidence.from_state_dict(own, copy.device)
+            _tell(copy, self.others(key, own, on_shelf=True))
+
+
+def said_by(model) -> Said:
+    """What the tiles of a map say now."""
+    return Said(
+        {key: t.evidence for key, t in model.tiles.items() if t.evidence is not None},
+        model.shelved_evidence,
+        _SHARES * model.current_map.max_biases,
+    )
 
 
 def put_on_shelf(model, key: Key, tile: Tile) -> None:
@@ -180,12 +222,11 @@ def take_from_shelf(model, tile: Tile) -> None:
     model.shelved_evidence = model.shelved_evidence.without(own)
 
 
-def _tell(tile_map: DualSVGP, own: PassEvidence | None, everything: PassEvidence | None) -> bool:
+def _tell(tile_map: DualSVGP, others: PassEvidence | None) -> bool:
     """Tell a tile's map what all others say, where that differs from what it was told."""
     passes = tile_map.sites.passes
-    if everything is None or not len(passes):
+    if others is None or not len(passes):
         return False
-    others = everything if own is None else everything.without(own)
     if not _differs(passes.elsewhere, others, passes.numbers, tile_map, _SAME):
         return False
     tile_map.adopt_pass_evidence(others)

@@ -18,7 +18,7 @@ from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.tiled.blended import blended_covariances, blended_prediction
 from gp_mapping.core.models.tiled.layout import Key, Layout, key_of, name_of
 from gp_mapping.core.models.tiled.opening import bound_note
-from gp_mapping.core.models.tiled.pass_constants import preparation, total
+from gp_mapping.core.models.tiled.pass_constants import said_by
 from gp_mapping.core.models.tiled.shelf import Shelf
 from gp_mapping.core.models.tiled.snapshot import TiledSnapshot
 from gp_mapping.core.models.tiled.tile import Tile
@@ -97,9 +97,9 @@ class TiledPredictions:
             )
         )
 
-    def prepare(self, copy: DualSVGP, state: dict) -> None:
+    def prepare(self, key: Key, copy: DualSVGP, state: dict) -> None:
         """Tell a copy of a shelved tile what all others say of the passes' constants."""
-        preparation(total(self))(copy, state)
+        said_by(self).prepare(key, copy, state)
 
     def bias_variance(self) -> Tensor:
         return self.current_map.bias_variance()
@@ -235,7 +235,7 @@ class TiledPredictions:
             {k: self.tiles[k].map.snapshot() for k in keys},
             self.prior(),
             away,
-            TileCopies(self.restored, self.most, preparation(total(self))),
+            TileCopies(self.restored, self.most, said_by(self).prepare),
             self.forgot,
         )
 

@@ -31,14 +31,14 @@ class TileCopies:
     Args:
         restore: makes a tile's map from the `map` of its state.
         most: the number of copies that are kept.
-        prepare: is given a new copy and the tile's state, where something is to be done.
+        prepare: is given a tile, its new copy and its state, where something is to be done.
     """
 
     def __init__(
         self,
         restore: Callable[[dict], DualSVGP],
         most: int,
-        prepare: Callable[[DualSVGP, dict], None] | None = None,
+        prepare: Callable[[Key, DualSVGP, dict], None] | None = None,
     ):
         self._restore, self._most, self._prepare = restore, most, prepare
         self._copies: dict[Key, tuple[StoredState, float, DualSVGP]] = {}
@@ -75,7 +75,7 @@ class TileCopies:
         key: Key,
         stored: StoredState,
         forgot: float,
-        prepare: Callable[[DualSVGP, dict], None] | None,
+        prepare: Callable[[Key, DualSVGP, dict], None] | None,
     ) -> DualSVGP:
         state = read_tile(key, stored)
         try:
@@ -83,7 +83,7 @@ class TileCopies:
             if forgot < state["forgot"]:
                 new.forget(math.exp(forgot - state["forgot"]))
             if prepare is not None:
-                prepare(new, state)
+                prepare(key, new, state)
         except (ValueError, KeyError, TypeError) as error:
             raise TileLost(key, f"its content does not fit together ({error})") from error
         return new
