@@ -148,7 +148,8 @@ def test_an_ascii_terminal_takes_a_microtesla(bag, tmp_path):
 )
 def test_ctrl_c_at_any_time(bag, tmp_path, start, after):
     """While it imports, while it reads, while it writes."""
-    other = shutil.copytree(bag, tmp_path / "other")
+    other = tmp_path / "other"
+    write_drive(other, lanes(count=2), seed=5)
     child = start(
         [*COMMAND, "check", str(bag), str(other), "--output", str(tmp_path / "o")],
         cwd=ROOT,
