@@ -20,6 +20,7 @@ from team_scene import (
 )
 
 from benchmark.robots import Robot, drive, world_of
+from gp_mapping.intake.sensors.setup import SETUP
 from gp_mapping.runtime.team.incoming import MemoryPool, Source
 from gp_mapping.sim.robot import lawnmower
 
@@ -127,7 +128,7 @@ def test_a_map_for_which_there_is_no_room_leaves_no_trace_in_the_sum():
         for i, cut in enumerate((slice(0, 250), slice(250, 900), slice(900, 1100)))
     }
     for name, session in sessions.items():
-        session.about["map_id"] = f"map of {name}"
+        session.about |= {"map_id": f"map of {name}", SETUP: {"mount": name}}
     a, b, c = (member for n, s in sessions.items() for member in members_of(source_of(s, name=n)))
     made = sum_of(a, b, c, settings=sessions["robot0"].settings)
     assert made.used == [a, c] and [(m, r) for m, r, _ in made.refused] == [(b, "not_merged")]
@@ -136,6 +137,8 @@ def test_a_map_for_which_there_is_no_room_leaves_no_trace_in_the_sum():
     for name, touched in zip(("robot0", "robot2"), made.touched):
         assert torch.equal(touched, sessions[name].path_trace.points()), name
     assert made.session.about["made_of"] == ["map of robot0", "map of robot2"]
+    # they carry the sensor in different ways: another recording has no setup to go on with
+    assert SETUP not in made.session.about
     # what goes on from the map that was left out is not in the sum twice
     sessions["robot2"].about["made_of"] = ["map of robot1"]
     (child,) = members_of(source_of(sessions["robot2"], name="robot2"))

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from gp_mapping.core.hyper.agreed import agreed
 from gp_mapping.errors import named, one_line
+from gp_mapping.intake.sensors.setup import SETUP, common_setup
 from gp_mapping.mapping.moving import move_session
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.runtime.team.totals import MADE_OF, MAP_ID, map_ids, stored_states
@@ -351,12 +352,15 @@ class _LeftOutError(Exception):
 def _about(sessions: list[MapSession]) -> dict:
     """The sum's `about`: each entry from the first session that has it, and the ids of all maps.
 
-    By the ids none of the maps is added to it again.
+    By the ids none of the maps is added to it again. Robots that carry the sensor in different ways
+    have no setup that another recording could go on with.
     """
     out: dict = {}
     for session in sessions:
         out = {**session.about, **{name: value for name, value in out.items() if value}}
     out.pop(MAP_ID, None)
+    if common_setup([session.about for session in sessions]) is None:
+        out.pop(SETUP, None)
     return out | {
         MADE_OF: sorted({map_id for session in sessions for map_id in map_ids(session.about)})
     }
