@@ -17,11 +17,13 @@ def folder_to_write(path) -> Path:
     """Return --output as a folder that exists or can be made.
 
     Raises:
-        UsageError: it is a file, or nothing can be written there.
+        UsageError: it is a file, or a recording, or nothing can be written there.
     """
     folder = _path_of(path)
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{named(folder)} is a file; --output takes a folder")
+    if (folder / "metadata.yaml").exists():
+        raise UsageError(f"{named(folder)} is a recording; --output takes another folder")
     _check(folder, folder)
     return folder
 

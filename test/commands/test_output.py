@@ -83,3 +83,11 @@ def test_what_can_be_made_is_taken(tmp_path):
     )
     with pytest.raises(UsageError, match="is a folder"):
         file_to_write(tmp_path)
+
+
+def test_nothing_is_written_into_a_recording(folder, capfd):
+    bag = folder / "bag"
+    before = sorted(bag.iterdir())
+    assert cli.main(["map", str(bag), "--output", str(bag)]) == 2
+    assert f"'{bag}' is a recording; --output takes another folder" in capfd.readouterr().err
+    assert sorted(bag.iterdir()) == before
