@@ -220,12 +220,8 @@ class PassSums:
         new, _, where = self._places(
             torch.tensor(other.numbers, dtype=torch.float64, device=other.whitened.device)
         )
-        elsewhere = self.elsewhere
-        if other.elsewhere is not None:
-            elsewhere = other.elsewhere if elsewhere is None else elsewhere.plus(other.elsewhere)
         return replace(
             new,
-            elsewhere=elsewhere,
             whitened=new.whitened.index_add(0, where, other.whitened),
             precision=new.precision.index_add(0, where, other.precision),
             linear=new.linear.index_add(0, where, other.linear),

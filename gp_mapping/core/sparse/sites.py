@@ -102,6 +102,9 @@ class Sites(Revertible):
     def close(self, numbers: set[float], variance: float, correlation: float = 0.0) -> None:
         """Integrate the constants of some passes out of the sums for good.
 
+        With their prior, not with what other samples say of them: in the sums for good, the level
+        that all constants have in common would count with each of them anew.
+
         Args:
             numbers: of the passes to close.
             variance: s_b², of their constants.
@@ -112,7 +115,7 @@ class Sites(Revertible):
         if not numbers:
             return
 
-        closing = self.passes.select(numbers)
+        closing = self.passes.select(numbers).with_elsewhere(None)
         precision, sums = closing.integrated(
             self.precision, self._r[: self.size], variance, correlation
         )

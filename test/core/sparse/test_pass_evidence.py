@@ -1,5 +1,7 @@
 """What other maps say of the passes' constants: two maps far apart are told what one GP of both knows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -73,6 +75,43 @@ def test_what_a_map_says_does_not_depend_on_what_it_was_told():
     assert after.numbers == before.numbers
     assert torch.allclose(after.precision, before.precision, rtol=1e-9, atol=1e-9)
     assert torch.allclose(after.linear, before.linear, rtol=1e-9, atol=1e-8)
+
+
+def longer(theta):
+    return replace(theta, lengthscale=1.1 * theta.lengthscale)
+
+
+def test_what_was_told_stays_where_a_map_is_made_anew(monkeypatch):
+    """With other hyper-parameters at once or in slices, and after something was forgotten."""
+    for module in ("rebuild", "rebuilding"):
+        monkeypatch.setattr(f"gp_mapping.core.models.dual_svgp.{module}.SLICE", 1.0)
+    told = mapped("dual_svgp", B).posterior.pass_evidence()
+    here = mapped("dual_svgp", A)
+    here.adopt_pass_evidence(told)
+    assert here.adopt(longer(here.theta)) and here.sites.passes.elsewhere is told
+
+    # told meanwhile: the copy that takes the map's place was made before
+    here.in_slices(True, driven=True)
+    assert not here.adopt_in_slices(longer(here.theta)) and here.rebuild is not None
+    newer = told.scale(0.5)
+    here.adopt_pass_evidence(newer)
+    while here.rebuild is not None:
+        here.advance_rebuild()
+    assert here.sites.passes.elsewhere is newer
+
+    assert here.forget_near(torch.tensor([[0.7, 0.7]], dtype=torch.float64), 0.4, 0) > 0
+    assert here.sites.passes.elsewhere is newer
+
+
+def test_a_map_that_closes_its_passes_is_no_surer_than_one_gp_of_both_areas():
+    """What it was told of each has the level of all in common, which would count with each anew."""
+    here, there = mapped("dual_svgp", A), mapped("dual_svgp", B)
+    here.adopt_pass_evidence(there.posterior.pass_evidence().of_differences())
+    open_ = here.predict(torch.from_numpy(PLACES)).variance.clone()
+    for number in (0.0, 1.0, 2.0):
+        here.sites.close({number}, here.theta.bias_stddev**2)
+    here.mark_changed()
+    assert bool((here.predict(torch.from_numpy(PLACES)).variance >= open_).all())
 
 
 def test_the_spread_is_learned_from_both():

@@ -20,7 +20,7 @@ from torch import Tensor
 from gp_mapping.core.models.wiski.bounded import BoundedLattice
 from gp_mapping.core.models.wiski.lattice.features import FEATURES, feature_prior, longer
 from gp_mapping.core.models.wiski.local import map_features
-from gp_mapping.core.models.wiski.pass_constants import pass_evidence
+from gp_mapping.core.models.wiski.pass_constants import bias_evidence_of
 
 __all__ = ["FeatureWeights"]
 
@@ -64,7 +64,7 @@ class FeatureWeights(BoundedLattice):
             sums: F of these samples.
         """
         self.features = f, covariance, samples, self._newest_precision(sums)
-        evidence = pass_evidence(self.theta, f, covariance)
+        evidence = bias_evidence_of(self.theta, f, covariance)
         if evidence is None or not self.bias_prior > 0:
             return
 

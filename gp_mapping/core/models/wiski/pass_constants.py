@@ -20,10 +20,10 @@ from gp_mapping.core.inner_snapshot import InnerSnapshot
 from gp_mapping.core.models.wiski.lattice.features import FEATURES
 from gp_mapping.core.types import Prediction
 
-__all__ = ["PassConstants", "pass_evidence"]
+__all__ = ["PassConstants", "bias_evidence_of"]
 
 
-def pass_evidence(theta: Theta, f: Tensor, covariance: Tensor) -> BiasEvidence | None:
+def bias_evidence_of(theta: Theta, f: Tensor, covariance: Tensor) -> BiasEvidence | None:
     """Evidence for s_b from the features' weights; None of fewer than two passes.
 
     Args:
@@ -90,4 +90,4 @@ class PassConstants(InnerSnapshot):
         )
 
     def bias_evidence(self) -> BiasEvidence | None:
-        return pass_evidence(self.theta, *self.feature_moments())
+        return bias_evidence_of(self.theta, *self.feature_moments())

@@ -168,6 +168,44 @@ def test_a_refused_update_leaves_what_was_told(tiles, monkeypatch):
     assert told[0] > 0 and same_state({"said": before}, {"said": said()})
 
 
+def test_copies_of_the_shelf_are_made_anew_when_they_would_be_told_something_else(tiles):
+    field = copy.deepcopy(tiles)
+    near = survey()[-1][-2:]
+    field.update(near)
+    asked = [field.map_for(key) for key in field.shelf.keys()]
+    field.update(near)
+    assert asked == [field.map_for(key) for key in field.shelf.keys()]
+
+    # as if they had been told nothing so far: the next tile that tells has all of them told
+    field.announced, epoch = field.announced.scale(0.0), field.epoch
+    field.update(survey()[-1][-110:])
+    assert field.epoch > epoch
+    for before, key in zip(asked, field.shelf.keys()):
+        assert field.map_for(key) is not before
+
+
+def test_a_tile_is_told_of_so_many_passes_by_the_nearest_first():
+    def of(*numbers):
+        eye = torch.eye(len(numbers), dtype=torch.float64)
+        return PassEvidence(tuple(map(float, numbers)), eye, eye[:, :1])
+
+    tiles = {(k, 0): of(10 * k, 10 * k + 1) for k in range(5)}
+    said = pass_constants.Said(tiles, of(90, 91), most=6)
+    assert set(said.others((0, 0)).numbers) == {10.0, 11.0, 20.0, 21.0, 30.0, 31.0}
+    assert set(said.others((4, 0)).numbers) == {10.0, 11.0, 20.0, 21.0, 30.0, 31.0}
+    # one on the shelf is told what those there say first
+    assert set(said.others((9, 0), on_shelf=True).numbers) == {90.0, 91.0, 30.0, 31.0, 40.0, 41.0}
+    assert pass_constants.Said({}, None, most=6).others((0, 0)) is None
+
+
+def test_a_tile_that_is_sent_knows_the_constants(tiles):
+    key, tile = next((k, t) for k, t in sorted(tiles.tiles.items()) if t.map.unremembered_empty)
+    there = tile.map.sites.passes.elsewhere
+    state = tiles.slimmed(plain(tile.stored("sent")))
+    sent = tiles.restored(state["map"]).sites.passes.elsewhere
+    assert same_state(there.state_dict(), sent.state_dict()), key
+
+
 def test_the_shelf_keeps_so_many_passes():
     field = driven(build(tiles_in_memory=9, max_biases=2), survey())
     assert len(field.shelf) > 2
