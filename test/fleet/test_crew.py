@@ -168,6 +168,22 @@ def cluster():
         yield made
 
 
+def test_a_nanny_of_the_newest_name_that_has_failed_is_replaced(cluster):
+    """As where its worker was killed while it started; Dask gives its name away again."""
+    from distributed.core import Status
+
+    with limited(60.0):
+        complete(cluster.workers)
+        nannies = cluster.workers.cluster.workers
+        for name in (max(nannies), min(nannies)):
+            failed = nannies[name]
+            failed.status = Status.failed
+            os.kill(failed.pid, signal.SIGKILL)
+            while failed in complete(cluster.workers):
+                time.sleep(0.02)
+    assert cluster.result(cluster.step("sum", int, "5")) == 5
+
+
 def test_a_step_that_kills_is_given_up_and_one_that_was_killed_comes_through(
     cluster, tmp_path, monkeypatch
 ):

@@ -179,11 +179,16 @@ class Crew:
         Raises:
             UsageError: none is there, and none can be started.
         """
-        # a nanny that has ended starts nothing any more; without its name another takes its place
-        for name, nanny in list(self.cluster.workers.items()):
-            if self._over(name, nanny):
-                self.cluster.worker_spec.pop(name, None)
-        if set(self.cluster.worker_spec) != set(self.cluster.workers):
+        # a nanny that has ended starts nothing any more: it loses its name, and Dask takes it away
+        over = [n for n, nanny in list(self.cluster.workers.items()) if self._over(n, nanny)]
+        for name in over:
+            self.cluster.worker_spec.pop(name, None)
+        # only then another one comes: Dask may give it the same name, and where the ended one still
+        # has that, none is missing and nothing is done
+        spec = set(self.cluster.worker_spec)
+        if spec != set(self.cluster.workers):
+            self.cluster.scale(len(spec))
+        elif len(spec) < self.asked:
             self.cluster.scale(self.asked)
 
         if not self.there and self._starts.in_a_row > _STARTS * self.asked:
