@@ -35,7 +35,9 @@ _EXACT = 4  # every so many measurements go to the exact GP
 class World:
     """stddev: of the passes' biases, T.  warming: s, time constant with which each decays to 0; 0: it stays.
 
-    segment: s, bias_time of the map.
+    segment: s, bias_time of the map.  gap: m, between lanes.
+
+    bands: passes lie beside each other, and each shares one lane with the next; else each crosses all others.
     """
 
     stddev: float
@@ -44,16 +46,15 @@ class World:
     depth: float = 3.0
     warming: float = 0.0
     segment: float = 0.0
+    gap: float = 0.8
+    bands: bool = False
 
     def drives(self, seed: int) -> tuple[list[Samples], list[Tensor]]:
-        """Passes that cross each other, and the bias of each measurement (N, 1)."""
+        """The passes, and the bias of each measurement (N, 1)."""
         generator = torch.Generator().manual_seed(500 + seed)
         field, drives, biases, start = self.field(seed), [], [], 0.0
         for k in range(self.passes):
-            turned = k % 2 == 1
-            ends = (self.depth, self.width) if turned else (self.width, self.depth)
-            x = lanes(*ends, 0.8, SPEED / RATE) + torch.tensor([0.0, 0.3 * (k // 2) % 0.8])
-            x = x.flip(1) if turned else x
+            x = self.path(k)
             stamp = start + torch.arange(len(x), dtype=torch.float64) / RATE
             bias = self.stddev * torch.randn(1, dtype=torch.float64, generator=generator).expand(
                 len(x), 1
@@ -66,6 +67,17 @@ class World:
             start = float(stamp[-1]) + PAUSE
         return drives, biases
 
+    def path(self, k: int) -> Tensor:
+        """Positions (N, 2) of pass k."""
+        if self.bands:
+            band = self.depth / self.passes
+            return lanes(self.width, band, self.gap, SPEED / RATE) + torch.tensor([0.0, k * band])
+
+        turned = k % 2 == 1
+        ends = (self.depth, self.width) if turned else (self.width, self.depth)
+        x = lanes(*ends, self.gap, SPEED / RATE) + torch.tensor([0.0, 0.3 * (k // 2) % self.gap])
+        return x.flip(1) if turned else x
+
     def field(self, seed: int) -> DrawnField:
         """The field of that seed."""
         return DrawnField(LENGTH, seed, LEVEL, SPREAD)
@@ -77,6 +89,7 @@ WORLDS = {
     "4 µT": World(4e-6),
     "20 µT": World(20e-6),
     "4 µT in 12 passes": World(4e-6, 12),
+    "4 µT in bands of 72 m²": World(4e-6, 6, 10.0, 7.2, gap=0.4, bands=True),
     "4 µT warming up": World(4e-6, warming=30.0),
     "4 µT warming up with bias_time 5 s": World(4e-6, warming=30.0, segment=5.0),
 }
@@ -221,8 +234,9 @@ def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES) -> Part:
         )
     table.notes = [
         f"{len(seeds)} worlds of each kind, {SPREAD * 1e6:g} µT of field, lengthscale {LENGTH:g} m, white "
-        f"noise {NOISE * 1e6:g} µT; a pass is a lawnmower of its own, the next one crosses it. What all "
-        "biases have in common cannot be separated from the field's own level: “but for the level” leaves the "
+        f"noise {NOISE * 1e6:g} µT; a pass is a lawnmower of its own; the next one crosses it, "
+        "in bands it shares a lane with it. What all biases have in common cannot "
+        "be separated from the field's own level: “but for the level” leaves the "
         "mean error out, and the map that was given the biases was given all but their mean. The exact GP "
         "knows the world's hyper-parameters and has the kernel term s_b² δ(p, p′)."
     ]
