@@ -133,9 +133,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _problem(session, position, region, args, home) -> tuple[Problem, str]:
     """Return what is to be planned, with a note on what was assumed about the area."""
-    area = SurveyArea.from_free_space(
-        None, position, path=session.driven.numpy(), region=region, grow=args.margin
-    )
+    lengthscale = session.map.hyperparameters()["lengthscale"]
+    budget = Budget(args.budget or math.inf, home=home)
+    metres = args.budget or Problem.horizon
+    area, part = _area(session, position, region, args.margin, metres, lengthscale / 3)
     if not area:
         if region and not any(polygon.contains(position[None]).all() for polygon in region):
             where = f"({position[0]:.2f}, {position[1]:.2f}) m"
@@ -151,12 +152,11 @@ def _problem(session, position, region, args, home) -> tuple[Problem, str]:
         raise UsageError(f"{args.map}: no plan: {area.reason}")
 
     # places a third of a lengthscale apart: between them the field is known from both
-    travel = Travel(area.free, session.map.hyperparameters()["lengthscale"] / 3)
+    travel = Travel(area.free, lengthscale / 3)
     field = session.map.for_planning()
     value = PathValue.from_map(field, travel.xy, area.cells, area.areas, session.noise_variance)
     levels = Levels.of(field, travel.xy)
 
-    budget = Budget(args.budget or math.inf, home=home)
     problem = Problem(
         value,
         travel,
@@ -168,10 +168,43 @@ def _problem(session, position, region, args, home) -> tuple[Problem, str]:
         effort=_EFFORT,
     )
 
-    notes = [area.reason] if area.reason else []
+    notes = [note for note in (area.reason, part) if note]
     if args.budget == 0.0:
         notes.append(f"--budget 0 is no budget: the route is {problem.horizon:g} m at most")
     return problem, "\n".join(notes)
+
+
+def _area(
+    session, position, region, margin: float, metres: float, spacing: float
+) -> tuple[SurveyArea, str]:
+    """Return where a route of so many metres may lead, with a note where that is not all of it.
+
+    Args:
+        session: the map.
+        position: (2,) m, where the route begins.
+        region: polygons.
+        margin: m by which the hull of the path is grown.
+        metres: longest route.
+        spacing: m that places are apart.
+    """
+
+    def within(reach: float) -> SurveyArea:
+        return SurveyArea.from_free_space(
+            None, position, path=session.driven.numpy(), region=region, grow=margin, reach=reach
+        )
+
+    # On ground so large that its cells are coarser than the places should be, only what a route can
+    # reach counts: it does not change what lies beyond.
+    area = within(math.inf)
+    if area and area.free.resolution <= spacing:
+        return area, ""
+    near = within(metres)
+    if not near or near.free.resolution == area.free.resolution:
+        return area, ""
+    return (
+        near,
+        f"only what lies within {metres:g} m of the beginning counts, as far as the route can lead",
+    )
 
 
 def _content(session, grid: FieldGrid | None, route: Plan, kind: str, area: float) -> bytes:

@@ -454,7 +454,8 @@ class FreeSpace:
     def reachable_from(self, position, search: float = 0.5) -> FreeSpace:
         """Return the part that is connected, over cells that share a side, to the robot's cell.
 
-        That is the open cell nearest to the position; with none near enough nothing is left.
+        That is the open cell nearest to the position, be it one that is so large that its centre
+        is farther than `search`; with none near enough nothing is left.
 
         Args:
             position: (x, y) m.
@@ -510,9 +511,10 @@ class FreeSpace:
             * self.resolution
         )
         nearest = int(away.argmin())
-        if away[nearest] > search:
+        found = rows[nearest] + top, columns[nearest] + left
+        if away[nearest] > search and found != (row, column):
             return 0
-        return int(self._labels[rows[nearest] + top, columns[nearest] + left])
+        return int(self._labels[found])
 
 
 def _groups(count: np.ndarray) -> list[np.ndarray]:

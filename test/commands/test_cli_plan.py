@@ -83,6 +83,15 @@ def test_what_cannot_be_planned_is_one_line(saved, options, words, capsys, tmp_p
     assert words in error and error.count("\n") == 1 and not list(tmp_path.iterdir())
 
 
+def test_a_region_far_beyond_what_a_route_reaches_is_surveyed_as_far_as_it_leads(
+    saved, tmp_path, capsys
+):
+    options = ["--region", "-1 -1, 1e7 -1, 1e7 1e7, -1 1e7", "--budget", "9", "--kind", "lanes"]
+    assert main(["plan", str(saved), *options, "--output", str(tmp_path / "r.csv")]) == 0
+    assert "only what lies within 9 m of the beginning counts" in capsys.readouterr().out
+    assert 5.0 < float((tmp_path / "r.csv").read_text().splitlines()[-1].split(",")[3]) <= 9.0
+
+
 def test_the_picture_shows_all_of_the_route(saved, tmp_path, monkeypatch):
     """A route goes as far as --margin beyond the path, and the map is drawn as far as its own margin."""
     shown = []

@@ -1,14 +1,18 @@
 """The survey area: what is free, reached, wanted and near; reasons where nothing is left."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
+from docs_text import ROOT, fenced
 from planning_scene import occupancy
-from rooms import free_room, somewhere
+from rooms import free_room, measured_at, somewhere
 
 from gp_mapping.planning import FreeSpace
 from gp_mapping.planning.area.polygon import Polygon
 from gp_mapping.planning.area.survey_area import SurveyArea, hull_space
+from gp_mapping.planning.area.travel import Travel
 
 
 def two_rooms() -> FreeSpace:
@@ -93,6 +97,24 @@ def test_without_a_map_it_is_the_hull_of_the_path_grown():
     assert hull_space(np.empty((0, 2)), 1.0) is None
 
 
+@pytest.mark.parametrize("side", [100.0, 300.0, 1000.0])
+def test_a_robot_stands_in_its_cell_however_large_that_is(side):
+    """Without a map of obstacles cells grow with the region: their centres are metres away."""
+    here = np.array([11.3, 7.7])
+    area = SurveyArea.from_free_space(None, here, region=[square(-5.0, -5.0, side)])
+    assert area.size == pytest.approx(side * side, rel=0.05)
+    travel = Travel(area.free, 0.3)
+    assert math.dist(travel.nodes[travel.locate(here)], here) > 0.5
+    near = SurveyArea.from_free_space(None, here, region=[square(-5.0, -5.0, side)], reach=10.0)
+    assert near.free.resolution < 0.11 and float((near.cells - torch.tensor(here)).abs().max()) < 10
+
+
+def test_a_long_path_is_looked_at_as_far_as_the_reach():
+    path = np.stack([np.linspace(0.0, 400.0, 200), 200.0 * np.sin(np.linspace(0.0, 6.0, 200))], 1)
+    area = SurveyArea.from_free_space(None, path[-1], path=path, grow=1.0, reach=10.0)
+    assert area.free.resolution < 0.11 and area.size < np.pi * 100.0
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -112,11 +134,20 @@ def test_without_a_map_it_is_the_hull_of_the_path_grown():
             "no free place lies inside the region, out of the keep-out areas",
         ),
         ({"free": None, "path": None}, "nothing has been measured yet"),
+        ({"free": None, "region": [square(5.0, -1.0, 1e4)]}, "near to its border, and the ground"),
     ],
 )
 def test_where_nothing_is_left_it_says_why(arguments, words):
     area = SurveyArea.from_free_space(**({"free": two_rooms(), "position": (6.0, 0.0)} | arguments))
     assert not area and len(area.areas) == 0 and words in area.reason
+
+
+def test_what_the_page_writes_in_python_plans():
+    (code,) = fenced((ROOT / "docs/exploration.md").read_text(), "python")
+    free, position = two_rooms(), np.array([6.0, 0.0])
+    names = {"free": free, "position": position, "field": measured_at(position)}
+    exec(code.replace("metres=40.0, home=(0.0, 0.0)", "metres=6.0, home=(6.0, 0.0)"), names)
+    assert 4.0 < names["way"].metres <= 6.0 and names["way"].gains.sum() > 0.0
 
 
 def test_frames_and_bounds_are_checked():

@@ -149,7 +149,7 @@ def test_a_place_is_located_at_the_nearest_node_in_view():
         order = np.argsort(away)[:16]
         order = order[away[order] < 0.5]
         if not len(order):
-            assert found == -1
+            assert travel.free.sees(at, travel.nodes[found]).all(), "a block's diagonal away"
             continue
         seen = travel.free.sees(np.broadcast_to(at, (len(order), 2)), travel.nodes[order])
         best = order[seen.argmax()]
@@ -197,6 +197,21 @@ def test_however_coarse_the_blocks_nothing_is_out_of_reach(seed, most):
         leg, way = coarse.leg(a, b), fine.leg(same[a], same[b])
         assert bool(free.allows(torch.from_numpy(every_two_centimetres(leg.line))).all())
         assert leg.metres <= 1.25 * way.metres + coarse.block * free.resolution
+
+
+@pytest.mark.parametrize(("seed", "most"), [(0, 30), (4, 12)])
+def test_where_the_robot_may_be_it_is_located_however_far_apart_nodes_lie(seed, most):
+    free, _ = travel_in(seed)
+    coarse, x = Travel(free, 0.3, max_nodes=most), free.centres()
+    nodes = coarse.locate_all(x, 0.21)
+    away = np.hypot(*(coarse.nodes[nodes] - x).T)
+    assert (nodes >= 0).all() and away.max() > 0.3
+    assert free.sees(x[away > 0.21], coarse.nodes[nodes[away > 0.21]]).all(), "through a wall"
+    walls = np.stack(np.nonzero(~free.open)[::-1], 1) * free.resolution + 0.5 * free.resolution
+    far = np.array([x.max(0) + 0.25, *walls[np.hypot(*(walls - coarse.nodes[0]).T) > 1.5]])
+    away = np.hypot(*(far[:, None] - coarse.nodes).transpose(2, 0, 1)).min(1)
+    located = coarse.locate_all(far, 0.21) >= 0
+    assert (located == (away <= 0.21)).all(), "where it may not be only a near node counts"
 
 
 def test_from_anywhere_and_nowhere():

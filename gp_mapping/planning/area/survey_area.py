@@ -111,7 +111,7 @@ class SurveyArea:
                 reached,
                 torch.empty((0, 2)).double(),
                 torch.empty(0).double(),
-                _why_not(free, allowed, position, region, bool(region or keep_out), search),
+                _why_not(free, allowed, position, region, keep_out, search),
             )
 
         chosen, count = thin(torch.from_numpy(reached.open), max_cells)
@@ -123,12 +123,14 @@ class SurveyArea:
         return SurveyArea(reached, cells, count[order].double() * reached.resolution**2, note)
 
 
-def hull_space(path, grow: float) -> FreeSpace | None:
+def hull_space(path, grow: float, position=(0.0, 0.0), reach: float = math.inf) -> FreeSpace | None:
     """Return the convex hull of a path, grown by a margin, as free space.
 
     Args:
         path: (K, 2) m; places that are not finite are left out.
         grow: m.
+        position: (2,) m.
+        reach: m from position that the grid need not go beyond.
 
     Returns:
         Free space; None without a finite place.
@@ -138,7 +140,13 @@ def hull_space(path, grow: float) -> FreeSpace | None:
     if not len(x):
         return None
     corners = grown_hull(x, max(grow, _FINEST))
-    return _made(corners, _FINEST, Polygon(corners).contains)
+    return _made(_clipped(corners, position, reach), _FINEST, Polygon(corners).contains)
+
+
+def _clipped(corners: np.ndarray, position, reach: float) -> np.ndarray:
+    """Return corners (K, 2) m moved into the square of that reach, m, around a position."""
+    position = np.asarray(position, dtype=np.float64)
+    return np.clip(corners, position - reach, position + reach)
 
 
 def _made(corners: np.ndarray, margin: float, inside) -> FreeSpace:
@@ -184,17 +192,14 @@ def _without_map(path, region, grow: float, position, reach: float) -> tuple[Fre
     """
     if region:
         corners = np.concatenate([polygon.corners for polygon in region])
-        if math.isfinite(reach):
-            # The grid need not be larger than the reach.
-            corners = np.clip(corners, position - reach, position + reach)
         free = _made(
-            corners,
+            _clipped(corners, position, reach),
             _FINEST,
             lambda at: np.any([polygon.contains(at) for polygon in region], axis=0),
         )
         return free, "no free-space map: the whole region is taken to be free of obstacles"
 
-    free = None if path is None else hull_space(path, grow)
+    free = None if path is None else hull_space(path, grow, position, reach)
     if free is None:
         return (
             None,
@@ -278,18 +283,28 @@ def _restricted(free: FreeSpace, position: np.ndarray, region, keep_out, reach: 
 
 
 def _why_not(
-    free: FreeSpace, allowed: FreeSpace, position: np.ndarray, region, polygons: bool, search: float
+    free: FreeSpace, allowed: FreeSpace, position: np.ndarray, region, keep_out, search: float
 ) -> str:
     """Say why nothing is left of the area, in words."""
     here = f"({position[0]:.2f}, {position[1]:.2f}) m"
     if not free.open.any():
         return "the free-space map leaves no place that the robot may enter"
-    if not allowed.open.any() and polygons:
+    if not allowed.open.any() and (region or keep_out):
         return (
             "no free place lies inside the region, out of the keep-out areas and within reach of the robot at "
             f"{here}"
         )
     if not free.reachable_from(position, search).open.any():
         return f"the robot at {here} stands where the free-space map leaves it no room"
+    if _inside(region, position) and not _inside(keep_out, position):
+        return (
+            f"the robot at {here} stands inside the region and near to its border, and the ground is divided "
+            f"into cells of {free.resolution:.2g} m: make the region or the reach of plans smaller"
+        )
     where = "outside the region" if region else "inside a keep-out area"
     return f"the robot at {here} stands {where}, more than {search:g} m from the nearest place that it may enter"
+
+
+def _inside(polygons, position: np.ndarray) -> bool:
+    """Return whether a position (2,) m lies inside one of the polygons."""
+    return any(bool(polygon.contains(position[None])[0]) for polygon in polygons)

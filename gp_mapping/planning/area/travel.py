@@ -134,6 +134,8 @@ class Travel:
         """Return the node nearest to xy that is in plain view; None without a node within reach.
 
         A position that the robot may not be at (a map that is a little off) gets the nearest node.
+        Where nodes stand for blocks, a position in free space may be farther from one than
+        `search`: there a node in plain view at most a block's diagonal away counts, too.
 
         Args:
             xy: (2,) m.
@@ -149,8 +151,30 @@ class Travel:
             xy: (N, 2) m.
             search: metres to the farthest node that counts.
         """
+        found, visible = self._nodes_near(xy, search)
+
+        # Most have a node that near; only where none is, and the robot may be there, a block's
+        # size decides.
+        diagonal = math.sqrt(2.0) * self.block * self.free.resolution
+        far = np.flatnonzero(found < 0) if diagonal > search else np.empty(0, dtype=int)
+        far = far[self.free.allows(torch.from_numpy(xy[far])).numpy()]
+        if len(far):
+            nodes, seen = self._nodes_near(xy[far], diagonal)
+            found[far] = np.where(seen, nodes, -1)
+        return found
+
+    def _nodes_near(self, xy: np.ndarray, search: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return of each position its nearest node in plain view, or else its nearest one.
+
+        Args:
+            xy: (N, 2) m.
+            search: metres to the farthest node that counts.
+
+        Returns:
+            Nodes (N,), −1 where none is that near, and whether each is in plain view (N,) bool.
+        """
         if self._tree is None or not len(xy):
-            return np.full(len(xy), -1)
+            return np.full(len(xy), -1), np.zeros(len(xy), dtype=bool)
         count = min(_NEAR, len(self.nodes))
         distance, found = self._tree.query(
             xy, k=np.arange(1, count + 1), distance_upper_bound=search
@@ -169,7 +193,7 @@ class Travel:
 
         # argmax gives the nearest one where none is visible.
         chosen = found[np.arange(len(xy)), visible.argmax(1)]
-        return np.where(near[:, 0], chosen, -1)
+        return np.where(near[:, 0], chosen, -1), visible.any(1)
 
     def nearest(self, xy) -> np.ndarray:
         """Return the place nearest to each of xy (N, 2) m: (N,)."""
