@@ -10,7 +10,9 @@ import math
 import os
 import sys
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 from gp_mapping.commands.plan import places
 from gp_mapping.commands.processes import (
@@ -28,6 +30,7 @@ from gp_mapping.settings.build import KNOWN, Parameters, model_file, read_parame
 from gp_mapping.settings.explorer import ExplorerSettings
 from gp_mapping.settings.plan import home_of, of_a_whole_survey
 from gp_mapping.sim.room import WALLS, WAYPOINTS
+from gp_mapping.store.sessions import CHECKPOINT, map_folder
 
 __all__ = ["ExploreError", "run"]
 
@@ -131,6 +134,7 @@ def run(args: argparse.Namespace) -> int:
     if args.simulate:
         os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
 
+    map_file = map_folder(values["save_directory"], values.get("map_name", "")) / CHECKPOINT
     signals = Signals()
     try:
         with ExitStack() as stack:
@@ -138,14 +142,16 @@ def run(args: argparse.Namespace) -> int:
             stack.callback(watcher.close)
             processes = _start(args, values, domain, stack)
             print(f"the survey runs on ROS_DOMAIN_ID={domain}; logs in {args.output}", flush=True)
-            _Survey(args, watcher, processes, signals.check).go()
+            survey = _Survey(args, watcher, processes, signals.check)
+            survey.go()
+            survey.save(map_file, values["save_on_exit"])
     except ExploreError as error:
         print(f"gp-mapping explore: {error}", file=sys.stderr)
         return 1
     finally:
         signals.restore()
 
-    print(args.output / "map.gpm")
+    print(map_file)
     return 0
 
 
@@ -190,7 +196,7 @@ def _start(
 
 
 class _Survey:
-    """Watch the survey from its start to the saved map."""
+    """Watch the survey from its start to its end, and have the map saved."""
 
     def __init__(
         self, args: argparse.Namespace, watcher, processes: dict[str, NodeProcess], interrupted
@@ -205,13 +211,13 @@ class _Survey:
         self._shown = ""
 
     def go(self) -> None:
-        """Watch until the explorer ends, then have the map saved.
+        """Watch until the explorer ends.
 
         Raises:
-            ExploreError: a process died, no plan came, time is up, or the map cannot be saved.
+            ExploreError: a process died, no plan came, or time is up.
         """
         args, explorer = self._args, self._processes["explorer"]
-        try:
+        with self._errors():
             if args.region:
                 self._watcher.publish_region(places(args.region, "--region"), STARTING, self._check)
 
@@ -223,11 +229,37 @@ class _Survey:
             self._watcher.spin(1.2)  # long enough for one more report
             self._check()
             self._tell(last=True)
-            print(self._watcher.save(SAVING, self._check))
+
+    def save(self, file: Path, at_end: bool) -> None:
+        """Have the map saved, once.
+
+        Args:
+            file: that is to hold the map.
+            at_end: whether the mapper saves the map when it ends: then everything that it has
+                received is in the map, and nothing is saved before.
+
+        Raises:
+            ExploreError: it was not saved.
+        """
+        if not at_end:
+            with self._errors():
+                print(self._watcher.save(SAVING, self._check))
+            return
+
+        before, mapper = _written(file), self._processes["mapper"]
+        for process in reversed(self._processes.values()):  # the mapper last
+            process.stop()
+        if mapper.code or _written(file) == before:
+            raise ExploreError(f"the map was not saved as {file}:\n{mapper.last_lines()}")
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Raise what the watcher raises (a service that does not answer) as ExploreError."""
+        try:
+            yield
         except RuntimeError as error:
             if isinstance(error, ExploreError):
                 raise
-            # the watcher's own errors, such as a service that does not answer
             raise ExploreError(f"{error}\n{self._processes['mapper'].last_lines()}") from error
 
     def _check(self) -> None:
@@ -265,6 +297,11 @@ class _Survey:
         if text != self._shown and (last or int(time.monotonic() - self._began) % 5 == 0):
             print(text, flush=True)
             self._shown = text
+
+
+def _written(file: Path) -> int | None:
+    """Return when a file was written, ns; None where there is none."""
+    return file.stat().st_mtime_ns if file.exists() else None
 
 
 def _progress(status: dict[str, str]) -> str:

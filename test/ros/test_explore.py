@@ -227,7 +227,7 @@ def test_the_command_surveys_a_region_within_the_files_budget_and_saves_the_map(
     params = tmp_path / "small.yaml"
     params.write_text(
         "/**:\n  ros__parameters:\n    plan_places: 80\n    plan_effort: 16\n    max_inducing: 100\n"
-        "    plan_budget: 2.5\n    publish_rate: 2.0\n    resolution: 0.1\n"
+        "    plan_budget: 2.5\n    publish_rate: 2.0\n    resolution: 0.1\n    map_name: hall\n"
     )
     with explore(
         tmp_path,
@@ -240,10 +240,12 @@ def test_the_command_surveys_a_region_within_the_files_budget_and_saves_the_map(
         "0.5",
     ) as process:
         assert process.wait(150.0) == 0, process.output
-        said, map_file = process.output, tmp_path / "out" / "map.gpm"
+        said, map_file = process.output, tmp_path / "out" / "hall" / "map.gpm"
     assert (
         str(map_file) in said and "done: " in said and "budget" in said and "Traceback" not in said
     )
+    log = (tmp_path / "out" / "mapper.log").read_text()
+    assert log.count("saved checkpoint") == 1 and "was not saved" not in log, "once, with all of it"
     path = open_session(map_file).path.numpy()
     assert (path > 0.1).all() and path[:, 0].max() < 2.5 and path[:, 1].max() < 2.2, (
         "it left the region"
