@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -55,6 +56,19 @@ class Spending:
         if running and stamp is not None and self.last_stamp is not None:
             self.spent += max(0.0, stamp - self.last_stamp)
         self.last_stamp = stamp
+
+    def passed_since(self, began: float, then: float | None) -> float:
+        """Return the seconds that have passed, of the measurements' time.
+
+        A simulated robot may drive many times faster, or stand still while its time does.
+
+        Args:
+            began: perf_counter s, which decides where measurements have no stamps.
+            then: stamp of the newest measurement at that time, s; None: there was none.
+        """
+        if then is None or self.last_stamp is None:
+            return time.perf_counter() - began
+        return max(0.0, self.last_stamp - then)
 
     def is_new(self, position) -> bool:
         """Whether a position (2,) m may be away from the last one by more than jitter."""

@@ -85,7 +85,7 @@ class Survey:
         self._moved_before = 0.0
         # where there is none, monotonic s before which no other plan is tried
         self._retry_at, self._stale, self._made = -math.inf, True, 0
-        self._thinking = 0.0  # s, running mean of what a plan takes
+        self._thinking = 0.0  # s, running mean of what a plan takes while the robot drives
         self._lead = 0.0
         self._share = math.nan
 
@@ -309,24 +309,23 @@ class Survey:
             return False  # the ground is being made; the robot goes on with the plan that it has
 
         began = time.perf_counter(), self._spending.last_stamp
+        driving = bool(self.plan) and not self._course.nearly_driven
         self._stale, self._moved_before = False, self._spending.moved
-        self._begin(self._go_on(session, position), partial(self._done, *began))
+        self._begin(self._go_on(session, position), partial(self._done, *began, driving))
         return True
 
-    def _done(self, began: float, then: float | None, plan: Plan) -> None:
-        """Take the plan, and learn how long planning takes.
+    def _done(self, began: float, then: float | None, driving: bool, plan: Plan) -> None:
+        """Take the plan, and learn how long a robot drives on while planning takes its time.
 
         Args:
-            began: perf_counter s, when planning began.
-            then: stamp of the newest measurement then, s; None: there was none.
+            began: when planning began, as in Spending.passed_since.
+            then: likewise.
+            driving: whether the robot had a plan to drive then; one that stands can wait.
             plan: the plan.
         """
-        duration = time.perf_counter() - began
-        # Time of the measurements, where it passes: a simulated robot may drive many times faster.
-        now = self._spending.last_stamp
-        if then is not None and now is not None and now > then:
-            duration = now - then
-        self._thinking += 0.3 * (duration - self._thinking)
+        if driving:
+            duration = self._spending.passed_since(began, then)
+            self._thinking += 0.3 * (duration - self._thinking)
         with self._lock:
             if self._phase == "running":
                 self._take(plan)

@@ -84,6 +84,20 @@ def test_twice_what_is_driven_while_a_plan_is_made_is_kept():
     assert 8.0 < metres[0] < 8.8 and 7.2 < metres[1] <= 7.8 and 6.0 < metres[2] <= 7.2, metres
 
 
+def test_a_robot_that_stands_while_a_plan_is_made_keeps_no_metres_for_it():
+    """Before its first plan, and while its time stands still: of a simulated robot on a busy machine, a minute."""
+    robot = Robot(settings(plan_budget=9.0, plan_home="start"), message=floor(wall=False))
+    robot.survey.start()
+    robot.survey.step(robot.session, tuple(robot.at), robot.message, "map", robot.time)
+    robot.measure(np.repeat(robot.at[None], 600, 0))
+    robot.think()
+    assert robot.survey.plan
+    robot.drive(2.5)
+    robot.survey._stale = True
+    robot.think()
+    assert robot.metres + robot.survey.plan.metres > 8.4
+
+
 @pytest.mark.parametrize(
     "robot_is", [{"plan_budget": 1.2}, {"plan_budget": 8.0, "plan_turn_rate": 0.01}]
 )
