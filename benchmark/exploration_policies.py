@@ -99,7 +99,7 @@ def left_by(world: World, travel: Travel, way: np.ndarray) -> float:
     value, leg = prior_value(world, travel), travel.leg_along(way)
     share = np.arange(0.05, leg.metres, 0.1) / leg.metres
     take = np.unique(np.rint(share * (len(leg.points) - 1)).astype(int))
-    visits = Visits(torch.from_numpy(leg.places[take]), torch.from_numpy(leg.weights[take]))
+    visits = Visits(*map(torch.from_numpy, travel.interpolation_at(leg.points[take])))
     return 1.0 - float(value.gains([visits])[0].sum()) / value.total
 
 

@@ -6,6 +6,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ _KEPT = 200  # results of planners in the cache
 _NEAR = 16  # nearest nodes that are tried for one in plain view
 _LOOKS = 4  # points of a way for each spacing
 _ABOUT = 4  # places that a point is interpolated from
+_DETOUR = 1.5  # straight lines: length of a way up to which it is looked for first
 _SMOOTH = 3.0  # spacings: correlation length of the field that is interpolated
 
 # How many points ahead of a corner are tested for a line of sight, farther and farther.
@@ -44,9 +46,7 @@ class Leg:
         turned: radians turned at its inner corners.
         first: radians, heading of its first piece; NaN where start and end are one place.
         last: radians, heading of its last piece; NaN likewise.
-        points: (n, 2) m, evenly along it, both ends included.
-        places: (n, k), the places that each point is interpolated from.
-        weights: (n, k), the weights of those places.
+        count: n, number of points evenly along it.
     """
 
     line: np.ndarray
@@ -54,9 +54,14 @@ class Leg:
     turned: float
     first: float
     last: float
-    points: np.ndarray
-    places: np.ndarray
-    weights: np.ndarray
+    count: int
+
+    @cached_property
+    def points(self) -> np.ndarray:
+        """(n, 2) m, evenly along it, both ends included: of most legs nobody asks for them."""
+        ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(self.line, axis=0).T))])
+        marks = np.linspace(0.0, self.metres, self.count)
+        return np.stack([np.interp(marks, ends, self.line[:, i]) for i in (0, 1)], 1)
 
 
 def angles_between(a, b):
@@ -269,7 +274,7 @@ class Travel:
         }
 
         ways = {pair: chain for pair, chain in chains.items() if chain is not None}
-        self._legs.update(zip(ways, self._legs_along(self._pulled(list(ways.values())))))
+        self._legs.update(zip(ways, map(self.leg_along, self._pulled(list(ways.values())))))
 
         while len(self._legs) > _LEGS:
             self._legs.popitem(last=False)
@@ -288,8 +293,8 @@ class Travel:
         """Return the ways from any position to several nodes, as `leg_from`."""
         chains = [self._chain(node, end, node) for end in to]
         first = np.asarray(xy, dtype=np.float64)[None]
-        legs = iter(
-            self._legs_along(self._pulled([np.vstack([first, c]) for c in chains if c is not None]))
+        legs = map(
+            self.leg_along, self._pulled([np.vstack([first, c]) for c in chains if c is not None])
         )
         return [None if chain is None else next(legs) for chain in chains]
 
@@ -304,8 +309,8 @@ class Travel:
         if a == b:
             return self.nodes[[a, b]]
         target = b if source == a else a
-        distance, predecessor = self._row(source)
-        if not np.isfinite(distance[target]):
+        predecessor = self._predecessors_to(target, source)
+        if predecessor is None:
             return None
 
         chain = [target]
@@ -313,6 +318,25 @@ class Travel:
             chain.append(int(predecessor[chain[-1]]))
 
         return self.nodes[chain if source == b else chain[::-1]]
+
+    def _predecessors_to(self, target: int, source: int) -> np.ndarray | None:
+        """Return the predecessor (n,) of each node on the way from source, valid up to a target.
+
+        None where no way leads there.
+        """
+        if source not in self._rows:
+            # Most ways are hardly longer than the straight line: they are found among what is near.
+            within = _DETOUR * (
+                math.dist(self.nodes[source], self.nodes[target]) + self.free.resolution
+            )
+            distance, predecessor = dijkstra(
+                self.graph, indices=source, limit=within, return_predecessors=True
+            )
+            if np.isfinite(distance[target]):
+                return predecessor
+
+        distance, predecessor = self._row(source)
+        return predecessor if np.isfinite(distance[target]) else None
 
     def over_the_grid(self, a: int, b: int) -> np.ndarray | None:
         """Return the shortest way (K, 2) m over the grid, not straightened; None without one."""
@@ -350,36 +374,21 @@ class Travel:
 
     def leg_along(self, line: np.ndarray) -> Leg:
         """Return a line (K, 2) m as a Leg."""
-        return self._legs_along([line])[0]
+        pieces = np.diff(line, axis=0)
+        length = np.hypot(*pieces.T)
+        total = float(np.cumsum(length)[-1]) if len(length) else 0.0
+        # Pieces without length have no heading.
+        pieces = pieces[length > 0]
 
-    def _legs_along(self, lines: list[np.ndarray]) -> list[Leg]:
-        """Return several lines as Legs: all of their points are interpolated together."""
-        if not lines:
-            return []
-
-        parts_of_lines, xs = [], []
-        for line in lines:
-            pieces = np.diff(line, axis=0)
-            length = np.hypot(*pieces.T)
-            ends = np.concatenate([[0.0], np.cumsum(length)])
-            # Pieces without length have no heading.
-            pieces = pieces[length > 0]
-
-            total = float(ends[-1])
-            headings = np.arctan2(pieces[:, 1], pieces[:, 0])
-            turned = float(angles_between(headings[:-1], headings[1:]).sum())
-            first, last = (
-                (float(headings[0]), float(headings[-1])) if len(headings) else (math.nan, math.nan)
-            )
-            parts_of_lines.append((line, total, turned, first, last))
-
-            count = max(2, math.ceil(_LOOKS * total / self.spacing) + 1)
-            marks = np.linspace(0.0, total, count)
-            xs.append(np.stack([np.interp(marks, ends, line[:, i]) for i in (0, 1)], 1))
-
-        ends = np.cumsum([len(x) for x in xs])[:-1]
-        about = (np.split(part, ends) for part in self.interpolation_at(np.concatenate(xs)))
-        return [Leg(*parts, x, *near) for parts, x, near in zip(parts_of_lines, xs, zip(*about))]
+        headings = np.arctan2(pieces[:, 1], pieces[:, 0])
+        turned = (
+            float(angles_between(headings[:-1], headings[1:]).sum()) if len(headings) > 1 else 0.0
+        )
+        first, last = (
+            (float(headings[0]), float(headings[-1])) if len(headings) else (math.nan, math.nan)
+        )
+        count = max(2, math.ceil(_LOOKS * total / self.spacing) + 1)
+        return Leg(line, total, turned, first, last, count)
 
     def interpolation_at(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the places around points, and weights that interpolate a smooth field there.
@@ -434,15 +443,13 @@ class Travel:
         ]
         marks = (np.cumsum(lengths) - lengths)[leg_of] + fraction * lengths[leg_of]
 
-        # The interpolation of the nearest of the leg's points.
-        points = np.array([len(leg.points) for leg in legs])
+        # Each is taken at the nearest of the leg's points.
+        points = np.array([leg.count for leg in legs])
         take = (np.cumsum(points) - points)[leg_of] + np.rint(
             fraction * (points[leg_of] - 1)
         ).astype(int)
-        x, places, weights = (
-            np.concatenate([getattr(leg, name) for leg in legs])[take]
-            for name in ("points", "places", "weights")
-        )
+        x = np.concatenate([leg.points for leg in legs])[take]
+        places, weights = self.interpolation_at(x)
 
         # A measurement for a longer piece of way is worth more: its noise is smaller.
         scale = torch.from_numpy((step * counts / lengths)[leg_of])

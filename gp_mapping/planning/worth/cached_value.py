@@ -114,11 +114,8 @@ class CachedPathValue:
         # divide it evenly, each stands for as much of the way as it has.
         each_metre = (len(leg.points) - 1) / max(leg.metres, 1e-9)
         every = max(1, math.floor(_CELL * each_metre))
-        x, places, weights = (
-            leg.points[every::every],
-            leg.places[every::every],
-            leg.weights[every::every],
-        )
+        x = leg.points[every::every]
+        places, weights = travel.interpolation_at(x)
         scale = torch.full((len(x),), _CELL * each_metre / every, dtype=torch.float64)
 
         # Outside the places the interpolation says nothing.
