@@ -23,13 +23,11 @@ def greedy(problem: Problem) -> Iterator[tuple[int, ...]]:
     """
     travel, limit = problem.travel, problem.limit
     home = None if problem.home is None else travel.distances(problem.home)[travel.places]
-    value, stops, at, metres = problem.value, [], problem.start, 0.0
+    stops, legs, at, metres = [], [], problem.start, 0.0
 
-    goals = problem.goals.copy()
+    goals, gain = problem.goals.copy(), problem.value.remaining_gains(()).numpy()
     for _ in range(_STOPS):
-        back = 0.0 if home is None else home
-
-        gain, within = value.gains_at(range(len(value))).numpy(), _FIRST * travel.spacing
+        back, within = 0.0 if home is None else home, _FIRST * travel.spacing
 
         # Lengths of ways are computed within a growing radius: most often the best one is near.
         while True:
@@ -55,8 +53,10 @@ def greedy(problem: Problem) -> Iterator[tuple[int, ...]]:
             continue
 
         leg = problem.drive((stop,)).legs[0] if not stops else travel.leg(at, stop)
-        value = value.after_measuring(travel.visits([leg])[0])
         stops.append(stop)
+        legs.append(leg)
         at, metres = stop, metres + leg.metres
+        # Of the value after all measurements so far only the gains are needed, not its matrices.
+        gain = problem.value.remaining_gains(travel.visits(legs)[0]).numpy()
         yield tuple(stops)
     yield tuple(stops)
