@@ -298,9 +298,9 @@ class ExplorerNode(Node):
         if self._free is None:
             return ""
 
-        # a map without a frame is taken for one in the plan's, as the mapper takes it
+        # a map without a frame is in none that can be compared, as for the mapper
         frame = self._free.frame.lstrip("/")
-        if frame and frame != self._plan_frame.lstrip("/"):
+        if frame != self._plan_frame.lstrip("/"):
             return f"standing still: the free-space map is in frame {named(frame)} and the plan in {self._plan_frame!r}"
         if not self._path_is_free():
             return f"standing still: the free-space map leaves no room within {self.settings.stop_distance:g} m ahead"

@@ -112,12 +112,13 @@ def test_a_free_space_map_that_says_nothing_of_the_plan_stops_the_robot(explorer
         until("is in frame 'map' and the plan in 'odom'", floor_plan(3.0, 2.0, "map"))
         until("driving", floor_plan(3.0, 2.0, "/odom"))
         until("leaves no room", floor_plan(3.0, 2.0, "odom", walls=[(1.4, 0.0, 1.6, 2.0)]))
-        until("driving", floor_plan(3.0, 2.0, ""))
+        until("driving", floor_plan(3.0, 2.0, "odom"))
         until("leaves no room", floor_plan(3.0, 2.0, "odom", walls=[(1.22, 0.0, 1.28, 2.0)]))
-        until("driving", floor_plan(3.0, 2.0, ""))
+        until("driving", floor_plan(3.0, 2.0, "odom"))
         del plan.poses[0]
         plans.publish(plan)  # the wall stands between the robot and all of its plan
         until("leaves no room", floor_plan(3.0, 2.0, "odom", walls=[(1.22, 0.0, 1.28, 2.0)]))
+        until("is in frame '' and the plan in 'odom'", floor_plan(3.0, 2.0, ""))
         broken = floor_plan(3.0, 2.0, "odom")
         broken.info.width += 1
         until("cannot be read", broken)
