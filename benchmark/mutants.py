@@ -4,6 +4,9 @@ A fault changes one place of one module: a comparison, an operator, a number, a 
 left out. Its mirrored tests are those of the room's folder in test/ that name the module, and then the others of the
 folder that mirrors its own, or of the nearest one above that. A fault that they do not notice is a line that may be
 wrong.
+
+What is no fault of a program is left out: `return None` as it is, a number of at most 1e-8, which guards against
+rounding and of which any other of that size does the same, and text for a programmer (`__repr__`).
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ TABLES = ("core", "mapping", "intake", "planning", "store", "runtime")
 _ROOT = Path(__file__).resolve().parent.parent
 _HANGS = 120  # s of one test; a fault that makes it hang is noticed
 _LONGEST = 1800  # s that the tests of one fault may take
+_GUARD = 1e-8  # and less: a guard against rounding
 _SWAPS: dict[type, type] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -71,24 +75,37 @@ def _kinds(node: ast.AST) -> Iterator[str]:
     elif isinstance(node, ast.BoolOp):
         yield "and for or"
     elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        yield "another number"
+        if not 0.0 < node.value <= _GUARD:
+            yield "another number"
     elif isinstance(node, ast.Constant) and type(node.value) is bool:
         yield "the other truth value"
     elif isinstance(node, ast.If | ast.IfExp | ast.While):
         yield "the condition turned round"
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         yield "a call left out"
-    elif isinstance(node, ast.Return) and node.value is not None:
+    elif isinstance(node, ast.Return) and not _is_none(node.value):
         yield "nothing returned"
 
 
+def _is_none(value: ast.expr | None) -> bool:
+    return value is None or (isinstance(value, ast.Constant) and value.value is None)
+
+
+def _spared(node: ast.AST) -> Iterator[ast.AST | None]:
+    """Its parts that are no program: annotations, and text for a programmer."""
+    yield getattr(node, "annotation", None)
+    yield getattr(node, "returns", None)
+    if isinstance(node, ast.FunctionDef) and node.name == "__repr__":
+        yield node
+
+
 def faults_in(file: Path) -> list[Fault]:
-    """Every fault that can be put into a file; annotations and docstrings are let alone."""
+    """Every fault that can be put into a file; what is no program is let alone."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
     spared = {
         id(inner)
         for node in ast.walk(tree)
-        for part in (getattr(node, "annotation", None), getattr(node, "returns", None))
+        for part in _spared(node)
         if part is not None
         for inner in ast.walk(part)
     }

@@ -158,6 +158,16 @@ def test_faults_are_real_faults(tmp_path):
     assert all("tuple[1, 2]" in text and "1 < 2" in text for text in texts)
 
 
+def test_what_changes_nothing_is_no_fault(tmp_path):
+    source = tmp_path / "module.py"
+    source.write_text(
+        "class A:\n    def __repr__(self):\n        return 'A' if self.x < 1 else 'B'\n"
+        "def f(x):\n    if x:\n        return None\n    return max(x, 1e-12)\n"
+    )
+    found = [(fault.line, fault.what) for fault in mutants.faults_in(source)]
+    assert found == [(5, "the condition turned round"), (7, "nothing returned")]
+
+
 def test_mirrored_tests_are_those_that_name_the_module_and_then_those_of_its_folder():
     root = pathlib.Path(mutants.__file__).resolve().parent.parent
     near = mutants.mirrored_tests(root / "gp_mapping/mapping/motion/path.py")

@@ -43,6 +43,26 @@ def test_predictive_noise_is_the_minimum_of_its_cost(seed):
     assert got == pytest.approx(np.exp(fit.x), rel=5e-3)
 
 
+def test_of_several_minima_it_is_the_least():
+    """Many small errors where much is known, some large ones where little is: noise is small, or large."""
+    rng, found = np.random.default_rng(0), []
+    for many in (260, 380, 500, 600):
+        v = np.concatenate([np.zeros(300), np.full(many, 3.9)])
+        r2 = np.concatenate([np.full(300, 0.01), np.full(many, 30.0)])
+        order = rng.permutation(len(v))
+        v, r2 = v[order], r2[order]
+        noise = PredictiveNoise(1000)
+        noise.add(torch.from_numpy(r2**0.5)[:, None], torch.from_numpy(v)[:, None])
+        count = 20.0 * autocorrelation_time((r2 - v - 1.0) / (v + 1.0) ** 2)
+        grid = np.exp(np.linspace(np.log(1e-4), np.log(1e4), 1500))
+        costs = np.array([cost(s, r2, v, 1.0, count) for s in grid])
+        inner = costs[1:-1]
+        assert ((inner < costs[:-2]) & (inner < costs[2:])).sum() == 2, many
+        found.append(noise.variance(1.0))
+        assert found[-1] == pytest.approx(grid[costs.argmin()], rel=0.013)
+    assert min(found) < 0.2 and max(found) > 5.0
+
+
 def test_predictive_noise_from_nothing_and_from_much():
     noise = PredictiveNoise(5000)
     assert noise.variance(2.5) == 2.5 and len(noise) == 0

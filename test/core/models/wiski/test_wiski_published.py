@@ -7,7 +7,7 @@ import pytest
 import torch
 from core_data import SETTINGS, correlation, drive, feed, samples
 from map_contract import MapContract
-from test_wiski import TURNING, moving
+from test_wiski import TURNING, dense_stencil, filled, moving
 
 from gp_mapping import create_map
 from gp_mapping.core.hyper.theta import Theta
@@ -16,6 +16,7 @@ from gp_mapping.core.models.wiski.lattice.interpolation import (
     interpolation_error,
     interpolation_matrix,
 )
+from gp_mapping.core.models.wiski.published import root_from_sums
 
 
 @pytest.mark.parametrize("model", ["wiski"])
@@ -47,6 +48,52 @@ def dense_gp(field, places, heading):
         own + (psi**2 * prior).sum(1) - np.einsum("ij,ji->i", cross, np.linalg.solve(full, cross.T))
     )
     return mean, variance
+
+
+@pytest.mark.parametrize("rank", [5, 10, 10_000])
+def test_a_root_from_the_sums_is_their_best_columns_and_says_what_it_lacks(rank):
+    """Of nodes that hold something it is the root; of fewer columns, the rest is their residual."""
+    grid, _ = filled(12)
+    dense = torch.cat(
+        [
+            torch.cat([grid.features, grid.border.mT], 1),
+            torch.cat([grid.border, dense_stencil(grid)], 1),
+        ]
+    )
+    root, held = root_from_sums(grid, rank)
+    assert torch.equal(dense.diagonal()[grid.width :].nonzero()[:, 0], held)
+    kept = torch.cat([torch.arange(grid.width), grid.width + held])
+    dense = dense[kept][:, kept]
+    error = dense - root.L @ root.L.mT
+    assert root.L.shape == (len(kept), min(rank, root.L.shape[1])) and root.L.shape[1] <= 15
+    # what is lacking has a diagonal of squares, whose sum is told
+    assert float(error.trace()) == pytest.approx(root.dropped, abs=1e-9 * float(dense.trace()))
+    assert float(torch.linalg.eigvalsh(error)[0]) > -1e-9 * float(dense.trace())
+    if rank == 10_000:
+        assert root.dropped == 0.0 and float(error.abs().max()) < 1e-9 * float(dense.max())
+    else:
+        assert root.dropped > 0.0
+        # as pivoted Cholesky does in NumPy
+        rest = dense.numpy().copy()
+        for _ in range(rank):
+            j = int(rest.diagonal().argmax())
+            rest -= np.outer(rest[j], rest[j]) / rest[j, j]
+        assert np.trace(rest) == pytest.approx(root.dropped, rel=1e-6)
+
+
+def test_the_error_of_interpolation_is_the_largest_that_is_found_anywhere():
+    theta, spacing = Theta(0.5, 10.0, 1.0, 20.0), 0.3
+    at = np.random.default_rng(0).uniform(3, 4, (3000, 2))
+    steps = np.stack(np.meshgrid(np.arange(9), np.arange(9), indexing="ij"), -1).reshape(-1, 2)
+    w = interpolation_matrix(torch.from_numpy(at), (9, 9)).numpy()
+
+    def prior(a, b):
+        r = np.linalg.norm((a[:, None] - b[None]) * spacing, axis=-1)
+        return correlation("matern52", r / theta.lengthscale)
+
+    square = 1.0 - 2.0 * (w * prior(at, steps)).sum(1) + ((w @ prior(steps, steps)) * w).sum(1)
+    stated = interpolation_error(theta, spacing)
+    assert np.sqrt(square.max()) == pytest.approx(stated, rel=0.01)
 
 
 @pytest.mark.parametrize("change", [None, "theta", "memory"])
