@@ -1,4 +1,8 @@
-"""A map in another frame is the map of the moved data."""
+"""A map in another frame is the map of the moved data.
+
+Of maps with inducing inputs that is gp_mapping.core.models.dual_svgp.sending, with tiles
+gp_mapping.core.models.tiled.sending.
+"""
 
 import math
 

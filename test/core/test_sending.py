@@ -1,4 +1,8 @@
-"""What a team asks of every map: a state in few bytes, and another θ."""
+"""What a team asks of every map: a state in few bytes, and another θ.
+
+Of maps with inducing inputs that is gp_mapping.core.models.dual_svgp.sending, with tiles
+gp_mapping.core.models.tiled.sending.
+"""
 
 import numpy as np
 import pytest

@@ -198,7 +198,9 @@ def test_after_all_samples_at_once_a_step_is_short():
     learner.pending = 7.0
     learner.continue_from(found, information)
     assert learner.theta == found and learner.streams and learner.pending == 0.0
-    assert torch.allclose(learner.precision(), information + torch.diag(1 / torch.tensor(SCALE) ** 2))
+    assert torch.allclose(
+        learner.precision(), information + torch.diag(1 / torch.tensor(SCALE) ** 2)
+    )
     assert learner.forgetting.tolist() == pytest.approx([3.0 / 156.0] * 7, abs=0.001)
     assert learner.is_within_limits(learner.vector)
     covariance = learner.covariance().numpy()

@@ -1,4 +1,7 @@
-"""Streams of classes, counts and gross errors: robustness, exposures, settings, sessions."""
+"""Streams of classes, counts and gross errors: robustness, exposures, settings, sessions.
+
+Hyper-parameters are learned by gp_mapping.core.hyper.pseudo_data.
+"""
 
 import copy
 import math

@@ -114,6 +114,28 @@ def test_what_is_known_of_the_differences_between_passes_is_the_dense_gp_s(model
     assert all(float(b.stddev_apart) < 0.5 * float(b.stddev) for b in told)
 
 
+def test_sums_are_written_out_also_of_features_that_came_later():
+    """Σ β a, Σ β and Σ λ of each pass; samples of no pass are in none, and rows that come are bordered."""
+    generator = torch.Generator().manual_seed(2)
+    a = torch.randn(5, 12, dtype=torch.float64, generator=generator)
+    beta = torch.rand(12, dtype=torch.float64, generator=generator)
+    lam = torch.randn(12, 2, dtype=torch.float64, generator=generator)
+    of = torch.tensor([3.0, NO_PASS, 1.0] * 4, dtype=torch.float64)
+    sums = PassSums.empty(3, 2, "cpu").add(of, a[:3], beta, lam).pad(2)
+    assert not bool(sums.whitened[:, 3:].any())
+    sums = sums.border(of, a[3:], beta)
+    assert sorted(sums.numbers) == [1.0, 3.0]
+    for row, number in enumerate(sums.numbers):
+        mine = [i for i in range(12) if float(of[i]) == number]
+        assert torch.allclose(sums.whitened[row], sum(beta[i] * a[:, i] for i in mine))
+        assert float(sums.precision[row]) == pytest.approx(sum(float(beta[i]) for i in mine))
+        assert torch.allclose(sums.linear[row], sum(lam[i] for i in mine))
+    # without passes there is nothing to do
+    assert sums.border(None, a[3:], beta) is sums and sums.add(None, a, beta, lam) is sums
+    nobody = torch.full((12,), NO_PASS, dtype=torch.float64)
+    assert sums.add(nobody, a, beta, lam) is sums
+
+
 def test_passes_beyond_the_bound_are_integrated_out_and_change_nothing():
     x, y, of = passes(80, 12)
     field = mapped("dual_svgp", x, y, of, max_biases=2)

@@ -14,7 +14,7 @@ from gp_mapping.core.kernels.stationary import Matern52
 from gp_mapping.core.likelihoods.base import NonGaussian
 from gp_mapping.core.likelihoods.discrete import Poisson
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
-from gp_mapping.core.models.dual_svgp.natural_gradient import refresh
+from gp_mapping.core.models.dual_svgp.natural_gradient import _choose, refresh
 
 X, Y = drive(150)
 Y = Y - 48.0
@@ -98,6 +98,25 @@ def test_at_the_fixed_point_a_sweep_changes_nothing():
         field.memory.whitened(field.basis.size), field.memory.beta, field.memory.lam
     )
     close(field.sites.precision, torch.eye(field.sites.size, dtype=torch.float64), 1e-7)
+
+
+def test_of_a_large_memory_half_are_those_nearest_to_the_batch_and_half_are_drawn():
+    """Nearest by the prior's correlation through the inputs, with any sample of the batch."""
+    likelihood = WrappedGaussian()
+    likelihood.refreshed = 20
+    field = built(likelihood=likelihood)
+    field.update(Samples(X[:20], Y[:20]))
+    everything = field.memory.whitened(field.basis.size)
+    assert _choose(field, everything).tolist() == list(range(20))
+
+    field.update(Samples(X[20:], Y[20:]))
+    everything = field.memory.whitened(field.basis.size)
+    first = field.basis.features
+    near = np.stack([(everything[first:, i] @ everything[first:, (40, 90)]) for i in range(150)])
+    nearest = set(np.argsort(-near.max(1))[:10].tolist())
+    chosen = [set(_choose(field, everything[:, (40, 90)]).tolist()) for _ in range(2)]
+    assert all(nearest <= some and 15 <= len(some) <= 20 for some in chosen)
+    assert chosen[0] != chosen[1]
 
 
 def test_residuals_are_those_of_where_the_sensor_was():
