@@ -148,12 +148,15 @@ def test_limits_are_six_scales_of_the_prior_or_the_start():
 
 def test_a_quieter_start_than_float64_solves_may_stay_but_none_gets_quieter():
     quiet = Theta(0.5, 2.0, 2e-6, 3.0)
-    learner = HyperLearner(quiet, quiet)
+    learner, data = Told(quiet, quiet), data_of(20)
+    learner.use_minibatches()
     assert learner.is_within_limits(quiet.vector())
     at = quiet.vector()
     at[2] -= 0.01
     assert not learner.is_within_limits(at)
-    learner._move_vector(torch.tensor([0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0]), learner.low)
+    data["gradient"] = torch.tensor([0.0, 0.0, 5.0, 0.0, 0.0, 0.0, 0.0], dtype=torch.float64)
+    data["information"] = torch.eye(7, dtype=torch.float64)
+    assert learner.step(data, torch.Generator().manual_seed(0))
     assert learner.theta.noise_stddev == pytest.approx(2e-6)
 
 
@@ -161,13 +164,13 @@ def test_a_neighbourhood_is_what_lies_in_reach_or_the_nearest():
     """A line of 4000 places: half the time the nearest, else a choice of all in reach; at least LEAST."""
     line = torch.arange(4000, dtype=torch.float64)
     x, learner = torch.stack([0.001 * line, 0.0 * line], 1), made(Told)
-    generator, reach = torch.Generator().manual_seed(0), 2.0 * 0.5
+    generator = torch.Generator().manual_seed(0)
     widths, recent, compact = [], 0, 0
     for _ in range(300):
         near, stands_for = learner.neighbourhood(x, line, generator)
         assert len(near) == len(near.unique()) == 30
         width = float(x[near, 0].max() - x[near, 0].min())
-        recent += bool((x[near, 0].mean() > 3.9))
+        recent += bool(x[near, 0].mean() > 3.9)
         if stands_for == 30:
             compact += 1
             # thirty places side by side
