@@ -57,6 +57,60 @@ def test_settings_reach_the_map():
 
 
 @pytest.mark.parametrize(
+    "model, settings, kind, expected",
+    [
+        ("wiski", {"refresh_samples": 77}, "Wiski", {"refresh_samples": 77}),
+        ("wiski", {"wiski_form": "dense", "max_inducing": 33}, "PublishedWiski", {"rank": 33}),
+        ("wiski", {"grid_density": 6.5, "max_grid_nodes": 20_000}, "Wiski", {"density": 6.5}),
+        ("wiski", {"memory_size": 91}, "Wiski", {"memory_size": 91}),
+        ("exact", {"max_exact_samples": 44}, "ExactGP", {"max_samples": 44}),
+        ("fitc", {"memory_size": 31}, "AnytimeMap", {"memory_size": 31}),
+        ("pitc", {"tile_side": 0.7, "tile_samples": 55}, "TileMap", {"tile_side": 0.7}),
+        ("pic", {"tile_samples": 55}, "TileMap", {"tile_samples": 55}),
+    ],
+)
+def test_each_model_has_what_is_its_own(model, settings, kind, expected):
+    field = create_map(model, **settings)
+    assert type(field).__name__ == kind
+    for name, value in expected.items():
+        assert getattr(field, name) == value, name
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "poisson"])
+@pytest.mark.parametrize(
+    "hyper, noise, offset, lever",
+    [
+        (True, True, True, True),
+        (True, False, False, False),
+        (False, True, False, False),
+        (False, False, True, False),
+        (False, False, False, True),
+    ],
+)
+def test_what_is_learned_is_what_the_settings_say(likelihood, hyper, noise, offset, lever):
+    """Noise also where the rest is held; of counts there is none."""
+    settings = {
+        "learn_hyperparameters": hyper,
+        "learn_noise": noise,
+        "learn_time_offset": offset,
+        "learn_lever_arm": lever,
+        "heading_stddev": 1.0,
+        "field_scale": 1.0,
+    }
+    field = create_map("dual_svgp", likelihood=likelihood, **settings)
+    loud = (hyper or noise) and likelihood == "gaussian"
+    free = [hyper, hyper, loud, loud, offset, lever, lever]
+    if not any(free):
+        assert field.learner is None
+        return
+    assert field.learner.free == free
+    # of the delay the prior is that the stamps are right, and of the robot's field it is wider
+    late = create_map("dual_svgp", **settings | {"time_offset": 0.2, "learn_hyperparameters": True})
+    assert late.theta.time_offset == 0.2 and late.learner.prior.time_offset == 0.0
+    assert late.learner.prior.heading_stddev == pytest.approx(3**0.5)
+
+
+@pytest.mark.parametrize(
     "given, expected",
     [
         (

@@ -1,5 +1,7 @@
 """From raw samples to cells, without any map: what holds at the end of a pass."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 
@@ -34,6 +36,9 @@ class Kept(Gathering):
         self._gather(
             Samples(torch.zeros(len(values), 2).double(), torch.tensor(values).double()[:, None])
         )
+
+    def take(self, samples):
+        self._gather(samples)
 
     def state(self):
         return self._gathered()
@@ -129,3 +134,27 @@ def test_passes_go_on_with_their_numbers_and_in_a_file_from_before_they_had_any_
     second.load(state)
     second.ingest([20.0], 900.0)
     assert second.bias_numbers.number == (3.0 if known else 0.0) and second.passes == 4
+
+
+@pytest.mark.parametrize("cells", [True, False])
+@pytest.mark.parametrize("cuts", [(), (1,), (3, 4, 60), tuple(range(0, 160, 7))])
+def test_what_no_map_can_take_leaves_the_cells_of_the_rest_as_they_are(cells, cuts):
+    """Wherever it comes, also first in a call, in a row or as what would close a cell."""
+    n, bad = 160, (0, 5, 6, 41, 80, 81, 82, 120, 159)
+    along = 0.013 * torch.arange(n).double()
+    x = torch.stack([along, 0.0 * along], 1)
+    y = 48e-6 + 1e-6 * torch.sin(3.0 * along)[:, None]
+    x[list(bad), 1] = 2e9  # at no place of this earth
+    good = [i for i in range(n) if i not in bad]
+    whole, rest = Kept(cells=cells), Kept(cells=cells)
+    stream = Samples(x, y, stamp=0.02 * torch.arange(n).double())
+    ends = [0, *cuts, n]
+    for a, b in pairwise(ends):
+        if b > a:
+            whole.take(stream[a:b])
+    rest.take(stream[torch.tensor(good)])
+    for kept in (whole, rest):
+        kept.flush()
+    assert whole.refused == len(bad) and rest.refused == 0
+    assert whole.raw_count == rest.raw_count == len(good)
+    assert len(whole.values) > 5 and whole.values == pytest.approx(rest.values, rel=1e-12)

@@ -1,6 +1,7 @@
-"""Every operation on the lattice's sums (gp_mapping.core.models.wiski.lattice.sites, pass_columns) against sums over samples.
+"""Every operation on the lattice's sums against sums over samples.
 
-Written out with Keys' formula, node by node and pair by pair, under the global numbers of the nodes.
+Written out with Keys' formula, node by node and pair by pair, under the global numbers of the nodes. The
+sums are those of gp_mapping.core.models.wiski.lattice.sites and gp_mapping.core.models.wiski.lattice.pass_columns.
 """
 
 import math
@@ -151,7 +152,13 @@ def test_a_box_that_grows_to_every_side_keeps_all_in_place():
     edge = (np.array(grid.low) + 1 - grid.shift.numpy()) * SPACING
     end = (np.array(grid.low) + np.array(grid.shape) - 2 - grid.shift.numpy()) * SPACING
     at = np.array(
-        [edge + 0.01, edge - [0.01, 0.0], edge - [0.0, 0.01], end - 0.01, end + [0.01, 0]]
+        [
+            edge + 0.01,
+            edge - [0.01, 0.0],
+            edge - [0.0, 0.01],
+            end - 0.01,
+            end + np.array([0.01, 0.0]),
+        ]
     )
     inside = grid.inside(torch.from_numpy(at))
     assert inside.tolist() == [True, False, False, True, False]
@@ -163,7 +170,7 @@ def test_another_map_s_sums_are_added_where_its_nodes_are(sign):
     one, two = drawn(8), drawn(8, 3, low=6.0)
     two = (*two[:2], np.where(two[2] == 4.0, 9.0, two[2]), *two[3:])
     grid = filled(one)
-    other = filled(two, origin=ORIGIN + [3.21, 1.7])
+    other = filled(two, origin=ORIGIN + np.array([3.21, 1.7]))
     box = grid.joint_box(other)
     both = grid.box_for(torch.from_numpy(np.array([[0.0, 0.0], [7.2, 7.2]])))
     assert all(both[0][d] <= box[0][d] for d in (0, 1))
