@@ -182,6 +182,48 @@ def test_bounded_by_max_grid_cells():
     assert_good(grid, session)
 
 
+def windows_of(low, corners, most: int, margin: float = 0.5):
+    """The window after each drawing, of ground from `low` to the corners, about each corner."""
+    settings = MapSettings(max_grid_cells=most, resolution=0.25, margin=margin, **FIXED)
+    field, drawn = build_map(settings), Renderer(settings)
+    field.update(Samples([[0.1, 0.1]], [[48 * UT]]))
+    out = []
+    for i, corner in enumerate(corners):
+        drawn.advance(field, (low, corner), UT, i, 0, about=corner)
+        out.append(drawn.window)
+    return out
+
+
+def test_a_window_stays_while_it_holds_the_ground_and_leaps_a_metre_ahead():
+    """Drawn with its margin; one that must move has a metre more on every side, while that fits."""
+    corners = [[2.0, 1.0], [2.0, 1.0], [2.25, 1.0], [3.25, 1.0], [3.3, 1.0]]
+    first, same, grown, still, again = windows_of([0.0, 0.0], corners, 10_000)
+    assert (first.left, first.bottom, first.width, first.height) == (-2, -2, 12, 8)
+    assert same is first, "all of it is inside"
+    assert (grown.left, grown.bottom, grown.width, grown.height) == (-6, -6, 21, 16)
+    assert still is grown, "the metre was for that"
+    assert (again.left, again.width) == (-6, 26)
+
+    # a grid of just as many cells as there may be is none that is too large
+    first, same = windows_of([0.0, 0.0], [[2.0, 1.0]] * 2, 96)
+    assert same is first and first.width * first.height == 96
+
+
+def test_a_window_that_is_cut_follows_the_robot_in_large_steps():
+    """100 cells of a long lane: it moves once the robot is within a quarter of its shorter side of its end."""
+    corners = [[10.0 + 0.25 * k, 0.0] for k in range(60)]
+    windows = windows_of([0.0, 0.0], corners, 100, margin=0.25)
+    moved = [k for k in range(1, 60) if windows[k] is not windows[k - 1]]
+    assert all(w.width * w.height <= 100 for w in windows)
+    for (x, y), window in zip(corners, windows):
+        # what lies about the robot is drawn, as far as there is ground
+        reach = 0.25 * 0.25 * min(window.width, window.height)
+        ends = [0.25 * window.left, 0.25 * (window.left + window.width)]
+        assert ends[0] <= x - reach and min(x + reach, x + 0.25) <= ends[1] + 1e-9
+        assert 0.25 * window.bottom <= y <= 0.25 * (window.bottom + window.height)
+    assert 2 <= len(moved) <= 30
+
+
 def test_known_is_where_something_was_learned():
     session = MapSession(MapSettings(**(FIXED | {"margin": 4.0})))
     session.ingest(drive(lanes=2, length=3.0))
