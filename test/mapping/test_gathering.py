@@ -158,3 +158,18 @@ def test_what_no_map_can_take_leaves_the_cells_of_the_rest_as_they_are(cells, cu
     assert whole.refused == len(bad) and rest.refused == 0
     assert whole.raw_count == rest.raw_count == len(good)
     assert len(whole.values) > 5 and whole.values == pytest.approx(rest.values, rel=1e-12)
+
+
+def test_a_refused_sample_does_not_say_how_far_the_robot_has_moved():
+    """It stands, for ten times as long as a cell that is driven: what is refused lies beside it."""
+    n, bad = 200, (3, 50, 51, 120)
+    x = torch.zeros(n, 2).double()
+    y = torch.full((n, 1), 48e-6).double() + 1e-9 * torch.arange(n).double()[:, None]
+    x[list(bad), 0], y[list(bad)] = 0.03, 1e120  # beside it, and no value
+    stream = Samples(x, y, stamp=0.02 * torch.arange(n).double())
+    whole, rest = Kept(), Kept()
+    whole.take(stream)
+    rest.take(stream[torch.tensor([i for i in range(n) if i not in bad])])
+    for kept in (whole, rest):
+        kept.flush()
+    assert whole.refused == len(bad) and whole.values == pytest.approx(rest.values, rel=1e-12)

@@ -46,7 +46,7 @@ def test_predictive_noise_is_the_minimum_of_its_cost(seed):
 def test_of_several_minima_it_is_the_least():
     """Many small errors where much is known, some large ones where little is: noise is small, or large."""
     rng, found = np.random.default_rng(0), []
-    for many in (260, 380, 500, 600):
+    for many in (260, 300, 340, 500):
         v = np.concatenate([np.zeros(300), np.full(many, 3.9)])
         r2 = np.concatenate([np.full(300, 0.01), np.full(many, 30.0)])
         order = rng.permutation(len(v))

@@ -303,3 +303,23 @@ def test_a_batch_says_how_many_inducing_inputs_it_made(information):
         )
         count = len(field.basis)
     assert report.added == 0 < count
+
+
+def test_what_an_input_must_tell_and_leave():
+    """Bits and a share of s²; where the bits are none, a budget that was full asks for residual variance."""
+    told, plain = (
+        create_map(
+            "dual_svgp", **SETTINGS | {"inducing_information": bits, "inducing_tolerance": 0.02}
+        )
+        for bits in (0.5, 0.0)
+    )
+    share = 0.02 * plain.theta.signal_stddev**2
+    assert told.uses_worth and not plain.uses_worth
+    assert told.worth == pytest.approx(4.0**0.5 - 1.0) and plain.worth == 0.0
+    assert told.least_residual == plain.least_residual == pytest.approx(share)
+    told.floor, plain.floor = 1.5, 3.0 * share
+    assert told.worth == pytest.approx(4.0**1.5 - 1.0) and plain.worth == 0.0
+    assert told.least_residual == pytest.approx(share)
+    assert plain.least_residual == pytest.approx(3.0 * share)
+    told.floor, plain.floor = 0.1, 0.1 * share
+    assert told.worth == pytest.approx(1.0) and plain.least_residual == pytest.approx(share)
