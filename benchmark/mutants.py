@@ -6,7 +6,8 @@ folder that mirrors its own, or of the nearest one above that. A fault that they
 wrong.
 
 What is no fault of a program is left out: `return None` as it is, a number of at most 1e-8, which guards against
-rounding and of which any other of that size does the same, and text for a programmer (`__repr__`).
+rounding and of which any other of that size does the same, and what speaks to a programmer or saves time alone:
+`__repr__`, imports for a type checker, and what a decorator is given (frozen classes, the length of a cache).
 """
 
 from __future__ import annotations
@@ -92,11 +93,14 @@ def _is_none(value: ast.expr | None) -> bool:
 
 
 def _spared(node: ast.AST) -> Iterator[ast.AST | None]:
-    """Its parts that are no program: annotations, and text for a programmer."""
+    """Its parts that are no program: annotations, decorators, and what is for a programmer."""
     yield getattr(node, "annotation", None)
     yield getattr(node, "returns", None)
+    yield from getattr(node, "decorator_list", ())
     if isinstance(node, ast.FunctionDef) and node.name == "__repr__":
         yield node
+    if isinstance(node, ast.If) and isinstance(node.test, ast.Name):
+        yield node if node.test.id == "TYPE_CHECKING" else None
 
 
 def faults_in(file: Path) -> list[Fault]:

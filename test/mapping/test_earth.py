@@ -55,6 +55,15 @@ def test_at_most_so_many_are_kept_and_they_are_of_all_the_day():
     )
 
 
+def test_every_one_is_kept_until_there_are_more_than_may_be_and_then_every_second():
+    fixes, drive = Fixes(40), rows(200, noise=1.0)
+    for n, kept, every in ((40, 40, 1), (41, 21, 2), (80, 40, 2), (82, 21, 4), (160, 40, 4)):
+        fixes = Fixes(40)
+        fixes.add(drive[:n])
+        assert (len(fixes), fixes.count) == (kept, n)
+        assert np.allclose(fixes.state_dict()["rows"], np.array(drive[:n])[::every]), n
+
+
 def test_too_little_is_said_and_nothing_is_none():
     fixes = Fixes(100)
     assert fixes.summary() == (None, "")

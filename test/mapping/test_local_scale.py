@@ -176,6 +176,24 @@ def test_two_maps_scores_are_those_of_one_that_saw_both():
     assert np.abs(left.scale_at(places) - right.scale_at(places)).max() > 0.5
 
 
+def test_bins_that_both_have_fade_to_the_heaviest_that_may_be():
+    """W and Z by the formula: of a bin of both that is too heavy, all shrinks by one factor."""
+    one, other = LocalScale(1.0), LocalScale(0.4)
+    one.add(np.full((90, 2), 0.25), np.full(90, 4.0))  # 18 of the 20 that a bin may weigh
+    one.add([[3.5, 0.5]], [1.0])
+    other.add(np.full((60, 2), 0.3), np.full(60, 0.5))
+    other.add([[3.6, 0.5], [7.5, 7.5]], [2.0, 3.0])
+    one.join(other)
+    rows = sorted(one.sums())
+    full = 20.0 / (18.0 + 12.0)
+    expected = [
+        [0.2, 0.2 * 3.0, 0.2 * 7.5, 0.2 * 7.5],
+        [0.4, 0.2 * 3.0, 0.2 * 7.1, 0.2 * 1.0],
+        [20.0, full * (18 * 4.0 + 12 * 0.5), full * (18 * 0.25 + 12 * 0.3), full * (4.5 + 3.6)],
+    ]
+    assert np.allclose(rows, sorted(expected))
+
+
 def test_a_rough_stretch_is_known_on_the_first_metres():
     """Two lanes, smooth on the left and rough on the right, before hyper-parameters have settled."""
     x = even(
