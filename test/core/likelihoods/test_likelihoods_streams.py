@@ -1,6 +1,7 @@
 """Streams of classes, counts and gross errors: robustness, exposures, settings, sessions.
 
-Hyper-parameters are learned by gp_mapping.core.hyper.pseudo_data.
+Hyper-parameters are learned by gp_mapping.core.hyper.pseudo_data; what a sample says comes from
+gp_mapping.core.sparse.observing.
 """
 
 import copy

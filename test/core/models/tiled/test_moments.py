@@ -145,3 +145,36 @@ def test_a_tile_that_goes_over_to_what_was_learned_has_changed_and_its_team_is_t
         low[0] <= here[0] <= high[0] and low[1] <= here[1] <= high[1]
         for low, high in field.changed_since(epoch)
     )
+
+
+def test_a_tile_that_has_changed_all_over_says_how_far_that_matters():
+    """Half a blend into a tile beside it, and where there is none until the prior is all that is left."""
+    field = surveyed()
+    length, half = field.current_map.theta.lengthscale, 0.5 * field.layout.blend
+    told = set()
+    for key in list(field.tiles)[::4]:
+        before, epoch = field.predict(PLACES), field.epoch
+        field.tiles[key].map.forget(0.2)
+        field.note_change(key)
+        ((low, high),) = field.changed_since(epoch)
+        core_low, core_high = field.layout.core(key)
+        for axis in range(2):
+            for sign, end, core in ((-1, low, core_low), (1, high, core_high)):
+                beside = (key[0] + sign, key[1]) if axis == 0 else (key[0], key[1] + sign)
+                told.add(field.exists(beside))
+                reach = sign * (end[axis] - core[axis])
+                if field.exists(beside):
+                    assert reach == pytest.approx(half)
+                else:
+                    assert reach > 2.0 * length
+        now = field.predict(PLACES)
+        inside = ((PLACES >= torch.tensor(low)) & (PLACES <= torch.tensor(high))).all(1)
+        moved = ((now.variance / before.variance).log().abs())[:, 0]
+        # a hundredth: where no tile is, those about a corner answer together for a long way
+        assert float(moved[~inside].max()) < 0.01 and float(moved[inside].max()) > 0.1
+    assert told == {True, False}
+
+    # a change of all is one of everywhere, and nothing is known of what came before it
+    epoch = field.epoch
+    field.note_change()
+    assert field.changed_since(epoch) is None and field.changed_since(field.epoch) == []

@@ -202,3 +202,22 @@ def test_a_kernel_that_is_too_rough_for_a_lattice_is_said():
 def test_an_unknown_form_is_refused():
     with pytest.raises(ValueError, match="matrix_free"):
         create_map("wiski", wiski_form="published")
+
+
+def test_a_snapshot_is_the_posterior_or_the_neighbourhood_of_a_place():
+    field = create_map("wiski", wiski_form="dense", **SETTINGS)
+    x, y = drive(150)
+    feed(field, samples(x, y), 50)
+    near = torch.from_numpy(x[70:74])
+    whole, local = field.snapshot(), field.snapshot(near, 0.2)
+    told = field.predict(near)
+    for snapshot, kind, tolerance in (
+        (whole, "PublishedPosterior", 1e-9),
+        (local, "WiskiLocal", 0.05),
+    ):
+        assert type(snapshot).__name__ == kind
+        got = snapshot.predict(near)
+        assert float(((got.mean - told.mean).abs() / told.stddev).max()) < tolerance
+        assert torch.allclose(got.stddev, told.stddev, rtol=tolerance)
+    again = field.load_snapshot(local.state_dict()).predict(near)
+    assert torch.equal(again.mean, local.predict(near).mean)
