@@ -123,3 +123,21 @@ def test_a_session_maps_it(kind):
     assert session.report()["samples"] == 80 and session.settings == again.settings
     assert torch.equal(session.predict(PLACES).mean, again.predict(PLACES).mean)
     assert bool(torch.isfinite(session.render().mean).all())
+
+
+@pytest.mark.parametrize(
+    "kind, y, expected",
+    [
+        ("student_t", [[-1.5], [2.0]], [[-1.5], [2.0]]),
+        ("bernoulli", [[0.0], [1.0]], [[0.0], [1.0]]),
+        ("poisson", [[0.0], [7.0]], [[0.0], [7.0]]),
+        ("softmax", [[2.0], [0.0]], [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]),
+    ],
+)
+def test_outcomes_are_what_is_predicted_of_them(kind, y, expected):
+    field = build(kind)
+    stream(field, *data(kind, 40))
+    outcome = field.outcome(torch.tensor(y, dtype=torch.float64))
+    assert outcome.tolist() == expected
+    told = field.observed(field.predict(PLACES[:2])).mean
+    assert told.shape == outcome.shape

@@ -138,3 +138,22 @@ def test_a_covariance_with_no_place_factors_nothing(monkeypatch):
     monkeypatch.setattr(windows.Window, "__init__", None)  # whoever factors now fails
     for a, b in ((none, PLACES), (PLACES, none), (none, none)):
         assert posterior.covariance(a, b).shape == (len(a), len(b))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_delay_that_moves_all_places_out_of_the_box_moves_the_box_along(form):
+    """Eight metres at 40 m/s: the map is the one that had known the delay from the start."""
+    x, y = drive(60)
+    velocity = np.tile([[40.0, 0.0]], (60, 1))
+    late, right = (
+        create_map("wiski", wiski_form=form, **SETTINGS | {"time_offset": delay})
+        for delay in (0.0, 0.2)
+    )
+    for field in (late, right):
+        feed(field, samples(x, y, velocity=velocity), 30)
+    assert late.adopt(right.theta)
+    places = torch.from_numpy(x[::7] - np.array([8.0, 0.0]))
+    a, b = late.predict(places), right.predict(places)
+    assert float(((a.mean - b.mean).abs() / b.stddev).max()) < 0.05
+    assert torch.allclose(a.stddev, b.stddev, rtol=0.02)
+    assert float(b.stddev.max()) < 5 * UT
