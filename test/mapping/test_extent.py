@@ -86,3 +86,72 @@ def test_ground_is_twenty_points_or_a_tenth_of_all_samples():
         there = [[500.0, 5.0]] * samples
         extent = counted(room + there, [True] * 150 + [i < points for i in range(samples)])
         assert len(extent.ground(0.1)) == ground, (points, samples)
+
+
+def spots(*counts: tuple[float, int]) -> Extent:
+    """Areas along x, each of so many points of the path; the robot is at the last."""
+    way = [[at + 0.1 * (i % 7), 5.0] for at, n in counts for i in range(n)]
+    return counted(way, [True] * len(way))
+
+
+def names(areas) -> list[int]:
+    return [round(area.low[0]) for area in areas]
+
+
+def test_what_is_drawn_is_the_robots_ground_and_then_the_largest_that_fit():
+    """The largest first, unless the robot's has a quarter of its points; each that a grid still holds."""
+
+    def within(width):
+        return lambda low, high: high[0] - low[0] <= width
+
+    extent = spots((0.0, 100), (500.0, 60), (-300.0, 40), (900.0, 30))
+    assert names(extent.areas(0.1)) == [0, 500, -300, 900]
+    assert [names(part) for part in extent.choose_drawn(within(1e4), 0.1)] == [
+        [900, 0, 500, -300],
+        [],
+    ]
+    assert [names(part) for part in extent.choose_drawn(within(950.0), 0.1)] == [
+        [900, 0, 500],
+        [-300],
+    ]
+    assert [names(part) for part in extent.choose_drawn(within(450.0), 0.1)] == [
+        [900, 500],
+        [0, -300],
+    ]
+    assert [names(part) for part in extent.choose_drawn(within(10.0), 0.1)] == [
+        [900],
+        [0, 500, -300],
+    ]
+    # one in which the robot has hardly begun is drawn after those that are larger
+    for points, first in ((24, 0), (25, 900)):
+        extent = spots((0.0, 100), (500.0, 60), (900.0, points))
+        assert names(extent.choose_drawn(within(1e4), 0.1)[0])[0] == first
+    # a glitch is no ground, but is left out by name
+    extent = spots((0.0, 300), (700.0, 3))
+    assert [names(part) for part in extent.choose_drawn(within(1e4), 0.1)] == [[0], [700]]
+    assert extent.bounds(0.1) == ([0.0, 5.0], [pytest.approx(0.6), 5.0])
+    assert Extent().choose_drawn(within(1.0), 0.1) == ([], [])
+
+
+def test_squares_are_one_area_no_farther_apart_than_the_robot_usually_moves():
+    """Two and a half squares of ten metres, or eight usual moves."""
+    for apart, move, count in ((20.0, 0.1, 1), (30.0, 0.1, 2), (30.0, 3.7, 2), (30.0, 3.8, 1)):
+        extent = spots((5.0, 9), (5.0 + apart, 9))
+        assert len(extent.areas(move)) == count, (apart, move)
+    # also one after the other: the ends of a chain are far apart
+    chain = spots(*((20.0 * k, 3) for k in range(9)))
+    assert [len(area.squares) for area in chain.areas(0.1)] == [9]
+
+
+def test_positions_on_the_squares_of_areas():
+    extent = spots((0.0, 30), (500.0, 30), (-41.0, 30))
+    areas = extent.areas(0.1)
+    rng = np.random.default_rng(0)
+    at = np.concatenate(
+        [rng.uniform(-60, 60, (200, 2)), rng.uniform(480, 520, (50, 2)) * [1.0, 0.01]]
+    )
+    for some in (areas, areas[:1], []):
+        squares = {square for area in some for square in area.squares}
+        wanted = [(int(np.floor(x / 10)), int(np.floor(y / 10))) in squares for x, y in at]
+        assert extent.holds(at, some).tolist() == wanted
+        assert any(wanted) == bool(some)
