@@ -329,3 +329,23 @@ def test_the_setting_is_odvgp():
     close(told[True].mean, told[False].mean, 1e-8)
     wider = told[False].variance / told[True].variance
     assert float(wider.min()) > 1 - 1e-9 and float(wider.max()) > 1.5, wider
+
+
+@pytest.mark.parametrize("other", [None, Theta(0.8, 5.0, 1.0, 20.0)])
+def test_inputs_that_are_placed_make_room_and_the_sums_of_samples_there_are_the_map(other):
+    """As the offline fit does: samples in inner units, inputs, sites of all samples at once."""
+    x, y = drive(90)
+    field = SolveGP(INNER, max_inducing=20, max_orthogonal=180, scale=UT, centre=[48 * UT])
+    inner = field.prepare(samples(x, y))
+    assert np.allclose(inner.y.numpy(), y - 48.0) and len(field.basis) == 0
+    z = field.scaling.inner_x(torch.from_numpy(np.vstack([Z, O])))
+    field.place_inputs(z, other)
+    theta = other or INNER
+    assert field.theta == theta and len(field.basis) == len(z)
+    assert field.sites.size == field.basis.size == len(z) + 1
+    assert field.max_inducing == 200 and field.split == 21
+    whitened = field.basis.whitened(inner.x)
+    gram = (whitened.mT @ whitened).numpy()
+    k = covariance(x, np.vstack([Z, O]), "matern52", theta.lengthscale, theta.signal_stddev)
+    kzz = covariance(*(np.vstack([Z, O]),) * 2, "matern52", theta.lengthscale, theta.signal_stddev)
+    assert np.allclose(gram, k @ np.linalg.solve(kzz, k.T) + CONSTANT**2, atol=1e-4)
