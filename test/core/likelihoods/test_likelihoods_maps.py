@@ -1,7 +1,8 @@
 """Maps of classes, counts and gross errors: against dense variational inference, and as streams.
 
-What they are made of: gp_mapping.core.models.dual_svgp.natural_gradient and
-gp_mapping.core.models.dual_svgp.merging, and gp_mapping.core.hyper.pseudo_data for hyper-parameters.
+What they are made of: gp_mapping.core.models.dual_svgp.natural_gradient,
+gp_mapping.core.models.dual_svgp.growing and gp_mapping.core.models.dual_svgp.merging, and
+gp_mapping.core.hyper.pseudo_data for hyper-parameters.
 """
 
 import copy

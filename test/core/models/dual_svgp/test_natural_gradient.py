@@ -144,3 +144,19 @@ def test_residuals_are_those_of_where_the_sensor_was():
     chosen = torch.arange(0, 150, 7)
     for mine, its in zip(*(f.learning_data()["marginals"](chosen) for f in (late, placed))):
         close(mine, its, 1e-9)
+
+
+def test_a_map_of_counts_whose_inputs_must_tell_something_goes_over_to_another_theta():
+    """How much a remembered sample tells is its site's precision, at any θ: the map stays what it was."""
+    rate = np.exp((Y - Y.min()) / 12.0)
+    counts = torch.from_numpy(np.random.default_rng(3).poisson(rate).astype(float))
+    field = DualSVGP(Theta(0.5, 1.0, 1.0, 2.0), likelihood=Poisson(), information=0.1)
+    for i in range(0, 150, 30):
+        field.update(Samples(X[i : i + 30], counts[i : i + 30]))
+    before, count = field.predict(XS), len(field.basis)
+    assert torch.equal(field.remembered_precision(Theta(0.9, 2.0, 3.0, 2.0)), field.memory.beta)
+    assert field.adopt(Theta(0.55, 1.0, 1.0, 2.0))
+    after = field.predict(XS)
+    assert float(((after.mean - before.mean).abs() / before.stddev).max()) < 0.5
+    assert torch.allclose(after.stddev, before.stddev, rtol=0.2)
+    assert 0.5 * count < len(field.basis) <= 1.2 * count
