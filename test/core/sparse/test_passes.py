@@ -1,4 +1,8 @@
-"""The constant of each pass against a dense GP with the kernel term s_b² δ(p, p′), written without the core."""
+"""The constant of each pass against a dense GP with the kernel term s_b² δ(p, p′), written without the core.
+
+Of gp_mapping.core.models.dual_svgp.model, gp_mapping.core.models.solve_gp.model,
+gp_mapping.core.models.anytime.model and gp_mapping.core.models.exact.
+"""
 
 import math
 from dataclasses import replace
