@@ -125,3 +125,19 @@ def test_the_teams_theta_is_the_product():
                 Learned(built("dual_svgp", kernel="matern32").learned().theta, much),
             ]
         )
+
+
+def test_samples_keep_the_noise_with_which_they_were_measured():
+    """A louder robot's map at a quiet team's θ: that of samples that say their own noise."""
+    x, y = drive(160)
+    team = {"lengthscale": 0.55, "noise_stddev": 1 * UT, "inducing_inputs": x[::3]}
+    own = create_map("dual_svgp", **SETTINGS | team | {"lengthscale": 0.5, "noise_stddev": 3 * UT})
+    feed(own, samples(x, y), 40)
+    told, quiet = (create_map("dual_svgp", **SETTINGS | team) for _ in range(2))
+    assert own.agree_on(told.theta)
+    feed(told, samples(x, y, noise_variance=np.full(160, 9.0)), 40)
+    feed(quiet, samples(x, y), 40)
+    alike(own, told, 1e-4)
+    assert own.hyperparameters()["noise_stddev"] == pytest.approx(1 * UT)
+    there = torch.from_numpy(x[::3])
+    assert float((quiet.predict(there).stddev / own.predict(there).stddev).max()) < 0.9
