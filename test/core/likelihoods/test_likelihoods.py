@@ -255,3 +255,29 @@ def test_what_can_be_measured_is_told_from_what_cannot(kind, good, bad):
     assert known.rejected_rows([[value] for value in [*good, *bad, *good]]) == [
         len(good) + i for i in range(len(bad))
     ]
+
+
+def test_classes_do_not_depend_on_what_all_latent_fields_have_in_common():
+    """Softmax of f + a is softmax of f, with as many nodes as it takes, wherever they lie."""
+    rng, like = np.random.default_rng(4), Softmax(4)
+    mean, variance = (
+        torch.from_numpy(a) for a in (rng.normal(0, 3, (30, 4)), rng.uniform(0.01, 9, 30))
+    )
+    y = like.encode(torch.from_numpy(rng.integers(0, 4, (30, 1)).astype(float)))
+    noise = torch.zeros(30, dtype=torch.float64)
+
+    def told(shift):
+        at = mean + shift
+        p, spread = like.observable(at, variance[:, None].expand_as(at))
+        return (
+            p,
+            spread,
+            like.expected_log_prob(y, at, variance, noise),
+            *like.derivatives(y, at, variance, noise),
+        )
+
+    wanted = told(0.0)
+    assert torch.allclose(wanted[0].sum(1), torch.ones(30, dtype=torch.float64), atol=1e-6)
+    for shift in (-60.0, -7.3, 60.0):
+        for one, other in zip(told(shift), wanted):
+            assert torch.allclose(one, other, rtol=1e-5, atol=1e-6), shift
