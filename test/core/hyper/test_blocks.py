@@ -379,3 +379,18 @@ def test_what_is_known_bends_as_many_cells_do_and_never_less_than_the_prior():
         learner.metric, learner.blocks.information.sum(0) + torch.diag(prior), rtol=0.3
     )
     assert float((learner.covariance().diagonal()[:3] / learner.prior_sd[:3].square()).max()) <= 1.0
+
+
+def test_nothing_moves_until_each_box_with_samples_was_asked_also_one_with_a_single_sample():
+    x = torch.tensor([[0.0, 0.0], [9.0, 0.0]]).double()
+    blocks = Blocks.empty(2, 7).split(x, 1)
+    assert blocks.count_in(x).tolist() == [1, 1]
+    vector, said = torch.zeros(7).double(), (torch.ones(7).double(), torch.eye(7).double())
+    assert blocks.is_incomplete(x)
+    for first in (0, 1):
+        half = blocks.with_evaluation(first, 1, 6.0, vector, *said)
+        assert half.is_incomplete(x)
+        assert not half.with_evaluation(1 - first, 1, 6.0, vector, *said).is_incomplete(x)
+    # all were asked, and none could say anything
+    skipped = blocks.with_skipped(0, 1, 6.0, vector).with_skipped(1, 1, 6.0, vector)
+    assert skipped.is_incomplete(x)
