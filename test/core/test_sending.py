@@ -1,7 +1,7 @@
 """What a team asks of every map: a state in few bytes, and another θ.
 
 Of maps with inducing inputs that is gp_mapping.core.models.dual_svgp.sending, with tiles
-gp_mapping.core.models.tiled.sending.
+gp_mapping.core.models.tiled.sending, of vectors gp_mapping.core.models.curl_free.model.
 """
 
 import numpy as np

@@ -224,6 +224,27 @@ def test_a_window_that_is_cut_follows_the_robot_in_large_steps():
     assert 2 <= len(moved) <= 30
 
 
+def test_a_sample_makes_stale_what_lies_near_it():
+    """Three lengthscales about it, and not all that is drawn."""
+    settings = MapSettings(resolution=0.25, margin=0.5, model="exact", **FIXED)
+    field, drawn = build_map(settings), Renderer(settings)
+    x = torch.stack([torch.linspace(0, 20, 60), torch.zeros(60)], 1).double()
+    field.update(Samples(x, 48 * UT + UT * torch.sin(x[:, :1])))
+    bounds = ([0.0, 0.0], [20.0, 0.0])
+    drawn.render(field, bounds, UT, 0)
+    everything = drawn.points_drawn
+    assert drawn.points_stale == 0 and everything > 300
+    new = torch.tensor([[5.0, 0.1]]).double()
+    field.update(Samples(new, [[60 * UT]]))
+    drawn.touch(new, field.samples)
+    assert drawn.newest == field.samples and drawn.stale_since(5, field.samples) == 1
+    drawn.advance(field, bounds, UT, 1, 0)
+    share = drawn.points_stale / everything
+    # 1.65 m on either side of it, and spots about there, of the 21 m that are drawn
+    assert 0.08 < share < 0.5
+    assert drawn.stale_share(torch.tensor([[5.0, 0.0], [15.0, 0.0]]).double()) == 0.5
+
+
 def test_known_is_where_something_was_learned():
     session = MapSession(MapSettings(**(FIXED | {"margin": 4.0})))
     session.ingest(drive(lanes=2, length=3.0))
