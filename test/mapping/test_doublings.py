@@ -1,10 +1,11 @@
-"""When starts are found anew from the first cells, and from which (gp_mapping.mapping.beginning.start)."""
+"""What the first cells tell: when starts are found anew (gp_mapping.mapping.beginning.start), and a sensor's step."""
 
 import pytest
 import torch
 
 from gp_mapping.core.hyper.first_guess import first_guess
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.beginning.first_values import FirstValues
 from gp_mapping.mapping.beginning.start import Start
 from gp_mapping.settings.mapping import MapSettings
 
@@ -42,3 +43,23 @@ def test_where_all_is_given_or_it_is_closed_nothing_is_looked_for():
         start.close()
         assert not start.set_first_cells(CELLS[:9]) and not start.add(CELLS[9:40])
         assert start.cells == []
+
+
+def test_the_step_of_a_sensor_is_the_smallest_between_its_raw_values_also_of_two_batches():
+    """Means of several samples show none."""
+
+    def step_of(*batches, count=1.0):
+        first = FirstValues(MapSettings())
+        for values in batches:
+            n = len(values)
+            first.check_warm_up(
+                Samples(
+                    torch.zeros(n, 2), torch.tensor(values).double()[:, None], count=[count] * n
+                )
+            )
+        return first.state_dict()["resolution"]
+
+    assert step_of([1.0], [3.0], [3.0]) == step_of([1.0, 3.0]) == 2.0
+    assert step_of([1.0, 3.0], [4.5, 9.0]) == 1.5
+    assert step_of([1.0, 3.0], [4.0, 4.25]) == 0.25
+    assert step_of([5.0]) == step_of([1.0], [3.0], count=4.0) == float("inf")
