@@ -27,6 +27,7 @@ __all__ = ["blend", "blended_covariances", "blended_prediction", "tile_weights"]
 TileWeights = tuple[Key | None, Tensor, Tensor]  # a tile, indices of places, and its weights there
 
 _SILENT = 1e-4  # weight below which a tile does not count
+_OWN = 4  # of a neighbourhood: the tile itself
 
 
 def tile_weights(layout: Layout, exists: Callable[[Key], bool], x: Tensor) -> list[TileWeights]:
@@ -43,47 +44,45 @@ def tile_weights(layout: Layout, exists: Callable[[Key], bool], x: Tensor) -> li
         Tiles, each with indices (n,) and its weights there (n,); None as a tile where none is near.
     """
     keys, owner = layout.owners(x)
+    # a robot brings one place at a time, mostly far from borders
+    if len(x) == 1 and exists(keys[0]):
+        low, high = layout.core(keys[0])
+        margins = [min(v - a, b - v) for v, a, b in zip(x[0].tolist(), low, high)]
+        if min(margins) >= 0.5 * layout.blend:
+            return [(keys[0], owner, x.new_ones(1))]
 
     number: dict[Key, int] = {}  # of each tile that is used at all
     near = [
-        [number.setdefault(k, len(number)) for k in layout.neighbourhood(key) if exists(k)]
+        [number.setdefault(k, len(number)) if exists(k) else -1 for k in layout.neighbourhood(key)]
         for key in keys
     ]
-
-    width, tiles = max(map(len, near), default=0), list(number)
-    if not width:
+    if not number:
         return [(None, torch.arange(len(x), device=x.device), x.new_ones(len(x)))] if len(x) else []
+    around = torch.tensor(near, device=x.device)  # (K, 9), −1 where there is none
 
-    # tiles about each place, (N, K), with −1 where there are fewer than K
-    around = torch.tensor([some + [-1] * (width - len(some)) for some in near], device=x.device)[
-        owner
-    ]
-    low, high = (
-        torch.tensor(corner, dtype=x.dtype, device=x.device)[around]
-        for corner in zip(*map(layout.core, tiles))
-    )
+    # beyond all strips along borders the tile of a core predicts alone
+    below, above = layout.margins(keys, owner, x)
+    own = around[:, _OWN][owner]
+    alone = (torch.minimum(below, above).amin(0) >= 0.5 * layout.blend).logical_and_(own >= 0)
+    inside, others = alone.nonzero()[:, 0], alone.logical_not().nonzero()[:, 0]
 
-    raw = layout.raw_weights(low, high, x[:, None]).masked_fill_(around < 0, 0.0)
+    shared = around[owner[others]]  # (n, 9)
+    raw = layout.raw_weights(below[:, others], above[:, others]).mT.masked_fill(shared < 0, 0.0)
     # weights that hardly count are set to 0, so that their tiles need not predict
     total = raw.sum(1, keepdim=True)
     raw = torch.where(raw < _SILENT * total, 0.0, raw)
-    weight = raw / raw.sum(1, keepdim=True)
+    weight = raw / raw.sum(1, keepdim=True).clamp_min(1e-300)
+    place, slot = weight.nonzero(as_tuple=True)
 
-    if len(x) == 1:  # a robot brings one place at a time: there is nothing to sort
-        return [
-            (tile, owner, weight[:, i])
-            for i, (tile, w) in enumerate(zip(tiles, weight[0].tolist()))
-            if w > 0
-        ]
+    # pairs (place, tile), sorted by tile, then by place
+    tiles = torch.cat([own[inside], shared[place, slot]])
+    places, weights = torch.cat([inside, others[place]]), x.new_ones(len(tiles))
+    weights[len(inside) :] = weight[place, slot]
+    order = (tiles * len(x) + places).argsort()
+    counts = tiles.bincount(minlength=len(number)).tolist()
+    assigned = zip(number, places[order].split(counts), weights[order].split(counts))
 
-    # sort the pairs (place, tile) by tile
-    relevant = weight > 0  # not where weights are nan, since no tile is near
-    tile, weight, place = around[relevant], weight[relevant], relevant.nonzero()[:, 0]
-    order = tile.argsort(stable=True)
-    counts = tile.bincount(minlength=len(tiles)).tolist()
-    assigned = list(zip(tiles, place[order].split(counts), weight[order].split(counts)))
-
-    without = (total[:, 0] == 0).nonzero()[:, 0]
+    without = others[total[:, 0] == 0]
     return [part for part in [*assigned, (None, without, x.new_ones(len(without)))] if len(part[1])]
 
 

@@ -89,7 +89,7 @@ class Layout:
         # one number for each column and row, by which they are found once
         column, row = self._indices(x)
         first, rows = int(row.min()), int(row.max() - row.min()) + 1
-        codes, owner = (column * rows + (row - first)).unique(return_inverse=True)
+        codes, owner = _numbered(column * rows + (row - first))
         return [(code // rows, code % rows + first) for code in codes.tolist()], owner
 
     def _indices(self, x: Tensor) -> list[Tensor]:
@@ -101,6 +101,21 @@ class Layout:
             below = -1 - ((low - value) / self.side).floor()
             indices.append(torch.where(value < low, below, torch.where(value < high, 0.0, above)))
         return [index.long() for index in indices]
+
+    def margins(self, keys: list[Key], owner: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Distances of places from the borders of their own core, along each axis.
+
+        Args:
+            keys: tiles.
+            owner: number of the own tile among them, (N,).
+            x: (N, 2) m.
+
+        Returns:
+            Above the lower border and below the upper one, (2, N) m each.
+        """
+        corners = torch.tensor([self.core(key) for key in keys], dtype=x.dtype, device=x.device)
+        low, high = corners.permute(1, 2, 0).contiguous()[:, :, owner]
+        return x.mT - low, high - x.mT
 
     def holds(self, key: Key, x: Tensor) -> Tensor:
         """Whether places (N, 2) lie in a tile's core: (N,). A place on a border is in one alone."""
@@ -128,32 +143,29 @@ class Layout:
         """The tile and its eight neighbours."""
         return [(key[0] + i, key[1] + j) for i in (-1, 0, 1) for j in (-1, 0, 1)]
 
-    def raw_weights(self, low: Tensor, high: Tensor, x: Tensor) -> Tensor:
-        """Unnormalised weights of tiles, continuous in x, to be divided by their sum.
+    def raw_weights(self, below: Tensor, above: Tensor) -> Tensor:
+        """Unnormalised weights of the nine tiles about places, in the order of `neighbourhood`.
+
+            w = r_x r_y + faint exp(−fade d / blend)
+
+        r goes over from one tile to the next along each axis, d is the distance from the tile's
+        core. Both are continuous in the place.
 
         Args:
-            low: (N, K, 2) lower corners of their cores.
-            high: (N, K, 2) upper corners of their cores.
-            x: (N, K, 2) places, or (N, 1, 2).
+            below: distances from the lower borders of the own core, (2, N) m.
+            above: distances from the upper borders, (2, N) m.
 
         Returns:
-            (N, K).
+            (9, N).
         """
-        above_low, below_high = x - low, high - x
+        # how far inside each of three columns (rows), the own one in the middle: (2, 3, N)
+        inside = torch.stack([-below, torch.minimum(below, above), -above], 1)
+        ramp = (inside / self.blend).add_(0.5).clamp_(0.0, 1.0)
+        square = inside.clamp_max_(0.0).square_()
 
-        ramp = square_distance = None
-        for axis in range(2):  # contiguous numbers are read much faster than pairs of them
-            inside = torch.minimum(above_low[..., axis], below_high[..., axis])
-            axis_ramp = (inside / self.blend + 0.5).clamp_(0.0, 1.0)
-            axis_square = inside.neg_().clamp_min_(0.0).square_()
-            ramp, square_distance = (
-                (axis_ramp, axis_square)
-                if ramp is None
-                else (ramp.mul_(axis_ramp), square_distance.add_(axis_square))
-            )
-
-        faint = square_distance.sqrt_().mul_(-_FADE / self.blend).exp_()
-        return ramp.add_(faint, alpha=_FAINT).clamp_min_(1e-300)
+        distance = (square[0][:, None] + square[1][None]).sqrt_()  # (3, 3, N)
+        faint = distance.mul_(-_FADE / self.blend).exp_().mul_(_FAINT).clamp_min_(1e-300)
+        return faint.add_(ramp[0][:, None] * ramp[1][None]).flatten(0, 1)
 
     def state_dict(self) -> dict:
         return {
@@ -169,6 +181,17 @@ class Layout:
         return Layout(
             tuple(state["low"]), tuple(state["high"]), state["side"], state["halo"], state["blend"]
         )
+
+
+def _numbered(codes: Tensor) -> tuple[Tensor, Tensor]:
+    """The different ones of N whole numbers, sorted, and the index of each number among them."""
+    least = int(codes.min())
+    if int(codes.max()) - least >= 4 * len(codes):
+        return codes.unique(return_inverse=True)
+
+    # of few tiles: counted, not sorted
+    there = (codes - least).bincount() > 0
+    return there.nonzero()[:, 0] + least, (there.cumsum(0) - 1)[codes - least]
 
 
 def name_of(key: Key) -> str:
