@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper.agreed import Learned
-from gp_mapping.core.snapshot import Covariances, Increments, Planned, Snapshot
+from gp_mapping.core.snapshot import Covariances, Increments, Planned, Snapshot, Unchanged
 from gp_mapping.core.types import CalibrationData, PassBias, Prediction, Samples, UpdateReport
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "PassBias",
     "Planned",
     "Snapshot",
+    "Unchanged",
 ]
 
 # Capabilities that a model may have in addition to the interface's minimum:
@@ -328,7 +329,8 @@ class FieldMap(ABC):
             moment: from `moment`.
 
         Returns:
-            A function that gives the changes at places; None (the default): predict instead.
+            The changes, which stay as they are when the map goes on; None (the default): predict
+            instead.
         """
         return None
 

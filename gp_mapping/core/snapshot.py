@@ -6,19 +6,54 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from gp_mapping.core.types import PassBias, Prediction
 
-__all__ = ["Covariances", "Increments", "Planned", "Snapshot"]
-
-# Function of places x (N, D) m. Returns mean now − mean then (N, C), SI; variance now − variance
-# then (N, C), squared SI; whether they are known (N,). Unknown: 0.
-Increments = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
+__all__ = ["Covariances", "Increments", "Planned", "Snapshot", "Unchanged"]
 
 # Function of places a (N, D) m. Returns their covariance with fixed places b (N, K), and the
 # variance at a (N,), mean over channels; squared SI.
 Covariances = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+
+class Increments(ABC):
+    """What has changed in a map between two moments, as a function of places."""
+
+    @abstractmethod
+    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Changes at x (N, D) m.
+
+        Returns:
+            Mean now − mean then (N, C), SI; variance now − variance then (N, C), squared SI;
+            whether they are known (N,). Unknown: 0.
+        """
+
+    @abstractmethod
+    def then(self, later: Increments) -> Increments | None:
+        """These changes and later ones, which begin where these end.
+
+        They take the work of one evaluation. None where predicting anew takes less.
+        """
+
+
+class Unchanged(Increments):
+    """No change anywhere.
+
+    Args:
+        zero: (1, C) zeros, of the map's type and device.
+    """
+
+    def __init__(self, zero: Tensor):
+        self._zero = zero
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        none = self._zero.expand(len(x), -1)
+        return none.clone(), none.clone(), none.new_ones(len(x), dtype=torch.bool)
+
+    def then(self, later: Increments) -> Increments:
+        return later
 
 
 class Snapshot(ABC):

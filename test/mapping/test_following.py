@@ -93,3 +93,25 @@ def test_moments_that_no_point_needs_are_let_go_of():
         field.predict(x)
         lattice.exact[1:] = follower.number(lattice, field)
         assert follower.knows(lattice).all() and lattice.exact[0, 0] == first
+
+
+def test_points_of_an_old_moment_are_followed_over_all_that_came_since():
+    """Also where moments in between were let go of: what changed up to them is not lost."""
+    field, lattice, follower = surveyed()
+    waiting = np.zeros(lattice.stale.shape, dtype=bool)
+    waiting[:, ::2] = True
+    others = (~waiting).nonzero()
+    for k in range(8):
+        x = torch.tensor([[0.5 + 0.9 * k, 1.3]]).double()
+        field.update(Samples(x, torch.full((1, 1), 55 * UT)))
+        lattice.fill(*others, field.predict(lattice.places(*others)))
+        lattice.exact[others] = follower.number(lattice, field)
+    field.update(Samples(x + 0.4, torch.full((1, 1), 55 * UT)))
+    assert drifted(field, lattice)[waiting].any() and len(np.unique(lattice.exact)) == 2
+
+    follower.follow(lattice, field, 9, 0.5 * UT, None, False)
+    everywhere = np.indices(lattice.stale.shape).reshape(2, -1)
+    told = field.predict(lattice.places(*everywhere))
+    apart = np.abs(lattice.mean[0].ravel() - told.mean[:, 0].numpy())
+    assert float(apart.max()) < 1e-9 * UT and follower.knows(lattice).all()
+    assert float(np.abs(lattice.variance[0].ravel() / told.variance[:, 0].numpy() - 1).max()) < 1e-9

@@ -11,6 +11,9 @@ With a(x) = L⁻¹k(z, x), p(x) = (L⁻ᵀ D₁⁻¹ V)ᵀ k(z, x): a place cost
 products, where a prediction takes M² for two triangular solves. V is found by a randomised range
 finder (Halko, Martinsson and Tropp 2011, algorithm 4.1), which also estimates how much of Δ it has
 missed.
+
+The changes of one moment to the next add up: with the columns of p side by side, and the changes of
+w added, one product with k(z, x) gives what has changed over all of them.
 """
 
 from __future__ import annotations
@@ -21,7 +24,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.linalg import solve_lower
+from gp_mapping.core.scaling import Scaling
+from gp_mapping.core.snapshot import Increments, Unchanged
 
 if TYPE_CHECKING:
     from gp_mapping.core.sparse.posterior import Posterior
@@ -35,33 +41,78 @@ _PROBES = 4  # additional directions, which show what was missed
 # error of at most as much.
 _MISSED = 1e-9
 _FEW = 96  # rows of a(x) up to which a prediction is as fast
+# Positions that are computed at a time, as in posterior.py.
+_CHUNK, _ELSEWHERE = {"cpu": 512}, 16384
 
 
-@dataclass(frozen=True)
-class Increment:
-    """Mean and variance now minus those of an earlier moment.
+@dataclass(frozen=True, eq=False)
+class Increment(Increments):
+    """Mean and variance of a later moment minus those of an earlier one.
 
     Attributes:
-        now: the later posterior.
+        theta: hyper-parameters, inner units.
+        z: inducing inputs of the later moment (M, D), standardised.
+        scaling: from SI to standardised values and back.
         rows: [D₁⁻¹V, W], W = w₁ − w₀, (R, r + C); rows of inducing inputs are multiplied by L⁻ᵀ, so
             that they apply to [features; k(z, x)].
         middle: (S⁻¹ − VᵀD₁⁻¹V)⁻¹, (r, r).
     """
 
-    now: Posterior
+    theta: Theta
+    z: Tensor
+    scaling: Scaling
     rows: Tensor
     middle: Tensor
 
+    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        channels, scale = self.rows.shape[1] - len(self.middle), self.scaling.scale
+        means, variances = [self.rows.new_empty((0, channels))], [self.rows.new_empty(0)]
+        for part in self.scaling.inner_x(x).split(_CHUNK.get(self.z.device.type, _ELSEWHERE)):
+            mean, variance = self.predict_inner(part)
+            means.append(mean)
+            variances.append(variance)
+
+        variance = (torch.cat(variances) * scale**2)[:, None].expand(-1, channels)
+        known = torch.ones(len(x), dtype=torch.bool, device=self.z.device)
+        return torch.cat(means) * scale, variance, known
+
     def predict_inner(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Changes of the mean (N, C) and of the variance (N,) at standardised x (N, D)."""
-        theta, rank = self.now.theta, len(self.middle)
-        features = theta.feature_rows(x, None)
-
-        products = theta.kernel()(x, self.now.z) @ self.rows[len(features) :]
-        products += features.mT @ self.rows[: len(features)]
+        rank, features = len(self.middle), len(self.rows) - len(self.z)
+        products = self.theta.kernel()(x, self.z) @ self.rows[features:]
+        if features:
+            # without a heading the features are the same everywhere
+            products += self.theta.feature_rows(x[:1], None).mT @ self.rows[:features]
 
         p = products[:, :rank]
         return products[:, rank:], -((p @ self.middle) * p).sum(1)
+
+    def then(self, later: Increments) -> Increments | None:
+        """One increment of both: their directions side by side, their changes of w added."""
+        if isinstance(later, Unchanged):
+            return self
+        rank = len(self.middle)
+        grown = 0 if not isinstance(later, Increment) else len(later.z) - len(self.z)
+        if (
+            not isinstance(later, Increment)
+            or later.theta != self.theta
+            or grown < 0
+            or rank + len(later.middle) > max(_RANKS[-1], len(self.z) // 2)
+        ):
+            return None
+
+        # inputs that came in between have no part in the earlier change
+        rows = torch.nn.functional.pad(self.rows, (0, 0, 0, grown))
+        rows = torch.cat(
+            [
+                rows[:, :rank],
+                later.rows[:, : len(later.middle)],
+                rows[:, rank:] + later.rows[:, len(later.middle) :],
+            ],
+            1,
+        )
+        middle = torch.block_diag(self.middle, later.middle)
+        return Increment(self.theta, later.z, self.scaling, rows, middle)
 
 
 def increment_between(before: Posterior, now: Posterior) -> Increment | None:
@@ -81,13 +132,13 @@ def increment_between(before: Posterior, now: Posterior) -> Increment | None:
         return None
 
     must_agree = (
-        (before.z, now.z[:m]),
-        (before.L, now.L[:m, :m]),
+        (before.z, now.z[:m] if grown else now.z),
+        (before.L, now.L[:m, :m] if grown else now.L),
         (before.scaling.origin, now.scaling.origin),
         (before.scaling.centre, now.scaling.centre),
     )
     if before.scaling.scale != now.scaling.scale or not all(
-        torch.equal(*pair) for pair in must_agree
+        one is other or torch.equal(one, other) for one, other in must_agree
     ):
         return None
 
@@ -130,4 +181,4 @@ def increment_between(before: Posterior, now: Posterior) -> Increment | None:
     # L⁻ᵀ once, here, instead of L⁻¹k(z, x) for each place
     features = size - len(now.z)
     rows = torch.cat([rows[:features], solve_lower(now.L, rows[features:], transpose=True)])
-    return Increment(now, rows, 0.5 * (middle + middle.mT))
+    return Increment(now.theta, now.z, now.scaling, rows, 0.5 * (middle + middle.mT))

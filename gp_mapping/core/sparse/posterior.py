@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 import torch
 from torch import Tensor
 
-from gp_mapping.core.field_map import Covariances, Increments, PassBias
+from gp_mapping.core.field_map import Covariances, Increments, PassBias, Unchanged
 from gp_mapping.core.hyper.bias import BiasEvidence
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.inner_snapshot import InnerSnapshot
@@ -148,8 +148,7 @@ class Posterior(InnerSnapshot):
             before: the earlier posterior.
 
         Returns:
-            The function of places that gives the changes (increment.py); None where predicting anew
-            is cheaper, or the only way.
+            The changes (increment.py); None where predicting anew is cheaper, or the only way.
         """
         if (
             not isinstance(before, Posterior)
@@ -157,33 +156,9 @@ class Posterior(InnerSnapshot):
             or not self.supports_increments
         ):
             return None
-
-        channels, scale = self.weights.shape[1], self.scaling.scale
-
-        def everywhere(x: Tensor) -> Tensor:
-            return torch.ones(len(x), dtype=torch.bool, device=self.z.device)
-
         if before is self:
-            return lambda x: (*self.weights.new_zeros((2, len(x), channels)), everywhere(x))
-
-        increment = increment_between(before, self)
-        if increment is None:
-            return None
-
-        def at(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            """Changes of mean (N, C) and variance (N, C), SI, and where they are known (N,)."""
-            means, variances = [self.weights[:0]], [self.weights.new_empty(0)]
-            for part in self.scaling.inner_x(x).split(
-                _CHUNK.get(self.z.device.type, _CHUNK_ELSEWHERE)
-            ):
-                mean, variance = increment.predict_inner(part)
-                means.append(mean)
-                variances.append(variance)
-
-            mean, variance = torch.cat(means) * scale, torch.cat(variances)[:, None] * scale**2
-            return mean, variance.expand(-1, channels), everywhere(x)
-
-        return at
+            return Unchanged(self.weights.new_zeros((1, self.weights.shape[1])))
+        return increment_between(before, self)
 
     def predict_inner_solved(
         self, x: Tensor, heading: Tensor | None = None

@@ -1,7 +1,8 @@
 """Points that are exact as of an earlier moment of the map, brought up to now by what has changed.
 
 The value of a point now is its value then and what samples have changed since, which a map may
-compute for a fraction of the work of a prediction (FieldMap.since).
+compute for a fraction of the work of a prediction (FieldMap.since). From each kept moment to the
+next the changes are found once, and added up for points that have waited for longer.
 
 A sample changes a little of everything. Where a drawing has a budget that does not reach for all
 points, it follows those near the newest samples, and of the others it looks at a few: where these
@@ -45,7 +46,10 @@ class Follower:
     def __init__(self, channels: Callable[[FieldMap, Prediction], Prediction], seed: int):
         self._channels = channels
         self._random = np.random.default_rng(seed)
-        self._moments: dict[int, object] = {}  # by number
+        self._moments: dict[int, object] = {}  # by number, in order
+        # what has changed up to each kept moment since the one before it; None: not known
+        self._steps: dict[int, Increments | None] = {}
+        self._latest: tuple[int, object, Increments | None] | None = None  # since the newest
         self._newest = self._renewed = 0
 
     def follow(
@@ -77,11 +81,11 @@ class Follower:
         # rounding errors of increments must not add up for ever
         if self._newest - self._renewed >= _RENEWED:
             lattice.mark_exact_stale(revision)
-            self._moments, self._renewed = {}, self._newest
+            self._moments, self._steps, self._renewed = {}, {}, self._newest
             return done
 
         behind = self.knows(lattice) & (lattice.exact != self.now(field))
-        changes = _Changes(field, lattice, self._moments)
+        changes = _Changes(lattice, self._steps, self._since_newest(field))
         most = None if budget is None else budget * (CHEAP - 1)
         if most is not None and np.count_nonzero(behind) > most:
             due = lattice.stale.copy()
@@ -125,10 +129,33 @@ class Follower:
             # moments of which no point is exact any more go, and the oldest beyond the bound
             used = set(np.unique(lattice.exact).tolist())
             kept = [number for number in sorted(self._moments) if number in used]
-            self._moments = {number: self._moments[number] for number in kept[1 - _MOMENTS :]}
-            self._newest += 1
-            self._moments[self._newest] = field.moment()
+            self._keep(kept[1 - _MOMENTS :], field)
         return self._newest
+
+    def _keep(self, kept: list[int], field: FieldMap) -> None:
+        """Keep these moments and the present one, which gets the next number."""
+        newest = self._since_newest(field) if self._moments else None
+        entries = [(n, self._moments[n], self._steps[n]) for n in sorted(self._moments)]
+        self._newest += 1
+        entries.append((self._newest, field.moment(), newest))
+
+        # steps up to a moment that goes are added to the one up to the next
+        self._moments, self._steps = {}, {}
+        waiting: list[Increments | None] = []
+        for number, moment, step in entries:
+            waiting.append(step)
+            if number in kept or number == self._newest:
+                self._steps[number] = _sum(waiting) if self._moments else None
+                self._moments[number] = moment
+                waiting = []
+
+    def _since_newest(self, field: FieldMap) -> Increments | None:
+        """What has changed since the newest kept moment; found once."""
+        latest = self._latest
+        if latest is None or latest[0] != self._newest or latest[1] != field.moment():
+            found = field.since(self._moments[self._newest])
+            self._latest = latest = (self._newest, field.moment(), found)
+        return latest[2]
 
     def _drifted(
         self, lattice: Lattice, changes: _Changes, waiting: np.ndarray, noise_stddev: float
@@ -216,11 +243,28 @@ class Follower:
         return rows, columns
 
 
-class _Changes:
-    """What has changed in a map since each kept moment; found once a drawing."""
+def _sum(steps: list[Increments | None]) -> Increments | None:
+    """All changes of steps that follow one another; None where one of them is not known."""
+    total, *later = steps
+    for step in later:
+        total = None if total is None or step is None else total.then(step)
+    return total
 
-    def __init__(self, field: FieldMap, lattice: Lattice, moments: dict[int, object]):
-        self._field, self._lattice, self._moments = field, lattice, moments
+
+class _Changes:
+    """What has changed in a map since each kept moment; added up once a drawing.
+
+    Args:
+        lattice: of the points.
+        steps: up to each kept moment from the one before, by number in order.
+        last: from the newest kept moment to now.
+    """
+
+    def __init__(
+        self, lattice: Lattice, steps: dict[int, Increments | None], last: Increments | None
+    ):
+        self._lattice = lattice
+        self._numbers, self._steps = list(steps), [*list(steps.values())[1:], last]
         self._since: dict[int, Increments | None] = {}
 
     def at(
@@ -228,7 +272,7 @@ class _Changes:
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
         """Changes of mean and variance (K, C) at points, and where they are known (K,); or None."""
         if number not in self._since:
-            self._since[number] = self._field.since(self._moments[number])
+            self._since[number] = _sum(self._steps[self._numbers.index(number) :])
         increments = self._since[number]
         return None if increments is None else increments(self._lattice.places(rows, columns))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gp_mapping.core.field_map import FieldMap, Increments
+from gp_mapping.core.field_map import FieldMap, Increments, Unchanged
 from gp_mapping.core.models.tiled.blended import tile_weights
 from gp_mapping.core.models.tiled.layout import Key, Layout
 
@@ -69,6 +69,59 @@ class _Moment:
     forgot: float = 0.0
 
 
+class TiledIncrements(Increments):
+    """Changes of each tile, blended as predictions are.
+
+    Args:
+        field: the map of tiles.
+        tiles: the changes of each tile that was in memory at either moment; None: not known.
+        others_known: whether every other tile predicts what it predicted.
+    """
+
+    def __init__(
+        self, field: ChangesOfTiles, tiles: dict[Key, Increments | None], others_known: bool
+    ):
+        self.field, self.tiles, self.others_known = field, tiles, others_known
+
+    def of(self, key: Key) -> Increments | None:
+        """Changes of a tile."""
+        return self.tiles.get(key, self._same() if self.others_known else None)
+
+    def _same(self) -> Unchanged:
+        return Unchanged(torch.zeros_like(self.field.centre)[None])
+
+    def then(self, later: Increments) -> Increments | None:
+        if not isinstance(later, TiledIncrements):
+            return self if isinstance(later, Unchanged) else None
+
+        tiles: dict[Key, Increments | None] = {}
+        for key in self.tiles | later.tiles:
+            first, second = self.of(key), later.of(key)
+            tiles[key] = None if first is None or second is None else first.then(second)
+        return TiledIncrements(later.field, tiles, self.others_known and later.others_known)
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        centre = self.field.centre
+        mean = torch.zeros((len(x), len(centre)), dtype=torch.float64, device=centre.device)
+        variance = torch.zeros_like(mean)
+        known = torch.ones(len(x), dtype=torch.bool, device=mean.device)
+
+        for key, indices, weight in tile_weights(self.field.layout, self.field.predicts, x):
+            increments = self._same() if key is None else self.of(key)
+            if isinstance(increments, Unchanged):
+                continue  # the prior, a tile without news, or one that was on the shelf
+            places = indices.to(mean.device)
+            if increments is None:
+                known[places] = False
+                continue
+
+            weights, part = weight.to(mean)[:, None], increments(x[indices])
+            mean.index_add_(0, places, weights * part[0])
+            variance.index_add_(0, places, weights * part[1])
+            known[places] &= part[2]
+        return mean, variance, known
+
+
 class ChangesOfTiles:
     """What of a TiledMap has changed, for the map, which owns the tiles."""
 
@@ -88,7 +141,7 @@ class ChangesOfTiles:
             moment: by `moment`.
 
         Returns:
-            A function of places, or None where nothing is known.
+            The changes, or None where nothing is known.
         """
         if not isinstance(moment, _Moment):
             return None
@@ -98,48 +151,17 @@ class ChangesOfTiles:
         if moment.layout is not self.layout or moment.forgot != self.forgot:
             return None
 
-        increments: dict[Key, Increments | None] = {}
-
-        def of(key: Key) -> Increments | None:
-            """Increments of a tile in memory."""
-            if key not in increments:  # once for all places
-                then = moment.tiles.get(key)
-                increments[key] = (
-                    None
-                    if then is None or key not in self.tiles
-                    else self.tiles[key].map.since(then)
-                )
-            return increments[key]
-
-        def at(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            """Increments of mean and variance (N, C) at x (N, 2), and where they are known (N,)."""
-            mean = torch.zeros(
-                (len(x), len(self.centre)), dtype=torch.float64, device=self.centre.device
-            )
-            variance, known = (
-                torch.zeros_like(mean),
-                torch.ones(len(x), dtype=torch.bool, device=mean.device),
-            )
-
-            for key, indices, weight in tile_weights(self.layout, self.predicts, x):
-                if key is None or (
-                    key not in self.tiles and key not in moment.tiles and moment.loads == self.loads
-                ):
-                    # the prior, then as now, or a tile that has been on the shelf all the time
-                    continue
-                places, weights = indices.to(mean.device), weight.to(mean)[:, None]
-
-                if of(key) is None:
-                    known[places] = False
-                    continue
-                increment = of(key)(x[indices])
-                mean.index_add_(0, places, weights * increment[0])
-                variance.index_add_(0, places, weights * increment[1])
-                known[places] &= increment[2]
-
-            return mean, variance, known
-
-        return at
+        # of tiles in memory now or then
+        return TiledIncrements(
+            self,
+            {
+                key: None
+                if then is None or key not in self.tiles
+                else self.tiles[key].map.since(then)
+                for key, then in (dict.fromkeys(self.tiles) | moment.tiles).items()
+            },
+            moment.loads == self.loads,
+        )
 
     def changed_since(self, epoch: int) -> list[Box] | None:
         """Places that have changed as a whole since an epoch; None: everywhere."""
