@@ -86,21 +86,29 @@ class Layout:
         if not len(x):
             return [], torch.zeros(0, dtype=torch.long, device=x.device)
 
-        # one number for each column and row, by which they are found once
-        column, row = self._indices(x)
-        first, rows = int(row.min()), int(row.max() - row.min()) + 1
-        codes, owner = _numbered(column * rows + (row - first))
-        return [(code // rows, code % rows + first) for code in codes.tolist()], owner
+        index = self._indices(x)
+        low, high = (corner.tolist() for corner in (index.amin(0), index.amax(0)))
+        columns, rows = (last - first + 1 for first, last in zip(low, high))
 
-    def _indices(self, x: Tensor) -> list[Tensor]:
-        """Columns and rows of the cores that hold places (N, 2), as `key_at`: (N,) of each."""
-        indices = []
-        for axis in range(2):
-            value, low, high = x[:, axis] + _ON, self.low[axis], self.high[axis]
-            above = 1 + ((value - high) / self.side).floor()
-            below = -1 - ((low - value) / self.side).floor()
-            indices.append(torch.where(value < low, below, torch.where(value < high, 0.0, above)))
-        return [index.long() for index in indices]
+        # one number for each column and row, by which they are found once
+        codes = (index[:, 0] - low[0]).mul_(rows).add_(index[:, 1] - low[1])
+        if columns * rows < len(x):  # of few tiles: counted, not sorted
+            there = codes.bincount(minlength=columns * rows) > 0
+            found, owner = there.nonzero()[:, 0], (there.cumsum(0) - 1)[codes]
+        else:
+            found, owner = codes.unique(return_inverse=True)
+        return [(low[0] + code // rows, low[1] + code % rows) for code in found.tolist()], owner
+
+    def _indices(self, x: Tensor) -> Tensor:
+        """Column and row of the core that holds each place, as `key_at`: (N, 2) for x (N, 2)."""
+        low, high = (
+            torch.tensor([v - _ON for v in corner], dtype=x.dtype, device=x.device)
+            for corner in (self.low, self.high)
+        )
+        # a place on the lower border is in the core, one on the upper border in the next
+        above = ((x - high) / self.side).floor_().add_(1.0).clamp_min_(0.0)
+        below = ((low - x) / self.side).ceil_().clamp_min_(0.0)
+        return above.sub_(below).long()
 
     def margins(self, keys: list[Key], owner: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """Distances of places from the borders of their own core, along each axis.
@@ -119,8 +127,7 @@ class Layout:
 
     def holds(self, key: Key, x: Tensor) -> Tensor:
         """Whether places (N, 2) lie in a tile's core: (N,). A place on a border is in one alone."""
-        column, row = self._indices(x)
-        return (column == key[0]) & (row == key[1])
+        return (self._indices(x) == torch.tensor(key, device=x.device)).all(1)
 
     def group_by_tile(self, x: Tensor) -> list[tuple[Key, Tensor]]:
         """The tiles whose cores hold x (N, 2), each with the indices of its places."""
@@ -181,17 +188,6 @@ class Layout:
         return Layout(
             tuple(state["low"]), tuple(state["high"]), state["side"], state["halo"], state["blend"]
         )
-
-
-def _numbered(codes: Tensor) -> tuple[Tensor, Tensor]:
-    """The different ones of N whole numbers, sorted, and the index of each number among them."""
-    least = int(codes.min())
-    if int(codes.max()) - least >= 4 * len(codes):
-        return codes.unique(return_inverse=True)
-
-    # of few tiles: counted, not sorted
-    there = (codes - least).bincount() > 0
-    return there.nonzero()[:, 0] + least, (there.cumsum(0) - 1)[codes - least]
 
 
 def name_of(key: Key) -> str:
