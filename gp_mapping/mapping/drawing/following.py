@@ -46,9 +46,10 @@ class Follower:
     def __init__(self, channels: Callable[[FieldMap, Prediction], Prediction], seed: int):
         self._channels = channels
         self._random = np.random.default_rng(seed)
-        self._moments: dict[int, object] = {}  # by number, in order
-        # what has changed up to each kept moment since the one before it; None: not known
+        # by the numbers of the kept moments, in order: what has changed up to each since the one
+        # before it; None: not known
         self._steps: dict[int, Increments | None] = {}
+        self._moment: object = None  # the newest
         self._latest: tuple[int, object, Increments | None] | None = None  # since the newest
         self._newest = self._renewed = 0
 
@@ -75,13 +76,13 @@ class Follower:
             Row and column indices of the points, part by part.
         """
         done: list[tuple[np.ndarray, np.ndarray]] = []
-        if not self._moments or lattice.excess is not None:
+        if not self._steps or lattice.excess is not None:
             return done
 
         # rounding errors of increments must not add up for ever
         if self._newest - self._renewed >= _RENEWED:
             lattice.mark_exact_stale(revision)
-            self._moments, self._steps, self._renewed = {}, {}, self._newest
+            self._steps, self._renewed = {}, self._newest
             return done
 
         behind = self.knows(lattice) & (lattice.exact != self.now(field))
@@ -90,8 +91,8 @@ class Follower:
         if most is not None and np.count_nonzero(behind) > most:
             due = lattice.stale.copy()
             # a moment that would have to go leaves none of its points behind
-            if len(self._moments) >= _MOMENTS:
-                due |= lattice.exact == min(self._moments)
+            if len(self._steps) >= _MOMENTS:
+                due |= lattice.exact == min(self._steps)
             behind &= due | self._drifted(lattice, changes, behind & ~due, noise_stddev)
 
         rows, columns = lattice.choose(most, oldest, behind)
@@ -112,14 +113,12 @@ class Follower:
 
     def knows(self, lattice: Lattice) -> np.ndarray:
         """Which points (R, K) are exact as of a kept moment."""
-        return np.isin(lattice.exact, np.fromiter(self._moments, np.int64, len(self._moments)))
+        return np.isin(lattice.exact, np.fromiter(self._steps, np.int64, len(self._steps)))
 
     def now(self, field: FieldMap) -> int:
         """Number of the newest kept moment, where the map has not changed since; else 0."""
         moment = field.moment()
-        return (
-            self._newest if moment is not None and self._moments.get(self._newest) == moment else 0
-        )
+        return self._newest if self._steps and moment is not None and self._moment == moment else 0
 
     def number(self, lattice: Lattice, field: FieldMap) -> int:
         """Number of this moment, which is kept from now on; 0 where the map has none."""
@@ -128,32 +127,29 @@ class Follower:
         if not self.now(field):
             # moments of which no point is exact any more go, and the oldest beyond the bound
             used = set(np.unique(lattice.exact).tolist())
-            kept = [number for number in sorted(self._moments) if number in used]
+            kept = [number for number in self._steps if number in used]
             self._keep(kept[1 - _MOMENTS :], field)
         return self._newest
 
     def _keep(self, kept: list[int], field: FieldMap) -> None:
         """Keep these moments and the present one, which gets the next number."""
-        newest = self._since_newest(field) if self._moments else None
-        entries = [(n, self._moments[n], self._steps[n]) for n in sorted(self._moments)]
-        self._newest += 1
-        entries.append((self._newest, field.moment(), newest))
+        newest = self._since_newest(field) if self._steps else None
+        self._newest, self._moment = self._newest + 1, field.moment()
 
         # steps up to a moment that goes are added to the one up to the next
-        self._moments, self._steps = {}, {}
+        before, self._steps = {**self._steps, self._newest: newest}, {}
         waiting: list[Increments | None] = []
-        for number, moment, step in entries:
+        for number, step in before.items():
             waiting.append(step)
             if number in kept or number == self._newest:
-                self._steps[number] = _sum(waiting) if self._moments else None
-                self._moments[number] = moment
+                self._steps[number] = _sum(waiting) if self._steps else None
                 waiting = []
 
     def _since_newest(self, field: FieldMap) -> Increments | None:
         """What has changed since the newest kept moment; found once."""
         latest = self._latest
         if latest is None or latest[0] != self._newest or latest[1] != field.moment():
-            found = field.since(self._moments[self._newest])
+            found = field.since(self._moment)
             self._latest = latest = (self._newest, field.moment(), found)
         return latest[2]
 
