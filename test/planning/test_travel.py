@@ -10,6 +10,7 @@ from rooms import every_two_centimetres, free_room, somewhere
 from scipy.sparse.csgraph import dijkstra
 
 from gp_mapping.planning import FreeSpace
+from gp_mapping.planning.area import travel as travel_module
 from gp_mapping.planning.area.survey_area import SurveyArea
 from gp_mapping.planning.area.travel import Travel, angles_between
 
@@ -107,6 +108,24 @@ def test_between_places_a_smooth_field_is_interpolated():
     assert np.abs((at[places] * weights).sum(1) - exact).max() < 0.06
     on, alone = travel.interpolation_at(travel.xy[[7]])
     assert on[0, 0] == 7 and alone[0, 0] == pytest.approx(1.0, abs=1e-3)
+
+
+def test_ways_from_a_node_are_made_once_and_are_those_from_its_position(monkeypatch):
+    free, travel = travel_in(3)
+    fresh, node = Travel(free, 0.3), int(travel.places[11])
+    here, ends = travel.nodes[node], travel.places[[3, 30, 3, 40]].tolist()
+    legs = travel.legs_from(here, node, ends)
+    assert travel.legs_from(here.copy(), node, ends[1:]) == legs[1:] and legs[0] is legs[2]
+    for leg, end in zip(legs, ends):
+        np.testing.assert_allclose(leg.line, fresh.leg_from(here, node, end).line)
+
+    # beside it ways begin elsewhere
+    beside = travel.leg_from(here + 0.03, node, ends[0])
+    assert beside is not legs[0] and (beside.line[0] == here + 0.03).all()
+
+    monkeypatch.setattr(travel_module, "_DEPARTURES", 2)
+    assert travel.legs_from(here, node, ends) == legs
+    assert travel.leg_from(here, node, ends[0]) is not legs[0], "of many the oldest are let go"
 
 
 def test_ways_prepared_together_are_those_made_alone():

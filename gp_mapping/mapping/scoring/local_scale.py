@@ -27,6 +27,7 @@ _HEAVIEST = 20.0  # of a bin: beyond it the oldest scores fade, so that κ follo
 _BINS = 20000  # kept; the longest unvisited is dropped first
 _NEIGHBOURS = 16  # bins that count at a place; they reach beyond 2 h
 _REACH = 3.0  # h beyond which a bin does not count
+_FEW = 4  # places for which no tree of the bins is made
 _NOTED = 256  # newest changes whose places are kept; a longer look back says everywhere
 
 
@@ -149,6 +150,8 @@ class LocalScale:
         if not len(self._bins) or not len(x):
             return np.ones(len(x))
 
+        if len(x) <= _FEW:
+            return np.concatenate([self._scale_at_one(place) for place in x])
         tree, sums = self._bins_near(x)
 
         count = min(_NEIGHBOURS, len(sums))
@@ -163,6 +166,17 @@ class LocalScale:
         weight, score = (np.append(sums[:, i], 0.0)[index] for i in (0, 1))
 
         return (_PRIOR + (kernel * score).sum(1)) / (_PRIOR + (kernel * weight).sum(1))
+
+    def _scale_at_one(self, x: np.ndarray) -> np.ndarray:
+        """κ at x (2,) m, (1,), as `scale_at`: of all bins, since a tree of them takes longer."""
+        table = self._bins.numbers()
+        away = np.hypot(*(table[:, 2:] / table[:, :1] - x).T)
+        near = np.flatnonzero(away < _REACH * self.width)
+        near = near[np.argsort(away[near], kind="stable")[:_NEIGHBOURS]]
+
+        kernel = np.exp(-0.5 * np.square(away[near] / self.width))
+        weight, score = kernel @ table[near, :2]
+        return np.array([(_PRIOR + score) / (_PRIOR + weight)])
 
     def state_dict(self) -> dict:
         return {"width": self.width, "bins": self._bins.table()}

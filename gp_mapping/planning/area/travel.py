@@ -22,6 +22,7 @@ __all__ = ["Leg", "Travel", "angle_between", "angles_between", "measurements"]
 
 _ROWS = 600  # source nodes whose distances to all nodes are cached
 _LEGS = 40_000  # ways in the cache
+_DEPARTURES = 2000  # ways in the cache that begin in the middle of a node
 _APART = 1.5  # spacings of a way for each measurement
 _KEPT = 200  # results of planners in the cache
 _NEAR = 16  # nearest nodes that are tried for one in plain view
@@ -120,6 +121,7 @@ class Travel:
 
         self._rows: OrderedDict[int, tuple[np.ndarray, np.ndarray]] = OrderedDict()
         self._legs: OrderedDict[tuple[int, int], Leg] = OrderedDict()
+        self._departures: OrderedDict[tuple[int, int], Leg | None] = OrderedDict()
         self._kept: OrderedDict[tuple, Any] = OrderedDict()
 
     def __len__(self) -> int:
@@ -290,7 +292,25 @@ class Travel:
         return self.legs_from(xy, node, [to])[0]
 
     def legs_from(self, xy, node: int, to: Sequence[int]) -> list[Leg | None]:
-        """Return the ways from any position to several nodes, as `leg_from`."""
+        """Return the ways from any position to several nodes, as `leg_from`.
+
+        Those from the node itself are kept: the suggestions after the first begin where the one
+        before ends, and those of two seconds ago began at the same places.
+        """
+        if not np.array_equal(xy, self.nodes[node]):
+            return self._departing(xy, node, to)
+
+        missing = [end for end in dict.fromkeys(to) if (node, end) not in self._departures]
+        self._departures.update(
+            zip(((node, end) for end in missing), self._departing(xy, node, missing))
+        )
+        legs = [self._departures[node, end] for end in to]
+        while len(self._departures) > _DEPARTURES:
+            self._departures.popitem(last=False)
+        return legs
+
+    def _departing(self, xy, node: int, to: Sequence[int]) -> list[Leg | None]:
+        """Compute the ways from any position to several nodes, as `leg_from`."""
         chains = [self._chain(node, end, node) for end in to]
         first = np.asarray(xy, dtype=np.float64)[None]
         legs = map(
