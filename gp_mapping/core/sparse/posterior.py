@@ -11,6 +11,7 @@ from gp_mapping.core.field_map import Covariances, Increments, PassBias, Unchang
 from gp_mapping.core.hyper.bias import BiasEvidence
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.inner_snapshot import InnerSnapshot
+from gp_mapping.core.kernels.stationary import Stationary, scaled_square_distance
 from gp_mapping.core.linalg import solve_lower
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.basis import whiten
@@ -304,6 +305,31 @@ class Posterior(InnerSnapshot):
     def mean(self, x: Tensor) -> Tensor:
         """Mean (N, C) at standardised x (N, D), no body-fixed field; differentiable in x."""
         return self.whitened(x).double().mT @ self.weights
+
+    def gradient(self, x: Tensor) -> Tensor:
+        """Gradient of the mean, (N, C, D), at standardised x (N, D), no body-fixed field.
+
+            ∂/∂x_d Σ_j k(x, z_j) α_j = Σ_j 2 s² ∂ρ/∂r² (x_d − z_jd)/ℓ_d² α_j,   α = L⁻ᵀ D⁻¹r
+
+        with r² = Σ_d (x_d − z_jd)²/ℓ_d²; features are the same everywhere.
+        """
+        kernel = self.theta.kernel()
+        if type(self) is not Posterior or not isinstance(kernel, Stationary) or not len(self.z):
+            return super().gradient(x)
+
+        lengthscale = torch.as_tensor(kernel.lengthscale, dtype=x.dtype, device=x.device)
+        lengthscale = lengthscale.expand(x.shape[1])
+        slope = kernel.slope(scaled_square_distance(x, self.z, lengthscale)) * kernel.variance
+        # Σ_j slope_j α_j (x − z_j): the sums of both terms are over inducing inputs alone
+        inducing = self.weights[len(self.weights) - len(self.z) :]
+        alpha = solve_lower(self.L.double(), inducing, transpose=True)  # (M, C)
+        return torch.stack(
+            [
+                (slope * (x[:, d, None] - self.z[:, d])) @ alpha * (2.0 / lengthscale[d] ** 2)
+                for d in range(x.shape[1])
+            ],
+            2,
+        )
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """Posterior covariance of the latent field between a (N, D) and b (K, D), metres.

@@ -10,6 +10,7 @@ from core_data import SETTINGS, UT, close, drive, feed, samples
 from map_contract import flat, same_state
 
 from gp_mapping import create_map
+from gp_mapping.core.inner_snapshot import gradient_of
 from gp_mapping.core.sparse.posterior import Posterior
 
 X, Y = drive(300)
@@ -118,3 +119,21 @@ def test_what_is_explained_is_what_the_prior_has_more(model, settings):
     told = posterior.prior_covariance(a, b) - posterior.explained(a).mT @ posterior.explained(b)
     close(told, posterior.covariance(a, b), 1e-9)
     assert (posterior.orthogonal is not None) == (model == "solve_gp")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"kernel": name} for name in ("matern12", "matern32", "matern52", "rbf")]
+    + [{"heading_stddev": 0.5 * UT, "anisotropy": 1.5}, {"long_share": 0.3}, {"dtype": "float32"}],
+)
+def test_its_gradient_is_that_of_its_mean(settings):
+    """Of two channels, also at an inducing input itself."""
+    values = torch.from_numpy(np.stack([Y, Y[::-1]], 1) if np.ndim(Y) == 1 else np.hstack([Y, -Y]))
+    field = create_map("dual_svgp", **SETTINGS | {"inducing_information": 0.0} | settings)
+    field.update(samples(X, values.numpy()))
+    posterior = field.posterior
+    places = torch.cat([posterior.scaling.inner_x(PLACES[:200]), posterior.z[:3]])
+    told, expected = posterior.gradient(places), gradient_of(posterior.mean, places)
+    assert told.shape == expected.shape == (203, 2, 2) and told.dtype == torch.float64
+    tolerance = 1e-3 if settings.get("dtype") == "float32" else 1e-9
+    assert float((told - expected).abs().max()) < tolerance * float(expected.abs().max())
