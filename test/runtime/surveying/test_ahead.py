@@ -87,7 +87,9 @@ def test_a_lead_begins_at_the_robot_and_has_its_length():
     lead = lead_of(shifted, 0.5, (1.4, 1.0), 1.0, free)
     np.testing.assert_allclose(lead, [[1.4, 1.0], [1.5, 1.0], [2.0, 1.0], [2.0, 1.4]])
     np.testing.assert_allclose(lead_of(shifted, 0.5, (1.4, 1.0), 0.6, free)[-1], [2.0, 1.0])
-    assert len(lead_of(shifted, 0.5, (1.4, 1.0), 0.6, free)) == 3, "a corner just there is once in it"
+    assert len(lead_of(shifted, 0.5, (1.4, 1.0), 0.6, free)) == 3, (
+        "a corner just there is once in it"
+    )
     np.testing.assert_allclose(lead_of(shifted, 0.5, (1.4, 1.0), 0.0, free), [[1.4, 1.0]])
     np.testing.assert_allclose(lead_of(shifted, 4.0, (1.2, 3.0), 9.0, free)[-1], [1.0, 3.0])
     assert lead_of(shifted, 0.5, (1.4, 1.0), 1.0, room((1.8, 0.0, 2.4, 4.0))).shape == (0, 2)
