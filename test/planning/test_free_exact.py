@@ -121,14 +121,13 @@ def test_a_cell_whose_corner_is_cut_is_crossed():
     data = np.zeros(SHAPE)
     data[5, 5] = 100
     free, _ = scene(data=data)
-    corner = np.array([5 * CELL, 5 * CELL])
+    corner, down = np.array([5 * CELL, 5 * CELL]), np.array([-0.3, 0.3])
     for aside, seen in ((-0.004, True), (0.004, False)):
-        a, b = corner + [-0.3, 0.3], corner + [0.3, -0.3]
-        assert free.sees([a + aside], [b + aside]) == [seen]
+        assert free.sees([corner + down + aside], [corner - down + aside]) == [seen]
     # along the border of it, and through its corner
     assert not free.sees([[0.5, 1.0]], [[1.9, 1.0]]).any()
     assert not free.sees([corner - 0.3], [corner + 0.1]).any()
-    assert not free.sees([corner + [-0.3, 0.3]], [corner + [0.3, -0.3]]).any()
+    assert not free.sees([corner + down], [corner - down]).any()
     assert free.sees([[0.5, 0.99]], [[1.9, 0.99]]).all()
     assert not free.sees([[0.5, 0.5]], [[-0.5, 0.5]]).any(), "out of the grid"
     assert free.sees(np.empty((0, 2)), np.empty((0, 2))).shape == (0,)
@@ -218,8 +217,6 @@ def test_thresholds_are_as_given():
     FreeSpace.from_occupancy_grid(row, free_threshold=101, occupied_threshold=101)
     for wrong in ((0, 50), (51, 50), (10, 102)):
         with pytest.raises(ValueError, match=f"thresholds {wrong[0]} and {wrong[1]}"):
-            FreeSpace.from_occupancy_grid(
-                row, free_threshold=wrong[0], occupied_threshold=wrong[1]
-            )
+            FreeSpace.from_occupancy_grid(row, free_threshold=wrong[0], occupied_threshold=wrong[1])
     wide = FreeSpace.from_occupancy_grid(occupancy(np.zeros((3, 3)), 1.0), unknown="free")
     assert np.isinf(wide.clearance).all() and np.isinf(wide.room(np.ones((1, 2)), 1.0)).all()

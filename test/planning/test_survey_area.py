@@ -161,3 +161,72 @@ def test_frames_and_bounds_are_checked():
     )
     with pytest.raises(ValueError, match="expected a reach above 0"):
         SurveyArea.from_free_space(free, (6.0, 0.0), reach=0.0)
+
+
+@pytest.mark.parametrize("yaw", [0.0, 0.6, -2.0])
+@pytest.mark.parametrize("here", [(1.2, 1.0), (0.1, 0.1), (3.9, 2.9), (0.3, 2.7)])
+def test_a_grid_that_is_cut_to_the_reach_has_the_same_cells_and_obstacles(yaw, here):
+    data = np.zeros((30, 40))
+    data[14, 17] = 100
+    free = FreeSpace.from_occupancy_grid(occupancy(data, 0.1, (3.0, -7.0), yaw), 0.15)
+    turned = np.array([[np.cos(yaw), np.sin(yaw)], [-np.sin(yaw), np.cos(yaw)]])
+    position = np.array(here) @ turned + (3.0, -7.0)
+    area = SurveyArea.from_free_space(free, position, reach=0.8, max_cells=10**6)
+    x = free.centres()
+    near = x[np.hypot(*(x - position).T) <= 0.8]
+    np.testing.assert_allclose(area.cells, near, atol=1e-9)
+    assert area.free.open.size <= (2 * 12 + 1) ** 2
+    cut, whole = (np.minimum(each.room(near, 0.3), 0.3) for each in (area.free, free))
+    np.testing.assert_allclose(cut, whole, atol=1e-9)
+    np.testing.assert_allclose(
+        area.free.clearance[area.free.open],
+        free.clearance[np.isin(free.open, True)][np.hypot(*(x - position).T) <= 0.8],
+    )
+
+
+@pytest.mark.parametrize("width, height", [(3.0, 2.0), (300.0, 100.0), (9000.0, 2.0)])
+def test_a_region_without_a_map_has_a_bounded_grid(width, height):
+    region = Polygon.from_corners([(0, 0), (width, 0), (width, height), (0, height)])
+    here = (width / 2, height / 2)
+    area = SurveyArea.from_free_space(None, here, region=[region])
+    rows, columns = area.free.open.shape
+    assert max(rows * columns, rows, columns) < 1.03 * 40_000 + rows + columns
+    cell = area.free.resolution
+    assert cell == pytest.approx(
+        max(0.05, ((width + 0.1) * (height + 0.1) / 40_000) ** 0.5, (width + 0.1) / 40_000)
+    )
+    assert area.size == pytest.approx(width * height, rel=4 * cell / min(width, height))
+    near = SurveyArea.from_free_space(None, here, region=[region], reach=0.7)
+    assert near.free.resolution == 0.05 and near.size == pytest.approx(0.49 * np.pi, rel=0.1)
+
+
+def test_how_far_the_robot_may_stand_from_the_area():
+    region = [square(7.0, 0.0, 1.0)]
+    for x, found in ((6.3, True), (5.9, False)):
+        assert (
+            bool(SurveyArea.from_free_space(two_rooms(), (x, 0.5), region=region, search=1.0))
+            == found
+        )
+    with pytest.raises(ValueError, match="grow=-1"):
+        SurveyArea.from_free_space(two_rooms(), (6.0, 0.0), grow=-1.0)
+    with pytest.raises(ValueError, match="max_cells=0"):
+        SurveyArea.from_free_space(two_rooms(), (6.0, 0.0), max_cells=0)
+    one = SurveyArea.from_free_space(two_rooms(), (6.0, 0.0), max_cells=1, grow=0.0)
+    assert len(one.cells) == 1 and one.size > 5.0
+    empty = SurveyArea.empty("none")
+    assert not empty and empty.reason == "none" and empty.size == 0.0 and not empty.free.open.any()
+
+
+def test_the_robots_body_stays_out_of_what_is_kept_out_cell_by_cell():
+    """A cell's centre is farther than its half diagonal and the radius from the border."""
+    free = two_rooms()
+    hole = square(7.0, 0.0, 0.6)
+    area = SurveyArea.from_free_space(free, (6.0, 0.0), keep_out=[hole])
+    plain = SurveyArea.from_free_space(free, (6.0, 0.0))
+    x = plain.free.centres()
+    kept = x[~hole.contains(x) & (hole.distance(x) > 0.2 + 0.1 * np.sqrt(0.5))]
+    np.testing.assert_allclose(area.free.centres(), kept)
+    inside = SurveyArea.from_free_space(free, (6.0, 0.0), region=[square(5.5, -0.5, 1.03)])
+    x = plain.free.centres()
+    whole = x[((x >= [5.55, -0.45]) & (x <= [6.481, 0.481])).all(1)]
+    np.testing.assert_allclose(inside.free.centres(), whole)
