@@ -119,3 +119,62 @@ def test_a_robot_that_cannot_be_added_is_counted_once_for_each_version_of_its_to
         one.worker.call(lambda session: session.ingest(drives()[0][200:210])).result(10)
         exchange([one], 100.0, now, until=lambda: one.team.sums > 1)
         assert one.team.sums == 2 and source.dropped == {"other_frame": 1} and not one.errors
+
+
+def test_the_frame_of_a_sum_is_that_of_its_map_and_there_is_none_without_it():
+    parts = drives()
+    with (
+        Mapper("robot1", session_of(parts[0], **QUICK), ["robot2"], merge_period=0.5) as one,
+        Mapper("robot2", session_of(parts[1], **QUICK), [], merge_period=0.5) as two,
+    ):
+        assert one.team.merging and not two.team.merging and one.team.frame == ""
+        values, notes = one.team.status(0.0)
+        assert values["sums"] == values["robots in the map"] == 0 and values["parts"] == 0
+        assert "no totals of robot2 yet" in notes[0]
+        now = exchange([one, two], 60.0, until=lambda: one.team.sums > 0)
+        assert one.team.frame == "odom" and two.team.frame == ""
+        values, _ = one.team.status(now)
+        assert values["last sum took (s)"] == one.team.took > 0.0
+        assert values["kept of others (MB)"] > 0.01
+        assert set(two.team.status(now)[0]) == {"sent", "sent bytes", "parts", "parts that wait"}
+        # only what another one has sent is news: nothing is added again
+        for _ in range(30):
+            now = exchange([one], 1.0, now)
+        assert one.team.sums == 1 and not one.errors
+
+
+def test_a_message_that_cannot_be_made_and_totals_that_cannot_be_taken_are_said(monkeypatch):
+    session = session_of(drives()[0], **QUICK)
+    with Mapper("robot1", session, []) as one:
+        state_dict = session.state_dict
+        monkeypatch.setattr(session, "state_dict", lambda: 1 / 0)
+        now = exchange([one], 10.0, until=lambda: one.errors)
+        assert one.errors and one.errors[0].startswith("the map's totals could not be taken: ")
+        monkeypatch.setattr(session, "state_dict", state_dict)
+        one.errors.clear()
+
+        def broken(self, name):
+            def encoded():
+                raise ValueError("the disk is gone")
+
+            return encoded
+
+        with monkeypatch.context() as patch:
+            patch.setattr("gp_mapping.runtime.team.outgoing.Outgoing.message", broken)
+            now = exchange([one], 20.0, now, until=lambda: one.errors)
+        exchange([one], 20.0, now, until=lambda: one.team.status(now)[0]["sent"] > 0)
+        assert one.team.status(now)[0]["sent"] > 0
+        assert set(one.errors) == {"a message of ~/tiles could not be made: the disk is gone"}
+
+
+def test_who_does_not_send_makes_no_messages_and_who_does_sends_each_part_once():
+    session = session_of(drives()[0], **QUICK)
+    with Mapper("robot1", session, [], publish_tiles=False) as silent:
+        assert not silent.team.sending
+        assert all(silent.team.tick(0.1 * i) is None for i in range(50))
+        assert silent.team.status(5.0) == ({}, [])
+    with Mapper("robot2", session_of(drives()[1], **QUICK), []) as one:
+        exchange([one], 30.0, until=lambda: one.team.status(0.0)[0]["sent"] == 1)
+        values, _ = one.team.status(0.0)
+        assert (values["sent"], values["parts"], values["parts that wait"]) == (1, 1, 0)
+        assert values["sent bytes"] > 1000
