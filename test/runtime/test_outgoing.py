@@ -33,19 +33,20 @@ def test_what_has_changed_goes_before_what_is_old_and_the_oldest_first():
     for i in range(3):
         names.append(out.due(0.1 * i, *GIVEN))
         sent(out, names[-1], 0.1 * i)
-    assert len(set(names)) == 3 and out.waiting == 0 and out.messages == 3
-    assert out.due(9.9, *GIVEN) is None and out.due(10.0, *GIVEN) == names[0]
+    assert names == ["0 0", "0 1", "head"] and out.waiting == 0 and out.messages == 3
+    assert out.due(0.3, *GIVEN) is None
     # the head changes with each number; a tile where it is another object
     out.update(totals(2, a, b))
     assert out.waiting == 1
-    head = next(name for name in names if name not in ("0 0", "0 1"))
-    began = 0.1 * names.index(head)
-    assert out.due(began + 0.95, *GIVEN) is None and out.due(began + 1.01, *GIVEN) == head
+    assert out.due(1.15, *GIVEN) is None and out.due(1.21, *GIVEN) == "head"
+    sent(out, "head", 1.21)
+    assert out.due(9.9, *GIVEN) is None and out.due(10.05, *GIVEN) == "0 0"
     changed = StoredState("0 1", {"v": 2})
     out.update(totals(3, a, changed))
-    assert out.waiting == 2 and out.due(50.0, *GIVEN) in (head, "0 1")
-    sent(out, head, 50.0)
-    assert out.due(50.0, *GIVEN) == "0 1"
+    assert out.waiting == 2 and out.due(50.0, *GIVEN) == "0 1"
+    sent(out, "0 1", 50.0)
+    assert out.due(50.0, *GIVEN) == "head"
+    sent(out, "head", 50.0)
     out.update(totals(3, a))
     assert out.parts == 2 and out.due(50.0, *GIVEN) == "0 0", "a tile that is gone is not sent"
     out.update(totals(3, a))
