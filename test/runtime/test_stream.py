@@ -118,3 +118,76 @@ def test_two_clocks_on_one_topic_are_two_publishers():
     single = steady(400)
     single[200] += 50.0
     assert watched(single, [0.01 * i for i in range(400)]).apart is None
+
+
+def test_a_period_is_estimated_with_every_twentieth_message_of_a_steady_stream():
+    watch = StreamWatch()
+    for stamp in steady(19):
+        watch.add(round(stamp * NS), stamp)
+    assert watch.period is None
+    watch.add(round((1e9 + 0.19) * NS), 1e9 + 0.19)
+    assert watch.period == pytest.approx(0.01) and watch.usual == watch.period
+
+
+@pytest.mark.parametrize("periods, missing", [(1.55, 0), (1.65, 1), (2.4, 1), (2.6, 2), (5.0, 4)])
+def test_a_gap_stands_for_as_many_messages_as_fit(periods, missing):
+    stamps = steady(100, 0.1)
+    after = [stamps[-1] + 0.1 * periods + 0.1 * i for i in range(5)]
+    assert watched([*stamps, *after]).missing == missing
+    assert watched([*stamps, *after]).lost == missing
+
+
+@pytest.mark.parametrize(
+    "period, quiet, missing", [(0.1, 1.9, 18), (0.1, 2.1, 0), (1.0, 4.9, 4), (1.0, 5.1, 0)]
+)
+def test_a_long_silence_is_no_loss_unless_the_node_stood(period, quiet, missing):
+    stamps = steady(100, period)
+    stamps.append(stamps[-1] + quiet)
+    assert watched(stamps).missing == missing
+    assert watched(stamps, stalled={100}).missing == round(quiet / period) - 1
+
+
+@pytest.mark.parametrize("jump, leaps", [(0.9, False), (1.3, True), (-0.9, False), (-1.1, True)])
+def test_stamps_that_leap_to_and_fro_by_more_than_a_second_are_of_two_clocks(jump, leaps):
+    stamps = [1e9 + 0.01 * i + jump * (i % 2) for i in range(400)]
+    watch = watched(stamps, [0.01 * i for i in range(400)])
+    assert (watch.apart is not None) == leaps
+    if leaps:
+        assert watch.apart == pytest.approx(abs(jump), abs=0.011)
+
+
+@pytest.mark.parametrize("wrong, two", [(3, False), (4, True)])
+def test_a_few_wrong_stamps_are_no_second_clock(wrong, two):
+    stamps = steady(100)
+    for i in range(wrong):
+        stamps[10 + 20 * i] += 50.0
+    watch = watched(stamps, [0.01 * i for i in range(100)])
+    assert (watch.apart is not None) == two
+
+
+def test_numbers_that_are_left_out_are_counted_as_far_as_the_stamps_have_room():
+    stamps = [*steady(100), 1e9 + 1.0, 1e9 + 1.01]
+    numbers = list(range(100))
+    assert watched(stamps, numbers=[*numbers, 101, 102]).skipped == 1
+    # a step of one period has room for two messages at most
+    assert watched(stamps, numbers=[*numbers, 150, 151]).skipped == 2
+    assert watched(stamps, numbers=[*numbers, None, 151]).skipped == 0
+    assert watched(stamps, numbers=[*numbers, 100, 101]).lost == 0
+    turned = watched([*steady(400)], numbers=[*range(1, 101), 50, *range(52, 351)])
+    assert turned.skipped == 0 and not turned.several, "it turned back a moment ago"
+    late = [*range(1, 101), 50, *range(51, 300), *range(305, 355)]
+    assert watched(steady(400), numbers=late).skipped == 2, "and long ago it does not matter"
+
+
+@pytest.mark.parametrize("turns, several", [(3, False), (4, True)])
+def test_numbers_that_turn_back_again_and_again_are_of_several_publishers(turns, several):
+    numbers = list(range(1000, 1200))
+    for i in range(turns):
+        numbers[20 * i + 25] = 7
+    assert watched(steady(200), numbers=numbers).several == several
+
+
+def test_a_burst_is_no_period_unless_it_lasts():
+    """Twenty values at 1 kHz fill too little time; sixty of them fill a twentieth of a second."""
+    for count, known in ((40, False), (60, True)):
+        assert (watched(steady(count, 1e-3)).period is not None) == known

@@ -105,3 +105,77 @@ def test_a_point_of_a_straight_that_is_passed_by_is_behind_unless_it_is_far_off(
     speed, _ = pursuit.command(0.55, aside, 0.0)
     np.testing.assert_allclose(pursuit.points_ahead[0], [1.0 if passed else 0.5, 0.0])
     assert (speed > 0.0) == passed
+
+
+STRAIGHT = [[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [9.0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    "yaw, turn, share",
+    [
+        (0.0, 0.0, 1.0),
+        (0.2, -0.4, math.cos(0.2) ** 2),
+        (-0.3, 0.6, math.cos(0.3) ** 2),
+        (0.51, -1.0, math.cos(0.51) ** 2),  # as fast as it turns
+        (0.53, -1.0, 0.0),  # beyond 30° on the spot
+        (-3.0, 1.0, 0.0),
+        (math.tau + 0.2, -0.4, math.cos(0.2) ** 2),
+    ],
+)
+def test_it_turns_by_twice_its_error_a_second_and_drives_as_it_points(yaw, turn, share):
+    pursuit = Pursuit(0.3, 1.0, 0.5, 0.06)
+    pursuit.follow(STRAIGHT)
+    assert pursuit.command(0.5, 0.0, yaw) == (pytest.approx(0.3 * share), pytest.approx(turn))
+
+
+@pytest.mark.parametrize("left", [0.5, 0.1, 0.065])
+def test_it_can_stop_at_the_end_from_the_speed_that_it_has(left):
+    pursuit = Pursuit(9.0, 1.0, 0.5, 0.06)
+    pursuit.follow([[0.0, 0.0], [2.0, 0.0]])
+    speed, _ = pursuit.command(2.0 - left, 0.0, 0.0)
+    assert speed == pytest.approx(math.sqrt(2.0 * 0.5 * max(left - 0.018, 0.01)))
+
+
+@pytest.mark.parametrize("angle, slow", [(0.1, False), (0.2, True), (-0.2, True)])
+def test_a_bend_is_a_corner_beyond_a_hundredth_of_a_turn(angle, slow):
+    pursuit = Pursuit(0.9, 1.0, 0.5, 0.06)
+    bend = [1.0 + 3.0 * math.cos(angle), 3.0 * math.sin(angle)]
+    pursuit.follow([[0.0, 0.0], [1.0, 0.0], bend])
+    speed, _ = pursuit.command(0.8, 0.0, 0.0)
+    assert speed == pytest.approx(math.sqrt(0.2 - 0.018) if slow else 0.9)
+
+
+def test_a_point_is_reached_within_the_tolerance_and_a_corner_is_not_cut():
+    pursuit = Pursuit(0.3, 1.0, 0.5, 0.1)
+    corner = [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0]]
+    for x, ahead in ((0.89, 2), (0.91, 1)):
+        pursuit.follow(corner)
+        pursuit.ahead_of(0.5, 0.0)
+        assert len(pursuit.ahead_of(x, 0.0)) == ahead
+    pursuit.follow(corner)
+    pursuit.ahead_of(0.5, 0.0)
+    assert len(pursuit.ahead_of(1.02, -0.15)) == 2, "beside a corner, it is not passed"
+    straight = [[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]]
+    for at, ahead in (((0.95, 0.15), 2), ((1.05, 0.15), 1), ((1.05, 0.31), 2)):
+        pursuit.follow(straight)
+        pursuit.ahead_of(0.5, 0.0)
+        assert len(pursuit.ahead_of(*at)) == ahead, at
+    # the end is reached, not passed
+    pursuit.follow(straight[:2])
+    pursuit.ahead_of(0.5, 0.0)
+    assert len(pursuit.ahead_of(1.15, 0.0)) == 1 and not pursuit.done
+    assert len(pursuit.ahead_of(1.05, 0.0)) == 0 and pursuit.done
+
+
+def test_of_a_new_line_the_first_metre_and_a_half_may_be_behind():
+    pursuit = Pursuit(0.3, 1.0, 0.5, 0.06)
+    line = [[0.4 * i, 0.0] for i in range(9)]
+    for x, first in ((-1.0, 0.0), (0.1, 0.4), (0.5, 0.8), (1.5, 1.6), (1.9, 1.6), (3.1, 1.6)):
+        pursuit.follow(line)
+        points = pursuit.ahead_of(x, 0.01)
+        assert points[0][0] == pytest.approx(first), x
+    # it comes back to where it began: the beginning counts, not the end
+    loop = [[0.0, 0.0], [2.0, 0.0], [2.0, 2.0], [0.0, 0.1]]
+    pursuit.follow(loop)
+    assert len(pursuit.ahead_of(0.0, 0.08)) == 4
+    assert len(pursuit.ahead_of(0.0, 0.05)) == 3 == len(pursuit.points_ahead)
