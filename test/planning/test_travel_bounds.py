@@ -1,6 +1,7 @@
 """What ways are made of: moves, places, points; and what is kept of them."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -182,3 +183,22 @@ def test_a_way_over_the_grid_is_straightened_and_is_the_same_both_ways():
     assert not travel.free.sees(line[:-2], line[2:]).any()
     assert travel.reachable(a).all()
     np.testing.assert_array_equal(travel.straightened(grid[:1]), grid[:1])
+
+
+@pytest.mark.parametrize("seed", [0, 3, 5])
+def test_from_each_corner_a_way_goes_to_the_last_point_before_one_that_is_hidden(seed):
+    free = free_room(seed, side=80)
+    travel, rng = Travel(free, 0.4), np.random.default_rng(seed)
+    long = 0
+    for a, b in rng.choice(len(travel.nodes), (30, 2)):
+        chain = travel.over_the_grid(int(a), int(b))
+        if chain is None or len(chain) < 3:
+            continue
+        line = travel.straightened(chain)
+        at = [int(np.flatnonzero((chain == corner).all(1))[0]) for corner in line]
+        assert at[0] == 0 and at[-1] == len(chain) - 1 and at == sorted(at)
+        for i, j in pairwise(at):
+            assert free.sees(chain[[i]], chain[[j]])[0]
+            assert j == len(chain) - 1 or not free.sees(chain[[i]], chain[[j + 1]])[0]
+        long += len(chain) > 20
+    assert long > 5
