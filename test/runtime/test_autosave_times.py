@@ -221,3 +221,26 @@ def test_an_autosave_of_a_run_before_is_set_aside_and_said(tmp_path):
 
     assert not keep_before(Namespace(keep_before=refuse), said.append)
     assert "cannot be set aside: read-only; until it can be" in said[1]
+
+
+def test_an_autosave_of_a_run_before_is_set_aside_once_before_the_first_of_this_run(here, tmp_path):
+    files = MapFiles(tmp_path / "hall", "/mapping")
+    files.folder.mkdir()
+    save_checkpoint(files.autosave, {"raw_count": 7}, {"number": 5})
+    own = saver_of(here, tmp_path)
+    for _ in range(2):
+        here.grow()
+        own.autosave_now()
+    assert own.autosaves == 2 and len(own.said) == 1 and "is kept as" in own.said[0]
+    assert load_checkpoint(files.before)["raw_count"] == 7, "not the one of this run"
+    assert load_checkpoint(files.autosave)["raw_count"] == 60
+    # one that this run goes on from is its own
+    goes_on = Saver(here, here, lambda: own.given, "/mapping", own=files.autosave)
+    here.grow()
+    goes_on.autosave_now()
+    assert load_checkpoint(files.before)["raw_count"] == 7
+    # into a folder that is not there yet
+    own.given.map_name = "new/hall"
+    own.autosave_now()
+    assert own.problem == "" and own.autosaved_path == tmp_path / "new" / "hall" / "autosave.gpm"
+    assert own.autosaved_path.exists()

@@ -192,6 +192,8 @@ def test_delays_that_differ_are_said_and_stay_each_robots_own():
     late = session_of(drives()[1], **(QUICK | {"time_offset": 0.3}))
     made = sum_of(*members_of(source_of(one), source_of(late, name="robot2")))
     assert len(made.notes) == 1 and "0.3 s late" in made.notes[0]
+    both = source_of(session_of(drives()[0], **(QUICK | {"time_offset": 0.3})))
+    assert not sum_of(*members_of(both, source_of(late, name="robot2"))).notes, "late alike"
 
 
 def test_maps_of_tiles_go_tile_by_tile():

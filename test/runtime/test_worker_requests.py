@@ -228,9 +228,36 @@ def test_a_message_without_a_stamp_counts_from_when_it_was_received(make_worker)
         worker.put("pose", odometry(t, t, 0.0))
         received = 1_700_000_000 * 10**9 + round(1e9 * t)
         worker.put("measurement", Namespace(data=45e-6 + 1e-7 * i), received)
+        worker.put("pose", odometry(t + 0.02, t + 0.02, 0.0))
     worker.start()
     assert worker.stop(timeout=30)
     assert session.raw_count == 21 and worker.status.timings["latency"]["count"] == 21
+
+
+def test_how_long_a_measurement_took_is_known_when_it_is_in_the_map(make_worker):
+    worker = make_worker(start=False)
+    for i in range(20):
+        worker.put("measurement", magnetic_field(0.05 * i, 45e-6))
+    worker.put("pose", odometry(0.0, 0.0, 0.0))
+    worker.put("pose", odometry(0.47, 0.2, 0.0))
+    worker.start()
+    until(lambda: worker.status.used > 0)
+    assert worker.status.used == 10 == worker.status.timings["latency"]["count"]
+    assert worker.status.waiting == 10 and worker.stop(timeout=10)
+
+
+def test_the_mean_of_drawing_times_follows_a_fifth_of_the_way(make_worker):
+    worker = make_worker(driven(2.0))
+    for _ in range(2):
+        before = worker.results
+        worker.request({"grid"})
+        until(lambda b=before: worker.results is not b)
+    assert worker.stop(timeout=10)
+    times = worker.status.timings["render"]
+    low, high = times["p50_ms"] / 1e3, times["max_ms"] / 1e3
+    either = [0.2 * a + 0.2 * (b - 0.2 * a) for a, b in ((low, high), (high, low))]
+    assert times["count"] == 2
+    assert min(abs(worker.drawing_time - mean) for mean in either) < 1e-9
 
 
 class Survey:

@@ -179,3 +179,10 @@ def test_of_a_new_line_the_first_metre_and_a_half_may_be_behind():
     pursuit.follow(loop)
     assert len(pursuit.ahead_of(0.0, 0.08)) == 4
     assert len(pursuit.ahead_of(0.0, 0.05)) == 3 == len(pursuit.points_ahead)
+
+
+def test_where_a_line_begins_there_is_no_corner():
+    pursuit = Pursuit(0.9, 1.0, 0.5, 0.06)
+    pursuit.follow([[0.0, 0.0], [5.0, 0.0]])
+    speed, turn = pursuit.command(-0.1, 0.0, 0.0)
+    assert (speed, turn) == (0.9, 0.0)
