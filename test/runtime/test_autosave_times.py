@@ -244,3 +244,23 @@ def test_an_autosave_of_a_run_before_is_set_aside_once_before_the_first_of_this_
     own.autosave_now()
     assert own.problem == "" and own.autosaved_path == tmp_path / "new" / "hall" / "autosave.gpm"
     assert own.autosaved_path.exists()
+
+
+def test_none_of_an_autosave_of_a_run_before_is_in_a_map_that_this_run_has_saved(here, tmp_path):
+    files = MapFiles(tmp_path / "hall", "/mapping")
+    files.folder.mkdir()
+    save_checkpoint(files.autosave, {"raw_count": 7}, {"number": 5})
+    own = saver_of(here, tmp_path)
+    own.save_now(files.folder, exports=False)
+    assert files.newest_first()[0] == files.saved
+    here.grow()
+    own.autosave_now()
+    assert load_checkpoint(files.before)["raw_count"] == 7
+    # what this run has not saved may hold it: the saved map went on from it
+    other = MapFiles(tmp_path / "yard", "/mapping")
+    other.folder.mkdir()
+    save_checkpoint(other.autosave, {"raw_count": 7}, {"number": 5})
+    save_checkpoint(other.saved, {"raw_count": 9}, {"number": 6})
+    own.given.map_name = "yard"
+    own.autosave_now()
+    assert not other.before.exists() and load_checkpoint(other.autosave)["raw_count"] == 40
