@@ -2,11 +2,13 @@
 
 import re
 
+import numpy as np
 import pytest
 
 from gp_mapping import MapSettings, Samples
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.store.checkpoint import about_checkpoint, load_checkpoint
+from gp_mapping.store.resume import foreign_exports
 from gp_mapping.store.sessions import (
     Requirements,
     map_folder,
@@ -130,6 +132,18 @@ def test_a_save_has_a_checkpoint_and_exports_of_one_map(tmp_path):
     assert all(path.is_absolute() and path.exists() for path in whole.paths.values())
     number = about_checkpoint(whole.paths["checkpoint"])["id"]
     assert f"# map: {number}" in whole.paths["mean_yaml"].read_text()
+    assert f"map: {number}".encode() in whole.paths["png"].read_bytes()[:4096]
+    # each says to which map it belongs, and what does not is of another one
+    path = whole.paths["checkpoint"]
+    assert foreign_exports(path) == []
+    other = {"mean_yaml": b"# map: 0123456789ab", "png": b"map: ba9876543210", "stddev_yaml": b"x"}
+    for name, text in other.items():
+        whole.paths[name].write_bytes(text)
+    np.savez(whole.paths["npz"], map_id=np.array("0123456789ab"))
+    assert foreign_exports(path) == ["mean.yaml", "map.png", "map.npz"]
+    whole.paths["npz"].write_bytes(b"damaged")
+    whole.paths["png"].unlink()
+    assert foreign_exports(path) == ["mean.yaml"]
 
 
 def test_a_node_goes_on_with_a_map_in_its_own_way(tmp_path):
