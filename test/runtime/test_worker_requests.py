@@ -211,7 +211,7 @@ def test_times_are_taken_of_what_was_done(make_worker):
     times = worker.status.timings
     assert times["snapshot"]["count"] == 2 and 30.0 <= times["snapshot"]["max_ms"] < 5000.0
     suggested, rendered = (times[name]["max_ms"] / 1e3 for name in ("suggest", "render"))
-    assert suggested >= 0.02 and times["render"]["count"] == times["suggest"]["count"] == 1
+    assert 0.02 <= suggested < 60.0 and times["render"]["count"] == times["suggest"]["count"] == 1
     # running means begin at 0
     assert worker.suggesting_time == pytest.approx(0.5 * suggested)
     assert worker.drawing_time == pytest.approx(0.2 * rendered)

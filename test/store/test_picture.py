@@ -60,6 +60,9 @@ def test_panels_are_on_the_ground_in_the_unit_and_on_the_scale_of_what_is_known(
     assert mean.texts[0].get_position() == (1.2, -1.5)
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
     assert set(legend) == {"path", "suggested next", "inducing inputs (2)", "unknown"}
+    # what is unknown has the colour that the legend says
+    unknown = figure.legends[0].legend_handles[legend.index("unknown")]
+    assert tuple(unknown.get_facecolor()[:3]) == mean.get_facecolor()[:3] != (1.0, 1.0, 1.0)
     assert figure.get_suptitle() == "7 measurements, noise of one measurement 0.2 µT"
 
 

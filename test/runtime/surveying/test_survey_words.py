@@ -119,3 +119,15 @@ def test_suggestions_say_what_they_know_of_obstacles():
     none = Suggester(settings(suggestion_count=2), rules=RulesNow())
     none(robot.session, grid, (90.0, 90.0), robot.message, "map")
     assert none.note.startswith("suggestions: ") and len(none.note) > 20
+
+
+def test_a_new_plan_begins_where_the_robot_is_with_the_lead_that_it_drives_meanwhile():
+    robot = Robot(settings(plan_budget=8.0), floor(wall=False))
+    robot.survey.start()
+    robot.think()
+    robot.drive(0.5)
+    robot.survey.start()  # another plan is due, while the old one leads on
+    before = len(robot.plans)
+    robot.think()
+    assert len(robot.plans) > before and robot.survey.plan
+    np.testing.assert_allclose(robot.survey.plan.line[0], robot.at, atol=0.03)
