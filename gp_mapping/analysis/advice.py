@@ -14,7 +14,9 @@ __all__ = ["Advice", "advise"]
 
 _WORTH = 0.03  # fraction of the RMSE below which a refit's gain is no reason to mend anything
 _GROSS, _DROPPED = 0.002, 0.01  # fractions of the measurements above which they are mentioned
-_CORRELATED = 0.3  # autocorrelation of residuals at 0.5 s above which it is mentioned
+_CORRELATED = 0.3  # autocorrelation of residuals at 0.5 s beyond the expected one
+_SURE = 3.0  # standard deviations that a score of the test is off before it says something
+_UNKNOWN = 0.5  # fraction of the test where the map hardly knows the field
 
 
 class Advice(NamedTuple):
@@ -38,7 +40,8 @@ def advise(
 
     Args:
         c: None of a map from which no calibration is made.
-        found: `quality` of the test.
+        found: `quality` of the test, and `expected`, what the map expects of it
+            (`expected_errors`).
         tried: RMSE of `refits`, by name.
         context: unit, sensor, sensor_faults (list), gross, measurements, dropped, explained (list),
             changes (list), follow_changes, biases (`pass_biases`), noise (of one measurement, in
@@ -116,8 +119,17 @@ def advise(
     # What follows has no refit to be weighed by, or is no fault: it stays behind the sorted ones.
     out.sort(key=lambda a: -(a.gain or 0.0))
 
-    near = found["bands"][BANDS[0]]["rmse_ut"]
-    if near is not None and found["square_beyond"] > 0.5 and near < (1 - _WORTH) * rmse:
+    near, unknown = found["bands"][BANDS[0]]["rmse_ut"], found["expected"]["unknown_share"]
+    if unknown > _UNKNOWN:
+        out.append(
+            Advice(
+                f"{100 * unknown:.0f} % of the test lies where the map hardly knows the field: errors there are "
+                "alike along the way, and say little of sensor and poses; test on a drive that crosses what was "
+                "mapped (--against), or drive lanes closer together",
+                None,
+            )
+        )
+    elif near is not None and found["square_beyond"] > 0.5 and near < (1 - _WORTH) * rmse:
         out.append(
             Advice(
                 f"drive lanes closer together: {100 * found['square_beyond']:.0f} % of the squared error "
@@ -166,8 +178,9 @@ def _others(found: dict, context: dict) -> list[Advice]:
             )
         )
 
-    correlated = found["autocorrelation"].get("0.5", 0.0)
-    if correlated > _CORRELATED:
+    # where the map does not know the field, it expects errors that persist
+    expected, correlated = found["expected"], found["autocorrelation"].get("0.5", 0.0)
+    if correlated - max(0.0, expected["autocorrelation"]) > _CORRELATED:
         out.append(
             Advice(
                 f"errors persist along the way (correlation {correlated:.2f} after .5 s): they come from "
@@ -178,7 +191,8 @@ def _others(found: dict, context: dict) -> list[Advice]:
         )
 
     inside = found["coverage_levels"].get("95", 0.95)
-    if not 0.90 <= inside <= 0.985:
+    chance = _SURE * math.sqrt(0.95 * 0.05 / expected["witnesses"])
+    if not 0.90 <= inside <= 0.985 and abs(inside - 0.95) > chance:
         z = "narrow" if inside < 0.9 else "wide"
         out.append(
             Advice(
@@ -193,7 +207,7 @@ def _others(found: dict, context: dict) -> list[Advice]:
         )
 
     bias = abs(found["bias"])
-    if bias > 0.3 * found["rmse_ut"] and math.isfinite(bias):
+    if bias > max(0.3 * found["rmse_ut"], _SURE * expected["bias_stddev"]) and math.isfinite(bias):
         out.append(
             Advice(
                 f"all of the test reads {found['bias']:+.2f} {unit} beside the map: temperature, a changed "

@@ -38,3 +38,14 @@ def test_values_that_share_one_component_are_not_one_value():
     texts = [fault.text for fault in sensor_faults([drive(y)], UT, "µT")]
     assert any("tells exactly 40, 1, 1 µT" in text for text in texts), texts
     assert any("at exactly 40, 7, 8 µT" in text for text in texts), texts
+
+
+def test_a_number_of_a_counter_is_no_fault_and_one_far_from_the_others_is():
+    """A Geiger counter of a count a sample tells 0 and 1 in a third of all; one of whole dB drops out to −100."""
+    rng = np.random.default_rng(1)
+    counts = rng.poisson(1.0, (1000, 1)).astype(float)
+    assert sensor_faults([drive(counts)], 1.0, "units") == []
+    signal = np.round(rng.normal(-65.0, 4.0, (1000, 1)))
+    assert sensor_faults([drive(signal)], 1.0, "dBm") == []
+    signal[::2] = -100.0
+    assert "tells exactly -100 dBm" in sensor_faults([drive(signal)], 1.0, "dBm")[0].text

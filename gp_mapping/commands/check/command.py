@@ -19,6 +19,7 @@ from gp_mapping.analysis.advice import Advice, advise
 from gp_mapping.analysis.calibration import Calibration, calibration_report
 from gp_mapping.analysis.components import component_scores, learned_sentences
 from gp_mapping.analysis.digits import decimals
+from gp_mapping.analysis.expected import expected_errors
 from gp_mapping.analysis.pass_biases import any_differs, pass_biases
 from gp_mapping.analysis.refits import (
     changes_along,
@@ -224,6 +225,7 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
     result = _result(
         session,
         test_residuals,
+        expected_errors(session, test),
         calibration,
         tried,
         intakes,
@@ -259,6 +261,7 @@ def _biased(session: MapSession) -> bool:
 def _result(
     session: MapSession,
     test_residuals: Residuals,
+    expected: dict,
     c: Calibration | None,
     tried: dict,
     intakes: list[Intake],
@@ -272,6 +275,7 @@ def _result(
     Args:
         session: the map that was tested.
         test_residuals: of the test.
+        expected: what the map expects of them (`expected_errors`).
         c: calibration of the robot, or None.
         tried: RMSE of the maps without each correction, by name.
         intakes: of the bags that map, and of those that test.
@@ -280,7 +284,8 @@ def _result(
         faults: of the sensor itself.
         notes: more warnings.
     """
-    report, tested, changes = session.report(), quality(test_residuals, later), changes_of(session)
+    report, changes = session.report(), changes_of(session)
+    tested = quality(test_residuals, later) | {"expected": expected}
     biases = pass_biases(session)
 
     drops: dict[str, int] = {}

@@ -1,0 +1,100 @@
+"""What a map itself expects of its errors on a test: how alike they are, and their mean.
+
+Errors of neighbouring predictions are alike where the map does not know the field: a test on ground
+that was never driven is few independent witnesses, however many measurements it has. Let R be the
+correlation of two of its N errors as the posterior tells it, and C their covariance:
+
+    mean error     variance  mean of C over all pairs
+    coverage       N / (1 + (N − 1) mean of R² over pairs)  independent errors tell as much of it,
+                   since |e| < zσ is a matter of e², and squares of normals are correlated by R²
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gp_mapping.analysis.metrics import as_mapped
+from gp_mapping.core.types import Samples
+
+__all__ = ["LAG", "expected_errors"]
+
+LAG = 0.5  # s, between errors whose correlation is told
+_ROWS = 400  # measurements of the test, evenly chosen: their covariance is one small matrix
+_SLOT = 0.1  # s, over which errors are averaged before they are correlated (residuals.py)
+
+
+def expected_errors(session, passes: list[Samples]) -> dict[str, float]:
+    """Return what the map expects of its errors on a test.
+
+    Args:
+        session: the map.
+        passes: the measurements of the test.
+
+    Returns:
+        bias_stddev, of the mean error in display units; witnesses, the number of independent errors
+        that tell as much of the coverage; unknown_share, the fraction of measurements where the
+        field is less certain than a measurement; autocorrelation, of errors `LAG` apart.
+    """
+    passes = [as_mapped(session, samples) for samples in passes if len(samples)]
+    n = sum(map(len, passes))
+    step = max(1, math.ceil(n / _ROWS))
+
+    x = torch.cat([samples.x for samples in passes])[::step]
+    latent, noise = _variances(session, x)
+    shared = _correlation(session, x, x) * (latent.sqrt()[:, None] * latent.sqrt())
+
+    # pairs of two measurements; the noise of each is its own
+    total = latent + noise
+    apart = ~torch.eye(len(x), dtype=torch.bool)
+    pairs = max(1, len(x) * (len(x) - 1))
+    mean = float(shared[apart].sum()) / pairs
+    alike = float((shared.square() / (total[:, None] * total))[apart].sum()) / pairs
+    variance = (float(total.mean()) + (n - 1) * max(0.0, mean)) / n
+
+    return {
+        "bias_stddev": variance**0.5 / session.settings.field_scale,
+        "witnesses": n / (1.0 + (n - 1) * alike),
+        "unknown_share": float((latent > noise).double().mean()),
+        "autocorrelation": _along(session, passes, step),
+    }
+
+
+def _variances(session, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return variances (K,), squared SI: of the field at x (K, D), and of the noise there."""
+    told = session.predict(x)
+    latent = told.variance.mean(1).cpu()
+    return latent, (told.measurement_variance.mean(1).cpu() - latent).clamp_min(0.0)
+
+
+def _correlation(session, a: Tensor, b: Tensor) -> Tensor:
+    """Return the posterior correlation (N, K) of the field at a (N, D) and at b (K, D)."""
+    covariance = session.map.covariance(a, b).cpu()
+    own = [session.map.predict(x).variance.mean(1).cpu().clamp_min(1e-300) for x in (a, b)]
+    return (covariance / (own[0][:, None] * own[1]).sqrt()).clamp(-1.0, 1.0)
+
+
+def _along(session, passes: list[Samples], step: int) -> float:
+    """Return the correlation of errors LAG apart along the way, of errors averaged over slots."""
+    here, there, counts = [], [], []
+    for samples in passes:
+        stamp = samples.stamp.numpy()
+        rows = np.arange(0, len(stamp), step)
+        later = np.searchsorted(stamp, stamp[rows] + LAG)
+        near = (later < len(stamp)) & (
+            stamp[np.minimum(later, len(stamp) - 1)] < stamp[rows] + 2 * LAG
+        )
+        here.append(samples.x[rows[near]])
+        there.append(samples.x[later[near]])
+        slots = len(np.unique(np.floor((stamp - stamp[0]) / _SLOT)))
+        counts.append(np.full(int(near.sum()), len(stamp) / slots))
+
+    a, b, count = torch.cat(here), torch.cat(there), torch.from_numpy(np.concatenate(counts))
+    if not len(a):
+        return 0.0
+    (before, noise), (after, _) = _variances(session, a), _variances(session, b)
+    shared = _correlation(session, a, b).diagonal() * (before * after).sqrt()
+    return float((shared / ((before + noise / count) * (after + noise / count)).sqrt()).mean())

@@ -1,0 +1,94 @@
+"""What a map expects of its errors on a test, and that `check` blames nobody for what was expected."""
+
+import math
+
+import pytest
+import torch
+
+from benchmark.drawn import ProcessField
+from gp_mapping.analysis.advice import advise
+from gp_mapping.analysis.expected import expected_errors
+from gp_mapping.analysis.refits import fit, positions, quality
+from gp_mapping.analysis.residuals import residuals
+from gp_mapping.core.types import Samples
+from gp_mapping.settings.mapping import MapSettings
+
+NOISE, SPREAD, LENGTH = 0.3e-6, 8e-6, 1.0
+SETTINGS = MapSettings(
+    model="exact",
+    lengthscale=LENGTH,
+    signal_stddev=SPREAD,
+    noise_stddev=NOISE,
+    constant_stddev=24e-6,
+    heading_stddev=0.0,
+    learn_hyperparameters=False,
+    learn_time_offset=False,
+    learn_bias=False,
+    bias_stddev=0.0,
+)
+
+
+def drive(seed, y, offset=0.0, rate=10.0):
+    """Along x for 6 m at a y, in a field drawn by its seed."""
+    n = 120
+    x = torch.stack([torch.linspace(0.0, 6.0, n), torch.full((n,), float(y))], 1).double()
+    noise = torch.randn(n, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    stamp = torch.arange(n, dtype=torch.float64) / rate + 100.0 * (1.0 + y)
+    field = ProcessField(LENGTH, seed, 48e-6, SPREAD)
+    return Samples(x, field(x) + NOISE * noise + offset, stamp=stamp)
+
+
+def told(seed, y, offset=0.0):
+    """What `check` has of a test at y, of a map of y = 0."""
+    train, test = [drive(seed, 0.0)], [drive(seed, y, offset)]
+    session = fit(train, SETTINGS)
+    found = residuals(session, test, positions(train))
+    return quality(found, []) | {"expected": expected_errors(session, test)}
+
+
+def advice(found):
+    context = {
+        "unit": "µT",
+        "sensor": "magnetometer",
+        "sensor_faults": [],
+        "gross": 0,
+        "measurements": 120,
+        "dropped": 0,
+        "changes": [],
+        "explained": [],
+        "biases": [],
+        "noise": 0.3,
+    }
+    return " ".join(a.text for a in advise(None, found, {}, context))
+
+
+@pytest.fixture(scope="module")
+def beside():
+    """Tests on ground that nobody has driven, of several fields."""
+    return [told(seed, 1.5) for seed in range(10)]
+
+
+def test_the_mean_error_is_as_large_as_expected(beside):
+    """χ² of 10 worlds lies within 2.2 and 25 in 99 % of all cases; as of independent errors it was beyond 100."""
+    square = sum((found["bias"] / found["expected"]["bias_stddev"]) ** 2 for found in beside)
+    assert 2.2 < square < 25.0
+    expected = [found["expected"] for found in beside]
+    assert all(e["unknown_share"] == 1.0 and 2.0 < e["witnesses"] < 15.0 for e in expected)
+    measured = sum(found["autocorrelation"]["0.5"] for found in beside) / len(beside)
+    assert abs(measured - sum(e["autocorrelation"] for e in expected) / len(beside)) < 0.15
+
+
+def test_of_unknown_ground_nobody_is_blamed(beside):
+    """Errors there are large, alike along the way, and all of one sign, as the map has it."""
+    texts = [advice(found) for found in beside]
+    assert all("hardly knows the field" in text for text in texts)
+    for words in ("errors persist", "beside the map", "intervals are too"):
+        assert sum(words in text for text in texts) <= 1, words
+
+
+def test_on_known_ground_an_offset_is_said():
+    right, off = told(1, 0.0), told(1, 0.0, 2e-6)
+    assert right["expected"]["unknown_share"] == 0.0 and right["expected"]["witnesses"] > 100
+    assert not advice(right) and math.isclose(off["bias"], 2.0, abs_tol=0.1)
+    for words in ("reads +2.0", "errors persist", "intervals are too narrow"):
+        assert words in advice(off) or words == "errors persist"
