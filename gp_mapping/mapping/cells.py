@@ -12,6 +12,7 @@ s_p: standard deviation of what does not average out, white: the white variance 
 from __future__ import annotations
 
 import math
+from collections import deque
 from statistics import median_low
 from typing import NamedTuple
 
@@ -25,9 +26,11 @@ __all__ = ["CellAverager", "RawRows", "anscombe"]
 
 _CELL_ROWS = 512  # raw samples kept of one cell; beyond it every second one is dropped
 _RECENT = 0.99  # factor of a cell's weight with each later one, in averages of white variances
-_FEW = 5  # samples of a cell below which none of them is judged by the others
+_FEW = 5  # samples of a cell below which none of them is judged by these alone
 _WILD = 25.0  # times the typical squared difference; beyond it one is an error (five deviations)
 _FIRST_TOLD = 9  # first cells whose median is taken for the variance that a driver states
+_KNOWN = 10  # squared differences from which on white noise, or what is typical, is known
+_TYPICAL = 51  # of the newest, whose median is typical
 _MEDIAN_OF_SQUARE = 0.4549  # of a standard normal
 _GROSS = 6.0  # robust standard deviations from its neighbours' median beyond which a sample is a gross error
 _STEP = 0.25  # of the sensor's resolution: with _GROSS one and a half steps are no error
@@ -118,8 +121,10 @@ class CellAverager:
 
         # (white, white/n) of the first cells that state it
         self._told: list[tuple[float, float]] = []
-        # squared differences of the first cells with few samples, not yet counted
-        self._early: list[float] = []
+        # the newest squared differences of cells with few samples: their median tells a wild one
+        self._steps: deque[float] = deque(maxlen=_TYPICAL)
+        # the newest good values of the cells before in this pass, which judge a few that follow
+        self._tail: list[list[float]] = []
         # squared differences of each of the first cells; None: they are over
         self._begun: list[list[float]] | None = []
         # white variance and count of each of the first cells, the same
@@ -141,7 +146,7 @@ class CellAverager:
     @property
     def white_variance(self) -> float:
         """Measured white variance of one raw sample, squared SI; 0 while too little is known."""
-        return 0.5 * self.white_sum / self.white_count if self.white_count >= 10 else 0.0
+        return 0.5 * self.white_sum / self.white_count if self.white_count >= _KNOWN else 0.0
 
     def add(
         self,
@@ -246,7 +251,11 @@ class CellAverager:
         began, elapsed = cell["t"][0], cell["t"][-1] - cell["t"][0]
 
         self._note_resolution(y)
-        good = self._good(y) if self.robust and rows >= _FEW else np.ones(rows, bool)
+        if before is None or math.dist(before[0], first) > self.length:
+            self._tail = []
+        if self.robust and rows < _FEW:
+            self._steps += (np.add.reduce((y[1:] - y[:-1]) ** 2, 1) / y.shape[1]).tolist()
+        good = self._good(y) if self.robust else np.ones(rows, bool)
         # of good rows those that state a far larger variance of y or x than the others go, too
         if self.robust and (certain := good & _as_sure(optional[0]) & _as_sure(optional[2])).any():
             good = certain
@@ -256,6 +265,7 @@ class CellAverager:
             optional = [None if column is None else column[good] for column in optional]
 
         kept = len(y)
+        self._tail = [*self._tail, *y[-_FEW + 1 :].tolist()][-_FEW + 1 :]
         self.gross += (rows - kept) * cell["stride"]
         # rows that the stride has dropped count by the fraction of the kept ones that are good
         n = max(1, round(cell["count"] * kept / rows))
@@ -263,7 +273,7 @@ class CellAverager:
         # between successive samples the field's own change along the cell is small
         step = y[1:] - y[:-1]
         self._learn_white(
-            (np.add.reduce(step * step, 1) / y.shape[1]).tolist(), kept < _FEW and self.robust
+            (np.add.reduce(step * step, 1) / y.shape[1]).tolist(), rows < _FEW and self.robust
         )
 
         stated, heading, position = optional
@@ -347,34 +357,28 @@ class CellAverager:
         """Learn white noise from the squared successive differences of a cell.
 
         Where nothing in their cell could tell a wild difference from the others (few), one beyond
-        _WILD times the typical difference counts as that, or as a fifth of all so far: one spike
-        must not be the sensor's noise, and what is usual after a quiet start must become it. A
-        whole cell of wild ones counts on average for no more than _WILD times what is usual. Of the
-        first cells wild ones, compared with the quieter cells among them, do not count at all.
+        _WILD times the typical of the newest counts as that. Typical is their median: spikes are
+        never usual, however many have come, and what is usual after a quiet start becomes typical.
+        A whole cell of wild ones counts on average for no more than _WILD times what is usual. Of
+        the first cells wild ones, compared with the quieter cells among them, do not count at all.
 
         Args:
             steps: squared differences, mean over channels, squared SI.
             few: whether the cell has fewer than _FEW samples.
         """
-        if few and self.white_count < 10:
-            # ten differences are needed to tell a typical one by their median
-            self._early += steps
-            if len(self._early) < 10:
+        if few:
+            typical = self._typical
+            if typical is None:
                 return
-            middle = sorted(self._early)[len(self._early) // 2] / _MEDIAN_OF_SQUARE
-            steps, self._early = (
-                [min(step, _WILD * middle) if middle > 0 else step for step in self._early],
-                [],
-            )
-        elif few and self.white_sum > 0:
-            most = max(_WILD, 0.2 * self.white_count) * self.white_sum / self.white_count
-            steps = [min(step, most) for step in steps]
+            steps = [min(step, _WILD * typical) if typical > 0 else step for step in steps]
         if not steps:
             return
         if self._begun is None or not self.robust:
             # later cells: the fading mean so far is what is usual
             usual = (
-                self.white_sum / self.white_count if self.white_count >= 10 and self.robust else 0.0
+                self.white_sum / self.white_count
+                if self.white_count >= _KNOWN and self.robust
+                else 0.0
             )
             self._add_white(_at_most(steps, _WILD * usual))
             return
@@ -395,8 +399,20 @@ class CellAverager:
         if self._told:
             return False
         self.white_sum = self.white_count = self.closed = self.single_sum = self.averaged_sum = 0.0
-        self._early, self._begun, self._whites = [], [], []
+        self._begun, self._whites = [], []
+        self._steps.clear()
         return True
+
+    @property
+    def _typical(self) -> float | None:
+        """Typical squared difference of cells of few samples; None while too little is known.
+
+        A sensor that rounds tells most numbers twice: its step is no spike.
+        """
+        if len(self._steps) < _KNOWN:
+            return None
+        least = 0.0 if self.resolution == math.inf else self.resolution**2
+        return max(median_low(self._steps) / _MEDIAN_OF_SQUARE, least)
 
     def _add_white(self, steps: list[float]) -> None:
         """Add squared differences to the fading sums, which remember about 1000 of them."""
@@ -423,30 +439,48 @@ class CellAverager:
         together are seen. The other is of five neighbours, with the sensor's white spread: an error
         smaller than the field's change is seen, too.
 
+        Of fewer than _FEW samples the second alone judges, by those of the cells before, too: there
+        an edge of the field would be far from the first, and for ever.
+
         Args:
-            y: (n, C), SI, of a cell of n ≥ _FEW samples.
+            y: (n, C), SI, of a cell.
 
         Returns:
             (n,) bool.
         """
-        white = 1.0 if self.counts else self.white_variance
+        n, tail = len(y), []
+        if n < _FEW:
+            # one sample alone has no difference that the white spread would hold for
+            if n < 2 or n + len(self._tail) < _FEW or self._typical is None:
+                return np.ones(n, bool)
+            tail = self._tail
+
+        # half of a typical difference follows at once where a sensor becomes noisier
+        white = max(self.white_variance, 0.5 * self._typical) if tail else self.white_variance
+        white = 1.0 if self.counts else white
+        y = np.concatenate([np.array(tail), y]) if tail else y
         y = anscombe(y) if self.counts else y
         step = 0.0 if self.counts or self.resolution == math.inf else _STEP * self.resolution
         least = max(white**0.5, step, 1e-12 * float(np.abs(y).max()))
 
-        deviation = np.abs(y - _median(y))
-        good = deviation <= _GROSS * np.maximum(1.4826 * _median(deviation), least)
+        good = np.ones(y.shape, bool)
+        if n >= _FEW:
+            deviation = np.abs(y - _median(y))
+            good = deviation <= _GROSS * np.maximum(1.4826 * _median(deviation), least)
 
         if white > 0:
-            n = len(y)
+            rows = len(y)
             # mirrored at both ends, so that each sample has five neighbours, itself among them
             padded = np.concatenate([y[2:0:-1], y, y[-2:-4:-1]])
             neighbours = np.empty((5, *y.shape))
             for k in range(5):
-                neighbours[k] = padded[k : n + k]
+                neighbours[k] = padded[k : rows + k]
             neighbours.sort(0)
             good &= np.abs(y - neighbours[2]) <= _GROSS * least
-        return good.all(1)
+
+        # of few, too, some must be left
+        good = good[len(tail) :].all(1)
+        return good if good.any() else np.ones(n, bool)
 
     def flush(self, after: tuple[list[float], float] | None = None) -> Samples | None:
         """Close the open cell and return it; None where none is open.
@@ -458,7 +492,7 @@ class CellAverager:
 
     def begin_pass(self) -> None:
         """Begin a new pass with the next sample: how the robot came there is not known."""
-        self._before = None
+        self._before, self._tail = None, []
 
     def state_dict(self) -> dict:
         opened = None
@@ -482,7 +516,8 @@ class CellAverager:
             "resolution": self.resolution,
             "begun": self._begun and [list(each) for each in self._begun],
             "whites": self._whites and [list(pair) for pair in self._whites],
-            "early": list(self._early),
+            "steps": list(self._steps),
+            "tail": [list(values) for values in self._tail],
             "told": [list(pair) for pair in self._told],
             "before": None if self._before is None else [list(self._before[0]), self._before[1]],
         }
@@ -497,7 +532,10 @@ class CellAverager:
             self.open |= {name: opened[name] for name in ("count", "stride", "reach")}
 
         self.white_sum, self.white_count = float(state["white_sum"]), float(state["white_count"])
-        self.gross, self._early = int(state["gross"]), list(state.get("early", []))
+        self.gross = int(state["gross"])
+        # an older map begins anew to find what is typical
+        self._steps = deque(map(float, state.get("steps", [])), maxlen=_TYPICAL)
+        self._tail = [list(map(float, values)) for values in state.get("tail", [])]
         self._told = [(float(a), float(b)) for a, b in state.get("told", [])]
         self.resolution = float(state.get("resolution", math.inf))
         # absent in older maps, where the first cells are over

@@ -220,6 +220,49 @@ def test_a_small_spike_on_a_slope_is_left_out():
     assert np.sqrt((error**2).mean()) < 0.12 and averager.white_variance < 3 * 0.16**2
 
 
+# ---- cells of a few samples ------------------------------------------------------------------------------------------
+
+
+def few(n=2000, a_cell=4, noise=0.02, seed=5, away=None):
+    """So many samples in each cell of .1 m, of a field that rises and falls; `away`: fraction of spikes up to 15."""
+    rng = np.random.default_rng(seed)
+    x = np.stack([0.1 / a_cell * np.arange(n), np.zeros(n)], 1)
+    hit = rng.random(n) < (away or 0.0)
+    spikes = np.where(hit, rng.uniform(-15, 15, n), rng.normal(0, noise, n))
+    y = 0.1 * np.sin(x[:, :1]) + spikes[:, None]
+    return x, y, 0.1 * np.arange(n), int(hit.sum())
+
+
+@pytest.mark.parametrize("a_cell", [2, 3, 4])
+def test_spikes_are_seen_among_few_samples(a_cell):
+    """By the cells before; each made the white noise a fifth larger than it was, for ever: ten times in a drive."""
+    x, y, stamp, spikes = few(a_cell=a_cell, away=0.03)
+    averager, cells = cells_of(x, y, stamp, length=0.0999)
+    error = np.array([float(c.y) - 0.1 * np.sin(float(c.x[0, 0])) for c in cells[3:]])
+    assert abs(averager.gross - spikes) < 0.15 * spikes
+    assert averager.white_variance == pytest.approx(0.02**2, rel=0.4)
+    assert (np.abs(error) > 0.2).mean() < 0.005
+    clean, _ = cells_of(*few(a_cell=a_cell)[:3], length=0.0999)
+    assert clean.gross <= 2
+
+
+def test_noise_that_grows_for_good_becomes_usual_among_few_samples():
+    quiet, loud = few(1000, noise=0.02), few(1000, noise=0.4, seed=6)
+    y, stamp = np.concatenate([quiet[1], loud[1]]), 0.1 * np.arange(2000)
+    x = np.stack([0.025 * np.arange(2000), np.zeros(2000)], 1)
+    averager, _ = cells_of(x, y, stamp, length=0.0999)
+    assert averager.white_variance > 0.3 * 0.4**2 and averager.gross < 60
+
+
+@pytest.mark.parametrize("a_cell", [2, 3, 4])
+def test_an_edge_of_the_field_is_seen_with_few_samples(a_cell):
+    x, y, stamp, _ = few(400, a_cell)
+    averager, cells = cells_of(x, y + 3.0 * (x[:, :1] > 5.0), stamp, length=0.0999)
+    beyond = [c for c in cells if float(c.x[0, 0]) > 5.2]
+    assert averager.gross <= 3
+    assert all(abs(float(c.y) - 3.0 - 0.1 * np.sin(float(c.x[0, 0]))) < 0.1 for c in beyond)
+
+
 # ---- what a driver states of its own noise ---------------------------------------------------------------------------
 
 
