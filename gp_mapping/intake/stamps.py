@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-__all__ = ["Spans", "StampGate", "Stamped"]
+__all__ = ["ClockRanges", "Spans", "StampGate", "Stamped"]
 
 Spans = Iterable[tuple[int, int]]  # first and last stamp, ns: where a stream is, or may be
 
@@ -43,6 +43,45 @@ class Stamped(NamedTuple):
 
     stamp: int
     content: Any
+
+
+class ClockRanges:
+    """From when to when measurements and poses are stamped: whether they have one clock at all."""
+
+    def __init__(self):
+        self._field: tuple[int, int] | None = None  # first and last stamp, ns
+        self._pose: tuple[int, int] | None = None
+
+    def add_field(self, stamp: int) -> None:
+        """Note the stamp of a measurement, ns."""
+        self._field = _widened(self._field, stamp)
+
+    def add_pose(self, stamp: int) -> None:
+        """Note the stamp of a pose, ns."""
+        self._pose = _widened(self._pose, stamp)
+
+    def note(self, near: int) -> list[str]:
+        """Return a sentence where the two ranges are more than `near` (ns) apart."""
+        if self._field is None or self._pose is None:
+            return []
+        apart = max(self._field[0] - self._pose[1], self._pose[0] - self._field[1])
+        if apart <= near:
+            return []
+
+        field, pose = (
+            f"from {low / 1e9:.1f} to {high / 1e9:.1f} s" for low, high in (self._field, self._pose)
+        )
+        return [
+            f"measurements are stamped {field} and poses {pose}, {apart / 1e9:.1f} s apart: these are two clocks, or "
+            "parts of two recordings; synchronise the computers, or mend the driver that does not stamp"
+        ]
+
+
+def _widened(span: tuple[int, int] | None, stamp: int) -> tuple[int, int]:
+    """Return the span with a stamp in it."""
+    if span is None:
+        return stamp, stamp
+    return (span[0], stamp) if stamp > span[1] else (min(span[0], stamp), span[1])
 
 
 class StampGate:

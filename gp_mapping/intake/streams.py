@@ -24,7 +24,7 @@ from gp_mapping.intake.poses.buffer import Bracket, Pose, PoseBuffer, read_numbe
 from gp_mapping.intake.poses.tf_poses import TfPoses
 from gp_mapping.intake.poses.track import PoseTrack
 from gp_mapping.intake.poses.transforms import Transform
-from gp_mapping.intake.stamps import Spans, Stamped, StampGate
+from gp_mapping.intake.stamps import ClockRanges, Spans, Stamped, StampGate
 from gp_mapping.settings.intake import IntakeSettings
 
 __all__ = ["Mounting", "Streams", "pose_buffer", "to_nanoseconds"]
@@ -107,6 +107,7 @@ class Streams:
 
         self._out = Outlet(placer, drops, _READY_FACTOR * s.queue_size)
         self._waiting: deque[_Waiting] = deque()
+        self._ranges = ClockRanges()
 
         # a measurement further from any pose in time is never paired
         near = max(self._max_wait, to_nanoseconds(s.max_pose_gap))
@@ -167,8 +168,10 @@ class Streams:
 
     @property
     def notes(self) -> list[str]:
-        """What came out of order and was put in order, in words."""
-        return [*self._field_order.note("measurements"), *self._pose_order.note("poses")]
+        """What came out of order and was put in order, and two clocks, in words."""
+        lost = not self.samples and self._drops[DropReason.NO_POSE]
+        apart = self._ranges.note(self._max_wait) if lost else []
+        return [*apart, *self._field_order.note("measurements"), *self._pose_order.note("poses")]
 
     # ---- poses in --------------------------------------------------------------------------------
 
@@ -192,6 +195,7 @@ class Streams:
         if isinstance(pose, DropReason):
             return self._drops.count(pose)
 
+        self._ranges.add_pose(stamp)
         taken, strays = self._pose_gate.admit(stamp, (*pose, variance))
         self._drops.count(DropReason.POSE_STRAY_STAMP, strays)
         self._order_poses(taken)
@@ -271,6 +275,7 @@ class Streams:
 
     def add_reading(self, reading: Reading) -> None:
         """Take in a measurement."""
+        self._ranges.add_field(reading.stamp)
         taken, strays = self._field_gate.admit(reading.stamp, reading)
         self._drops.count(DropReason.STRAY_STAMP, strays)
         self._order_readings(taken)
@@ -537,7 +542,7 @@ class Streams:
         self._field_order.clear()
         self._pose_order.clear()
 
-        self._last_pose = None
+        self._last_pose, self._ranges = None, ClockRanges()
         # later than any epoch so far
         self._field_epoch = max(self._field_epoch, self.poses.epoch) + 1
         self.poses.restart(self._field_epoch)

@@ -192,3 +192,28 @@ def test_the_clocks_of_both_streams_may_be_set_at_once():
         [(what, message) for _, what, message in merge(early, late, key=lambda one: one[0])]
     )
     assert len(joined(found)) >= 115
+
+
+@pytest.mark.parametrize("apart", [-900.0, 900.0])
+def test_two_clocks_are_named_with_their_ranges(apart):
+    """Nothing can be placed, and a person who sees both ranges knows why."""
+    messages = [
+        (role, measurement(t + apart) if role == "measurement" else message)
+        for t, role, message in drive()
+    ]
+    out, intake = samples(messages)
+    assert intake.samples == 0
+    said = [w for w in intake.warnings if "two clocks" in w]
+    assert len(said) == 1
+    assert (
+        f"measurements are stamped from {START + apart:.1f} to {START + apart + 4:.1f} s" in said[0]
+    )
+    assert f"poses from {START:.1f} to {START + 3.9:.1f} s" in said[0]
+
+
+def test_one_clock_is_not_called_two():
+    """Neither where poses begin late, nor where a few measurements have none."""
+    late = [(r, m) for t, r, m in drive() if r == "measurement" or t > START + 3.0]
+    for messages in (late, [(r, m) for _, r, m in drive()]):
+        _, intake = samples(messages)
+        assert intake.samples and not any("two clocks" in w for w in intake.warnings)
