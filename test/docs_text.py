@@ -26,6 +26,7 @@ WHOLE = {
     "offer.py",
     "parameters.py",
     "sensors/setup.py",
+    "intake/stamps.py",
 }
 
 

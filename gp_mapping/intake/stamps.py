@@ -68,12 +68,13 @@ class ClockRanges:
         if apart <= near:
             return []
 
-        field, pose = (
-            f"from {low / 1e9:.1f} to {high / 1e9:.1f} s" for low, high in (self._field, self._pose)
+        (begun, ended), (pose_begun, pose_ended) = (
+            (low / 1e9, high / 1e9) for low, high in (self._field, self._pose)
         )
         return [
-            f"measurements are stamped {field} and poses {pose}, {apart / 1e9:.1f} s apart: these are two clocks, or "
-            "parts of two recordings; synchronise the computers, or mend the driver that does not stamp"
+            f"measurements are stamped from {begun:.1f} to {ended:.1f} s and poses from {pose_begun:.1f} to "
+            f"{pose_ended:.1f} s, {apart / 1e9:.1f} s apart: these are two clocks, or parts of two recordings; "
+            "synchronise the computers, or mend the driver that does not stamp"
         ]
 
 
