@@ -189,6 +189,14 @@ def _others(found: dict, context: dict) -> list[Advice]:
                 None,
             )
         )
+    elif correlated > _CORRELATED and expected["unknown_share"] <= _UNKNOWN:
+        out.append(
+            Advice(
+                f"errors persist along the way (correlation {correlated:.2f} after .5 s), as the map expects "
+                "between passes so far apart; a better sensor would not help, another pass would",
+                None,
+            )
+        )
 
     inside = found["coverage_levels"].get("95", 0.95)
     chance = _SURE * math.sqrt(0.95 * 0.05 / expected["witnesses"])

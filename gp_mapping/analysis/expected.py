@@ -24,6 +24,7 @@ __all__ = ["LAG", "expected_errors"]
 
 LAG = 0.5  # s, between errors whose correlation is told
 _ROWS = 400  # measurements of the test, evenly chosen: their covariance is one small matrix
+_HALF = 0.5  # of the field's own standard deviation: where more is left the map hardly knows it
 _SLOT = 0.1  # s, over which errors are averaged before they are correlated (residuals.py)
 
 
@@ -36,8 +37,9 @@ def expected_errors(session, passes: list[Samples]) -> dict[str, float]:
 
     Returns:
         bias_stddev, of the mean error in display units; witnesses, the number of independent errors
-        that tell as much of the coverage; unknown_share, the fraction of measurements where the
-        field is less certain than a measurement; autocorrelation, of errors `LAG` apart.
+        that tell as much of the coverage; unknown_share, the fraction of measurements where more
+        than half of the field's own standard deviation is left; autocorrelation, of errors `LAG`
+        apart.
     """
     passes = [as_mapped(session, samples) for samples in passes if len(samples)]
     n = sum(map(len, passes))
@@ -46,6 +48,9 @@ def expected_errors(session, passes: list[Samples]) -> dict[str, float]:
     x = torch.cat([samples.x for samples in passes])[::step]
     latent, noise = _variances(session, x)
     shared = _correlation(session, x, x) * (latent.sqrt()[:, None] * latent.sqrt())
+
+    signal = session.map.hyperparameters()["signal_stddev"]
+    left = torch.full_like(latent, (_HALF * signal) ** 2)
 
     # pairs of two measurements; the noise of each is its own
     total = latent + noise
@@ -58,7 +63,7 @@ def expected_errors(session, passes: list[Samples]) -> dict[str, float]:
     return {
         "bias_stddev": variance**0.5 / session.settings.field_scale,
         "witnesses": n / (1.0 + (n - 1) * alike),
-        "unknown_share": float((latent > noise).double().mean()),
+        "unknown_share": float((latent > torch.maximum(noise, left)).double().mean()),
         "autocorrelation": _along(session, passes, step),
     }
 
