@@ -12,7 +12,6 @@ s_p: standard deviation of what does not average out, white: the white variance 
 from __future__ import annotations
 
 import math
-from collections import deque
 from statistics import median_low
 from typing import NamedTuple
 
@@ -21,6 +20,12 @@ import torch
 
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.labels import by_side
+from gp_mapping.mapping.scoring.neighbours import (
+    Spread,
+    median_of_neighbours,
+    noise_squares,
+    step_squares,
+)
 
 __all__ = ["CellAverager", "RawRows", "anscombe"]
 
@@ -29,9 +34,6 @@ _RECENT = 0.99  # factor of a cell's weight with each later one, in averages of 
 _FEW = 5  # samples of a cell below which none of them is judged by these alone
 _WILD = 25.0  # times the typical squared difference; beyond it one is an error (five deviations)
 _FIRST_TOLD = 9  # first cells whose median is taken for the variance that a driver states
-_KNOWN = 10  # squared differences from which on white noise, or what is typical, is known
-_TYPICAL = 51  # of the newest, whose median is typical
-_MEDIAN_OF_SQUARE = 0.4549  # of a standard normal
 _GROSS = 6.0  # robust standard deviations from its neighbours' median beyond which a sample is a gross error
 _STEP = 0.25  # of the sensor's resolution: with _GROSS one and a half steps are no error
 _COLUMNS = ("x", "y", "t", "sensor", "heading", "position")
@@ -74,7 +76,7 @@ class CellAverager:
 
     A robot that stands still (moves less than a tenth of `length`) fills one cell for up to ten
     durations: its samples are not new evidence of the place. The white variance of one raw sample
-    is what the sensor states, else half the mean square of successive differences inside cells,
+    is what the sensor states, else half the mean of `noise_squares` inside cells,
     remembered over about 1000 of them. With `robust`, samples far from their cell's median are left
     out and counted in `gross`; of counts, by their levels (anscombe), whose spread is known.
 
@@ -95,8 +97,8 @@ class CellAverager:
         gross: raw samples that were left out as gross errors.
         resolution: smallest step between samples of a cell, SI; of a sensor that does not round
             nearly 0.
-        white_sum: Σ of squared successive differences, the older ones faded.
-        white_count: how many they are, likewise.
+        white: spread of raw samples without the field's own change, measured.
+        steps: spread of successive samples, the field's change in it; it tells a gross error.
         closed: weight of the recent cells that have a white variance.
         single_sum: Σ of their white variances, weighted alike.
         averaged_sum: Σ of white/n, weighted alike.
@@ -115,19 +117,15 @@ class CellAverager:
         self.open: dict | None = None
         # place and stamp of the sample before the open cell
         self._before: tuple[list[float], float] | None = None
-        self.white_sum, self.white_count, self.gross = 0.0, 0.0, 0
+        self.white, self.steps, self.gross = Spread(robust), Spread(robust), 0
         self.closed, self.single_sum, self.averaged_sum = 0.0, 0.0, 0.0
         self.resolution = math.inf
 
         # (white, white/n) of the first cells that state it
         self._told: list[tuple[float, float]] = []
-        # the newest squared differences of cells with few samples: their median tells a wild one
-        self._steps: deque[float] = deque(maxlen=_TYPICAL)
-        # the newest good values of the cells before in this pass, which judge a few that follow
-        self._tail: list[list[float]] = []
-        # squared differences of each of the first cells; None: they are over
-        self._begun: list[list[float]] | None = []
-        # white variance and count of each of the first cells, the same
+        # the newest good values, and stamps, of the cells before in this pass: they judge a few
+        self._tail: list[tuple[list[float], float]] = []
+        # white variance and count of each of the first cells; None: they are over
         self._whites: list[tuple[float, int]] | None = []
 
     @property
@@ -146,7 +144,7 @@ class CellAverager:
     @property
     def white_variance(self) -> float:
         """Measured white variance of one raw sample, squared SI; 0 while too little is known."""
-        return 0.5 * self.white_sum / self.white_count if self.white_count >= _KNOWN else 0.0
+        return self.white.variance
 
     def add(
         self,
@@ -253,8 +251,10 @@ class CellAverager:
         self._note_resolution(y)
         if before is None or math.dist(before[0], first) > self.length:
             self._tail = []
-        if self.robust and rows < _FEW:
-            self._steps += (np.add.reduce((y[1:] - y[:-1]) ** 2, 1) / y.shape[1]).tolist()
+        few = rows < _FEW and self.robust
+        if few:
+            for spread, squares in self._squares(y, stamps):
+                spread.note(squares)
         good = self._good(y) if self.robust else np.ones(rows, bool)
         # of good rows those that state a far larger variance of y or x than the others go, too
         if self.robust and (certain := good & _as_sure(optional[0]) & _as_sure(optional[2])).any():
@@ -265,16 +265,13 @@ class CellAverager:
             optional = [None if column is None else column[good] for column in optional]
 
         kept = len(y)
-        self._tail = [*self._tail, *y[-_FEW + 1 :].tolist()][-_FEW + 1 :]
         self.gross += (rows - kept) * cell["stride"]
         # rows that the stride has dropped count by the fraction of the kept ones that are good
         n = max(1, round(cell["count"] * kept / rows))
 
-        # between successive samples the field's own change along the cell is small
-        step = y[1:] - y[:-1]
-        self._learn_white(
-            (np.add.reduce(step * step, 1) / y.shape[1]).tolist(), rows < _FEW and self.robust
-        )
+        for spread, squares in self._squares(y, stamps):
+            spread.add(squares, few, self.resolution)
+        self._tail = [*self._tail, *zip(y.tolist(), stamps.tolist())][-_FEW + 1 :]
 
         stated, heading, position = optional
         if stated is not None:
@@ -353,73 +350,22 @@ class CellAverager:
         self.single_sum = _RECENT * self.single_sum + white
         self.averaged_sum = _RECENT * self.averaged_sum + white / n
 
-    def _learn_white(self, steps: list[float], few: bool) -> None:
-        """Learn white noise from the squared successive differences of a cell.
-
-        Where nothing in their cell could tell a wild difference from the others (few), one beyond
-        _WILD times the typical of the newest counts as that. Typical is their median: spikes are
-        never usual, however many have come, and what is usual after a quiet start becomes typical.
-        A whole cell of wild ones counts on average for no more than _WILD times what is usual. Of
-        the first cells wild ones, compared with the quieter cells among them, do not count at all.
-
-        Args:
-            steps: squared differences, mean over channels, squared SI.
-            few: whether the cell has fewer than _FEW samples.
-        """
-        if few:
-            typical = self._typical
-            if typical is None:
-                return
-            steps = [min(step, _WILD * typical) if typical > 0 else step for step in steps]
-        if not steps:
-            return
-        if self._begun is None or not self.robust:
-            # later cells: the fading mean so far is what is usual
-            usual = (
-                self.white_sum / self.white_count
-                if self.white_count >= _KNOWN and self.robust
-                else 0.0
-            )
-            self._add_white(_at_most(steps, _WILD * usual))
-            return
-
-        self._begun.append(steps)
-        # anew from all first cells, now that one more tells which of them are quiet
-        self.white_sum = self.white_count = 0.0
-        # the lower quartile of the cells' means
-        quiet = sorted(sum(each) / len(each) for each in self._begun)[len(self._begun) // 4]
-        for each in self._begun:
-            if sum(each) <= _WILD * quiet * len(each) or not quiet:
-                self._add_white(each)
-        if len(self._begun) >= _FIRST_TOLD:
-            self._begun = None
-
     def forget_white_noise(self) -> bool:
         """Forget measured white noise; False, and nothing done, where a sensor states it."""
         if self._told:
             return False
-        self.white_sum = self.white_count = self.closed = self.single_sum = self.averaged_sum = 0.0
-        self._begun, self._whites = [], []
-        self._steps.clear()
+        self.white, self.steps, self._whites = Spread(self.robust), Spread(self.robust), []
+        self.closed = self.single_sum = self.averaged_sum = 0.0
         return True
 
-    @property
-    def _typical(self) -> float | None:
-        """Typical squared difference of cells of few samples; None while too little is known.
-
-        A sensor that rounds tells most numbers twice: its step is no spike.
-        """
-        if len(self._steps) < _KNOWN:
-            return None
-        least = 0.0 if self.resolution == math.inf else self.resolution**2
-        return max(median_low(self._steps) / _MEDIAN_OF_SQUARE, least)
-
-    def _add_white(self, steps: list[float]) -> None:
-        """Add squared differences to the fading sums, which remember about 1000 of them."""
-        total, count = self.white_sum, self.white_count
-        for step in steps:
-            total, count = 0.999 * total + step, 0.999 * count + 1.0
-        self.white_sum, self.white_count = total, count
+    def _squares(self, y: np.ndarray, stamps: np.ndarray) -> list[tuple[Spread, list[float]]]:
+        """What either spread learns from a cell and, where it has few samples, those before."""
+        steps = y
+        if 1 < len(y) < _FEW and self._tail:
+            values, times = zip(*self._tail[-2:])
+            steps = np.concatenate([np.array(values[-1:]), y])
+            y, stamps = np.concatenate([np.array(values), y]), np.concatenate([times, stamps])
+        return [(self.white, noise_squares(y, stamps)), (self.steps, step_squares(steps))]
 
     def _note_resolution(self, y: np.ndarray) -> None:
         """Note the smallest step of a sensor that rounds.
@@ -448,35 +394,28 @@ class CellAverager:
         Returns:
             (n,) bool.
         """
-        n, tail = len(y), []
+        n, tail, spread = len(y), [], self.steps.variance
         if n < _FEW:
-            # one sample alone has no difference that the white spread would hold for
-            if n < 2 or n + len(self._tail) < _FEW or self._typical is None:
+            # between samples far apart the field changes by more than the spread of near ones
+            typical = self.steps.typical(self.resolution)
+            if n < 2 or n + len(self._tail) < _FEW or typical is None:
                 return np.ones(n, bool)
-            tail = self._tail
+            # what is typical of the newest follows at once where a sensor becomes noisier
+            tail, spread = [values for values, _ in self._tail], max(spread, typical)
 
-        # half of a typical difference follows at once where a sensor becomes noisier
-        white = max(self.white_variance, 0.5 * self._typical) if tail else self.white_variance
-        white = 1.0 if self.counts else white
+        spread = 1.0 if self.counts else spread
         y = np.concatenate([np.array(tail), y]) if tail else y
         y = anscombe(y) if self.counts else y
         step = 0.0 if self.counts or self.resolution == math.inf else _STEP * self.resolution
-        least = max(white**0.5, step, 1e-12 * float(np.abs(y).max()))
+        least = max(spread**0.5, step, 1e-12 * float(np.abs(y).max()))
 
         good = np.ones(y.shape, bool)
         if n >= _FEW:
             deviation = np.abs(y - _median(y))
             good = deviation <= _GROSS * np.maximum(1.4826 * _median(deviation), least)
 
-        if white > 0:
-            rows = len(y)
-            # mirrored at both ends, so that each sample has five neighbours, itself among them
-            padded = np.concatenate([y[2:0:-1], y, y[-2:-4:-1]])
-            neighbours = np.empty((5, *y.shape))
-            for k in range(5):
-                neighbours[k] = padded[k : rows + k]
-            neighbours.sort(0)
-            good &= np.abs(y - neighbours[2]) <= _GROSS * least
+        if spread > 0:
+            good &= np.abs(y - median_of_neighbours(y)) <= _GROSS * least
 
         # of few, too, some must be left
         good = good[len(tail) :].all(1)
@@ -507,17 +446,15 @@ class CellAverager:
 
         return {
             "open": opened,
-            "white_sum": self.white_sum,
-            "white_count": self.white_count,
+            "white": self.white.state_dict(),
+            "spread": self.steps.state_dict(),
             "gross": self.gross,
             "closed": self.closed,
             "single_sum": self.single_sum,
             "averaged_sum": self.averaged_sum,
             "resolution": self.resolution,
-            "begun": self._begun and [list(each) for each in self._begun],
             "whites": self._whites and [list(pair) for pair in self._whites],
-            "steps": list(self._steps),
-            "tail": [list(values) for values in self._tail],
+            "tail": [[list(values), stamp] for values, stamp in self._tail],
             "told": [list(pair) for pair in self._told],
             "before": None if self._before is None else [list(self._before[0]), self._before[1]],
         }
@@ -531,16 +468,17 @@ class CellAverager:
             self.open = {name: [row[name] for row in opened["rows"]] for name in _COLUMNS}
             self.open |= {name: opened[name] for name in ("count", "stride", "reach")}
 
-        self.white_sum, self.white_count = float(state["white_sum"]), float(state["white_count"])
+        # in an older map both are its successive differences
+        older = {"sum": state.get("white_sum"), "count": state.get("white_count")}
+        older |= {"begun": state.get("begun"), "newest": []}
+        self.white.load_state_dict(state.get("white", older))
+        self.steps.load_state_dict(state.get("spread", older))
         self.gross = int(state["gross"])
-        # an older map begins anew to find what is typical
-        self._steps = deque(map(float, state.get("steps", [])), maxlen=_TYPICAL)
-        self._tail = [list(map(float, values)) for values in state.get("tail", [])]
+        self._tail = [(list(map(float, y)), float(t)) for y, t in state.get("tail", [])]
         self._told = [(float(a), float(b)) for a, b in state.get("told", [])]
         self.resolution = float(state.get("resolution", math.inf))
         # absent in older maps, where the first cells are over
-        begun, whites = state.get("begun"), state.get("whites")
-        self._begun = None if begun is None else [list(map(float, each)) for each in begun]
+        whites = state.get("whites")
         self._whites = None if whites is None else [(float(a), int(b)) for a, b in whites]
 
         before = state.get("before")
@@ -567,11 +505,6 @@ def _slower(before, here, after) -> np.ndarray:
     return min(
         velocities, key=lambda velocity: float(velocity @ velocity), default=np.zeros_like(here[0])
     )
-
-
-def _at_most(steps: list[float], most: float) -> list[float]:
-    """Squared differences of a cell, all `most` where their mean is beyond; 0: no bound."""
-    return [most] * len(steps) if 0.0 < most * len(steps) < sum(steps) else steps
 
 
 def _as_sure(variance: np.ndarray | None) -> np.ndarray | bool:

@@ -263,6 +263,20 @@ def test_an_edge_of_the_field_is_seen_with_few_samples(a_cell):
     assert all(abs(float(c.y) - 3.0 - 0.1 * np.sin(float(c.x[0, 0]))) < 0.1 for c in beyond)
 
 
+@pytest.mark.parametrize("a_cell", [2, 4, 12])
+def test_a_slope_is_no_noise_and_no_error(a_cell):
+    """A field that changes from sample to sample by three times the noise and more, and turns round: a saw."""
+    n, rng = 3000, np.random.default_rng(7)
+    x = np.stack([0.1 / a_cell * np.arange(n), np.zeros(n)], 1)
+    slope = 0.2 * a_cell / 0.1 * np.where(np.arange(n) % (100 * a_cell) < 50 * a_cell, 1.0, -1.0)
+    truth = np.cumsum(slope * 0.1 / a_cell)
+    stamp = 0.1 * np.arange(n) + rng.uniform(-0.001, 0.001, n)
+    y = truth + rng.normal(0.0, 0.05, n)
+    averager, _ = cells_of(x, y[:, None], stamp, length=0.0999)
+    assert averager.white_variance == pytest.approx(0.05**2, rel=0.35)
+    assert averager.gross <= 2
+
+
 # ---- what a driver states of its own noise ---------------------------------------------------------------------------
 
 

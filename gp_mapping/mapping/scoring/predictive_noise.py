@@ -30,7 +30,7 @@ class PredictiveNoise:
     five of the σ in use, would make that σ grow without end. `prior` (variance) counts as
     `prior_count` independent scores with v = 0 and r² = prior: the first scores cannot mislead, and
     on a survey that never comes back, where no score counts, the prior is reported. σ² is never
-    below `floor`: the white noise of one sample, known from successive differences, is in every
+    below `floor`: the white noise of one sample, known from differences of neighbours, is in every
     measurement.
 
     Args:
