@@ -98,6 +98,9 @@ def run(args: argparse.Namespace) -> int:
             if not first.about.get(name):
                 first.about[name] = value
 
+    with errors_about(paths[order[0]]):
+        first.map.use_budget()
+
     # robots that carry the sensor in different ways have no setup that another bag could go on with
     if (setup := common_setup([session.about for session in sessions])) is None:
         first.about.pop(SETUP, None)

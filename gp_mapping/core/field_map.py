@@ -186,6 +186,9 @@ class FieldMap(ABC):
         """
         return False
 
+    def use_budget(self) -> None:  # noqa: B027 a map need not
+        """Come as near to the exact posterior as the budget allows, where a map has room left."""
+
     def in_slices(self, on: bool) -> None:  # noqa: B027 a map need not
         """Allow, or forbid, spreading long work over the updates to come.
 

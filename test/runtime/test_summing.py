@@ -48,7 +48,20 @@ def test_the_sum_of_any_model(model):
     made = sum_of(*members_of(source_of(one), source_of(two, name="robot2")), settings=one.settings)
     assert len(made.used) == 2, (made.failed, made.refused)
     one.merge(two)
+    one.map.use_budget()
     assert max(difference(made.session, one, X)) < 0.1
+
+
+@pytest.mark.parametrize("model", ["dual_svgp", "fitc"])
+def test_the_sum_is_the_exact_gp_whatever_inputs_the_robots_have(model):
+    """All cells are remembered: what the robots' own maps leave out is not lost for the sum."""
+    settings = QUICK | {"model": model}
+    one, two = (session_of(part, **settings) for part in drives())
+    exact = session_of(*drives(), **(QUICK | {"model": "exact"}))
+    assert max(difference(one, exact, X)) > 1.0  # of the other robot's ground, and of its own
+    made = sum_of(*members_of(source_of(one), source_of(two, name="robot2")), settings=one.settings)
+    assert max(difference(made.session, exact, X)) < 0.1
+    assert len(made.session.map.inducing_inputs()) <= 0.8 * 2 * one.settings.max_inducing
 
 
 def test_the_order_of_robots_changes_nothing_and_own_data_count_once():
@@ -224,4 +237,5 @@ def test_maps_of_tiles_go_tile_by_tile():
         assert not incomplete.ready(), "a map of which a tile is missing is no map"
     made = sum_of(*members_of(source, source_of(two, name="robot2")), settings=one.settings)
     one.merge(two)
+    one.map.use_budget()
     assert len(made.used) == 2 and max(difference(made.session, one, one.path[::9])) < 1e-3

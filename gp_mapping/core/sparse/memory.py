@@ -327,13 +327,14 @@ class Memory(Revertible):
         """An independent copy.
 
         Args:
-            rows: rows of features that it has room for; None: as many as here.
+            rows: rows of features that it has room for, at least those in use; None: as many as
+                here.
             sizes: other entries of the state to replace, such as `capacity`.
         """
-        resized = {} if rows is None else {"rows": rows}
-        return type(self).from_state_dict(
-            self.state_dict() | resized | sizes, self._whitened.device
-        )
+        state = self.state_dict() | sizes
+        if rows is not None:
+            state |= {"rows": rows, "white": state["white"][:, :rows]}
+        return type(self).from_state_dict(state, self._whitened.device)
 
     @property
     def rows(self) -> int:

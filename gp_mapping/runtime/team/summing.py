@@ -320,6 +320,10 @@ def _add_up(sessions: list[MapSession], out: TeamSum, before: TeamSum | None) ->
         except Exception as error:
             raise _LeftOutError(member, error) from error
 
+    # all samples are known now, and a sum is read more often than it is updated
+    if len(sessions) > 1:
+        first.map.use_budget()
+
     first.about = _about(sessions)
     first.revision = (
         _FIRST_REVISION if before is None or before.session is None else before.session.revision + 1

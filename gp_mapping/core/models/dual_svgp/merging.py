@@ -11,10 +11,17 @@ from torch import Tensor
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.models.dual_svgp.growing import GrowingMap
 from gp_mapping.core.sparse.sites import Sites
+from gp_mapping.core.sparse.worth import bits_of
+from gp_mapping.errors import NumericalError
 
 __all__ = ["MergingMap"]
 
 _SLICE = 25  # samples of another map that are merged together
+
+# What an input that is left out moves the mean by, at most, in standard deviations: the variance
+# that is lost, w times that of the posterior (worth.py), is the mean square of that.
+_MOVED = 0.1
+_USED = 0.8  # fraction of the budget that may be used: a map that is fuller is divided into tiles
 
 
 class MergingMap(GrowingMap):
@@ -136,11 +143,14 @@ class MergingMap(GrowingMap):
         Returns:
             How many samples, old or new, fell out of the memory.
         """
-        z = converted.basis.z + offset
+        z, budget = converted.basis.z + offset, self.max_inducing
         places = self.theta.sensor_place(memory["x"], memory["velocity"], memory["heading"])
 
-        # inputs first, so that the projection below keeps as much as the budget allows
+        # inputs first: on the inputs of both maps the projection below loses nothing
         if self.fixed is None:
+            # not where samples share blocks, whose memory has a fixed width
+            if self.worth and self.sums_follow and len(z):
+                self._give_room(len(z))
             self._welcome(z if self.worth else torch.cat([z, places]))
 
         if not converted.unremembered_empty:
@@ -168,7 +178,62 @@ class MergingMap(GrowingMap):
                 {name: column[part] for name, column in memory.items()}, whitened, arrivals
             )
             arrivals = 0  # counted once, with the first part
+
+        self._keep_within(budget)
         return fell
+
+    def _give_room(self, rows: int) -> None:
+        """Let the budget grow by `rows` inducing inputs, for as long as two maps are joined."""
+        self.max_inducing += rows
+        self._resize()
+
+    def _keep_within(self, budget: int) -> None:
+        """Return to a budget: of the inputs beyond it, those go of which the data tell least.
+
+        Raises:
+            NumericalError: the map does not factor with fewer inputs.
+        """
+        if self.max_inducing == budget:
+            return
+        if len(self.basis) > budget and not self._choose_finely(budget, full=True):
+            raise NumericalError("the map of both does not factor within the budget of inputs")
+        self.max_inducing = budget
+        self._resize()
+
+    def _resize(self) -> None:
+        """Give basis, sites and memory room for max_inducing inputs."""
+        rows = self.basis.features + self.max_inducing
+        self.basis, self.sites = self.basis.copy(self.max_inducing), self.sites.clone(rows)
+        self.memory = self.memory.copy(rows)
+
+    @torch.no_grad()
+    def use_budget(self) -> None:
+        """Choose more inducing inputs among the remembered samples, within the budget.
+
+        A growing map makes an input where `information` bits depend on it, which keeps its updates
+        cheap. A map that is read, and not updated at once, may have those, too, of which the data
+        tell less, as long as they move the mean.
+        """
+        if self.fixed is not None or not self.uses_worth or self.basis is None:
+            return
+
+        self.finish_rebuild()
+        self._choose_finely(max(len(self.basis), round(_USED * self.max_inducing)))
+        self.thinned = 0  # the first update thins again
+
+    def _choose_finely(self, budget: int, full: bool = False) -> bool:
+        """Choose inputs again, down to those of which the data tell little; whether that succeeded.
+
+        Args:
+            budget: inputs that the map may have.
+            full: whether the reason is that it has more.
+        """
+        kept = self.information
+        self.information = min(kept, bits_of(_MOVED**2))
+        try:
+            return self.begin_rebuild(self.theta, budget, full=full, at_once=True)
+        finally:
+            self.information = kept
 
     def merge_memory(self, values: dict[str, Tensor], whitened: Tensor, arrivals: int) -> int:
         """Add another map's remembered samples to sites and memory; how many, old or new, fell out.

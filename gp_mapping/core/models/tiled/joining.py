@@ -11,7 +11,7 @@ from torch import Tensor
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.tiled.layout import Key, Layout
 
-__all__ = ["in_core", "merge_tiles"]
+__all__ = ["in_core", "merge_tiles", "use_budgets"]
 
 _TOGETHER = 100  # samples that come in with one update
 
@@ -99,3 +99,21 @@ def _give(model, key: Key, source: DualSVGP, indices: Tensor, renumber: float) -
             seed = source.excerpt(part, tile.map.theta)
             seed.renumber(renumber)
             tile.map.merge_same_robot(seed)
+
+
+def use_budgets(model) -> None:
+    """Let each tile use its budget, one at a time: no more than the usual number is in memory.
+
+    Args:
+        model: the map of tiles, or the one map that it still is.
+    """
+    if model.layout is None:
+        model.current_map.use_budget()
+    else:
+        model.absorb_waiting()
+        for key in sorted([*model.tiles, *model.shelf.keys()]):
+            for there in model.load_tiles([key]):
+                model.tiles[there].absorb_all_seeds()
+                model.tiles[there].map.use_budget()
+            model.shelve_tiles()
+    model.note_change()

@@ -36,7 +36,7 @@ from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.tiled import pass_constants
 from gp_mapping.core.models.tiled import state as states
 from gp_mapping.core.models.tiled.changes import Changes, ChangesOfTiles
-from gp_mapping.core.models.tiled.joining import merge_tiles
+from gp_mapping.core.models.tiled.joining import merge_tiles, use_budgets
 from gp_mapping.core.models.tiled.layout import Key, Layout, name_of
 from gp_mapping.core.models.tiled.opening import (
     needs_tiles,
@@ -531,6 +531,10 @@ class TiledMap(TiledPredictions, ChangesOfTiles, Revertible, FieldMap):
 
         with taken_back(self):
             merge_tiles(self, other)
+
+    def use_budget(self) -> None:
+        with taken_back(self):
+            use_budgets(self)
 
     def slimmed(self, state: dict) -> dict:
         return slim_state(self, state)

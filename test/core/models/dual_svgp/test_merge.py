@@ -160,3 +160,33 @@ def test_merged_with_itself_everything_counts_twice():
     field.merge(field)
     feed(twice, samples(X, Y), 50)
     close(field.sites.precision, twice.sites.precision, 1e-10)
+
+
+def test_in_a_full_budget_the_inputs_stay_of_which_the_data_tell_most():
+    """Whichever map comes first: before, its own inputs stayed, and the other's found no room."""
+    full = {"max_inducing": 40, "inducing_information": 0.1, "memory_size": 20}
+    exact = create_map("exact", **SETTINGS)
+    feed(exact, samples(X, Y), 300)
+    truth = in_ut(exact.predict(PLACES))
+    away = []
+    for first, second in ((slice(0, 200), slice(200, 300)), (slice(200, 300), slice(0, 200))):
+        field = built(first, **full)
+        field.merge(built(second, **full))
+        mean, _ = in_ut(field.predict(PLACES))
+        away.append(float(((mean - truth[0]) ** 2 / truth[1]).mean() ** 0.5))
+        assert len(field.basis) <= 40 == field.max_inducing == field.basis.capacity
+        assert field.sites.capacity == field.memory.rows == field.basis.features + 40
+    assert max(away) < 1.2 * min(away)
+
+
+def test_more_inputs_come_nearer_to_the_exact_map_and_go_with_the_next_samples():
+    field = built(slice(0, 290), inducing_information=1.0, max_inducing=300)
+    exact = create_map("exact", **SETTINGS)
+    feed(exact, samples(X[:290], Y[:290]), 290)
+    truth, before = exact.predict(PLACES), len(field.basis)
+    field.use_budget()
+    away = (field.predict(PLACES).mean - truth.mean).abs() / truth.variance.sqrt()
+    assert float(away.square().mean().sqrt()) < 0.1 and before < len(field.basis) <= 0.8 * 300
+    assert field.information == 1.0
+    feed(field, samples(X[290:], Y[290:]), 10)
+    assert len(field.basis) < 1.2 * before
