@@ -241,9 +241,12 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
         Args:
             fresh: number of samples that have just been absorbed.
         """
+        if self.samples // _BIAS_EVERY != (self.samples - fresh) // _BIAS_EVERY:
+            self.estimate_bias()
+
+    def estimate_bias(self) -> None:
+        """Estimate s_b, where the map learns it."""
         if self.bias_prior <= 0 or self.theta.bias_stddev <= 0:
-            return
-        if self.samples // _BIAS_EVERY == (self.samples - fresh) // _BIAS_EVERY:
             return
 
         evidence = self.posterior.bias_evidence()
@@ -374,6 +377,9 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
         with transaction(self):
             self._union(other, scaling, offset, delta, renumber)
             self.newest_pass = max(self.newest_pass, other.newest_pass + renumber)
+            # of other passes: how much the constants differ, neither map could know alone
+            if renumber:
+                self.estimate_bias()
 
     def _union(
         self, other: ScaledMap, scaling: Scaling, offset: Tensor, delta: Tensor, renumber: float

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.tiled.layout import Key, Layout
+from gp_mapping.core.models.tiled.pass_constants import settle
 
 __all__ = ["in_core", "merge_tiles", "use_budgets"]
 
@@ -114,6 +115,8 @@ def use_budgets(model) -> None:
         for key in sorted([*model.tiles, *model.shelf.keys()]):
             for there in model.load_tiles([key]):
                 model.tiles[there].absorb_all_seeds()
+                model.tiles[there].map.estimate_bias()
                 model.tiles[there].map.use_budget()
             model.shelve_tiles()
+        settle(model)  # the other map's passes are new to all tiles
     model.note_change()

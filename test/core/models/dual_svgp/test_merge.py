@@ -190,3 +190,21 @@ def test_more_inputs_come_nearer_to_the_exact_map_and_go_with_the_next_samples()
     assert field.information == 1.0
     feed(field, samples(X[290:], Y[290:]), 10)
     assert len(field.basis) < 1.2 * before
+
+
+@pytest.mark.parametrize("model", ["dual_svgp", "exact"])
+def test_constants_of_two_robots_are_found_where_the_maps_are_merged(model):
+    """Neither robot can know of the other's: alone, each has one pass, whose constant is the field's."""
+    interleaved = np.arange(300) // 15 % 2  # both have been everywhere
+    given = SETTINGS | {"learn_hyperparameters": True, "bias_stddev": 0.1 * UT}
+    robots = []
+    for number, bias in ((0, 2.0), (1, -2.0)):
+        field, mine = create_map(model, **given), interleaved == number
+        batch = samples(X[mine], Y[mine] + bias)
+        feed(field, batch.of_pass(0.0), 20)
+        robots.append(field)
+    one, two = robots
+    one.merge(two)
+    assert one.hyperparameters()["bias_stddev"] > 0.5 * UT  # of constants of ± 2 µT
+    found = [float(pass_.mean[0]) / UT for pass_ in one.biases()]
+    assert len(found) == 2 and abs(found[0] - found[1] - 4.0) < 0.5

@@ -210,3 +210,12 @@ def test_the_shelf_keeps_so_many_passes():
     field = driven(build(tiles_in_memory=9, max_biases=2), survey())
     assert len(field.shelf) > 2
     assert len(field.shelved_evidence) <= 2
+
+
+def test_tiles_of_two_robots_know_the_constants_of_both(told):
+    """A sum gets no further samples, with which tiles would tell each other what the other knows."""
+    first, second = driven(build(), survey()[:2]), driven(build(), survey()[2:])
+    first.merge(second)
+    before = error(first)
+    first.use_budget()
+    assert error(first) < 1.1 * error(told) < 0.8 * before
