@@ -14,9 +14,10 @@ __all__ = ["TEAM_INDUCING_INFORMATION", "TeamSettings", "robots_of", "transforms
 TEAM_INDUCING_INFORMATION = 0.1
 """bits; `inducing_information` of robots whose maps are summed.
 
-A sum knows each robot's data only through the inputs that this robot had. With b bits, what is lost
-at a place is at most 2^2b − 1 of the posterior variance there: three times all of it with the 1 bit
-that suits one map, 15 % with 0.1.
+Of cells that a robot no longer remembers one by one (`memory_size`) a sum knows only what this
+robot's own inputs keep. With b bits, what is lost with an input is at most 2^2b − 1 of the
+posterior variance: three times all of it with the 1 bit that suits one map, 15 % with 0.1. Of cells
+that are remembered the sum loses nothing: it chooses its inputs from them.
 """
 
 _NAME = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*")
