@@ -21,8 +21,10 @@ _LEAP = 5.0  # m between two positions beyond which the robot was moved, not dri
 # centimetre, and the last metres have as many corners as the others.
 _RESERVE = 0.03
 LEAST = 0.2  # m, also the shortest way that is worth a plan
-# Metres for which a robot is taken to drive what is planned; metres driven for one planned at most.
-_EXACT, _LONGEST = (5.0, 1.5)
+# Metres for which a robot is taken to drive what is planned: about a turn, which the first metres
+# may have more of than others. (Of more metres the ratio would be found too late to be home with a
+# budget of twice as many.) Metres driven for one planned at most.
+_EXACT, _LONGEST = (1.0, 1.5)
 # Fraction of what is left, at most, for plans that come late; and of the whole budget for turning.
 _KEPT = 0.2
 

@@ -94,9 +94,9 @@ def test_a_robot_that_drives_more_than_is_planned_is_planned_less():
     spending.learn(10.0, 8.0)  # less than planned is no credit
     assert spending.plannable(s) == spending.remaining(s)
     spending.learn(5.0, 11.0)
-    # 15 m planned and 19 driven, each with 5 m for which it drove as planned
-    assert spending.plannable(s).metres == pytest.approx(40.0 * 20.0 / 24.0)
-    assert spending.plannable(s).seconds == pytest.approx(60.0 * 20.0 / 24.0)
+    # 15 m planned and 19 driven, each with 1 m for which it drove as planned
+    assert spending.plannable(s).metres == pytest.approx(40.0 * 16.0 / 20.0)
+    assert spending.plannable(s).seconds == pytest.approx(60.0 * 16.0 / 20.0)
     spending.learn(10.0, 90.0)
     assert spending.plannable(s).metres == pytest.approx(40.0 / 1.5)
     spending.begin()
