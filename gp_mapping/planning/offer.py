@@ -195,8 +195,8 @@ def offer_by_way(
                 chosen.reason
                 if not items
                 else (
-                    f"{len(items)} of {k}: every other place that the robot may enter "
-                    f"is nearer than {min_distance} m to one already chosen"
+                    f"{len(items)} of {k}: every other place that the robot may enter, of those that are "
+                    f"compared {travel.spacing:.2g} m apart, is nearer than {min_distance} m to one already chosen"
                 )
             )
             break

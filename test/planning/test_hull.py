@@ -117,9 +117,10 @@ def test_a_pose_that_leapt_away_sends_no_robot_there(kind):
     x = torch.stack([3 * t, 2 * torch.sin(9 * t).abs()], 1)
     x[100], x[200] = torch.tensor([900.0, -500.0]), torch.tensor([28.0, 1.0])
     session = MapSession(MapSettings(resolution=0.1, max_inducing=80))
-    session.ingest(
-        Samples(x, 45e-6 + 5e-6 * torch.sin(2 * x[:, 0]), stamp=torch.arange(300.0).double() * 0.1)
-    )
+    # a field without any noise would be known from one place to the next
+    noise = torch.randn(300, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    y = 45e-6 + 5e-6 * torch.sin(2 * x[:, 0]) + 1e-7 * noise
+    session.ingest(Samples(x, y, stamp=torch.arange(300.0).double() * 0.1))
     session.flush()
     found = next_places(session, session.render(), 5, NodeSettings(suggestion_kind=kind))
     room = np.array([p for p in x.tolist() if p[0] < 4.0])
