@@ -23,6 +23,12 @@ def test_the_long_files_come_first_in_their_order(request):
         )
 
 
+def test_no_two_files_have_one_name():
+    """Pytest imports each by its name alone; of two in different folders the second would not be run."""
+    names = [file.name for file in HERE.rglob("test_*.py")]
+    assert len(set(names)) == len(names), sorted(n for n in set(names) if names.count(n) > 1)
+
+
 @pytest.mark.parametrize("count", [2, 3])
 def test_processes_that_take_files_in_this_order_begin_with_those_that_wait_and_those_that_compute(
     count,
