@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import Snapshot
-from gp_mapping.core.hyper.bias import BiasEvidence
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.scaling import Scaling
+from gp_mapping.core.sparse.pass_evidence import PassEvidence
 from gp_mapping.core.types import Prediction
 
 __all__ = ["InnerSnapshot", "gradient_of"]
@@ -84,7 +84,7 @@ class InnerSnapshot(Snapshot):
         )
         return self.scaling.outer(*prediction, self.noise_variance)
 
-    def bias_evidence(self) -> BiasEvidence | None:
+    def bias_evidence(self) -> PassEvidence | None:
         """Evidence for the spread of the passes' constants; None of none, or of one pass."""
         return None
 

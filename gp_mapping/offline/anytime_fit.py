@@ -21,7 +21,7 @@ from gp_mapping.core.linalg import cholesky
 from gp_mapping.core.models.anytime.blocks import Block, partition, tiles_of, whiten_block
 from gp_mapping.core.models.anytime.model import MEMBERS
 from gp_mapping.core.models.anytime.posterior import AnytimePosterior
-from gp_mapping.core.scaled_map import Scaled
+from gp_mapping.core.scaled import Scaled
 from gp_mapping.core.sparse.basis import Basis
 from gp_mapping.core.standardised import Standardised, average_noise
 from gp_mapping.core.types import Prediction, Samples

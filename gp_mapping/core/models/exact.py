@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import CalibrationData, PassBias
-from gp_mapping.core.hyper.bias import BiasEvidence, bias_correlation
+from gp_mapping.core.hyper.bias import bias_correlation
 from gp_mapping.core.hyper.evidence import pass_membership
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
@@ -18,6 +18,7 @@ from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.places import need_radius
 from gp_mapping.core.scaled_map import ScaledMap, check_factor
 from gp_mapping.core.scaling import Scaling
+from gp_mapping.core.sparse.pass_evidence import PassEvidence
 from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.core.standardised import Standardised, average_noise, excess_variance
 from gp_mapping.core.transaction import require_finite
@@ -128,7 +129,7 @@ class ExactPosterior(InnerSnapshot):
         shared = bias_correlation(self.pass_number, numbers, self.theta.bias_correlation)
         return self.theta.bias_stddev**2 * torch.where(known, shared, 0.0)
 
-    def bias_evidence(self) -> BiasEvidence | None:
+    def bias_evidence(self) -> PassEvidence | None:
         """N = ZᵀA⁻¹Z and v = ZᵀA⁻¹y of A = K + Σ − s_b² ZCZᵀ; None below two passes.
 
         A is the covariance of the data without the passes' constants, C their correlation, and Z
@@ -149,10 +150,10 @@ class ExactPosterior(InnerSnapshot):
             torch.eye(len(shared), dtype=shared.dtype, device=shared.device)
             - self.theta.bias_stddev**2 * shared @ alike
         )
-        return BiasEvidence(
+        return PassEvidence(
+            tuple(numbers.tolist()),
             torch.linalg.solve(correction, shared),
             torch.linalg.solve(correction, together.mT @ self.weights),
-            numbers,
         )
 
     def biases(self) -> list[PassBias]:

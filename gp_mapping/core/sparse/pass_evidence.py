@@ -1,25 +1,42 @@
-"""What other data say of the passes' constants, for a map that does not hold these data.
+"""What data say of the passes' constants, and of their spread s_b.
 
-The data of another map, its field integrated out, are a Gaussian likelihood of the constants b,
+Data, their field integrated out, are a Gaussian likelihood of the constants b,
 
     p(y | b) ∝ exp(vᵀb − ½ bᵀNb)
 
-which does not depend on the spread s_b. Likelihoods of several maps multiply: N and v add. With the
-prior b ~ N(0, s_b² I), what is known of b before a map's own data come is
+which does not depend on s_b. Likelihoods of several maps multiply: N and v add. With the prior
+b ~ N(0, s_b² I), what is known of b before a map's own data come is
 
     Σ = (N + I/s_b²)⁻¹,   μ = Σ v
+
+and of the spread, with N = Σ λ_k q_k q_kᵀ and v_k = q_kᵀv,
+
+    log p(y | s_b) = −½ Σ_k log(1 + s_b² λ_k) + ½ Σ_k s_b² v_k²/(1 + s_b² λ_k)
+
+It is a function of one number, so it is evaluated on a grid over the whole range, and no start can
+be so far off that the slope is lost. From a posterior whose constants are integrated out
+(passes.py), G D⁻¹Gᵀ and G D⁻¹r give N and v without another factor. Of ρ, by which neighbouring
+segments of a pass are alike, there are a few values, and the one of the greatest evidence is taken.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from gp_mapping.core.hyper.bias import bias_correlation
+from gp_mapping.core.hyper.bias import BiasSpread, bias_correlation
 
 __all__ = ["PassEvidence"]
+
+# ρ of neighbouring segments; 0: each has a constant of its own
+_CORRELATIONS = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
+
+_SCALE, _DEGREES = 3.0, 4.0  # of the Student-t prior of log s_b², as those of the other logarithms
+_REACH = 6.0  # half the width of the grid about the prior's median, in scales
+_POINTS = 400  # of the grid
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +60,36 @@ class PassEvidence:
         """Evidence of no pass."""
         kind = {"dtype": torch.float64, "device": device}
         return PassEvidence((), torch.zeros((0, 0), **kind), torch.zeros((0, channels), **kind))
+
+    @staticmethod
+    def from_pass_sums(
+        numbers: tuple[float, ...],
+        counts: Tensor,
+        targets: Tensor,
+        constants: tuple[Tensor, Tensor],
+        shared: Tensor,
+        solved_linear: Tensor,
+    ) -> PassEvidence:
+        """From sums over passes, and a posterior from which their constants are integrated out.
+
+        Args:
+            numbers: of the P passes.
+            counts: n of PassSums (P,).
+            targets: l of PassSums (P, C).
+            constants: W (P, P) and m (P, C) of PassSums.constants.
+            shared: GᵀD⁻¹G (P, P), with D after the constants are integrated out.
+            solved_linear: GᵀD⁻¹r (P, C), of the same D.
+        """
+        # (D + Gᵀ W G)⁻¹ by Woodbury's identity: as if there were no constants
+        left, mean = constants
+        correction = torch.eye(len(left), dtype=shared.dtype, device=shared.device) + shared @ left
+        field_precision = torch.linalg.solve(correction, shared)
+        field_linear = torch.linalg.solve(
+            correction, solved_linear + shared @ (left @ targets + mean)
+        )
+
+        precision = torch.diag(counts) - 0.5 * (field_precision + field_precision.mT)
+        return PassEvidence(numbers, precision, targets - field_linear)
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -204,6 +251,75 @@ class PassEvidence:
         spread = float(solved[:, :size].trace()) - size
         spread += float(torch.logdet(old) - torch.logdet(new))
         return 0.5 * spread + 0.5 * float((solved[:, size:] * (mean - old_mean)).sum(0).mean())
+
+    def log_likelihood(self, variance: Tensor, correlation: float = 0.0) -> Tensor:
+        """log p(y | s_b) minus its value at s_b = 0, mean over channels: (K,).
+
+        Args:
+            variance: s_b² (K,).
+            correlation: ρ.
+        """
+        values, pulls = self._spectrum(correlation)
+        variance = variance[:, None]
+        shrunk = variance / (1.0 + variance * values)
+        return 0.5 * (shrunk * pulls - (variance * values).log1p()).sum(1)
+
+    def _spectrum(self, correlation: float = 0.0) -> tuple[Tensor, Tensor]:
+        """λ_k (P,), and v_k² as a mean over channels (P,), of LᵀNL and Lᵀv, LLᵀ the correlation."""
+        precision, linear = self.precision, self.linear
+        if correlation > 0:
+            numbers = linear.new_tensor(self.numbers)
+            root = torch.linalg.cholesky(bias_correlation(numbers, numbers, correlation))
+            precision, linear = root.mT @ precision @ root, root.mT @ linear
+        values, vectors = torch.linalg.eigh(precision)
+        return values.clamp_min(0.0), (vectors.mT @ linear).square().mean(1)
+
+    @property
+    def has_segments(self) -> bool:
+        """Whether a pass has several constants."""
+        return len({math.floor(number) for number in self.numbers}) < len(self)
+
+    def spread(self, prior: float, segments: bool = False) -> BiasSpread:
+        """s_b at the median of its posterior.
+
+        Args:
+            prior: median of its prior.
+            segments: whether to look for a ρ, too, where a pass has segments.
+        """
+        tried = _CORRELATIONS if segments and self.has_segments else (0.0,)
+        return max((self._spread(prior, rho) for rho in tried), key=lambda found: found[0])[1]
+
+    def _spread(self, prior: float, correlation: float) -> tuple[float, BiasSpread]:
+        """Log evidence of ρ, s_b integrated out, and the spread at it."""
+        values, pulls = self._spectrum(correlation)
+
+        # the grid reaches beyond the largest constant that the data show
+        fixed = values > 1e-9 * values.max()
+        largest = (
+            (pulls[fixed] / values[fixed].square()).max()
+            if bool(fixed.any())
+            else pulls.new_zeros(())
+        )
+        centre = 2.0 * math.log(prior)
+        top = max(centre + _REACH * _SCALE, math.log(max(float(largest), 1e-300)) + 4.0)
+
+        logs = torch.linspace(
+            centre - _REACH * _SCALE, top, _POINTS, dtype=torch.float64, device=values.device
+        )
+
+        # log posterior on the grid, with the Student-t prior of log s_b²
+        density = self.log_likelihood(logs.exp(), correlation)
+        density = (
+            density
+            - 0.5 * (_DEGREES + 1.0) * (((logs - centre) / _SCALE).square() / _DEGREES).log1p()
+        )
+
+        # its median
+        cumulative = torch.softmax(density, 0).cumsum(0)
+        variance = float(logs[int((cumulative < 0.5).sum().clamp(max=_POINTS - 1))].exp())
+        determined = float((variance * values / (1.0 + variance * values)).sum())
+        evidence = float(density.logsumexp(0)) + math.log(float(logs[1] - logs[0]))
+        return evidence, BiasSpread(math.sqrt(variance), determined, correlation)
 
     def turn(self, columns: Tensor) -> PassEvidence:
         """Rotate the values: v ← v Pᵀ with P = columns (C, C)."""

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import Covariances, Increments, PassBias, Unchanged
-from gp_mapping.core.hyper.bias import BiasEvidence
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.inner_snapshot import InnerSnapshot
 from gp_mapping.core.kernels.stationary import Stationary, scaled_square_distance
@@ -261,24 +260,21 @@ class Posterior(InnerSnapshot):
             return None
 
         solved = self.solve_root(passes.whitened.mT)
-        own = BiasEvidence.from_pass_sums(
+        return PassEvidence.from_pass_sums(
+            passes.numbers,
             passes.precision,
             passes.linear,
             passes.constants(self.theta.bias_stddev**2, self.theta.bias_correlation),
             solved.mT @ solved,
             passes.whitened @ self.weights,
         )
-        return PassEvidence(passes.numbers, own.precision, own.linear)
 
-    def bias_evidence(self) -> BiasEvidence | None:
+    def bias_evidence(self) -> PassEvidence | None:
         """Evidence for s_b, the spread of the passes' constants; None of fewer than two passes."""
         evidence = self.pass_evidence()
         if evidence is not None and self.passes.elsewhere is not None:
             evidence = evidence.plus(self.passes.elsewhere)
-        if evidence is None or len(evidence) < 2:
-            return None
-        numbers = evidence.linear.new_tensor(evidence.numbers)
-        return BiasEvidence(evidence.precision, evidence.linear, numbers)
+        return None if evidence is None or len(evidence) < 2 else evidence
 
     def biases(self) -> list[PassBias]:
         """Constants of the open passes, oldest first, SI; also of those known elsewhere."""

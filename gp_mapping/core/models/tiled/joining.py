@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.tiled.layout import Key, Layout
-from gp_mapping.core.models.tiled.pass_constants import settle
+from gp_mapping.core.models.tiled.shared_constants import settle
 
 __all__ = ["in_core", "merge_tiles", "use_budgets"]
 

@@ -33,7 +33,7 @@ from gp_mapping.core.hyper.agreed import Learned
 from gp_mapping.core.hyper.loop import learn
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
-from gp_mapping.core.models.tiled import pass_constants
+from gp_mapping.core.models.tiled import shared_constants
 from gp_mapping.core.models.tiled import state as states
 from gp_mapping.core.models.tiled.changes import Changes, ChangesOfTiles
 from gp_mapping.core.models.tiled.joining import merge_tiles, use_budgets
@@ -198,7 +198,7 @@ class TiledMap(TiledPredictions, ChangesOfTiles, Revertible, FieldMap):
             if self.learner is not None:
                 self.learner.theta = self.learner.theta.with_biases_of(self.current_map.theta)
                 self.learner.schedule(len(batch))
-            pass_constants.share(self, stack, len(batch))
+            shared_constants.share(self, stack, len(batch))
 
         self.shelve_tiles()
         return self._report(len(batch), reports)
@@ -297,7 +297,7 @@ class TiledMap(TiledPredictions, ChangesOfTiles, Revertible, FieldMap):
         self.former = None
         if waiting:
             self.note_change()
-        pass_constants.settle(self)
+        shared_constants.settle(self)
 
     def exists(self, key: Key) -> bool:
         """Whether there is such a tile, in memory or on the shelf."""
@@ -346,7 +346,7 @@ class TiledMap(TiledPredictions, ChangesOfTiles, Revertible, FieldMap):
         tile.restore_evidence(read_tile(key, stored), forgot)
         tile.mark_stored(stored)
         tile.forget(self.forgot)  # while it lay on the shelf
-        pass_constants.take_from_shelf(self, tile)
+        shared_constants.take_from_shelf(self, tile)
 
         self.shelf.take(key)
         self.loads += 1
@@ -377,7 +377,7 @@ class TiledMap(TiledPredictions, ChangesOfTiles, Revertible, FieldMap):
         for _, key in order[: len(self.tiles) - self.most]:
             tile = self.tiles.pop(key)
             tile.abandon_transfer()
-            pass_constants.put_on_shelf(self, key, tile)
+            shared_constants.put_on_shelf(self, key, tile)
             self.shelf.put(key, tile.stored(name_of(key)))
 
     def refine(self, budget_s: float = math.inf) -> bool:

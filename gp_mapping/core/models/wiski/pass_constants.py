@@ -3,7 +3,7 @@
     b = f_p,   cov b = Σ_pp,   N = Σ_pp⁻¹ − s_b⁻² I,   v = Σ_pp⁻¹ f_p
 
 with f and Σ the weights' mean and covariance given all data, and N, v the likelihood of the
-constants with everything else integrated out (hyper/bias.py).
+constants with everything else integrated out (core/sparse/pass_evidence.py).
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import PassBias
-from gp_mapping.core.hyper.bias import BiasEvidence
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.inner_snapshot import InnerSnapshot
 from gp_mapping.core.models.wiski.lattice.features import FEATURES
+from gp_mapping.core.sparse.pass_evidence import PassEvidence
 from gp_mapping.core.types import Prediction
 
 __all__ = ["PassConstants", "bias_evidence_of"]
 
 
-def bias_evidence_of(theta: Theta, f: Tensor, covariance: Tensor) -> BiasEvidence | None:
+def bias_evidence_of(theta: Theta, f: Tensor, covariance: Tensor) -> PassEvidence | None:
     """Evidence for s_b from the features' weights; None of fewer than two passes.
 
     Args:
@@ -37,7 +37,9 @@ def bias_evidence_of(theta: Theta, f: Tensor, covariance: Tensor) -> BiasEvidenc
 
     precision = torch.linalg.inv(covariance[FEATURES:, FEATURES:])
     prior = torch.eye(passes, dtype=f.dtype, device=f.device) / theta.bias_stddev**2
-    return BiasEvidence(precision - prior, precision @ f[FEATURES:])
+    # the features' prior knows no segments: each constant is that of a pass
+    numbers = tuple(float(number) for number in range(passes))
+    return PassEvidence(numbers, precision - prior, precision @ f[FEATURES:])
 
 
 class PassConstants(InnerSnapshot):
@@ -89,5 +91,5 @@ class PassConstants(InnerSnapshot):
             self.numbers, f[FEATURES:] * scale, covariance[FEATURES:, FEATURES:] * scale**2
         )
 
-    def bias_evidence(self) -> BiasEvidence | None:
+    def bias_evidence(self) -> PassEvidence | None:
         return bias_evidence_of(self.theta, *self.feature_moments())

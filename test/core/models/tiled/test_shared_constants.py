@@ -9,7 +9,7 @@ from map_contract import same_state
 from test_tiled import SETTINGS, UT, field_at, lanes, measured
 
 from gp_mapping import create_map
-from gp_mapping.core.models.tiled import pass_constants
+from gp_mapping.core.models.tiled import shared_constants
 from gp_mapping.core.sparse.pass_evidence import PassEvidence
 from gp_mapping.core.stored import StoredState
 
@@ -95,10 +95,10 @@ def test_samples_of_halos_count_once(tiles):
 
 def test_what_is_said_is_the_same_on_the_shelf_and_in_memory(tiles):
     field = copy.deepcopy(tiles)
-    before = pass_constants.said_by(field).others((9, 9))
+    before = shared_constants.said_by(field).others((9, 9))
     assert len(field.shelved_evidence) > 1
     assert field.load_tiles(field.shelf.keys()) and not len(field.shelf)
-    after = pass_constants.said_by(field).others((9, 9))
+    after = shared_constants.said_by(field).others((9, 9))
     at = [after.numbers.index(number) for number in before.numbers]
     assert torch.allclose(after.precision[at][:, at], before.precision, rtol=1e-6, atol=1e-9)
     assert torch.allclose(after.linear[at], before.linear, rtol=1e-6, atol=1e-6)
@@ -111,7 +111,7 @@ def test_a_question_is_answered_with_what_was_found_out_since(tiles):
         told = asked.sites.passes
         own = stored["evidence"]
         own = None if own is None else PassEvidence.from_state_dict(own, "cpu")
-        others = pass_constants.said_by(field).others(key, own, on_shelf=True)
+        others = shared_constants.said_by(field).others(key, own, on_shelf=True)
         assert others.divergence(told.elsewhere, told.numbers, BIAS**2) < 0.02
 
 
@@ -161,8 +161,8 @@ def test_a_refused_update_leaves_what_was_told(tiles, monkeypatch):
         told.append(model.evidence_version - version)
         raise RuntimeError("after a tile has told the others")
 
-    share, before = pass_constants.share, said()
-    monkeypatch.setattr("gp_mapping.core.models.tiled.model.pass_constants.share", shared)
+    share, before = shared_constants.share, said()
+    monkeypatch.setattr("gp_mapping.core.models.tiled.model.shared_constants.share", shared)
     with pytest.raises(RuntimeError):
         field.update(survey()[-1][-110:])
     assert told[0] > 0 and same_state({"said": before}, {"said": said()})
@@ -190,12 +190,12 @@ def test_a_tile_is_told_of_so_many_passes_by_the_nearest_first():
         return PassEvidence(tuple(map(float, numbers)), eye, eye[:, :1])
 
     tiles = {(k, 0): of(10 * k, 10 * k + 1) for k in range(5)}
-    said = pass_constants.Said(tiles, of(90, 91), most=6)
+    said = shared_constants.Said(tiles, of(90, 91), most=6)
     assert set(said.others((0, 0)).numbers) == {10.0, 11.0, 20.0, 21.0, 30.0, 31.0}
     assert set(said.others((4, 0)).numbers) == {10.0, 11.0, 20.0, 21.0, 30.0, 31.0}
     # one on the shelf is told what those there say first
     assert set(said.others((9, 0), on_shelf=True).numbers) == {90.0, 91.0, 30.0, 31.0, 40.0, 41.0}
-    assert pass_constants.Said({}, None, most=6).others((0, 0)) is None
+    assert shared_constants.Said({}, None, most=6).others((0, 0)) is None
 
 
 def test_a_tile_that_is_sent_knows_the_constants(tiles):
