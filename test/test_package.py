@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import importlib.util
 import os
 import re
 import subprocess
@@ -321,3 +322,18 @@ def test_readme_python_example_runs(tmp_path):
 def _environment() -> dict[str, str]:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+
+
+def test_an_environment_that_is_a_link_is_left_alone(tmp_path):
+    """It is another folder's, and was a traceback."""
+    spec = importlib.util.spec_from_file_location(
+        "environment", ROOT / "requirements/environment.py"
+    )
+    environment = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(environment)
+    other, link = tmp_path / "other", tmp_path / ".venv"
+    other.mkdir()
+    link.symlink_to(other)
+    with pytest.raises(SystemExit, match="is a link to an environment of other requirements"):
+        environment.create(link, "")
+    assert link.is_symlink() and other.is_dir()
