@@ -144,7 +144,7 @@ class DropCounter:
             ValueError: n is negative, or fewer are counted.
         """
         if not 0 <= n <= self._counts[reason]:
-            raise ValueError(f"take_back({reason!r}, {n!r}): {self._counts[reason]} are counted")
+            raise ValueError(f"uncount({reason!r}, {n!r}): {self._counts[reason]} are counted")
         self._counts[reason] -= n
 
     def clear(self) -> None:
