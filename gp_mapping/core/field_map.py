@@ -377,7 +377,11 @@ class FieldMap(ABC):
         return [] if epoch == self.epoch else None
 
     def noise_variance(self) -> Tensor:
-        """Noise variance of one new measurement, of each channel: (C,), squared SI."""
+        """Noise variance of one more sample, of each channel: (C,), squared SI.
+
+        Of a sample as the map is given them, the mean of a cell: with what averaging leaves of the
+        sensor's white noise. By default it is σ_n² alone, for maps that take no account of that.
+        """
         return torch.full_like(self._known_centre(), self.hyperparameters()["noise_stddev"] ** 2)
 
     def observed(self, p: Prediction) -> Prediction:
