@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.analysis.metrics import as_mapped
+from gp_mapping.analysis.residuals import GRID
 from gp_mapping.core.types import Samples
 
 __all__ = ["LAG", "expected_errors"]
@@ -25,7 +26,6 @@ __all__ = ["LAG", "expected_errors"]
 LAG = 0.5  # s, between errors whose correlation is told
 _ROWS = 400  # measurements of the test, evenly chosen: their covariance is one small matrix
 _HALF = 0.5  # of the field's own standard deviation: where more is left the map hardly knows it
-_SLOT = 0.1  # s, over which errors are averaged before they are correlated (residuals.py)
 
 
 def expected_errors(session, passes: list[Samples]) -> dict[str, float]:
@@ -94,7 +94,7 @@ def _along(session, passes: list[Samples], step: int) -> float:
         )
         here.append(samples.x[rows[near]])
         there.append(samples.x[later[near]])
-        slots = len(np.unique(np.floor((stamp - stamp[0]) / _SLOT)))
+        slots = len(np.unique(np.floor((stamp - stamp[0]) / GRID)))
         counts.append(np.full(int(near.sum()), len(stamp) / slots))
 
     a, b, count = torch.cat(here), torch.cat(there), torch.from_numpy(np.concatenate(counts))

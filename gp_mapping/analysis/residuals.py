@@ -14,13 +14,13 @@ from gp_mapping.analysis.metrics import BANDS, as_mapped, score, velocities
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.drawing.vector import excess, norm
 
-__all__ = ["LEVELS", "Residuals", "norm_residuals", "residuals"]
+__all__ = ["GRID", "LEVELS", "Residuals", "norm_residuals", "residuals"]
 
 LEVELS = (0.5, 0.8, 0.95, 0.99)
 LAGS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)  # s, of the autocorrelation
 _EDGES = (0.1, 0.3)  # m, between BANDS
 _CHUNK = 5000
-_GRID = 0.1  # s, to which errors are averaged for the autocorrelation
+GRID = 0.1  # s, to which errors are averaged for the autocorrelation
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Residuals:
         for number in np.unique(self.which):
             members = self.which == number
             # Errors are averaged over slots, so that samples at any rate can be compared.
-            slot = np.floor((self.stamp[members] - self.stamp[members].min()) / _GRID).astype(int)
+            slot = np.floor((self.stamp[members] - self.stamp[members].min()) / GRID).astype(int)
             total, n = (
                 np.bincount(slot, weights=w)
                 for w in (z[members] - z.mean(), np.ones(members.sum()))
@@ -115,7 +115,7 @@ class Residuals:
             occupied = n > 0
             series = np.where(occupied, total / np.maximum(n, 1), 0.0)
             for i, lag in enumerate(lags):
-                step = max(1, round(lag / _GRID))
+                step = max(1, round(lag / GRID))
                 # Only pairs of slots that both hold a measurement.
                 both = occupied[step:] & occupied[:-step]
                 earlier, later = series[:-step][both], series[step:][both]

@@ -7,7 +7,11 @@ from torch import Tensor
 
 from gp_mapping.errors import NumericalError
 
-__all__ = ["cholesky", "pivoted_cholesky", "solve_lower"]
+__all__ = ["cholesky", "chunk_size", "pivoted_cholesky", "solve_lower"]
+
+# Columns that are computed at a time. On a CPU (M, chunk) stays in the cache, and out of malloc's
+# slow large blocks.
+_CHUNK, _CHUNK_ELSEWHERE = {"cpu": 512}, 16384
 
 
 def cholesky(matrix: Tensor, rungs: int = 6) -> tuple[Tensor, float]:
@@ -43,6 +47,11 @@ def cholesky(matrix: Tensor, rungs: int = 6) -> tuple[Tensor, float]:
         f"a {len(matrix)} x {len(matrix)} matrix does not factor (pivot {int(info)}, "
         f"mean diagonal {scale:.3g}); the map keeps its last good state"
     )
+
+
+def chunk_size(device: torch.device) -> int:
+    """Positions whose features are computed at a time on a device."""
+    return _CHUNK.get(device.type, _CHUNK_ELSEWHERE)
 
 
 def solve_lower(factor: Tensor, right: Tensor, transpose: bool = False) -> Tensor:

@@ -67,7 +67,7 @@ def test_with_a_velocity_it_is_what_the_robot_measures_on_its_way():
     assert torch.allclose(told.mean, mean * SCALE + CENTRE, rtol=1e-12)
 
 
-@pytest.mark.parametrize("model", ["dual_svgp", "exact", "wiski", "solve_gp", "pitc"])
+@pytest.mark.parametrize("model", ["dual_svgp", "exact", "wiski", "solve_gp", "sor", "pitc", "pic"])
 def test_the_gradient_of_a_map_is_that_of_its_predictions(model):
     field = create_map(model, **SETTINGS)
     x, y = drive(120)

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper.theta import Theta
-from gp_mapping.core.linalg import solve_lower
+from gp_mapping.core.linalg import chunk_size, solve_lower
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.snapshot import Increments, Unchanged
 
@@ -41,8 +41,6 @@ _PROBES = 4  # additional directions, which show what was missed
 # error of at most as much.
 _MISSED = 1e-9
 _FEW = 96  # rows of a(x) up to which a prediction is as fast
-# Positions that are computed at a time, as in posterior.py.
-_CHUNK, _ELSEWHERE = {"cpu": 512}, 16384
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +65,7 @@ class Increment(Increments):
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         channels, scale = self.rows.shape[1] - len(self.middle), self.scaling.scale
         means, variances = [self.rows.new_empty((0, channels))], [self.rows.new_empty(0)]
-        for part in self.scaling.inner_x(x).split(_CHUNK.get(self.z.device.type, _ELSEWHERE)):
+        for part in self.scaling.inner_x(x).split(chunk_size(self.z.device)):
             mean, variance = self.predict_inner(part)
             means.append(mean)
             variances.append(variance)

@@ -11,7 +11,7 @@ from gp_mapping.core.field_map import Covariances, Increments, PassBias, Unchang
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.inner_snapshot import InnerSnapshot
 from gp_mapping.core.kernels.stationary import Stationary, scaled_square_distance
-from gp_mapping.core.linalg import solve_lower
+from gp_mapping.core.linalg import chunk_size, solve_lower
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.basis import whiten
 from gp_mapping.core.sparse.increment import increment_between
@@ -20,11 +20,6 @@ from gp_mapping.core.sparse.passes import PassSums
 from gp_mapping.core.types import Prediction
 
 __all__ = ["Posterior"]
-
-# Positions that are computed at a time. On a CPU (M, chunk) stays in the cache, and out of malloc's
-# slow large blocks.
-_CHUNK = {"cpu": 512}
-_CHUNK_ELSEWHERE = 16384
 
 # Subclasses by the `kind` that their saved state names; each has a static method `restore`.
 _KINDS: dict[str, type] = {}
@@ -125,7 +120,7 @@ class Posterior(InnerSnapshot):
         """
         # the empty first parts make an empty x work
         means, variances = [x.new_empty((0, self.weights.shape[1]))], [x.new_empty(0)]
-        chunk = _CHUNK.get(x.device.type, _CHUNK_ELSEWHERE)
+        chunk = chunk_size(x.device)
 
         for i in range(0, len(x), chunk):
             mean, variance, _ = self.predict_inner_solved(
@@ -310,7 +305,7 @@ class Posterior(InnerSnapshot):
         with r² = Σ_d (x_d − z_jd)²/ℓ_d²; features are the same everywhere.
         """
         kernel = self.theta.kernel()
-        if type(self) is not Posterior or not isinstance(kernel, Stationary) or not len(self.z):
+        if not isinstance(kernel, Stationary) or not len(self.z):
             return super().gradient(x)
 
         lengthscale = torch.as_tensor(kernel.lengthscale, dtype=x.dtype, device=x.device)
@@ -367,7 +362,7 @@ class Posterior(InnerSnapshot):
             ) * scale
 
         def at(a: Tensor) -> tuple[Tensor, Tensor]:
-            parts = self.scaling.inner_x(a).split(_CHUNK.get(self.z.device.type, _CHUNK_ELSEWHERE))
+            parts = self.scaling.inner_x(a).split(chunk_size(self.z.device))
             covariances, variances = zip(*map(part, parts))
             return torch.cat(covariances), torch.cat(variances)
 
