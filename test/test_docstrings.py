@@ -1,0 +1,111 @@
+"""Docstrings that tools read: every argument of a public function of three and more has its entry."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmark.house import PACKAGE, SAME_AS
+
+ROOT = Path(__file__).resolve().parent.parent / PACKAGE
+# Rooms that are complete; a room that is not here may be behind.
+ROOMS = [
+    "store",
+]
+_ENTRY = re.compile(r"^(?: {4})\*{0,2}(\w+)(?: \([^)]*\))?:", re.MULTILINE)
+
+
+def functions(path: Path):
+    """Each function of a file as (its class or "", its node)."""
+
+    def inside(node, owner):
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield owner, child
+                yield from inside(child, "")
+            else:
+                yield from inside(child, child.name if isinstance(child, ast.ClassDef) else owner)
+
+    yield from inside(ast.parse(path.read_text(encoding="utf-8")), "")
+
+
+def arguments(node) -> set[str]:
+    return {a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
+
+
+def entries(words: str) -> set[str]:
+    """Names that a docstring's `Args:` explains."""
+    found = re.search(r"^Args:\n((?:(?: {4}.*)?\n?)*)", words, re.MULTILINE)
+    return set(_ENTRY.findall(found[1])) if found else set()
+
+
+def told(files) -> dict[tuple[str, str], set[str]]:
+    """(class, function) -> arguments that its docstring explains; of a file's own functions ""."""
+    known = {}
+    for path in files:
+        for owner, node in functions(path):
+            known.setdefault((owner, node.name), set()).update(
+                entries(ast.get_docstring(node) or "")
+            )
+    return known
+
+
+def lacking(path: Path, known: dict) -> list[str]:
+    """What the docstrings of a file leave out, as sentences."""
+    here, faults = told([path]), []
+    for owner, node in functions(path):
+        words = ast.get_docstring(node) or ""
+        explained = entries(words)
+        where = f"{path.name}:{node.lineno} {node.name}"
+        for home, method, own in SAME_AS.findall(words):
+            keys = [(home, method)] if home else [(owner, own), ("", own)]
+            by = known if home else here
+            found = [by[key] for key in keys if key in by]
+            if not found and len(arguments(node)) > 1:
+                faults.append(f"{where}: there is no {home or owner}.{method or own}")
+            explained |= set().union(*found)
+
+        wanted = arguments(node)
+        if node.name.startswith("_") or len(wanted) < 3:
+            continue
+        left = sorted(wanted - explained - {"self", "cls"})
+        if left:
+            faults.append(f"{where}: no word about {', '.join(left)}")
+    return faults
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_argument_is_explained(room):
+    """Under Args, or under those of the function that "As Class.function" names (an override)."""
+    known = told(sorted(ROOT.rglob("*.py")))
+    files = sorted((ROOT / room).rglob("*.py"))
+    assert files, f"{room} is no room"
+    faults = [line for path in files for line in lacking(path, known)]
+    assert not faults, f"{room}: " + "; ".join(faults)
+
+
+def test_what_is_left_out_is_noticed(tmp_path):
+    path = tmp_path / "some.py"
+    path.write_text(
+        "class A:\n"
+        "    def f(self, a, b):\n"
+        '        """One.\n\n        Args:\n            a: metres.\n            b: seconds,\n'
+        '                c: not an entry.\n\n        Returns:\n            d: no argument.\n        """\n'
+        "class B(A):\n"
+        "    def f(self, a, b):\n"
+        '        """As A.f."""\n'
+        "    def g(self, a, b, c, d):\n"
+        '        """As `f`, and more.\n\n        Args:\n            d: kelvin.\n        """\n'
+        "    def h(self, a, b):\n"
+        '        """As C.f."""\n'
+        "    def i(self, a):\n"
+        "        pass\n"
+        "    def _j(self, a, b):\n"
+        "        pass\n"
+    )
+    assert lacking(path, told([path])) == [
+        "some.py:16 g: no word about a, b, c",
+        "some.py:22 h: there is no C.f",
+        "some.py:22 h: no word about a, b",
+    ]
