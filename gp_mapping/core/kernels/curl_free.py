@@ -112,6 +112,7 @@ class CurlFreeKernel(Kernel):
         return self.variance * (out + kind.correlation(square) * (c[:, None] == d[None, :]))
 
     def diag(self, a):
+        """Prior variance s² of each component, (N,)."""
         return a.new_full((len(a),), self.variance)
 
 
@@ -224,6 +225,7 @@ class HarmonicKernel(Kernel):
         )
 
     def diag(self, a):
+        """Prior variance of the component of each row, (N,): half as much in the plane as upwards."""
         place, component = split(a)
         in_plane = torch.where(component == 2, 1.0, 0.5).to(a.dtype) * self.variance
         if a.shape[1] == 3:

@@ -55,6 +55,7 @@ class Kernel:
         raise TypeError(f"{type(self).__name__} does not define k(a, b)")
 
     def diag(self, a: Tensor) -> Tensor:
+        """k(a_i, a_i), (N,)."""
         raise TypeError(f"{type(self).__name__} does not define k(a, a)")
 
     def __add__(self, other: "Kernel") -> "Sum":
@@ -71,6 +72,7 @@ class Constant(Kernel):
         return torch.as_tensor(self.variance, dtype=a.dtype, device=a.device).expand(len(a), len(b))
 
     def diag(self, a):
+        """As Kernel.diag: c²."""
         return torch.as_tensor(self.variance, dtype=a.dtype, device=a.device).expand(len(a))
 
 
@@ -107,6 +109,7 @@ class Stationary(Kernel):
         return self.from_distance(distance).mul_(self.variance)
 
     def diag(self, a):
+        """As Kernel.diag: s²."""
         return torch.as_tensor(self.variance, dtype=a.dtype, device=a.device).expand(len(a))
 
     def correlation(self, square: Tensor) -> Tensor:
@@ -138,14 +141,17 @@ class RBF(Stationary):
 
     @staticmethod
     def correlation(square):
+        """As Stationary.correlation: ρ = exp(−r²/2)."""
         return torch.exp(-0.5 * square)
 
     @staticmethod
     def slope(square):
+        """As Stationary.slope: −½ exp(−r²/2)."""
         return -0.5 * torch.exp(-0.5 * square)
 
     @staticmethod
     def from_distance(r):
+        """As Stationary.from_distance."""
         return r.square_().mul_(-0.5).exp_()
 
 
@@ -154,15 +160,18 @@ class Matern12(Stationary):
 
     @staticmethod
     def correlation(square):
+        """As Stationary.correlation: ρ = exp(−r)."""
         return torch.exp(-_distance(square, 1.0))
 
     @staticmethod
     def slope(square):
+        """As Stationary.slope: −exp(−r)/(2r)."""
         r = _distance(square, 1.0).clamp_min(1e-9)  # infinite at 0, where every use has a factor r²
         return -0.5 * torch.exp(-r) / r
 
     @staticmethod
     def from_distance(r):
+        """As Stationary.from_distance."""
         return r.neg_().exp_()
 
 
@@ -171,15 +180,18 @@ class Matern32(Stationary):
 
     @staticmethod
     def correlation(square):
+        """As Stationary.correlation: ρ = (1 + √3 r) exp(−√3 r)."""
         r = _distance(square, 3.0)
         return (1.0 + r) * torch.exp(-r)
 
     @staticmethod
     def slope(square):
+        """As Stationary.slope: −3/2 exp(−√3 r)."""
         return -1.5 * torch.exp(-_distance(square, 3.0))
 
     @staticmethod
     def from_distance(r):
+        """As Stationary.from_distance."""
         r.mul_(-(3.0**0.5))
         decay = torch.exp(r)
         return decay.addcmul_(decay, r, value=-1.0)
@@ -190,16 +202,19 @@ class Matern52(Stationary):
 
     @staticmethod
     def correlation(square):
+        """As Stationary.correlation: ρ = (1 + √5 r + 5r²/3) exp(−√5 r)."""
         r = _distance(square, 5.0)
         return (1.0 + r * (1.0 + r / 3.0)) * torch.exp(-r)
 
     @staticmethod
     def slope(square):
+        """As Stationary.slope: −5/6 (1 + √5 r) exp(−√5 r)."""
         r = _distance(square, 5.0)
         return (-5.0 / 6.0) * (1.0 + r) * torch.exp(-r)
 
     @staticmethod
     def correlation_and_slope(square):
+        """As Stationary.correlation_and_slope, by one exponential."""
         r = (5.0 * square).clamp_min_(1e-36).sqrt_()  # as _distance, but in one piece of memory
         decay = torch.neg(r).exp_()
         return (r / 3.0).add_(1.0).mul_(r).add_(1.0).mul_(decay), r.add_(1.0).mul_(-5.0 / 6.0).mul_(
@@ -208,6 +223,7 @@ class Matern52(Stationary):
 
     @staticmethod
     def from_distance(r):
+        """As Stationary.from_distance."""
         # few passes over memory: with q = −√5 r it is e^q − e^q (q − q²/3)
         q = r.mul_(-(5.0**0.5))
         rest = torch.addcmul(q, q, q, value=-1.0 / 3.0)
@@ -229,15 +245,18 @@ class TwoScales(Stationary):
     share: float
 
     def correlation(self, square):
+        """As Stationary.correlation: (1 − w) ρ₁(r²) + w ρ₁(r²/q²)."""
         return (1.0 - self.share) * self.shape.correlation(
             square
         ) + self.share * self.shape.correlation(square / self.ratio**2)
 
     def slope(self, square):
+        """As Stationary.slope: (1 − w) ρ₁'(r²) + w/q² ρ₁'(r²/q²)."""
         long = self.shape.slope(square / self.ratio**2)
         return (1.0 - self.share) * self.shape.slope(square) + self.share / self.ratio**2 * long
 
     def from_distance(self, r):
+        """As Stationary.from_distance."""
         long = self.shape.from_distance(r / self.ratio).mul_(self.share)
         return self.shape.from_distance(r).mul_(1.0 - self.share).add_(long)
 
@@ -252,11 +271,16 @@ class Sum(Kernel):
         return math_sum(part(a, b) for part in self.parts)
 
     def diag(self, a):
+        """As Kernel.diag: Σ_j k_j(a_i, a_i)."""
         return math_sum(part.diag(a) for part in self.parts)
 
 
 def math_sum(terms) -> Tensor:
-    """Sum of tensors; ValueError where there is none."""
+    """Sum of tensors.
+
+    Raises:
+        ValueError: there is none.
+    """
     total = None
     for term in terms:
         total = term if total is None else total + term

@@ -18,24 +18,30 @@ def make_likelihood(settings: MapSettings) -> Likelihood:
 
 
 def make_gaussian(settings: MapSettings) -> Gaussian:
+    """Gaussian noise; it takes no setting."""
     return Gaussian()
 
 
 def make_student_t(settings: MapSettings) -> StudentT:
+    """Student-t noise of settings.degrees_of_freedom."""
     return StudentT(settings.degrees_of_freedom)
 
 
 def make_bernoulli(settings: MapSettings) -> Bernoulli:
+    """Probit likelihood of values above settings.threshold."""
     return Bernoulli(settings.threshold)
 
 
 def make_poisson(settings: MapSettings) -> Poisson:
+    """Poisson counts in settings.count_duration."""
     return Poisson(settings.count_duration)
 
 
 def make_softmax(settings: MapSettings) -> Softmax:
+    """Softmax of settings.classes latent channels."""
     return Softmax(settings.classes)
 
 
 def make_dirichlet(settings: MapSettings) -> Dirichlet:
+    """Regression on labels of settings.classes classes, with settings.alpha_epsilon."""
     return Dirichlet(settings.classes, settings.alpha_epsilon)

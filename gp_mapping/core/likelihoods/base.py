@@ -47,16 +47,48 @@ class Likelihood(Protocol):
     def sites(
         self, y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Sites λ (N, C) and β (N,), β ≥ 0, at q(f) = N(mean, variance)."""
+        """Sites at q(f) = N(mean, variance): λ = α + βm and β ≥ 0.
+
+        Args:
+            y: values as of `encode`, (N, C).
+            mean: m of q at the samples, (N, C).
+            variance: v of q, of each channel, (N,).
+            noise: noise variance of each sample, (N,).
+
+        Returns:
+            λ (N, C) and β (N,).
+        """
 
     def start(self, y: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Sites λ (N, C) and β (N,) before the first step."""
+        """Sites before the first step.
+
+        Args:
+            y: values as of `encode`, (N, C).
+            noise: noise variance of each sample, (N,).
+
+        Returns:
+            λ (N, C) and β (N,).
+        """
 
     def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor) -> Tensor:
-        """Expected log likelihood E_q[log p(y|f)], (N,), summed over channels."""
+        """Expected log likelihood E_q[log p(y|f)], (N,), summed over channels.
+
+        Args:
+            y: values as of `encode`, (N, C).
+            mean: m of q, (N, C).
+            variance: v of q, of each channel, (N,).
+            noise: noise variance of each sample, (N,).
+        """
 
     def log_predictive(self, y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor) -> Tensor:
-        """Log predictive density log ∫ p(y|f) q(f) df, (N,), summed over independent channels."""
+        """Log predictive density log ∫ p(y|f) q(f) df, (N,), summed over independent channels.
+
+        Args:
+            y: values as of `encode`, (N, C).
+            mean: m of q, (N, C).
+            variance: v of q, of each channel, (N,).
+            noise: noise variance of each sample, (N,).
+        """
 
     def observable(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance under q of what f stands for: the field, a probability, a rate.
@@ -70,10 +102,20 @@ class Likelihood(Protocol):
         """
 
     def information(self, mean: Tensor, variance: Tensor, noise: Tensor) -> Tensor:
-        """Expected β of a measurement that is not made yet, (N,)."""
+        """Expected β of a measurement that is not made yet, (N,).
+
+        Args:
+            mean: m of q, (N, C).
+            variance: v of q, of each channel, (N,).
+            noise: noise variance of the measurement, (N,).
+        """
 
     def weight(self, count: Tensor) -> Tensor:
-        """Weight of the log likelihood of an average of `count` measurements, (N,)."""
+        """Weight of the log likelihood of an average, (N,).
+
+        Args:
+            count: how many measurements each average is of, (N,).
+        """
 
     @property
     def label(self) -> str:
@@ -87,7 +129,14 @@ class Likelihood(Protocol):
         """
 
     def encode(self, y: Tensor) -> Tensor:
-        """Values y as `sites` takes them, (N, C); ValueError for values that cannot occur."""
+        """Values as `sites` takes them, (N, C).
+
+        Args:
+            y: values as they are measured, (N, C); labels of classes, (N, 1).
+
+        Raises:
+            ValueError: a value cannot occur.
+        """
 
 
 class Gaussian:
@@ -99,37 +148,47 @@ class Gaussian:
     name, conjugate, metric, steps, refreshed, kept = "gaussian", True, True, 1, 0, 0.0
 
     def sites(self, y, mean, variance, noise):
+        """As Likelihood.sites: β = 1/σ², λ = y/σ²."""
         beta = 1.0 / noise
         return beta[:, None] * y, beta
 
     def start(self, y, noise):
+        """As Likelihood.start: 0, the prior."""
         return torch.zeros_like(y), torch.zeros_like(noise)
 
     def expected_log_prob(self, y, mean, variance, noise):
+        """As Likelihood.expected_log_prob: −½ Σ_c (((y − m)² + v)/σ² + log 2πσ²)."""
         square = (y - mean).square() + variance[:, None]
         return -0.5 * (square / noise[:, None] + torch.log(2 * math.pi * noise)[:, None]).sum(1)
 
     def log_predictive(self, y, mean, variance, noise):
+        """As Likelihood.log_predictive: Σ_c log N(y | m, v + σ²)."""
         total = (variance + noise)[:, None]
         return -0.5 * ((y - mean).square() / total + torch.log(2 * math.pi * total)).sum(1)
 
     def observable(self, mean, variance):
+        """As Likelihood.observable: the field itself."""
         return mean, variance
 
     def information(self, mean, variance, noise):
+        """As Likelihood.information: 1/σ²."""
         return 1.0 / noise
 
     def weight(self, count):
+        """As Likelihood.weight: 1, since an average's noise variance says how many it is of."""
         return torch.ones_like(count)
 
     @property
     def label(self):
+        """The name; there are no parameters."""
         return self.name
 
     def noise_variance(self, variance):
+        """As Likelihood.noise_variance: all of it."""
         return variance
 
     def encode(self, y):
+        """As Likelihood.encode: every value can occur."""
         return y
 
 
@@ -141,17 +200,36 @@ class NonGaussian:
     def derivatives(
         self, y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Expected derivatives α = E_q[∂ log p(y|f)] and −E_q[∂² log p(y|f)], both (N, C)."""
+        """Expected derivatives α_c = E_q[∂_c log p(y|f)] and −E_q[∂²_cc log p(y|f)].
+
+        Args:
+            y: values as of `encode`, (N, C).
+            mean: m of q, (N, C).
+            variance: v of q, of each channel, (N,).
+            noise: noise variance of each sample, (N,).
+
+        Returns:
+            (N, C) each.
+        """
         raise TypeError(f"{type(self).__name__} does not define derivatives")
 
     def step(
         self, y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """One natural-gradient step: α (N, C), β (N,), and the safe step rate ρ (N,).
+        """One natural-gradient step: α, β, and the rate up to which it is safe.
 
         Where channels couple, the matrix −E[∂²] is at most twice its largest diagonal element
         (Gershgorin, for a softmax). With one β for all channels, a full step would overshoot by the
         ratio of the two.
+
+        Args:
+            y: values as of `encode`, (N, C).
+            mean: m of q, (N, C).
+            variance: v of q, of each channel, (N,).
+            noise: noise variance of each sample, (N,).
+
+        Returns:
+            α (N, C), β (N,) and the rate ρ (N,), in (0, 1].
         """
         alpha, curvature = self.derivatives(y, mean, variance, noise)
         curvature = curvature.clamp_min(0.0)  # negative by rounding only
@@ -165,17 +243,21 @@ class NonGaussian:
         )
 
     def sites(self, y, mean, variance, noise):
+        """As Likelihood.sites, of a full step."""
         alpha, beta, _ = self.step(y, mean, variance, noise)
         return alpha + beta[:, None] * mean, beta
 
     def start(self, y, noise):
+        """As Likelihood.start: 0, the prior."""
         return torch.zeros_like(y), torch.zeros_like(noise)
 
     def weight(self, count):
+        """As Likelihood.weight: 1."""
         return torch.ones_like(count)
 
     @property
     def label(self):
+        """Name and all attributes, in order."""
         return f"{self.name}{sorted(vars(self).items())}"
 
     def noise_variance(self, variance):

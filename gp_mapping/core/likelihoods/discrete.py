@@ -48,7 +48,7 @@ class Bernoulli(NonGaussian):
         return count
 
     def derivatives(self, y, mean, variance, noise):
-        """Expected derivatives by quadrature.
+        """As NonGaussian.derivatives, by quadrature.
 
         With t = yf and n(t) = φ(t)/Φ(t): ∂ = y n, −∂² = n (t + n).
         """
@@ -60,20 +60,23 @@ class Bernoulli(NonGaussian):
         return y * (ratio @ weights), (ratio * (t + ratio)) @ weights
 
     def expected_log_prob(self, y, mean, variance, noise):
+        """As Likelihood.expected_log_prob: E[log Φ(yf)] by quadrature."""
         return expectation(
             torch.special.log_ndtr, y * mean, variance[:, None].expand_as(mean), 2.0
         ).sum(1)
 
     def log_predictive(self, y, mean, variance, noise):
+        """As Likelihood.log_predictive: log Φ(ym/√(1 + v)), exact."""
         return torch.special.log_ndtr(y * mean / (1.0 + variance[:, None]).sqrt()).sum(1)
 
     def observable(self, mean, variance):
-        """Probability of a value above the threshold, and the variance of Φ(f)."""
+        """As Likelihood.observable: probability of a value above the threshold, variance of Φ(f)."""
         probability = torch.special.ndtr(mean / (1.0 + variance).sqrt())
         square = expectation(lambda f: torch.special.ndtr(f).square(), mean, variance, 2.0)
         return probability, (square - probability.square()).clamp_min(0.0)
 
     def information(self, mean, variance, noise):
+        """As Likelihood.information: β of either outcome, weighted by its probability."""
         p = torch.special.ndtr(mean / (1.0 + variance[:, None]).sqrt())
         one = torch.ones_like(mean)
         above, below = (
@@ -98,6 +101,11 @@ class Poisson(NonGaussian):
         self.duration = duration
 
     def encode(self, y):
+        """As Likelihood.encode.
+
+        Raises:
+            ValueError: a count is negative, or more than a detector can count.
+        """
         if len(y) and float(y.min()) < 0:
             raise ValueError(
                 f"a Poisson likelihood needs counts, 0 and more; got {float(y.min()):g}"
@@ -118,7 +126,7 @@ class Poisson(NonGaussian):
         return torch.exp((mean + 0.5 * variance).clamp_max(_HIGHEST))
 
     def start(self, y, noise):
-        """Start at the likelihood's own mode, f = log(y + ½).
+        """As Likelihood.start: at the likelihood's own mode, f = log(y + ½).
 
         From a prior far below it, a step with e^f would overshoot.
         """
@@ -127,24 +135,30 @@ class Poisson(NonGaussian):
         return beta[:, None] * expected.log(), beta
 
     def derivatives(self, y, mean, variance, noise):
+        """As NonGaussian.derivatives: y − E[e^f] and E[e^f]."""
         rate = self.rate_of(mean, variance[:, None])
         return y - rate, rate
 
     def expected_log_prob(self, y, mean, variance, noise):
+        """As Likelihood.expected_log_prob: ym − E[e^f] − log Γ(y + 1), exact."""
         return (y * mean - self.rate_of(mean, variance[:, None]) - torch.lgamma(y + 1.0)).sum(1)
 
     def log_predictive(self, y, mean, variance, noise):
-        """Log predictive probability log ∫ Poisson(y|e^f) N(f|m, v) df, (N,)."""
+        """As Likelihood.log_predictive: log ∫ Poisson(y|e^f) N(f|m, v) df."""
         return _log_counts(
             y.to(mean.dtype).expand_as(mean), mean, variance[:, None].expand_as(mean)
         ).sum(1)
 
     def observable(self, mean, variance):
-        """Rate in 1/s: log-normal, mean exp(m + v/2)/duration, variance (e^v − 1) mean²."""
+        """As Likelihood.observable: the rate in 1/s.
+
+        Log-normal: mean exp(m + v/2)/duration, variance (e^v − 1) mean².
+        """
         rate = self.rate_of(mean, variance) / self.duration
         return rate, torch.expm1(variance.clamp_max(_HIGHEST)) * rate.square()
 
     def information(self, mean, variance, noise):
+        """As Likelihood.information: E[e^f]."""
         return self.rate_of(mean, variance[:, None]).mean(1)
 
 
@@ -288,14 +302,16 @@ class Softmax(NonGaussian):
         ]
 
     def derivatives(self, y, mean, variance, noise):
+        """As NonGaussian.derivatives: y_c − E[p_c] and E[p_c] − E[p_c²]."""
         first, square, _ = self._chunks(mean, variance)
         return y - first, first - square
 
     def expected_log_prob(self, y, mean, variance, noise):
+        """As Likelihood.expected_log_prob: Σ_c y_c m_c − E[log Σ_k e^{f_k}]."""
         return (y * mean).sum(1) - self._chunks(mean, variance, False)[2]
 
     def log_predictive(self, y, mean, variance, noise):
-        """Log predictive probability Σ_c y_c log E[p_c], (N,).
+        """As Likelihood.log_predictive: Σ_c y_c log E[p_c].
 
         For a class that is measured and improbable, log E[p_c] is integrated in logarithms about
         the mode of the product: nodes spread about q(f) would miss it.
@@ -355,10 +371,11 @@ class Softmax(NonGaussian):
         )
 
     def observable(self, mean, variance):
-        """Probability of each class, and its variance."""
+        """As Likelihood.observable: the probability of each class."""
         first, square, _ = self._chunks(mean, variance)
         return first, (square - first.square()).clamp_min(0.0)
 
     def information(self, mean, variance, noise):
+        """As Likelihood.information: E[p_c] − E[p_c²], mean over classes."""
         first, square, _ = self._chunks(mean, variance)
         return (first - square).mean(1)

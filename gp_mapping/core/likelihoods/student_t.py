@@ -40,6 +40,7 @@ class StudentT(NonGaussian):
         self.degrees = degrees_of_freedom
 
     def encode(self, y):
+        """As Likelihood.encode: every value can occur."""
         return y
 
     def moments(
@@ -83,9 +84,11 @@ class StudentT(NonGaussian):
         return pull, curvature, weight
 
     def derivatives(self, y, mean, variance, noise):
+        """As NonGaussian.derivatives: E[w r] and E[−∂²]."""
         return self.moments(y, mean, variance, noise)[:2]
 
     def step(self, y, mean, variance, noise):
+        """As NonGaussian.step: β = max(E[−∂²], FLOOR E[w]), ρ = min(1.5 β/E[w], 1)."""
         alpha, beta, weight = self.moments(y, mean, variance, noise)
         weight = weight.mean(1)
         beta = torch.maximum(beta.mean(1), self.FLOOR * weight)
@@ -93,7 +96,17 @@ class StudentT(NonGaussian):
         return alpha, beta, (1.5 * beta / weight).clamp_max(1.0)
 
     def log_density(self, residual: Tensor, noise: Tensor) -> Tensor:
-        """Log density at the residual r = y − f; both arguments have one shape."""
+        """Log density at a residual.
+
+            log p = log Γ((ν+1)/2) − log Γ(ν/2) − ½ log(νπσ²) − ½(ν+1) log(1 + r²/(νσ²))
+
+        Args:
+            residual: r = y − f.
+            noise: σ², of the shape of r.
+
+        Returns:
+            A tensor of the shape of r.
+        """
         nu = self.degrees
         constant = math.lgamma((nu + 1) / 2) - math.lgamma(nu / 2) - 0.5 * math.log(nu * math.pi)
         return (
@@ -110,11 +123,12 @@ class StudentT(NonGaussian):
         return self.log_density(y[..., None] - f, noise[:, None, None].expand_as(f)), weights
 
     def expected_log_prob(self, y, mean, variance, noise):
+        """As Likelihood.expected_log_prob, by quadrature over f."""
         log_p, weights = self._at_nodes(y, mean, variance, noise)
         return (log_p @ weights).sum(1)
 
     def log_predictive(self, y, mean, variance, noise):
-        """Log predictive density log ∫ t_ν(y|f) N(f|m, v) df, (N,), however far y is.
+        """As Likelihood.log_predictive, however far y is.
 
         It is a mixture over the scale, integrated by the trapezoid rule in log w:
 
@@ -138,15 +152,17 @@ class StudentT(NonGaussian):
     def noise_score(self, y, mean, variance, noise):
         """Slope of the noise, −∂E[log p]/∂log σ² = ½ − ½(ν + 1) E[r²/(νσ² + r²)], (N, C).
 
-        Its Fisher information is ν/(2(ν + 3)).
+        Its Fisher information is ν/(2(ν + 3)). As `moments` for the arguments.
         """
         weight = self.moments(y, mean, variance, noise)[2]
         return 0.5 - 0.5 * ((self.degrees + 1) - self.degrees * noise[:, None] * weight)
 
     def observable(self, mean, variance):
+        """As Likelihood.observable: the field itself."""
         return mean, variance
 
     def information(self, mean, variance, noise):
+        """As Likelihood.information: (ν + 1)/((ν + 3)σ²), the Fisher information about f."""
         return (self.degrees + 1) / ((self.degrees + 3) * noise)
 
     def noise_variance(self, variance):
