@@ -30,7 +30,12 @@ class ChangeFollower:
         self._known = session.map.hyperparameters()["lengthscale"]
 
     def add(self, samples: Samples, new_pass: bool = False) -> None:
-        """Take in the next samples of the test."""
+        """Take in the next samples of the test.
+
+        Args:
+            samples: of the pass at hand, in the order of their stamps.
+            new_pass: whether they begin another pass; path and changes do not go on across it.
+        """
         if self._map is None:
             return
         if new_pass:

@@ -45,10 +45,15 @@ def component_scores(
 
 
 def learned_sentences(session: MapSession, sensor: str, unit: str) -> list[str]:
-    """Return sentences on what such a map has learned of the robot.
+    """Return sentences on what a map of vectors has learned of the robot.
 
     Without standard deviations: it remembers rows, not samples, of which no calibration can be
     made.
+
+    Args:
+        session: the map.
+        sensor: its name in a sentence, such as magnetometer.
+        unit: in which numbers are shown, that of field_scale.
     """
     values, scale = session.map.hyperparameters(), session.settings.field_scale
 

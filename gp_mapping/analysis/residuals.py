@@ -194,7 +194,19 @@ def residuals(
 
 
 def norm_residuals(session, passes: list[Samples], trained: np.ndarray) -> Residuals:
-    """Return the residuals of the norm of a map of several components, to first order."""
+    """Return the residuals of the norm of a map of several components, to first order.
+
+    Args:
+        session: a map of several components.
+        passes: of the test, each in order of time.
+        trained: (N, 2) m, training positions.
+
+    Returns:
+        Residuals in the display unit; `which` is the number of the pass.
+
+    Raises:
+        ValueError: a prediction is not finite.
+    """
     unit, parts = session.settings.field_scale, []
     for k, samples, prediction, distance in _predicted(session, passes, trained):
         mean, stddev = norm(

@@ -250,7 +250,7 @@ class AnytimeFit(Scaled):
     def predict(
         self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
     ) -> Prediction:
-        """As every map's `predict`; only the blocks near x are computed."""
+        """As FieldMap.predict; without velocity only the blocks near x are computed."""
         near = torch.as_tensor(x, dtype=torch.float64)
         if velocity is not None:
             near = None  # the sensor's place is not x

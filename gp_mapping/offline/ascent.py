@@ -49,7 +49,18 @@ class Ascent:
 
 
 def information(learner: HyperLearner, theta: Theta, cells: StoredCells) -> Tensor:
-    """Fisher information of all cells about θ: (P, P), that of a few blocks in proportion."""
+    """Fisher information of all cells about θ.
+
+        I = N/n Σ_b I_b,   n cells in the few blocks b that are computed
+
+    Args:
+        learner: computes the information of a block.
+        theta: where.
+        cells: all N of them.
+
+    Returns:
+        (P, P), in the coordinates of `theta.vector()`.
+    """
     most, count = _LOOKED_AT
     blocks = cells.blocks(most)[:count]
 

@@ -191,6 +191,17 @@ class DenseWiski:
         It is a function of the projection. W of the past is held, and log p(y_1 … y_t) − log p(y_1
         … y_{t−1}) is its negative, so its gradient is that of the evidence with respect to the
         newest sample's projection.
+
+        Args:
+            x: places (N, D).
+            y: targets (N,).
+            variance: v of each (N,), in units of σ²; 1 if None.
+
+        Returns:
+            The sum over the samples, nats: a scalar.
+
+        Reference:
+            Stanton et al. 2021, eq. 18.
         """
         gram, wide, factor, noise = (t.detach() for t in self._solved(self.vector))
         w = self.weights(x)
@@ -213,6 +224,15 @@ class DenseWiski:
         self, x: Tensor, y: Tensor, variance: Tensor | None = None, learn: bool = True
     ) -> None:
         """Take a step of the projection, absorb the samples, take one of the hyper-parameters.
+
+        Args:
+            x: places (N, D).
+            y: targets (N,).
+            variance: v of each (N,), in units of σ² (of 1 where the noise is fixed).
+            learn: whether the two steps are taken.
+
+        Raises:
+            ValueError: the noise is fixed, and no variance is given.
 
         Reference:
             Stanton et al. 2021, Algorithm 1.

@@ -52,7 +52,13 @@ class DirichletWiski:
         )
 
     def observe(self, x: Tensor, labels: Tensor, learn: bool = True) -> None:
-        """Absorb x (N, D) and labels (N,)."""
+        """Absorb labelled samples, each field its own targets and variances.
+
+        Args:
+            x: places (N, D).
+            labels: of classes, 0 … C − 1, (N,).
+            learn: as of DenseWiski.observe.
+        """
         targets, variance = self.likelihood.targets(labels[:, None].to(torch.float64))
         for k, field in enumerate(self.fields):
             field.observe(x, targets[:, k] - self.likelihood.centre, variance[:, k], learn)

@@ -117,9 +117,11 @@ def _second(settings: MapSettings) -> int:
 
 
 def check_fits(settings: MapSettings) -> None:
-    """Raise ValueError where there is no offline fit with these settings.
+    """Raise where there is no offline fit with these settings.
 
-    That is another model, a learned lever arm, or nothing to learn.
+    Raises:
+        ValueError: another model, classes with hyper-parameters of their own, a learned lever arm,
+            or nothing to learn.
     """
     if settings.model not in FITTED:
         raise ValueError(

@@ -93,6 +93,7 @@ class LatticeEvidence(Objective):
         self.spacing = theta.lengthscale / self.density
 
     def of_block(self, number: int, theta: Theta) -> Tensor:
+        """As Objective.of_block, with the spacing of the last `renew`."""
         cells = self.blocks[number]
         features = torch.cat([theta.feature_rows(cells.x, cells.heading), cells.constants(theta)])
         covariance = (

@@ -48,7 +48,18 @@ class Objective(ABC):
 
     @abstractmethod
     def of_block(self, number: int, theta: Theta) -> Tensor:
-        """The contribution of one block at θ: a scalar."""
+        """The contribution of one block at θ.
+
+        Args:
+            number: of the block in `blocks`.
+            theta: hyper-parameters.
+
+        Returns:
+            A scalar, nats.
+
+        Raises:
+            NumericalError: it cannot be computed at θ.
+        """
 
     @torch.no_grad()
     def value(self, theta: Theta) -> float:
@@ -87,6 +98,7 @@ class ExactEvidence(Objective):
         self.blocks = cells.blocks(most)
 
     def of_block(self, number: int, theta: Theta) -> Tensor:
+        """As Objective.of_block: Σ_c log N(y_c | 0, K + ΦᵀΦ + Σ), Φ features and constants."""
         cells = self.blocks[number]
         places = cells.places(theta)
 
@@ -132,6 +144,7 @@ class CollapsedBound(Objective):
             self.inputs.append(places[greedy_inputs(theta.kernel(), places, tolerance, most)])
 
     def of_block(self, number: int, theta: Theta) -> Tensor:
+        """As Objective.of_block; `renew` must have chosen the inducing inputs."""
         cells, z = self.blocks[number], self.inputs[number]
         places, noise = cells.places(theta), cells.variance(theta)
 

@@ -118,6 +118,7 @@ class StoredCells:
         """
 
         def halves(which: Tensor) -> list[Tensor]:
+            """Index sets of the blocks that `which` falls into."""
             if len(which) <= most:
                 return [which]
             x = self.x[which]

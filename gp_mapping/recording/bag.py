@@ -385,6 +385,9 @@ def read_messages(
 
     Yields:
         Topic, record time in ns, message.
+
+    Raises:
+        BagError: a bag cannot be read, or a message cannot and there is no on_unreadable.
     """
     for raw in read_raw(paths, topics):
         try:

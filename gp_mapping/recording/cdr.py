@@ -128,6 +128,9 @@ class _Walk:
             prefix: of their names.
             kind: the type.
             at: number of its first byte.
+
+        Raises:
+            _NoLayout: the type is unknown, or has arrays of structs.
         """
         if kind not in self.store.fielddefs:
             raise _NoLayout
@@ -151,6 +154,9 @@ class _Walk:
             name: type of the number.
             at: number of the byte after the field before it.
             count: length of the array; None: one number.
+
+        Raises:
+            _NoLayout: it is no number.
         """
         if name not in _NUMBERS:
             raise _NoLayout
@@ -162,7 +168,15 @@ class _Walk:
         return at + form.itemsize * (1 if count is None else count)
 
     def text(self, path: str, at: int) -> int:
-        """A string: its length, which counts the final zero, and its bytes."""
+        """A string: its length, which counts the final zero, and its bytes.
+
+        Args:
+            path: name of the field.
+            at: number of the byte after the field before it.
+
+        Raises:
+            _NoLayout: the length does not fit, or the bytes are no UTF-8.
+        """
         at = _aligned(at, 4)
         length = int.from_bytes(self.message[at : at + 4], "little" if self.order == "<" else "big")
         end = at + 4 + length

@@ -82,7 +82,11 @@ def no_test(option: str, plans: list[BagPlan], about: dict) -> list[str]:
 
 
 def require_distinct(plans: list[BagPlan]) -> None:
-    """Raise BagError where one of the bags is a copy of another, or a file of it."""
+    """Check that no bag is a copy of another, or a file of it.
+
+    Raises:
+        BagError: one is.
+    """
     first: dict[str, BagPlan] = {}
     for plan in plans if len(plans) > 1 else []:
         marks = marks_of(plan)
@@ -95,12 +99,15 @@ def require_distinct(plans: list[BagPlan]) -> None:
 
 
 def require_new(plans: list[BagPlan], about: dict, name) -> None:
-    """Raise BagError where a bag is in a map already.
+    """Check that no bag is in a map already.
 
     Args:
         plans: of the bags.
         about: of the session that would go on with them.
         name: of the saved map.
+
+    Raises:
+        BagError: one is.
     """
     for plan in mapped_before(plans, about)[:1]:
         raise BagError(

@@ -150,7 +150,15 @@ class _Loader(yaml.SafeLoader):
     """
 
     def compose_node(self, parent, index):
-        """Raise YAMLError at an alias; else compose the node."""
+        """Compose the node, unless it is an alias.
+
+        Args:
+            parent: as of yaml.SafeLoader.
+            index: as of yaml.SafeLoader.
+
+        Raises:
+            YAMLError: it is an alias.
+        """
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError(
                 "an alias (*name), which ROS 2 parameter files do not have; write the value itself"

@@ -121,7 +121,15 @@ class Parts(Mapping):
         return self._parts[name]
 
     def has(self, name: str, trait: str) -> bool:
-        """Return whether the part of that name has a trait; ValueError where there is none."""
+        """Return whether a part has a trait; the part is loaded for that.
+
+        Args:
+            name: of the part.
+            trait: a word of `Part.traits`.
+
+        Raises:
+            ValueError: there is no part of that name, or it cannot be loaded.
+        """
         return trait in self.part(name).traits
 
     def __getitem__(self, name: str) -> Any:

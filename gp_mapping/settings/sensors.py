@@ -119,7 +119,12 @@ def register_sensor(name: str, kind: SensorType) -> None:
 
 
 def check_model(intake: IntakeSettings, settings: MapSettings) -> None:
-    """Raise ValueError where a model or likelihood cannot map what the intake delivers."""
+    """Check that the model and the likelihood can map what the intake delivers.
+
+    Raises:
+        ValueError: the model takes three channels and gets one, or the likelihood one and gets
+            three.
+    """
     if MODELS.has(settings.model, VECTOR) and intake.channels != 3:
         raise ValueError(
             f"model: {settings.model!r} maps all three axes of a magnetic field; write field_component: "

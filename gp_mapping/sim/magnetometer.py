@@ -53,6 +53,7 @@ class MagnetometerSettings:
 
     @property
     def bias(self) -> np.ndarray:
+        """Hard iron of the three axes, (3,) T."""
         return np.array([self.bias_x, self.bias_y, self.bias_z])
 
 

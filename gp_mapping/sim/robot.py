@@ -263,7 +263,12 @@ class CommandedDrive(DifferentialDrive):
         self._command, self._age = (0.0, 0.0), math.inf
 
     def command(self, speed: float, turn_rate: float) -> None:
-        """Set speed (m/s) and turn rate (rad/s) from now on; what is not finite stops the robot."""
+        """Set the velocity from now on; a command that is not finite stops the robot.
+
+        Args:
+            speed: m/s.
+            turn_rate: rad/s.
+        """
         command = float(speed), float(turn_rate)
         self._command, self._age = command if all(map(math.isfinite, command)) else (0.0, 0.0), 0.0
 
@@ -357,7 +362,13 @@ class DriftingOdometry:
         self.drifts = bool(s.distance_drift or s.heading_drift or s.turn_drift)
 
     def update(self, x: float, y: float, yaw: float) -> None:
-        """Take in the next true pose (m, m, rad)."""
+        """Take in the next true pose: the reported one follows its increment, errors added.
+
+        Args:
+            x: m.
+            y: m.
+            yaw: rad.
+        """
         last, self._last = self._last, (x, y, yaw)
         if not self.drifts:
             self.x, self.y, self.yaw = x, y, yaw

@@ -46,7 +46,15 @@ class Walls:
         self.boxes = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
 
     def clearance(self, x: float, y: float) -> float:
-        """Distance from (x, y) to the nearest wall, m; negative outside the room, 0 in a box."""
+        """Distance from a place to the nearest wall; negative outside the room, 0 in a box.
+
+        Args:
+            x: m.
+            y: m.
+
+        Returns:
+            m.
+        """
         room = min(x, y, self.width - x, self.depth - y)
         if not len(self.boxes):
             return room

@@ -172,6 +172,9 @@ class DipoleWorld:
 
         Args:
             target: standard deviation, T.
+
+        Raises:
+            ValueError: no finite moments reach it: dipoles are too few.
         """
         x, y, _ = self.truth_grid(0.1)
         points = np.stack(
@@ -180,6 +183,7 @@ class DipoleWorld:
         dipoles = dipole_field(points, self.positions, self.moments)  # linear in the moments
 
         def spread(scale):
+            """Standard deviation of |B| with the moments times scale, T."""
             return float(np.linalg.norm(scale * dipoles + self.earth, axis=1).std())
 
         low, high = 0.0, 1.0
@@ -219,6 +223,9 @@ class DipoleWorld:
         Args:
             resolution: side of a cell, m.
             height: m; settings.sensor_height if None.
+
+        Raises:
+            ValueError: resolution is 0, negative or NaN.
         """
         if not resolution > 0:
             raise ValueError(

@@ -57,11 +57,14 @@ def replaced(path, before: str, about: dict) -> list[str]:
 
 
 def require_apart(paths: list[Path], holdings: list[set[str]]) -> None:
-    """Raise UsageError where two checkpoints hold the measurements of one saved map.
+    """Check that no two checkpoints hold the measurements of one saved map.
 
     Args:
         paths: of the checkpoints.
         holdings: of each, by `holdings_of`.
+
+    Raises:
+        UsageError: two do.
     """
     seen: dict[str, Path] = {}
     for path, ids in zip(paths, holdings):

@@ -42,7 +42,11 @@ def written(value: float) -> float | dict[str, str]:
 
 
 def number_of(value: dict[str, str]) -> float:
-    """The number that a dict of `written` stands for."""
+    """The number that a dict of `written` stands for.
+
+    Raises:
+        ValueError: it stands for none of nan, inf and -inf.
+    """
     if value[NUMBER] not in ("nan", "inf", "-inf"):
         raise ValueError(f"{value[NUMBER]!r:.40} is no number")
     return float(value[NUMBER])

@@ -67,6 +67,9 @@ def errors_about(path) -> Iterator[None]:
 
     Args:
         path: of the file.
+
+    Raises:
+        CheckpointError: anything but a UserError or an OSError was raised; these two pass.
     """
     try:
         yield
