@@ -259,7 +259,7 @@ class FieldMap(ABC):
     def predict_now(
         self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
     ) -> Prediction:
-        """As predict, from all samples and without waiting, for maps whose `predict` may lag."""
+        """As `predict`, from all samples and without waiting, for maps whose `predict` may lag."""
         return self.predict(x, velocity, heading)
 
     def predict_in_pass(
@@ -301,7 +301,11 @@ class FieldMap(ABC):
         return _Copy(copy.deepcopy(self))
 
     def load_snapshot(self, state: dict) -> Snapshot:
-        """A snapshot of this map, from the state_dict of a snapshot."""
+        """A snapshot of this map, from the state_dict of a snapshot.
+
+        Raises:
+            ValueError: the model's snapshots cannot be loaded (the default).
+        """
         raise ValueError(f"snapshots of a {type(self).__name__} cannot be loaded")
 
     def drawable(self, budget_s: float) -> tuple[Snapshot | FieldMap, float, int]:
@@ -358,7 +362,18 @@ class FieldMap(ABC):
         return None
 
     def prior_covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Prior covariance (N, K), squared SI, of a model that has `explained`."""
+        """Prior covariance of the latent field, of a model that has `explained`.
+
+        Args:
+            a: (N, D) metres.
+            b: (K, D) metres.
+
+        Returns:
+            (N, K), squared SI.
+
+        Raises:
+            NotImplementedError: the model has no `explained`.
+        """
         raise NotImplementedError(
             f"a {type(self).__name__} has no `explained`, so its prior is not asked for"
         )
@@ -435,11 +450,16 @@ class FieldMap(ABC):
         return []
 
     def need_data(self) -> None:
-        """Raise RuntimeError while the map has seen no sample."""
+        """Check that the map has seen a sample.
+
+        Raises:
+            RuntimeError: it has not.
+        """
         if not self.started:
             raise RuntimeError("the map has seen no sample yet; call update() first")
 
     def _known_centre(self) -> Tensor:
+        """The centre; RuntimeError before the first sample."""
         self.need_data()
         if self.centre is None:
             raise RuntimeError(
@@ -448,6 +468,7 @@ class FieldMap(ABC):
         return self.centre
 
     def _no_places(self) -> Tensor:
+        """No places, (0, 2)."""
         return torch.empty((0, 2), dtype=torch.float64)
 
 
@@ -460,6 +481,7 @@ class _Copy(Snapshot):
     def predict(
         self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
     ) -> Prediction:
+        """As FieldMap.predict."""
         return self.field.predict(x, velocity, heading)
 
     def predict_in_pass(
@@ -469,10 +491,13 @@ class _Copy(Snapshot):
         velocity: Tensor | None = None,
         heading: Tensor | None = None,
     ) -> Prediction:
+        """As FieldMap.predict_in_pass."""
         return self.field.predict_in_pass(x, number, velocity, heading)
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """As FieldMap.covariance."""
         return self.field.covariance(a, b)
 
     def covariance_with(self, b: Tensor) -> Covariances:
+        """As FieldMap.covariance_with."""
         return self.field.covariance_with(b)

@@ -45,7 +45,15 @@ def places_of(x, dimensions: int) -> Tensor:
 
 
 def motion_of(x: Tensor, velocity, heading) -> tuple[Tensor | None, Tensor | None]:
-    """Velocities (N, D) and headings (N, 2) at places x (N, D), each a tensor, or None as given.
+    """Velocities and headings as tensors, or None as given.
+
+    Args:
+        x: places (N, D).
+        velocity: (N, D) m/s, tensor, array or nested list, or None.
+        heading: (N, 2), unit vectors or averages of them, or None.
+
+    Returns:
+        Velocity (N, D) and heading (N, 2), float64.
 
     Raises:
         ValueError: one of them has another shape, or a heading is longer than 1.
@@ -59,7 +67,11 @@ def motion_of(x: Tensor, velocity, heading) -> tuple[Tensor | None, Tensor | Non
 
 
 def need_units(heading: Tensor) -> None:
-    """Raise ValueError for headings (N, 2) longer than unit vectors; an average is shorter."""
+    """Check that headings (N, 2) are unit vectors, or shorter as averages are.
+
+    Raises:
+        ValueError: one is longer.
+    """
     if len(heading) and (square := float(heading.square().sum(1).max())) > 1.002:
         raise ValueError(
             f"headings are unit vectors; the longest has length {square**0.5:.3g}: "
@@ -68,7 +80,11 @@ def need_units(heading: Tensor) -> None:
 
 
 def need_radius(radius: float) -> None:
-    """Raise ValueError for a radius (m) that is negative or NaN; within it is nothing."""
+    """Check a radius, m.
+
+    Raises:
+        ValueError: it is negative or NaN; within such a radius is nothing.
+    """
     if not radius >= 0.0:
         raise ValueError(f"radius is {radius}, expected 0 or more metres")
 

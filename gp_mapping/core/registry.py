@@ -157,11 +157,13 @@ def _classes_or_one(
 
 
 def build_dual_svgp(settings: MapSettings, **extra) -> DualSVGP:
+    """A DualSVGP by the settings; the other arguments go to the model."""
     theta, learner = make_theta_and_learner(settings)
     return DualSVGP(theta, **_sparse(settings, learner, theta), **extra)
 
 
 def build_solve_gp(settings: MapSettings, **extra) -> SolveGP:
+    """A SolveGP by the settings; the other arguments go to the model."""
     theta, learner = make_theta_and_learner(settings)
     return SolveGP(
         theta,
@@ -173,6 +175,7 @@ def build_solve_gp(settings: MapSettings, **extra) -> SolveGP:
 
 
 def build_wiski(settings: MapSettings, **extra) -> FieldMap:
+    """A map on a lattice, or one for each class; the other arguments go to the model."""
     _one_lengthscale(settings)
     return _classes_or_one(settings, extra, partial(_wiski, settings))
 
@@ -198,6 +201,7 @@ def _wiski(settings: MapSettings, extra: dict) -> Wiski | PublishedWiski:
 
 
 def build_anytime(settings: MapSettings, **extra) -> AnytimeMap:
+    """The member of the anytime family that the settings name; others go to the model."""
     theta, learner = make_theta_and_learner(settings)
     if MEMBERS[settings.model].residual != "block":
         return AnytimeMap(settings.model, theta, **_sparse(settings, learner, theta), **extra)
@@ -212,6 +216,7 @@ def build_anytime(settings: MapSettings, **extra) -> AnytimeMap:
 
 
 def build_exact(settings: MapSettings, **extra) -> FieldMap:
+    """An exact GP, or one for each class; the other arguments go to the model."""
     return _classes_or_one(settings, extra, partial(_exact, settings))
 
 
@@ -231,6 +236,11 @@ def _exact(settings: MapSettings, extra: dict) -> ExactGP:
 
 
 def build_curl_free(settings: MapSettings, **extra) -> CurlFree:
+    """A map of vectors; the other arguments go to the model.
+
+    Raises:
+        ValueError: inducing inputs are given, or more than one lengthscale.
+    """
     theta, learner = make_theta_and_learner(settings)
     _one_lengthscale(settings)
     if "inducing_inputs" in extra:

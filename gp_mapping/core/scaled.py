@@ -64,14 +64,15 @@ class Scaled:
         return self.posterior.predict(x, velocity, heading)
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Posterior covariance (N, K) of the latent field at a (N, D) and b (K, D), squared SI."""
+        """As FieldMap.covariance."""
         return self.posterior.covariance(a, b)
 
     def covariance_with(self, b: Tensor) -> Covariances:
+        """As FieldMap.covariance_with."""
         return self.posterior.covariance_with(b)
 
     def prior_covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Prior covariance (N, K), squared SI, of a model that has `explained`."""
+        """As FieldMap.prior_covariance."""
         return self.posterior.prior_covariance(a, b)
 
     def hyperparameters(self) -> dict[str, float]:
@@ -90,6 +91,10 @@ class Scaled:
         }
 
     def need_data(self) -> None:
-        """Raise RuntimeError while the map has seen no sample."""
+        """Check that the map has seen a sample.
+
+        Raises:
+            RuntimeError: it has not.
+        """
         if self.scaling is None:
             raise RuntimeError("the map has seen no sample yet; call update() first")

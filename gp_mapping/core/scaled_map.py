@@ -192,11 +192,18 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
         """Columns of the remembered samples, as HyperLearner.step uses them.
 
         They are x, velocity, heading, y, extra and order.
+
+        Raises:
+            TypeError: the model learns none.
         """
         raise TypeError(f"a {type(self).__name__} learns no hyper-parameters")
 
     def adopt(self, theta: Theta) -> bool:
-        """Reparametrise the map to θ; False, and the map is as it was, where that is impossible."""
+        """Reparametrise the map to θ; False, and the map is as it was, where that is impossible.
+
+        Raises:
+            TypeError: the model has those that it was made with.
+        """
         raise TypeError(f"a {type(self).__name__} has the hyper-parameters that it was made with")
 
     def move(self, turn: Tensor, shift: Tensor) -> None:
@@ -427,14 +434,17 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
 
     @property
     def centre(self) -> Tensor | None:
+        """As FieldMap.centre."""
         return None if self.scaling is None else self.scaling.centre.clone()  # whoever asks owns it
 
     @property
     def capabilities(self) -> frozenset[str]:
+        """LEARNS, where it has a learner."""
         return frozenset() if self.learner is None else frozenset({LEARNS})
 
     @property
     def learning_steps(self) -> int | None:
+        """As FieldMap.learning_steps."""
         return None if self.learner is None else self.learner.steps
 
     def noise_variance(self) -> Tensor:
@@ -449,9 +459,11 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
         velocity: Tensor | None = None,
         heading: Tensor | None = None,
     ) -> Prediction:
+        """As FieldMap.predict_in_pass."""
         return self.posterior.predict_in_pass(x, number, velocity, heading)
 
     def biases(self) -> list[PassBias]:
+        """As FieldMap.biases."""
         return [] if self.empty else self.posterior.biases()
 
     def bias_variance(self) -> Tensor:
@@ -493,13 +505,21 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
 
 
 def check_factor(factor: float) -> None:
-    """Raise ValueError for a forgetting factor outside (0, 1]."""
+    """Check a forgetting factor.
+
+    Raises:
+        ValueError: it is outside (0, 1].
+    """
     if not 0.0 < factor <= 1.0:
         raise ValueError(f"a forgetting factor lies in (0, 1], not {factor}")
 
 
 def check_alike(one: ScaledMap, other: ScaledMap) -> None:
-    """Raise ValueError where maps differ in unit, kernel, features, dimensions or channels."""
+    """Check that two maps can be merged.
+
+    Raises:
+        ValueError: they differ in unit, kernel, features, likelihood, dimensions or channels.
+    """
     pairs = {
         "field_scale": (one.scale, other.scale),
         "kernel": (one.theta.shape, other.theta.shape),

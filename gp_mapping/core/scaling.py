@@ -60,10 +60,12 @@ class Scaling:
         return Scaling(x.median(0).values.round(), centre.clone(), float(scale))
 
     def state_dict(self) -> dict:
+        """State for `from_state_dict`."""
         return {"origin": self.origin.clone(), "centre": self.centre.clone(), "scale": self.scale}
 
     @staticmethod
     def from_state_dict(state: dict, device) -> Scaling:
+        """The scaling of a state, on a device."""
         return Scaling(
             state["origin"].to(device, copy=True),
             state["centre"].to(device, copy=True),
@@ -71,17 +73,29 @@ class Scaling:
         )
 
     def inner_x(self, x: Tensor) -> Tensor:
-        """Places about the origin, (N, D) m; ValueError where x is not (N, D)."""
+        """Places about the origin, (N, D) m.
+
+        Raises:
+            ValueError: x is not (N, D), or a place is not finite.
+        """
         return places_of(x, len(self.origin)).to(self.origin.device) - self.origin
 
     def inner_y(self, y: Tensor) -> Tensor:
+        """(y − centre)/scale, of y (N, C) SI."""
         return (y.to(self.centre.device) - self.centre) / self.scale
 
     def inner_variance(self, variance: Tensor | None) -> Tensor | None:
+        """variance/scale², of squared SI; None stays."""
         return None if variance is None else variance.to(self.centre.device) / self.scale**2
 
     def outer(self, mean: Tensor, variance: Tensor, noise_variance: Tensor) -> Prediction:
-        """Prediction in SI from inner mean (N, C), variance (N,) and noise variance ()."""
+        """Prediction in SI.
+
+        Args:
+            mean: (N, C), inner units.
+            variance: of each channel, (N,), inner units.
+            noise_variance: of each channel, (), inner units.
+        """
         channels = mean.shape[1]
         return Prediction(
             mean.double() * self.scale + self.centre,

@@ -53,6 +53,7 @@ class Unchanged(Increments):
         return none.clone(), none.clone(), none.new_ones(len(x), dtype=torch.bool)
 
     def then(self, later: Increments) -> Increments:
+        """As Increments.then: the later ones alone."""
         return later
 
 
@@ -80,7 +81,11 @@ class Snapshot(ABC):
         return []
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """As FieldMap.covariance, as of that moment; optional for a snapshot of a few places."""
+        """As FieldMap.covariance, as of that moment; optional for a snapshot of a few places.
+
+        Raises:
+            NotImplementedError: this snapshot has none.
+        """
         raise NotImplementedError(f"a {type(self).__name__} has no covariance")
 
     def covariance_with(self, b: Tensor) -> Covariances:
@@ -97,10 +102,14 @@ class Planned(Protocol):
 
     def predict(
         self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
-    ) -> Prediction: ...
+    ) -> Prediction:
+        """As FieldMap.predict; the mean may lag."""
 
-    def covariance(self, a: Tensor, b: Tensor) -> Tensor: ...
+    def covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """As FieldMap.covariance."""
 
-    def covariance_with(self, b: Tensor) -> Covariances: ...
+    def covariance_with(self, b: Tensor) -> Covariances:
+        """As FieldMap.covariance_with."""
 
-    def fantasize(self, x: Tensor) -> Planned: ...
+    def fantasize(self, x: Tensor) -> Planned:
+        """As FieldMap.fantasize."""

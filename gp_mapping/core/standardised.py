@@ -55,6 +55,7 @@ class Standardised:
         n, device = len(batch), scaling.origin.device
 
         def column(values: Tensor | None, default: float) -> Tensor:
+            """A column (n,) on the device; the default where the samples have none."""
             if values is None:
                 return torch.full((n,), default, dtype=torch.float64, device=device)
             return values.to(device)
@@ -88,7 +89,11 @@ class Standardised:
 
 
 def check_magnitudes(batch: Standardised) -> None:
-    """Raise NumericalError for a number so large that sums with it lose the others' digits."""
+    """Check that no number is so large that sums with it lose the others' digits.
+
+    Raises:
+        NumericalError: one is.
+    """
     columns = torch.cat([batch.x, batch.y, batch.velocity, batch.heading], 1)
     if not float(columns.abs().max()) <= _MOST:
         worst = int(columns.abs().amax(1).argmax())

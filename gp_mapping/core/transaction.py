@@ -97,6 +97,7 @@ class _Part:
             self.kept = dict(value.__dict__)
 
     def revert(self) -> None:
+        """Make the part what it was."""
         value, kept = self.value, self.kept
         if isinstance(value, Revertible):
             value.revert()
@@ -108,6 +109,7 @@ class _Part:
             target.update(kept)
 
     def release(self) -> None:
+        """Drop what `revert` would need."""
         if isinstance(self.value, Revertible):
             self.value.release()
 

@@ -74,9 +74,13 @@ class Blocks:
         return torch.bincount(self.box_of(x), minlength=len(self.low))
 
     def split(self, x: Tensor, most: int) -> Blocks:
-        """Boxes that hold at most `most` of x (N, D); fuller ones are cut at their median.
+        """These boxes, the fuller ones cut at their median across the longer side.
 
-        The cut is across the longer side; a box with too many samples at one place stays.
+        A box with too many samples at one place stays.
+
+        Args:
+            x: (N, D) samples.
+            most: in a box.
         """
         new = self
         while True:

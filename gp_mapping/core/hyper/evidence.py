@@ -28,7 +28,10 @@ def sample_covariance(
     extra: Tensor,
     pass_numbers: Tensor | None = None,
 ) -> Tensor:
-    """C (n, n), with gradients; the arguments are those of `negative_log_evidence`."""
+    """Covariance C (n, n) of samples, with gradients. As `negative_log_evidence` for the arguments.
+
+    C = k(x', x') + s_c² + s_h² ĥĥᵀ + s_b² Z Zᵀ + diag(s_p² + extra),   x' the sensor's places
+    """
     places = sensor_place(x, velocity, heading, vector[4], vector[5], vector[6])
     scale = torch.exp(vector[0])
     square = scaled_square_distance(places, places, theta.lengthscales(scale))

@@ -333,7 +333,13 @@ class HyperLearner:
         self.use_minibatches()
 
     def score(self, vector: Tensor, data: dict[str, Tensor], near: Tensor) -> tuple[Tensor, Tensor]:
-        """−log evidence's gradient (P,) and Fisher information (P, P), of the samples `near`."""
+        """Gradient (P,) of −log evidence, and Fisher information (P, P).
+
+        Args:
+            vector: where, as of Theta.vector, (P,).
+            data: columns of all samples, as of `step`.
+            near: indices of those that count, (n,).
+        """
         return evidence_score(self.theta, vector, self.free, *self._arguments(data, near))
 
     def score_average(
@@ -557,6 +563,7 @@ class HyperLearner:
         self.streams, self.blocks = True, None
 
     def state_dict(self) -> dict:
+        """State for `load_state_dict`."""
         return {
             "vector": self.vector.clone(),
             "metric": self.metric.clone(),
@@ -572,6 +579,7 @@ class HyperLearner:
         }
 
     def load_state_dict(self, state: dict) -> None:
+        """Continue exactly where `state_dict` was taken."""
         self.vector, self.metric = state["vector"].clone(), state["metric"].clone()
         self.turns, self.direction = state["turns"].clone(), state["direction"].clone()
         # a state that did not count them has seen its samples at least once

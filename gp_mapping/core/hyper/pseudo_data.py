@@ -37,7 +37,10 @@ class PseudoLearner(HyperLearner):
         self.likelihood = likelihood
 
     def score(self, vector: Tensor, data: dict, near: Tensor) -> tuple[Tensor, Tensor]:
-        """−log evidence's gradient (7,) and Fisher information (7, 7), of pseudo-data `near`."""
+        """As HyperLearner.score, of pseudo-data λ/β with variance 1/β.
+
+        Of s_p² it is the slope of the samples' own Student-t noise, which is in no pseudo-data.
+        """
         beta, lam = data["beta"][near], data["lam"][near]
         informative = beta > _LEAST * beta.max()
 

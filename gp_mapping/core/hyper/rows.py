@@ -61,10 +61,11 @@ class RowLearner(HyperLearner):
     def neighbourhood(
         self, x: Tensor, order: Tensor, generator: torch.Generator
     ) -> tuple[Tensor, int]:
+        """As HyperLearner.neighbourhood, by the places of the rows."""
         return super().neighbourhood(x[:, :-1], order, generator)
 
     def score(self, vector: Tensor, data: dict, near: Tensor) -> tuple[Tensor, Tensor]:
-        """Gradient (9,) of −log evidence, and Fisher information (9, 9).
+        """As HyperLearner.score, (9,) and (9, 9).
 
             ∂_k = ½ tr[(C⁻¹ − ααᵀ) ∂_kC],   F_kl = ½ tr[C⁻¹ ∂_kC C⁻¹ ∂_lC]
 

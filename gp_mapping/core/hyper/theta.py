@@ -59,6 +59,7 @@ class Theta:
 
     @cached_property
     def _kernel(self):
+        """The kernel of the field, made once."""
         if self.anisotropy == 1.0 and self.long_share == 0.0:
             return make_kernel(self.kernel_name, self.signal_stddev**2, self.lengthscale)
 
@@ -83,7 +84,11 @@ class Theta:
         return axes * length if not torch.is_tensor(length) else axes.to(length.device) * length
 
     def need_dimensions(self, dimensions: int) -> None:
-        """Raise ValueError where the kernel is not one of places of so many coordinates."""
+        """Check that the kernel is one of places of so many coordinates.
+
+        Raises:
+            ValueError: it is anisotropic, and the places are not in a plane.
+        """
         if self.anisotropy != 1.0 and dimensions != 2:
             raise ValueError(
                 f"anisotropy: {self.anisotropy} stretches the y axis of a plane, and the samples are "
@@ -160,7 +165,13 @@ class Theta:
         return torch.cat(rows) if rows else x.new_empty((0, len(x)))
 
     def sensor_place(self, x: Tensor, velocity: Tensor, heading: Tensor) -> Tensor:
-        """Where the sensor was when it measured: x − δ v + along ĥ + across ĥ⊥, (N, D)."""
+        """Where the sensor was when it measured: x − δ v + along ĥ + across ĥ⊥, (N, D).
+
+        Args:
+            x: positions of the robot (N, D), m.
+            velocity: (N, D), m/s.
+            heading: ĥ (N, 2).
+        """
         if not (self.time_offset or self.lever_arm_along or self.lever_arm_across):
             return x
         # the usual case, needed with each sample
@@ -195,7 +206,21 @@ class Theta:
 
 
 def sensor_place(x: Tensor, velocity: Tensor, heading: Tensor, offset, along, across) -> Tensor:
-    """x − δ v + along ĥ + across ĥ⊥, with ĥ⊥ to the left of ĥ: (N, D)."""
+    """Where the sensor was when it measured.
+
+        x − δ v + along ĥ + across ĥ⊥,   ĥ⊥ to the left of ĥ
+
+    Args:
+        x: positions of the robot (N, D), m.
+        velocity: (N, D), m/s.
+        heading: ĥ (N, 2).
+        offset: δ, s.
+        along: lever arm forward, m.
+        across: lever arm to the left, m.
+
+    Returns:
+        (N, D), m.
+    """
     left = torch.stack([-heading[:, 1], heading[:, 0]], 1)
     arm = (along * heading + across * left)[:, : x.shape[1]]
     if x.shape[1] > 2:

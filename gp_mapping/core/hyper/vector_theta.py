@@ -43,12 +43,14 @@ class VectorTheta(Theta):
         return VectorTheta(**{f.name: getattr(theta, f.name) for f in fields(theta)} | others)
 
     def kernel(self) -> Kernel:
+        """The kernel of a component at a place: curl-free, or harmonic."""
         if self.potential == "harmonic":
             return HarmonicKernel(self.signal_stddev**2, self.lengthscale, self.coherence)
         return CurlFreeKernel(self.signal_stddev**2, self.lengthscale, self.kernel_name)
 
     @property
     def shape(self):
+        """As Theta.shape, and the potential."""
         return (*super().shape, f"{self.potential} potential")
 
     def vector(self):
@@ -57,6 +59,7 @@ class VectorTheta(Theta):
         return torch.cat([super().vector(), torch.tensor(more, dtype=torch.float64)])
 
     def with_vector(self, vector):
+        """As Theta.with_vector, of nine numbers."""
         vertical, coherence = vector[7:].tolist()
         return replace(
             super().with_vector(vector[:7]),
@@ -78,6 +81,7 @@ class VectorTheta(Theta):
         )
 
     def feature_names(self):
+        """As Theta.feature_names: a constant and a body-fixed field for each component."""
         heading = (
             [("heading_stddev", c) for c in range(COMPONENTS)] if self.heading_stddev > 0 else []
         )
@@ -86,6 +90,12 @@ class VectorTheta(Theta):
         ) + heading
 
     def feature_rows(self, x, heading):
+        """As Theta.feature_rows, of rows.
+
+        Args:
+            x: rows (N, D + 1), the component last.
+            heading: ĥ (N, 2); None: no body-fixed field.
+        """
         indicators = (
             torch.nn.functional.one_hot(x[:, -1].detach().round().long(), COMPONENTS).to(x.dtype).mT
         )  # (3, N)

@@ -225,7 +225,7 @@ class HarmonicKernel(Kernel):
         )
 
     def diag(self, a):
-        """Prior variance of the component of each row, (N,): half as much in the plane as upwards."""
+        """Prior variance of each row's component, (N,): half as much in the plane as upwards."""
         place, component = split(a)
         in_plane = torch.where(component == 2, 1.0, 0.5).to(a.dtype) * self.variance
         if a.shape[1] == 3:

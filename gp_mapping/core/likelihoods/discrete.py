@@ -70,7 +70,7 @@ class Bernoulli(NonGaussian):
         return torch.special.log_ndtr(y * mean / (1.0 + variance[:, None]).sqrt()).sum(1)
 
     def observable(self, mean, variance):
-        """As Likelihood.observable: probability of a value above the threshold, variance of Φ(f)."""
+        """As Likelihood.observable: probability of a y above the threshold, variance of Φ(f)."""
         probability = torch.special.ndtr(mean / (1.0 + variance).sqrt())
         square = expectation(lambda f: torch.special.ndtr(f).square(), mean, variance, 2.0)
         return probability, (square - probability.square()).clamp_min(0.0)

@@ -60,14 +60,16 @@ class ExactPosterior(InnerSnapshot):
     pass_number: Tensor
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
-        """k(a, b) + s_c²: prior covariance of the field between standardised places."""
+        """Prior covariance of the field between standardised places, k(a, b) + s_c²: (N, K).
+
+        Args:
+            a: (N, D), standardised.
+            b: (K, D), standardised.
+        """
         return self.theta.kernel()(a, b) + self.theta.constant_stddev**2
 
     def predict_inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Mean (N, C) and latent variance (N,) at standardised x (N, D).
-
-        With a heading they are of field and robot together.
-        """
+        """As InnerSnapshot.predict_inner: kᵀC⁻¹y and k** − kᵀC⁻¹k."""
         means, variances = [x.new_empty((0, self.weights.shape[1]))], [x.new_empty(0)]
 
         for i in range(0, len(x), _CHUNK):
@@ -177,7 +179,7 @@ class ExactPosterior(InnerSnapshot):
         return self.cross(x, self.x) @ self.weights
 
     def prior_covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Covariance before anything was measured: (N, K), squared SI."""
+        """As FieldMap.prior_covariance: k(a, b) + s_c²."""
         return self.cross(self.scaling.inner_x(a), self.scaling.inner_x(b)) * self.scaling.scale**2
 
     def explained(self, x: Tensor) -> Tensor:
@@ -188,7 +190,7 @@ class ExactPosterior(InnerSnapshot):
         )
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Posterior covariance of the field between a (N, D) and b (K, D): (N, K), squared SI."""
+        """As FieldMap.covariance: k(a, b) + s_c² − k(a, x) C⁻¹ k(x, b)."""
         a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
         solved_a, solved_b = (solve_lower(self.factor, self.cross(self.x, c)) for c in (a, b))
         return (self.cross(a, b) - solved_a.mT @ solved_b) * self.scaling.scale**2
@@ -229,6 +231,7 @@ class ExactGP(ScaledMap):
 
     @property
     def empty(self) -> bool:
+        """Whether no sample has been absorbed."""
         return self.data is None
 
     def explained(self, x: Tensor) -> Tensor | None:
@@ -237,9 +240,11 @@ class ExactGP(ScaledMap):
 
     @property
     def samples(self) -> int:
+        """Number of samples, all of which it holds."""
         return 0 if self.data is None else len(self.data["x"])
 
     def report(self, used: int) -> UpdateReport:
+        """What the map holds after an update that absorbed `used` samples."""
         return UpdateReport(
             used, self.samples, self.samples, self.samples, added=used, jitter=self.jitter
         )
@@ -322,21 +327,24 @@ class ExactGP(ScaledMap):
         return average_noise(self.theta, self.data["extra"])
 
     def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> ExactPosterior:
-        """The present posterior itself.
+        """As FieldMap.snapshot: the present posterior itself, of the whole map.
 
         Its factor, n × n, is too large for a file: scores pause after a resume.
         """
         return self.posterior
 
     def remembered_places(self) -> Tensor:
+        """As FieldMap.remembered_places: of all samples."""
         return self._outer_places(None if self.data is None else self.data["x"])
 
     def calibration_data(self) -> CalibrationData | None:
+        """As FieldMap.calibration_data, of all samples."""
         if self.data is None:
             return None
         return self._calibration_data({name: column.clone() for name, column in self.data.items()})
 
     def learning_data(self) -> dict[str, Tensor]:
+        """As ScaledMap.learning_data, of all samples."""
         order = torch.arange(self.samples, dtype=torch.float64, device=self.device)
         extra = excess_variance(self.data["noise"], self.data["extra"], self.theta)
         return self.data | {"extra": extra, "order": order}
@@ -419,7 +427,7 @@ class ExactGP(ScaledMap):
             self.mark_changed()
 
     def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
-        """Drop the samples within `radius` (m) of x (K, D) but for the newest; how many went.
+        """As FieldMap.forget_near: the samples there leave, and nothing else.
 
         Raises:
             ValueError: radius is negative or NaN, or a place is not finite.
@@ -465,9 +473,11 @@ class ExactGP(ScaledMap):
         self.mark_changed()
 
     def _saved_parts(self) -> dict:
+        """The samples, for a file."""
         return {"data": None if self.data is None else {k: v.clone() for k, v in self.data.items()}}
 
     def _loaded_parts(self, state: dict, parts: dict) -> dict:
+        """The samples of a file."""
         data = state["data"]
         return {
             "data": None

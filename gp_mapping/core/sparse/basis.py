@@ -78,7 +78,12 @@ class Basis:
 
     @classmethod
     def at(cls, z: Tensor, like: "Basis") -> "Basis":
-        """A new basis on inducing inputs z (M, D), with the settings of another one."""
+        """A new basis on given inducing inputs.
+
+        Args:
+            z: inducing inputs (M, D).
+            like: the basis whose θ, capacity, dtype and device it gets; M where that is more.
+        """
         new = cls(like.theta, z.shape[1], max(like.capacity, len(z)), like.dtype, like.device)
         factor, _ = cholesky(new.kernel(z, z))
         new.z, new.L = z.clone(), _by_rows(factor, new.dtype)
@@ -86,7 +91,13 @@ class Basis:
 
     @classmethod
     def restored(cls, z: Tensor, factor: Tensor, like: Basis) -> Basis:
-        """A basis from z (M, D) and L (M, M) of a file, with the settings of another one."""
+        """A basis from a file.
+
+        Args:
+            z: inducing inputs (M, D).
+            factor: L (M, M).
+            like: the basis whose θ, capacity, dtype and device it gets.
+        """
         new = cls(like.theta, z.shape[1], like.capacity, like.dtype, like.device)
         new.z, new.L = z, _by_rows(factor, new.dtype)
         return new
@@ -100,11 +111,21 @@ class Basis:
         return self.features + self.z.shape[0]
 
     def whitened(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
-        """Whitened features a(x), (features + M, N), in float64."""
+        """Whitened features a(x), (features + M, N), in float64.
+
+        Args:
+            x: places (N, D).
+            heading: ĥ (N, 2); None: their features are 0.
+        """
         return whiten(self.theta, self.z, self.L, x, heading).double()
 
     def residual(self, x: Tensor, whitened: Tensor) -> Tensor:
-        """Residual variance k(x, x) − q(x, x), which the inputs do not represent; (N,), ≥ 0."""
+        """Residual variance k(x, x) − q(x, x), which the inputs do not represent; (N,), ≥ 0.
+
+        Args:
+            x: places (N, D).
+            whitened: a(x), (features + M, N).
+        """
         return (self.kernel.diag(x) - whitened[self.features :].square().sum(0)).clamp_min(0.0)
 
     def grow(
@@ -318,6 +339,7 @@ def greedy_inputs(kernel: Kernel, x: Tensor, tolerance: float, rank: int) -> lis
     """
 
     def row(p: int) -> Tensor:
+        """A row of the kernel matrix, (N,)."""
         return kernel(x[p : p + 1], x)[0]
 
     return pivoted_cholesky(len(x), kernel.diag(x), row, tolerance, rank)[0]

@@ -76,6 +76,7 @@ class Memory(Revertible):
         self.size, self.arrivals = 0, 0
 
         def new(*shape: int) -> Tensor:
+            """Zeros of that shape."""
             return torch.zeros(shape, dtype=torch.float64, device=device)
 
         self._store = {name: new(capacity) for name in COLUMNS[5:]}
@@ -113,7 +114,12 @@ class Memory(Revertible):
         self._whitened[: self.size, len(whitened) :] = 0.0
 
     def extend_whitened(self, start: int, rows: Tensor) -> None:
-        """Add features for a basis that has grown: rows (A, m) from row `start` on."""
+        """Add features for a basis that has grown.
+
+        Args:
+            start: row of the first of them.
+            rows: (A, m), of the remembered samples.
+        """
         if self._before is not None:
             self._extended = start if self._extended is None else min(start, self._extended)
         self._whitened[: self.size, start : start + len(rows)] = rows.mT
@@ -245,6 +251,7 @@ class Memory(Revertible):
         """
 
         def leverage() -> Tensor:
+            """β v of these samples, v = aᵀD⁻¹a."""
             return self.beta[which] * leverage_of(self._whitened[which, :rows].mT)
 
         return RULES[self.rule](Candidates(which, self.draw[which], leverage, self.x, self.order))
@@ -311,6 +318,7 @@ class Memory(Revertible):
         return column
 
     def _put_back(self) -> None:
+        """Restore the columns as they were at `mark`."""
         for name, column in {**self._store, "whitened": self._whitened}.items():
             if name in self._kept:
                 column[: self._before["size"]] = self._kept[name]
@@ -320,6 +328,7 @@ class Memory(Revertible):
             self._store["key"][: len(self._before_keys)] = self._before_keys
 
     def release(self) -> None:
+        """As Revertible.release."""
         super().release()
         self._kept, self._kept_rows, self._extended, self._before_keys = {}, [], None, None
 
@@ -346,6 +355,7 @@ class Memory(Revertible):
         return {name: getattr(self, name).clone() for name in type(self).COLUMNS}
 
     def state_dict(self) -> dict:
+        """State for `from_state_dict`."""
         return self.copy_columns() | {
             "white": self._whitened[: self.size].clone(),
             "capacity": self.capacity,
@@ -368,7 +378,12 @@ class Memory(Revertible):
 
     @classmethod
     def from_state_dict(cls, state: dict, device) -> Memory:
-        """The memory of a state; its buffers may be wider than the state's columns."""
+        """The memory of a state; its buffers may be wider than the state's columns.
+
+        Args:
+            state: of `state_dict`.
+            device: of all tensors.
+        """
         new: Memory = cls._sized(state, device)
         new.size, new.arrivals, new.protect = (
             len(state["x"]),

@@ -48,6 +48,7 @@ class ObservingMap(ScaledMap):
         return super().update(batch)
 
     def _scaling_for(self, batch: Samples) -> Scaling:
+        """The scaling of a map whose first batch this is; labels and counts keep their unit."""
         if self.likelihood.metric:
             return super()._scaling_for(batch)
         # labels and counts are neither scaled nor centred

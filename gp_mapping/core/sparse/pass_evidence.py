@@ -339,6 +339,7 @@ class PassEvidence:
 
     @staticmethod
     def from_state_dict(state: dict, device) -> PassEvidence:
+        """The evidence of a state, on a device."""
         return PassEvidence(
             tuple(state["numbers"].tolist()),
             state["precision"].to(device),

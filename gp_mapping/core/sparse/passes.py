@@ -62,7 +62,13 @@ class PassSums:
 
     @staticmethod
     def empty(rows: int, channels: int, device) -> PassSums:
-        """Sums of no pass, for R = `rows` features."""
+        """Sums of no pass.
+
+        Args:
+            rows: R, features.
+            channels: C.
+            device: of all tensors.
+        """
         kind = {"dtype": torch.float64, "device": device}
         return PassSums(
             (),
@@ -127,6 +133,7 @@ class PassSums:
             return self
 
         def longer(column: Tensor) -> Tensor:
+            """The column with zeros for the new passes."""
             return torch.cat([column, column.new_zeros((more, *column.shape[1:]))])
 
         return PassSums(
@@ -191,7 +198,7 @@ class PassSums:
         return replace(self, whitened=self.whitened @ transfer.mT)
 
     def turn(self, rows: Tensor, columns: Tensor) -> PassSums:
-        """Rotate as Sites.turn: g ← Q g, l ← P l, with Q = rows and P = columns."""
+        """As Sites.turn: g ← Q g, l ← P l."""
         return replace(
             self,
             whitened=self.whitened @ rows.mT,
@@ -332,6 +339,7 @@ class PassSums:
 
     @staticmethod
     def from_state_dict(state: dict, device) -> PassSums:
+        """The sums of a state, on a device."""
         whitened, precision, linear = (
             state[name].to(device) for name in ("white", "precision", "linear")
         )

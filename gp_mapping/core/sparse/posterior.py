@@ -105,7 +105,12 @@ class Posterior(InnerSnapshot):
         )
 
     def whitened(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
-        """Whitened features a(x), (F + M, N), at standardised x (N, D), heading (N, 2) or None."""
+        """Whitened features a(x), (F + M, N).
+
+        Args:
+            x: (N, D), standardised.
+            heading: ĥ (N, 2), or None.
+        """
         return whiten(self.theta, self.z, self.L, x, heading)
 
     def predict_inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -228,6 +233,7 @@ class Posterior(InnerSnapshot):
         return self._biases[number]
 
     def _bias_now(self, number: float) -> tuple[Tensor, Tensor, Tensor]:
+        """As `_bias`, computed anew."""
         passes, prior, rho = self.passes, self.theta.bias_stddev**2, self.theta.bias_correlation
         elsewhere = None if passes is None else passes.elsewhere
         # a segment that has no samples yet is known from its neighbours
@@ -323,12 +329,9 @@ class Posterior(InnerSnapshot):
         )
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Posterior covariance of the latent field between a (N, D) and b (K, D), metres.
+        """As FieldMap.covariance.
 
-            cov = k(a, b) + s_c² − a(a)ᵀ (I − D⁻¹) a(b)
-
-        Returns:
-            (N, K), squared SI.
+        cov = k(a, b) + s_c² − a(a)ᵀ (I − D⁻¹) a(b)
         """
         return self.covariance_with(b)(a)[0]
 
@@ -362,6 +365,7 @@ class Posterior(InnerSnapshot):
             ) * scale
 
         def at(a: Tensor) -> tuple[Tensor, Tensor]:
+            """Covariances (N, K) and variances (N,) at a, in parts that bound the memory."""
             parts = self.scaling.inner_x(a).split(chunk_size(self.z.device))
             covariances, variances = zip(*map(part, parts))
             return torch.cat(covariances), torch.cat(variances)
@@ -369,7 +373,7 @@ class Posterior(InnerSnapshot):
         return at
 
     def prior_covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Prior covariance k(a, b) + s_c², (N, K), squared SI; it depends on a − b alone."""
+        """As FieldMap.prior_covariance: k(a, b) + s_c², which depends on a − b alone."""
         a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
         return (self.theta.kernel()(a, b) + self.theta.constant_stddev**2) * self.scaling.scale**2
 

@@ -45,11 +45,14 @@ class SiteStore(Protocol):
     def merge(self, other: SiteStore) -> None:
         """Add another store's sums in the same basis, or on the same lattice."""
 
-    def clone(self) -> SiteStore: ...
+    def clone(self) -> SiteStore:
+        """A copy with tensors of its own."""
 
-    def emptied(self) -> SiteStore: ...
+    def emptied(self) -> SiteStore:
+        """The same basis, or lattice, without data."""
 
-    def state_dict(self) -> dict: ...
+    def state_dict(self) -> dict:
+        """State for the model's file."""
 
 
 class Sites(Revertible):
@@ -143,7 +146,7 @@ class Sites(Revertible):
         self._r[: self.size].addmm_(whitened, torch.cat([lam, beta[:, None]], 1))
 
     def subtract(self, whitened: Tensor, beta: Tensor, lam: Tensor) -> None:
-        """Take sites out again; as `add` with the signs of beta and lam reversed."""
+        """Take sites out again: As `add` with the signs of beta and lam reversed."""
         self.add(whitened, -beta, -lam)
 
     def scale(self, factor: float) -> None:
@@ -255,6 +258,7 @@ class Sites(Revertible):
         self._copy = self._d[:size, :size].clone(), self._r[:size].clone()
 
     def _put_back(self) -> None:
+        """Restore D, r and s as they were at `mark`."""
         if self._copy is None:
             return
 
@@ -266,6 +270,7 @@ class Sites(Revertible):
         self._d[:size, :size], self._r[:size] = self._copy
 
     def release(self) -> None:
+        """As Revertible.release."""
         super().release()
         self._copy = None
 
@@ -293,6 +298,7 @@ class Sites(Revertible):
         return new
 
     def state_dict(self) -> dict:
+        """State for `from_state_dict`."""
         return {
             "precision": self.precision.clone(),
             "linear": self._r[: self.size].clone(),
@@ -302,6 +308,12 @@ class Sites(Revertible):
 
     @classmethod
     def from_state_dict(cls, state: dict, device) -> "Sites":
+        """The sites of a state.
+
+        Args:
+            state: of `state_dict`.
+            device: of all tensors.
+        """
         linear = state["linear"].to(device)
         new = cls(len(linear), linear.shape[1] - 1, int(state["capacity"]), device)
         new.precision.copy_(state["precision"].to(device))

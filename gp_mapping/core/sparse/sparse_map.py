@@ -77,7 +77,12 @@ class SparseMap(ObservingMap):
     # --- what a model defines ---------------------------------------------------------------------
     @abstractmethod
     def add_memory_sites(self, store: SiteStore, sign: float) -> None:
-        """Add (sign 1) to a store, or take out (−1), the remembered samples' sites as they are."""
+        """Add the remembered samples' sites to a store, or take them out, as they are.
+
+        Args:
+            store: sums in the basis, or on the lattice, of this map.
+            sign: 1 to add, −1 to take out.
+        """
 
     @abstractmethod
     def remove_samples(self, gone: Tensor, near: Tensor, radius: float) -> None:
@@ -119,7 +124,12 @@ class SparseMap(ObservingMap):
 
     @abstractmethod
     def allocate(self, dimension: int, channels: int) -> None:
-        """Make the sites and the memory of a map without data."""
+        """Make the sites and the memory of a map without data.
+
+        Args:
+            dimension: D, of places.
+            channels: C, of values.
+        """
 
     # --- what all have ----------------------------------------------------------------------------
     @property
@@ -129,7 +139,14 @@ class SparseMap(ObservingMap):
 
     @staticmethod
     def noise(own: Tensor, extra: Tensor, theta: Theta, x: Tensor | None = None) -> Tensor:
-        """Noise variance of samples, (N,): `own` where it is > 0, else s_p²; plus `extra`."""
+        """Noise variance of samples, (N,): `own` where it is > 0, else s_p²; plus `extra`.
+
+        Args:
+            own: stated noise variance of each sample (N,), 0 where it is not known.
+            extra: what is added to it (N,), as by an uncertain pose.
+            theta: gives s_p².
+            x: places (N, D); unused here, for a model whose noise depends on the place.
+        """
         return torch.where(own > 0, own, theta.noise_stddev**2) + extra
 
     def memory_places(self, theta: Theta) -> Tensor:
@@ -137,12 +154,15 @@ class SparseMap(ObservingMap):
         return theta.sensor_place(self.memory.x, self.memory.velocity, self.memory.heading)
 
     def remembered_places(self) -> Tensor:
+        """As FieldMap.remembered_places."""
         return self._outer_places(None if self.memory is None else self.memory.x)
 
     def calibration_data(self) -> CalibrationData | None:
+        """As FieldMap.calibration_data."""
         return None if self.memory is None else self._calibration_data(self.memory.copy_columns())
 
     def learning_data(self) -> dict[str, Tensor]:
+        """As ScaledMap.learning_data, and the passes."""
         memory = self.memory
         return {
             "x": memory.x,
@@ -208,6 +228,7 @@ class SparseMap(ObservingMap):
     def _union(
         self, other: SparseMap, scaling: Scaling, offset: Tensor, delta: Tensor, renumber: float
     ) -> None:
+        """Add the other map, whose origin and centre differ by offset and delta."""
         # may refuse; until here nothing of this map has changed
         converted = self.converted_copy(other, offset)
         converted.renumber(renumber)
@@ -272,9 +293,11 @@ class SparseMap(ObservingMap):
 
     # --- files ------------------------------------------------------------------------------------
     def _saved_parts(self) -> dict:
+        """The memory, for a file."""
         return {} if self.memory is None else {"memory": self.memory.state_dict()}
 
     def _loaded_parts(self, state: dict, parts: dict) -> dict:
+        """The memory of a file."""
         memory, scaling = None, parts["scaling"]
         if scaling is not None:
             empty = self.new_memory(len(scaling.origin), len(scaling.centre), 0)

@@ -129,6 +129,7 @@ class InputRemoval:
         return True
 
     def state_dict(self) -> dict:
+        """State for `from_state_dict`."""
         return {
             "prior": self.prior.clone(),
             "told": self.data_precision.clone(),
@@ -138,6 +139,12 @@ class InputRemoval:
 
     @classmethod
     def from_state_dict(cls, state: dict, device) -> InputRemoval:
+        """The removal of a state, in tensors of its own.
+
+        Args:
+            state: of `state_dict`.
+            device: of all tensors.
+        """
         # copies, since `advance` writes into them: the state may be a tile's, which never changes
         tensors = (state[name].to(device, copy=True) for name in ("prior", "told", "alive"))
         return cls(*tensors, float(state["worst"]))

@@ -117,7 +117,7 @@ class MergingMap(GrowingMap):
         return new
 
     def converted_copy(self, other: MergingMap, offset: Tensor) -> MergingMap:
-        """A copy of another map at this map's θ, to be merged.
+        """As SparseMap.converted_copy, with room for features that only this map has.
 
         Raises:
             ValueError: the other map does not factor at this map's θ.
@@ -248,5 +248,6 @@ class MergingMap(GrowingMap):
         return self.memory.insert_all(values, whitened, self.leverage, arrivals)
 
     def renumber(self, by: float) -> None:
+        """Add `by` to every pass's number, also in the sums."""
         super().renumber(by)
         self.sites.passes = self.sites.passes.renumber(by)

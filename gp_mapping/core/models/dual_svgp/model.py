@@ -126,16 +126,22 @@ class DualSVGP(MergingMap):
         self.basis: Basis | None = None
 
     def new_basis(self, theta: Theta, dimension: int) -> Basis:
-        """An empty basis at θ with this map's budget."""
+        """An empty basis with this map's budget.
+
+        Args:
+            theta: hyper-parameters.
+            dimension: D, of places.
+        """
         return Basis(theta, dimension, self.max_inducing, self.dtype, self.device)
 
     def new_memory(self, dimension: int, channels: int, rows: int) -> Memory:
-        """An empty memory for sites of `rows` rows."""
+        """As SparseMap.new_memory."""
         return self.memory_kind(self.memory_size, dimension, channels, rows, self.device).set_rule(
             self.memory_rule
         )
 
     def allocate(self, dimension: int, channels: int) -> None:
+        """As SparseMap.allocate; the basis is empty, or the fixed inducing inputs."""
         basis = self.new_basis(self.theta, dimension)
         if self.fixed is not None:
             basis = Basis.at(self.scaling.inner_x(self.fixed), basis)
@@ -174,6 +180,7 @@ class DualSVGP(MergingMap):
         )
 
     def _absorb_part(self, batch: Standardised) -> UpdateReport:
+        """Absorb a part of a batch; the basis grows first."""
         extra, places, noise = self._placed(batch)
         whitened, added, removed = self._grow(
             places, batch.heading, noise, self.likelihood.weight(batch.count)
@@ -217,7 +224,7 @@ class DualSVGP(MergingMap):
         return self.report(len(batch.x), added, removed, removed > 0)
 
     def remember(self, values: dict[str, Tensor], whitened: Tensor) -> int:
-        """Offer samples that are in the sites to the memory; how many, old or new, fell out."""
+        """As Memory.offer_batch, for samples that are in the sites."""
         return self.memory.offer_batch(values, whitened, self.leverage, self.generator)
 
     def close_passes(self) -> None:
@@ -281,7 +288,14 @@ class DualSVGP(MergingMap):
     def report(
         self, used: int, added: int = 0, removed: int = 0, everywhere: bool = False
     ) -> UpdateReport:
-        """What the map holds after an update that used `used` samples."""
+        """What the map holds after an update.
+
+        Args:
+            used: samples of the batch that were absorbed.
+            added: inducing inputs that are new.
+            removed: inducing inputs that left.
+            everywhere: whether all of the map may have changed.
+        """
         inducing, memory = (0, 0) if self.basis is None else (len(self.basis), len(self.memory))
         return UpdateReport(
             used, self.samples, inducing, memory, added, removed, self.jitter, everywhere
@@ -396,7 +410,7 @@ class DualSVGP(MergingMap):
         return self.posterior.explained(x)
 
     def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> Posterior:
-        """The present posterior, in tensors of its own."""
+        """As FieldMap.snapshot, of the whole map, in tensors of its own."""
         return self.posterior.own_copy()
 
     def moment(self) -> Posterior | None:
@@ -405,13 +419,16 @@ class DualSVGP(MergingMap):
         return posterior if posterior is not None and posterior.supports_increments else None
 
     def since(self, moment: object) -> Increments | None:
+        """As FieldMap.since."""
         return self.posterior.increment_since(moment)
 
     def load_snapshot(self, state: dict) -> Posterior:
+        """As FieldMap.load_snapshot."""
         return Posterior.from_state_dict(state, self.device)
 
     @property
     def capabilities(self) -> frozenset[str]:
+        """Also other likelihoods."""
         return super().capabilities | {LIKELIHOODS}
 
     def counters(self) -> dict[str, int | float]:
@@ -441,6 +458,7 @@ class DualSVGP(MergingMap):
         }
 
     def inducing_inputs(self) -> Tensor:
+        """As FieldMap.inducing_inputs."""
         return self._outer_places(None if self.basis is None else self.basis.z)
 
     # --- another θ, other inducing inputs ---------------------------------------------------------
@@ -498,6 +516,13 @@ class DualSVGP(MergingMap):
 
     # --- what the operations of sparse_map.py need ------------------------------------------------
     def add_memory_sites(self, store: Sites, sign: float, among: slice = slice(None)) -> None:
+        """Add the remembered samples' sites to a store, or take them out, as they are.
+
+        Args:
+            store: sums in this map's basis.
+            sign: 1 to add, −1 to take out.
+            among: which of the samples.
+        """
         memory, whitened = self.memory, self.memory.whitened(self.basis.size)[:, among]
         store.add(
             whitened, sign * memory.beta[among], sign * memory.lam[among], memory.pass_number[among]

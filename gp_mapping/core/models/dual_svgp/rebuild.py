@@ -88,7 +88,12 @@ class Rebuild:
             self.memory_sites = new.memory_sites_at(self.theta, self.basis, self.whitened)
 
     def log_call(self, what: str, argument) -> None:
-        """Log what the map has done: a method's name and its argument."""
+        """Log what the map has done, to be done to the rebuilt parts as well.
+
+        Args:
+            what: a word that `_replay` knows.
+            argument: what it was done with.
+        """
         self.log = (*self.log, (what, argument))
 
     def advance(self, limit: float) -> float:

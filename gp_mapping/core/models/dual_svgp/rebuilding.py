@@ -152,24 +152,29 @@ class Rebuilding(SparseMap):
 
     # --- what else changes the map ----------------------------------------------------------------
     def update(self, batch: Samples) -> UpdateReport:
+        """As FieldMap.update; a rebuild in slices goes on first."""
         if not self.driven and len(batch):
             self.advance_rebuild()
         return super().update(batch)
 
     def _scale(self, factor: float) -> None:
+        """Scale all sums, also those of a rebuild under way."""
         super()._scale(factor)
         if self.rebuild is not None:
             self.rebuild.log_call("forget", factor)
 
     def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
+        """As FieldMap.forget_near; a rebuild under way is finished first."""
         self.finish_rebuild()
         return super().forget_near(x, radius, newest)
 
     def move(self, turn: Tensor, shift: Tensor) -> None:
+        """As FieldMap.move; a rebuild under way is finished first."""
         self.finish_rebuild()
         super().move(turn, shift)
 
     def _merge(self, other: Rebuilding, renumber: float) -> None:
+        """Merge; a rebuild under way is finished first."""
         self.finish_rebuild()
         sliced, self.sliced = self.sliced, False  # room for the other map's inputs is made at once
         try:
@@ -178,6 +183,7 @@ class Rebuilding(SparseMap):
             self.sliced = sliced
 
     def shallow_copy(self) -> Rebuilding:
+        """A copy without the rebuild, which belongs to the map alone."""
         new = super().shallow_copy()
         new.rebuild, new.sliced = None, False
         return new

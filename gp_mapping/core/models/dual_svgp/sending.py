@@ -69,7 +69,11 @@ class SendableMap(Rebuilding):
         }
 
     def load_state_dict(self, state: dict) -> None:
-        """Continue from a state; from a slim one up to rounding, with this map's own budgets."""
+        """Continue from a state; from a slim one up to rounding, with this map's own budgets.
+
+        Raises:
+            ValueError: the state does not fit; the map is as it was.
+        """
         if isinstance(state, dict) and _SLIM in state:
             try:
                 state = self._whole(state)

@@ -227,6 +227,7 @@ class SolveGP(DualSVGP):
         return report
 
     def replace_parts(self, theta: Theta, converted: RebuiltParts, full: bool) -> None:
+        """As Rebuilding.replace_parts; the block iteration begins anew."""
         super().replace_parts(theta, converted, full)
         self._start = None  # of another basis
 
