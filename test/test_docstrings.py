@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent / PACKAGE
 # Rooms that are complete; a room that is not here may be behind.
 ROOMS = [
     "analysis",
+    "core",
     "offline",
     "recording",
     "settings",

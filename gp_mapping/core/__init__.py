@@ -1,0 +1,1 @@
+"""The maps themselves: torch only, SI in and out; neither files nor ROS."""

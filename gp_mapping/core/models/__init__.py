@@ -1,0 +1,1 @@
+"""The models; nobody outside names a class of them, `create_map` makes them."""

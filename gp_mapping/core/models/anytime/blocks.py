@@ -126,6 +126,7 @@ class Block:
         )
 
     def state_dict(self) -> dict:
+        """State for `from_state_dict`."""
         return {
             "tile": list(self.tile),
             "x": self.x.clone(),
@@ -136,6 +137,7 @@ class Block:
 
     @staticmethod
     def from_state_dict(state: dict, device) -> "Block":
+        """The block of a state, on a device."""
         return Block(
             tuple(int(i) for i in state["tile"]),
             *(state[name].to(device) for name in ("x", "factor", "white", "lam")),
@@ -220,10 +222,12 @@ class BlockMemory(Memory):
         return self.chain[part][:, : len(part)]
 
     def state_dict(self) -> dict:
+        """State for `from_state_dict`."""
         return super().state_dict() | {"width": self.width}
 
     @classmethod
     def _sized(cls, state: dict, device) -> "BlockMemory":
+        """An empty memory with the sizes of a state."""
         return cls(
             int(state["capacity"]),
             state["x"].shape[1],

@@ -83,6 +83,7 @@ class AnytimeMap(DualSVGP):
 
     @property
     def capabilities(self) -> frozenset[str]:
+        """As DualSVGP.capabilities, without other likelihoods."""
         return super().capabilities - {LIKELIHOODS}
 
     def extra_variance(self, basis: Basis, whitened: Tensor) -> Tensor:
@@ -111,6 +112,7 @@ class AnytimeMap(DualSVGP):
         count: Tensor,
         pass_numbers: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
+        """As DualSVGP.add_sites, with the member's Γ for the noise."""
         return super().add_sites(
             whitened,
             places,
@@ -143,13 +145,14 @@ class AnytimeMap(DualSVGP):
         memory.beta[stale], memory.lam[stale] = beta, lam
 
     def memory_sites_at(self, theta, basis: Basis, whitened: Tensor) -> MemorySites:
+        """As DualSVGP.memory_sites_at: β = 1/Γ."""
         beta = 1.0 / (self.own_noise(theta) + self.extra_variance(basis, whitened))
         return MemorySites(
             whitened, {"beta": beta, "lam": beta[:, None] * self.memory.y}, self.memory.pass_number
         )
 
     def merge_memory(self, values: dict[str, Tensor], whitened: Tensor, arrivals: int) -> int:
-        """Add another map's remembered samples, with β and λ of this map's basis."""
+        """As MergingMap.merge_memory, with β and λ of this map's basis."""
         self._rate(values, whitened)
         return super().merge_memory(values, whitened, arrivals)
 

@@ -82,10 +82,7 @@ class AnytimePosterior(Posterior, kind="anytime"):
         return reduced.mT @ block.lam, a - block.whitened @ reduced, a, reduced
 
     def predict_inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Mean (N, C) and latent variance (N,) at standardised x (N, D).
-
-        With a heading they are of field and robot together.
-        """
+        """As InnerSnapshot.predict_inner, with the member's test conditional."""
         if self.conditional in ("joint", "independent"):
             return super().predict_inner(x, heading)
 
@@ -113,7 +110,7 @@ class AnytimePosterior(Posterior, kind="anytime"):
     def predict_inner_solved(
         self, x: Tensor, heading: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """As `predict_inner`, and R⁻¹a of the basis alone."""
+        """As Posterior.predict_inner_solved, with R⁻¹a of the basis alone."""
         if self.conditional in ("joint", "independent"):
             return super().predict_inner_solved(x, heading)
         used_heading = heading if self.theta.heading_stddev > 0 else None
@@ -149,7 +146,7 @@ class AnytimePosterior(Posterior, kind="anytime"):
         )
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Covariance between a (N, D) and b (K, D): (N, K), squared SI.
+        """As FieldMap.covariance.
 
         It is ãᵀD⁻¹b̃, and of the residuals what the test conditional shares between two points.
         """
@@ -187,6 +184,7 @@ class AnytimePosterior(Posterior, kind="anytime"):
         return (out + sides["a"][0].mT @ sides["b"][0]) * self.scaling.scale**2
 
     def state_dict(self) -> dict:
+        """State for `restore`."""
         return super().state_dict() | {
             "kind": "anytime",
             "conditional": self.conditional,
@@ -196,7 +194,13 @@ class AnytimePosterior(Posterior, kind="anytime"):
 
     @classmethod
     def restore(cls, state: dict, plain: Posterior, device) -> "AnytimePosterior":
-        """From `state_dict`, given the Posterior that is part of it."""
+        """The posterior of a state.
+
+        Args:
+            state: of `state_dict`.
+            plain: the Posterior that is part of it.
+            device: of all tensors.
+        """
         return cls(
             **posterior_fields(plain),
             conditional=state["conditional"],

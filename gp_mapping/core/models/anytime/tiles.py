@@ -58,23 +58,25 @@ class TileMap(AnytimeMap):
         return self.tile_side * self.theta.lengthscale
 
     def new_memory(self, dimension: int, channels: int, rows: int) -> BlockMemory:
+        """As SparseMap.new_memory, of blocks."""
         return BlockMemory(
             self.memory_size, dimension, channels, rows, self.device, width=self.tile_samples
         ).set_rule(self.memory_rule)
 
     def remembered_features(self, rows: int) -> Tensor:
+        """Features of the remembered samples, not those of their blocks: (rows, m)."""
         return self.memory.raw[:, :rows].mT
 
     # --- samples in and out -----------------------------------------------------------------------
     def remember(self, values: dict[str, Tensor], whitened: Tensor) -> int:
-        """Offer samples to the memory as blocks of one, then join them to their tiles' blocks."""
+        """As Memory.offer_batch, as blocks of one, which then join their tiles' blocks."""
         values, single = self._alone(values, whitened)
         fell = self.memory.offer_batch(values, single, self.leverage, self.generator, self._isolate)
         self._join()
         return fell
 
     def merge_memory(self, values: dict[str, Tensor], whitened: Tensor, arrivals: int) -> int:
-        """Add another map's remembered samples, and let them join the blocks of their tiles."""
+        """As MergingMap.merge_memory; the samples join the blocks of their tiles."""
         self._rate(values, whitened)
         self.sites.add(whitened, values["beta"], values["lam"])
 
@@ -267,7 +269,7 @@ class TileMap(AnytimeMap):
         )
 
     def memory_sites_at(self, theta, basis: Basis, whitened: Tensor) -> MemorySites:
-        """The remembered samples' contribution at θ, with new tiles.
+        """As DualSVGP.memory_sites_at, with new tiles.
 
         The side of a tile follows the lengthscale, and places follow the time offset.
         """
@@ -342,6 +344,7 @@ class TileMap(AnytimeMap):
 
     # --- test conditional, fantasies, files -------------------------------------------------------
     def leverage(self, whitened: Tensor) -> Tensor:
+        """aᵀD⁻¹a of features (R, N): (N,)."""
         factor, _ = cholesky(self.system()[0])  # not the posterior: its blocks are about to change
         return solve_lower(factor, whitened).square().sum(0)
 
@@ -407,4 +410,5 @@ class TileMap(AnytimeMap):
         return new
 
     def _loaded_parts(self, state: dict, parts: dict) -> dict:
+        """The parts of a file, without cached blocks."""
         return super()._loaded_parts(state, parts) | {"_blocks": {}}

@@ -112,11 +112,13 @@ class ClassMap(FieldMap):
         return any(more)
 
     def forget(self, factor: float) -> None:
+        """As FieldMap.forget, every class."""
         with self._together():
             for field in self.fields:
                 field.forget(factor)
 
     def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
+        """As FieldMap.forget_near, every class; the most that one has removed."""
         with self._together():
             return max(field.forget_near(x, radius, newest) for field in self.fields)
 
@@ -138,6 +140,7 @@ class ClassMap(FieldMap):
                 own.merge(its)
 
     def move(self, turn: Tensor, shift: Tensor) -> None:
+        """As FieldMap.move, every class."""
         with self._together():
             for field in self.fields:
                 field.move(turn, shift)
@@ -145,44 +148,52 @@ class ClassMap(FieldMap):
     # --- the map out ------------------------------------------------------------------------------
     @property
     def centre(self) -> Tensor | None:
+        """As FieldMap.centre: of each class."""
         if not self.fields[0].started:
             return None
         return torch.cat([field.scaling.centre for field in self.fields])
 
     @property
     def capabilities(self) -> frozenset[str]:
+        """Other likelihoods, and LEARNS where its classes learn."""
         return frozenset({LIKELIHOODS}) | (self.fields[0].capabilities & {LEARNS})
 
     @property
     def learning_steps(self) -> int | None:
+        """Steps of all classes together; None where none learns."""
         steps = [field.learning_steps for field in self.fields]
         return None if None in steps else sum(s for s in steps if s is not None)
 
     def predict(
         self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
     ) -> Prediction:
+        """As FieldMap.predict: a channel for each class."""
         return joined([field.predict(x, velocity, heading) for field in self.fields])
 
     def predict_now(
         self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
     ) -> Prediction:
+        """As FieldMap.predict, from all samples."""
         self.need_data()
         return joined([field.predict_now(x, velocity, heading) for field in self.fields])
 
     def prior(self) -> Prediction:
+        """As FieldMap.prior: a channel for each class."""
         self.need_data()
         return joined([field.prior() for field in self.fields])
 
     def noise_variance(self) -> Tensor:
+        """As FieldMap.noise_variance: of each class."""
         self.need_data()
         return torch.cat([field.noise_variance() for field in self.fields])
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Posterior covariance (N, K) of the latent fields, mean over classes."""
+        """As FieldMap.covariance: mean over classes."""
         self.need_data()
         return self.snapshot().covariance(a, b)
 
     def fantasize(self, x: Tensor) -> ClassMap:
+        """As FieldMap.fantasize, every class."""
         self.need_data()
         return self._with_fields([field.fantasize(x) for field in self.fields])
 
@@ -194,10 +205,12 @@ class ClassMap(FieldMap):
         return new
 
     def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> ClassSnapshot:
+        """As FieldMap.snapshot, every class."""
         self.need_data()
         return ClassSnapshot([field.snapshot(near, reach) for field in self.fields])
 
     def load_snapshot(self, state: dict) -> Snapshot:
+        """As FieldMap.load_snapshot."""
         parts = [state["classes"][str(c)] for c in range(len(self.fields))]
         return ClassSnapshot([f.load_snapshot(part) for f, part in zip(self.fields, parts)])
 
@@ -209,6 +222,7 @@ class ClassMap(FieldMap):
         return ClassSnapshot(list(sources)), min(counts), sum(epochs)
 
     def for_planning(self) -> Planned:
+        """As FieldMap.for_planning, every class."""
         self.need_data()
         return ClassSnapshot([field.for_planning() for field in self.fields])
 
@@ -245,10 +259,12 @@ class ClassMap(FieldMap):
         return {name: max(counts[name] for counts in each) for name in each[0]}
 
     def notes(self) -> list[str]:
+        """As FieldMap.notes; what several classes say stands once."""
         return list(dict.fromkeys(note for field in self.fields for note in field.notes()))
 
     # --- files ------------------------------------------------------------------------------------
     def state_dict(self) -> dict:
+        """As FieldMap.state_dict: a state for each class."""
         return {
             "model": self.fields[0].name,
             "class_format": _FORMAT,
@@ -257,6 +273,11 @@ class ClassMap(FieldMap):
         }
 
     def load_state_dict(self, state: dict) -> None:
+        """As FieldMap.load_state_dict: all classes, or none.
+
+        Raises:
+            ValueError: the state is of another model, likelihood or format, or a class is missing.
+        """
         if state.get("model") != self.fields[0].name:
             raise ValueError(
                 f"the state is of model {state.get('model')!r}, this map is {self.fields[0].name!r}"

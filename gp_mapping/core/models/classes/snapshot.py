@@ -36,16 +36,19 @@ class ClassSnapshot(Snapshot):
     def predict(
         self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
     ) -> Prediction:
+        """As FieldMap.predict: a channel for each class."""
         return joined([part.predict(x, velocity, heading) for part in self.parts])
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Mean over classes (N, K): positive definite, as each of them is."""
+        """As FieldMap.covariance: mean over classes, positive definite as each of them is."""
         return torch.stack([part.covariance(a, b) for part in self.parts]).mean(0)
 
     def covariance_with(self, b: Tensor) -> Covariances:
+        """As FieldMap.covariance_with: means over classes."""
         each = [part.covariance_with(b) for part in self.parts]
 
         def at(a: Tensor) -> tuple[Tensor, Tensor]:
+            """Covariances (N, K) and variances (N,) at a."""
             shared, variance = zip(*(one(a) for one in each))
             return torch.stack(shared).mean(0), torch.stack(variance).mean(0)
 
@@ -56,6 +59,7 @@ class ClassSnapshot(Snapshot):
         return ClassSnapshot([part.fantasize(x) for part in self.parts])
 
     def state_dict(self) -> dict | None:
+        """As Snapshot.state_dict; None where a class has none."""
         states = [part.state_dict() for part in self.parts]
         if any(state is None for state in states):
             return None

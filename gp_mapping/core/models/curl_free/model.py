@@ -80,6 +80,7 @@ class CurlFree(ScaledMap):
 
     @property
     def samples(self) -> int:
+        """Samples absorbed; each is three rows."""
         return self.rows.samples // COMPONENTS
 
     def mark_changed(self) -> None:
@@ -89,6 +90,7 @@ class CurlFree(ScaledMap):
 
     @property
     def capabilities(self) -> frozenset[str]:
+        """Also vectors."""
         return super().capabilities | {VECTOR}
 
     def inducing_inputs(self) -> Tensor:
@@ -101,6 +103,7 @@ class CurlFree(ScaledMap):
 
     # --- samples in -------------------------------------------------------------------------------
     def _scaling_for(self, batch: Samples) -> Scaling:
+        """The scaling of a map whose first batch this is; ValueError where it has no vectors."""
         if batch.y.shape[1] != COMPONENTS or batch.x.shape[1] not in (2, 3):
             raise ValueError(
                 f"curl_free maps the three components of a vector in the plane or in space: y is (N, 3) "
@@ -131,7 +134,12 @@ class CurlFree(ScaledMap):
         return self.report(len(batch.x), report)
 
     def report(self, used: int, rows: UpdateReport | None = None) -> UpdateReport:
-        """A report of an update with `used` samples; rows: the one of their rows."""
+        """What the map holds after an update.
+
+        Args:
+            used: samples of the batch that were absorbed.
+            rows: report of the update of their rows; None: nothing came.
+        """
         rows = rows or self.rows.report(0)
         return UpdateReport(
             used,
@@ -156,7 +164,7 @@ class CurlFree(ScaledMap):
         return CurlFreePosterior(self.rows.posterior, self.scaling)
 
     def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> CurlFreePosterior:
-        """The posterior given the present samples, of the whole map."""
+        """As FieldMap.snapshot, of the whole map."""
         return self.posterior
 
     def noise_variance(self) -> Tensor:
@@ -172,7 +180,7 @@ class CurlFree(ScaledMap):
         return self.posterior.body()
 
     def cross_covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Covariance of components at a (N, D) and b (K, D): (N, 3, K, 3), squared SI."""
+        """As CurlFreePosterior.cross_covariance."""
         return self.posterior.cross_covariance(a, b)
 
     def norm(self, x: Tensor) -> Prediction:
@@ -234,9 +242,11 @@ class CurlFree(ScaledMap):
         self.scaling = scaling
 
     def slimmed(self, state: dict) -> dict:
+        """As FieldMap.slimmed."""
         return self.rows.slimmed(state)
 
     def agree_on(self, theta) -> bool:
+        """As FieldMap.agree_on."""
         return self.rows.agree_on(theta)
 
     def state_dict(self) -> dict:

@@ -67,7 +67,15 @@ class CurlFreePosterior(Snapshot):
         return by_component(self.rows.gradient(to_rows(x))[:, 0, :-1])
 
     def cross_covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Posterior covariance of components at a (N, D) and b (K, D): (N, 3, K, 3), squared SI."""
+        """Posterior covariance between components.
+
+        Args:
+            a: (N, D) metres.
+            b: (K, D) metres.
+
+        Returns:
+            (N, 3, K, 3), squared SI.
+        """
         a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
         joint = self.rows.covariance(to_rows(a), to_rows(b))
 
@@ -80,7 +88,7 @@ class CurlFreePosterior(Snapshot):
         )
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Covariance between a (N, D) and b (K, D), mean over components: (N, K), squared SI."""
+        """As FieldMap.covariance: of a component with itself, mean over components."""
         return self.cross_covariance(a, b).diagonal(dim1=1, dim2=3).mean(-1)
 
     def local(self, x: Tensor) -> tuple[Tensor, Tensor]:

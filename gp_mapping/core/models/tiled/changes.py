@@ -37,7 +37,12 @@ class Changes:
     places: tuple[tuple[int, Box], ...] = ()
 
     def with_place(self, epoch: int, where: Box) -> Changes:
-        """These changes and one more, after which the map has that epoch."""
+        """These changes and one more.
+
+        Args:
+            epoch: that the map has after it.
+            where: lower and upper corner, m.
+        """
         places = (*self.places, (epoch, where))
         if len(places) <= _MOST:
             return Changes(self.whole, places)
@@ -88,9 +93,11 @@ class TiledIncrements(Increments):
         return self.tiles.get(key, self._same() if self.others_known else None)
 
     def _same(self) -> Unchanged:
+        """No change."""
         return Unchanged(torch.zeros_like(self.field.centre)[None])
 
     def then(self, later: Increments) -> Increments | None:
+        """As Increments.then, tile by tile."""
         if not isinstance(later, TiledIncrements):
             return self if isinstance(later, Unchanged) else None
 

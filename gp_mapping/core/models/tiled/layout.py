@@ -126,7 +126,12 @@ class Layout:
         return x.mT - low, high - x.mT
 
     def holds(self, key: Key, x: Tensor) -> Tensor:
-        """Whether places (N, 2) lie in a tile's core: (N,). A place on a border is in one alone."""
+        """Whether places lie in a tile's core: (N,). A place on a border is in one alone.
+
+        Args:
+            key: of the tile.
+            x: (N, 2), m.
+        """
         return (self._indices(x) == torch.tensor(key, device=x.device)).all(1)
 
     def group_by_tile(self, x: Tensor) -> list[tuple[Key, Tensor]]:
@@ -136,14 +141,24 @@ class Layout:
         return list(zip(keys, order.split(owner.bincount(minlength=len(keys)).tolist())))
 
     def outside(self, key: Key, x: Tensor) -> Tensor:
-        """Distance of x (N, 2) from a tile's core along the worse axis: (N,) m, negative inside."""
+        """Distance from a tile's core along the worse axis: (N,) m, negative inside.
+
+        Args:
+            key: of the tile.
+            x: (N, 2), m.
+        """
         low, high = (
             torch.tensor(corner, dtype=x.dtype, device=x.device) for corner in self.core(key)
         )
         return torch.maximum(low - x, x - high).amax(1)
 
     def covers(self, key: Key, x: Tensor) -> Tensor:
-        """Which samples at x (N, 2) a tile knows: those in its core or halo (N,)."""
+        """Which samples a tile knows, those in its core or halo: (N,).
+
+        Args:
+            key: of the tile.
+            x: (N, 2), m.
+        """
         return self.outside(key, x) <= self.halo
 
     def neighbourhood(self, key: Key) -> list[Key]:
@@ -175,6 +190,7 @@ class Layout:
         return faint.add_(ramp[0][:, None] * ramp[1][None]).flatten(0, 1)
 
     def state_dict(self) -> dict:
+        """State for `from_state_dict`."""
         return {
             "low": list(self.low),
             "high": list(self.high),
@@ -185,6 +201,7 @@ class Layout:
 
     @staticmethod
     def from_state_dict(state: dict) -> Layout:
+        """The layout of a state."""
         return Layout(
             tuple(state["low"]), tuple(state["high"]), state["side"], state["halo"], state["blend"]
         )

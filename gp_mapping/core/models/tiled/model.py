@@ -426,7 +426,11 @@ class TiledMap(TiledPredictions, ChangesOfTiles, Revertible, FieldMap):
 
     # --- forget, fantasize, merge, save -----------------------------------------------------------
     def forget(self, factor: float) -> None:
-        """Scale what the data said by a factor in (0, 1]; shelved tiles follow later."""
+        """As FieldMap.forget; shelved tiles follow later.
+
+        Raises:
+            ValueError: the factor is outside (0, 1].
+        """
         if self.layout is None:
             return self.current_map.forget(factor)
         if not 0.0 < factor <= 1.0:
@@ -533,22 +537,28 @@ class TiledMap(TiledPredictions, ChangesOfTiles, Revertible, FieldMap):
             merge_tiles(self, other)
 
     def use_budget(self) -> None:
+        """As FieldMap.use_budget, every tile."""
         with taken_back(self):
             use_budgets(self)
 
     def slimmed(self, state: dict) -> dict:
+        """As FieldMap.slimmed."""
         return slim_state(self, state)
 
     def move(self, turn: Tensor, shift: Tensor) -> None:
+        """As FieldMap.move; several tiles can be shifted, not turned."""
         move_tiles(self, turn, shift)
 
     def unreadable(self) -> list[str]:
+        """As FieldMap.unreadable: of tiles on the shelf."""
         return unreadable_tiles(self)
 
     def learned(self) -> Learned | None:
+        """As FieldMap.learned."""
         return learned_by(self)
 
     def agree_on(self, theta: Theta) -> bool:
+        """As FieldMap.agree_on, tile by tile."""
         return adopt_tiles_in_slices(self, theta)
 
     def state_dict(self) -> dict:

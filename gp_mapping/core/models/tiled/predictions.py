@@ -61,6 +61,7 @@ class TiledPredictions:
 
     @property
     def learning_steps(self) -> int | None:
+        """As FieldMap.learning_steps: of the learner that all tiles have in common."""
         return self.current_map.learning_steps if self.learner is None else self.learner.steps
 
     def predicts(self, key: Key) -> bool:
@@ -71,7 +72,7 @@ class TiledPredictions:
     def predict(
         self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
     ) -> Prediction:
-        """Blended mean and latent variance at x (N, 2); the prior where no tile is near."""
+        """As FieldMap.predict, blended across borders; the prior where no tile is near."""
         if self.layout is None or self.former is not None:
             return self.current_map.predict(x, velocity, heading)
         self.need_data()
@@ -89,6 +90,7 @@ class TiledPredictions:
         velocity: Tensor | None = None,
         heading: Tensor | None = None,
     ) -> Prediction:
+        """As FieldMap.predict_in_pass, blended across borders."""
         if self.layout is None or self.former is not None:
             return self.current_map.predict_in_pass(x, number, velocity, heading)
         return self.retry_without_lost(
@@ -98,10 +100,17 @@ class TiledPredictions:
         )
 
     def prepare(self, key: Key, copy: DualSVGP, state: dict) -> None:
-        """Tell a copy of a shelved tile what all others say of the passes' constants."""
+        """Tell a copy of a shelved tile what all others say of the passes' constants.
+
+        Args:
+            key: of the tile.
+            copy: its map.
+            state: of the tile.
+        """
         said_by(self).prepare(key, copy, state)
 
     def bias_variance(self) -> Tensor:
+        """As FieldMap.bias_variance."""
         return self.current_map.bias_variance()
 
     def biases(self) -> list[PassBias]:
@@ -124,7 +133,7 @@ class TiledPredictions:
 
     @torch.no_grad()
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Covariance of a (N, 2) with b (K, 2); 0 where no tile reaches both."""
+        """As FieldMap.covariance; 0 where no tile reaches both."""
         return self.covariance_with(b)(a)[0]
 
     @torch.no_grad()
@@ -140,15 +149,19 @@ class TiledPredictions:
         return lambda a: self.retry_without_lost(lambda: with_b(a))
 
     def noise_variance(self) -> Tensor:
+        """As FieldMap.noise_variance."""
         return self.current_map.noise_variance()
 
     def observed(self, p: Prediction) -> Prediction:
+        """As FieldMap.observed."""
         return self.current_map.observed(p)
 
     def outcome(self, y: Tensor) -> Tensor:
+        """As FieldMap.outcome."""
         return self.current_map.outcome(y)
 
     def log_predictive(self, batch: Samples) -> Tensor:
+        """As FieldMap.log_predictive; of several tiles, with Gaussian noise."""
         return (
             self.current_map.log_predictive(batch)
             if self.layout is None
@@ -160,6 +173,7 @@ class TiledPredictions:
         return self.current_map.hyperparameters()
 
     def body_field(self) -> tuple[Tensor, Tensor] | None:
+        """As FieldMap.body_field, as the tile where the robot is knows it."""
         return self.current_map.body_field()
 
     def calibration_data(self) -> CalibrationData | None:
@@ -211,9 +225,9 @@ class TiledPredictions:
         ]
 
     def snapshot(self, near: Tensor | None = None, reach: float = 0.0) -> Snapshot:
-        """A snapshot of the tiles within reach (m) of `near`, or of the whole map.
+        """As FieldMap.snapshot: of the tiles near the places, or of all.
 
-        The whole map is that of the tiles in memory, and of the states of others.
+        All are the tiles in memory, and the states of others.
         """
         if self.layout is None or self.former is not None:
             return self.current_map.snapshot(near, reach)

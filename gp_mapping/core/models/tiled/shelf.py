@@ -28,10 +28,16 @@ class Shelf:
         return len(self._states)
 
     def keys(self) -> Iterable[Key]:
+        """Keys of the tiles that are here."""
         return list(self._states)
 
     def put(self, key: Key, state: StoredState) -> None:
-        """Keep a state, and write it where there is a room."""
+        """Keep a state, and write it where there is a room.
+
+        Args:
+            key: of the tile.
+            state: of the tile; one that lies in a file is not written again.
+        """
         self._states[key] = state
         if self.room is not None and state.in_memory:
             self.room.put(state)

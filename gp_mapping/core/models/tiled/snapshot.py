@@ -44,6 +44,7 @@ class TiledSnapshot(Snapshot):
     def predict(
         self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
     ) -> Prediction:
+        """As FieldMap.predict, blended across borders."""
         return self._blended(x, velocity, heading, None)
 
     def predict_in_pass(
@@ -53,6 +54,7 @@ class TiledSnapshot(Snapshot):
         velocity: Tensor | None = None,
         heading: Tensor | None = None,
     ) -> Prediction:
+        """As FieldMap.predict_in_pass, blended across borders."""
         return self._blended(x, velocity, heading, number)
 
     def _blended(
@@ -67,7 +69,7 @@ class TiledSnapshot(Snapshot):
 
     @torch.no_grad()
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Covariance of a (N, 2) with b (K, 2); 0 where no tile reaches both."""
+        """As FieldMap.covariance; 0 where no tile reaches both."""
         return self.covariance_with(b)(a)[0]
 
     @torch.no_grad()

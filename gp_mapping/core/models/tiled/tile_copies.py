@@ -67,7 +67,11 @@ class TileCopies:
         return copy[2]
 
     def make(self, key: Key, stored: StoredState, forgot: float) -> DualSVGP:
-        """The tile's map as it was saved, but for what was forgotten since; no copy is kept."""
+        """As `get`, without what all others say of the passes' constants; no copy is kept.
+
+        Raises:
+            TileLost: the state cannot be read.
+        """
         return self._made(key, stored, forgot, None)
 
     def _made(
@@ -77,6 +81,7 @@ class TileCopies:
         forgot: float,
         prepare: Callable[[Key, DualSVGP, dict], None] | None,
     ) -> DualSVGP:
+        """As `make`; `prepare` is called with the tile's key, its map and its state."""
         state = read_tile(key, stored)
         try:
             new = self._restore(state["map"])

@@ -136,7 +136,7 @@ class BoundedLattice(SparseMap):
         return torch.cat([self.memory_places(self.theta), self.points["x"]])
 
     def move(self, turn: Tensor, shift: Tensor) -> None:
-        """Go over to the frame X' = X + shift, the lattice along with the samples.
+        """As FieldMap.move; the lattice moves along with the samples.
 
         Raises:
             ValueError: the frame is turned, whose axes the lattice lies along.

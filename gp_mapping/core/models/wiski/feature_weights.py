@@ -144,5 +144,6 @@ class FeatureWeights(BoundedLattice):
         self.mark_changed()
 
     def renumber(self, by: float) -> None:
+        """Add `by` to every pass's number, also in the sums."""
         super().renumber(by)
         self.grid.renumber(by)

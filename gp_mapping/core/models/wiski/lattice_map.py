@@ -111,11 +111,11 @@ class LatticeMap(FeatureWeights):
         self._kernel: tuple | None = None
 
     def new_memory(self, dimension: int, channels: int, rows: int) -> PackedMemory:
-        """An empty memory; `rows` is unused, since a lattice keeps no features for samples."""
+        """As SparseMap.new_memory; rows are not used: a lattice keeps no features of samples."""
         return PackedMemory(self.memory_size, dimension, channels, rows, self.device)
 
     def allocate(self, dimension: int, channels: int) -> None:
-        """Begin with empty sums, memory and fantasies."""
+        """As SparseMap.allocate; there are no fantasies, either."""
         self.sites = GridSites(
             self.spacing_for(self.theta), self.scaling.origin, channels, self.device
         )
@@ -220,7 +220,12 @@ class LatticeMap(FeatureWeights):
         return whitened.new_ones(whitened.shape[1])
 
     def report(self, used: int, everywhere: bool = False) -> UpdateReport:
-        """A report of an update with `used` samples; everywhere: whether all of the map changed."""
+        """What the map holds after an update.
+
+        Args:
+            used: samples of the batch that were absorbed.
+            everywhere: whether all of the map may have changed.
+        """
         size = (0, 0) if self.grid is None else (self.grid.nodes, len(self.memory))
         return UpdateReport(used, self.samples, *size, jitter=self.jitter, everywhere=everywhere)
 
@@ -240,7 +245,12 @@ class LatticeMap(FeatureWeights):
 
     @torch.no_grad()
     def local_posterior(self, x: Tensor, reach: float = 0.0) -> WiskiLocal:
-        """The frozen posterior within `reach` (m) of x (N, 2): an exact GP on aggregates."""
+        """The frozen posterior near some places: an exact GP on aggregates.
+
+        Args:
+            x: (N, 2) metres.
+            reach: distance from them that it has to serve, m.
+        """
         self.need_data()
         return local_posterior(self, self.scaling.inner_x(x), reach)
 
@@ -263,7 +273,7 @@ class LatticeMap(FeatureWeights):
         velocity: Tensor | None = None,
         heading: Tensor | None = None,
     ) -> Prediction:
-        """As predict_now, with the constant of a pass."""
+        """As FieldMap.predict_in_pass, from the neighbourhood of x alone."""
         return self.local_posterior(x).predict_in_pass(x, number, velocity, heading)
 
     def inducing_inputs(self) -> Tensor:
@@ -360,7 +370,7 @@ class LatticeMap(FeatureWeights):
 
     # --- what the operations of sparse_map.py ask -------------------------------------------------
     def add_memory_sites(self, store: GridSites, sign: float) -> None:
-        """Add (sign 1) or take out (−1) the remembered samples and the fantasies."""
+        """As SparseMap.add_memory_sites; the fantasies as well."""
         memory, points = self.memory, self.points
         store.add(
             self.memory_places(self.theta),
@@ -405,7 +415,7 @@ class LatticeMap(FeatureWeights):
         self.mark_changed(features=False)
 
     def converted_copy(self, other: LatticeMap, offset: Tensor) -> LatticeMap:
-        """A copy of another map at this map's θ and on its lattice; an empty map takes any.
+        """As SparseMap.converted_copy, and on its lattice; an empty map takes any.
 
         Raises:
             ValueError: the box of both would have more than `max_nodes`.

@@ -99,17 +99,14 @@ class WiskiLocal(PassConstants):
             yield (tiles == tile).all(1).nonzero()[:, 0], self._window(tuple(tile.tolist()))
 
     def feature_moments(self) -> tuple[Tensor, Tensor]:
+        """As PassConstants.feature_moments."""
         return self.f, self.covariance_f
 
     @torch.no_grad()
     def predict_inner(
         self, x: Tensor, heading: Tensor | None = None, number: float | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Mean (N, C) and latent variance (N,) at standardised x (N, 2).
-
-        With a heading (N, 2), of field and robot together; with the number of a pass, also of its
-        constant.
-        """
+        """As PassConstants.predict_inner, from the aggregates about each tile."""
         phi = features_at(self.theta, x, heading, self.numbers, number)
         mean, variance = x.new_empty((len(x), self.f.shape[1])), x.new_empty(len(x))
 
@@ -134,6 +131,7 @@ class WiskiLocal(PassConstants):
         return whitened.mT @ window.whitened_value - t @ self.f
 
     def state_dict(self) -> dict:
+        """State for `from_state_dict`."""
         n = self.aggregates
         return {
             "theta": asdict(self.theta),
@@ -152,6 +150,7 @@ class WiskiLocal(PassConstants):
 
     @staticmethod
     def from_state_dict(state: dict, device) -> "WiskiLocal":
+        """The posterior of a state, on a device."""
         s = {k: v.to(device) if torch.is_tensor(v) else v for k, v in state.items()}
         aggregates = Aggregates(
             s["local_x"], s["heading"], s["mass"], s["code"], s["side"], s["value"]

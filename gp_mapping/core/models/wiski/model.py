@@ -81,7 +81,7 @@ class Wiski(LatticeMap):
         self._shown: tuple | None = None
 
     def allocate(self, dimension: int, channels: int) -> None:
-        """Begin with empty sums, and a solve that starts from zero."""
+        """As SparseMap.allocate; the solve starts from zero."""
         super().allocate(dimension, channels)
         self.start_f = torch.zeros((FEATURES, channels), dtype=torch.float64, device=self.device)
 
@@ -120,7 +120,7 @@ class Wiski(LatticeMap):
     def snapshot(
         self, near: Tensor | None = None, reach: float = 0.0
     ) -> WiskiLocal | WiskiPosterior:
-        """The neighbourhood of `near` now, without a solve; without `near` the whole posterior."""
+        """As FieldMap.snapshot: the neighbourhood of `near` now, without a solve; else all."""
         return self.posterior if near is None else self.local_posterior(near, reach)
 
     def load_snapshot(self, state: dict) -> WiskiLocal | WiskiPosterior:
@@ -174,6 +174,7 @@ class Wiski(LatticeMap):
         self.keep_weights(solution.f, posterior.covariance_f, refresh.samples, sums.features)
 
     def column_left(self, column: int) -> None:
+        """As FeatureWeights.column_left; the weight leaves the start of the solve, too."""
         kept = [row for row in range(len(self.start_f)) if row != column]
         self.start_f = self.start_f[kept]
         super().column_left(column)
@@ -288,7 +289,11 @@ class Wiski(LatticeMap):
 
     # --- another frame, copies and files ----------------------------------------------------------
     def move(self, turn: Tensor, shift: Tensor) -> None:
-        """As LatticeMap.move; the last refresh goes along, and drawings begin with it."""
+        """As FieldMap.move; the last refresh goes along, and drawings begin with it.
+
+        Raises:
+            ValueError: the frame is turned, whose axes the lattice lies along.
+        """
         super().move(turn, shift)
         if self.base is not None:
             self.base = replace(self.base, scaling=self.scaling)

@@ -59,7 +59,13 @@ class PassConstants(InnerSnapshot):
     def predict_inner(
         self, x: Tensor, heading: Tensor | None = None, number: float | None = None
     ) -> tuple[Tensor, Tensor]:
-        """As InnerSnapshot's; with the number of a pass its constant is included."""
+        """Mean (N, C) and latent variance (N,) at standardised x, with the constant of a pass.
+
+        Args:
+            x: (N, 2), standardised.
+            heading: ĥ (N, 2); with it the body-fixed field is included.
+            number: of the pass whose constant is included; None: of none.
+        """
 
     def predict_in_pass(
         self,
@@ -92,4 +98,5 @@ class PassConstants(InnerSnapshot):
         )
 
     def bias_evidence(self) -> PassEvidence | None:
+        """As InnerSnapshot.bias_evidence."""
         return bias_evidence_of(self.theta, *self.feature_moments())

@@ -169,6 +169,7 @@ class WiskiPosterior(PassConstants):
 
     # --- mean -------------------------------------------------------------------------------------
     def feature_moments(self) -> tuple[Tensor, Tensor]:
+        """As PassConstants.feature_moments."""
         return self.f, self.covariance_f
 
     def mean(self, x: Tensor, heading: Tensor | None = None, number: float | None = None) -> Tensor:
@@ -248,7 +249,7 @@ class WiskiPosterior(PassConstants):
     def variance(
         self, x: Tensor, heading: Tensor | None = None, number: float | None = None
     ) -> Tensor:
-        """Latent variance (N,) at standardised x (N, 2), of the same sum as `mean`."""
+        """Latent variance (N,) of the same sum. As `mean` for the arguments."""
         out = torch.empty(len(x), dtype=torch.float64, device=x.device)
         phi = features_at(self.theta, x, heading, self.numbers, number)
         prior = self.theta.signal_stddev**2
@@ -265,7 +266,7 @@ class WiskiPosterior(PassConstants):
         return out.clamp_min(0.0)
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Posterior covariance between a (N, 2) and b (K, 2): (N, K), squared SI.
+        """As FieldMap.covariance.
 
         Exact for small maps; for large ones from the aggregates near a and b, with the variances of
         `predict`.
@@ -313,14 +314,11 @@ class WiskiPosterior(PassConstants):
     def predict_inner(
         self, x: Tensor, heading: Tensor | None = None, number: float | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Mean (N, C) and latent variance (N,) at standardised x (N, 2).
-
-        With a heading (N, 2), of field and robot together; with the number of a pass, also of its
-        constant.
-        """
+        """As PassConstants.predict_inner: mean from the solve, variance from the aggregates."""
         return self.mean(x, heading, number), self.variance(x, heading, number)
 
     def state_dict(self) -> dict:
+        """State for `from_state_dict`."""
         aggregates = self.aggregates
         return {
             "theta": asdict(self.theta),
@@ -346,6 +344,7 @@ class WiskiPosterior(PassConstants):
 
     @staticmethod
     def from_state_dict(state: dict, device) -> "WiskiPosterior":
+        """The posterior of a state, on a device."""
         s = {k: v.to(device) if torch.is_tensor(v) else v for k, v in state.items()}
         mean_theta = s.get("mean_theta")  # files of earlier versions have none, nor passes
         return WiskiPosterior(

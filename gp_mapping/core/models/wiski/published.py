@@ -78,7 +78,7 @@ class PublishedWiski(LatticeMap):
         self.widened, self.outgrown = False, False
 
     def allocate(self, dimension: int, channels: int) -> None:
-        """Begin with empty sums, and a root that is made with the first samples."""
+        """As SparseMap.allocate; the root is made with the first samples."""
         super().allocate(dimension, channels)
         self.root = None
 
@@ -90,7 +90,7 @@ class PublishedWiski(LatticeMap):
 
     # --- the root ---------------------------------------------------------------------------------
     def on_samples_added(self, places: Tensor, covariates: Tensor, beta: Tensor) -> None:
-        """Add the samples to the root, a column each where they lie beyond its range."""
+        """As LatticeMap.on_samples_added: a column of the root for each beyond its range."""
         if self.samples == 0 and self.root is None:
             self._make(
                 RootCache(self.grid.width, self.grid.width, self.device),
@@ -186,11 +186,13 @@ class PublishedWiski(LatticeMap):
         self.root = None
 
     def bias_changed(self) -> None:
+        """As FeatureWeights.bias_changed; the root stays."""
         root = self.root
         super().bias_changed()
         self.root = root  # s_b is in none of the sums, so it is not in their root
 
     def respace(self, spacing: float, anchor: Tensor | None = None) -> None:
+        """As BoundedLattice.respace; the smaller rank may do again."""
         super().respace(spacing, anchor)
         self.widened, self.outgrown = False, False  # another lattice may need less
 
@@ -200,6 +202,7 @@ class PublishedWiski(LatticeMap):
         self.widened, self.outgrown = False, False
 
     def _scale(self, factor: float) -> None:
+        """Scale all sums, and the root with them."""
         root = self.root
         super()._scale(factor)
         # `mark_changed` has discarded the root, which follows a factor exactly
@@ -280,7 +283,7 @@ class PublishedWiski(LatticeMap):
     def snapshot(
         self, near: Tensor | None = None, reach: float = 0.0
     ) -> WiskiLocal | PublishedPosterior | WiskiPosterior:
-        """The neighbourhood of `near`, without a factorisation; without it the whole posterior."""
+        """As FieldMap.snapshot: the neighbourhood of `near`, without a factorisation; else all."""
         return self.posterior if near is None else self.local_posterior(near, reach)
 
     def load_snapshot(self, state: dict) -> WiskiLocal | WiskiPosterior:

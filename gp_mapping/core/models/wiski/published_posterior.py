@@ -58,6 +58,7 @@ class PublishedPosterior(PassConstants):
         return FEATURES + len(self.numbers)
 
     def feature_moments(self) -> tuple[Tensor, Tensor]:
+        """As PassConstants.feature_moments."""
         rows, prior = (
             self.KV[: self._features],
             feature_prior(self.theta, len(self.numbers), self.KV.device),
@@ -138,18 +139,19 @@ class PublishedPosterior(PassConstants):
         return out
 
     def mean(self, x: Tensor, heading: Tensor | None = None) -> Tensor:
-        """Mean (N, C) at standardised x (N, 2); with a heading, of field and robot together."""
+        """Mean (N, C) at standardised places; differentiable in x.
+
+        Args:
+            x: (N, 2), standardised.
+            heading: ĥ (N, 2); with it the body-fixed field is included.
+        """
         return self._rows(x, heading)[0][:, self.V.shape[1] :]
 
     @torch.no_grad()
     def predict_inner(
         self, x: Tensor, heading: Tensor | None = None, number: float | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Mean (N, C) and latent variance (N,) at standardised x (N, 2).
-
-        With a heading (N, 2), of field and robot together; with the number of a pass, also of its
-        constant.
-        """
+        """As PassConstants.predict_inner: wᵀK p, and the prior variance − |wᵀK V|²."""
         prior_f = feature_prior(self.theta, len(self.numbers), x.device)
         rank, means, variances = (
             self.V.shape[1],
@@ -170,7 +172,7 @@ class PublishedPosterior(PassConstants):
         return torch.cat(means), torch.cat(variances)
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Posterior covariance wᵀP w' between a (N, 2) and b (K, 2): (N, K), squared SI."""
+        """As FieldMap.covariance: wᵀP w'."""
         a, b = self.scaling.inner_x(a), self.scaling.inner_x(b)
         if not len(a) or not len(b):
             return a.new_zeros((len(a), len(b)))

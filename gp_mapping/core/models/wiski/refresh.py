@@ -111,7 +111,13 @@ class Refresh:
 
     @staticmethod
     def from_state_dict(state: dict, epoch: int, device) -> "Refresh":
-        """The refresh of a `state_dict`, at the same step; epoch: the map's when it began."""
+        """The refresh of a state, at the same step.
+
+        Args:
+            state: of `state_dict`.
+            epoch: of the map when it began.
+            device: of all tensors.
+        """
         new = Refresh(
             WiskiPosterior.from_state_dict(state["posterior"], device),
             FrozenSums.from_state_dict(state["sums"], device),

@@ -60,7 +60,13 @@ def features_at(
 
 
 def feature_prior(theta: Theta, passes: int, device) -> Tensor:
-    """Prior variances of the features' weights, with P = passes: (3 + P,)."""
+    """Prior variances of the features' weights, [s_c², s_h², s_h², s_b² …]: (3 + P,).
+
+    Args:
+        theta: gives the standard deviations.
+        passes: P.
+        device: of the result.
+    """
     stddevs = (
         theta.constant_stddev,
         theta.heading_stddev,

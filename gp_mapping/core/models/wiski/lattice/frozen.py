@@ -75,6 +75,7 @@ class FrozenSums:
         )
 
     def state_dict(self) -> dict:
+        """State for `from_state_dict`."""
         return {
             f.name: list(v) if isinstance(v := getattr(self, f.name), tuple) else v.clone()
             for f in fields(self)
@@ -82,6 +83,7 @@ class FrozenSums:
 
     @staticmethod
     def from_state_dict(state: dict, device) -> "FrozenSums":
+        """The sums of a state, in tensors of their own."""
         return FrozenSums(
             **{
                 k: v.to(device, copy=True) if torch.is_tensor(v) else tuple(v)
@@ -147,11 +149,22 @@ class System:
         return self.kernel.apply(self.wide.view(1, *self.shape))[0]
 
     def prior_times(self, r: Tensor, r_f: Tensor) -> tuple[Tensor, Tensor]:
-        """The prior covariance times a vector: K r (n,) and S r_f (F,)."""
+        """The prior covariance times a vector: K r (n,) and S r_f (F,).
+
+        Args:
+            r: of the held nodes (n,).
+            r_f: of the features (F,).
+        """
         return self.spread(r).reshape(-1)[self.held], self.prior * r_f
 
     def times(self, p: Tensor, u: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
-        """The system times (u, f), with p = K⁻¹u: p + G u + B f, and Bᵀu + (S⁻¹ + F) f."""
+        """The system times (u, f): p + G u + B f (n,), and Bᵀu + (S⁻¹ + F) f (F,).
+
+        Args:
+            p: K⁻¹u (n,).
+            u: of the held nodes (n,).
+            f: of the features (F,).
+        """
         return (
             p + self.stencil.times(u) + self.border @ f,
             (self.border.mT @ u + self.inverse * f + self.features @ f) * self.use,

@@ -28,6 +28,7 @@ _KEYS = [
 
 @functools.cache
 def _keys(dtype, device) -> Tensor:
+    """Coefficients of the cubic weights, as a tensor."""
     return torch.tensor(_KEYS, dtype=dtype, device=device)
 
 

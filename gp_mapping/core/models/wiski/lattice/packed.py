@@ -25,7 +25,7 @@ class PackedMemory(Memory):
     """
 
     def draw_keys(self, which: Tensor, rows: int, leverage_of) -> Tensor:
-        """Keys log(u)/β (k,) of the samples `which` (k,); features and leverages are not needed."""
+        """As Memory.draw_keys: log(u)/β, without features and leverages."""
         return self.draw[which] / self.beta[which].clamp_min(1e-12)
 
     def __init__(
@@ -120,6 +120,7 @@ class PackedMemory(Memory):
             self._kept_rows = [*self._kept_rows, (everything, self._table[: self.size].clone())]
 
     def _put_back(self) -> None:
+        """Restore the rows that were written since `mark`."""
         for slots, rows in reversed(self._kept_rows):
             self._table[slots] = rows
 

@@ -94,6 +94,7 @@ class RootCache:
         return new
 
     def state_dict(self) -> dict:
+        """State for `from_state_dict`."""
         return {
             "L": self.L.clone(),
             "J": self.J.clone(),
@@ -103,6 +104,13 @@ class RootCache:
 
     @staticmethod
     def from_state_dict(state: dict, rank: int, device) -> RootCache:
+        """The root of a state.
+
+        Args:
+            state: of `state_dict`.
+            rank: columns that it may have from now on.
+            device: of all tensors.
+        """
         new = RootCache(1, 1, device)
         new.L, new.J = (state[name].to(device, copy=True) for name in "LJ")
         new.rank, new.dropped, new._since = rank, state["dropped"], state["since"]

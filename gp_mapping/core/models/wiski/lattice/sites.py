@@ -78,12 +78,7 @@ class GridSites(PassColumns):
     """
 
     def __init__(
-        self,
-        spacing: float,
-        origin: Tensor,
-        channels: int,
-        device,
-        anchor: Tensor | None = None,
+        self, spacing: float, origin: Tensor, channels: int, device, anchor: Tensor | None = None
     ):
         self.spacing, self.channels, self.device = float(spacing), channels, torch.device(device)
         self.anchor = torch.zeros_like(origin) if anchor is None else anchor
@@ -173,15 +168,17 @@ class GridSites(PassColumns):
         return tuple(low), tuple(h - k for h, k in zip(high, low))
 
     def grow(self, low: tuple[int, int], shape: tuple[int, int]) -> None:
-        """Widen the box to (low, shape), which holds the present one; all sums stay in place."""
+        """Widen the box; all sums stay in place.
+
+        Args:
+            low: first node of the new box, which holds the present one.
+            shape: (H, W) nodes of it.
+        """
         if (low, shape) == (self.low, self.shape):
             return
 
-        old, old_low, old_shape = (
-            (self.stencil, self.sides, self.start, self.aggregates),
-            self.low,
-            self.shape,
-        )
+        old = (self.stencil, self.sides, self.start, self.aggregates)
+        old_low, old_shape = self.low, self.shape
 
         self.low, self.shape = low, shape
         self._allocate()
@@ -277,11 +274,13 @@ class GridSites(PassColumns):
             self._written.append((array, where, array.index_select(0, where)))
 
     def _put_back(self) -> None:
+        """Restore what was written since `mark`."""
         for array, where, values in reversed(self._written):
             array.index_copy_(0, where, values)
         self._written.clear()
 
     def release(self) -> None:
+        """As Revertible.release."""
         super().release()
         self._written.clear()
 
@@ -298,10 +297,17 @@ class GridSites(PassColumns):
             part.mul_(factor)
 
     def merge(self, other: "GridSites", sign: float = 1.0) -> None:
-        """Add (sign 1) or subtract (−1) another grid on the same lattice, inside this box.
+        """Add another grid on the same lattice, inside this box, or subtract it.
 
         The sums are new tensors: a transaction keeps the old ones. Passes that only the other one
         has get a column.
+
+        Args:
+            other: a grid whose nodes are this one's.
+            sign: 1 to add, −1 to subtract.
+
+        Raises:
+            ValueError: the nodes of one lattice are not those of the other.
         """
         row, column = self.offset_of(other)
         self.open_passes(tuple(n for n in other.numbers if n not in self.numbers))
@@ -317,10 +323,8 @@ class GridSites(PassColumns):
             (self.aggregates, aggregates, 2),
         ):
             view = own.view(factor * self.shape[0], factor * self.shape[1], -1)
-            rows, columns = (
-                slice(factor * row, factor * (row + other.shape[0])),
-                slice(factor * column, factor * (column + other.shape[1])),
-            )
+            rows = slice(factor * row, factor * (row + other.shape[0]))
+            columns = slice(factor * column, factor * (column + other.shape[1]))
             view[rows, columns].add_(
                 added.view(factor * other.shape[0], factor * other.shape[1], -1), alpha=sign
             )
@@ -479,7 +483,7 @@ class GridSites(PassColumns):
 
     # --- forgetting a place, joining another ------------------------------------------------------
     def wipe(self, x: Tensor, radius: float) -> None:
-        """Remove what lies within radius (m) of places x (K, 2).
+        """Remove what lies near some places.
 
         Aggregates there leave as samples; then G ← S G S with a diagonal S, S_jj ∈ {0, 1}.
 
@@ -487,11 +491,13 @@ class GridSites(PassColumns):
         remains is a sum of squares: Σ v vᵀ − m v̄ v̄ᵀ ⪰ 0 for v = [w; φ] and its mean v̄ over an
         aggregate of mass m. What then remains of G, B and b on the nodes near the places belongs to
         samples beyond the radius, and is removed by S.
+
+        Args:
+            x: places (K, 2), local metres.
+            radius: m.
         """
-        low, number = (
-            torch.tensor(self.low, device=self.device),
-            torch.arange(self.nodes, device=self.device),
-        )
+        low = torch.tensor(self.low, device=self.device)
+        number = torch.arange(self.nodes, device=self.device)
         units = torch.stack([number // self.shape[1], number % self.shape[1]], 1) + low
         keep = (~self._within(units, x, radius)).double()
 
@@ -548,6 +554,7 @@ class GridSites(PassColumns):
         return new
 
     def state_dict(self) -> dict:
+        """State for `from_state_dict`."""
         box = {"spacing": self.spacing, "low": list(self.low), "shape": list(self.shape)}
         # computed from the origin again, they might by rounding be those of the next node
         lattice = {"first": list(self.first), "shift": self.shift, "anchor": self.anchor}
@@ -560,7 +567,12 @@ class GridSites(PassColumns):
 
     @staticmethod
     def from_state_dict(state: dict, origin: Tensor, device) -> "GridSites":
-        """The grid of a `state_dict`; the origin (2,) is that of the map's coordinates.
+        """The grid of a state.
+
+        Args:
+            state: of `state_dict`.
+            origin: (2,) m, of the map's coordinates.
+            device: of all tensors.
 
         Raises:
             ValueError: a tensor does not fit the box.

@@ -184,6 +184,7 @@ class _Channel:
                 self.__dict__.update(zero_start)
 
     def fork(self) -> "_Channel":
+        """A copy that goes on by itself; no step writes into a tensor that it has."""
         new: _Channel = copy.copy(self)
         return new
 

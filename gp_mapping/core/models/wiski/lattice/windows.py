@@ -100,7 +100,12 @@ class Aggregates:
         )
 
     def around(self, low: Tensor, high: Tensor) -> "Aggregates":
-        """Those within two lengthscales of the box low … high (2,), of one tile at most."""
+        """Those within two lengthscales of a box that is no larger than a tile.
+
+        Args:
+            low: lower corner (2,), m.
+            high: upper corner (2,), m.
+        """
         first, last = (
             ((v + s * self.side) / self.side).floor().long() for v, s in ((low, -1.0), (high, 1.0))
         )
@@ -292,7 +297,7 @@ class Window:
 def feature_covariance(
     kernel: Stationary, aggregates: Aggregates, scatter: Tensor, prior: Tensor, lengthscale: float
 ) -> Tensor:
-    """Covariance Σ (F, F) of the features' weights, see `feature_posterior`."""
+    """Covariance Σ (F, F) of the features' weights. As `feature_posterior` for the arguments."""
     return feature_posterior(kernel, aggregates, scatter, None, prior, lengthscale)[0]
 
 
