@@ -1,4 +1,4 @@
-"""Docstrings that tools read: every argument of a public function of three and more has its entry."""
+"""Docstrings that tools read: all arguments of public functions of three and more, and all errors."""
 
 import ast
 import re
@@ -81,14 +81,55 @@ def lacking(path: Path, known: dict) -> list[str]:
     return faults
 
 
+def unsaid_errors(path: Path) -> list[str]:
+    """What a public function raises itself and its docstring does not name, as sentences."""
+
+    def raised(node):
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Raise) and isinstance(child.exc, ast.Call):
+                yield ast.unparse(child.exc.func).rpartition(".")[2]
+            if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                yield from raised(child)
+
+    faults = []
+    for _, node in functions(path):
+        words = ast.get_docstring(node) or ""
+        if node.name.startswith("_"):
+            continue
+        left = sorted({name for name in raised(node) if name not in words})
+        if left:
+            faults.append(f"{path.name}:{node.lineno} {node.name}: no word about {', '.join(left)}")
+    return faults
+
+
 @pytest.mark.parametrize("room", ROOMS)
-def test_every_argument_is_explained(room):
+def test_arguments_and_errors_are_explained(room):
     """Under Args, or under those of the function that "As Class.function" names (an override)."""
     known = told(sorted(ROOT.rglob("*.py")))
     files = sorted((ROOT / room).rglob("*.py"))
     assert files, f"{room} is no room"
-    faults = [line for path in files for line in lacking(path, known)]
+    faults = [line for path in files for line in (*lacking(path, known), *unsaid_errors(path))]
     assert not faults, f"{room}: " + "; ".join(faults)
+
+
+def test_an_error_without_a_word_is_noticed(tmp_path):
+    path = tmp_path / "some.py"
+    path.write_text(
+        "def f(a):\n"
+        '    """One.\n\n    Raises:\n        ValueError: a is 0.\n    """\n'
+        "    if a:\n        raise ValueError(a)\n    raise\n"
+        "def g(a):\n"
+        '    """Two."""\n'
+        "    with a:\n        raise KeyError('a')\n"
+        "def h(a):\n"
+        "    def i():\n"
+        "        raise KeyError('a')\n"
+        "    raise a\n"
+    )
+    assert unsaid_errors(path) == [
+        "some.py:10 g: no word about KeyError",
+        "some.py:15 i: no word about KeyError",
+    ]
 
 
 def test_what_is_left_out_is_noticed(tmp_path):

@@ -40,6 +40,7 @@ class Projection:
         self.scale = torch.ones(len(weights)).double() if scale is None else scale.double()
 
     def __call__(self, x: Tensor) -> Tensor:
+        """h(x) (N, d) of x (N, D)."""
         return torch.tanh(((x - self.mean) / self.scale) @ self.weights)
 
 

@@ -108,7 +108,7 @@ def write_state(
     referred: list[dict] = []
 
     def noted(part: StoredState) -> dict:
-        """What the file notes of a part that `keep` has written to a file of its own."""
+        """What the file notes of a part with a file of its own; CheckpointError where none may."""
         if keep is None:
             raise CheckpointError(
                 f"a part of {part.name} with a file of its own has no place in this one"

@@ -84,7 +84,7 @@ def encode(about: dict, state: dict) -> bytes:
     tensors: list[list] = []
 
     def packed(value):
-        """JSON for a value; the bytes of its tensors go into data."""
+        """JSON for a value; the bytes of its tensors go into data. TypeError for other values."""
         if isinstance(value, Tensor):
             if value.dtype not in _KINDS:
                 raise TypeError(f"a tensor of {value.dtype} cannot be sent")
@@ -206,7 +206,7 @@ def _unpacked(body: memoryview, length: int) -> tuple[dict, dict]:
     left = _VALUES
 
     def restored(value, depth: int):
-        """A value with its tensors in place, bounded in depth and in number."""
+        """A value with its tensors in place; ValueError where it is too deep, or has too many."""
         nonlocal left  # values that may still come
         left -= 1
         if depth > _DEPTH or left < 0:

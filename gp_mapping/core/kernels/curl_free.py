@@ -102,6 +102,7 @@ class CurlFreeKernel(Kernel):
             )
 
     def __call__(self, a, b):
+        """As Kernel.__call__, of rows: the last column is the component."""
         (left, c), (right, d) = split(a), split(b)
         kind, ell = _FIELDS[self.name], self.lengthscale
         along, across = _differences(left, c, right, d)
@@ -215,6 +216,7 @@ class HarmonicKernel(Kernel):
         return out.mul_(unmixed.mul_(scale * (1.0 - self.coherence)).add_(scale * self.coherence))
 
     def __call__(self, a, b):
+        """As Kernel.__call__, of rows: the last column is the component."""
         if a.shape[1] == 3:
             return self._plane(a, b)
 

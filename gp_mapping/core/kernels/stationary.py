@@ -52,10 +52,26 @@ class Kernel:
     """
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
+        """Prior covariance k(a, b); a kernel of your own defines it.
+
+        Args:
+            a: (N, D).
+            b: (K, D).
+
+        Returns:
+            (N, K).
+
+        Raises:
+            TypeError: the kernel does not define it.
+        """
         raise TypeError(f"{type(self).__name__} does not define k(a, b)")
 
     def diag(self, a: Tensor) -> Tensor:
-        """k(a_i, a_i), (N,)."""
+        """k(a_i, a_i), (N,); a kernel of your own defines it.
+
+        Raises:
+            TypeError: the kernel does not define it.
+        """
         raise TypeError(f"{type(self).__name__} does not define k(a, a)")
 
     def __add__(self, other: "Kernel") -> "Sum":
@@ -69,6 +85,7 @@ class Constant(Kernel):
     variance: Tensor | float
 
     def __call__(self, a, b):
+        """As Kernel.__call__: c²."""
         return torch.as_tensor(self.variance, dtype=a.dtype, device=a.device).expand(len(a), len(b))
 
     def diag(self, a):
@@ -91,6 +108,7 @@ class Stationary(Kernel):
     lengthscale: Tensor | float
 
     def __call__(self, a, b):
+        """As Kernel.__call__; differentiable in what requires a gradient."""
         lengthscale = self.lengthscale
         if not isinstance(lengthscale, float):  # mostly a float: no tensor is made of it
             lengthscale = torch.as_tensor(lengthscale, dtype=a.dtype, device=a.device)
@@ -113,7 +131,11 @@ class Stationary(Kernel):
         return torch.as_tensor(self.variance, dtype=a.dtype, device=a.device).expand(len(a))
 
     def correlation(self, square: Tensor) -> Tensor:
-        """ρ as a function of r² = `square`; a kernel of your own defines it."""
+        """ρ as a function of r² = `square`; a kernel of your own defines it.
+
+        Raises:
+            TypeError: the kernel does not define it.
+        """
         raise TypeError("use RBF, Matern12, Matern32 or Matern52")
 
     def slope(self, square: Tensor) -> Tensor:
@@ -268,6 +290,7 @@ class Sum(Kernel):
     parts: tuple[Kernel, ...]
 
     def __call__(self, a, b):
+        """As Kernel.__call__: Σ_j k_j(a, b)."""
         return math_sum(part(a, b) for part in self.parts)
 
     def diag(self, a):

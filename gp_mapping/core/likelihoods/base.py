@@ -210,6 +210,9 @@ class NonGaussian:
 
         Returns:
             (N, C) each.
+
+        Raises:
+            TypeError: the likelihood does not define them.
         """
         raise TypeError(f"{type(self).__name__} does not define derivatives")
 

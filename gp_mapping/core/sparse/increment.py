@@ -63,6 +63,7 @@ class Increment(Increments):
     middle: Tensor
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """As Increments.__call__; known everywhere."""
         channels, scale = self.rows.shape[1] - len(self.middle), self.scaling.scale
         means, variances = [self.rows.new_empty((0, channels))], [self.rows.new_empty(0)]
         for part in self.scaling.inner_x(x).split(chunk_size(self.z.device)):
