@@ -64,15 +64,20 @@ def lacking(path: Path, known: dict) -> list[str]:
         words = ast.get_docstring(node) or ""
         explained = entries(words)
         where = f"{path.name}:{node.lineno} {node.name}"
+        wanted = arguments(node)
+        if gone := sorted(
+            explained - wanted - {a.arg for a in (node.args.vararg, node.args.kwarg) if a}
+        ):
+            faults.append(f"{where}: no argument is called {', '.join(gone)}")
+
         for home, method, own in SAME_AS.findall(words):
             keys = [(home, method)] if home else [(owner, own), ("", own)]
             by = known if home else here
             found = [by[key] for key in keys if key in by]
-            if not found and len(arguments(node)) > 1:
+            if not found and len(wanted) > 1:
                 faults.append(f"{where}: there is no {home or owner}.{method or own}")
             explained |= set().union(*found)
 
-        wanted = arguments(node)
         if node.name.startswith("_") or len(wanted) < 3:
             continue
         left = sorted(wanted - explained - {"self", "cls"})
@@ -148,11 +153,12 @@ def test_what_is_left_out_is_noticed(tmp_path):
         '        """As C.f."""\n'
         "    def i(self, a):\n"
         "        pass\n"
-        "    def _j(self, a, b):\n"
-        "        pass\n"
+        "    def _j(self, b):\n"
+        '        """Three.\n\n        Args:\n            a: metres.\n        """\n'
     )
     assert lacking(path, told([path])) == [
         "some.py:16 g: no word about a, b, c",
         "some.py:22 h: there is no C.f",
         "some.py:22 h: no word about a, b",
+        "some.py:26 _j: no argument is called a",
     ]

@@ -18,6 +18,11 @@ class Scaled:
 
     A subclass has `posterior`, `theta` in inner units, and `empty`.
 
+    Args:
+        scale: SI per inner unit.
+        centre: (C,) SI, the prior mean; the median of the first batch if None.
+        device: of all tensors.
+
     Attributes:
         scale: SI per inner unit.
         given_centre: prior mean of each channel, SI; None: the median of the first batch.

@@ -32,6 +32,11 @@ class StoredState:
 
     The state never changes, so a copy is the object itself. Only where it is kept may change.
 
+    Args:
+        name: of the thing whose state it is.
+        held: the state; None: it is in the source.
+        source: from which it can be read; None: it is in memory only.
+
     Attributes:
         name: of the thing whose state it is.
     """

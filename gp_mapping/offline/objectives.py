@@ -90,7 +90,12 @@ def tolerance_at(theta: Theta, cells: StoredCells) -> float:
 
 
 class ExactEvidence(Objective):
-    """The log evidence of the exact GP, of blocks of at most `most` cells."""
+    """The log evidence of the exact GP, of blocks of cells.
+
+    Args:
+        cells: all of them.
+        most: cells in a block.
+    """
 
     name = "log evidence"
 

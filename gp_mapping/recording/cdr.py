@@ -113,6 +113,11 @@ class _Walk:
     """Goes through one message field by field, as its type says, and notes where the fields are.
 
     Each method takes the number of a byte and returns that of the byte after what it has read.
+
+    Args:
+        message: its bytes.
+        order: of the bytes of a number, "<" or ">".
+        store: of types.
     """
 
     def __init__(self, message: bytes, order: str, store: Typestore):

@@ -82,7 +82,12 @@ class OdometryReading:
 
 @dataclass(frozen=True)
 class FieldReading:
-    """What the sensor says: field (3,) tesla in the sensor's frame."""
+    """What the sensor says.
+
+    Attributes:
+        stamp_ns: of the measurement, ns.
+        field: (3,) T, in the sensor's frame.
+    """
 
     stamp_ns: int
     field: np.ndarray

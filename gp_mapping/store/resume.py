@@ -70,8 +70,8 @@ class Resumed(NamedTuple):
     """A session to go on with.
 
     Attributes:
-        session: the session.
-        path: the file it was in; None: an empty session.
+        session: it may be empty.
+        path: the file it was in; None: the session is empty.
         problems: what is wrong with newer files.
         refused: these files.
     """

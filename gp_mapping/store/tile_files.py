@@ -42,6 +42,11 @@ class _Unreadable(Exception):
 class TileFile:
     """One state's file in a TileFolder.
 
+    Args:
+        folder: which keeps the file as long as this object is there.
+        name: of the file.
+        size: of the file, bytes.
+
     Attributes:
         folder: which keeps the file as long as this object is there.
         name: of the file.

@@ -28,6 +28,12 @@ class PseudoLearner(HyperLearner):
     """HyperLearner on pseudo-data ŷ = λ/β ~ N(0, C + 1/β).
 
     The scale of a Student-t likelihood is learned from E_q[log p] itself.
+
+    Args:
+        theta: as of HyperLearner.
+        prior: as of HyperLearner.
+        likelihood: of the samples.
+        others: as of HyperLearner.
     """
 
     BLOCKS = False  # pseudo-data change with θ

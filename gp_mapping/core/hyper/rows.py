@@ -38,6 +38,12 @@ class RowLearner(HyperLearner):
 
     The two additional numbers have priors of scale 1 (log vertical²) and 1.5 (artanh γ). `vertical`
     is learned where s_p² is, γ where s² is and the potential is harmonic.
+
+    Args:
+        theta: as of HyperLearner.
+        prior: as of HyperLearner.
+        free: (7,) which entries of Theta.vector are learned; the two others follow s_p² and s².
+        others: as of HyperLearner.
     """
 
     NEIGHBOURS = 240  # rows: eighty places

@@ -34,8 +34,10 @@ class Theta:
         time_offset: δ, s, by which a measurement is older than its stamp.
         lever_arm_along: the sensor's place, m, forward.
         lever_arm_across: the sensor's place, m, to the left.
-        kernel_name, anisotropy, long_share, long_ratio: the kernel's form, which is not learned
-            (core/kernels).
+        kernel_name: of KERNELS; like all below it is not learned.
+        anisotropy: ℓ_y/ℓ_x.
+        long_share: w, fraction of the variance that has the long lengthscale.
+        long_ratio: q, long over short lengthscale.
     """
 
     lengthscale: float

@@ -37,7 +37,7 @@ def dirichlet_targets(shares: Tensor, epsilon: float = 0.01) -> tuple[Tensor, Te
 class Dirichlet(Softmax):
     """Softmax of latent fields that labels measure as `dirichlet_targets`.
 
-    Attributes:
+    Args:
         classes: C.
         epsilon: α_ε; the less, the more one label says.
 

@@ -202,7 +202,12 @@ class ExactGP(ScaledMap):
     Args:
         theta: hyper-parameters in inner units (of `scale` SI).
         max_samples: n at most; an update beyond raises MapFullError.
-        learner, seed, scale, centre, device, bias_prior: DualSVGP's.
+        learner: as of DualSVGP, and so are those below.
+        seed: of random choices.
+        scale: SI in an inner unit.
+        centre: (C,) SI; the median of the first batch if None.
+        device: of all tensors.
+        bias_prior: inner units; 0: s_b is not learned.
 
     Reference:
         Rasmussen and Williams 2006, ch. 2.

@@ -63,6 +63,13 @@ class Basis:
     row by row: a triangular solve takes it as it stands, where it would copy a part of a larger
     buffer each time.
 
+    Args:
+        theta: hyper-parameters.
+        dimension: D, of places.
+        capacity: inducing inputs that there is room for.
+        dtype: of L.
+        device: of all tensors.
+
     Attributes:
         z: (M, D), standardised.
         L: (M, M), lower.

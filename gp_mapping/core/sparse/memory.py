@@ -48,6 +48,14 @@ class Memory(Revertible):
 
     The columns are attributes; each is a view of the m samples in use.
 
+    Args:
+        capacity: samples at most.
+        dimension: D, of places.
+        channels: C, of values.
+        rows: R, of features that there is room for.
+        device: of all tensors.
+        protect: number of newest samples that never leave; a quarter of the capacity at most.
+
     Attributes:
         x: places (m, D).
         velocity: of the robot (m, D).

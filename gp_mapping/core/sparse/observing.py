@@ -21,8 +21,17 @@ class ObservingMap(ScaledMap):
 
     A subclass has `memory`, `theta`, `generator` and `marginals`.
 
+    Args:
+        likelihood: p(y | f).
+        scale: SI per inner unit.
+        centre: (C,) SI, the prior mean; the median of the first batch if None.
+        device: of all tensors.
+
     Attributes:
         likelihood: p(y | f).
+
+    Raises:
+        ValueError: values have no unit, and a scale or a centre is given.
     """
 
     def __init__(self, likelihood: Likelihood, *, scale: float, centre, device):

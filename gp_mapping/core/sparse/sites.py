@@ -59,6 +59,12 @@ class Sites(Revertible):
     """D, r and s of a dense basis, in buffers of `capacity` rows that grow without copying.
 
     `size` rows are in use; beyond them D is the identity, and r and s are zero.
+
+    Args:
+        size: R, rows in use.
+        channels: C, of values.
+        capacity: rows that there is room for.
+        device: of all tensors.
     """
 
     def __init__(self, size: int, channels: int, capacity: int, device):

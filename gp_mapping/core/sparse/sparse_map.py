@@ -38,6 +38,16 @@ class SparseMap(ObservingMap):
     merge_converted   add another map's unremembered sites and its remembered samples
     adopt             transfer this map to other hyper-parameters
 
+    Args:
+        theta: hyper-parameters, inner units.
+        likelihood: p(y | f).
+        learner: learns θ; None keeps θ as it is.
+        memory_size: samples remembered at most.
+        seed: of random choices.
+        scale: SI per inner unit.
+        centre: (C,) SI, the prior mean; the median of the first batch if None.
+        device: of all tensors.
+
     Attributes:
         theta: hyper-parameters in use, inner units.
         learner: learns them; None where nothing is learned.

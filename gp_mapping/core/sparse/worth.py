@@ -53,7 +53,7 @@ class InputRemoval:
     Attributes:
         prior: K⁻¹ (M, M) of the inputs that remain; rows of the others are 0, with 1 on the
             diagonal.
-        told: Λ (M, M) of the inputs that remain; rows of the others are 0.
+        data_precision: Λ (M, M) of the inputs that remain; rows of the others are 0.
         alive: which inputs remain, (M,) bool.
         worst: the largest w that was removed, 0 where none was.
     """

@@ -112,7 +112,7 @@ class TileRoom:
         Waits where many states wait, but not for long.
 
         Args:
-            state: the state.
+            state: in memory.
         """
         self._waiting.append(state)
         self._start()

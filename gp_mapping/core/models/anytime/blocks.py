@@ -149,6 +149,15 @@ class BlockMemory(Memory):
 
     Its features `whitened` are W, and it has more columns than Memory.
 
+    Args:
+        capacity: as of Memory, and so are those below.
+        dimension: D.
+        channels: C.
+        rows: R.
+        device: of all tensors.
+        protect: number of newest samples that never leave.
+        width: samples in a block at most.
+
     Attributes:
         raw: a(x) (m, R).
         chain: the sample's row of U (m, width).

@@ -50,8 +50,10 @@ class CurlFree(ScaledMap):
 
     Args:
         theta: hyper-parameters in inner units (of `scale` SI), with the potential's.
-        scale, centre, device, others: DualSVGP's; max_inducing counts (place, component) pairs,
-            memory_size rows.
+        scale: as of DualSVGP, and so are those below.
+        centre: (3,) SI; the median of the first batch if None.
+        device: of all tensors.
+        others: max_inducing counts (place, component) pairs, memory_size rows.
 
     Attributes:
         rows: the dual SVGP of rows, in this map's inner units.

@@ -91,8 +91,8 @@ class Rebuild:
         """Log what the map has done, to be done to the rebuilt parts as well.
 
         Args:
-            what: a word that `_replay` knows.
-            argument: what it was done with.
+            what: absorb, adopt_pass_evidence or forget.
+            argument: of it.
         """
         self.log = (*self.log, (what, argument))
 

@@ -89,9 +89,10 @@ class TiledMap(TiledPredictions, ChangesOfTiles, Revertible, FieldMap):
         current: the tile where the robot is.
         learner: of all tiles; None while there is one, which has its own.
         sliced: whether tiles are transferred to another θ slice by slice.
-        visits: copies of tiles on the shelf, for questions.
+        copies: of tiles on the shelf, for questions.
         lost: the newest tiles that could not be read any more, and why.
-        low, high: corners of the box of all samples, m.
+        low: lower corner of the box of all samples, m.
+        high: its upper corner, m.
         turn: number of the newest update.
         forgot: logarithm of the product of all forgetting factors.
         loads: how often a tile came back from the shelf.

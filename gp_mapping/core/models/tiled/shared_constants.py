@@ -192,7 +192,7 @@ def put_on_shelf(model, key: Key, tile: Tile) -> None:
     Args:
         model: the map of tiles, without the tile.
         key: of the tile.
-        tile: the tile.
+        tile: with its map.
     """
     if tile.map.theta.bias_stddev > 0:
         _note_evidence(model, key, tile)

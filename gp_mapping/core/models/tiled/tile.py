@@ -19,7 +19,7 @@ class Tile(Revertible):
     """A map of some ground.
 
     Args:
-        map_: the map.
+        map_: of its core and halo.
         seeds: samples of its ground that its neighbours remembered and it has not taken in yet.
         forgot: logarithm of the product of the forgetting factors that were applied to it.
         touched: number of the update that needed it last.

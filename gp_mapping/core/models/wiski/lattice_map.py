@@ -61,7 +61,12 @@ class LatticeMap(FeatureWeights):
         max_biases: passes whose constants are kept apart; beyond, two share one
             (feature_weights.py).
         bias_prior: prior median of s_b; 0: it is not learned.
-        memory_size, learner, seed, scale, centre, device: as DualSVGP's.
+        memory_size: as of DualSVGP, and so are those below.
+        learner: learns θ; None keeps θ as it is.
+        seed: of random choices.
+        scale: SI in an inner unit.
+        centre: (C,) SI; the median of the first batch if None.
+        device: of all tensors.
 
     Attributes:
         refused: samples beyond where the lattice may reach.

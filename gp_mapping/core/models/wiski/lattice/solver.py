@@ -144,11 +144,23 @@ class MeanSolve:
 class _Channel:
     """Preconditioned conjugate gradients of one channel.
 
+    Args:
+        system: what is solved.
+        coarse: the preconditioner.
+        b: (n,), right-hand side of the nodes.
+        b_f: (F,), of the features.
+        start: p and f to begin with.
+        tolerance: norm of the whitened residual at which it is solved.
+        max_iterations: it ends after these.
+
     Attributes:
-        p, f: (n,) and (F,), the present solution; u = K p.
-        r, r_f: (n,) and (F,), its residual; z = K r, z_f = S r_f.
+        p: (n,), of the present solution; u = K p.
+        f: (F,), of the present solution.
+        r: (n,), of its residual; z = K r.
+        r_f: (F,), of its residual; z_f = S r_f.
         rz: squared norm of the whitened residual.
-        dp, d_f: (n,) and (F,), the search direction; d = K dp.
+        dp: (n,), of the search direction; d = K dp.
+        d_f: (F,), of the search direction.
         last: rᵀ(preconditioned r) of the last iteration; infinite where there is none.
         done: iterations.
         rounds: how often the residual was computed anew at what seemed the end.

@@ -275,7 +275,12 @@ def rim_thinned(
 
 
 class Window:
-    """A dense GP on a few aggregates, factored: k(z, z) + M⁻¹ = R Rᵀ."""
+    """A dense GP on a few aggregates, factored: k(z, z) + M⁻¹ = R Rᵀ.
+
+    Args:
+        kernel: k.
+        aggregates: at z, of mass M (K,) and, where they are known, values.
+    """
 
     def __init__(self, kernel: Stationary, aggregates: Aggregates):
         self.kernel, self.aggregates = kernel, aggregates
