@@ -28,9 +28,12 @@ def sample_covariance(
     extra: Tensor,
     pass_numbers: Tensor | None = None,
 ) -> Tensor:
-    """Covariance C (n, n) of samples, with gradients. As `negative_log_evidence` for the arguments.
+    """Covariance C (n, n) of samples, with gradients.
 
-    C = k(x', x') + s_c² + s_h² ĥĥᵀ + s_b² Z Zᵀ + diag(s_p² + extra),   x' the sensor's places
+        C = k(x', x') + s_c² + s_h² ĥĥᵀ + s_b² Z Zᵀ + diag(s_p² + extra)
+
+    x' are the sensor's places, Z is `pass_membership`. As `negative_log_evidence` for the
+    arguments.
     """
     places = sensor_place(x, velocity, heading, vector[4], vector[5], vector[6])
     scale = torch.exp(vector[0])

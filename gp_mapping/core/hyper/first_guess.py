@@ -1,11 +1,12 @@
 """Where hyper-parameters start: the evidence of a stream's first cells on a coarse grid.
 
-    p(ℓ, τ | y) ∝ N(y; c, s²(R(ℓ) + τ²I))
+    p(ℓ, τ | y) ∝ ∫ N(y; c1, s²(R(ℓ) + τ²I)) dc
 
-Nothing is known beforehand; s² and the constant c are at their best for each (ℓ, τ). The starts are
-the means of log ℓ, log s and log σ = log τs under these weights: with a few cells a broad guess
-between the spacing of cells and the extent of the path, with a few lanes nearly the mode. It is a
-start, and the median of a weak prior; learning goes on from there.
+Nothing is known beforehand of the constant c; of s² that it is about the values' own spread, and it
+is at its best for each (ℓ, τ). The starts are the means of log ℓ, log s and log σ = log τs under
+these weights: with a few cells a broad guess between the spacing of cells and the extent of the
+path, with a few lanes nearly the mode. It is a start, and the median of a weak prior; learning goes
+on from there.
 """
 
 from __future__ import annotations

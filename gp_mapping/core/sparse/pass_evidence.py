@@ -77,8 +77,8 @@ class PassEvidence:
             counts: n of PassSums (P,).
             targets: l of PassSums (P, C).
             constants: W (P, P) and m (P, C) of PassSums.constants.
-            shared: GᵀD⁻¹G (P, P), with D after the constants are integrated out.
-            solved_linear: GᵀD⁻¹r (P, C), of the same D.
+            shared: G D⁻¹Gᵀ (P, P), with D after the constants are integrated out.
+            solved_linear: G D⁻¹r (P, C), of the same D.
         """
         # (D + Gᵀ W G)⁻¹ by Woodbury's identity: as if there were no constants
         left, mean = constants

@@ -329,10 +329,7 @@ class Posterior(InnerSnapshot):
         )
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """As FieldMap.covariance.
-
-        cov = k(a, b) + s_c² − a(a)ᵀ (I − D⁻¹) a(b)
-        """
+        """As FieldMap.covariance: k(a, b) + s_c² − a(a)ᵀ (I − D⁻¹) a(b)."""
         return self.covariance_with(b)(a)[0]
 
     def covariance_with(self, b: Tensor) -> Covariances:

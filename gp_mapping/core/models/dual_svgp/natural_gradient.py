@@ -3,11 +3,12 @@
 A step takes new samples and remembered ones together, at the newest q:
 
     λ_i ← λ_i + (β_i' − β_i) f_i + ρ_i (w_i α_i + β_i f_i − λ_i)
-    β_i ← β_i' = w_i E[−∂²]                                        i in new ∪ chosen
+    β_i ← β_i' = max(w_i E[−∂²], κ β_i)                            i in new ∪ chosen
 
 With ρ = 1 this is the step of Chang et al. 2023, eqs. 19–23, in the λ form λ = α + βf of
 docs/how_it_works.md. w_i is what forgetting left of a sample's weight, or how many counts it
-averages. ρ < 1 where channels share a β: the mean is damped, the precision is not.
+averages, κ the share of its β that a sample keeps. ρ < 1 where channels share a β: the mean is
+damped, the precision is not.
 
 Only the difference to a sample's present site is added to the sums, so that a sample leaves with
 exactly what was added for it. Samples that are in no memory keep their sites. While all samples are
