@@ -70,7 +70,12 @@ def change_as_dict(change, scale: float) -> dict:
 
 
 def at_changes(x: np.ndarray, changes: list[dict]) -> np.ndarray:
-    """Return which places (N, 2) m lie within the radius of a change: (N,) bool."""
+    """Return which places lie within the radius of a change: (N,) bool.
+
+    Args:
+        x: (N, 2) m.
+        changes: of `ChangeFollower.changes`.
+    """
     inside = np.zeros(len(x), dtype=bool)
     for change in changes:
         inside |= np.hypot(x[:, 0] - change["x"], x[:, 1] - change["y"]) <= change["radius"]
@@ -78,7 +83,12 @@ def at_changes(x: np.ndarray, changes: list[dict]) -> np.ndarray:
 
 
 def list_changes(changes: list[dict], unit: str) -> str:
-    """Return how often and where the field changed, for a line of text."""
+    """Return how often and where the field changed, for a line of text.
+
+    Args:
+        changes: of `ChangeFollower.changes`.
+        unit: of their errors, the display unit.
+    """
     if not changes:
         return "nowhere"
     places = [

@@ -54,7 +54,12 @@ def any_differs(biases: list[dict], noise: float) -> bool:
 
 
 def biases_text(biases: list[dict], unit: str) -> str:
-    """Return each pass ± its standard deviation as text; of many, those that differ most."""
+    """Return each pass ± its standard deviation as text; of many, those that differ most.
+
+    Args:
+        biases: as of pass_biases.
+        unit: of its numbers.
+    """
     far = sorted(biases, key=lambda b: -abs(b["mean"]))[:_NAMED]
 
     # Chosen by size, listed in their own order.

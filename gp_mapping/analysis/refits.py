@@ -83,7 +83,12 @@ def split(passes: list[Samples]) -> tuple[list[Samples], list[Samples], str]:
 
 
 def fit(passes: list[Samples], settings: MapSettings) -> MapSession:
-    """Map each pass in turn, as `gp-mapping map` does."""
+    """Map each pass in turn, as `gp-mapping map` does.
+
+    Args:
+        passes: each in order of time.
+        settings: of the map.
+    """
     session = MapSession(settings)
     for samples in passes:
         session.break_pass()
@@ -135,7 +140,15 @@ def ways_to_refit(settings: MapSettings, biased: bool = False) -> dict[str, MapS
 
 
 def changes_along(session: MapSession, test: list[Samples]) -> list[dict]:
-    """Return changes of the field that a copy of the finished map finds along the test passes."""
+    """Return changes of the field that a copy of the finished map finds along the test passes.
+
+    Args:
+        session: the map, which stays as it is.
+        test: passes, each in order of time.
+
+    Returns:
+        As ChangeFollower.changes.
+    """
     follower = ChangeFollower(session)
     for samples in test:
         follower.add(samples, new_pass=True)

@@ -193,8 +193,10 @@ class FieldMap(ABC):
         """Allow, or forbid, spreading long work over the updates to come.
 
         Work that takes much longer than an update may then be done in slices; the map becomes what
-        it would be, only some updates later. Forbidding finishes what is under way. By default
-        nothing is spread.
+        it would be, only some updates later. By default nothing is spread.
+
+        Args:
+            on: True allows it; False forbids it, and finishes what is under way.
         """
 
     @property
@@ -215,7 +217,14 @@ class FieldMap(ABC):
         return None
 
     def agree_on(self, theta) -> bool:
-        """Reparametrise to a team's Theta; False, and the map is as it was, if that fails."""
+        """Reparametrise to the hyper-parameters of a team.
+
+        Args:
+            theta: a Theta in inner units.
+
+        Returns:
+            Whether that succeeded; else the map is as it was.
+        """
         return False
 
     def forget_near(self, x: Tensor, radius: float, newest: int) -> int:
@@ -400,7 +409,11 @@ class FieldMap(ABC):
         return torch.full_like(self._known_centre(), self.hyperparameters()["noise_stddev"] ** 2)
 
     def observed(self, p: Prediction) -> Prediction:
-        """What a latent prediction stands for: a probability, a rate; by default the field."""
+        """What a latent prediction stands for: a probability, a rate; by default the field.
+
+        Args:
+            p: of `predict`, latent.
+        """
         return p
 
     def observable(self, x: Tensor) -> Prediction:
@@ -414,7 +427,10 @@ class FieldMap(ABC):
     def log_predictive(self, batch: Samples) -> Tensor:
         """Log predictive density of new samples, (N,); by default with Gaussian noise.
 
-        log p(y* | data) = log ∫ p(y*|f) q(f) df; of places, values and noise_variance alone
+            log p(y* | data) = log ∫ p(y*|f) q(f) df
+
+        Args:
+            batch: of which places, values and noise_variance alone are used.
         """
         p = self.predict(batch.x)
         y, variance = batch.y.to(p.mean), p.variance

@@ -238,7 +238,7 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
         return self.learner.summary()
 
     def agree_on(self, theta) -> bool:
-        """Reparametrise to a team's θ, but keep the time offset and lever arm of this robot."""
+        """As FieldMap.agree_on, but for the time offset and lever arm, which stay this robot's."""
         own = self.theta
         robot = {
             name: getattr(own, name)

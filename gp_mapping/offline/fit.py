@@ -171,7 +171,12 @@ def theta_from_report(theta: Theta, reported: dict[str, float], scale: float) ->
 
 
 def objective_of(settings: MapSettings, cells: StoredCells) -> Objective:
-    """The objective by which θ of a model with a Gaussian likelihood is fitted."""
+    """The objective by which θ of a model with a Gaussian likelihood is fitted.
+
+    Args:
+        settings: name the model, and give its budgets.
+        cells: all of them.
+    """
     return _WAYS[settings.model].objective(settings, cells)
 
 

@@ -85,7 +85,12 @@ def log_normal(covariance: Tensor, y: Tensor) -> Tensor:
 
 
 def tolerance_at(theta: Theta, cells: StoredCells) -> float:
-    """Fraction of s² that inducing inputs may leave open: little in each cell's noise."""
+    """Fraction of s² that inducing inputs may leave open: little in each cell's noise.
+
+    Args:
+        theta: gives s².
+        cells: whose median noise variance counts.
+    """
     return max(_OPEN * float(cells.variance(theta).median()) / theta.signal_stddev**2, _NEAREST)
 
 

@@ -62,7 +62,12 @@ def recordings_in(about: dict) -> set[str]:
 
 
 def mapped_before(plans: list[BagPlan], about: dict) -> list[BagPlan]:
-    """Those of the bags whose measurements are in a map, by `about` of its session."""
+    """Those of the bags whose measurements are in a map.
+
+    Args:
+        plans: of the bags.
+        about: of the map's session.
+    """
     known = recordings_in(about)
     return [plan for plan in plans if marks_of(plan) & known] if known else []
 

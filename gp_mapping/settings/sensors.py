@@ -110,7 +110,11 @@ SENSOR_TYPES = Parts(
 
 
 def register_sensor(name: str, kind: SensorType) -> None:
-    """Make a sensor of your own known: the setting `sensor` then takes its name.
+    """Make a sensor of your own known.
+
+    Args:
+        name: that the setting `sensor` then takes.
+        kind: what is known of it.
 
     Raises:
         ValueError: the name is taken, or is no word.
@@ -120,6 +124,10 @@ def register_sensor(name: str, kind: SensorType) -> None:
 
 def check_model(intake: IntakeSettings, settings: MapSettings) -> None:
     """Check that the model and the likelihood can map what the intake delivers.
+
+    Args:
+        intake: how many channels come.
+        settings: which model and likelihood take them.
 
     Raises:
         ValueError: the model takes three channels and gets one, or the likelihood one and gets

@@ -29,7 +29,12 @@ def holdings_of(path, about: dict) -> set[str]:
 
 
 def note_holdings(about: dict, ids: Iterable[str]) -> None:
-    """Note in `about` of a session that it holds the measurements of saved maps."""
+    """Note in `about` of a session that it holds the measurements of saved maps.
+
+    Args:
+        about: of the session, which is changed.
+        ids: of the maps.
+    """
     about[_HOLDS] = sorted(ids)
 
 

@@ -49,7 +49,12 @@ class Blocks:
 
     @staticmethod
     def empty(dimension: int, parameters: int) -> Blocks:
-        """One box, the whole plane."""
+        """One box, the whole plane, which has said nothing.
+
+        Args:
+            dimension: D, of places.
+            parameters: P, of θ.
+        """
         edge = torch.full((1, dimension), _FAR, dtype=torch.float64)
         nothing = torch.zeros(1, parameters, dtype=torch.float64)
         return Blocks(

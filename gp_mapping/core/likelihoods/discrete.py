@@ -122,7 +122,12 @@ class Poisson(NonGaussian):
 
     @staticmethod
     def rate_of(mean: Tensor, variance: Tensor) -> Tensor:
-        """Expected count E[e^f] = exp(m + v/2)."""
+        """Expected count E[e^f] = exp(m + v/2), at most e^60.
+
+        Args:
+            mean: m.
+            variance: v, of a shape that goes with m.
+        """
         return torch.exp((mean + 0.5 * variance).clamp_max(_HIGHEST))
 
     def start(self, y, noise):

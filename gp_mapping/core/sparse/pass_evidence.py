@@ -57,7 +57,12 @@ class PassEvidence:
 
     @staticmethod
     def none(channels: int, device) -> PassEvidence:
-        """Evidence of no pass."""
+        """Evidence of no pass.
+
+        Args:
+            channels: C, of values.
+            device: of all tensors.
+        """
         kind = {"dtype": torch.float64, "device": device}
         return PassEvidence((), torch.zeros((0, 0), **kind), torch.zeros((0, channels), **kind))
 

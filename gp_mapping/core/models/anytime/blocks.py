@@ -28,9 +28,13 @@ __all__ = ["Block", "BlockMemory", "partition", "split_into_blocks", "tiles_of",
 
 
 def tiles_of(x: Tensor, side: float) -> Tensor:
-    """Integer coordinates (as float64) of the squares that x (N, D) lies in: (N, D).
+    """Integer coordinates (as float64) of the squares that places lie in: (N, D).
 
     The origin is in the middle of its square.
+
+    Args:
+        x: (N, D), m.
+        side: of a square, m.
     """
     return torch.floor(x / side + 0.5)
 

@@ -91,6 +91,9 @@ class Tile(Revertible):
     def advance_transfer(self, learner: HyperLearner | None) -> bool:
         """Do a slice of a transfer to another θ: of the one under way, or to what was learned.
 
+        Args:
+            learner: of all tiles; None: only a transfer under way goes on.
+
         Returns:
             False where there was nothing to do.
         """

@@ -101,6 +101,10 @@ class TileCopies:
 def read_tile(key: Key, stored: StoredState) -> dict:
     """A tile's state.
 
+    Args:
+        key: of the tile.
+        stored: where its state is.
+
     Raises:
         TileLost: it is damaged or gone.
     """

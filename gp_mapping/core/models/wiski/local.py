@@ -201,7 +201,12 @@ def local_posterior(model, inner: Tensor, reach: float = 0.0) -> WiskiLocal:
 
 
 def map_features(theta: Theta, grid: GridSites) -> tuple[Tensor, Tensor]:
-    """Mean f (F, C) and covariance Σ (F, F) of the features' weights, given all sums."""
+    """Mean f (F, C) and covariance Σ (F, F) of the features' weights, given all sums.
+
+    Args:
+        theta: hyper-parameters.
+        grid: the sums.
+    """
     x, covariates, mass, lam = grid.samples()
     phi = feature_rows(covariates)
     scatter, linear = unresolved(grid.features, phi, mass), grid.linear - phi.mT @ lam

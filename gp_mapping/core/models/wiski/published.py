@@ -181,7 +181,7 @@ class PublishedWiski(LatticeMap):
             self._make(self.root, row * grid.shape[1] + column)
 
     def mark_changed(self, features: bool = True) -> None:
-        """Note that all of the map may have changed: the root is made anew from the sums."""
+        """As LatticeMap.mark_changed; the root is made anew from the sums."""
         super().mark_changed(features)
         self.root = None
 

@@ -43,7 +43,12 @@ class FrozenSums:
 
     @staticmethod
     def from_grid(grid: GridSites, start_f: Tensor) -> "FrozenSums":
-        """The sums of the grid as they are now."""
+        """The sums of the grid as they are now.
+
+        Args:
+            grid: the sums of all nodes.
+            start_f: (F, C) f of an earlier solution.
+        """
         diagonal = grid.stencil[:, 0]
         # a node counts even where its largest weight w is next to nothing, since β w² is compared
         held = (diagonal > 1e-18 * diagonal.max().clamp_min(1e-300)).nonzero()[:, 0]

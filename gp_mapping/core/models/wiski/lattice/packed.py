@@ -114,7 +114,11 @@ class PackedMemory(Memory):
             self._kept_rows = [*self._kept_rows, (slots, self._table.index_select(0, slots))]
 
     def keep_columns(self, features: bool = False) -> None:
-        """Record, within a transaction, the whole table, which is one copy of all columns."""
+        """Record, within a transaction, the whole table, which is one copy of all columns.
+
+        Args:
+            features: unused: there are none.
+        """
         if self._before is not None:
             everything = torch.arange(self.size, device=self._table.device)
             self._kept_rows = [*self._kept_rows, (everything, self._table[: self.size].clone())]

@@ -43,7 +43,12 @@ class RootCache:
 
     @staticmethod
     def from_matrix(total: Tensor, rank: int) -> RootCache:
-        """The root of A (m, m) by its eigenvectors; what is beyond the rank is dropped."""
+        """The root of a matrix by its eigenvectors; what is beyond the rank is dropped.
+
+        Args:
+            total: A (m, m), symmetric, ≥ 0.
+            rank: columns at most.
+        """
         # the largest eigenvalues come last; those of rounding are left out
         values, vectors = torch.linalg.eigh(total)
         keep = values > 1e-13 * values[-1:]
