@@ -216,6 +216,7 @@ def choose_topics(path, topics: Mapping[str, str | None] | None = None) -> dict[
 
 
 def _choose(path, there: dict[str, tuple[str, int]], kind: str, name: str | None) -> str:
+    """As choose_topic, of one message type."""
     return choose_topic(path, there, (kind,), name)
 
 

@@ -84,12 +84,14 @@ class BagWriter:
         return False
 
     def _header(self, stamp_ns: int, frame: str):
+        """A Header of that stamp and frame."""
         time = STORE.types["builtin_interfaces/msg/Time"](
             sec=stamp_ns // 10**9, nanosec=stamp_ns % 10**9
         )
         return STORE.types["std_msgs/msg/Header"](stamp=time, frame_id=frame)
 
     def _write(self, kind: str, stamp_ns: int, message) -> None:
+        """Write a message of a kind to the topic of that kind."""
         self._writer.write(self._connections[kind], stamp_ns, STORE.serialize_cdr(message, kind))
 
     def magnetic_field(

@@ -375,6 +375,7 @@ To parse a head takes longer than to read what follows it.
 
 
 def _is_zip_start(path: Path) -> bool:
+    """Whether a file begins as a zip archive does."""
     with path.open("rb") as file:
         return file.read(4) == _ZIP_START
 

@@ -499,6 +499,7 @@ class DualSVGP(MergingMap):
         memory = self.memory
 
         def marginals(which: Tensor) -> tuple[Tensor, Tensor]:
+            """Mean and variance of q(f) at remembered samples."""
             whitened = memory.whitened(self.basis.size)[:, which]
             mean, variance = self.marginals(whitened)
             places = self.memory_places(self.theta)[which]
@@ -512,6 +513,7 @@ class DualSVGP(MergingMap):
         }
 
     def _adopted(self) -> None:
+        """Refine sites that depend on the field, which is another one."""
         refresh(self, self.likelihood.refreshed)
 
     # --- what the operations of sparse_map.py need ------------------------------------------------
@@ -568,6 +570,7 @@ class DualSVGP(MergingMap):
         )
 
     def _saved_parts(self) -> dict:
+        """The basis and the sites, too, for a file."""
         parts = super()._saved_parts() | {"fixed": self.fixed, "basis": None} | self.saved_rebuild()
         if self.basis is not None:
             parts |= {
@@ -577,6 +580,7 @@ class DualSVGP(MergingMap):
         return parts
 
     def _loaded_parts(self, state: dict, parts: dict) -> dict:
+        """The basis and the sites of a file, too; ValueError where they do not fit each other."""
         parts |= super()._loaded_parts(state, parts) | {
             "basis": None,
             "rebuild": self.restored_rebuild(state),

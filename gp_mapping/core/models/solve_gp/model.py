@@ -241,10 +241,12 @@ class SolveGP(DualSVGP):
         return new
 
     def _saved_parts(self) -> dict:
+        """Where the block iteration goes on, too, for a file."""
         start = None if self._start is None else self._start.clone()
         return super()._saved_parts() | {"start": start, "rest": self._direct_updates}
 
     def _loaded_parts(self, state: dict, parts: dict) -> dict:
+        """Where the block iteration of a file goes on, too."""
         start = state["start"]
         return super()._loaded_parts(state, parts) | {
             "_start": None if start is None else start.to(self.device, copy=True),

@@ -527,6 +527,7 @@ class LatticeMap(FeatureWeights):
 
     # --- files ------------------------------------------------------------------------------------
     def _saved_parts(self) -> dict:
+        """The sums, the fantasies and the features' weights, too, for a file."""
         parts = super()._saved_parts()
         if self.sites is None:
             return parts | {"grid": None}
@@ -538,6 +539,7 @@ class LatticeMap(FeatureWeights):
         }
 
     def _loaded_parts(self, state: dict, parts: dict) -> dict:
+        """The sums, the fantasies and the features' weights of a file, too."""
         parts = super()._loaded_parts(state, parts) | parts
         # states of earlier versions know no passes
         parts["closed_passes"] = int(state.get("closed_passes", 0))

@@ -334,6 +334,7 @@ class Wiski(LatticeMap):
         return new
 
     def _saved_parts(self) -> dict:
+        """The last refresh, too, and the one under way, for a file."""
         parts = super()._saved_parts()
         if self.sites is None:
             return parts
@@ -346,6 +347,7 @@ class Wiski(LatticeMap):
         }
 
     def _loaded_parts(self, state: dict, parts: dict) -> dict:
+        """The last refresh of a file, too, and the one that was under way."""
         own = {
             "start_f": None,
             "base": None,

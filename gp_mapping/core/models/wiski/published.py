@@ -332,6 +332,7 @@ class PublishedWiski(LatticeMap):
         return new
 
     def _saved_parts(self) -> dict:
+        """The root of the sums, too, for a file."""
         root = self.root
         if root is not None:
             self._follow()
@@ -344,7 +345,7 @@ class PublishedWiski(LatticeMap):
         }
 
     def _loaded_parts(self, state: dict, parts: dict) -> dict:
-
+        """The root of a file, too; ValueError where the file is of the other form."""
         if state["form"] != "dense":
             raise ValueError(f"the state is of a {state['form']} form, this map of the dense one")
         parts = super()._loaded_parts(state, parts) | {
