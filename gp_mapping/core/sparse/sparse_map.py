@@ -125,8 +125,8 @@ class SparseMap(ObservingMap):
         Args:
             converted: the converted map, whose unremembered sites are moved by offset and delta.
             memory: its remembered samples, already in this map's coordinates.
-            offset: of places, (D,) metres.
-            delta: of values, (C,) inner units.
+            offset: its origin minus this map's, (D,) metres.
+            delta: its centre minus this map's, (C,) inner units.
 
         Returns:
             How many samples, old or new, fell out of the memory.

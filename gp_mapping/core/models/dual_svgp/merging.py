@@ -137,8 +137,8 @@ class MergingMap(GrowingMap):
         Args:
             converted: the other map, at this map's θ.
             memory: all columns of its remembered samples, in this map's coordinates.
-            offset: (D,) from its origin to this one's.
-            delta: (C,) from its centre to this one's.
+            offset: its origin minus this one's, (D,) m.
+            delta: its centre minus this one's, (C,), inner units.
 
         Returns:
             How many samples, old or new, fell out of the memory.

@@ -267,7 +267,7 @@ class DualSVGP(MergingMap):
         return self.sites.integrated(self.theta.bias_stddev**2, self.theta.bias_correlation)
 
     def leverage(self, whitened: Tensor) -> Tensor:
-        """v = a D⁻¹ a of features (R, K): (K,); β v is the Bayesian leverage score.
+        """v = aᵀD⁻¹a of features (R, K): (K,); β v is the Bayesian leverage score.
 
         Reference:
             Chang et al. 2023, sec. 4.2.

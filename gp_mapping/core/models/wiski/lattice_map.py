@@ -1,16 +1,16 @@
 """What the forms of WISKI share: a map whose sites are sums on a lattice.
 
-    update    a few hundred additions a sample: G += β w wᵀ as a stencil, b += w λᵀ; no solve, at
-    any n around    mean and variance of one neighbourhood from a dense GP on its aggregates: no
-    solve (local.py) adopt     ℓ, s and s_h are in no sum: they may change freely
+    update    a few hundred additions a sample: G += β w wᵀ as a stencil, b += w λᵀ; no solve
+    around    mean and variance of one neighbourhood from a dense GP on its aggregates (local.py)
+    adopt     ℓ, s and s_h are in no sum: they may change freely
 
 Where δ, the lever arm or s_p change, the remembered samples are taken out as they stand and put
 back; the unremembered sites keep their places, and their weights follow s_p².
 
-The spacing is a power of two of a metre near ℓ/8, so that the lattices of all robots coincide; it
-stays while ℓ/spacing is within a factor of 1.7 of the setting. Onto another lattice the
-unremembered sites are transferred as their aggregates: weighted samples, within half a spacing of
-where they were.
+The spacing is a power of two of a metre near ℓ/density, so that the lattices of all robots
+coincide; it stays while ℓ/spacing is within a factor of 1.7 of the setting. Onto another lattice
+the unremembered sites are transferred as their aggregates: weighted samples, within half a spacing
+of where they were.
 """
 
 from __future__ import annotations
@@ -455,8 +455,8 @@ class LatticeMap(FeatureWeights):
         Args:
             converted: the copy.
             memory: columns of its remembered samples, in this map's coordinates.
-            offset: (2,) from its origin to this one's.
-            delta: (C,) that its values grow by.
+            offset: its origin minus this one's, (2,) m.
+            delta: its centre minus this one's, (C,), inner units.
 
         Returns:
             How many samples, old or new, are not in the memory afterwards.

@@ -1,7 +1,7 @@
 """The posterior variance from nearby data: small dense GPs on aggregates within two lengthscales.
 
-    var(x) = k(x, x) − k(x, z)(k(z, z) + M⁻¹)⁻¹k(z, x) + (φ − t)ᵀ Σ (φ − t),   t = Φᵀ(k(z, z) +
-    M⁻¹)⁻¹k(z, x)
+    var(x) = k(x, x) − k(x, z)(k(z, z) + M⁻¹)⁻¹k(z, x) + (φ − t)ᵀ Σ (φ − t)
+    t = Φᵀ(k(z, z) + M⁻¹)⁻¹k(z, x)
 
 z, M: places and masses of the aggregates. Σ: covariance of the features' weights given all data.
 k is the kernel itself and not w K_uu wᵀ, so what structured interpolation drops, k(x, x) − w K_uu
