@@ -23,7 +23,7 @@ from gp_mapping.core.types import Samples
 
 __all__ = ["LAG", "expected_errors"]
 
-LAG = 0.5  # s, between errors whose correlation is told
+LAG = 0.5  # s, between errors whose correlation is reported
 _ROWS = 400  # measurements of the test, evenly chosen: their covariance is one small matrix
 _HALF = 0.5  # of the field's own standard deviation: where more is left the map hardly knows it
 
@@ -70,9 +70,9 @@ def expected_errors(session, passes: list[Samples]) -> dict[str, float]:
 
 def _variances(session, x: Tensor) -> tuple[Tensor, Tensor]:
     """Return variances (K,), squared SI: of the field at x (K, D), and of the noise there."""
-    told = session.predict(x)
-    latent = told.variance.mean(1).cpu()
-    return latent, (told.measurement_variance.mean(1).cpu() - latent).clamp_min(0.0)
+    prediction = session.predict(x)
+    latent = prediction.variance.mean(1).cpu()
+    return latent, (prediction.measurement_variance.mean(1).cpu() - latent).clamp_min(0.0)
 
 
 def _correlation(session, a: Tensor, b: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ __all__ = ["SensorFault", "sensor_faults"]
 _FEWEST = 20  # equal values, at least, that mean something
 _OFTEN = 0.02  # fraction of the measurements
 _LONGER = 20.0  # times the usual run of equal values, or the usual count of one value
-_BESIDE = 4.0  # times the counts of the two numbers next to one; a level of a field has about half
+_PEAK = 4.0  # times the counts of the two numbers next to one; a level of a field has about half
 _MOVED = 1.0  # m; at standstill a quiet sensor may well repeat a value
 _STILL = 0.1  # fraction of the usual way from one measurement to the next
 _LEVELS = 2  # different values, at most, that are no field
@@ -101,8 +101,8 @@ def sensor_faults(passes: list[Samples], scale: float, unit: str) -> list[Sensor
     # where those next to it are not.
     others = np.delete(counts, often)
     coarse = others[others >= _FEWEST].sum() > 0.5 * others.sum()
-    beside = counts[max(0, often - 1) : often + 2].sum() - counts[often] if coarse else 0.0
-    if counts[often] < max(_FEWEST, _OFTEN * n, _LONGER * usual, _BESIDE * beside) or (
+    next_to_it = counts[max(0, often - 1) : often + 2].sum() - counts[often] if coarse else 0.0
+    if counts[often] < max(_FEWEST, _OFTEN * n, _LONGER * usual, _PEAK * next_to_it) or (
         hung and remaining < 0.2 * counts[often]
     ):
         return hung

@@ -38,7 +38,11 @@ _BIAS_EVERY = 20  # samples after which the spread of the passes' constants is e
 _SAME = 0.05  # change of log s_b up to which nothing is computed anew
 _FORMAT = 4  # of a map's state; it grows when older states cannot be continued exactly
 # attributes whose names in files differ, so that earlier files can be read
-_FILED_AS = {"unremembered_empty": "rest_empty", "unremembered_model_noise": "rest_own_noise"}
+_FILED_AS = {
+    "unremembered_empty": "rest_empty",
+    "unremembered_model_noise": "rest_own_noise",
+    "work_budget": "credit",
+}
 
 
 class ScaledMap(Scaled, Adopting, Revertible, FieldMap):

@@ -63,10 +63,10 @@ class Objective(ABC):
 
     @torch.no_grad()
     def value(self, theta: Theta) -> float:
-        """The sum over all blocks, nats.
+        """The sum over all blocks, nats; it may be −∞.
 
         Raises:
-            NumericalError: it cannot be computed at θ; or the result is −∞.
+            NumericalError: it cannot be computed at θ.
         """
         return sum(float(self.of_block(number, theta)) for number in range(len(self.blocks)))
 

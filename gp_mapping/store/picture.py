@@ -129,8 +129,8 @@ def draw_map(session, grid: FieldGrid, suggestions=None, truth=None) -> Figure:
         true_values = _truth_values(truth, grid) / scale
         error = np.where(known, mean - true_values, np.nan)
         # one scale for mean and truth, of where both are there; a truth may have holes
-        told = true_values[known] if known.any() else true_values
-        both = np.concatenate([shown.ravel(), told[np.isfinite(told)]])
+        known_values = true_values[known] if known.any() else true_values
+        both = np.concatenate([shown.ravel(), known_values[np.isfinite(known_values)]])
         low, high = both.min(), both.max()
         panels[0] = (*panels[0][:4], (low, high))
         panels.insert(1, ("Truth", f"field ({unit})", true_values, "viridis", (low, high)))

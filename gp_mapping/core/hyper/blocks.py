@@ -155,10 +155,12 @@ class Blocks:
             vector: v (P,).
         """
         box, away = self.box_of(x), vector - self.at
-        information, heard = self.information, self.evaluated
-        if bool(heard.any()):
-            mean = information[heard].mean(0)
-            information = torch.where((heard | (self.count == 0))[:, None, None], information, mean)
+        information, evaluated = self.information, self.evaluated
+        if bool(evaluated.any()):
+            mean = information[evaluated].mean(0)
+            information = torch.where(
+                (evaluated | (self.count == 0))[:, None, None], information, mean
+            )
         nats = 0.5 * torch.einsum("kp,kpq,kq->k", away, information, away)
 
         counts = torch.bincount(box, minlength=len(self.low))

@@ -122,15 +122,15 @@ class AnytimeMap(DualSVGP):
             pass_numbers,
         )
 
-    def _recall(self, old: int, remembered: Tensor, recalled: Tensor) -> None:
+    def _extend_remembered(self, old: int, remembered: Tensor, new_rows: Tensor) -> None:
         """Border the sites by new inputs, then replace sites whose Γ has become smaller by them."""
-        super()._recall(old, remembered, recalled)
+        super()._extend_remembered(old, remembered, new_rows)
 
         memory = self.memory
         if self.member.residual == "none" or not len(memory):
             return
 
-        stale = (recalled.square().sum(0) * memory.beta > STALE).nonzero()[:, 0]
+        stale = (new_rows.square().sum(0) * memory.beta > STALE).nonzero()[:, 0]
         if not len(stale):
             return
 

@@ -249,21 +249,21 @@ class TileMap(AnytimeMap):
         self._blocks = {known: block for known, block in self._blocks.items() if known not in gone}
 
     # --- the basis and θ change -------------------------------------------------------------------
-    def _recall(self, old: int, remembered: Tensor, recalled: Tensor) -> None:
+    def _extend_remembered(self, old: int, remembered: Tensor, new_rows: Tensor) -> None:
         """Border the sites with U⁻¹ of the new rows, and replace the blocks that these changed."""
         memory = self.memory
 
-        solved, blocks = torch.zeros_like(recalled), memory.blocks()
+        solved, blocks = torch.zeros_like(new_rows), memory.blocks()
         for part in blocks:
-            solved[:, part] = solve_lower(memory.factor(part), recalled[:, part].mT).mT
+            solved[:, part] = solve_lower(memory.factor(part), new_rows[:, part].mT).mT
 
         self.sites.border(solved, memory.whitened(old), memory.beta, memory.lam)
         memory.extend_whitened(old, solved)
-        memory.raw[:, old : old + len(recalled)] = recalled.mT
+        memory.raw[:, old : old + len(new_rows)] = new_rows.mT
         self._blocks = {}
 
         # the new inputs lowered Γ there: these blocks are made anew
-        changed = recalled.square().sum(0) / self.own_noise(self.theta) > STALE
+        changed = new_rows.square().sum(0) / self.own_noise(self.theta) > STALE
         self._arrange(
             [(part, float(memory.block[part[0]])) for part in blocks if bool(changed[part].any())]
         )

@@ -357,23 +357,23 @@ class DualSVGP(MergingMap):
         if not len(rows):
             return whitened, 0
 
-        fresh, recalled = rows[:, : len(x)], rows[:, len(x) :]
+        fresh, new_rows = rows[:, : len(x)], rows[:, len(x) :]
         self.sites.pad(len(rows))
-        self._recall(old, remembered, recalled)
+        self._extend_remembered(old, remembered, new_rows)
         return torch.cat([whitened, fresh]), len(rows)
 
-    def _recall(self, old: int, remembered: Tensor, recalled: Tensor) -> None:
+    def _extend_remembered(self, old: int, remembered: Tensor, new_rows: Tensor) -> None:
         """Extend the remembered samples and their part of the sites by new rows of a(x).
 
         Args:
             old: first new row.
             remembered: a(x) of the samples in the old basis (old, m).
-            recalled: the new rows (added, m).
+            new_rows: of a(x) (added, m).
         """
         self.sites.border(
-            recalled, remembered, self.memory.beta, self.memory.lam, self.memory.pass_number
+            new_rows, remembered, self.memory.beta, self.memory.lam, self.memory.pass_number
         )
-        self.memory.extend_whitened(old, recalled)
+        self.memory.extend_whitened(old, new_rows)
 
     @property
     def posterior(self) -> Posterior:

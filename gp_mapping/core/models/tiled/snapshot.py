@@ -102,7 +102,7 @@ class TiledSnapshot(Snapshot):
 
     def state_dict(self) -> dict | None:
         """Layout, tiles in memory and prior; tiles on the shelf are left out."""
-        parts = {name_of(key): told.state_dict() for key, told in self.tiles.items()}
+        parts = {name_of(key): part.state_dict() for key, part in self.tiles.items()}
         return {
             "layout": self.layout.state_dict(),
             "tiles": parts,

@@ -51,7 +51,7 @@ class Wiski(LatticeMap):
         base: the posterior of the last refresh.
         base_epoch: epoch of the map when that refresh began.
         lag: samples since that refresh began.
-        credit: work budget, points of the torus times iterations: work that samples have added, and
+        work_budget: points of the torus times iterations: work that samples have added, and
             that is not done yet.
         ahead: the refresh that this budget is spent on, if one is under way.
         iterations: of the last solve.
@@ -59,7 +59,7 @@ class Wiski(LatticeMap):
     """
 
     fitting = (*LatticeMap.fitting, "refresh_samples", "tolerance")
-    counted = (*LatticeMap.counted, "lag", "credit")
+    counted = (*LatticeMap.counted, "lag", "work_budget")
 
     def __init__(
         self, theta: Theta, *, refresh_samples: int = 10, tolerance: float = 0.05, **settings
@@ -71,7 +71,7 @@ class Wiski(LatticeMap):
         self.base: WiskiPosterior | None = None
         self.base_epoch = 0
         self.lag = 0
-        self.credit = 0.0
+        self.work_budget = 0.0
         self.ahead: Refresh | None = None
         self.iterations, self.residual = 0, 0.0
 
@@ -96,7 +96,7 @@ class Wiski(LatticeMap):
         self.lag += count
         # bounded, but never below the next step, or a large map would not be refreshed at all
         most = max(_WORK_PER_ROOT_SAMPLE * _MOST_PAYMENTS, self._step_cost())
-        self.credit = min(self.credit + _WORK_PER_ROOT_SAMPLE * count**0.5, most)
+        self.work_budget = min(self.work_budget + _WORK_PER_ROOT_SAMPLE * count**0.5, most)
 
     # --- posterior --------------------------------------------------------------------------------
     @property
@@ -196,10 +196,12 @@ class Wiski(LatticeMap):
         if super().refine(budget_s):
             return True
 
-        while self.samples and self.is_refresh_due and self.credit >= (cost := self._step_cost()):
+        while (
+            self.samples and self.is_refresh_due and self.work_budget >= (cost := self._step_cost())
+        ):
             if perf_counter() >= end:
                 return True
-            self.credit -= cost
+            self.work_budget -= cost
             if self.ahead is None:
                 self.ahead = Refresh.start(self)
             elif not self.ahead.solve.finished:

@@ -183,9 +183,9 @@ class WiskiPosterior(PassConstants):
         Returns:
             (N, C).
         """
-        beside = features_at(self.theta, x, heading, self.numbers, number) @ self.f
+        feature_part = features_at(self.theta, x, heading, self.numbers, number) @ self.f
         if not self.u.numel():
-            return beside
+            return feature_part
 
         # the sixteen nodes about each place, as rows and columns of the box
         corner, weights = stencil_nodes(x / self.spacing + self.shift)
@@ -205,7 +205,7 @@ class WiskiPosterior(PassConstants):
             outside = (~inside).nonzero()[:, 0]
             values = values.index_put((outside,), self._far(rows[outside], columns[outside]))
 
-        return (weights[:, :, None] * values).sum(1) + beside
+        return (weights[:, :, None] * values).sum(1) + feature_part
 
     def _far(self, rows: Tensor, columns: Tensor) -> Tensor:
         """Values u on nodes beyond the box, by k(node, held nodes) p.

@@ -175,10 +175,11 @@ def test_who_changes_the_map_meanwhile_is_heeded():
     assert (seen, epoch) == (field.samples, field.epoch)
     assert off(posterior, field, torch.from_numpy(x[::10])) <= 1.1 * field.tolerance
     field.update(samples(x[20:40], y[20:40]))
-    field.credit = 1e6 * 3
+    field.work_budget = 1e6 * 3
+    assert field.state_dict()["credit"] == 1e6 * 3, "the name in files, also earlier ones"
     field.refine(0.0)
     field.adopt(replace(field.theta, signal_stddev=12.0))
-    field.credit = math.inf
+    field.work_budget = math.inf
     field.refine(math.inf)
     assert (
         not field.is_refresh_due
