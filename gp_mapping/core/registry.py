@@ -15,6 +15,7 @@ from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.rows import RowLearner
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.hyper.vector_theta import VectorTheta
+from gp_mapping.core.kernels.curl_free import COMPONENTS
 from gp_mapping.core.likelihoods import make_likelihood
 from gp_mapping.core.likelihoods.dirichlet import Dirichlet
 from gp_mapping.core.models.anytime.model import MEMBERS, AnytimeMap
@@ -250,7 +251,11 @@ def build_curl_free(settings: MapSettings, **extra) -> CurlFree:
     if learner is not None:
         prior = VectorTheta.from_theta(learner.prior, potential=settings.potential)
         sparse["learner"] = RowLearner(theta, prior, free=tuple(learner.free))
-    return CurlFree(theta, **sparse | {"memory_size": 3 * settings.memory_size}, **extra)
+    sparse |= {  # of rows, and of one component in one pass
+        "memory_size": COMPONENTS * settings.memory_size,
+        "max_biases": COMPONENTS * settings.max_biases,
+    }
+    return CurlFree(theta, **sparse, **extra)
 
 
 TILED = ("dual_svgp", "solve_gp", "sor", "dtc", "fitc", "fic")  # models that a tile may have

@@ -284,15 +284,23 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
             NumericalError: numbers of the sum are not finite.
             Exception: whatever else; in every case both maps are as they were.
         """
-        self._merge(other, math.floor(self.newest_pass) + 1.0)
+        self.merge_renumbered(other, math.floor(self.newest_pass) + 1.0)
 
     @torch.no_grad()
     def merge_same_robot(self, other: ScaledMap) -> None:
         """As `merge`, for a map of the same robot: a pass number means the same pass in both."""
-        self._merge(other, 0.0)
+        self.merge_renumbered(other, 0.0)
 
-    def _merge(self, other: ScaledMap, renumber: float) -> None:
-        """Merge, with `renumber` added to the pass numbers of the other map."""
+    def merge_renumbered(self, other: ScaledMap, renumber: float) -> None:
+        """As `merge`, with the other map's passes renumbered.
+
+        Args:
+            other: as of `merge`.
+            renumber: added to the numbers of its passes; 0: a number means the same pass in both.
+
+        Raises:
+            ValueError: the maps cannot be merged; both are as they were.
+        """
         if type(other) is not type(self):
             raise ValueError(f"cannot merge a {type(other).__name__} into a {type(self).__name__}")
         if other.scaling is None:

@@ -168,7 +168,7 @@ class MapSettings:
         True,
         "each pass has an unknown constant of its own (mount, warm-up, what the robot "
         "carries), whose standard deviation is learned; models dual_svgp, solve_gp, wiski, "
-        "exact, sor, dtc, fitc, fic with Gaussian measurements",
+        "exact, sor, dtc, fitc, fic, curl_free with Gaussian measurements",
     )
     bias_stddev: float = setting(
         0.0,

@@ -174,7 +174,7 @@ MODELS = Parts(
             for name in ("sor", "dtc", "fitc", "fic")
         },
         **{name: Part(_BUILDERS + "anytime") for name in ("pitc", "pic")},
-        "curl_free": Part(_BUILDERS + "curl_free", frozenset({VECTOR})),
+        "curl_free": Part(_BUILDERS + "curl_free", frozenset({VECTOR, BIASES})),
     },
 )
 

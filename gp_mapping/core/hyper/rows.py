@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from gp_mapping.core.hyper.evidence import pass_membership
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import sensor_place
 from gp_mapping.core.hyper.vector_theta import VectorTheta
@@ -85,6 +86,9 @@ class RowLearner(HyperLearner):
         row_noise, features = here.row_noise(x[:, -1]), here.feature_rows(x, heading)
         field = field_covariance(self.theta, vector, x, velocity, heading)
         covariance = field + features.mT @ features + torch.diag(row_noise + extra)
+        if here.bias_stddev > 0 and data.get("pass_number") is not None:
+            together = pass_membership(data["pass_number"][near], here.bias_correlation)
+            covariance = covariance + here.bias_stddev**2 * (together @ together.mT)
 
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(covariance))
         alpha, size = inverse @ y, len(vector)

@@ -59,7 +59,7 @@ class Posterior(InnerSnapshot):
     scaling: Scaling
     orthogonal: Tensor | None = None
     passes: PassSums | None = None
-    # results of `_bias` so far, by the number of the pass
+    # results of `bias` so far, by the number of the pass
     _biases: dict = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __init_subclass__(cls, kind: str, **rest):
@@ -203,13 +203,13 @@ class Posterior(InnerSnapshot):
             heading: ĥ (N, 2); the direction of travel if None.
 
         Returns:
-            The prediction in SI. Field and constant are correlated; `_bias` has their covariance.
+            The prediction in SI. Field and constant are correlated; `bias` has their covariance.
         """
         x, heading = self.theta.prediction_inputs(self.scaling.inner_x(x), velocity, heading)
         mean, variance, solved_x = self.predict_inner_solved(x, heading)
 
         if self.theta.bias_stddev > 0:
-            bias, bias_variance, solved_bias = self._bias(number)
+            bias, bias_variance, solved_bias = self.bias(number)
             negative_covariance = solved_x.mT @ solved_bias
             mean, variance = (
                 mean + bias,
@@ -217,13 +217,16 @@ class Posterior(InnerSnapshot):
             )
         return self.scaling.outer(mean, variance, self.noise_variance)
 
-    def _bias(self, number: float) -> tuple[Tensor, Tensor, Tensor]:
-        """Posterior of the constant b of a pass, computed once per pass.
+    def bias(self, number: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Posterior of the constant b of a pass in inner units, computed once per pass.
 
             E b = W (l − G D⁻¹r) + m,   cov b = W + W G D⁻¹Gᵀ W
             cov(f(x), b) = −(R⁻¹a)ᵀ R⁻¹Gᵀ W
 
         with W and m of PassSums.constants; without other data W is diagonal.
+
+        Args:
+            number: of the pass; one that is not known has the prior constant.
 
         Returns:
             Mean (C,), variance (), and the pass's column of R⁻¹GᵀW (R,).
@@ -233,7 +236,7 @@ class Posterior(InnerSnapshot):
         return self._biases[number]
 
     def _bias_now(self, number: float) -> tuple[Tensor, Tensor, Tensor]:
-        """As `_bias`, computed anew."""
+        """As `bias`, computed anew."""
         passes, prior, rho = self.passes, self.theta.bias_stddev**2, self.theta.bias_correlation
         elsewhere = None if passes is None else passes.elsewhere
         # a segment that has no samples yet is known from its neighbours
@@ -277,26 +280,32 @@ class Posterior(InnerSnapshot):
             evidence = evidence.plus(self.passes.elsewhere)
         return None if evidence is None or len(evidence) < 2 else evidence
 
-    def biases(self) -> list[PassBias]:
-        """Constants of the open passes, oldest first, SI; also of those known elsewhere."""
-        passes = self.passes
-        if passes is None:
-            return []
+    def bias_posterior(self) -> tuple[tuple[float, ...], Tensor, Tensor]:
+        """Joint posterior of the constants of the open passes, also of those known elsewhere.
+
+        Returns:
+            Numbers of the P passes, mean (P, C) and covariance (P, P), in inner units.
+        """
+        passes = PassSums.empty(0, 0, self.R.device) if self.passes is None else self.passes
         elsewhere = () if passes.elsewhere is None else passes.elsewhere.numbers
         for number in elsewhere:
             passes = passes.with_pass(number)
         if not len(passes):
-            return []
+            return (), self.weights.new_zeros((0, self.weights.shape[1])), self.R.new_zeros((0, 0))
 
-        posteriors = [self._bias(number) for number in passes.numbers]
-        solved, scale = torch.stack([solved for _, _, solved in posteriors]), self.scaling.scale
+        posteriors = [self.bias(number) for number in passes.numbers]
+        solved = torch.stack([solved for _, _, solved in posteriors])
         left, _ = passes.constants(self.theta.bias_stddev**2, self.theta.bias_correlation)
-        covariance = left + solved @ solved.mT
-        listed = PassBias.of(
-            passes.numbers,
-            torch.stack([mean for mean, _, _ in posteriors]) * scale,
-            covariance * scale**2,
-        )
+        mean = torch.stack([mean for mean, _, _ in posteriors])
+        return passes.numbers, mean, left + solved @ solved.mT
+
+    def biases(self) -> list[PassBias]:
+        """Constants of the open passes, oldest first, SI; also of those known elsewhere."""
+        numbers, mean, covariance = self.bias_posterior()
+        if not numbers:
+            return []
+        scale = self.scaling.scale
+        listed = PassBias.of(numbers, mean * scale, covariance * scale**2)
         return sorted(listed, key=lambda bias: bias.number)
 
     def mean(self, x: Tensor) -> Tensor:

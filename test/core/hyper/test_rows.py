@@ -36,6 +36,7 @@ def rows(places: int = 7):
         "heading": heading_from_velocity(v[each]),
         "y": 3.0 * y,
         "extra": extra,
+        "pass_number": 3.0 * (each % 2) + component[:, 0],  # two passes, a constant a component
     }
 
 
@@ -46,13 +47,22 @@ def dense(theta: VectorTheta, data: dict) -> torch.Tensor:
     beside = theta.feature_rows(x, heading)
     noise = torch.full((len(x),), theta.noise_stddev**2, dtype=torch.float64)
     noise[x[:, 2] == 2.0] *= theta.vertical**2
-    return theta.kernel()(places, places) + beside.mT @ beside + torch.diag(noise + data["extra"])
+    together = data["pass_number"][:, None] == data["pass_number"]
+    return (
+        theta.kernel()(places, places)
+        + beside.mT @ beside
+        + theta.bias_stddev**2 * together
+        + torch.diag(noise + data["extra"])
+    )
 
 
-@pytest.mark.parametrize("potential", ["free", "harmonic"])
-def test_the_score_is_the_slope_of_the_dense_evidence(potential):
+@pytest.mark.parametrize("potential, bias", [("free", 0.0), ("harmonic", 0.0), ("harmonic", 2.0)])
+def test_the_score_is_the_slope_of_the_dense_evidence(potential, bias):
     theta = VectorTheta.from_theta(
-        PLAIN, vertical=1.4, coherence=0.3 if potential == "harmonic" else 0.0, potential=potential
+        replace(PLAIN, bias_stddev=bias),
+        vertical=1.4,
+        coherence=0.3 if potential == "harmonic" else 0.0,
+        potential=potential,
     )
     data, learner = rows(), RowLearner(theta, replace(theta), free=FREE)
     n = len(data["x"])

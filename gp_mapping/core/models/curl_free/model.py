@@ -3,8 +3,9 @@
 A sample is three rows, one for each component, at one place: a(x) = L⁻¹ ∂_c k_φ(·, x). Inducing
 variables are derivatives of the potential, (place, component) pairs that pivoted Cholesky picks as
 it does for a scalar field. Values of the potential itself would not do: along a lane, or in a
-plane, its values say nothing of the slope across it. Everything else (sites, memory, growth,
-learning) is DualSVGP's.
+plane, its values say nothing of the slope across it. A sensor's constant in a pass is a vector, so
+each component has a constant of its own in each pass (row_passes.py). Everything else (sites,
+memory, growth, learning) is DualSVGP's.
 """
 
 from __future__ import annotations
@@ -18,6 +19,12 @@ from gp_mapping.core.field_map import VECTOR
 from gp_mapping.core.hyper.vector_theta import VectorTheta
 from gp_mapping.core.kernels.curl_free import COMPONENTS, to_rows
 from gp_mapping.core.models.curl_free.posterior import CurlFreePosterior
+from gp_mapping.core.models.curl_free.row_passes import (
+    component_of,
+    pass_of,
+    row_number,
+    row_numbers,
+)
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.places import need_radius
 from gp_mapping.core.scaled_map import ScaledMap
@@ -53,7 +60,8 @@ class CurlFree(ScaledMap):
         scale: as of DualSVGP, and so are those below.
         centre: (3,) SI; the median of the first batch if None.
         device: of all tensors.
-        others: max_inducing counts (place, component) pairs, memory_size rows.
+        others: max_inducing counts (place, component) pairs, memory_size rows,
+            max_biases constants of one component in one pass.
 
     Attributes:
         rows: the dual SVGP of rows, in this map's inner units.
@@ -79,6 +87,17 @@ class CurlFree(ScaledMap):
     jitter = property(lambda self: self.rows.jitter)
     epoch = property(lambda self: self.rows.epoch)
     empty = property(lambda self: self.rows.empty)
+    bias_prior = property(lambda self: self.rows.bias_prior)
+    bias_spread = property(lambda self: self.rows.bias_spread)
+
+    @property
+    def newest_pass(self) -> float:
+        """Largest number of a pass so far, NO_PASS where there is none."""
+        return pass_of(self.rows.newest_pass)
+
+    @newest_pass.setter
+    def newest_pass(self, number: float) -> None:
+        self.rows.newest_pass = row_number(number, COMPONENTS - 1)
 
     @property
     def samples(self) -> int:
@@ -124,6 +143,8 @@ class CurlFree(ScaledMap):
             name: getattr(batch, name).repeat_interleave(COMPONENTS, 0)
             for name in ("heading", "noise", "extra", "position_variance", "count")
         }
+        if batch.pass_number is not None:
+            columns["pass_number"] = row_numbers(batch.pass_number)
 
         report = self.rows.absorb(
             Standardised(
@@ -153,6 +174,10 @@ class CurlFree(ScaledMap):
             rows.jitter,
             rows.everywhere,
         )
+
+    def estimate_bias(self) -> None:
+        """Estimate s_b of the rows, where it is learned: one for all components."""
+        self.rows.estimate_bias()
 
     def refine(self, budget_s: float = float("inf")) -> bool:
         """Do pending hyper-parameter steps; whether more are pending."""
@@ -240,7 +265,7 @@ class CurlFree(ScaledMap):
         rows = other.rows.duplicate()
         _recentre(rows, delta)
         rows.scaling = Scaling(torch.cat([offset, offset.new_zeros(1)]), rows.scaling.centre, 1.0)
-        self.rows.merge(rows)
+        self.rows.merge_renumbered(rows, COMPONENTS * renumber)
         self.scaling = scaling
 
     def slimmed(self, state: dict) -> dict:
@@ -323,6 +348,12 @@ def _recentre(rows: _Rows, delta: Tensor) -> None:
     excess = rows.sites.precision[:, :COMPONENTS].clone()
     excess[:COMPONENTS] -= torch.eye(COMPONENTS, dtype=torch.float64, device=delta.device)
     rows.sites.linear.addmm_(excess, delta[:, None] / rows.theta.constant_stddev)
+
+    passes = rows.sites.passes
+    component = torch.tensor(
+        [component_of(number) for number in passes.numbers], dtype=torch.long, device=delta.device
+    )
+    rows.sites.passes = passes.shift_centre(delta[component][:, None])
 
     delta_of_row = delta[rows.memory.x[:, -1].round().long()][:, None]
     rows.memory.y.add_(delta_of_row)

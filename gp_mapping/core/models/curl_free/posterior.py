@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gp_mapping.core.field_map import Snapshot
+from gp_mapping.core.field_map import PassBias, Snapshot
 from gp_mapping.core.kernels.curl_free import COMPONENTS, by_component, to_rows
+from gp_mapping.core.models.curl_free.row_passes import pass_of, row_number
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.posterior import Posterior
 from gp_mapping.core.types import Prediction
@@ -61,6 +62,90 @@ class CurlFreePosterior(Snapshot):
             self.component_noise * self.scaling.scale**2,
             covariance,
         )
+
+    def predict_in_pass(
+        self,
+        x: Tensor,
+        number: float,
+        velocity: Tensor | None = None,
+        heading: Tensor | None = None,
+    ) -> Prediction:
+        """Predict f(x) + b, where b (3,) is the sensor's unknown constant in one pass.
+
+            cov(f_c(x) + b_c, f_d(x) + b_d) = cov(f_c, f_d) − a_cᵀs_d − a_dᵀs_c + cov(b_c, b_d)
+
+        with R⁻¹a for a, and s of Posterior.bias.
+
+        Args:
+            x: (N, D) m.
+            number: of the pass, as in Samples.pass_number; an unknown one has the prior constant.
+            velocity: (N, D) m/s of the robot.
+            heading: ĥ (N, 2); the direction of travel if None.
+        """
+        field = self.predict(x, velocity, heading)
+        if self.rows.theta.bias_stddev <= 0:
+            return field
+
+        constants = [self.rows.bias(row_number(number, c)) for c in range(COMPONENTS)]
+        solved = torch.stack([s for _, _, s in constants], 1)  # (F + M, 3)
+        own = solved.mT @ solved
+        own.diagonal().copy_(torch.stack([variance for _, variance, _ in constants]))
+
+        inner, heading = self.rows.theta.prediction_inputs(
+            self.scaling.inner_x(x), velocity, heading
+        )
+        with_robot = heading is not None and self.rows.theta.heading_stddev > 0
+        cross = [own.new_empty((0, COMPONENTS, COMPONENTS))]
+        for i in range(0, len(inner), _CHUNK):
+            h = (
+                heading[i : i + _CHUNK].repeat_interleave(COMPONENTS, 0)
+                if heading is not None and with_robot
+                else None
+            )
+            whitened = self.rows.whitened(to_rows(inner[i : i + _CHUNK]), h)
+            cross.append(_each(self.rows.solve_root(whitened).double()) @ solved)
+
+        shared, scale = torch.cat(cross), self.scaling.scale
+        joint = field.covariance + (own - shared - shared.mT) * scale**2
+        return Prediction(
+            field.mean + torch.cat([mean for mean, _, _ in constants]) * scale,
+            joint.diagonal(dim1=1, dim2=2).clamp_min(0.0),
+            field.noise_variance,
+            joint,
+        )
+
+    def biases(self) -> list[PassBias]:
+        """Constants of the open passes, oldest first, SI: (3,) each.
+
+        A component whose constant in a pass is not open any more has the prior there.
+        """
+        numbers, mean, covariance = self.rows.bias_posterior()
+        found = sorted({pass_of(number) for number in numbers})
+        if not found:
+            return []
+
+        prior, listed = self.rows.theta.bias_stddev**2, []
+        for c in range(COMPONENTS):
+            centre = mean.new_zeros((len(found), 1))
+            spread = prior * torch.eye(len(found), dtype=mean.dtype, device=mean.device)
+            here = [i for i, number in enumerate(found) if row_number(number, c) in numbers]
+            there = [numbers.index(row_number(found[i], c)) for i in here]
+            at = torch.tensor(here, dtype=torch.long, device=mean.device)
+            centre[at] = mean[there]
+            spread[at[:, None], at] = covariance[there][:, there]
+            scale = self.scaling.scale
+            listed.append(PassBias.of(found, centre * scale, spread * scale**2))
+
+        return [
+            PassBias(
+                number,
+                *(
+                    torch.cat([getattr(component[i], part) for component in listed])
+                    for part in ("mean", "stddev", "stddev_apart")
+                ),
+            )
+            for i, number in enumerate(found)
+        ]
 
     def gradient(self, x: Tensor) -> Tensor:
         """Slope ∂_d of the mean of each component at standardised x (N, D): (N, 3, D)."""

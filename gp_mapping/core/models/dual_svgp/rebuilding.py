@@ -173,12 +173,12 @@ class Rebuilding(SparseMap):
         self.finish_rebuild()
         super().move(turn, shift)
 
-    def _merge(self, other: Rebuilding, renumber: float) -> None:
-        """Merge; a rebuild under way is finished first."""
+    def merge_renumbered(self, other: Rebuilding, renumber: float) -> None:
+        """As ScaledMap.merge_renumbered; a rebuild under way is finished first."""
         self.finish_rebuild()
         sliced, self.sliced = self.sliced, False  # room for the other map's inputs is made at once
         try:
-            super()._merge(other, renumber)
+            super().merge_renumbered(other, renumber)
         finally:
             self.sliced = sliced
 
