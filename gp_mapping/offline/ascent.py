@@ -105,7 +105,7 @@ def ascend(
     scale = torch.linalg.inv(torch.linalg.cholesky(curvature)).mT
 
     def at(u: np.ndarray) -> Tensor:
-        """v at the coordinates u."""
+        """Parameters v at the coordinates u."""
         vector = start.clone()
         vector[free] += scale @ torch.from_numpy(u)
         return vector

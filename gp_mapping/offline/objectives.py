@@ -72,7 +72,7 @@ class Objective(ABC):
 
 
 def log_normal(covariance: Tensor, y: Tensor) -> Tensor:
-    """Σ_c log N(y_c | 0, C).
+    """Log density of a Gaussian with mean 0, Σ_c log N(y_c | 0, C).
 
     Args:
         covariance: C (N, N).

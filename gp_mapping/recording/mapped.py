@@ -48,7 +48,7 @@ def marks_of(plan: BagPlan) -> set[str]:
 
 
 def _digest_of(path: Path, topics: list[str]) -> str:
-    """Of the first messages of these topics."""
+    """Digest of the first messages of these topics."""
     digest = hashlib.sha256()
     for raw in islice(read_raw(path, topics), _FIRST):
         digest.update(str(raw.stamp_ns).encode() + bytes(raw.data))
@@ -62,7 +62,7 @@ def recordings_in(about: dict) -> set[str]:
 
 
 def mapped_before(plans: list[BagPlan], about: dict) -> list[BagPlan]:
-    """Those of the bags whose measurements are in a map.
+    """Bags whose measurements are in a map.
 
     Args:
         plans: of the bags.

@@ -296,7 +296,7 @@ class CommandedDrive(DifferentialDrive):
 
     @property
     def progress(self) -> float:
-        """0: there is no route."""
+        """Always 0: there is no route."""
         return 0.0
 
     def _target_velocity(self, dt: float) -> tuple[float, float]:

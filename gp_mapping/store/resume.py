@@ -103,7 +103,7 @@ class MapFiles:
         )
 
     def newest_first(self) -> list[Path]:
-        """Those files that are there, the newest first.
+        """Files that are there, the newest first.
 
         Of the same number, the one that was written last comes first. Damaged files come before all
         others, so that they are named.

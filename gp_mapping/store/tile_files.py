@@ -60,7 +60,7 @@ class TileFile:
 
     @property
     def path(self) -> Path:
-        """Of the file."""
+        """Path of the file."""
         return self.folder.path / self.name
 
     @property

@@ -32,7 +32,7 @@ _NEWEST = 10  # more samples than come between two steps
 
 
 def to_be_gained(square: float, new: int, before: int) -> float:
-    """G, nats.
+    """G, the log evidence that another θ would gain at least, nats.
 
     Args:
         square: Q, of the new samples.

@@ -146,7 +146,7 @@ def increment_between(before: Posterior, now: Posterior) -> Increment | None:
         return torch.cat([columns, columns.new_zeros((grown, columns.shape[1]))])
 
     def product(right: Tensor) -> Tensor:
-        """Δ times (R, n)."""
+        """Δ = D₁ − D₀ times columns (R, n)."""
         old = size - grown
         return now.R @ (now.R.mT @ right) - torch.cat(
             [before.R @ (before.R.mT @ right[:old]), right[old:]]

@@ -58,7 +58,7 @@ class WorkingFile:
 
     @property
     def path(self) -> Path:
-        """Of the file."""
+        """Path of the file."""
         return self.path_of(self._folder, self._number)
 
     @property

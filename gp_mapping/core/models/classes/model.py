@@ -244,13 +244,13 @@ class ClassMap(FieldMap):
 
     # --- numbers ----------------------------------------------------------------------------------
     def hyperparameters(self) -> dict[str, float]:
-        """Those of the classes: the shortest lengthscale, the largest of all others."""
+        """Hyper-parameters of the classes: the shortest lengthscale, the largest of all others."""
         each = [field.hyperparameters() for field in self.fields]
         largest = {name: max(values[name] for values in each) for name in each[0]}
         return largest | {"lengthscale": min(values["lengthscale"] for values in each)}
 
     def remembered_places(self) -> Tensor:
-        """Of class 0: the classes' maps draw their memories by their own weights."""
+        """Places that class 0 remembers: each class draws its memory by its own weights."""
         return self.fields[0].remembered_places()
 
     def counters(self) -> dict[str, int | float]:

@@ -111,7 +111,7 @@ class CurlFree(ScaledMap):
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """Also vectors."""
+        """As ScaledMap.capabilities, and vectors."""
         return super().capabilities | {VECTOR}
 
     def inducing_inputs(self) -> Tensor:

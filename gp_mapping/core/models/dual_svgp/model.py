@@ -428,7 +428,7 @@ class DualSVGP(MergingMap):
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """Also other likelihoods."""
+        """As ScaledMap.capabilities, and other likelihoods."""
         return super().capabilities | {LIKELIHOODS}
 
     def counters(self) -> dict[str, int | float]:

@@ -93,7 +93,7 @@ class TiledIncrements(Increments):
         return self.tiles.get(key, self._same() if self.others_known else None)
 
     def _same(self) -> Unchanged:
-        """No change."""
+        """Increments where nothing has changed."""
         return Unchanged(torch.zeros_like(self.field.centre)[None])
 
     def then(self, later: Increments) -> Increments | None:

@@ -323,7 +323,7 @@ class TiledMap(TiledPredictions, ChangesOfTiles, Revertible, FieldMap):
         self.tiles[key] = new_tile(self, key)
 
     def load_tiles(self, keys: list[Key]) -> list[Key]:
-        """Those of the tiles that exist, brought from the shelf if need be.
+        """Bring tiles back from the shelf where they are there; keys of those that exist.
 
         These have then forgotten what the others have. One that cannot be read is left out from
         now on.

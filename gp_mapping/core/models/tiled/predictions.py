@@ -169,7 +169,7 @@ class TiledPredictions:
         )
 
     def hyperparameters(self) -> dict[str, float]:
-        """Those of the tile where the robot is."""
+        """Hyper-parameters of the tile where the robot is."""
         return self.current_map.hyperparameters()
 
     def body_field(self) -> tuple[Tensor, Tensor] | None:
@@ -181,11 +181,11 @@ class TiledPredictions:
         return self.current_map.calibration_data()
 
     def inducing_inputs(self) -> Tensor:
-        """Those of the tiles in memory, each in its own core."""
+        """Inducing inputs of the tiles in memory, each in its own core."""
         return self._places(lambda m: m.inducing_inputs())
 
     def remembered_places(self) -> Tensor:
-        """Those of the tiles in memory, each in its own core."""
+        """Remembered places of the tiles in memory, each in its own core."""
         return self._places(lambda m: m.remembered_places())
 
     def _places(self, places_of) -> Tensor:

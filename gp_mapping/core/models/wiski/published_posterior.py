@@ -54,7 +54,7 @@ class PublishedPosterior(PassConstants):
 
     @property
     def _features(self) -> int:
-        """F."""
+        """Number F of features."""
         return FEATURES + len(self.numbers)
 
     def feature_moments(self) -> tuple[Tensor, Tensor]:

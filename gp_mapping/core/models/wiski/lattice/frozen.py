@@ -119,7 +119,7 @@ class _Stencil:
         self.index = torch.cat([after, before], 1).view(-1)
 
     def times(self, u: Tensor) -> Tensor:
-        """G u for u (n,): (n,)."""
+        """G times a vector: G u (n,) for u (n,)."""
         padded = torch.cat([u, u.new_zeros(1)])
         return (padded.index_select(0, self.index).view(self.values.shape) * self.values).sum(1)
 

@@ -89,7 +89,7 @@ class Aggregates:
         return len(self.x)
 
     def take(self, index: Tensor) -> "Aggregates":
-        """Those of the given indices, whose order must be ascending for `around`."""
+        """Aggregates of the given indices, whose order must be ascending for `around`."""
         return Aggregates(
             self.x[index],
             self.covariates[index],
@@ -100,7 +100,7 @@ class Aggregates:
         )
 
     def around(self, low: Tensor, high: Tensor) -> "Aggregates":
-        """Those within two lengthscales of a box that is no larger than a tile.
+        """Aggregates within two lengthscales of a box that is no larger than a tile.
 
         Args:
             low: lower corner (2,), m.
