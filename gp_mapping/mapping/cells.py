@@ -177,6 +177,11 @@ class CellAverager:
     def find_cell_end(self, rows: RawRows, start: int, stop: int) -> tuple[int, float]:
         """Find the first of the rows start … stop − 1 that begins a new cell, else stop.
 
+        Args:
+            rows: raw samples as columns, in order of time.
+            start: number of the first row that is in no cell yet.
+            stop: number after the last row to look at.
+
         Returns:
             Its number, and how far the rows before it reach from the cell's first sample, m.
         """
@@ -206,7 +211,14 @@ class CellAverager:
         return stop, reach
 
     def add_rows(self, rows: RawRows, start: int, stop: int, reach: float) -> None:
-        """Take rows start … stop − 1, which `find_cell_end` found to fit, into the open cell."""
+        """Take rows into the open cell, or begin one with them.
+
+        Args:
+            rows: raw samples as columns.
+            start: number of the first row to take.
+            stop: number after the last one, at most what `find_cell_end` has found.
+            reach: farthest distance of a row from the cell's first sample, m.
+        """
         if start == stop:
             return
         cell = self.open
@@ -434,6 +446,7 @@ class CellAverager:
         self._before, self._tail = None, []
 
     def state_dict(self) -> dict:
+        """Return the open cell, row by row, and what was learned of the white noise."""
         opened = None
         if self.open is not None:
             rows = [

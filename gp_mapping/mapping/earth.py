@@ -53,7 +53,11 @@ class Datum(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> Datum:
-        """Read a datum from "latitude,longitude,heading"; UsageError where that is no place."""
+        """Read a datum from "latitude,longitude,heading": degrees, degrees, rad.
+
+        Raises:
+            UsageError: it is no place on the earth.
+        """
         try:
             datum = Datum(*map(float, text.split(",")))
         except (TypeError, ValueError):
@@ -165,7 +169,12 @@ class Fixes:
         self._thin()
 
     def move(self, turn: Tensor, shift: Tensor) -> None:
-        """Go over to the frame X' = turn X + shift."""
+        """Go over to the frame X' = turn X + shift.
+
+        Args:
+            turn: rotation (2, 2).
+            shift: (2,) m.
+        """
         moved = self._rows[:, :2] @ turn.numpy().T + shift.numpy()
         self._rows, self._told = np.hstack([moved, self._rows[:, 2:]]), None
 
@@ -196,6 +205,7 @@ class Fixes:
         return fit.datum, fit.describe(which)
 
     def state_dict(self) -> dict:
+        """Return the kept fixes (N, 4), how many came, and every which of them is kept."""
         return {
             "rows": torch.from_numpy(self._rows.copy()),
             "count": self.count,
@@ -203,7 +213,11 @@ class Fixes:
         }
 
     def load_state_dict(self, state: dict) -> None:
-        """Continue with a saved state; ValueError where it is none."""
+        """Continue where state_dict was taken.
+
+        Raises:
+            ValueError: the state is none of fixes.
+        """
         rows, count, every = state["rows"], state["count"], state["every"]
         # a state may come from a file: all of it is checked
         rows_fit = (
@@ -277,7 +291,14 @@ class PlaneTransform(NamedTuple):
 
     @staticmethod
     def fit(p: np.ndarray, q: np.ndarray) -> PlaneTransform:
-        """Fit it by least squares to places p and their images q, (N, 2) m each."""
+        """Fit it by least squares.
+
+            minimise Σᵢ |qᵢ − shift − R(heading) pᵢ|²
+
+        Args:
+            p: places (N, 2), m.
+            q: their images (N, 2), m.
+        """
         a, b = p - p.mean(0), q - q.mean(0)
         heading = math.atan2(
             float((a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]).sum()), float((a * b).sum())
@@ -285,7 +306,15 @@ class PlaneTransform(NamedTuple):
         return PlaneTransform(heading, q.mean(0) - _turned(p.mean(0), heading))
 
     def residuals(self, p: np.ndarray, q: np.ndarray) -> np.ndarray:
-        """Distance of each q (N, 2) from where p (N, 2) is transformed to: (N,) m."""
+        """Distances |qᵢ − shift − R(heading) pᵢ|.
+
+        Args:
+            p: places (N, 2), m.
+            q: their measured images (N, 2), m.
+
+        Returns:
+            (N,) m.
+        """
         return np.hypot(*(q - self.shift - _turned(p, self.heading)).T)
 
 

@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from dataclasses import fields, replace
 
 import torch
+from torch import Tensor
 
 from gp_mapping.core.likelihoods.outcomes import OutcomeJudge
 from gp_mapping.core.types import FARTHEST, Samples
@@ -295,6 +296,27 @@ class Gathering(ABC):
     def path_trace(self) -> Path:
         """The path driven, not to be changed."""
         return self._path
+
+    @property
+    def path(self) -> Tensor:
+        """Thinned positions of the samples: (K, 2) metres."""
+        return self._path.points()
+
+    @property
+    def driven(self) -> Tensor:
+        """Points of the path on ground that was driven: (K, 2) m, without a pose's glitches."""
+        return self._path.driven()
+
+    @property
+    def position(self) -> tuple[float, float] | None:
+        """Where the newest sample was taken, metres; None before the first."""
+        newest = self._path.newest
+        return None if newest is None else (newest[0], newest[1])
+
+    @property
+    def path_starts(self) -> Tensor:
+        """Points of the path to which no line leads (a new pass, a jump): (K,) bool."""
+        return self._path.starts()
 
     @property
     def bias_numbers(self) -> BiasNumbers:

@@ -13,6 +13,10 @@ __all__ = ["prepare_merge"]
 def prepare_merge(session: MapSession, other: MapSession) -> None:
     """Check that two maps can be added; close the open cells of both, and finish their starts.
 
+    Args:
+        session: the one that is to take in the other.
+        other: the map to be added.
+
     Raises:
         ValueError: units, channels or models differ, or one of them has seen little more than its
             first cells.

@@ -17,7 +17,13 @@ _STEP = 0.25  # s over which a velocity is looked for, where samples come that f
 
 
 def single_batch(sample: Samples, y: list[float], heading: list[float] | None) -> Samples:
-    """One raw sample (1, …) with the value (C,) and heading (2,) that the session found for it."""
+    """One raw sample as a batch, with what the session has found for it.
+
+    Args:
+        sample: a single one, (1, …).
+        y: value (C,), SI, as the map is to take it.
+        heading: unit vector (2,), for a sample that came without one; None: not known.
+    """
     # a heading that came with the sample stays; one that the session found fills a gap
     keeps_heading = heading is None or sample.heading is not None
     return replace(sample, y=[y], heading=sample.heading if keeps_heading else [heading])

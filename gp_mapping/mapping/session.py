@@ -439,7 +439,16 @@ class MapSession(Gathering):
 
     @torch.no_grad()
     def predict(self, x, velocity=None, heading=None) -> Prediction:
-        """Mean, latent variance and predictive noise at x (N, 2) m (ScoredPredictions)."""
+        """Mean, latent variance and predictive noise at x (ScoredPredictions.predict).
+
+        Args:
+            x: (N, 2) m.
+            velocity: (N, 2) m/s, to predict what the robot would measure on its way, or None.
+            heading: (N, 2) unit vectors; the direction of travel if None.
+
+        Raises:
+            RuntimeError: before the first cell.
+        """
         return self._answers.predict(x, velocity, heading)
 
     @torch.no_grad()
@@ -501,27 +510,6 @@ class MapSession(Gathering):
             *inconsistent_settings(self._start.resolved, self._first.spread),
             *self.map.notes(),
         ]
-
-    @property
-    def path(self) -> Tensor:
-        """Thinned positions of the samples: (K, 2) metres."""
-        return self._path.points()
-
-    @property
-    def driven(self) -> Tensor:
-        """Points of the path on ground that was driven: (K, 2) m, without a pose's glitches."""
-        return self._path.driven()
-
-    @property
-    def position(self) -> tuple[float, float] | None:
-        """Where the newest sample was taken, metres; None before the first."""
-        newest = self._path.newest
-        return None if newest is None else (newest[0], newest[1])
-
-    @property
-    def path_starts(self) -> Tensor:
-        """Points of the path to which no line leads (a new pass, a jump): (K,) bool."""
-        return self._path.starts()
 
     @property
     def inducing(self) -> Tensor:

@@ -48,7 +48,12 @@ class Squares:
         return None if slot is None else self._rows[slot, 2:].tolist()
 
     def put(self, square: tuple[int, int], numbers) -> None:
-        """Set the numbers of a square; a new one comes last."""
+        """Set the numbers of a square; a new one comes last.
+
+        Args:
+            square: its indices.
+            numbers: (width,).
+        """
         slot = self._slots.get(square)
         if slot is None:
             slot = self._slots[square] = self._free.pop() if self._free else len(self._slots)

@@ -54,6 +54,7 @@ class RestartedMap:
         return self.used >= len(cells)
 
     def state_dict(self) -> dict:
+        """Return the map's state and how many of the first cells it has seen."""
         return {
             "map": self.map.state_dict(),
             "rough": self.rough,
@@ -64,7 +65,12 @@ class RestartedMap:
 
     @staticmethod
     def restored(state: dict, field: FieldMap) -> RestartedMap:
-        """Continue where state_dict was taken. field: an empty map with the new starts."""
+        """Continue where state_dict was taken.
+
+        Args:
+            state: as of state_dict.
+            field: an empty map with the new starts, which takes the saved state.
+        """
         again = RestartedMap(field, bool(state["rough"]))
         field.load_state_dict(state["map"])
         again.used, again.last_stamp = int(state["used"]), state["last_stamp"]

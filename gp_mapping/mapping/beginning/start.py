@@ -128,6 +128,7 @@ class Start:
         self.found = replace(s, **within_ranges(automatic)), centre
 
     def state_dict(self) -> dict:
+        """Return the starts found so far, and the first cells where more are to be found."""
         return {
             "resolved": {name: getattr(self.resolved, name) for name in AUTOMATIC},
             "centre": self.centre,
@@ -140,6 +141,7 @@ class Start:
         }
 
     def load_state_dict(self, state: dict) -> None:
+        """Continue where state_dict was taken, with these settings."""
         self.resolved = MapSettings(**asdict(self.settings) | state["resolved"])
 
         self.found = self.resolved, state["centre"]

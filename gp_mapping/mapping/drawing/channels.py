@@ -54,5 +54,13 @@ def show(
 
 
 def layer_names(channels: int, classes: bool = False) -> tuple[str, ...]:
-    """Names of the channels' layers: x y z, or the numbers of classes; () for one channel."""
+    """Name the layers of the channels.
+
+    Args:
+        channels: C, numbers in a measurement.
+        classes: whether channels are classes.
+
+    Returns:
+        x y z of a vector, 0 … C − 1 of classes, () of one channel.
+    """
     return tuple(map(str, range(channels))) if classes else axis_names(channels)

@@ -121,7 +121,12 @@ class Follower:
         return self._newest if self._steps and moment is not None and self._moment == moment else 0
 
     def number(self, lattice: Lattice, field: FieldMap) -> int:
-        """Number of this moment, which is kept from now on; 0 where the map has none."""
+        """Number of this moment, which is kept from now on; 0 where the map has none.
+
+        Args:
+            lattice: its points tell which moments are still needed.
+            field: the map as it is now.
+        """
         if lattice.excess is not None or field.moment() is None:
             return 0
         if not self.now(field):
@@ -266,7 +271,17 @@ class _Changes:
     def at(
         self, number: int, rows: np.ndarray, columns: np.ndarray
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
-        """Changes of mean and variance (K, C) at points, and where they are known (K,); or None."""
+        """Changes since a kept moment, at some points.
+
+        Args:
+            number: of the moment.
+            rows: indices (K,) of the points' rows.
+            columns: indices (K,) of their columns.
+
+        Returns:
+            Changes of mean, SI, and variance, SI², (K, C) each, and where they are known (K,); None
+            where no change is known.
+        """
         if number not in self._since:
             self._since[number] = _sum(self._steps[self._numbers.index(number) :])
         increments = self._since[number]
@@ -275,7 +290,14 @@ class _Changes:
     def drifted(
         self, number: int, rows: np.ndarray, columns: np.ndarray, noise_stddev: float
     ) -> np.ndarray:
-        """Which points (K,) have changed by more than DRIFT; also those of unknown change."""
+        """Which points (K,) have changed by more than DRIFT; also those of unknown change.
+
+        Args:
+            number: of the moment as of which the points are exact.
+            rows: indices (K,) of the points' rows.
+            columns: indices (K,) of their columns.
+            noise_stddev: of one new measurement, SI; the mean's change is compared with it as well.
+        """
         told = self.at(number, rows, columns)
         if told is None:
             return np.ones(len(rows), dtype=bool)

@@ -90,7 +90,13 @@ class GridWindow:
         return GridWindow(*starts, columns, rows, resolution)
 
     def contains(self, low, high, margin: float) -> bool:
-        """Whether [low − margin, high + margin] lies inside; corners (2,) m."""
+        """Whether a box lies inside with a margin all around.
+
+        Args:
+            low: lower corner (2,), m.
+            high: upper corner (2,), m.
+            margin: m.
+        """
         r = self.resolution
         # a billionth of a cell for rounding
         return (

@@ -29,9 +29,15 @@ class Ground(NamedTuple):
 
 
 def choose_ground(settings: MapSettings, path: Path) -> Ground:
-    """Choose what the next drawing shows."""
+    """Choose what the next drawing shows.
+
+    Args:
+        settings: which window is drawn, and the bound on the grid.
+        path: where the robot has been.
+    """
 
     def fits(low, high) -> bool:
+        """Whether a grid may hold the box between two corners (2,) m."""
         return _fits(settings, low, high)
 
     # a window that was asked for leaves ground out without a note

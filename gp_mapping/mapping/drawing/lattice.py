@@ -36,6 +36,7 @@ def spline_operator(nodes: np.ndarray, points: np.ndarray):
     design = BSpline.design_matrix(points, knots, 3)
 
     def apply(values: np.ndarray) -> np.ndarray:  # (n, m) -> (p, m)
+        """Evaluate the spline through values (n, m), column by column: (p, m)."""
         return design @ make_interp_spline(nodes, values, k=3, axis=0).c
 
     return apply
@@ -178,7 +179,12 @@ class Lattice:
         self.exact[:] = 0
 
     def ignore_beyond(self, ground: np.ndarray, reach: float) -> None:
-        """Make nothing stale beyond reach (m) of these boxes (K, 4): it stays the prior."""
+        """Make nothing stale that lies beyond reach of all boxes: it stays the prior.
+
+        Args:
+            ground: boxes (K, 4): lowest x and y, highest x and y, m.
+            reach: how far a sample changes the map, m.
+        """
         near = np.zeros(self.stale.shape, dtype=bool)
         for x0, y0, x1, y1 in ground.tolist():
             rows = slice(*np.searchsorted(self.rows, (y0 - reach, y1 + reach)))
@@ -186,7 +192,13 @@ class Lattice:
         self.stale &= near
 
     def mark_box(self, low, high, revision: int) -> None:
-        """Mark what lies between two corners (2,) m as stale, and as exact of no moment."""
+        """Mark what lies between two corners as stale, and as exact of no moment.
+
+        Args:
+            low: lower corner (2,), m.
+            high: upper corner (2,), m.
+            revision: of the map; points wait since then, unless they waited before.
+        """
         box = tuple(
             slice(*np.searchsorted(nodes, (low[axis], high[axis])))
             for nodes, axis in ((self.rows, 1), (self.columns, 0))
@@ -197,13 +209,27 @@ class Lattice:
         self.exact[box] = 0
 
     def mark(self, points: Tensor, reach: float, revision: int) -> None:
-        """Mark what lies within reach (m) of points (K, 2) as stale."""
+        """Mark what lies within reach of points as stale.
+
+        Args:
+            points: (N, 2) m.
+            reach: how far a sample changes the map, m.
+            revision: of the map; points wait since then, unless they waited before.
+        """
         near = self.near(points, reach)
         self.since[near & ~self.stale] = revision
         self.stale |= near
 
     def near(self, points: Tensor, reach: float) -> np.ndarray:
-        """What lies within reach (m) of points (K, 2), or a tenth farther: (R, K) bool."""
+        """Which lattice points lie within reach of any of some points, or up to a tenth farther.
+
+        Args:
+            points: (N, 2) m.
+            reach: m.
+
+        Returns:
+            (R, K) bool.
+        """
         # the middle of a square of reach/8 stands for its points, which are 0.09 reach away
         if len(points) > 64:
             points = torch.unique((points / (reach / 8)).round(), dim=0) * (reach / 8)
@@ -217,7 +243,15 @@ class Lattice:
         return near
 
     def places(self, rows: np.ndarray, columns: np.ndarray) -> Tensor:
-        """Places of points with these indices (K,): (K, 2) m."""
+        """Positions of lattice points.
+
+        Args:
+            rows: indices (K,) of their rows.
+            columns: indices (K,) of their columns.
+
+        Returns:
+            (K, 2) m.
+        """
         return torch.from_numpy(np.stack([self.columns[columns], self.rows[rows]], 1))
 
     def choose(
@@ -261,7 +295,13 @@ class Lattice:
             )
 
     def fill(self, rows: np.ndarray, columns: np.ndarray, prediction: Prediction) -> None:
-        """Set what was evaluated at points (K,); they are stale no more."""
+        """Set what was evaluated at points; they are stale no more.
+
+        Args:
+            rows: indices (K,) of their rows.
+            columns: indices (K,) of their columns.
+            prediction: of the channels there, (K, C).
+        """
         for target, value in ((self.mean, prediction.mean), (self.variance, prediction.variance)):
             target[:, rows, columns] = value.mT.cpu().numpy()
         if prediction.covariance is not None:

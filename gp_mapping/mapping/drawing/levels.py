@@ -29,7 +29,14 @@ class Limits(NamedTuple):
 def nice_limits(low: float, high: float) -> tuple[float, float]:
     """Round a range outwards to steps of 1, 2 or 5 · 10ᵏ, so that colours do not flicker.
 
-    There are about 20 steps in it.
+    There are about 20 steps in it. A flat field gets one step.
+
+    Args:
+        low: smallest value.
+        high: largest value, in the same unit.
+
+    Returns:
+        The rounded ends; the second one is larger than the first.
     """
     span = high - low
     # of a flat field: a range that int8 can still show

@@ -134,6 +134,7 @@ class HeadingTrack:
         return [math.cos(self._psi), math.sin(self._psi)]
 
     def state_dict(self) -> dict:
+        """Return the heading now and those of the last moments, with stamps (s)."""
         return {
             "ahead": self.ahead,
             "first": self._first,
@@ -143,6 +144,7 @@ class HeadingTrack:
         }
 
     def load_state_dict(self, state: dict) -> None:
+        """Continue where state_dict was taken."""
         self.ahead, self._first, self._last, self._psi = (
             state[k] for k in ("ahead", "first", "last", "psi")
         )
@@ -192,14 +194,21 @@ class AttitudeLag:
         self.product += float(_WEIGHT * (per_second * uncorrected / sigma**2).sum())
 
     def state_dict(self) -> dict:
+        """Return the two sums of the least-squares estimate of τ."""
         return {"square": self.square, "product": self.product}
 
     def load_state_dict(self, state: dict) -> None:
+        """Continue where state_dict was taken."""
         self.square, self.product = float(state["square"]), float(state["product"])
 
 
 def rotate_about_vertical(y: list[float], angle: float) -> list[float]:
-    """R(angle) y about the vertical: (3,). angle: rad."""
+    """Rotate a vector about the vertical axis: R(angle) y.
+
+    Args:
+        y: (3,).
+        angle: rad, counter-clockwise seen from above.
+    """
     c, s = math.cos(angle), math.sin(angle)
     return [c * y[0] - s * y[1], s * y[0] + c * y[1], y[2]]
 

@@ -226,7 +226,15 @@ class Extent:
         ]
 
     def holds(self, positions: np.ndarray, areas: list[Area]) -> np.ndarray:
-        """Which of positions (K, 2) m lie on squares of these areas: (K,) bool."""
+        """Which positions lie on squares of some areas.
+
+        Args:
+            positions: (K, 2) m.
+            areas: of `ground` or `choose_drawn`.
+
+        Returns:
+            (K,) bool.
+        """
         squares = np.array(
             [key for area in areas for key in area.squares], dtype=np.float64
         ).reshape(-1, 2)
@@ -265,6 +273,7 @@ class Extent:
         return chosen, [area for area in areas if area not in chosen]
 
     def state_dict(self) -> dict:
+        """Return the squares as a table, and which one the robot is in."""
         return {
             "squares": self._squares.table(),
             "total": self._total,
@@ -272,6 +281,7 @@ class Extent:
         }
 
     def load_state_dict(self, state: dict) -> None:
+        """Continue where state_dict was taken."""
         self._squares.load(state["squares"])
         self._total, self._areas = int(state["total"]), None
         self._here = None if state["here"] is None else tuple(int(k) for k in state["here"])
@@ -294,6 +304,7 @@ def _linked(squares: list[tuple[int, int]], link: float) -> list[tuple]:
     parent = list(range(len(squares)))
 
     def root(i: int) -> int:
+        """Number of the square that stands for all that are linked to square i."""
         # halve the way to the root
         while parent[i] != i:
             parent[i] = parent[parent[i]]

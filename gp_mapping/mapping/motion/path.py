@@ -215,6 +215,7 @@ class Path:
         return self._starts[: self._count].clone()
 
     def state_dict(self) -> dict:
+        """Return points, length and bounds of the path, and where its lines begin."""
         return {
             "starts": self.starts(),
             "broken": self._broken,
@@ -230,6 +231,11 @@ class Path:
         }
 
     def load_state_dict(self, state: dict) -> None:
+        """Continue where state_dict was taken, also of older versions.
+
+        Raises:
+            ValueError: there are not as many marks of beginnings as points.
+        """
         points, starts = (
             state["points"].to(torch.float64).reshape(-1, 2),
             state["starts"].to(torch.bool),

@@ -45,9 +45,14 @@ _APART = 4.0  # sides of a tile; after so long a way elsewhere the next cell is 
 
 
 def student_weight(z_square: float, gate: float = 25.0, nu: float = 4.0) -> float:
-    """Weight of a sample with squared standardised residual z².
+    """Weight of a sample whose squared standardised residual is z².
 
-    1 up to the gate, then (ν + 1)/(ν + z²).
+        w = 1 for z² ≤ gate, else (ν + 1)/(ν + z²)
+
+    Args:
+        z_square: z².
+        gate: z² up to which nothing is weakened.
+        nu: ν, degrees of freedom of the Student t whose weight it is.
     """
     return 1.0 if z_square <= gate else (nu + 1.0) / (nu + z_square)
 
@@ -176,6 +181,7 @@ class ChangeDetector:
         ]
 
     def state_dict(self) -> dict:
+        """Return the tiles as a table, with the side of one (m)."""
         rows = {
             key: (t.total, t.error, t.cells, t.visits, t.misfit, t.here, t.squares, t.last)
             for key, t in self._tiles.items()
@@ -183,6 +189,7 @@ class ChangeDetector:
         return {"size": self.size, "tiles": table_of(rows, 8)}
 
     def load_state_dict(self, state: dict) -> None:
+        """Continue where state_dict was taken, also of older versions."""
         self.size = float(state["size"])
         # tiles of older maps have their CUSUM alone
         self._tiles = OrderedDict((key, _Tile(*row)) for key, row in rows_of(state["tiles"]))

@@ -64,7 +64,12 @@ class LocalScale:
         return len(self._bins) > 0 or self.everywhere != 1.0
 
     def add(self, x, score) -> None:
-        """Add scores z² (N,) at x (N, 2) metres."""
+        """Add scores to the bins in which they lie.
+
+        Args:
+            x: (N, 2) m.
+            score: squared standardised residuals z² (N,).
+        """
         for (px, py), square in zip(np.asarray(x).tolist(), np.asarray(score).tolist()):
             key = (int(np.floor(px / self.width)), int(np.floor(py / self.width)))
             held = self._bins.pop(key) or [0.0] * 4
@@ -122,7 +127,12 @@ class LocalScale:
         return self._bins.numbers().tolist()
 
     def forget_near(self, x, radius: float) -> None:
-        """Drop the bins whose mean place is within radius (m) of x (2,): the field has changed."""
+        """Drop the bins near a place where the field has changed.
+
+        Args:
+            x: the place (2,), m.
+            radius: farthest distance of a bin's mean place, m.
+        """
         near = [
             (sx / w - x[0]) ** 2 + (sy / w - x[1]) ** 2 <= radius**2 for w, _, sx, sy in self.sums()
         ]
@@ -179,9 +189,11 @@ class LocalScale:
         return np.array([(_PRIOR + score) / (_PRIOR + weight)])
 
     def state_dict(self) -> dict:
+        """Return the bins as a table, with their width (m)."""
         return {"width": self.width, "bins": self._bins.table()}
 
     def load_state_dict(self, state: dict) -> None:
+        """Continue where state_dict was taken."""
         self.width = float(state["width"])
         self._bins.load(state["bins"])
         self._changed()

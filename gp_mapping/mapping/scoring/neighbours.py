@@ -114,10 +114,15 @@ class Spread:
     def add(self, squares: list[float], few: bool, resolution: float) -> None:
         """Take in the squares of a cell's good samples.
 
-        Where nothing in their cell could tell a wild one from the others (few), one beyond _WILD
-        times the typical counts as that. A whole cell of wild ones counts on average for no more
-        than _WILD times what is usual. Of the first cells wild ones, compared with the quieter
-        among them, do not count at all.
+        Where nothing in their cell could tell a wild one from the others, one beyond _WILD times
+        the typical counts as that. A whole cell of wild ones counts on average for no more than
+        _WILD times what is usual. Of the first cells wild ones, compared with the quieter among
+        them, do not count at all.
+
+        Args:
+            squares: of differences or of noise, as of step_squares or noise_squares.
+            few: whether the cell has too few samples to tell a wild one.
+            resolution: smallest step of the sensor.
         """
         if few and self.robust:
             typical = self.typical(resolution)
@@ -154,6 +159,7 @@ class Spread:
         self.sum, self.count = total, count
 
     def state_dict(self) -> dict:
+        """Return the fading sum with its count, and the squares that are still looked at."""
         return {
             "sum": self.sum,
             "count": self.count,

@@ -95,7 +95,12 @@ class OneStepAhead:
         return self.settings.predictive_noise or self.settings.follow_changes
 
     def note_white(self, single: float, averaged: float) -> None:
-        """Note the white variance of one raw sample, and its remainder in a cell, squared SI."""
+        """Note the white noise that the cells have shown so far.
+
+        Args:
+            single: variance of it in one raw sample, SI².
+            averaged: what is left of it in the mean of a cell, SI².
+        """
         self.white_variance, self.white_averaged = single, averaged
 
     def break_pass(self) -> None:
@@ -134,7 +139,16 @@ class OneStepAhead:
         headings: list,
         rates: list[float],
     ) -> None:
-        """Pick raw samples as `pick` does each in turn; none where nobody would score them."""
+        """Pick raw samples as `pick` does each in turn; none where nobody would score them.
+
+        Args:
+            positions: (2,) m of each sample.
+            values: (C,) SI.
+            stamps: s.
+            lengths: of the path up to each sample, m.
+            headings: (2,) unit vectors, or None.
+            rates: yaw rates, rad/s.
+        """
         if not self.is_needed:
             return
 
@@ -378,6 +392,13 @@ class OneStepAhead:
         """Weaken a cell far from the map's prediction until the next ones confirm it.
 
         Its sensor variance grows, so that it weighs as student_weight has it.
+
+        Args:
+            batch: the cell.
+            field: the map, which has not seen it.
+
+        Returns:
+            The cell, weakened or as it was.
         """
         if (
             not (self.settings.robust and self.settings.metric)
@@ -402,6 +423,7 @@ class OneStepAhead:
         return replace(batch, sensor_variance=batch.count * (noise / weight - model_noise))
 
     def state_dict(self) -> dict:
+        """Return scores, changes found, samples that wait for a score, and snapshots of the map."""
         return {
             "noise": self.noise.state_dict(),
             "detector": self.detector.state_dict(),
@@ -429,7 +451,12 @@ class OneStepAhead:
         }
 
     def load_state_dict(self, state: dict, field: FieldMap) -> None:
-        """Continue where state_dict was taken. field: the map, whose snapshots are among it."""
+        """Continue where state_dict was taken.
+
+        Args:
+            state: as of state_dict, also of older versions.
+            field: the map, whose snapshots are among it.
+        """
         self.noise.load_state_dict(state["noise"])
         self.detector.load_state_dict(state["detector"])
         self.local.load_state_dict(state["local"])

@@ -135,10 +135,12 @@ class PredictiveNoise:
         n0 = self.prior_count * autocorrelation_time(slope.numpy())
 
         def cost(log: float) -> float:
+            """Twice the negative log posterior of log σ², up to a constant."""
             total = v + math.exp(log)
             return float((total.log() + r2 / total).sum()) + n0 * (log + math.exp(-log))
 
         def slopes(logs: Tensor) -> Tensor:
+            """Its derivative at each of log σ² (K,)."""
             sigma = logs.exp()[:, None]
             total = v + sigma
             return (sigma / total * (1.0 - r2 / total)).sum(1) + n0 * (1.0 - 1.0 / sigma[:, 0])
@@ -163,9 +165,11 @@ class PredictiveNoise:
         )
 
     def state_dict(self) -> dict:
+        """Return the squared residuals and latent variances of the window, SI²."""
         return {"residual_square": self.residual_square.clone(), "latent": self.latent.clone()}
 
     def load_state_dict(self, state: dict) -> None:
+        """Continue where state_dict was taken."""
         self.residual_square, self.latent = (
             state["residual_square"].clone(),
             state["latent"].clone(),
