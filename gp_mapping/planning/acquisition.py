@@ -14,7 +14,15 @@ _CHUNK = 512  # candidates at a time: bounds the memory at (targets, chunk)
 
 
 def maximum_variance(field: Planned, candidates: Tensor) -> Tensor:
-    """Return the latent variance at candidates (K, D) metres: (K,) SI², the mean over channels."""
+    """Return the latent variance at candidates, the mean over channels.
+
+    Args:
+        field: the map.
+        candidates: (K, D) m.
+
+    Returns:
+        (K,) SI².
+    """
     return field.predict(candidates).variance.mean(1).cpu().double()
 
 

@@ -44,11 +44,23 @@ class Budget:
         return math.isfinite(self.metres) or math.isfinite(self.seconds)
 
     def time(self, metres: float, turned: float) -> float:
-        """Return the seconds that a drive of that many metres and radians of turns takes."""
+        """Return the time that a drive takes, s.
+
+            metres / speed + turned / turn_rate
+
+        Args:
+            metres: length of the drive, m.
+            turned: sum of its turns, rad.
+        """
         return metres / self.speed + turned / self.turn_rate
 
     def allows(self, metres: float, seconds: float) -> bool:
-        """Return whether a cost is within it; 10⁻⁹ more is forgiven, for sums in another order."""
+        """Return whether a cost is within it; 10⁻⁹ more is forgiven, for sums in another order.
+
+        Args:
+            metres: m.
+            seconds: s.
+        """
         return metres <= self.metres + 1e-9 and seconds <= self.seconds + 1e-9
 
     def fraction_spent(self, metres, seconds):
@@ -65,7 +77,12 @@ class Budget:
         return distance_fraction if self.metres / self.speed <= self.seconds else time_fraction
 
     def minus(self, metres: float, seconds: float) -> Budget:
-        """Return what is left after spending that much."""
+        """Return what is left after spending that much, never less than 0.
+
+        Args:
+            metres: m.
+            seconds: s.
+        """
         return Budget(
             max(0.0, self.metres - metres),
             max(0.0, self.seconds - seconds),

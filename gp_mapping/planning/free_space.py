@@ -528,7 +528,16 @@ def _groups(count: np.ndarray) -> list[np.ndarray]:
 
 
 def along(a: np.ndarray, b: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return samples (S, 2) evenly along each line, ends included, and the line (S,) of each."""
+    """Return samples evenly along lines, ends included.
+
+    Args:
+        a: (L, 2) m, where each line begins.
+        b: (L, 2) m, where it ends.
+        count: (L,), samples of each line, 2 or more.
+
+    Returns:
+        The samples (S, 2) m, line after line, and the number (S,) of each one's line.
+    """
     owner = np.repeat(np.arange(len(count)), count)
     first = np.concatenate([[0], np.cumsum(count)[:-1]])
     fraction = (np.arange(len(owner)) - first[owner]) / (count[owner] - 1)

@@ -30,6 +30,9 @@ def grown_hull(path, beyond: float) -> np.ndarray:
 
     Returns:
         (V, 2) metres, counter-clockwise.
+
+    Raises:
+        ValueError: no place, one that is not finite, or a distance that is not above 0.
     """
     path = np.asarray(path, np.float64).reshape(-1, 2)
     if not len(path) or not np.isfinite(path).all() or not (math.isfinite(beyond) and beyond > 0.0):

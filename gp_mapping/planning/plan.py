@@ -195,12 +195,26 @@ def plan_steps(problem: Problem, kind: str) -> Iterator[Plan | None]:
 
 
 def plan(problem: Problem, kind: str = "route") -> Plan:
-    """Return the plan of that planner, all slices at once."""
+    """Return the plan of that planner, all slices at once.
+
+    Args:
+        problem: the question.
+        kind: the planner's name.
+    """
     return deque(plan_steps(problem, kind), maxlen=1)[0]
 
 
 def plan_through(problem: Problem, kind: str, stops: tuple[int, ...]) -> Plan:
-    """Return the plan that drives through stops (nodes), with what it is worth."""
+    """Return the plan that drives through given stops, with what it is worth.
+
+    Args:
+        problem: the question.
+        kind: name of the planner that chose the stops.
+        stops: nodes, in order; without any it is the way home.
+
+    Returns:
+        An empty plan with its reason where there is nothing to drive.
+    """
     # The way home ends there anyway: a last stop at home would be the same place once more.
     while len(stops) > 1 and stops[-1] == problem.home:
         stops = stops[:-1]
@@ -237,9 +251,14 @@ def plan_through(problem: Problem, kind: str, stops: tuple[int, ...]) -> Plan:
 
 
 def way_home(problem: Problem, kind: str, reason: str) -> Plan:
-    """Return the plan that leads straight home, for that reason.
+    """Return the plan that leads straight home.
 
     Empty, with the reason, where there is no home or the robot is there.
+
+    Args:
+        problem: the question.
+        kind: the planner's name.
+        reason: why it goes home, to be read by a person.
     """
     value, home = problem.value, problem.budget.home
     if problem.home is None or home is None or math.dist(problem.position, home) < _AT_HOME:
@@ -251,8 +270,10 @@ def way_home(problem: Problem, kind: str, reason: str) -> Plan:
 def allot(problems: list[Problem], kind: str = "route") -> list[Plan]:
     """Return plans of several robots, one after the other, each given what those before it measure.
 
-    All problems are of one area: the same value and places (travel), each with its own position and
-    budget.
+    Args:
+        problems: of one area: the same value and places (travel), each with its own position and
+            budget.
+        kind: the planner's name.
 
     Raises:
         ValueError: problems of different areas.

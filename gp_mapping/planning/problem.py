@@ -143,6 +143,7 @@ class Problem:
         """The node nearest to the budget's home; None without one, or where no way leads there."""
 
         def find():
+            """Return the node at the budget's home, if the robot can reach it."""
             home = None if self.budget.home is None else self.travel.locate(self.budget.home)
             if home is None or self.start is None or not self.travel.reachable(self.start)[home]:
                 return None
@@ -161,6 +162,7 @@ class Problem:
         """(P,) bool: places that may be a stop, reachable and not closed."""
 
         def find():
+            """Return which places the robot can reach and may go to, (P,) bool."""
             reached = self.travel.reachable(self.start)[self.travel.places]
             return reached if self.closed is None else reached & ~self.closed[self.travel.places]
 

@@ -145,7 +145,17 @@ class Ground:
     ) -> bool:
         """Return whether the cached area is of the same settings and holds the robot.
 
-        It may have been made at another position or of a shorter path. Arguments as in `ground_at`.
+        It may have been made at another position or of a shorter path.
+
+        Args:
+            position: (2,) m, the robot.
+            free: map of obstacles, or None.
+            region: as in `ground_at`, like all that follow.
+            keep_out: polygons.
+            reach: m.
+            margin: m.
+            places: bound.
+            frame: of the map.
         """
         position = np.asarray(position, dtype=np.float64)
         same = _key(free, region, keep_out, reach, margin, places, frame).same_as(self._key)
@@ -165,7 +175,20 @@ class Ground:
         places: int = 450,
         frame: str = "",
     ) -> bool:
-        """Return whether the cached area is valid for these arguments, those of `ground_at`."""
+        """Return whether `ground_at` would take the cached area for these arguments.
+
+        Args:
+            position: (2,) m, the robot.
+            free: map of obstacles, or None.
+            path: (K, 2) m.
+            lengthscale: m.
+            region: as in `ground_at`, like all that follow.
+            keep_out: polygons.
+            reach: m.
+            margin: m.
+            places: bound.
+            frame: of the map.
+        """
         position = np.asarray(position, dtype=np.float64)
         key = _key(free, region, keep_out, reach, margin, places, frame)
         spacing = lengthscale / _PER_LENGTHSCALE

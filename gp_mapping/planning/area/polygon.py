@@ -128,13 +128,28 @@ def _crossing(x: np.ndarray) -> tuple[int, int] | None:
     tiny = 1e-12 * float(np.ptp(x, axis=0).max()) ** 2
 
     def turn(p, q, r):
-        """Return twice the signed area of the triangle p q r; 0 where they lie on a line."""
+        """Return twice the signed area of the triangle p q r; 0 where they lie on a line.
+
+        Args:
+            p: (…, 2) m.
+            q: (…, 2) m.
+            r: (…, 2) m.
+
+        Returns:
+            (…) m², positive where p q r turn counter-clockwise.
+        """
         return (q[..., 0] - p[..., 0]) * (r[..., 1] - p[..., 1]) - (q[..., 1] - p[..., 1]) * (
             r[..., 0] - p[..., 0]
         )
 
     def between(p, q, r):
-        """Return whether r lies in the box that p and q span."""
+        """Return whether r lies in the box that p and q span.
+
+        Args:
+            p: (…, 2) m.
+            q: (…, 2) m.
+            r: (…, 2) m.
+        """
         low, high = np.minimum(p, q), np.maximum(p, q)
         return ((r >= low) & (r <= high)).all(-1)
 

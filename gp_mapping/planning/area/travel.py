@@ -66,14 +66,27 @@ class Leg:
 
 
 def angles_between(a, b):
-    """Return the angle between headings a and b, radians, 0 … π; 0 where one of them is NaN."""
+    """Return the angles between headings, 0 … π.
+
+    Args:
+        a: rad, a number or an array.
+        b: rad, of a shape that goes with a's.
+
+    Returns:
+        rad; 0 where one of the two is NaN.
+    """
     return np.nan_to_num(
         np.abs(np.remainder(np.asarray(b) - np.asarray(a) + np.pi, 2 * np.pi) - np.pi)
     )
 
 
 def angle_between(a: float, b: float) -> float:
-    """Return the angle between two headings, as `angles_between`, of single numbers."""
+    """Return the angle between two headings, as `angles_between` does for arrays.
+
+    Args:
+        a: rad.
+        b: rad.
+    """
     return 0.0 if math.isnan(a) or math.isnan(b) else abs(math.remainder(b - a, math.tau))
 
 
@@ -254,7 +267,15 @@ class Travel:
         return self._kept[key]
 
     def leg(self, a: int, b: int) -> Leg | None:
-        """Return the way from node a to node b; None where there is none."""
+        """Return the way between two nodes; it is kept.
+
+        Args:
+            a: the node where it begins.
+            b: the node where it ends.
+
+        Returns:
+            None where there is none.
+        """
         if (a, b) not in self._legs:
             self.prepare([(a, b)])
         return self._legs.get((a, b))
@@ -296,6 +317,14 @@ class Travel:
 
         Those from the node itself are kept: the suggestions after the first begin where the one
         before ends, and those of two seconds ago began at the same places.
+
+        Args:
+            xy: (2,) m.
+            node: what locate gave for it.
+            to: the nodes where the ways end.
+
+        Returns:
+            One for each of them, None where there is none.
         """
         if not np.array_equal(xy, self.nodes[node]):
             return self._departing(xy, node, to)
@@ -359,7 +388,15 @@ class Travel:
         return predecessor if np.isfinite(distance[target]) else None
 
     def over_the_grid(self, a: int, b: int) -> np.ndarray | None:
-        """Return the shortest way (K, 2) m over the grid, not straightened; None without one."""
+        """Return the shortest way over the grid between two nodes, not straightened.
+
+        Args:
+            a: the node where it begins.
+            b: the node where it ends.
+
+        Returns:
+            (K, 2) m; None where there is none.
+        """
         return self._chain(a, b, min(a, b))
 
     def straightened(self, chain: np.ndarray) -> np.ndarray:
@@ -477,7 +514,12 @@ class Travel:
 
 
 def measurements(metres: float, step: float) -> int:
-    """Return how many measurements stand for a way of that many metres, one for each step."""
+    """Return how many measurements stand for a way, at least one.
+
+    Args:
+        metres: length of the way, m.
+        step: distance between two measurements, m.
+    """
     return max(1, round(metres / step))
 
 

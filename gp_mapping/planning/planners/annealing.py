@@ -76,6 +76,13 @@ def cost_per_metre(problem: Problem, gain: float) -> float:
         L log(V / L) / R
 
     where routes of at most R metres leave L of the variance V.
+
+    Args:
+        problem: has V, and R as its limit.
+        gain: V − L of the route now.
+
+    Returns:
+        0 where the way is not limited.
     """
     total, limit = problem.value.total, problem.limit
     left_variance = total - gain
@@ -102,6 +109,7 @@ class _Search:
 
     @property
     def gain(self) -> float:
+        """What the current route takes off the variance, by approximate legs."""
         return self._exchange.gain
 
     def _keys(self, stops: Sequence[int]) -> list[tuple[int, int]]:

@@ -40,9 +40,13 @@ class Moves:
             self._wanted = wanted
 
     def learn_winding(self, stops, metres: float) -> None:
-        """Learn from a route through stops, with this length, how much ways wind.
+        """Learn from a route how much longer ways are than straight lines.
 
         Others near it are taken to wind as much between their stops.
+
+        Args:
+            stops: its nodes, in order.
+            metres: its length, m.
         """
         straight = float(np.hypot(*np.diff(self._line(stops), axis=0).T).sum())
         self._straight = min(1.0, straight / metres) if metres > 0.0 else 1.0

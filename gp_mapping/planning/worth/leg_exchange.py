@@ -44,7 +44,12 @@ class LegExchange:
         self.gain = 0.0
 
     def begin(self, keys: Sequence[tuple[int, int]], legs: Sequence[ApproximateLeg]) -> None:
-        """Start from a route of these legs."""
+        """Start from a route of these legs.
+
+        Args:
+            keys: first and last node of each leg, in order of the route.
+            legs: the approximate legs themselves, one for each key.
+        """
         parts = [self._of(key, leg) for key, leg in zip(keys, legs)]
         self.keys = list(keys)
 

@@ -108,9 +108,20 @@ class PathValue:
     def steps(
         field: Planned, places, cells, weights=None, noise_variance=None, chunk: int = 128
     ) -> Iterator[PathValue | None]:
-        """Compute the value in slices of `chunk` cells: yield None between them, then the value.
+        """Compute the value in slices of cells: yield None between them, then the value.
 
-        Arguments as in `from_map`. The map must not change meanwhile: pass a snapshot of it.
+        The map must not change meanwhile: pass a snapshot of it.
+
+        Args:
+            field: as in `from_map`, like all that follow but the last.
+            places: (P, 2) m.
+            cells: (G, 2) m.
+            weights: (G,), or None.
+            noise_variance: SI², or None.
+            chunk: cells of a slice.
+
+        Raises:
+            ValueError: as in `from_map`.
         """
         places, cells = (torch.as_tensor(x, dtype=torch.float64) for x in (places, cells))
         weights = (

@@ -57,6 +57,9 @@ def variance_reduction_surface(
     Returns:
         (H, W), SI² times the unit of the weights, at cells of weight 0, too.
 
+    Raises:
+        ValueError: σ² is not positive.
+
     Reference:
         Cohn, Neural network exploration using optimal experiment design, 1996, for Δ.
     """
@@ -76,7 +79,15 @@ def variance_reduction_surface(
     kernel = _kernel(field, origin, resolution, padded)
 
     def smoothed(values: np.ndarray, transform: np.ndarray) -> np.ndarray:
-        """Return values ∗ kernel (…, H, W), by the kernel's transform."""
+        """Return values ∗ kernel.
+
+        Args:
+            values: (…, H, W).
+            transform: of the kernel, by rfft2 over the padded grid.
+
+        Returns:
+            (…, H, W).
+        """
         spectrum = fft.rfft2(values, padded)
         spectrum *= transform
         return fft.irfft2(spectrum, padded, overwrite_x=True)[..., :height, :width]
