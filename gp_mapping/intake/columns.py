@@ -92,7 +92,12 @@ class Readings:
         return len(self.values)
 
     def row(self, i: int, stamp: int) -> Reading:
-        """Row i as a Reading with this stamp (ns)."""
+        """One row as a Reading.
+
+        Args:
+            i: number of the row.
+            stamp: ns.
+        """
         covariance = tuple(self.covariance[i].tolist()) if self.known[i] else None
         return Reading(stamp, tuple(self.values[i].tolist()), covariance)
 
@@ -130,7 +135,15 @@ class ColumnAdaptor(Protocol):
     def values_of_rows(
         self, readings: Readings, turn: Rotation | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """As `values`, for rows."""
+        """As `values` of an Adaptor, for rows.
+
+        Args:
+            readings: n of them.
+            turn: n rotations from the sensor's axes to the map's, where `needs_rotation` says so.
+
+        Returns:
+            y (n,) or (n, C), and its noise variance (n,), 0 where it is unknown.
+        """
 
 
 def reads_columns(adaptor: object) -> TypeGuard[ColumnAdaptor]:

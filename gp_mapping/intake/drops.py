@@ -128,7 +128,11 @@ class DropCounter:
         self._counts = dict.fromkeys(DropReason, 0)
 
     def count(self, reason: DropReason, n: int = 1) -> None:
-        """Add n drops.
+        """Add drops.
+
+        Args:
+            reason: why the messages were not used.
+            n: how many there were.
 
         Raises:
             ValueError: the reason is outside the vocabulary, or n is negative.
@@ -138,7 +142,11 @@ class DropCounter:
         self._counts[reason] += n
 
     def uncount(self, reason: DropReason, n: int) -> None:
-        """Uncount n drops: a map that has begun again took these messages after all.
+        """Take back drops: a map that has begun again took these messages after all.
+
+        Args:
+            reason: under which they were counted.
+            n: how many there were.
 
         Raises:
             ValueError: n is negative, or fewer are counted.

@@ -21,9 +21,13 @@ class _Unnamed:
     """
 
     class header:
+        """A header with stamp 0."""
+
         frame_id = "x" * (LONGEST + 1)
 
         class stamp:
+            """The stamp 0."""
+
             sec = nanosec = 0
 
 

@@ -25,11 +25,14 @@ class SampleSink(Protocol):
     raw_count: int
     refused: int
 
-    def ingest(self, samples: Samples) -> object: ...
+    def ingest(self, samples: Samples) -> object:
+        """Take samples in, in order of time."""
 
-    def break_pass(self) -> None: ...
+    def break_pass(self) -> None:
+        """Begin a new pass with the next sample."""
 
-    def finish(self) -> None: ...
+    def finish(self) -> None:
+        """Take in what is held open, or was put off: no more samples come."""
 
 
 def ingest_batches(
@@ -56,7 +59,12 @@ def ingest_batches(
     """
 
     def lost(error: Exception, count: int) -> None:
-        """Count samples that an exception has cost, or report them."""
+        """Count samples that an exception has cost, or report them.
+
+        Args:
+            error: the exception, which is being handled.
+            count: how many samples.
+        """
         if on_error is None:
             drops.count(DropReason.REFUSED, count)
         else:
@@ -89,7 +97,12 @@ def ingest_batches(
 
 
 def ingest_remaining(session: SampleSink, drops: DropCounter) -> None:
-    """The end: what the session still holds open, or has put off."""
+    """Put in what the session still holds open, or has put off: no more batches come.
+
+    Args:
+        session: takes it in.
+        drops: counts what the session refuses meanwhile.
+    """
     refused = session.refused
     session.finish()
     _count_refused(drops, session.refused - refused)

@@ -37,7 +37,12 @@ class Adaptor(Protocol):
     """True where the value depends on how the sensor is turned."""
 
     def read(self, msg, stamp: int) -> Reading | DropReason:
-        """Read a message as a Reading with this stamp (ns), or say why it cannot be used."""
+        """Read a message as a Reading, or say why it cannot be used.
+
+        Args:
+            msg: the message, of rclpy or of rosbags.
+            stamp: ns, which the Reading gets.
+        """
 
     def values(
         self, readings: list[Reading], turn: Rotation | None

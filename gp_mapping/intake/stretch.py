@@ -43,6 +43,10 @@ def distance(a: tuple[float, ...], b: tuple[float, ...]) -> float:
     """Distance between two positions, m.
 
     By the operations that `PoseRows.too_fast` uses on columns, so that both round alike.
+
+    Args:
+        a: (x, y, z) m.
+        b: (x, y, z) m.
     """
     x, y, z = (p_k - q_k for p_k, q_k in zip(a, b))
     return math.sqrt(x * x + y * y + z * z)

@@ -51,7 +51,12 @@ def unit(quaternion: Quaternion) -> Quaternion:
 
 
 def multiply(p: Quaternion, q: Quaternion) -> Quaternion:
-    """Quaternion of the rotation q, followed by p."""
+    """Compose two rotations: the quaternion of R(p) R(q), that is q followed by p.
+
+    Args:
+        p: the rotation that comes second.
+        q: the rotation that comes first.
+    """
     (a, b, c, d), (x, y, z, w) = p, q
     return (
         d * x + a * w + b * z - c * y,
@@ -62,7 +67,12 @@ def multiply(p: Quaternion, q: Quaternion) -> Quaternion:
 
 
 def rotate(q: Quaternion, v: Vector) -> Vector:
-    """Rotate a vector: R(q) v."""
+    """Rotate a vector: R(q) v.
+
+    Args:
+        q: the rotation.
+        v: the vector, in any unit.
+    """
     a, b, c, d = q
     x, y, z = v
     # t = 2 (a, b, c) × v;  v + d t + (a, b, c) × t

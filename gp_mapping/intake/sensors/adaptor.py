@@ -44,6 +44,10 @@ class ScalarAdaptor:
     def read(self, msg, stamp: int) -> Reading | DropReason:
         """Read a message as a Reading, or say why it cannot be used.
 
+        Args:
+            msg: with one of the attributes that hold a sensor's number.
+            stamp: ns, which the Reading gets.
+
         Returns:
             NOT_FINITE; OUT_OF_RANGE by the sensor's range or the message's own (min_range,
             max_range; both 0, or NaN, where its driver does not fill them in); or BAD_COVARIANCE.
@@ -62,7 +66,12 @@ class ScalarAdaptor:
         """
 
         def column(name: str, default: float) -> np.ndarray:
-            """A field, or where it is missing a default, (n,)."""
+            """A field, or where it is missing a default, (n,).
+
+            Args:
+                name: of the field.
+                default: what stands in for it.
+            """
             return (
                 columns.numbers(name)[:, 0] if name in columns else np.full(len(columns), default)
             )
@@ -115,11 +124,23 @@ class ScalarAdaptor:
         return Reading(stamp, (value,), (variance,) if variance > 0.0 else None)
 
     def values_of_rows(self, readings: Readings, turn) -> tuple[np.ndarray, np.ndarray]:
-        """As `values`, for rows."""
+        """As `values`, for rows.
+
+        Args:
+            readings: n of them.
+            turn: not used; a number has no direction.
+
+        Returns:
+            y (n,) in the sensor's unit, and its variance (n,) in the square of it, 0 where unknown.
+        """
         return readings.values[:, 0], readings.covariance[:, 0]
 
     def values(self, readings, turn) -> tuple[np.ndarray, np.ndarray]:
         """What is mapped, and its noise variance.
+
+        Args:
+            readings: N of them.
+            turn: not used; a number has no direction.
 
         Returns:
             y (N,) in the sensor's unit, and its variance (N,) in the square of it, 0 where unknown.

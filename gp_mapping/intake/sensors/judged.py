@@ -39,7 +39,12 @@ class JudgedAdaptor:
         self.values = adaptor.values
 
     def read(self, msg, stamp: int) -> Reading | DropReason:
-        """As the adaptor's `read`, or IMPOSSIBLE."""
+        """Read a message as the adaptor does; IMPOSSIBLE where the map cannot take its value.
+
+        Args:
+            msg: as of the adaptor.
+            stamp: ns.
+        """
         reading = self._adaptor.read(msg, stamp)
         if isinstance(reading, DropReason):
             return reading
@@ -64,6 +69,10 @@ class JudgedAdaptor:
 
     def values_of_rows(self, readings: Readings, turn) -> tuple[np.ndarray, np.ndarray]:
         """As the adaptor's.
+
+        Args:
+            readings: as of the adaptor.
+            turn: as of the adaptor.
 
         Raises:
             TypeError: it reads messages one by one.

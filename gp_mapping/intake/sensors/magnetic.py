@@ -85,6 +85,10 @@ class MagneticField:
         An axis that is not mapped may be NaN ("not measured") only where nothing mixes it with the
         axis that is mapped.
 
+        Args:
+            msg: sensor_msgs/MagneticField, T and T².
+            stamp: ns, which the Reading gets.
+
         Returns:
             NOT_FINITE, OUT_OF_RANGE or BAD_COVARIANCE where it cannot be used.
         """
@@ -197,16 +201,37 @@ class MagneticField:
         return b, self._white(readings.covariance, self._soft.T @ self._soft) / 3.0
 
     def values(self, readings, turn) -> tuple[np.ndarray, np.ndarray]:
-        """y (N,) or (N, 3) in T, and the variance of its white noise (N,) in T²."""
+        """What is mapped, corrected for the robot's iron, and the variance of its white noise.
+
+        Args:
+            readings: N of them.
+            turn: N rotations from the sensor's axes to the map's, where `needs_rotation` says so.
+
+        Returns:
+            y (N,) or (N, 3) in T, and its noise variance (N,) in T², 0 where it is unknown.
+        """
         nothing = Readings(np.empty((0, 3)), np.empty((0, 9)), np.empty(0, bool), {})
         return self.values_of_rows(nothing.preceded_by(readings), turn)
 
     def values_of_rows(self, readings: Readings, turn) -> tuple[np.ndarray, np.ndarray]:
-        """As `values`, for rows."""
+        """As `values`, for rows.
+
+            variance = dᵀ S C Sᵀ d
+
+        d: the direction that is mapped, S: the soft-iron matrix, C: the stated covariance; of all
+        three components it is a third of the trace of S C Sᵀ.
+
+        Args:
+            readings: n of them.
+            turn: n rotations from the sensor's axes to the map's, where `needs_rotation` says so.
+
+        Returns:
+            y (n,) or (n, 3) in T, and its noise variance (n,) in T², 0 where it is unknown.
+        """
         if self._all:
             return self._values_of_all(readings, turn)
 
-        # direction d: variance = dᵀ S C Sᵀ d
+        # direction d
         b = self.corrected(readings.values)
         if self._axis is None:
             y = np.sqrt(_dot(b, b))
@@ -223,7 +248,7 @@ class MagneticField:
             return y, np.zeros(len(y))
 
         # Sᵀ d
-        if self._corrected:  # Sᵀ d
+        if self._corrected:
             direction = sum(direction[:, k, None] * self._soft[k] for k in range(3))
         return y, self._white(readings.covariance, direction[:, :, None] * direction[:, None, :])
 
