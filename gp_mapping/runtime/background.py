@@ -46,6 +46,7 @@ class BackgroundJob:
         future: Future = Future()
 
         def run() -> None:
+            """Do the job in the other thread; its result, or what it raises, goes to the future."""
             try:
                 future.set_result(job())
             except BaseException as error:  # `fetch` raises it, whatever it is

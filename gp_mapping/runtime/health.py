@@ -42,7 +42,12 @@ class Area:
     values: dict[str, object] = field(default_factory=dict)
 
     def warn(self, text: str, level: int = WARN) -> None:
-        """Add a warning, and raise the level to at least `level`."""
+        """Add a warning, and raise the level to at least its own.
+
+        Args:
+            text: the warning, in words.
+            level: WARN or ERROR, as in diagnostic_msgs/DiagnosticStatus.
+        """
         self.level = max(self.level, level)
         self.warnings.append(text)
 

@@ -153,7 +153,12 @@ class Saver:
         return saved
 
     def mark_saved(self, key: tuple[int, int, int], path: Path) -> None:
-        """Note that the map with this key (MapWorker.key) is in a file."""
+        """Note that a map is in a file.
+
+        Args:
+            key: of the map, as MapWorker.key.
+            path: of the file.
+        """
         self._key, self.newest_path = key, path
 
     def is_saved(self) -> bool:

@@ -208,6 +208,7 @@ class MapWorker:
         """
 
         def put(_):
+            """Draw this session from now on, in the worker's thread."""
             # the drawing goes on where the map has not changed
             if session is not None and self._team is not None:
                 session.renderer = self._team.renderer
@@ -230,6 +231,7 @@ class MapWorker:
         """
 
         def put(_):
+            """Go on with the other session, in the worker's thread."""
             self._session, self.results, self._team = session, None, None
             self.session_number += 1
             self._expect_frame()
@@ -241,6 +243,7 @@ class MapWorker:
         """Empty the map, and forget its frames."""
 
         def empty(session):
+            """Empty the session, in the worker's thread."""
             session.clear()
             self._team = None
             self._intake.forget_frames()
@@ -258,7 +261,16 @@ class MapWorker:
             self._intake.make_final()
 
     def timed(self, stage: str, function, *arguments):
-        """Call a function, in the worker's thread, and record the time it takes under a stage."""
+        """Call a function, in the worker's thread, and record the time it takes.
+
+        Args:
+            stage: under which name its time is reported.
+            function: what is called.
+            arguments: with which.
+
+        Returns:
+            What it returns.
+        """
         start = time.monotonic()
         try:
             return function(*arguments)

@@ -76,7 +76,16 @@ class Status:
     def gather(
         session, intake, queue: int, counts: dict[str, int], timings, lag=(0.0, 0.0)
     ) -> Status:
-        """The current status; only for the thread that owns session and intake."""
+        """The current status; only for the thread that owns session and intake.
+
+        Args:
+            session: MapSession.
+            intake: Intake.
+            queue: messages that wait for that thread.
+            counts: what the worker itself counts, by name.
+            timings: stage -> Durations.
+            lag: fraction of the path that is not drawn yet, and for how long (s).
+        """
         return Status(
             made=time.monotonic(),
             report=dict(session.report()),

@@ -117,6 +117,10 @@ def wrong_frame(free: FreeSpace | None, frame: str) -> str:
 
     A free-space map without a frame is in none that can be compared: obstacles must not be taken
     for some that lie elsewhere.
+
+    Args:
+        free: the free-space map; None: there is none.
+        frame: of the field map.
     """
     if free is None or free.frame.lstrip("/") == frame.lstrip("/"):
         return ""
@@ -164,6 +168,13 @@ class GroundAside:
         While the first ground for these is made it is SurveyArea.empty with a reason, and `waiting`
         is True. A ground that was made where the robot was before, or for a shorter path, stands
         in; one for another free-space map, region or reach does not.
+
+        Args:
+            position: (2,) m, the robot.
+            free: map of obstacles, or None.
+            path: (K, 2) m where the robot has been.
+            lengthscale: m.
+            given: region, keep_out, reach, margin, places and frame.
         """
         self.waiting, ground, aside = False, self._ground, self._aside
         if aside is None:
@@ -185,6 +196,7 @@ class GroundAside:
             successor, path = Ground(ground.made), np.array(path)
 
             def make() -> Ground:
+                """Make the next ground in the other thread."""
                 successor.ground_at(position, free, path, lengthscale, **given)
                 return successor
 

@@ -78,7 +78,15 @@ class Pursuit:
         return self._line[self._next :]
 
     def ahead_of(self, x: float, y: float) -> np.ndarray:
-        """Return the points (K, 2) m that a robot at (x, y) m drives to next, in this order."""
+        """Return the points that a robot drives to next, in this order.
+
+        Args:
+            x: of the robot, m.
+            y: of the robot, m.
+
+        Returns:
+            (K, 2) m.
+        """
         position = np.array([x, y])
         if self._fresh and len(self._line):
             self._join(position)

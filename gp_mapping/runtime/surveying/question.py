@@ -121,7 +121,12 @@ class Questions:
     # ---- from any thread -------------------------------------------------------------------------
 
     def set_others(self, robot: str, line: np.ndarray) -> None:
-        """Set the plan of another robot, (K, 2) m; an empty one frees what it had claimed."""
+        """Set the plan of another robot.
+
+        Args:
+            robot: its name.
+            line: (K, 2) m; an empty one frees what the robot had claimed.
+        """
         with self._lock:
             self._others[robot] = line
 
@@ -151,7 +156,11 @@ class Questions:
 
     @property
     def newest(self) -> Question:
-        """The question prepared last."""
+        """The question prepared last.
+
+        Raises:
+            RuntimeError: there has been none yet.
+        """
         if self._newest is None:
             raise RuntimeError("no question has been prepared yet")
         return self._newest
@@ -167,7 +176,12 @@ class Questions:
         return bool(self._here)
 
     def record_drive(self, position: np.ndarray, leapt: bool) -> None:
-        """Record where the robot is, (2,) m; leapt: whether nobody drove there."""
+        """Record where the robot is.
+
+        Args:
+            position: (2,) m.
+            leapt: whether it was moved there rather than driven.
+        """
         self._track.add(position, leapt)
 
     def refuse(self, reason: str) -> None:
@@ -219,6 +233,9 @@ class Questions:
         Args:
             settings: plan_objective, plan_level and plan_avoid.
             session: MapSession.
+
+        Raises:
+            RuntimeError: the worth of the ways was not found, which no map should bring about.
         """
         s = settings
         area, travel, rules, free = self._here

@@ -52,7 +52,12 @@ class Requests:
         return self._waiting[0]
 
     def add(self, request: Request, kind: str) -> None:
-        """Add a request, or answer that too many wait, with an empty plan of that kind."""
+        """Add a request, or answer that too many wait, with an empty plan.
+
+        Args:
+            request: the request.
+            kind: the planner's name, for the empty plan.
+        """
         if len(self._waiting) < _MOST:
             self._waiting.append(request)
         else:

@@ -43,7 +43,15 @@ class Rules(NamedTuple):
         )
 
     def broken_on(self, plan: Plan, radius: float) -> str:
-        """Say in words how a plan breaks them, for a robot of that radius, m; "" if it does not."""
+        """Say in words how a plan breaks them.
+
+        Args:
+            plan: the plan.
+            radius: of the robot, m.
+
+        Returns:
+            "" if it does not.
+        """
         if not plan or not (self.region or self.keep_out):
             return ""
 
@@ -55,7 +63,15 @@ class Rules(NamedTuple):
         return ""
 
     def closes(self, x: np.ndarray, radius: float) -> np.ndarray:
-        """Return which places (n, 2) m lie within a radius, m, of a goal that is left out: (n,)."""
+        """Return which places lie near a goal that is left out.
+
+        Args:
+            x: (n, 2) m.
+            radius: most distance of a place from such a goal, m.
+
+        Returns:
+            (n,) bool.
+        """
         goals = np.array([goal[:2] for goal in self.closed]).reshape(-1, 1, 2)
         return (np.hypot(*np.moveaxis(x[None] - goals, 2, 0)) <= radius).any(0)
 
@@ -160,7 +176,13 @@ class RulesNow:
         self._keep_out = (*before, *new) if new else ()
 
     def close(self, x: float, y: float, seconds: float) -> None:
-        """Leave out a goal at (x, y) m, and what lies near it, for some seconds."""
+        """Leave out a goal, and what lies near it, for some time.
+
+        Args:
+            x: of the goal, m.
+            y: of the goal, m.
+            seconds: how long, by this machine's clock.
+        """
         with self._lock:
             self._closed.append((x, y, time.monotonic() + seconds))
 

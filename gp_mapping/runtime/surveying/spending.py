@@ -80,7 +80,11 @@ class Spending:
         )
 
     def count_metres(self, position: np.ndarray, running: bool) -> tuple[float, bool] | None:
-        """Count the metres to a position (2,) m.
+        """Count the metres to a position.
+
+        Args:
+            position: (2,) m.
+            running: whether the survey runs, so that they are taken from its budget.
 
         Returns:
             The metres, and whether that was a leap that was not driven; None for jitter.
@@ -102,7 +106,12 @@ class Spending:
         return metres, leapt
 
     def learn(self, planned: float, driven: float) -> None:
-        """Learn how many metres the robot drives for those of its plan."""
+        """Learn how many metres the robot drives for those of its plan.
+
+        Args:
+            planned: m along the plan.
+            driven: m that the robot drove for them.
+        """
         self._planned, self._for_it = self._planned + planned, self._for_it + driven
 
     def fraction(self, settings: NodeSettings) -> float:
@@ -137,7 +146,12 @@ class Spending:
         return replace(budget, metres=budget.metres / excess, seconds=budget.seconds / excess)
 
     def fits(self, settings: NodeSettings, plan: Plan) -> bool:
-        """Return whether a plan made for a place ahead fits the budget from where the robot is."""
+        """Return whether a plan fits the budget from where the robot is.
+
+        Args:
+            settings: the budget, plan_speed and plan_turn_rate.
+            plan: not empty; it may begin at a place ahead of the robot.
+        """
         budget = self.plannable(settings)
         away = 0.0 if self.last is None else math.dist(self.last, plan.line[0])
         return budget.allows(away + plan.metres, away / budget.speed + plan.seconds)

@@ -22,7 +22,12 @@ class Track:
         self._meanwhile: list[np.ndarray] | None = None
 
     def add(self, position: np.ndarray, leapt: bool) -> None:
-        """Record where the robot is, (2,) m; leapt: whether nobody drove there."""
+        """Record where the robot is.
+
+        Args:
+            position: (2,) m.
+            leapt: whether it was moved there rather than driven; the way since then is not known.
+        """
         self._since = _longer(self._since, position, leapt)
         self._meanwhile = _longer(self._meanwhile, position, leapt)
 

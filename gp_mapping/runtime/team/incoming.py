@@ -346,7 +346,11 @@ class _Address:
 
     @staticmethod
     def of(about: dict) -> _Address:
-        """The address in a message's `about`; MessageError where there is none."""
+        """The address in a message's `about`.
+
+        Raises:
+            MessageError: there is none, or it is malformed.
+        """
         map_id, part = about.get("map", ""), about.get("part", "")
         number, instead = about.get("number"), about.get("instead", [])
         names_valid = all(isinstance(n, str) and 0 < len(n) <= _LONGEST for n in (map_id, part))

@@ -138,6 +138,7 @@ class Outgoing:
         }
 
         def encoded() -> tuple[bytes, str, str, int]:
+            """Encode the part; its content may have to be read from a file."""
             state = self._slimmed(content.get()) if isinstance(content, StoredState) else content
             return encode(about, state), map_id, name, number
 
