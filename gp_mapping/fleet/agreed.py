@@ -67,7 +67,12 @@ class Agreed:
         return learner
 
     def with_theta(self, theta: Theta, information: Tensor) -> Agreed:
-        """The same with another θ."""
+        """The same with another θ.
+
+        Args:
+            theta: in inner units.
+            information: Λ without the prior, (P, P).
+        """
         return replace(self, theta=theta, information=information, steep=_steep(theta))
 
 

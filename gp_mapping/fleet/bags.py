@@ -176,5 +176,10 @@ def _outcomes(engine: Engine, handles: list, label: str, lost: Callable) -> list
 
 
 def agreed_by(bags: Bags, settings: MapSettings) -> Agreed:
-    """θ of all, from what each has learned."""
+    """θ of all, from what each has learned.
+
+    Args:
+        bags: that were read.
+        settings: as a person gave them.
+    """
     return agree(settings, bags.reports, bags.robots)

@@ -331,7 +331,12 @@ def _unpacked(state: dict) -> BagCells:
 
 
 def counted(reports: list[BagReport], name: str) -> dict[str, int]:
-    """Sum of the reports' counts in the dict of that name."""
+    """Sum of the reports' counts.
+
+    Args:
+        reports: of the bags.
+        name: of the reports' attribute that holds the counts by name.
+    """
     total: Counter[str] = Counter()
 
     for report in reports:

@@ -85,11 +85,23 @@ class Engine(ABC):
         """End; no step follows."""
 
     def each(self, name: str, call: Callable, *columns: Iterable) -> list:
-        """A handle of call(*row) for each row of the columns."""
+        """A handle for each row of the columns.
+
+        Args:
+            name: a word for what each step does.
+            call: a function without side effects; step i is call(*row i).
+            columns: one for each argument, all of one length.
+        """
         return [self.step(name, call, *row) for row in zip(*columns, strict=True)]
 
     def tree(self, name: str, join: Callable, handles: list) -> Any:
-        """A handle of all of them joined in pairs: of n steps ⌈log₂ n⌉ follow one another."""
+        """A handle of all of them joined in pairs: of n steps ⌈log₂ n⌉ follow one another.
+
+        Args:
+            name: a word for what a joining step does.
+            join: makes one value of two, without side effects.
+            handles: one or more, in order.
+        """
         while len(handles) > 1:
             pairs = [self.step(name, join, a, b) for a, b in zip(handles[::2], handles[1::2])]
             handles = pairs + (handles[-1:] if len(handles) % 2 else [])
@@ -132,17 +144,27 @@ class LocalEngine(Engine):
     about = "1 worker: this process"
 
     def step(self, name: str, call: Callable, *arguments) -> Any:
+        """Keep the call; it is made when its result, or one that needs it, is asked for.
+
+        Args:
+            name: not used.
+            call: as in Engine.step.
+            arguments: as in Engine.step.
+        """
         return _Kept(call, *arguments)
 
     def finished(self, handles: list) -> Iterator[int]:
+        """The indices of handles in their own order, each after its step was done."""
         for i, handle in enumerate(handles):
             self.result(handle)
             yield i
 
     def result(self, handle) -> Any:
+        """The value of a step, which is done now if it was not before."""
         return handle.value
 
     def close(self) -> None:
+        """Nothing has to be ended."""
         return
 
 
@@ -174,6 +196,13 @@ class ClusterEngine(Engine):
         self._given_up: set[str] = set()  # keys of steps over which workers died again and again
 
     def step(self, name: str, call: Callable, *arguments) -> Any:
+        """Submit the call to the cluster.
+
+        Args:
+            name: with which its key begins.
+            call: as in Engine.step.
+            arguments: as in Engine.step.
+        """
         key = f"{name}-{self._run}-{next(self._numbers)}"
         if self.workers.marks is not None:
             arguments = (self.workers.marks / key, lives.DEATHS, call, *arguments)
@@ -181,6 +210,11 @@ class ClusterEngine(Engine):
         return self.client.submit(call, *arguments, key=key, pure=True)
 
     def finished(self, handles: list) -> Iterator[int]:
+        """The indices of handles as they are done; steps over which workers died are tried again.
+
+        Such a step is tried when nothing else is under way, and given up after _ROUNDS rounds in
+        which none of them comes through.
+        """
         places: dict[str, list[int]] = {}
         for i, handle in enumerate(handles):
             places.setdefault(handle.key, []).append(i)
@@ -216,6 +250,13 @@ class ClusterEngine(Engine):
                 done = self._called(waiting)
 
     def result(self, handle) -> Any:
+        """The value of a step; one that was lost with its worker is made again.
+
+        Raises:
+            StepLost: workers died over it again and again. Whatever the step itself raised comes as
+                it is.
+            UsageError: the cluster has gone.
+        """
         from distributed import CancelledError
         from distributed.scheduler import KilledWorker
 
@@ -241,6 +282,7 @@ class ClusterEngine(Engine):
                 ) from error
 
     def close(self) -> None:
+        """End the workers that this process has started, and leave the cluster."""
         self.workers.close()
 
     def _called(self, handles: dict[str, Any]) -> queue.SimpleQueue:

@@ -73,7 +73,12 @@ class _Sum(Objective):
         self._renewed = [self.engine.step("renew", _renewed, bag, theta) for bag in self.bags]
 
     def of_block(self, number: int, theta: Theta) -> Tensor:
-        """Value of one bag's objective."""
+        """Value of one bag's objective, nats.
+
+        Args:
+            number: of the bag.
+            theta: θ at which it is computed.
+        """
         return torch.tensor(
             self.engine.result(self.engine.step("value", _value, self._renewed[number], theta))
         )
@@ -116,7 +121,7 @@ def maximise_evidence(
     stored = [engine.step("stored", _stored, *one) for one in own]
     objectives = [engine.step("objective", _objective, one, agreed) for one in stored]
     learner = make_theta_and_learner(agreed.settings)[1]
-    assert learner is not None, "who asks has seen to it"
+    assert learner is not None, "the caller checks that hyper-parameters are learned"
 
     name = engine.result(engine.step("name", _name_of, objectives[0]))
     total, theta, count, converged = _Sum(engine, objectives, name), agreed.theta, 0, False
@@ -187,7 +192,7 @@ def _name_of(objective: Objective) -> str:
 def _known(stored: StoredCells, agreed: Agreed, theta: Theta) -> Tensor:
     """Fisher information of a bag's cells at θ."""
     learner = make_theta_and_learner(agreed.settings)[1]
-    assert learner is not None, "who asks has seen to it"
+    assert learner is not None, "the caller checks that hyper-parameters are learned"
     return information(learner, theta, stored)
 
 

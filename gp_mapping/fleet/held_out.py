@@ -117,7 +117,12 @@ def held_out(
 
 
 def joined_held_out(first: HeldOut, second: HeldOut) -> HeldOut:
-    """Held-out cells of two tiles together."""
+    """Held-out cells of two tiles together.
+
+    Args:
+        first: of one tile.
+        second: of the other.
+    """
     return HeldOut(
         torch.cat([first.mean, second.mean]),
         torch.cat([first.variance, second.variance]),

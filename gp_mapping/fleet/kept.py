@@ -100,7 +100,12 @@ def kept_tree(
     """
 
     def place(level: int, index: int) -> _Place | None:
-        """Place of a part."""
+        """Place of a part in the tree.
+
+        Args:
+            level: 0 for leaves.
+            index: of the part at its level.
+        """
         return None if stem is None else _Place(stem, len(leaves), level, index, closed)
 
     handles = [engine.step(name, _part, place(0, i), *leaf) for i, leaf in enumerate(leaves)]
@@ -214,7 +219,12 @@ def from_files(engine: Engine, keep: str, sums: dict[Tile, tuple]) -> dict[Tile,
 
 
 def sums_file(keep: str, key: Key) -> Path:
-    """The file of a tile's inducing inputs and sums."""
+    """The file of a tile's inducing inputs and sums.
+
+    Args:
+        keep: folder of the run.
+        key: column and row of the tile.
+    """
     return Path(keep) / f"{key[0]}_{key[1]}.sums"
 
 

@@ -52,7 +52,11 @@ class FleetMap:
 
 
 def check_fleet(settings: MapSettings) -> None:
-    """Check that maps with these settings can be summed; UsageError where they cannot."""
+    """Check that maps with these settings can be summed.
+
+    Raises:
+        UsageError: they cannot.
+    """
     if settings.model != "dual_svgp" or settings.likelihood != "gaussian":
         raise UsageError(
             f"model {settings.model} with likelihood {settings.likelihood} is not mapped bag by bag; "
@@ -84,6 +88,9 @@ def map_bags(
         agreed: by them.
         settings: as a person gave them.
         folder: for tiles that are not in memory; the system's temporary one if None.
+
+    Raises:
+        UsageError: the bags' ground takes more tiles than max_tiles.
     """
     count = range(len(bags.jobs))
     own = [(bags.cells[i], bags.jobs[i].number, bags.robots[i], agreed) for i in count]

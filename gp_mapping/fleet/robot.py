@@ -103,10 +103,14 @@ class Scores:
 
 
 def calibrate(job: Job, most: int) -> tuple[Robot, Scores | None]:
-    """Calibrate a robot by the first `most` cells of its bag.
+    """Calibrate a robot by the first cells of its bag.
 
     A bag whose cells cannot be mapped is reported as failed, and no other bag stops. Where the job
     keeps cells, the map is kept from time to time as well, and a repeated step goes on with it.
+
+    Args:
+        job: the bag.
+        most: cells to use.
     """
     kept = FilePath(job.keep) / f"{job.number}.robot" if job.keep else None
     if kept is not None and kept.is_file():
@@ -251,7 +255,12 @@ def scores_of(made: tuple[Robot, Scores | None]) -> Scores:
 
 
 def joined_scores(first: Scores, second: Scores) -> Scores:
-    """Scores of two sets of bags together, in bounded memory; neither is changed."""
+    """Scores of two sets of bags together, in bounded memory.
+
+    Args:
+        first: of one set; it is not changed.
+        second: of the other; likewise.
+    """
     noise, local = PredictiveNoise(first.noise.window), LocalScale(first.local.width)
     counts = len(first.noise), len(second.noise)
     for part in (first, second):
@@ -268,12 +277,24 @@ def joined_scores(first: Scores, second: Scores) -> Scores:
 
 
 def joined_fixes(one: dict, other: dict, most: int) -> dict:
-    """Fixes of two robots as one state, of which `most` are kept."""
+    """Fixes of two robots as one state.
+
+    Args:
+        one: state of a robot's Fixes.
+        other: of another robot's.
+        most: fixes that are kept.
+    """
     return _joined(Fixes(most), one, Fixes(most), other)
 
 
 def joined_paths(one: dict, other: dict, step: float) -> dict:
-    """Paths of two robots as one state; step: of a path, m."""
+    """Paths of two robots as one state.
+
+    Args:
+        one: state of a robot's Path.
+        other: of another robot's.
+        step: distance between points of a path, m.
+    """
     return _joined(Path(step), one, Path(step), other)
 
 

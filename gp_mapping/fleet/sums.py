@@ -127,7 +127,15 @@ def touched(
 
 
 def joined_ground(first: tuple, second: tuple) -> tuple:
-    """The ground that two bags touch together, as `touched`."""
+    """The ground that two sets of bags touch together.
+
+    Args:
+        first: as `touched` gives it.
+        second: likewise.
+
+    Returns:
+        Likewise, each tile and square once.
+    """
     return (
         sorted({*first[0], *second[0]}),
         sorted({*first[1], *second[1]}),
@@ -146,7 +154,18 @@ def _chosen(places: Tensor, agreed: Agreed) -> Tensor:
 
 @torch.no_grad()
 def candidates(tile: Tile, made: BagCells, number: int, robot: Robot, agreed: Agreed) -> Tensor:
-    """Inducing inputs (M, 2), inner, that a tile would get from one bag alone."""
+    """Inducing inputs that a tile would get from one bag alone.
+
+    Args:
+        tile: the tile.
+        made: the bag.
+        number: its place among the bags.
+        robot: of the bag.
+        agreed: by all bags.
+
+    Returns:
+        (M, 2), inner.
+    """
     cells = cells_in(tile, made, number, robot, agreed)
     cells = cells[:: max(1, math.ceil(len(cells) / _LOOKED_AT))]
 
@@ -158,7 +177,16 @@ def candidates(tile: Tile, made: BagCells, number: int, robot: Robot, agreed: Ag
 
 @torch.no_grad()
 def joined_inputs(first: Tensor, second: Tensor, agreed: Agreed) -> Tensor:
-    """Inducing inputs (M, 2), inner, of two sets of bags, chosen from those of each."""
+    """Inducing inputs of two sets of bags, chosen from those of each.
+
+    Args:
+        first: (M₁, 2), inner.
+        second: (M₂, 2), inner.
+        agreed: by all bags.
+
+    Returns:
+        (M, 2), inner.
+    """
     return _chosen(torch.cat([first, second]), agreed)
 
 
@@ -186,7 +214,13 @@ def sums_of(
 
 
 def joined_sums(first: TileSums, second: TileSums, most: int) -> TileSums:
-    """The sums of two sets of bags for a tile; `most` cells are kept."""
+    """The sums of two sets of bags for a tile, in the basis of one z.
+
+    Args:
+        first: of one set; it is not changed.
+        second: of the other; likewise.
+        most: cells that are kept.
+    """
     sites = first.sites.clone()
     sites.merge(second.sites)
 

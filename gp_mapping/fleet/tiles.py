@@ -57,7 +57,16 @@ def map_of(
 
 
 def bias_of(sums: TileSums, z: Tensor, agreed: Agreed) -> BiasSpread | None:
-    """How much constants of passes differ, as one tile tells; None with fewer than two passes."""
+    """How much constants of passes differ, as one tile tells.
+
+    Args:
+        sums: of all bags.
+        z: (M, 2) inducing inputs, inner.
+        agreed: by all bags.
+
+    Returns:
+        None where it is not learned, or with fewer than two passes.
+    """
     settings = agreed.settings
     if not settings.learns_bias or len(sums.sites.passes) < 2:
         return None
@@ -171,7 +180,13 @@ def session_of(
 
 
 def field_of(agreed: Agreed, states: dict[Key, StoredState | dict], tiles: list[Tile]) -> FieldMap:
-    """The map of some tiles alone; arguments as of session_of."""
+    """The map of some tiles alone.
+
+    Args:
+        agreed: by all bags.
+        states: of the tiles; of a single one, the map's.
+        tiles: of these states.
+    """
     new = build_map(agreed.settings)
     new.load_state_dict(_map_state(agreed, states, tiles, [0.0, 0.0], [0.0, 0.0], 1))
     return new

@@ -236,7 +236,10 @@ def _counted(starts: _Starts, asked: int) -> type:
     from distributed.core import Status
 
     class Counted(Nanny):
+        """A nanny whose starts are counted."""
+
         async def instantiate(self) -> Status:
+            """Start the worker process, after a pause where so many starts have failed."""
             if starts.in_a_row >= asked:
                 await asyncio.sleep(_PAUSE)
 
