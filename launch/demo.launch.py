@@ -8,16 +8,13 @@ from pathlib import Path
 from launch import LaunchDescription
 from launch.actions import OpaqueFunction
 
+from gp_mapping.ros.tools.launch_arguments import argument, common_arguments, number, value
 from gp_mapping.ros.tools.launching import (
-    argument,
-    common_arguments,
     ends_the_launch,
     mapping_actions,
-    number,
     our_node,
     scaled_max_wait,
     tf_remappings,
-    value,
 )
 
 SHARE = Path(__file__).resolve().parent.parent

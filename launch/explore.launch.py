@@ -13,17 +13,13 @@ from launch.actions import EmitEvent, OpaqueFunction, RegisterEventHandler
 from launch.event_handlers import OnProcessExit
 from launch.events import Shutdown
 
+from gp_mapping.ros.tools.launch_arguments import argument, common_arguments, flag, number, value
 from gp_mapping.ros.tools.launching import (
-    argument,
-    common_arguments,
     effective_value,
     ends_the_launch,
-    flag,
     mapping_actions,
-    number,
     our_node,
     tf_remappings,
-    value,
     value_in_files,
 )
 from gp_mapping.settings.plan import of_a_whole_survey

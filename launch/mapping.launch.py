@@ -8,7 +8,8 @@ from pathlib import Path
 from launch import LaunchDescription
 from launch.actions import OpaqueFunction
 
-from gp_mapping.ros.tools.launching import argument, common_arguments, flag, mapping_actions
+from gp_mapping.ros.tools.launch_arguments import argument, common_arguments, flag
+from gp_mapping.ros.tools.launching import mapping_actions
 
 SHARE = Path(__file__).resolve().parent.parent
 

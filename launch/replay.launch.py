@@ -11,15 +11,17 @@ from pathlib import Path
 from launch import LaunchDescription
 from launch.actions import OpaqueFunction
 
-from gp_mapping.ros.tools.launching import (
+from gp_mapping.ros.tools.launch_arguments import (
     argument,
     common_arguments,
-    ends_the_launch,
     existing_path,
     flag,
+    number,
+)
+from gp_mapping.ros.tools.launching import (
+    ends_the_launch,
     input_topics,
     mapping_actions,
-    number,
     our_node,
     scaled_max_wait,
     tf_remappings,

@@ -17,16 +17,12 @@ from pathlib import Path
 from launch import LaunchDescription
 from launch.actions import OpaqueFunction
 
+from gp_mapping.ros.tools.launch_arguments import argument, common_arguments, flag, names, value
 from gp_mapping.ros.tools.launching import (
-    argument,
-    common_arguments,
     ends_the_launch,
-    flag,
     mapping_actions,
-    names,
     our_node,
     tf_remappings,
-    value,
     value_in_files,
 )
 from gp_mapping.settings.team import TEAM_INDUCING_INFORMATION

@@ -11,6 +11,7 @@ NOT_MAPPER = {
     "simulator_node.py",
     "playback.py",
     "map_watcher.py",
+    "launch_arguments.py",
     "launching.py",
 }
 WARNERS = {"warn", "_warn", "warning", "Missing"}

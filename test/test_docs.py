@@ -161,9 +161,8 @@ def test_launch_lines_name_arguments_that_exist(page):
         for name, rest in re.findall(r"ros2 launch gp_mapping (\S+)(.*)", line):
             text = (ROOT / "launch" / name).read_text(encoding="utf-8")
             assert "common_arguments(" in text
-            text += (ROOT / "gp_mapping" / "ros" / "tools" / "launching.py").read_text(
-                encoding="utf-8"
-            )
+            shared = ROOT / "gp_mapping" / "ros" / "tools" / "launch_arguments.py"
+            text += shared.read_text(encoding="utf-8")
             for argument in re.findall(r"(\w+):=", rest):
                 assert re.search(rf'argument\(\s*"{argument}"', text), (
                     f"{page.name}: {name} has no argument {argument}"

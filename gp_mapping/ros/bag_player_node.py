@@ -101,6 +101,10 @@ def quality_of(kind: str, latched: bool) -> QoSProfile:
 
     Of a latched topic the last message counts. Of static transforms all do: when recorded, each
     node latched its own, and here all of them come from one publisher.
+
+    Args:
+        kind: The ROS type, as package/msg/Name.
+        latched: Whether the topic was recorded as transient local.
     """
     qos = lossless()
     if latched:
@@ -179,6 +183,10 @@ class BagPlayerNode(Node):
 
     def run(self, executor: SingleThreadedExecutor, stop: threading.Event) -> int:
         """Play the bag.
+
+        Args:
+            executor: Serves the node's callbacks between messages.
+            stop: Set when asked to stop.
 
         Returns:
             Exit code: 0 at the end or when asked to stop, 1 where a reader did not acknowledge all.
@@ -266,6 +274,7 @@ class BagPlayerNode(Node):
 
 
 def main(args=None) -> int:
+    """Console script of bag_player_node; returns its exit code."""
     return run_node(BagPlayerNode, args)
 
 

@@ -151,6 +151,10 @@ class ExplorerNode(Node):
     def run(self, executor: SingleThreadedExecutor, stop: threading.Event) -> int:
         """Drive until the survey is done or a signal comes, then stop the robot.
 
+        Args:
+            executor: Serves the node's callbacks between commands.
+            stop: Set when asked to stop.
+
         Returns:
             The exit code: 1 where the mapper refuses to begin the survey, else 0.
         """

@@ -56,6 +56,7 @@ def quiet_while_loading() -> None:
         warnings.simplefilter("ignore")
 
     def leave(number: int, frame) -> None:
+        """Say that the node was stopped, and end the process at once."""
         with suppress(OSError):
             os.write(2, f"{name}: stopped while it was loading\n".encode())
         os._exit(0)

@@ -77,11 +77,8 @@ class MappingNode(ManagedNode):
         )
         self._started_at = time.time()  # wall clock: tells this process from one before it
         self.parameters = params.NodeParameters(self, self._apply_change)
-        self.map_settings, self.intake_settings, self.wanted = (
-            MapSettings(),
-            IntakeSettings(),
-            Requirements(MapSettings()),
-        )
+        self.map_settings, self.intake_settings = MapSettings(), IntakeSettings()
+        self.wanted = Requirements(self.map_settings)
         self.parameter_warnings: list[str] = []
         self.paused, self._find_message = False, find_message
         self.active, self._finished, self.exit_code = False, True, 0
@@ -91,7 +88,13 @@ class MappingNode(ManagedNode):
         self._undo_configure, self._undo_activate = ExitStack(), ExitStack()
 
     def declare_parameters(self, namespace, parameters, ignore_override=False):
-        """As a Node does, also those of a parameter file that are an empty list."""
+        """As a Node does, also those of a parameter file that are an empty list.
+
+        Args:
+            namespace: As of rclpy's Node.
+            parameters: Likewise.
+            ignore_override: Likewise.
+        """
         return super().declare_parameters(
             namespace, params.with_open_types(parameters), ignore_override
         )
@@ -530,11 +533,8 @@ class MappingNode(ManagedNode):
     def _apply_change(self, before: NodeSettings) -> None:
         """Pass on live settings that have changed."""
         if not self._finished:
-            self.suggester.settings, self._health.silence_warning = (
-                self.settings,
-                self.settings.silence_warning,
-            )
-            self.survey.settings = self.settings
+            self.suggester.settings = self.survey.settings = self.settings
+            self._health.silence_warning = self.settings.silence_warning
         if self.active:
             self._tick_timer.timer_period_ns = int(1e9 / self._tick_rate)
 
@@ -546,6 +546,10 @@ def _named_frame(intake: IntakeSettings) -> str:
 
 def main(arguments: list[str] | None = None, kind: type[MappingNode] = MappingNode) -> int:
     """Console script.
+
+    Args:
+        arguments: Of the command line; those of this process if None.
+        kind: The node to run.
 
     Returns:
         0 after SIGINT or SIGTERM, 1 where the map was not saved or the end failed otherwise (the
@@ -573,9 +577,11 @@ def _live(node: MappingNode, stopper: Stopper) -> int:
     ending: Future | None = None
 
     def failed() -> bool:
+        """Whether the node could not be configured or activated."""
         return started is not None and started.done() and not started.result()
 
     def over() -> bool:
+        """Whether the end is over, which begins with a signal or where the start has failed."""
         nonlocal ending
         if ending is None and (stopper or failed()):
             ending = node.end()

@@ -305,7 +305,15 @@ class SimulatorNode(Node):
         return field, odometry
 
     def run(self, executor: SingleThreadedExecutor, stop: threading.Event) -> int:
-        """Drive the route; exit code 0 at its end, 1 where not all messages were acknowledged."""
+        """Drive the route.
+
+        Args:
+            executor: Serves the node's callbacks between messages.
+            stop: Set when asked to stop.
+
+        Returns:
+            Exit code: 0 where all messages were acknowledged, else 1.
+        """
         s, log = self.settings, self.get_logger()
         if s.wait_for_subscribers and not wait_for_subscribers(
             [self._field_publisher, self._odometry_publisher],
@@ -468,6 +476,7 @@ class SimulatorNode(Node):
 
 
 def main(args=None) -> int:
+    """Console script of simulator_node; returns its exit code."""
     return run_node(SimulatorNode, args)
 
 

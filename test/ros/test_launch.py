@@ -57,7 +57,8 @@ EXPECTED = {
     },
     "robots": {"robots", "simulate", "use_sim_time", "team", "merge_transforms"},
 }
-SHARED = ROOT / "gp_mapping" / "ros" / "tools" / "launching.py"
+SHARED = ROOT / "gp_mapping" / "ros" / "tools" / "launch_arguments.py"
+PROCESSES = SHARED.with_name("launching.py")
 
 
 def calls_of(path):
@@ -78,7 +79,7 @@ def test_launch_files_start_nodes_of_ours_and_explain_their_arguments(path):
     read = {
         call.args[1].value
         for call in calls
-        if call.func.id in ("value", "flag", "names", "number", "existing")
+        if call.func.id in ("value", "flag", "names", "number", "existing_path")
     }
     assert read <= declared, f"{sorted(read - declared)} is read and not declared"
 
@@ -96,14 +97,13 @@ def declared_in(path):
 
 def test_shared_code_reads_arguments_that_some_launch_file_has():
     declared = set.union(*map(declared_in, FILES))
-    text = SHARED.read_text()
+    text = PROCESSES.read_text()
     assert set(re.findall(r'(?:value|flag)\(\s*context,\s*"(\w+)"', text)) <= declared
     assert set(re.findall(r'"(\w+_topic)"', text)) <= declared
-    tree = ast.parse(text)
-    top = {n.module for n in tree.body if isinstance(n, ast.ImportFrom)}
-    assert not any(module.startswith("gp_mapping") for module in top), (
-        "a launch would wait for torch"
-    )
+    trees = [ast.parse(path.read_text()) for path in (SHARED, PROCESSES)]
+    top = {n.module for tree in trees for n in tree.body if isinstance(n, ast.ImportFrom)}
+    ours = {module for module in top if module.startswith("gp_mapping")}
+    assert ours == {"gp_mapping.ros.tools.launch_arguments"}, "a launch would wait for torch"
 
 
 def test_rviz_shows_latched_topics_of_ours_with_fixed_bounds():

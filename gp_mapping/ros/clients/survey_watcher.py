@@ -87,10 +87,17 @@ class SurveyWatcher:
         return self._call("save", timeout, check)
 
     def start_survey(self, timeout: float, check=lambda: None) -> str:
-        """Have the mapper begin its survey; arguments and result as of save.
+        """Have the mapper begin its survey; returns the text of its answer.
 
         A service may be called before the way back is there, and its answer is then lost. So
         diagnostics count as an answer, too, and without either the mapper is asked again.
+
+        Args:
+            timeout: s.
+            check: Called several times a second while waiting; it may raise.
+
+        Raises:
+            RuntimeError: The mapper fails or does not answer.
         """
         return self._call("survey/start", timeout, check, _ANSWER)
 

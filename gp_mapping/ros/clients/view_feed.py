@@ -246,7 +246,11 @@ class LiveFeed:
         return self._map
 
     def window(self, low: tuple[float, float], high: tuple[float, float]) -> LiveMap | None:
-        """What the mapper knows between two corners (m), also where it draws nothing now.
+        """What the mapper knows between two corners, also where it draws nothing now.
+
+        Args:
+            low: Lower corner (x, y), m.
+            high: Upper corner (x, y), m.
 
         Returns:
             None while the mapper has not answered; ask again.

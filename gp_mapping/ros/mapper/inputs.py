@@ -81,6 +81,7 @@ class _Gate(MutuallyExclusiveCallbackGroup):
         self.held = False
 
     def can_execute(self, entity) -> bool:
+        """Whether a callback may run now: none while the gate is held."""
         return not self.held and super().can_execute(entity)
 
 

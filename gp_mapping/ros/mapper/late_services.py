@@ -151,7 +151,14 @@ class LateServices:
         self._serve(_Entry(name, start, refuse, service.send_response), service, own=True)
 
     def adopt(self, name: str, service, start, refuse) -> None:
-        """Serve a service that exists already in this way; close() leaves it to its owner."""
+        """Serve a service that exists already in this way; close() leaves it to its owner.
+
+        Args:
+            name: As in add.
+            service: The rclpy service.
+            start: As `answer` in add.
+            refuse: As in add.
+        """
         self._serve(_Entry(name, start, refuse, service.send_response), service, own=False)
 
     def _serve(self, entry: _Entry, service, own: bool) -> None:

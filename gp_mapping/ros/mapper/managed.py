@@ -60,23 +60,43 @@ class ManagedNode(LifecycleNode):
         )
 
     def configuring(self) -> Steps:
-        """Work of the transition from unconfigured to inactive."""
+        """Work of the transition from unconfigured to inactive.
+
+        Raises:
+            NotImplementedError: A subclass does not define it.
+        """
         raise NotImplementedError
 
     def activating(self) -> Steps:
-        """Work of the transition from inactive to active."""
+        """Work of the transition from inactive to active.
+
+        Raises:
+            NotImplementedError: A subclass does not define it.
+        """
         raise NotImplementedError
 
     def deactivating(self) -> Steps:
-        """Work of the transition from active to inactive."""
+        """Work of the transition from active to inactive.
+
+        Raises:
+            NotImplementedError: A subclass does not define it.
+        """
         raise NotImplementedError
 
     def cleaning_up(self) -> Steps:
-        """Work of the transition from inactive to unconfigured."""
+        """Work of the transition from inactive to unconfigured.
+
+        Raises:
+            NotImplementedError: A subclass does not define it.
+        """
         raise NotImplementedError
 
     def shutting_down(self) -> Steps:
-        """Work of the transition from any state to finalized."""
+        """Work of the transition from any state to finalized.
+
+        Raises:
+            NotImplementedError: A subclass does not define it.
+        """
         raise NotImplementedError
 
     @property
@@ -98,6 +118,7 @@ class ManagedNode(LifecycleNode):
         done = TransitionCallbackReturn.SUCCESS
 
         def configure_and_activate() -> Steps:
+            """Make both transitions; False where one of them fails."""
             for transition in (Transition.TRANSITION_CONFIGURE, Transition.TRANSITION_ACTIVATE):
                 if (yield from self._changing(transition)) != done:
                     return False
@@ -113,6 +134,7 @@ class ManagedNode(LifecycleNode):
         """
 
         def clean_up() -> Steps:
+            """Clean up; whether that succeeds."""
             return (yield from self._doing("cleanup")) == TransitionCallbackReturn.SUCCESS
 
         return self._steps.begin(clean_up())
@@ -144,6 +166,7 @@ class ManagedNode(LifecycleNode):
                 ) from error
 
         def finish(response, code: TransitionCallbackReturn) -> None:
+            """Fill the answer."""
             response.success = code == TransitionCallbackReturn.SUCCESS
 
         return PendingAnswer(self._steps.begin(self._changing(transition)), finish)
@@ -242,18 +265,23 @@ class ManagedNode(LifecycleNode):
         at_once(self.shutting_down())
 
     def on_configure(self, state) -> TransitionCallbackReturn:
+        """Make the transition in one go, where rclpy itself asks for it."""
         return at_once(self._doing("configure"))
 
     def on_activate(self, state) -> TransitionCallbackReturn:
+        """As on_configure."""
         return at_once(self._doing("activate"))
 
     def on_deactivate(self, state) -> TransitionCallbackReturn:
+        """As on_configure."""
         return at_once(self._doing("deactivate"))
 
     def on_cleanup(self, state) -> TransitionCallbackReturn:
+        """As on_configure."""
         return at_once(self._doing("cleanup"))
 
     def on_shutdown(self, state) -> TransitionCallbackReturn:
+        """As on_configure."""
         return at_once(self._doing("shutdown"))
 
     def trigger_shutdown(self) -> TransitionCallbackReturn:

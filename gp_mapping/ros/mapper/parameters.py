@@ -253,6 +253,10 @@ def _reaches(section: str, node_name: str) -> bool:
 def on_set(settings: NodeSettings, parameters) -> tuple[SetParametersResult, NodeSettings]:
     """Validate a live change.
 
+    Args:
+        settings: As they are now.
+        parameters: rclpy parameters that somebody sets; those that are not live are not looked at.
+
     Returns:
         The result for ROS, and the settings afterwards (unchanged where the change is refused).
     """

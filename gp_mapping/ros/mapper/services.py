@@ -161,6 +161,7 @@ class MapServices:
         wanted = replace(node.wanted, frame=node.worker.frame or node.wanted.frame)
 
         def job():
+            """Open the file and go on with its map, in the file thread."""
             session = open_session(wanted, path, path.parent)
             # of the map as it is in the file, before new samples change it
             revision, samples = session.revision, session.raw_count
@@ -190,6 +191,7 @@ class MapServices:
         """Load the map of map_name (std_srvs/Trigger)."""
 
         def finish(response, result) -> None:
+            """Fill the answer."""
             response.message, response.success = self._loaded(result), True
 
         return PendingAnswer(self._load(self._node.settings.map_name, False), finish)
@@ -198,6 +200,7 @@ class MapServices:
         """Load the map that map_url names, as map_name does (LoadMap of nav_msgs or nav2_msgs)."""
 
         def finish(response, result) -> None:
+            """Fill the answer."""
             self._loaded(result)
             response.result = type(response).RESULT_SUCCESS
             response.map = self._node.publishers_.answer("mean", result[2], self._node.frame)
@@ -230,6 +233,7 @@ class MapServices:
         """
 
         def finish(response, drawn) -> None:
+            """Fill the answer."""
             response.map = self._node.publishers_.answer(layer, drawn, self._node.frame)
 
         return PendingAnswer(self._node.worker.whole_map(), finish)
@@ -243,6 +247,7 @@ class MapServices:
         """Empty the map (std_srvs/Trigger)."""
 
         def finish(response, _) -> None:
+            """Drop what is known of the old map, and fill the answer."""
             self._node.survey.forget()
             self._node.place_warning = ""
             self._node.publishers_.publish_cleared(self._node.frame)

@@ -1,43 +1,35 @@
-"""What the launch files share; needs launch_ros, so no other module imports it."""
+"""The processes that the launch files share; needs launch_ros, so no other module imports it."""
 
 from __future__ import annotations
 
 import atexit
 import logging
-import math
 import os
 import re
 import sys
 from pathlib import Path
 
 from ament_index_python.packages import PackageNotFoundError, get_package_prefix
-from launch.actions import DeclareLaunchArgument, LogInfo, OpaqueFunction, RegisterEventHandler
+from launch.actions import LogInfo, OpaqueFunction, RegisterEventHandler
 from launch.event_handlers import OnProcessExit
-from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
+from gp_mapping.ros.tools.launch_arguments import flag, value
+
 __all__ = [
-    "argument",
-    "common_arguments",
     "effective_value",
     "ends_the_launch",
-    "existing_path",
     "fixed_frame",
-    "flag",
     "input_topics",
     "mapping_actions",
-    "names",
-    "number",
     "our_node",
     "rviz_actions",
     "scaled_max_wait",
     "tf_remappings",
-    "value",
     "value_in_files",
 ]
 
 PATIENCE = "30"  # s between SIGINT, SIGTERM and SIGKILL at the end of a launch
-TRUE_FALSE = ("true", "false")
 
 # Launch arguments that are parameters of the node, too; an empty one leaves what the files say.
 TEXTS = (
@@ -50,168 +42,6 @@ TEXTS = (
     "base_frame",
 )
 FLAGS = ("autostart", "resume", "save_on_exit")
-
-
-# ---- arguments -----------------------------------------------------------------------------------
-
-
-def argument(
-    name: str, default: str | None, description: str, choices=None
-) -> DeclareLaunchArgument:
-    """A launch argument with its description, which ros2 launch … --show-args prints.
-
-    Args:
-        name: Of the argument.
-        default: None where the argument must be given.
-        description: What it means.
-        choices: The values that are allowed; None allows any.
-    """
-    return DeclareLaunchArgument(
-        name,
-        default_value=default,
-        description=description,
-        choices=None if choices is None else list(choices),
-    )
-
-
-def common_arguments(share: Path, *, several: bool = False) -> list[DeclareLaunchArgument]:
-    """The arguments of every launch file that starts a mapper.
-
-    Args:
-        share: The folder that holds config/ and rviz/.
-        several: Of more than one mapper, each in a namespace of its own.
-    """
-    # imported here, since a launch that only shows its arguments does not need them
-    from gp_mapping.settings.intake import POSE_SOURCES
-    from gp_mapping.settings.sensors import SENSOR_TYPES
-
-    as_in_params = "; empty: as in params"
-    return [
-        argument(
-            "params",
-            "",
-            "parameter file of the mapper; empty: the defaults, as in config/mapping.yaml",
-        ),
-        argument(
-            "model",
-            "",
-            "the map's model, over what params says; its file in config/models comes before params",
-            ["", *_models(share)],
-        ),
-        *(
-            []
-            if several
-            else [argument("namespace", "", "namespace of the node and of its relative topics")]
-        ),
-        argument("sensor", "", f"what is mapped{as_in_params}", ["", *SENSOR_TYPES]),
-        argument("sensor_topic", "", "where that sensor's messages are; empty: the sensor's name"),
-        argument(
-            "pose_source",
-            "",
-            f"where the robot's pose comes from{as_in_params}",
-            ["", *POSE_SOURCES],
-        ),
-        argument("pose_topic", "", "PoseStamped or PoseWithCovarianceStamped; empty: pose"),
-        argument(
-            "map_topic",
-            "",
-            "nav_msgs/OccupancyGrid with the free space, for suggestions; empty: map",
-        ),
-        argument("map_frame", "", f"frame of everything published{as_in_params}"),
-        argument("base_frame", "", f"frame of the robot's body, for TF{as_in_params}"),
-        argument(
-            "namespaced_tf",
-            "false",
-            "true: TF is on tf and tf_static of the namespace, as with nav2's "
-            "multi-robot bringup, not on /tf and /tf_static",
-            TRUE_FALSE,
-        ),
-        argument("load_checkpoint", "", f"map.gpm to go on from{as_in_params}"),
-        argument(
-            "save_on_exit",
-            "",
-            f"true saves the map when the node ends{as_in_params}",
-            ["", *TRUE_FALSE],
-        ),
-        argument(
-            "resume",
-            "",
-            "true goes on from the newest saved map or autosave; empty: as in params",
-            ["", *TRUE_FALSE],
-        ),
-        argument(
-            "respawn",
-            "false",
-            "start a mapper that has crashed again, to go on from its autosave (resume)",
-            TRUE_FALSE,
-        ),
-        argument(
-            "autostart",
-            "",
-            "false leaves configure and activate to a lifecycle manager; empty: as in params",
-            ["", *TRUE_FALSE],
-        ),
-    ]
-
-
-def _models(share: Path) -> list[str]:
-    """Names of models: those with a file in config/models, and those of other packages."""
-    from importlib.metadata import entry_points
-
-    named = {path.stem for path in (share / "config" / "models").glob("*.yaml")}
-    return sorted(named | {entry.name for entry in entry_points(group="gp_mapping.models")})
-
-
-def value(context, name: str) -> str:
-    """The text of a launch argument; '' where this launch file does not have it."""
-    return LaunchConfiguration(name, default="").perform(context).strip()
-
-
-def flag(context, name: str) -> bool:
-    """A launch argument that is true or false; RuntimeError for anything else."""
-    text = value(context, name).lower()
-    if text not in TRUE_FALSE:
-        raise RuntimeError(f"{name}:={text} is neither true nor false")
-    return text == "true"
-
-
-def number(context, name: str, low: float, high: float) -> float:
-    """A launch argument that is a number from low to high; RuntimeError for anything else."""
-
-    text = value(context, name)
-    try:
-        found = float(text)
-    except ValueError:
-        found = math.nan
-    if not low <= found <= high:
-        raise RuntimeError(f"{name}:={text} is not a number from {low:g} to {high:g}")
-    return found
-
-
-def existing_path(context, name: str) -> str:
-    """A launch argument that is a file or folder; RuntimeError where it does not exist."""
-
-    text = value(context, name)
-    if not text or not Path(text).expanduser().exists():
-        raise RuntimeError(f"{name}:={text}: there is no such file or folder")
-    return str(Path(text).expanduser())
-
-
-def names(context, name: str) -> list[str]:
-    """A launch argument that lists namespaces, as a,b.
-
-    Raises:
-        RuntimeError: A part is no name, or comes twice.
-    """
-
-    found = [part.strip().strip("/") for part in value(context, name).split(",")]
-    wrong = [part for part in found if not re.fullmatch(r"[A-Za-z_]\w*(/[A-Za-z_]\w*)*", part)]
-
-    if wrong or len(set(found)) < len(found):
-        raise RuntimeError(
-            f"{name}:={value(context, name)}: expected different names such as {name}:=robot1,robot2"
-        )
-    return found
 
 
 # ---- processes -----------------------------------------------------------------------------------
@@ -257,6 +87,7 @@ def ends_the_launch(node: Node, what: str) -> list:
     """
 
     def end_where_failed(event, context):
+        """Have the launch end, unless it ends already or the node has ended with 0."""
         if context.is_shutdown or event.returncode == 0:
             return None
         message = f"{what} ended with exit code {event.returncode}: the launch ends with it"
@@ -274,6 +105,7 @@ def _fail(message: str, code: int) -> None:
     if "pytest" not in sys.modules and "launch_testing" not in sys.modules:
 
         def leave():
+            """End the process with the node's exit code, as the last thing it does."""
             logging.shutdown()
             sys.stdout.flush()
             sys.stderr.flush()
@@ -356,7 +188,16 @@ def _settings(context) -> list[dict]:
 
 
 def value_in_files(context, share: Path, name: str):
-    """What the parameter files say of a parameter; None where none does."""
+    """What the parameter files say of a parameter; None where none does.
+
+    Args:
+        context: Of the launch.
+        share: The folder that holds config/ and rviz/.
+        name: Of the parameter.
+
+    Raises:
+        RuntimeError: A file cannot be read.
+    """
     from gp_mapping.settings.build import read_parameter_file
 
     found = None
@@ -369,7 +210,16 @@ def value_in_files(context, share: Path, name: str):
 
 
 def effective_value(context, share: Path, name: str):
-    """A parameter as the mapper will have it: launch argument, else files, else default."""
+    """A parameter as the mapper will have it: launch argument, else files, else default.
+
+    Args:
+        context: Of the launch.
+        share: The folder that holds config/ and rviz/.
+        name: Of the parameter, and of the argument.
+
+    Raises:
+        RuntimeError: A file cannot be read.
+    """
     from gp_mapping.settings.build import KNOWN
 
     found = value_in_files(context, share, name)
@@ -420,7 +270,12 @@ def tf_remappings(context) -> list[tuple[str, str]]:
 
 
 def input_topics(context, share: Path) -> list[str]:
-    """Topics of measurements and poses of a mapper without namespace, by arguments and files."""
+    """Topics of measurements and poses of a mapper without namespace, by arguments and files.
+
+    Args:
+        context: Of the launch.
+        share: The folder that holds config/ and rviz/.
+    """
     sensor, source = (
         effective_value(context, share, "sensor"),
         effective_value(context, share, "pose_source"),
@@ -442,6 +297,9 @@ def rviz_actions(context, share: Path, namespace: str, use_sim_time: bool, frame
         namespace: Of the mapper.
         use_sim_time: Whether time comes from /clock.
         frame: Frame of the map, where it is known.
+
+    Raises:
+        RuntimeError: The argument is none of these, or true where RViz is not installed.
     """
     choice = value(context, "rviz").lower()
     if choice not in ("true", "false", "auto"):
@@ -489,6 +347,11 @@ def fixed_frame(context, share: Path, frame: str = "") -> list[str]:
 
     It is the frame that the mapper will choose. That of an odometry or a PoseStamped is known from
     its messages only; the view's own, odom, then stands.
+
+    Args:
+        context: Of the launch.
+        share: The folder that holds config/ and rviz/.
+        frame: Frame of the map that the launch file knows, for want of a parameter; '' for none.
     """
     map_frame = effective_value(context, share, "map_frame") or effective_value(
         context, share, "odometry_frame"

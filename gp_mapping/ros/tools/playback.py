@@ -203,7 +203,11 @@ class ClockPublisher:
             self._next_ns = stamp_ns + self._period_ns
 
     def until(self, stamp_ns: int, pacer: Pacer) -> bool:
-        """Tick at regular times up to a stamp (ns), as time goes on between messages.
+        """Tick at regular times up to a stamp, as time goes on between messages.
+
+        Args:
+            stamp_ns: The stamp, ns.
+            pacer: Waits for each tick's time.
 
         Returns:
             False when asked to stop.
@@ -253,8 +257,19 @@ def wait_for_any_subscriber(
 ) -> bool:
     """Wait for a subscriber of any publisher, and until no further one comes for SETTLED seconds.
 
-    A node that listens to several topics is not seen on all of them at once. Arguments, result and
-    error as of wait_for_subscribers.
+    A node that listens to several topics is not seen on all of them at once.
+
+    Args:
+        publishers: One of them must have a subscriber.
+        timeout: s until the first one.
+        executor: Serves the node's callbacks while waiting.
+        stop: Set when asked to stop.
+
+    Returns:
+        False when asked to stop.
+
+    Raises:
+        NoSubscriber: None came in time.
     """
     deadline, subscribed, since = time.monotonic() + timeout, set(), 0.0
     while not stop.is_set():
@@ -294,6 +309,7 @@ def run_node(make: Callable[[], Node], args=None) -> int:
     stop = threading.Event()
 
     def handler(_number, _frame):
+        """Ask the node to stop."""
         stop.set()
 
     previous = {

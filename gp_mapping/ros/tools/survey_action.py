@@ -211,6 +211,7 @@ class SurveyAction:
         result = self._result(reason, survey_values)
 
         def end(handle):
+            """Make the transition of the goal; its result goes to the client."""
             getattr(handle, transition)()
             return result
 

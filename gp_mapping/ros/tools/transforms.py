@@ -43,7 +43,12 @@ class RobotTransforms:
         )
 
     def publish(self, odometry: Odometry, stamp_ns: int) -> None:
-        """Publish the transform from odometry frame to robot, first also from robot to sensor."""
+        """Publish the transform from odometry frame to robot, first also from robot to sensor.
+
+        Args:
+            odometry: The robot's pose, with the names of both frames.
+            stamp_ns: Of the mounting, ns; that of the pose is the odometry's own.
+        """
         if not self.available:
             return
         if not self._mounted:

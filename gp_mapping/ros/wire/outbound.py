@@ -65,7 +65,12 @@ def occupancy_grid(grid, values, low: float, high: float, header: Header) -> Occ
 
 
 def class_grid(grid, header: Header) -> OccupancyGrid:
-    """The most likely class of each grid cell (0, 1, …), −1 where unknown; needs grid.classes."""
+    """The most likely class of each grid cell (0, 1, …), −1 where unknown.
+
+    Args:
+        grid: FieldGrid with classes.
+        header: Of the message.
+    """
     return _cells_message(
         grid, np.where(_numpy(grid.known), _numpy(grid.classes), UNKNOWN).astype(np.int8), header
     )
@@ -239,10 +244,22 @@ def _poses(places, start) -> list[Pose]:
 
 
 def pose_array(places, start, header: Header) -> PoseArray:
-    """All suggestions in the order of choice; start: (x, y) of the robot, m, or None."""
+    """All suggestions in the order of choice, each with the heading of arrival from the one before.
+
+    Args:
+        places: (x, y) of each, m.
+        start: (x, y) of the robot, m, or None.
+        header: Of the message.
+    """
     return PoseArray(header=header, poses=_poses(places, start))
 
 
 def pose_stamped(places, start, header: Header) -> PoseStamped:
-    """The first suggestion as a goal that Nav2 accepts; start as in pose_array."""
+    """The first suggestion as a goal that Nav2 accepts.
+
+    Args:
+        places: (x, y) of each, m; at least one.
+        start: (x, y) of the robot, m, or None.
+        header: Of the message.
+    """
     return PoseStamped(header=header, pose=_poses(places[:1], start)[0])

@@ -14,7 +14,14 @@ __all__ = ["path", "plan_markers", "pose"]
 
 
 def pose(x: float, y: float, heading: float, header: Header) -> PoseStamped:
-    """A pose in the plane: x, y in m, heading in rad."""
+    """A pose in the plane.
+
+    Args:
+        x: m.
+        y: m.
+        heading: rad.
+        header: Of the message.
+    """
     out = PoseStamped(header=header)
     out.pose.position.x, out.pose.position.y = float(x), float(y)
     out.pose.orientation.z, out.pose.orientation.w = (
@@ -25,9 +32,14 @@ def pose(x: float, y: float, heading: float, header: Header) -> PoseStamped:
 
 
 def path(plan, spacing: float, header: Header) -> Path:
-    """A plan as poses with the heading of travel, at most `spacing` (m) apart.
+    """A plan as poses with the heading of travel.
 
     An empty plan has none, which means: stand still.
+
+    Args:
+        plan: The plan.
+        spacing: Of two poses, m, at most.
+        header: Of the message.
     """
     x, headings = plan.poses(spacing)
     return Path(
