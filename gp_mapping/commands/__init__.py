@@ -59,6 +59,11 @@ COMMANDS = {
 
 
 def add_arguments(command: str, parser: ArgumentParser) -> None:
-    """Add the options of a subcommand to its parser, and what its exit code means."""
+    """Add the options of a subcommand to its parser, and what its exit code means.
+
+    Args:
+        command: a key of COMMANDS.
+        parser: of that command.
+    """
     file = importlib.import_module(f"gp_mapping.commands.arguments.{COMMANDS[command][1]}")
     getattr(file, f"{command}_arguments")(parser)

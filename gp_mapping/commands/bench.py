@@ -14,7 +14,11 @@ __all__ = ["run"]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run `python -m benchmark` with the given arguments; returns its exit code."""
+    """Run `python -m benchmark` with the given arguments; returns its exit code.
+
+    Raises:
+        UsageError: the package is not run from a clone of the repository.
+    """
     root = Path(gp_mapping.__file__).resolve().parents[1]
     if not (root / "benchmark" / "__main__.py").exists():
         raise UsageError(

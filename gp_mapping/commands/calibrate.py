@@ -18,7 +18,12 @@ __all__ = ["run"]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read the bags, fit the iron, write the parameters and a summary; returns the exit code."""
+    """Read the bags, fit the iron, write the parameters and a summary; returns the exit code.
+
+    Raises:
+        UsageError: no message can be read, the iron cannot be told from these, or the file cannot
+            be written.
+    """
     output = file_to_write(args.output) if args.output else None
     left_out, first = 0, ""
 

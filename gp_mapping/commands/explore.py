@@ -117,7 +117,12 @@ def _domain(args: argparse.Namespace) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the whole survey; returns the exit code that --help states."""
+    """Run the whole survey; returns the exit code that --help states.
+
+    Raises:
+        UsageError: the options do not go together, ROS is not installed, or the folder cannot be
+            made.
+    """
     values, domain, watcher_class = (
         _check(args),
         _domain(args),

@@ -30,7 +30,12 @@ BLOCK_CELLS = 512  # grid cells along a side of a block
 
 
 def run(args: argparse.Namespace) -> int:
-    """Load the map, draw it block by block, print where it is; returns the exit code."""
+    """Load the map, draw it block by block, print where it is; returns the exit code.
+
+    Raises:
+        UsageError: the map is empty, nothing of it is known at this resolution, --datum is given
+            for another format, or the output cannot be written.
+    """
     checkpoint, output = checkpoint_in(args.map), folder_to_write(args.output)
     if args.datum is not None and args.format != "geotiff":
         raise UsageError(

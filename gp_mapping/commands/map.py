@@ -108,7 +108,12 @@ def _session(args: argparse.Namespace, parameters: Parameters) -> MapSession:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Map the bags, test, export and report; returns the exit code."""
+    """Map the bags, test, export and report; returns the exit code.
+
+    Raises:
+        UsageError: a bag or an option cannot be used, no measurement can, or the output cannot be
+            written.
+    """
     started = time.perf_counter()
     parameters = parameters_of(args)
     torch.set_num_threads(parameters.node.torch_threads)  # as the node, so that both round alike
@@ -197,7 +202,15 @@ def about_map(
     suggestions,
     warnings: list[str],
 ) -> dict:
-    """Return what a report states about a map, whichever command made it."""
+    """Return what a report states about a map, whichever command made it.
+
+    Args:
+        args: of the command.
+        parameters: checked settings.
+        session: the map.
+        suggestions: places to measure next, best first.
+        warnings: of reading the bags; those of the map follow them.
+    """
     report = session.report()
     return {
         "warnings": [*warnings, *session.warnings, *fullness_notes(report)],
@@ -215,7 +228,15 @@ def about_map(
 
 
 def unpaired_fix_warning(parameters: Parameters, session: MapSession) -> list[str]:
-    """Return a warning where a fix_topic is set and no fix could be paired with a pose."""
+    """Return a warning where a fix_topic is set and no fix could be paired with a pose.
+
+    Args:
+        parameters: checked settings.
+        session: of which all bags are read.
+
+    Returns:
+        One sentence, or none.
+    """
     topic = parameters.intake.fix_topic
     return (
         []
@@ -233,6 +254,10 @@ def stay_in_frame(intake: Intake, session: MapSession) -> None:
     """Take poses in the map's frame alone, where it has one.
 
     In another frame the same numbers are other places.
+
+    Args:
+        intake: which has taken nothing yet.
+        session: the map.
 
     Raises:
         UsageError: the settings name another frame.
@@ -327,7 +352,13 @@ def write_results(
 
 
 def summary(result: dict, session: MapSession, written: dict[str, Path]) -> str:
-    """Return the report as text, with units."""
+    """Return the report as text, with units.
+
+    Args:
+        result: what report.json states.
+        session: the map.
+        written: paths of the files.
+    """
     scale, unit = session.settings.field_scale, unit_text(session.settings.field_unit)
     report = result["map"]
     received = result["received"].get(result["sensor"], 0)

@@ -41,7 +41,12 @@ _SHOWN = (("lengthscale", "m"), ("signal_stddev", ""), ("noise_stddev", ""), ("t
 
 
 def run(args: argparse.Namespace) -> int:
-    """Open the maps, check that they fit, add and write them; returns the exit code."""
+    """Open the maps, check that they fit, add and write them; returns the exit code.
+
+    Raises:
+        UsageError: there are fewer than two maps, one is given twice, they do not fit together, or
+            the sum cannot be written.
+    """
     paths, output = [checkpoint_in(path) for path in args.maps], folder_to_write(args.output)
 
     if len(paths) < 2:

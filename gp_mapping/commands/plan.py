@@ -71,7 +71,12 @@ def places(text: str, option: str) -> list[tuple[float, float]]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Plan, write the route, print its length and its gain; returns the exit code."""
+    """Plan, write the route, print its length and its gain; returns the exit code.
+
+    Raises:
+        UsageError: an option cannot be used, the map is empty, there is no plan, or the file cannot
+            be written.
+    """
     output = file_to_write(args.output)
     kind = output.suffix.lower()
     if kind not in ROUTES:
@@ -189,6 +194,7 @@ def _area(
     """
 
     def within(reach: float) -> SurveyArea:
+        """The survey area within reach (m) of the position."""
         return SurveyArea.from_free_space(
             None, position, path=session.driven.numpy(), region=region, grow=margin, reach=reach
         )

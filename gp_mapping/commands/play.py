@@ -18,7 +18,11 @@ _MOST = 1000.0  # largest --rate (a factor) and --wait (s)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play in a child process, which Ctrl-C ends in order; returns its exit code."""
+    """Play in a child process, which Ctrl-C ends in order; returns its exit code.
+
+    Raises:
+        UsageError: ROS is not installed, or an option cannot be used.
+    """
     if importlib.util.find_spec("rclpy") is None:
         raise UsageError(
             "playing needs rclpy and ROS 2 messages; install requirements/ros.txt, or source a ROS 2 "
@@ -54,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     )
 
     def pass_on(number, _frame):
-        # a terminal sends Ctrl-C to the child as well; twice does no harm
+        """Pass a signal on to the player, which may get Ctrl-C from the terminal as well."""
         child.send_signal(number)
 
     previous = {

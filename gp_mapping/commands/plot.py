@@ -18,7 +18,11 @@ _FORMATS = ("png", "pdf", "svg")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Load the map, draw it, write the picture and print its path; returns the exit code."""
+    """Load the map, draw it, write the picture and print its path; returns the exit code.
+
+    Raises:
+        UsageError: the map is empty, or the picture cannot be written or has another format.
+    """
     checkpoint = checkpoint_in(args.map)
     output = file_to_write(args.output or checkpoint.with_name("map.png"))
     kind = output.suffix.lstrip(".").lower()

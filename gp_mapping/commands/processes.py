@@ -37,7 +37,7 @@ def ros_arguments(**parameters) -> list[str]:
     """Return `--ros-args -p name:=value …`; `__` in a name stands for the dot of a group."""
 
     def text(value):
-        # as YAML: a string is quoted, so that '', '12' or 'a, b' stay strings
+        """A value as YAML: a string is quoted, so that '', '12' or 'a, b' stay strings."""
         if isinstance(value, float) and not math.isfinite(value):
             return ".nan" if math.isnan(value) else ".inf" if value > 0.0 else "-.inf"
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
@@ -70,7 +70,11 @@ def ros_client(module: str, name: str) -> type:
 
 
 def check_domain(number: int | None) -> None:
-    """Raise UsageError where a --domain-id, if one is given, has no ports of its own."""
+    """Check that a --domain-id, if one is given, has ports of its own.
+
+    Raises:
+        UsageError: it has none.
+    """
     if number is not None and not 0 <= number <= _LAST_SAFE:
         raise UsageError(f"--domain-id {number}: expected 0 to {_LAST_SAFE}")
 
@@ -127,7 +131,12 @@ class Signals:
         self._number = number
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt or SystemExit after a signal: unwinding ends the children."""
+        """Do what a signal that has come asks for: unwinding ends the children.
+
+        Raises:
+            KeyboardInterrupt: after SIGINT.
+            SystemExit: after SIGTERM, with the shell's code.
+        """
         if self._number == signal.SIGINT:
             raise KeyboardInterrupt
         if self._number == signal.SIGTERM:

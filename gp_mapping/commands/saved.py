@@ -50,7 +50,11 @@ def open_session(path, folder: Path | None = None, **overrides) -> MapSession:
 
 
 def check_suggest(count: int) -> None:
-    """Raise UsageError unless --suggest is between 0 and _MOST."""
+    """Check that --suggest is between 0 and _MOST.
+
+    Raises:
+        UsageError: it is not.
+    """
     if not 0 <= count <= _MOST:
         raise UsageError(f"--suggest is {count}, expected 0 to {_MOST}")
 

@@ -67,6 +67,7 @@ def _side_by_side(
     aside = ChildProcesses()
 
     def run_one(name: str) -> float | None:
+        """RMSE of the map of one way; None where its process fails."""
         progress(name)
         return aside.rmse_of(train, test, ways[name])
 

@@ -208,5 +208,13 @@ def worth(
 
 
 def truth_of(world, area: SurveyArea) -> np.ndarray:
-    """Return the field's strength at the area's cells, (G,) T."""
+    """Return the field's strength at the area's cells.
+
+    Args:
+        world: the simulated one.
+        area: G cells.
+
+    Returns:
+        (G,) T.
+    """
     return world.norm(torch.as_tensor(area.cells).numpy())

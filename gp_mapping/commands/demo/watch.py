@@ -97,7 +97,12 @@ class SurveyResult:
 
 
 def verdict(result: DemoResult, limits: Limits) -> list[str]:
-    """Return what is wrong with the map, in sentences; empty where it is good."""
+    """Return what is wrong with the map, in sentences; empty where it is good.
+
+    Args:
+        result: of the demo.
+        limits: that a good map keeps to.
+    """
     # conditions are written as `not … <= …`, so that NaN is wrong, too
     s, wrong = result.score, []
     if not s.rmse <= limits.error * s.field_stddev:

@@ -39,7 +39,12 @@ _LARGEST = 10_000  # iterations
 
 
 def run(args: argparse.Namespace) -> int:
-    """Stream the bags, fit, map again, test, export and report; returns the exit code."""
+    """Stream the bags, fit, map again, test, export and report; returns the exit code.
+
+    Raises:
+        UsageError: an option is out of range, the model cannot be fitted, no measurement can be
+            used, or the output cannot be written.
+    """
     started = time.perf_counter()
     parameters = parameters_of(args)
     torch.set_num_threads(parameters.node.torch_threads)  # as the node, so that both round alike

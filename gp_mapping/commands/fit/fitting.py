@@ -144,6 +144,7 @@ def slope_of(session: MapSession):
     """
 
     def slope(x: Tensor) -> Tensor:
+        """|∇m|² of the map's mean at x (N, 2) m, by differences: (N,), mean over channels."""
         step = _SLOPE * session.map.hyperparameters()["lengthscale"]
         total = torch.zeros(len(x), dtype=torch.float64)
         for axis in torch.eye(2, dtype=torch.float64) * step:

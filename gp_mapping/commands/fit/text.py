@@ -13,7 +13,13 @@ __all__ = ["summary"]
 
 
 def summary(result: dict, settings: MapSettings, paths: dict[str, Path]) -> str:
-    """Return the report as text, with units."""
+    """Return the report as text, with units.
+
+    Args:
+        result: what report.json states.
+        settings: unit and scale.
+        paths: of the files that were written.
+    """
     fit, unit, scale = result["fit"], unit_text(settings.field_unit), settings.field_scale
     stopped = (
         "it stopped by itself"

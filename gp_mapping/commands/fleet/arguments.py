@@ -25,6 +25,10 @@ def uses_workers(args: argparse.Namespace) -> bool:
 def connected_engine(args: argparse.Namespace, output: Path) -> Iterator[tuple]:
     """Connect to the engine that the options ask for, and name it on stderr.
 
+    Args:
+        args: of the command.
+        output: folder in which cells are kept while the run lasts.
+
     Yields:
         The engine, and the folder in which cells are kept while the run lasts; None where the
         workers are on other machines.

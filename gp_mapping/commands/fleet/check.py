@@ -25,7 +25,15 @@ _SHOWN = 10  # faults that are listed one by one
 
 
 def run(args: argparse.Namespace, parameters: Parameters) -> int:
-    """Read the bags, map them, compare each robot with the others; returns the exit code."""
+    """Read the bags, map them, compare each robot with the others; returns the exit code.
+
+    Args:
+        args: of the command.
+        parameters: checked settings.
+
+    Raises:
+        UsageError: an option does not go with a fleet, or the report cannot be written.
+    """
     check_fleet(parameters.map)
     if args.against:
         raise UsageError(
@@ -114,7 +122,12 @@ def text_of(result: dict) -> list[str]:
     ]
 
     def cells(row: dict, name: str) -> str:
-        """Return the figures of a row; name: of the robot, "" for the usual values."""
+        """Return the figures of a row.
+
+        Args:
+            row: value by name of the figure.
+            name: of the robot; "" for the usual values.
+        """
         parts = []
         for figure in FIGURES:
             value = row[figure.name]

@@ -33,7 +33,15 @@ __all__ = ["about_fleet", "print_left_out", "run", "warnings_of"]
 
 
 def run(args: argparse.Namespace, parameters: Parameters) -> int:
-    """Read the bags, agree on θ, add them up, draw, test, export; returns the exit code."""
+    """Read the bags, agree on θ, add them up, draw, test, export; returns the exit code.
+
+    Args:
+        args: of the command.
+        parameters: checked settings.
+
+    Raises:
+        UsageError: an option does not go with a fleet, or the output cannot be written.
+    """
     started = time.perf_counter()
     check_fleet(parameters.map)
     if args.resume:

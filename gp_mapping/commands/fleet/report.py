@@ -27,6 +27,9 @@ def facts_of(args: argparse.Namespace, parameters: Parameters, topics: dict, out
         parameters: checked settings.
         topics: which topics to read, where a bag has several.
         output: the page; cells are kept next to it while the run lasts.
+
+    Raises:
+        UsageError: an option does not go with a fleet.
     """
     check_fleet(parameters.map)
     args.bags = args.source  # the name that connected_engine expects

@@ -39,7 +39,12 @@ _TITLE = 500  # characters at most of the heading
 
 
 def run(args: argparse.Namespace) -> int:
-    """Map the bags or load the map, draw, write the page; returns the exit code."""
+    """Map the bags or load the map, draw, write the page; returns the exit code.
+
+    Raises:
+        UsageError: options do not go together, a source cannot be used, or the page cannot be
+            written.
+    """
     output = file_to_write(args.output)
     if output.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"{output}: expected the name of a file that ends in .html")
@@ -260,9 +265,11 @@ def _well_formed(saved_report: dict) -> bool:
     """
 
     def number(value) -> bool:
+        """Whether it is a number, which a bool is not."""
         return isinstance(value, int | float) and not isinstance(value, bool)
 
     def texts(value) -> bool:
+        """Whether it is a list of strings."""
         return isinstance(value, list) and all(isinstance(line, str) for line in value)
 
     tested = saved_report["rmse_ut"] is None or (

@@ -170,7 +170,13 @@ def _fleet(facts: dict) -> str:
     marked = {(fault["bag"], fault["figure"]) for fault in facts["fleet"]["mend"]}
 
     def text(row: dict, name: str, figure: Figure) -> str:
-        """Return one figure of a robot, with an asterisk where it lies far from the fleet's."""
+        """Return one figure of a robot, with an asterisk where it lies far from the fleet's.
+
+        Args:
+            row: value by name of the figure.
+            name: of the robot.
+            figure: which one.
+        """
         value = row[figure.name]
         return (
             "–"
@@ -246,6 +252,12 @@ def _trust(facts: dict, figures: dict[str, bytes]) -> str:
     ]
 
     def row(name: str, part: dict) -> list:
+        """A row of the table: samples, RMSE, NLPD and coverage of one part of the test.
+
+        Args:
+            name: of the part.
+            part: its numbers.
+        """
         if not part["n"]:
             return [name, 0, *["–"] * (len(head) - 2)]
         coverages = (

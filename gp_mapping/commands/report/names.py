@@ -23,6 +23,7 @@ def short_names(paths: Iterable) -> dict[str, str]:
     depth = dict.fromkeys(parts, 1)
 
     def names() -> dict[str, str]:
+        """The names with as many folders as each path has so far."""
         return {path: one_line("/".join(parts[path][-depth[path] :]), _LONGEST) for path in parts}
 
     while True:
@@ -37,7 +38,12 @@ def short_names(paths: Iterable) -> dict[str, str]:
 
 
 def without_folders(text: str, names: dict[str, str]) -> str:
-    """Return a text in which each path is replaced by its name; names: of short_names."""
+    """Return a text in which each path is replaced by its name.
+
+    Args:
+        text: for other people.
+        names: path -> name, of short_names.
+    """
     if not names:
         return text
     # the longest first: one path may be the beginning of another, or a word of the text

@@ -48,7 +48,11 @@ def _stop(number, frame):
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve the page until Ctrl-C; returns the exit code."""
+    """Serve the page until Ctrl-C; returns the exit code.
+
+    Raises:
+        UsageError: ROS is not installed, or an address, port or domain cannot be used.
+    """
     if importlib.util.find_spec("rclpy") is None:
         raise UsageError(
             "a live map needs rclpy and ROS 2 messages; install requirements/ros.txt, or source a ROS 2 "

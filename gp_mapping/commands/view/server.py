@@ -79,7 +79,12 @@ class ViewServer(ThreadingHTTPServer):
         super().__init__((host, port), _Handler)
 
     def process_request(self, request, client_address) -> None:
-        """Answer a request in its own thread; where all places are taken, free one or refuse."""
+        """Answer a request in its own thread; where all places are taken, free one or refuse.
+
+        Args:
+            request: socket of the reader.
+            client_address: its host and port.
+        """
         with self._lock:
             if len(self._open) >= _AT_ONCE:
                 before = time.monotonic() - GRACE
@@ -96,7 +101,12 @@ class ViewServer(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def process_request_thread(self, request, client_address) -> None:
-        """Answer a request, and free its place, whatever happens."""
+        """Answer a request, and free its place, whatever happens.
+
+        Args:
+            request: socket of the reader.
+            client_address: its host and port.
+        """
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -130,13 +140,23 @@ class ViewServer(ThreadingHTTPServer):
             request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request, client_address) -> None:
-        """Report what ended a request; a reader that goes away in the middle is no fault."""
+        """Report what ended a request; a reader that goes away in the middle is no fault.
+
+        Args:
+            request: socket of the reader.
+            client_address: its host and port.
+        """
         error = sys.exc_info()[1]
         if not _reader_left(error):
             self.report_fault("a request", error)
 
     def report_fault(self, what: str, error: BaseException | None) -> None:
-        """Print a fault of an answer on stderr, each once: the page asks several times a second."""
+        """Print a fault of an answer on stderr, each once: the page asks several times a second.
+
+        Args:
+            what: the request, in words.
+            error: that ended it.
+        """
         text = f"gp-mapping view: {what} failed, {type(error).__name__}: {one_line(error)}"
         with self._lock:
             told, self._told = text in self._told, {*self._told, text}
