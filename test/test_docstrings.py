@@ -12,9 +12,15 @@ ROOT = Path(__file__).resolve().parent.parent / PACKAGE
 # Rooms that are complete; a room that is not here may be behind.
 ROOMS = [
     "analysis",
+    "commands",
     "core",
+    "fleet",
+    "intake",
+    "mapping",
     "offline",
+    "planning",
     "recording",
+    "ros",
     "settings",
     "sim",
     "store",

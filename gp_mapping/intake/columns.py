@@ -135,7 +135,7 @@ class ColumnAdaptor(Protocol):
     def values_of_rows(
         self, readings: Readings, turn: Rotation | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """As `values` of an Adaptor, for rows.
+        """As Adaptor.values, for rows.
 
         Args:
             readings: n of them.

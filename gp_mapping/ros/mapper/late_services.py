@@ -156,7 +156,7 @@ class LateServices:
         Args:
             name: As in add.
             service: The rclpy service.
-            start: As `answer` in add.
+            start: As in _Entry.
             refuse: As in add.
         """
         self._serve(_Entry(name, start, refuse, service.send_response), service, own=False)

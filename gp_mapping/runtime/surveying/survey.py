@@ -137,7 +137,7 @@ class Survey:
     def set_keep_out(self, corners, frame: str, map_frame: str) -> str:
         """Keep out of this polygon in addition; without a corner: drop all of them.
 
-        Arguments and result as in `set_region`.
+        As `set_region`, its arguments and its result.
         """
         return self._restrict("keep_out", corners, frame, map_frame)
 
@@ -167,11 +167,11 @@ class Survey:
         self._set(Plan(self.settings.plan_kind, reason=f"{_WITHDRAWN}: {why}"))
 
     def set_others(self, robot: str, line: np.ndarray) -> None:
-        """Set the plan of another robot, (K, 2) m; an empty one frees what it had claimed."""
+        """Set the plan of another robot. As Questions.set_others."""
         self._questions.set_others(robot, line)
 
     def close(self, x: float, y: float) -> None:
-        """Leave out for a while an unreachable goal at (x, y) m, and what lies near it."""
+        """Leave out an unreachable goal for plan_retry seconds. As RulesNow.close."""
         self.rules.close(x, y, self.settings.plan_retry)
         with self._lock:
             self._stale = True
