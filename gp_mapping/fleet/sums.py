@@ -86,7 +86,7 @@ def scaling_of(agreed: Agreed) -> Scaling:
 
 
 def cells_in(tile: Tile, made: BagCells, number: int, robot: Robot, agreed: Agreed) -> Samples:
-    """A bag's cells that a tile knows, as `prepared`.
+    """A bag's cells that a tile knows, as prepare_cells makes them.
 
     Args:
         tile: the tile.

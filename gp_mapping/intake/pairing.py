@@ -44,7 +44,7 @@ _DECIDING = 500
 class Intake:
     """Pairs each measurement with the pose at its own stamp, and counts every message.
 
-    How the topics interleave on the way does not matter.
+    How the topics interleave on the way does not matter. It belongs to one thread.
 
     Use `for new_pass, samples in intake.batches()`: it says where a pass begins. `take` and
     `take_break` are the same in two calls: take() never hands out samples across a break, nor past

@@ -39,7 +39,12 @@ _WEIGHT = 0.1  # of a new step in the usual step, an exponential average
 
 
 class Stamped(NamedTuple):
-    """A message, or what was read of it, with its stamp in ns."""
+    """A message with its stamp.
+
+    Attributes:
+        stamp: ns.
+        content: the message, or what was read of it.
+    """
 
     stamp: int
     content: Any

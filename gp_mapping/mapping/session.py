@@ -51,6 +51,7 @@ class MapSession(Gathering):
     """Cells, map, learning, one-step-ahead scores and drawing of one map of the plane.
 
     Samples have positions (N, 2) in metres, values (N, C) in SI units and stamps in seconds.
+    One thread owns a session: no method may be called while another one runs.
 
     Args:
         settings: of model, noise, learning and grid.
@@ -169,7 +170,7 @@ class MapSession(Gathering):
         return VECTOR in self.map.capabilities
 
     def as_mapped(self, samples: Samples) -> Samples:
-        """One pass as this map takes it in (attitude.seen), to compare predictions with it."""
+        """One pass as this map takes it in (with_attitude_lag), to compare predictions with it."""
         return with_attitude_lag(
             samples,
             self.settings.axle_distance,

@@ -23,6 +23,9 @@ class Squares:
 
     A square is a pair of whole numbers (i, j). The rows lie in one array, so that a copy of twenty
     thousand of them takes a millisecond.
+
+    Args:
+        width: numbers of each square.
     """
 
     def __init__(self, width: int):

@@ -162,12 +162,12 @@ class Health:
             watches: an InputWatch for each input.
             paused: whether measurements are not used.
             notes: (level, text) from the node.
-            limits: outbound.Limits or None.
+            limits: mapping.drawing.levels.Limits or None.
             published: number of Results that were published.
             stamp_age: node clock − newest measurement stamp, s, or None.
             queue: entries that wait for the worker.
             facts: more values of the map, by name.
-            survey: runtime.surveying.survey.SurveyState or None.
+            survey: runtime.surveying.survey_state.SurveyState or None.
             team: numbers and sentences about other robots' maps, or None.
         """
         self._started = now if self._started is None else self._started

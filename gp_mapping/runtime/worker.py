@@ -45,6 +45,9 @@ class MapWorker:
     An exception in the worker is counted by stage and logged with its traceback; the thread goes
     on.
 
+    Its methods are for the executor's thread. Those that return a Future may be called from any
+    thread; `timed` is for the worker's own.
+
     Args:
         session: MapSession.
         intake: Intake.

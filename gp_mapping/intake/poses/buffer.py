@@ -45,7 +45,12 @@ class Pose(NamedTuple):
 
 
 class Bracket(NamedTuple):
-    """Two poses to interpolate between; the same pose twice where a stamp is hit exactly."""
+    """Two poses to interpolate between.
+
+    Attributes:
+        before: the pose at or before the stamp.
+        after: the pose after it; the same one where the stamp is hit exactly.
+    """
 
     before: Pose
     after: Pose

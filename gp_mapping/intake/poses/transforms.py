@@ -20,7 +20,11 @@ Quaternion = tuple[float, float, float, float]
 class Transform(NamedTuple):
     """A rigid transform T_a_b.
 
-    p_a = R p_b + translation
+        p_a = R p_b + translation
+
+    Attributes:
+        translation: m.
+        rotation: R, a unit quaternion.
     """
 
     translation: Vector

@@ -108,7 +108,7 @@ class Lattice:
         self.newest = [float(self.columns.mean()), float(self.rows.mean())]
 
     def over_window(self, window: GridWindow) -> "Lattice":
-        """The lattice over another window of one resolution; common points keep what they know."""
+        """The lattice over another window of its resolution; common points keep what they know."""
         new = Lattice(window, self.length, self.centre, self.prior)
         new.newest = self.newest
         to, from_ = [], []

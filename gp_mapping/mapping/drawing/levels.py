@@ -18,7 +18,14 @@ _ROWS = 32  # of a grid at a time: the numbers between stay in a processor's cac
 
 
 class Limits(NamedTuple):
-    """What the values 1 and 98 of the two OccupancyGrids stand for, SI."""
+    """What the values 1 and 98 of the two OccupancyGrids stand for.
+
+    Attributes:
+        mean_low: 1 in the grid of the mean, SI.
+        mean_high: 98 in it, SI.
+        stddev_low: 1 in the grid of the standard deviation, SI.
+        stddev_high: 98 in it, SI.
+    """
 
     mean_low: float
     mean_high: float

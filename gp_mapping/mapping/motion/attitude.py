@@ -178,7 +178,7 @@ class AttitudeLag:
 
         Args:
             rate: yaw rates (N,), rad/s.
-            error: (N, 3).
+            error: measured − predicted, (N, 3).
             mean: of the predictions, (N, 3), in the same unit.
             variance: of the predictions, (N, 3), its square.
         """

@@ -3,19 +3,19 @@
 Of each cell, z² = r²/((v + σ²) m) against a posterior from an earlier pass. Where nothing changed
 z² is about 1; after a change it is large over a whole stretch. The log likelihood ratio of "κ times
 the variance" against "as predicted", summed per tile while it is positive, raises an alarm at
-THRESHOLD (Page 1954).
+_THRESHOLD (Page 1954).
 
 What the map always gets wrong is no change: where the field is rougher than its lengthscale, or the
 budget is short, the same tile errs on every visit. So m is what earlier visits of the tile have
 shown,
 
-    m = max(1, (n₀ + Σ_i q_i) / (n₀ + n)),   q_i = mean of r²/(v + σ²) over visit i of n, ≤ LARGEST
+    m = max(1, (n₀ + Σ_i q_i) / (n₀ + n)),   q_i = mean of r²/(v + σ²) over visit i of n, ≤ _LARGEST
 
 and the visit that is going on is not among them: a change does not excuse itself. Cells of one
 visit share their error where the sensor's noise is slow (it drifts over seconds), so they are fewer
-witnesses than cells: THRESHOLD is such that one visit of five cells with one and the same error has
-to be four standard deviations off. A robot that stands fills cell after cell in one place, and all
-of them have one error: a sensor that warms up, a charger next to it. Only the first one counts.
+witnesses than cells: _THRESHOLD is such that one visit of five cells with one and the same error
+has to be four standard deviations off. A robot that stands fills cell after cell in one place, and
+all of them have one error: a sensor that warms up, a charger next to it. Only the first one counts.
 
 Reference:
     Page 1954, Continuous inspection schemes.

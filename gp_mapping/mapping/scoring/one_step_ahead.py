@@ -203,7 +203,7 @@ class OneStepAhead:
         return float(each[0]) if len(each) == 1 else float(each.mean())
 
     def component_variances(self, field: FieldMap) -> Tensor:
-        """The same of each component: (C,)."""
+        """Variance of one new measurement of each component: (C,), squared SI."""
         if self.fitted is None or not self.settings.predictive_noise:
             return self._expected(field)
         return torch.tensor(self.fitted, dtype=torch.float64)

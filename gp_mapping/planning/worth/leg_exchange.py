@@ -34,7 +34,6 @@ class LegExchange:
     Attributes:
         keys: of the legs, in order.
         gain: Σ_c w_c var(c) that the legs remove.
-        left: (P,) gain of one more measurement at each place.
     """
 
     def __init__(self, value: PathValue):

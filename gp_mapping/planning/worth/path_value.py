@@ -177,7 +177,7 @@ class PathValue:
     def remaining_gains(self, path) -> Tensor:
         """Return the gain (P,) of one more measurement at each place after those of a path.
 
-        Equal to `after(path).at(all)`, but cheaper.
+        Equal to `after_measuring(path).gains_at(places)` of all places, but cheaper.
         """
         path = Visits.from_path(path)
         C, S = self.C.diagonal(), self.S.diagonal()

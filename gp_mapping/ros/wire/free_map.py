@@ -18,7 +18,7 @@ class FreeMapListener:
 
     A publisher that latches nothing (volatile), or is best effort, would not be heard, and a robot
     would be sent into walls that somebody publishes. DDS names such a publisher; a subscription
-    that asks for no more than it offers is then made beside the first, and stays.
+    that asks for no more than it offers is then made in addition to the first, and stays.
 
     Args:
         node: the node that listens.

@@ -1,4 +1,4 @@
-"""Plans on demand: what is asked of a survey beside its own plans. No rclpy."""
+"""Plans on demand: what is asked of a survey in addition to its own plans. No rclpy."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ _FRESH = 8  # every so many plans the old route competes with new seeds
 
 
 class Survey:
-    """Plans in the map's thread, `step` by `step`; the other methods may be called from any thread.
+    """Plans in slices; `step` and `record_drive` are for the map's thread, all else for any.
 
     Args:
         settings: replaced by the node when parameters change.

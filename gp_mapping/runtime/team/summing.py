@@ -115,7 +115,7 @@ def sum_maps(
         The sum; members that cannot be added are listed in it.
 
     Raises:
-        OSError: a file, of a tile that is laid by, cannot be read or written.
+        OSError: the file of a tile that is not in memory cannot be read or written.
     """
     out, arguments = TeamSum(), (settings, frame, quantity, transforms, before)
     # this robot first: the position is its own, and no other keeps it out
