@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gp_mapping.planning.area.travel import Leg, Travel, angle_between
+from gp_mapping.planning.area.leg import Leg, angle_between
+from gp_mapping.planning.area.travel import Travel
 from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.worth.path_value import PathValue, Visits
 

@@ -11,8 +11,9 @@ from scipy.sparse.csgraph import dijkstra
 
 from gp_mapping.planning import FreeSpace
 from gp_mapping.planning.area import travel as travel_module
+from gp_mapping.planning.area.leg import angles_between
 from gp_mapping.planning.area.survey_area import SurveyArea
-from gp_mapping.planning.area.travel import Travel, angles_between
+from gp_mapping.planning.area.travel import Travel
 
 
 def travel_in(seed: int, **settings) -> tuple[FreeSpace, Travel]:

@@ -11,7 +11,8 @@ from rooms import free_room
 from gp_mapping.planning import FreeSpace
 from gp_mapping.planning.area import travel as module
 from gp_mapping.planning.area.graph import moves_between, nodes_of
-from gp_mapping.planning.area.travel import Travel, angle_between, angles_between, measurements
+from gp_mapping.planning.area.leg import angle_between, angles_between, measurements
+from gp_mapping.planning.area.travel import Travel
 
 CELL = 0.1
 

@@ -15,7 +15,8 @@ from functools import partial
 
 import numpy as np
 
-from gp_mapping.planning.area.travel import Travel, measurements
+from gp_mapping.planning.area.leg import measurements
+from gp_mapping.planning.area.travel import Travel
 
 __all__ = ["ApproximateLeg", "ApproximateLegs"]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,10 +13,11 @@ from scipy.sparse.csgraph import dijkstra
 from scipy.spatial import cKDTree
 
 from gp_mapping.planning.area.graph import moves_between, nodes_of
+from gp_mapping.planning.area.leg import Leg, angles_between, measurements
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.worth.path_value import Visits
 
-__all__ = ["Leg", "Travel", "angle_between", "angles_between", "measurements"]
+__all__ = ["Travel"]
 
 _ROWS = 600  # source nodes whose distances to all nodes are cached
 _LEGS = 40_000  # ways in the cache
@@ -35,59 +34,6 @@ _SMOOTH = 3.0  # spacings: correlation length of the field that is interpolated
 _AHEAD = np.round(1.6 ** np.arange(1, 40)).astype(int)
 # Parts into which the points between the last visible and the first hidden one are divided.
 _BETWEEN = 8
-
-
-@dataclass(frozen=True)
-class Leg:
-    """One way, straightened.
-
-    Attributes:
-        line: (K, 2) m, corners in order, start and end included.
-        metres: its length.
-        turned: radians turned at its inner corners.
-        first: radians, heading of its first piece; NaN where start and end are one place.
-        last: radians, heading of its last piece; NaN likewise.
-        count: n, number of points evenly along it.
-    """
-
-    line: np.ndarray
-    metres: float
-    turned: float
-    first: float
-    last: float
-    count: int
-
-    @cached_property
-    def points(self) -> np.ndarray:
-        """(n, 2) m, evenly along it, both ends included: of most legs nobody asks for them."""
-        ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(self.line, axis=0).T))])
-        marks = np.linspace(0.0, self.metres, self.count)
-        return np.stack([np.interp(marks, ends, self.line[:, i]) for i in (0, 1)], 1)
-
-
-def angles_between(a, b):
-    """Return the angles between headings, 0 … π.
-
-    Args:
-        a: rad, a number or an array.
-        b: rad, of a shape that goes with a's.
-
-    Returns:
-        rad; 0 where one of the two is NaN.
-    """
-    return np.nan_to_num(
-        np.abs(np.remainder(np.asarray(b) - np.asarray(a) + np.pi, 2 * np.pi) - np.pi)
-    )
-
-
-def angle_between(a: float, b: float) -> float:
-    """Return the angle between two headings, as `angles_between` does for arrays.
-
-    Args:
-        a: rad.
-        b: rad.
-    """
-    return 0.0 if math.isnan(a) or math.isnan(b) else abs(math.remainder(b - a, math.tau))
 
 
 class Travel:
@@ -511,16 +457,6 @@ class Travel:
         # A measurement for a longer piece of way is worth more: its noise is smaller.
         scale = torch.from_numpy((step * counts / lengths)[leg_of])
         return Visits(torch.from_numpy(places), torch.from_numpy(weights), scale), x, marks
-
-
-def measurements(metres: float, step: float) -> int:
-    """Return how many measurements stand for a way, at least one.
-
-    Args:
-        metres: length of the way, m.
-        step: distance between two measurements, m.
-    """
-    return max(1, round(metres / step))
 
 
 def _pull(count: int, kept: list[int]) -> Generator[tuple[int, np.ndarray], np.ndarray, None]:

@@ -21,7 +21,7 @@ from itertools import pairwise
 import numpy as np
 
 from gp_mapping.planning.area.approximate_legs import ApproximateLegs
-from gp_mapping.planning.area.travel import angle_between
+from gp_mapping.planning.area.leg import angle_between
 from gp_mapping.planning.planners.moves import Moves
 from gp_mapping.planning.problem import Problem
 from gp_mapping.planning.worth.leg_exchange import LegExchange
@@ -100,12 +100,12 @@ class _Search:
 
     def __init__(self, problem: Problem, stops: tuple[int, ...]):
         self.problem, self.stops = problem, stops
-        self.moves, self._glances = Moves(problem), ApproximateLegs.for_travel(problem.travel)
+        self.moves, self._ways = Moves(problem), ApproximateLegs.for_travel(problem.travel)
         self._exchange = LegExchange(problem.value)
         self._off = math.dist(problem.position, problem.travel.nodes[problem.start])
         self._taken = 0
         keys = self._keys(stops)
-        self._begin(keys, self._glances.for_pairs(keys))
+        self._begin(keys, self._ways.for_pairs(keys))
 
     @property
     def gain(self) -> float:
@@ -142,7 +142,7 @@ class _Search:
         # The ways of all proposals are looked up together, though most often the first few decide.
         keyed = [(stops, self._keys(stops)) for stops in proposed if stops]
         flat = [key for _, keys in keyed for key in keys]
-        legs = dict(zip(flat, self._glances.for_pairs(flat)))
+        legs = dict(zip(flat, self._ways.for_pairs(flat)))
 
         for stops, keys in keyed:
             metres = [legs[key].metres for key in keys]
