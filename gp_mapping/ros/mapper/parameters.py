@@ -258,7 +258,8 @@ def on_set(settings: NodeSettings, parameters) -> tuple[SetParametersResult, Nod
         parameters: rclpy parameters that somebody sets; those that are not live are not looked at.
 
     Returns:
-        The result for ROS, and the settings afterwards (unchanged where the change is refused).
+        The result for ROS, and the settings afterwards: unchanged where the change is refused, with
+        the text of the ValueError as its reason.
     """
     changes = {p.name: p.value for p in parameters if p.name in LIVE_PARAMETERS}
     try:
