@@ -81,6 +81,7 @@ class ExplorerNode(Node):
     # ---- incoming --------------------------------------------------------------------------------
 
     def _take_plan(self, message: Path) -> None:
+        """Drive this plan from now on; an empty one, or one that is not finite: stand still."""
         xy = np.array([(p.pose.position.x, p.pose.position.y) for p in message.poses]).reshape(
             -1, 2
         )
@@ -96,6 +97,7 @@ class ExplorerNode(Node):
         self.pursuit.follow(xy)
 
     def _take_odometry(self, message: Odometry) -> None:
+        """Keep the pose (x, y m, yaw rad); one with a wrong orientation is logged and ignored."""
         p, q = message.pose.pose.position, message.pose.pose.orientation
         pose = read_numbers((p.x, p.y, 0.0), (q.x, q.y, q.z, q.w), math.inf)
         if isinstance(pose, DropReason):  # a zero quaternion is no heading, east least of all
@@ -114,6 +116,7 @@ class ExplorerNode(Node):
         self._map = message
 
     def _take_diagnostics(self, message: DiagnosticArray) -> None:
+        """Keep the survey's values and phase, but none that may be older than its start."""
         name = self.resolve_topic_name(self.settings.mapping).lstrip("/")
         for status in message.status:
             # the name that the mapper's diagnostics give to its survey

@@ -121,6 +121,7 @@ class MappingNode(ManagedNode):
         return 0.0 if self.inputs is None else self.inputs.batching_pause()
 
     def _read_parameters(self) -> None:
+        """Check the parameters, log warnings about them, and set what the map must be."""
         warnings = self.parameters.unknown + params.unmatched_files(
             sys.argv, self.get_fully_qualified_name()
         )
@@ -143,6 +144,7 @@ class MappingNode(ManagedNode):
         )
 
     def _configuring(self) -> Steps:
+        """Make the parts in the order in which they need each other, each with its own undoing."""
         self._read_parameters()
 
         log = self.get_logger()
@@ -161,10 +163,9 @@ class MappingNode(ManagedNode):
         session, path, own = yield from in_thread(
             first_session, self.settings, self.wanted, name, log
         )
-        if path is not None:
-            self.log_foreign_exports(path)
         self.place_warning = ""
         if path is not None:
+            self.log_foreign_exports(path)
             self.warn_of_place(session.about)
 
         self.map_settings = session.settings

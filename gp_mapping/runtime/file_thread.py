@@ -90,6 +90,7 @@ class FileThread:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
+        """Do one job after the other until the thread is closed and none waits."""
         while True:
             with self._changed:
                 while not self._jobs and not self._closed:

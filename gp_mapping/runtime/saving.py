@@ -131,6 +131,7 @@ class Saver:
             return self._planned[folder]
 
     def _save(self, folder: Path) -> SaveResult:
+        """Write a save that was planned, in the file thread."""
         # before the snapshot: a later request wants what comes after it, too
         with self._lock:
             self._planned.pop(folder, None)

@@ -61,6 +61,7 @@ class WholeMap:
             pass
 
     def _slice(self, session) -> bool:
+        """Evaluate some more points, or make the grid once none is left; whether it is made."""
         if not session.cell_count:
             self.future.set_result(None)
             return True

@@ -364,6 +364,7 @@ class MapWorker:
     # ---- the worker's thread ----
 
     def _run(self) -> None:
+        """Take messages, draw what is requested, plan: in turns, until the end."""
         while not (self._stopping and (self._abandon or not self._queue)):
             hurried = self._stopping or self._wholes or self._planning or len(self._queue) >= CHUNK
             self._wake.wait(0.0 if hurried else POLL)

@@ -222,6 +222,7 @@ class Ground:
 
 
 def _key(free, region, keep_out, reach, margin, places, frame) -> _Key:
+    """Return the key of the area that these arguments of `ground_at` ask for."""
     polygons = tuple(
         tuple((polygon.frame, polygon.corners.tobytes()) for polygon in part)
         for part in (region, keep_out)

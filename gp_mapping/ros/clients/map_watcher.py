@@ -155,6 +155,7 @@ class MapWatcher(SurveyWatcher):
         self.clouds += 1
 
     def _on_answer(self, message: PointCloud2) -> None:
+        """Keep the columns of an answer; one to a question given up is ignored."""
         if self._open_question is None:
             return
         number, asked = self._open_question

@@ -176,6 +176,7 @@ class LiveFeed:
         self._cloud = ((self._cloud[0] if self._cloud else 0) + 1, time.monotonic(), message, sent)
 
     def _on_markers(self, message: MarkerArray) -> None:
+        """Keep the path and the inducing inputs, as points."""
         points = {
             m.ns: [(p.x, p.y) for p in m.points]
             for m in message.markers
@@ -204,6 +205,7 @@ class LiveFeed:
         self._robot = (p.x, p.y, heading, time.monotonic())
 
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
+        """Keep the newest values and warnings of this mapper, at most so many and so long."""
         for status in message.status:
             node, _, area = status.name.rpartition(": ")
             # other nodes report diagnostics on the same topic

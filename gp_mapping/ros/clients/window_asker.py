@@ -112,6 +112,7 @@ class WindowAsker:
         self._publisher.publish(cloud(points.astype(np.float32), ("x", "y", "z"), header))
 
     def _on_answer(self, message: PointCloud2) -> None:
+        """Keep the finite columns of an answer; one to a question given up is ignored."""
         with self._lock:
             if self._open_question is None or message.header.stamp != question_stamp(
                 self._open_question[0]

@@ -129,6 +129,7 @@ class MapEnding:
             yield
 
     def _why_unfinished(self) -> str:
+        """Why messages are dropped at the end, in words."""
         return (
             "a second signal asked for a quick end"
             if self._hurry()

@@ -252,6 +252,13 @@ class Inputs:
         return found if numeric else None
 
     def _subscribe(self, port: InputPort, kind: str, found: type) -> None:
+        """Subscribe to an input with one of its types.
+
+        Args:
+            port: The input.
+            kind: The ROS name of the type.
+            found: Its class.
+        """
         events = SubscriptionEventCallbacks(
             message_lost=partial(_on_lost, port.watch),
             incompatible_qos=partial(self._on_incompatible, port),

@@ -207,6 +207,7 @@ class ManagedNode(LifecycleNode):
         return TransitionCallbackReturn.SUCCESS
 
     def _log_impossible(self, transition: int, error: Exception) -> None:
+        """Log that a transition does not lead out of this state."""
         # rcl appends the place in its sources in further lines
         self.get_logger().error(
             f"transition {transition} is not possible in state {self.state!r}: "

@@ -313,6 +313,7 @@ class MapPublishers:
     def _shown(
         self, frame: str, grid: FieldGrid, limits: outbound.Limits | None, results: Results | None
     ) -> MessageInputs:
+        """What messages of a drawing are made of, stamped now."""
         header = Header(frame_id=frame, stamp=self._node.get_clock().now().to_msg())
         return MessageInputs(
             header,

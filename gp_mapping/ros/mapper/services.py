@@ -208,6 +208,7 @@ class MapServices:
         return PendingAnswer(self._load(_map_name(request.map_url), True), finish)
 
     def _refuse_load_map(self, response, error: BaseException) -> None:
+        """Fill the answer to a LoadMap that fails: its result says which kind of failure it is."""
         kind, missing = type(response), isinstance(error, MissingCheckpoint)
         response.result = (
             kind.RESULT_MAP_DOES_NOT_EXIST

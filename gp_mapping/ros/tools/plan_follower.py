@@ -50,6 +50,7 @@ class PlanFollower:
         node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
 
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
+        """Note that the planner reports a running survey."""
         for status in message.status:
             if status.name == self._planner and any(
                 v.key == "phase" and v.value == "running" for v in status.values
@@ -57,6 +58,7 @@ class PlanFollower:
                 self.planner_at = time.monotonic()
 
     def _on_plan(self, message: Path) -> None:
+        """Drive this plan from now on; an empty one, or one that cannot be driven: stand still."""
         xy = np.array([(p.pose.position.x, p.pose.position.y) for p in message.poses]).reshape(
             -1, 2
         )

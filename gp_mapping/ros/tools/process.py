@@ -38,6 +38,7 @@ class Stopper:
             signal.signal(number, self._on_signal)
 
     def _on_signal(self, number, frame) -> None:
+        """Count a signal; after the second the next one ends the process."""
         now = time.monotonic()
         if now - self._counted < ONE_PRESS:
             return

@@ -41,6 +41,15 @@ def _segments(path, starts) -> list[Point]:
 
 
 def _marker(header: Header, namespace: str, kind: int, size: float, colour: tuple) -> Marker:
+    """An empty marker at the map's origin.
+
+    Args:
+        header: Of the marker.
+        namespace: By which RViz lists it.
+        kind: Of the marker, as Marker.LINE_LIST.
+        size: m.
+        colour: Red, green, blue, alpha, 0 … 1.
+    """
     out = Marker(header=header, ns=namespace, id=0, type=kind, action=Marker.ADD)
     out.pose.orientation.w = 1.0
     out.scale.x = out.scale.y = out.scale.z = size

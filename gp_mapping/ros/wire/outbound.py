@@ -225,6 +225,7 @@ def limits_message(limits: Limits) -> Float64MultiArray:
 
 
 def _pose(x: float, y: float, heading: float) -> Pose:
+    """A pose in the plane: m, m, rad."""
     message = Pose()
     message.position.x, message.position.y = float(x), float(y)
     message.orientation.z, message.orientation.w = math.sin(heading / 2), math.cos(heading / 2)
