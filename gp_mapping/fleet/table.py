@@ -140,12 +140,12 @@ FIGURES = (
 
 
 def row_of(report: BagReport, robot: Robot, found: RobotComparison | None, scale: float) -> dict:
-    """A robot's row of plain numbers, in the display unit; None where nothing is known.
+    """A robot's row of plain numbers, in the display unit; a value is None where it is not known.
 
     Args:
         report: of its bag.
         robot: of its calibration.
-        found: how it compares with the other robots.
+        found: how it compares with the other robots; None where they know too few of its places.
         scale: SI value of the display unit.
     """
     measured = report.samples + report.dropped_measurements

@@ -273,12 +273,12 @@ class Intake:
 
     @property
     def first_stamp(self) -> float | None:
-        """Stamp of the first sample, s."""
+        """Stamp of the first sample, s; None before it."""
         return self._streams.first_stamp
 
     @property
     def last_stamp(self) -> float | None:
-        """Stamp of the newest accepted measurement, s."""
+        """Stamp of the newest accepted measurement, s; None before the first."""
         return self._streams.last_stamp
 
     @property
@@ -396,7 +396,7 @@ class Intake:
         Args:
             msg: the message.
             received_ns: when it was received or recorded, ns; stands in for the stamp of messages
-                that have none (Float64).
+                that have none (Float64). None: not known.
 
         Raises:
             ValueError: there is no stamp, and received_ns is not given.

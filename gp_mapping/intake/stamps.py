@@ -235,7 +235,7 @@ class StampGate:
 
     @property
     def newest(self) -> int | None:
-        """Newest stamp that was admitted, ns."""
+        """Newest stamp that was admitted, ns; None before the first."""
         return self._last
 
     def admit_planned(self, last: int, usual: float) -> None:

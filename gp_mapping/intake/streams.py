@@ -149,12 +149,12 @@ class Streams:
 
     @property
     def first_stamp(self) -> float | None:
-        """Stamp of the first sample, s."""
+        """Stamp of the first sample, s; None before it."""
         return self._out.first_stamp
 
     @property
     def last_stamp(self) -> float | None:
-        """Stamp of the newest accepted measurement, s."""
+        """Stamp of the newest accepted measurement, s; None before the first."""
         return None if self._last_field is None else self._last_field / 1e9
 
     @property

@@ -161,9 +161,9 @@ class CellAverager:
             x: position (D), m.
             y: values (C), SI.
             stamp: s.
-            sensor: known white variance, squared SI; 0: unknown.
-            heading: (2,) unit vector.
-            position: variance of x, m².
+            sensor: known white variance, squared SI; 0 or None: unknown.
+            heading: (2,) unit vector; None: unknown.
+            position: variance of x, m²; None: unknown.
 
         Returns:
             The cell that it closes, or None.

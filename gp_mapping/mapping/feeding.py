@@ -92,5 +92,5 @@ def forget_elapsed(
 
 
 def stamp_of(batch: Samples) -> float | None:
-    """Stamp of the last sample of a batch, s."""
+    """Stamp of the last sample of a batch, s; None where samples have none."""
     return None if batch.stamp is None else float(batch.stamp[-1])

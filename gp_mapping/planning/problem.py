@@ -272,7 +272,7 @@ class Problem:
         return ends, clock
 
     def first_leg(self, to: int) -> Leg | None:
-        """Return the leg from the robot to a node."""
+        """Return the leg from the robot to a node; None where no way leads there."""
         return self._once(
             ("first", to), lambda: self.travel.leg_from(self.position, self.start, to)
         )

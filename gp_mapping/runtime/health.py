@@ -166,7 +166,7 @@ class Health:
             published: number of Results that were published.
             stamp_age: node clock − newest measurement stamp, s, or None.
             queue: entries that wait for the worker.
-            facts: more values of the map, by name.
+            facts: more values of the map, by name, or None.
             survey: runtime.surveying.survey_state.SurveyState or None.
             team: numbers and sentences about other robots' maps, or None.
         """

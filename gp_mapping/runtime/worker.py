@@ -135,7 +135,7 @@ class MapWorker:
         Args:
             role: of its input: measurement, pose, tf, tf_static or fix.
             message: as it was received.
-            received_ns: the node's time, for messages without a stamp.
+            received_ns: the node's time, for a message without a stamp; else None.
 
         Returns:
             False, and the message is counted, where the queue is full or the thread has ended.

@@ -468,7 +468,7 @@ class DemoWatch:
 
         Args:
             budget: m, of a survey; 0 where there is none.
-            lanes: curve of the lanes that the survey is compared with.
+            lanes: curve of the lanes that the survey is compared with; None: it is not.
 
         Raises:
             DemoError: no map came.

@@ -155,7 +155,7 @@ class ViewServer(ThreadingHTTPServer):
 
         Args:
             what: the request, in words.
-            error: that ended it.
+            error: that ended it; None where it is not known.
         """
         text = f"gp-mapping view: {what} failed, {type(error).__name__}: {one_line(error)}"
         with self._lock:

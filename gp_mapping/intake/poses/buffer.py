@@ -146,7 +146,7 @@ class PoseBuffer:
 
     @property
     def newest(self) -> int | None:
-        """Stamp of the newest pose, ns."""
+        """Stamp of the newest pose, ns; None without any."""
         return self._poses[-1].stamp if self._poses else None
 
     def add(

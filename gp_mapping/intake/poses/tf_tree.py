@@ -81,7 +81,7 @@ class TfTree:
 
     @property
     def newest(self) -> int | None:
-        """Newest stamp of a moving link in this epoch, ns."""
+        """Newest stamp of a moving link in this epoch, ns; None without any."""
         return self._newest
 
     def add(self, message, static: bool = False) -> list[int]:

@@ -29,11 +29,11 @@ class PoseTrack:
 
     @property
     def newest(self) -> int | None:
-        """Stamp of the newest pose of this epoch, ns."""
+        """Stamp of the newest pose of this epoch, ns; None without any."""
         return self._buffers[self.epoch].newest
 
     def add(self, pose: Pose) -> DropReason | None:
-        """Take in a pose; return a reason where it is refused."""
+        """Take in a pose; return why it is refused, else None."""
         newest = self.newest
         jumped = newest is not None and pose.stamp < newest - self._jump_back
         buffer = self._make() if jumped else self._buffers[self.epoch]

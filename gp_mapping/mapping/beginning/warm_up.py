@@ -105,7 +105,7 @@ class WarmUp:
         return s.signal_stddev or first_guess(x, y, s.kernel, s.field_scale).signal
 
     def state_dict(self) -> list | None:
-        """The cells, for an exact resume."""
+        """The cells, for an exact resume; None once it has stopped looking."""
         return (
             None
             if self._cells is None

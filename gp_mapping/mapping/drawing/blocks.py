@@ -56,7 +56,7 @@ def drawn_blocks(
         cells: along a side of a block, of `resolution` each.
         noise_stddev: SI, of one new measurement.
         revision: of the map.
-        local: scales the variance that is shown.
+        local: scales the variance that is shown; None: nothing does.
     """
     for index in block_indices(ground, cells * settings.resolution, settings.margin):
         grid = drawn_block(index, field, settings, ground, cells, noise_stddev, revision, local)
@@ -84,7 +84,7 @@ def drawn_block(
         cells: along a side of the block.
         noise_stddev: SI.
         revision: of the map.
-        local: scales the variance that is shown.
+        local: scales the variance that is shown; None: nothing does.
     """
     pitch = settings.resolution
     block_settings = replace(

@@ -133,8 +133,8 @@ def mapping_actions(
         context: Of the launch.
         share: The folder that holds config/ and rviz/.
         use_sim_time: Whether time comes from /clock.
-        extra: Parameters that take precedence over all others.
-        namespace: In place of the argument of that name.
+        extra: Parameters that take precedence over all others; None: there are none.
+        namespace: In place of the argument of that name; None: as that says.
         required: Whether a mapper that fails, and is not started again, ends the launch.
         frame: Frame of the map, for RViz, where the launch file knows it and no argument gives it.
         executable: mapping_node or fusion_node.

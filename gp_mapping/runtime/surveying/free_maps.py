@@ -154,7 +154,7 @@ class GroundAside:
 
     @property
     def area(self) -> SurveyArea | None:
-        """The survey area of the newest ground."""
+        """The survey area of the newest ground; None before the first."""
         return self._ground.area
 
     @property

@@ -109,7 +109,7 @@ def sum_maps(
         frame: of this map; '' where it is not known yet: then that of the first member.
         quantity: what is measured here; '' for anything.
         transforms: where the frames of other robots are, by name.
-        before: the last sum, whose drawing goes on.
+        before: the last sum, whose drawing goes on; None: there is none.
 
     Returns:
         The sum; members that cannot be added are listed in it.
