@@ -33,7 +33,7 @@ _CELL_ROWS = 512  # raw samples kept of one cell; beyond it every second one is 
 _RECENT = 0.99  # factor of a cell's weight with each later one, in averages of white variances
 _FEW = 5  # samples of a cell below which none of them is judged by these alone
 _WILD = 25.0  # times the typical squared difference; beyond it one is an error (five deviations)
-_FIRST_TOLD = 9  # first cells whose median is taken for the variance that a driver states
+_FIRST_STATED = 9  # first cells whose median is taken for the variance that a driver states
 _GROSS = 6.0  # robust standard deviations from its neighbours' median beyond which a sample is a gross error
 _STEP = 0.25  # of the sensor's resolution: with _GROSS one and a half steps are no error
 _COLUMNS = ("x", "y", "t", "sensor", "heading", "position")
@@ -122,7 +122,7 @@ class CellAverager:
         self.resolution = math.inf
 
         # (white, white/n) of the first cells that state it
-        self._told: list[tuple[float, float]] = []
+        self._stated: list[tuple[float, float]] = []
         # the newest good values, and stamps, of the cells before in this pass: they judge a few
         self._tail: list[tuple[list[float], float]] = []
         # white variance and count of each of the first cells; None: they are over
@@ -288,8 +288,8 @@ class CellAverager:
         stated, heading, position = optional
         if stated is not None:
             # rows that state none (0) say nothing of it; few that do decide for no others
-            told = stated > 0.0
-            stated = stated[told] if 2 * int(told.sum()) >= len(told) else None
+            known = stated > 0.0
+            stated = stated[known] if 2 * int(known.sum()) >= len(known) else None
         sensor = self.white_variance if stated is None else float(_mean(stated)[0])
         if sensor > 0.0:  # else too little is known of it
             self._remember(sensor, n, stated is not None and self.robust)
@@ -329,12 +329,12 @@ class CellAverager:
             n: how many of them the cell averages.
             stated: whether the sensor states it.
         """
-        if stated and len(self._told) < _FIRST_TOLD:
+        if stated and len(self._stated) < _FIRST_STATED:
             # the median of all first ones stands for each of them
-            self._told.append((white, white / n))
-            self.closed = float(len(self._told))
+            self._stated.append((white, white / n))
+            self.closed = float(len(self._stated))
             self.single_sum, self.averaged_sum = (
-                self.closed * median_low(column) for column in zip(*self._told)
+                self.closed * median_low(column) for column in zip(*self._stated)
             )
             return
 
@@ -351,7 +351,7 @@ class CellAverager:
             )
             for variance, count in first_cells:
                 self._average(min(variance, _WILD * white), count)
-            if len(first_cells) >= _FIRST_TOLD:
+            if len(first_cells) >= _FIRST_STATED:
                 self._whites = None
             return
         self._average(white, n)
@@ -364,7 +364,7 @@ class CellAverager:
 
     def forget_white_noise(self) -> bool:
         """Forget measured white noise; False, and nothing done, where a sensor states it."""
-        if self._told:
+        if self._stated:
             return False
         self.white, self.steps, self._whites = Spread(self.robust), Spread(self.robust), []
         self.closed = self.single_sum = self.averaged_sum = 0.0
@@ -468,7 +468,7 @@ class CellAverager:
             "resolution": self.resolution,
             "whites": self._whites and [list(pair) for pair in self._whites],
             "tail": [[list(values), stamp] for values, stamp in self._tail],
-            "told": [list(pair) for pair in self._told],
+            "told": [list(pair) for pair in self._stated],
             "before": None if self._before is None else [list(self._before[0]), self._before[1]],
         }
 
@@ -488,7 +488,7 @@ class CellAverager:
         self.steps.load_state_dict(state.get("spread", older))
         self.gross = int(state["gross"])
         self._tail = [(list(map(float, y)), float(t)) for y, t in state.get("tail", [])]
-        self._told = [(float(a), float(b)) for a, b in state.get("told", [])]
+        self._stated = [(float(a), float(b)) for a, b in state.get("told", [])]
         self.resolution = float(state.get("resolution", math.inf))
         # absent in older maps, where the first cells are over
         whites = state.get("whites")

@@ -186,9 +186,9 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
             _read(against, parameters, topics, "test", intake.frame),
         )
         intakes.append(test_intake)
-        mapped, told = {}, [plan_bags(b, parameters.intake, topics) for b in (bags, against)]
-        note_mapped(told[0], mapped)
-        notes = no_test("--against", told[1], mapped)
+        mapped, plans = {}, [plan_bags(b, parameters.intake, topics) for b in (bags, against)]
+        note_mapped(plans[0], mapped)
+        notes = no_test("--against", plans[1], mapped)
         how = f"maps {', '.join(map(str, bags))}, tests on {', '.join(map(str, against))}"
     else:
         train, test, how = split(passes)

@@ -74,7 +74,7 @@ class ViewServer(ThreadingHTTPServer):
         self._lock = threading.Lock()
         self._encoded: tuple[int, bytes] | None = None
         self._encoding = threading.Lock()
-        self._told: set[str] = set()  # faults of answers
+        self._reported: set[str] = set()  # faults of answers
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), _Handler)
 
@@ -159,8 +159,8 @@ class ViewServer(ThreadingHTTPServer):
         """
         text = f"gp-mapping view: {what} failed, {type(error).__name__}: {one_line(error)}"
         with self._lock:
-            told, self._told = text in self._told, {*self._told, text}
-        if not told:
+            known, self._reported = text in self._reported, {*self._reported, text}
+        if not known:
             print(f"{text}; please report it", file=sys.stderr, flush=True)
 
     def encoded_map(self) -> bytes | None:

@@ -41,12 +41,12 @@ def lived(mark: Path, most: int, call: Callable, *arguments) -> Any:
         StepLost: `most` workers have died over it since it last got on. Asked again, it is
             tried once more.
     """
-    died, told = _read(mark)
-    if died >= most and told < died:
+    died, reported = _read(mark)
+    if died >= most and reported < died:
         _write(mark, died, died)
         raise StepLost(f"{died} workers died over it, as where memory does not suffice")
 
-    _write(mark, died + 1, told)
+    _write(mark, died + 1, reported)
     token = _mark.set(mark)
     try:
         return call(*arguments)
@@ -64,15 +64,15 @@ def advanced() -> None:
 
 
 def _read(mark: Path) -> tuple[int, int]:
-    """Lives that have begun, and how many of them were told; none where there is no mark."""
+    """Lives that have begun, and how many of them were reported; 0 where there is no mark."""
     try:
-        died, told = mark.read_text().split()
-        return int(died), int(told)
+        died, reported = mark.read_text().split()
+        return int(died), int(reported)
     except (OSError, ValueError):
         return 0, 0
 
 
-def _write(mark: Path, died: int, told: int) -> None:
+def _write(mark: Path, died: int, reported: int) -> None:
     """Leave a mark; a full disk costs the count, not the step."""
     with suppress(OSError):
-        write_atomic(mark, f"{died} {told}".encode())
+        write_atomic(mark, f"{died} {reported}".encode())

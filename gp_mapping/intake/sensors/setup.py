@@ -80,17 +80,17 @@ def setup_notes(settings: IntakeSettings, about: dict) -> list[str]:
 
     fields = type(settings).__dataclass_fields__
     changed = [name for name in {**saved, **own} if saved.get(name) != own.get(name)]
-    told = ", ".join(
+    differing = ", ".join(
         f"{name} {saved.get(name, fields[name].default)} (now {getattr(settings, name)})"
         for name in changed
         if name in fields
     )
     return (
         [
-            f"this map was measured with {told}: what comes now is measured otherwise; set them as they were, "
+            f"this map was measured with {differing}: what comes now is measured otherwise; set them as they were, "
             "or, where the sensor was calibrated or mounted anew since, begin a new map"
         ]
-        if told
+        if differing
         else []
     )
 
