@@ -58,9 +58,18 @@ class BagReport:
         failed: why it cannot be used; '' where it can.
         samples: raw measurements that were used.
         cells: their averages.
+        passes: begun.
+        received: messages, by the name of their input.
+        dropped: messages that were not used, by reason.
+        dropped_measurements: measurements among them.
+        warnings: sentences of the intake.
+        faults: sentences on the sensor's faults.
         dead: a sentence that its sensor is dead; '' where it is not.
+        about: where and of what the samples are, as Intake.about.
         gross: measurements that were gross errors.
+        refused: measurements that no map can take.
         path_length: m.
+        newest_stamp: of the cells, s; None where they have none.
         low: (2,) lower corner of the path, m.
         high: (2,) upper corner of the path, m.
         middle: medians of place (2,) m and value (C,), SI.

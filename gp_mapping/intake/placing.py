@@ -49,6 +49,10 @@ class Placer:
     - sensor_variance is always there. A measurement that states none gets 0, which means unknown:
       each says it for itself, so that no single one decides for the others.
 
+    Args:
+        settings: how the sensor sits on the robot, and which columns are asked for.
+        adaptor: makes values of readings.
+
     Attributes:
         heights: of the samples that were placed last, (N,) m: samples lie in the plane.
     """

@@ -15,6 +15,9 @@ class BackgroundJob:
 
     All methods are for one thread, the one that starts jobs. The job's thread is a daemon: a job
     that still runs does not keep the process from ending.
+
+    Args:
+        name: of the thread, and in the text of errors.
     """
 
     def __init__(self, name: str):

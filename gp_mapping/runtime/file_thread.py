@@ -25,6 +25,9 @@ class FileThread:
 
     The thread is a daemon: a disk that never answers (a network folder that is gone) does not keep
     the process from ending.
+
+    Args:
+        size: jobs that may wait.
     """
 
     def __init__(self, size: int = 100):

@@ -34,7 +34,14 @@ _FEW, _MOST = (10, 0.9)
 
 @dataclass
 class Area:
-    """One DiagnosticStatus; its warnings are joined to the message."""
+    """One DiagnosticStatus; its warnings are joined to the message.
+
+    Attributes:
+        name: of the area, 'input' and so on.
+        level: OK, WARN or ERROR.
+        warnings: sentences.
+        values: by name, in the order in which they are shown.
+    """
 
     name: str
     level: int = OK

@@ -33,6 +33,9 @@ class StreamWatch:
     Where the middleware numbers messages (publication_sequence_number), the numbers that are left
     out are counted, too.
 
+    Args:
+        silence: s without a message that count as nothing sent.
+
     Attributes:
         missing: messages missing by the stamps.
         skipped: messages missing by the numbers.

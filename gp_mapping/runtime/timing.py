@@ -8,7 +8,11 @@ __all__ = ["Durations"]
 
 
 class Durations:
-    """The last `size` durations in seconds, and the count of all."""
+    """The last durations in seconds, and the count of all.
+
+    Args:
+        size: durations that are kept.
+    """
 
     def __init__(self, size: int = 1000):
         self._last: deque[float] = deque(maxlen=size)

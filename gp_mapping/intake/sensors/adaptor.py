@@ -24,7 +24,12 @@ _UNKNOWN = -1.0  # a variance; so is 0
 
 
 class ScalarAdaptor:
-    """Reads messages with one number, and a `variance` where their type has one (0: unknown)."""
+    """Reads messages with one number, and a `variance` where their type has one (0: unknown).
+
+    Args:
+        kind: which attribute holds the number, and the range of the sensor.
+        settings: min_value and max_value, a range in place of that one unless both are 0.
+    """
 
     needs_rotation = False
 

@@ -117,6 +117,9 @@ class ChangeDetector:
     """One CUSUM per square tile of side `size` metres.
 
     There are at most 4096 tiles; the longest unvisited is dropped first.
+
+    Args:
+        size: m.
     """
 
     def __init__(self, size: float):

@@ -31,6 +31,9 @@ _ROWS = 40_000_000  # bytes of covariances of legs with all places that are kept
 class LegExchange:
     """A route's legs, each with a key, and the change of gain when some of them are exchanged.
 
+    Args:
+        value: of the places between which the legs lie.
+
     Attributes:
         keys: of the legs, in order.
         gain: Σ_c w_c var(c) that the legs remove.

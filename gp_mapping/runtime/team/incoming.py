@@ -305,7 +305,13 @@ class Source:
 
 @dataclass(frozen=True)
 class MapTotals:
-    """Complete totals of one map of a robot."""
+    """Complete totals of one map of a robot.
+
+    Attributes:
+        source: the robot.
+        map_id: of the map.
+        parts: the head and all tiles, by name.
+    """
 
     source: Source
     map_id: str
