@@ -67,7 +67,7 @@ class Agreed:
         return learner
 
     def with_theta(self, theta: Theta, information: Tensor) -> Agreed:
-        """The same with another θ.
+        """A copy with another θ.
 
         Args:
             theta: in inner units.

@@ -57,12 +57,12 @@ class DropReason(Enum):
 
     @property
     def concerns_pose(self) -> bool:
-        """Whether it is about a pose and not about a measurement."""
+        """Whether the reason is about a pose and not about a measurement."""
         return self.value.startswith("pose_") and self is not DropReason.POSE_GAP
 
     @property
     def concerns_fix(self) -> bool:
-        """Whether it is about a fix of a satellite receiver."""
+        """Whether the reason is about a fix of a satellite receiver."""
         return self.value.startswith("fix_")
 
     @property

@@ -425,7 +425,7 @@ class FreeSpace:
         return both[: len(a)] & both[len(a) :]
 
     def _cells_are_open(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """The same for lines, in cells, that pass through no corner."""
+        """Whether every cell that a line cuts is open, for lines through no corner; in cells."""
 
         # Where each line crosses the borders of cells, as fractions of its length, ends included.
         owners, fractions = [np.repeat(np.arange(len(a)), 2)], [np.tile([0.0, 1.0], len(a))]
