@@ -113,10 +113,15 @@ def unsaid_errors(path: Path) -> list[str]:
     return faults
 
 
+@pytest.fixture(scope="module")
+def known():
+    """Arguments that the docstrings of all rooms explain."""
+    return told(sorted(ROOT.rglob("*.py")))
+
+
 @pytest.mark.parametrize("room", ROOMS)
-def test_arguments_and_errors_are_explained(room):
+def test_arguments_and_errors_are_explained(room, known):
     """Under Args, or under those of the function that "As Class.function" names (an override)."""
-    known = told(sorted(ROOT.rglob("*.py")))
     files = sorted((ROOT / room).rglob("*.py"))
     assert files, f"{room} is no room"
     faults = [line for path in files for line in (*lacking(path, known), *unsaid_errors(path))]
