@@ -21,6 +21,7 @@ ROOMS = [
     "planning",
     "recording",
     "ros",
+    "runtime",
     "settings",
     "sim",
     "store",

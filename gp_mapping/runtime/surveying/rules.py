@@ -139,7 +139,8 @@ class RulesNow:
             map_frame: of the map.
 
         Returns:
-            What is wrong with it, or "". A wrong one is refused, and all stays as it was.
+            What is wrong with it, the text of a ValueError, or "". A wrong one is refused, and all
+            stays as it was.
         """
         self.enter(map_frame)
         try:

@@ -54,7 +54,12 @@ class Spending:
         self.start = None
 
     def count_seconds(self, stamp: float | None, running: bool) -> None:
-        """Count the seconds that pass while the survey runs."""
+        """Count the seconds that pass while the survey runs.
+
+        Args:
+            stamp: s, of the newest measurement; None: there is none.
+            running: whether the survey runs.
+        """
         if running and stamp is not None and self.last_stamp is not None:
             self.spent += max(0.0, stamp - self.last_stamp)
         self.last_stamp = stamp
