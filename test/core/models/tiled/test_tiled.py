@@ -50,7 +50,7 @@ def build(**settings):
     return create_map("dual_svgp", **(SETTINGS | settings))
 
 
-def drive(field, samples, size=4):
+def drive(field, samples, size=8):
     """In batches of that many: each of the samples alone is test_slices.py's, and a session's."""
     for start in range(0, len(samples), size):
         field.update(samples[start : start + size])
@@ -92,7 +92,7 @@ def test_a_room_that_its_budget_would_smooth_goes_on_in_tiles():
     exact = create_map("exact", **(SETTINGS | noise))
     drive(exact, samples, len(samples))
     tiled, one, ample = (
-        drive(build(tiles=tiles, max_inducing=m, **noise), samples)
+        drive(build(tiles=tiles, max_inducing=m, **noise), samples, 4)
         for tiles, m in ((True, 180), (False, 180), (True, 500))
     )
     assert tiled.counters()["tiles"] > 1 and ample.counters()["tiles"] == 1
