@@ -11,6 +11,7 @@ import yaml
 from matplotlib.image import imread
 
 from gp_mapping import Samples, cli
+from gp_mapping.commands import export
 from gp_mapping.mapping import atlas
 from gp_mapping.mapping.drawing.levels import HIGHEST, LOWEST
 from gp_mapping.mapping.session import MapSession
@@ -52,6 +53,15 @@ def saved(session, tmp_path_factory):
     return save_checkpoint(tmp_path_factory.mktemp("saved") / "map.gpm", session.state_dict())
 
 
+@pytest.fixture(scope="module")
+def little(tmp_path_factory):
+    """A map of ten samples, of which nothing is written."""
+    session, x = MapSession(MapSettings(**SETTINGS)), torch.rand(10, 2).double()
+    session.ingest(Samples(x, 45e-6 + 4e-6 * x[:, :1], stamp=torch.arange(10).double() * 0.1))
+    session.flush()
+    return save_checkpoint(tmp_path_factory.mktemp("little") / "map.gpm", session.state_dict())
+
+
 def test_blocks_are_the_whole_drawing_cut_up(session):
     whole = session.render()
     height, width = whole.shape
@@ -79,12 +89,13 @@ def test_blocks_are_the_whole_drawing_cut_up(session):
     assert missing.sum() < 0.01 * whole.known.sum()
 
 
-def test_map_server_files_lie_where_they_say(saved, session, tmp_path, capfd):
+def test_map_server_files_lie_where_they_say(saved, session, tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(export, "BLOCK_CELLS", 64)
     assert (
-        cli.main(["export", str(saved), "--output", str(tmp_path / "out"), "--resolution", "0.05"])
+        cli.main(["export", str(saved), "--output", str(tmp_path / "out"), "--resolution", "0.2"])
         == 0
     )
-    assert "cells of 0.05 m" in capfd.readouterr().out
+    assert "cells of 0.2 m" in capfd.readouterr().out
     errors = []
     for path in sorted((tmp_path / "out").glob("mean_*.yaml")):
         about, text = yaml.safe_load(path.read_text()), path.read_text()
@@ -95,7 +106,7 @@ def test_map_server_files_lie_where_they_say(saved, session, tmp_path, capfd):
         image = imread(path.parent / about["image"])[::-1].astype(int)
         rows, columns = np.nonzero(image != UNKNOWN)
         x = np.stack(
-            [about["origin"][0] + (columns + 0.5) * 0.05, about["origin"][1] + (rows + 0.5) * 0.05],
+            [about["origin"][0] + (columns + 0.5) * 0.2, about["origin"][1] + (rows + 0.5) * 0.2],
             1,
         )
         value = low + (image[rows, columns] - LOWEST) / (HIGHEST - LOWEST) * (high - low)
@@ -145,12 +156,12 @@ def test_a_geotiff_lies_on_the_earth_where_its_datum_says(saved, session, tmp_pa
 
 
 @pytest.mark.parametrize("text", ["52", "52,4", "91,0,0", "a,b,c", "52,4.5,nan", "52,4.5,0,1"])
-def test_a_datum_that_is_no_place_is_said_so(saved, tmp_path, capfd, text):
+def test_a_datum_that_is_no_place_is_said_so(little, tmp_path, capfd, text):
     assert (
         cli.main(
             [
                 "export",
-                str(saved),
+                str(little),
                 "--output",
                 str(tmp_path),
                 "--format",
@@ -166,14 +177,14 @@ def test_a_datum_that_is_no_place_is_said_so(saved, tmp_path, capfd, text):
     assert Datum.parse("52.5,-4.5,3.1") == (52.5, -4.5, 3.1)
 
 
-def test_cells_too_large_to_know_anything_are_said(saved, tmp_path, capfd):
+def test_cells_too_large_to_know_anything_are_said(little, tmp_path, capfd):
     """It said "0 blocks" and ended with 0."""
-    assert cli.main(["export", str(saved), "--output", str(tmp_path), "--resolution", "1000"]) == 2
+    assert cli.main(["export", str(little), "--output", str(tmp_path), "--resolution", "1000"]) == 2
     said = capfd.readouterr().err
     assert "nothing is written: with cells of 1000 m none of the map is known" in said
 
 
-def test_without_rasterio_it_says_what_to_install(saved, tmp_path, capfd, monkeypatch):
+def test_without_rasterio_it_says_what_to_install(little, tmp_path, capfd, monkeypatch):
     monkeypatch.setitem(sys.modules, "rasterio", None)
-    assert cli.main(["export", str(saved), "--output", str(tmp_path), "--format", "geotiff"]) == 2
+    assert cli.main(["export", str(little), "--output", str(tmp_path), "--format", "geotiff"]) == 2
     assert "pip install rasterio" in capfd.readouterr().err and list(tmp_path.iterdir()) == []

@@ -28,9 +28,9 @@ def drive(n=60, channels=1, seed=0):
     return Samples(x, y, stamp=10.0 + 0.1 * t)
 
 
-def session_with(**settings):
+def session_with(n=60, **settings):
     session = MapSession(MapSettings(max_inducing=40, **settings))
-    session.ingest(drive(channels=3 if settings.get("model") == "curl_free" else 1))
+    session.ingest(drive(n, 3 if settings.get("model") == "curl_free" else 1))
     return session
 
 
@@ -52,7 +52,7 @@ def saved(tmp_path):
 @pytest.mark.parametrize("model", model_names())
 def test_every_model_comes_back_as_it_was(tmp_path, model):
     """The trial is made on a copy: it leaves no trace in what is handed out."""
-    session = session_with(model=model)
+    session = session_with(30, model=model)
     path = save_checkpoint(tmp_path / "map.gpm", session.state_dict())
     assert same(open_session(path).state_dict(), load_checkpoint(path))
 
@@ -71,7 +71,7 @@ def test_every_model_comes_back_as_it_was(tmp_path, model):
 )
 def test_other_sessions_come_back_too(tmp_path, settings):
     session = MapSession(MapSettings(max_inducing=40, **settings))
-    samples = drive()
+    samples = drive(30)
     if not session.settings.metric:
         samples = Samples(samples.x, (samples.y > 45e-6).double(), stamp=samples.stamp)
     session.ingest(samples)
