@@ -46,9 +46,9 @@ def built(count=500, model="dual_svgp", **settings):
 def _built(count, model, slices, **settings):
     """Which no test changes; slices: as large as they are meanwhile."""
     field = create_map(model, **(GIVEN | {"max_inducing": 300, "memory_size": 600} | settings))
-    data = samples(count)
-    for start in range(0, count, 10):
-        field.update(data[start : start + 10])
+    data, size = samples(count), max(10, count // 25)
+    for start in range(0, count, size):
+        field.update(data[start : start + size])
     return field
 
 
