@@ -1,6 +1,7 @@
 """Whatever number comes in whatever field of whatever message: the samples are those of the good messages alone."""
 
 import copy
+import functools
 
 import numpy as np
 import pytest
@@ -151,11 +152,24 @@ def _same(a, b) -> bool:
     return columns(a) == columns(b)
 
 
+@functools.cache
 def _stream(sensor: str, pose: str) -> list:
     role = "tf" if pose == "tf" else "pose"
     timed = [(0.05 * i, "measurement", SENSORS[sensor](0.05 * i)) for i in range(N)]
     timed += [(0.1 * i, role, POSES[pose](0.1 * i)) for i in range(N // 2 + 2)]
     return [(role, message) for _, role, message in sorted(timed, key=lambda row: row[0])]
+
+
+def _options(sensor: str, pose: str, component: str) -> IntakeSettings:
+    return IntakeSettings(
+        sensor=sensor, pose_source=pose, sensor_offset_x=0.2, field_component=component
+    )
+
+
+@functools.cache
+def _expected(*options: str) -> list:
+    """Of the good messages alone."""
+    return _samples(Intake(_options(*options)), _stream(*options[:2]))
 
 
 @pytest.mark.parametrize(
@@ -168,14 +182,9 @@ def _stream(sensor: str, pose: str) -> list:
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_hostile_messages_between_good_ones_leave_no_trace(sensor, pose, data):
-    options = IntakeSettings(
-        sensor=sensor,
-        pose_source=pose,
-        sensor_offset_x=0.2,
-        field_component=data.draw(st.sampled_from(["norm", "x", "xyz"])),
-    )
-    good = _stream(sensor, pose)
-    expected = _samples(Intake(options), good)
+    component = data.draw(st.sampled_from(["norm", "x", "xyz"]))
+    options, good = _options(sensor, pose, component), _stream(sensor, pose)
+    expected = _expected(sensor, pose, component)
 
     stream, sent = list(good), 0
     for _ in range(data.draw(st.integers(1, 8))):

@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
@@ -24,16 +25,22 @@ def test_every_measurement_gets_the_pose_at_its_own_stamp():
     assert intake.received == {"magnetic_field": 100, "odometry": 41}
 
 
+@functools.cache
+def _in_order(seconds: float, start: float):
+    """Fields and poses of a drive and of one that begins at 10 s; both by stamp; their rows and breaks."""
+    drives = drive(start=start, seconds=seconds), drive(start=10.0, seconds=seconds)
+    messages = by_stamp(*drives[0]) + by_stamp(*drives[1])
+    intake = Intake()
+    feed(intake, messages)
+    return drives, messages, drain(intake)
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_how_the_topics_interleave_does_not_matter(data):
     """Also through a jump back: the bag loops, and either topic may be the first to jump."""
-    fields, poses = drive(start=100.0, seconds=1.0)
-    again = drive(start=10.0, seconds=1.0)
-    streams = [fields + again[0], poses + again[1]]
-    ordered = Intake()
-    feed(ordered, by_stamp(fields, poses) + by_stamp(*again))
-    expected, expected_breaks = drain(ordered)
+    (first, again), _, (expected, expected_breaks) = _in_order(seconds=1.0, start=100.0)
+    streams = [first[0] + again[0], first[1] + again[1]]
     assert len(expected) == 100 and expected_breaks == [50]
 
     shuffled, at = Intake(), [0, 0]
@@ -48,10 +55,7 @@ def test_how_the_topics_interleave_does_not_matter(data):
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=8))
 def test_when_samples_are_taken_does_not_matter(splits):
-    messages = by_stamp(*drive()) + by_stamp(*drive(start=10.0))
-    whole = Intake()
-    feed(whole, messages)
-    expected, expected_breaks = drain(whole)
+    _, messages, (expected, expected_breaks) = _in_order(seconds=2.0, start=0.0)
     intake, rows, breaks = Intake(), [], []
     while messages:
         for n in splits:

@@ -78,14 +78,15 @@ def test_counts_reach_from_nothing_to_seven_hundred_nats():
     ],
 )
 def test_gross_errors(nu, r, v, noise):
+    height = (
+        mpmath.gamma((nu + 1) / 2)
+        / mpmath.gamma(mpmath.mpf(nu) / 2)
+        / mpmath.sqrt(nu * mpmath.pi * noise)
+    )
+
     def density(f):
-        t = (
-            mpmath.gamma((nu + 1) / 2)
-            / mpmath.gamma(mpmath.mpf(nu) / 2)
-            / mpmath.sqrt(nu * mpmath.pi * noise)
-        )
         return (
-            t
+            height
             * (1 + (r - f) ** 2 / (nu * noise)) ** (-(nu + 1) / 2)
             * mpmath.npdf(f, 0, math.sqrt(v))
         )
