@@ -1,5 +1,6 @@
 """A route searched by exchanging legs: each exchange is worth what the whole routes say, and the search pays."""
 
+import functools
 from dataclasses import replace
 from itertools import pairwise
 
@@ -92,13 +93,20 @@ def test_a_way_at_a_glance_is_hardly_longer_than_the_real_one_and_measures_as_mu
             assert len(seen.places) * travel.step / seen.scale == pytest.approx(seen.metres)
 
 
+@functools.cache
+def searched(seed: int):
+    """A problem among walls, the lanes to start from, and the routes of 600 steps from there."""
+    problem = problem_in(seed, 60, 250, budget=Budget(24.0))
+    *_, start = lanes(problem)
+    *_, found = annealed(problem, start, 600)
+    return problem, start, found
+
+
 @pytest.mark.parametrize("seed", [2, 6])
 def test_annealing_finds_what_single_moves_do_not(seed):
     """Among walls it leaves a tenth less than the best lanes that it starts from, the same for the same seed."""
-    problem = problem_in(seed, 60, 250, budget=Budget(24.0))
-    *_, start = lanes(problem)
+    problem, start, found = searched(seed)
     rating = problem.rate([start])[0]
-    *_, found = annealed(problem, start, 600)
     *_, again = annealed(replace(problem, _known={}), start, 600)
     assert found == again
     assert 1.0 - max(problem.rate(found)) < 0.9 * (1.0 - rating)
@@ -108,10 +116,8 @@ def test_metres_have_a_price_that_falls_to_nothing():
     """A search that pays nothing for them leaves more of the variance, in the mean of four rooms."""
     left = []
     for seed in (1, 2, 4, 6):
-        problem = problem_in(seed, 60, 250, budget=Budget(24.0))
-        *_, start = lanes(problem)
+        problem, start, found = searched(seed)
         rating = problem.rate([start])[0]
-        *_, found = annealed(problem, start, 600)
         left.append((1.0 - max(problem.rate(found))) / (1.0 - rating))
     assert np.mean(left) < 0.77
 
