@@ -44,9 +44,12 @@ def same(a, b):
     return a == b or (a != a and b != b)
 
 
-@pytest.fixture
-def saved(tmp_path):
-    return save_checkpoint(tmp_path / "map.gpm", session_with().state_dict())
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """Which no test changes."""
+    return save_checkpoint(
+        tmp_path_factory.mktemp("saved") / "map.gpm", session_with().state_dict()
+    )
 
 
 @pytest.mark.parametrize("model", model_names())
