@@ -36,8 +36,8 @@ def asked(field, n=90, count=30):
     return torch.from_numpy(drive(n)[0][:: n // count] + apart)
 
 
-def dense(field, places, number=None):
-    """Mean, variance at `places` (K, 2) of the field, or of what pass `number` measures, of the memory's samples."""
+def dense_parts(field, places):
+    """Covariance of the memory's samples, and with the field at `places` (K, 2); that field's prior variance."""
     theta, memory, grid = field.theta, field.memory, field.grid
     inner, low = field.scaling.inner_x(places), torch.tensor(grid.low)
     w, v = (
@@ -52,8 +52,19 @@ def dense(field, places, number=None):
     level, bias = theta.constant_stddev**2, theta.bias_stddev**2
     shared = bias * (of[:, None] == of) * (of >= 0)[:, None]
     full = w @ gram @ w.T + level + shared + np.diag(1.0 / memory.beta.numpy())
-    cross, prior = v @ gram @ w.T + level, np.einsum("ij,jk,ik->i", v, gram, v) + level
+    projected = v @ gram
+    return full, projected @ w.T + level, np.einsum("ij,ij->i", projected, v) + level
+
+
+def dense(field, places, number=None, parts=None):
+    """Mean, variance at `places` (K, 2) of the field, or of what pass `number` measures, of the memory's samples.
+
+    parts: what dense_parts says, where it is known.
+    """
+    memory, bias = field.memory, field.theta.bias_stddev**2
+    full, cross, prior = dense_parts(field, places) if parts is None else parts
     if number is not None:
+        of = memory.pass_number.numpy()
         cross, prior = cross + bias * (of == number), prior + bias
     solved = np.linalg.solve(full, np.hstack([memory.y.numpy(), cross.T]))
     return cross @ solved[:, :1], prior - np.einsum("ij,ji->i", cross, solved[:, 1:])
@@ -63,13 +74,14 @@ def assert_is_dense(field, digits=1e-6):
     """The field, and measurements of each pass and of one to come."""
     places = asked(field)
     numbers = sorted(set(field.memory.pass_number.tolist()))
+    parts = dense_parts(field, places)
     for number in (None, *numbers, 77.0):
         told = (
             field.predict(places)
             if number is None
             else field.posterior.predict_in_pass(places, number)
         )
-        mean, variance = dense(field, places, number)
+        mean, variance = dense(field, places, number, parts)
         centre = field.scaling.centre.numpy() / UT
         assert np.abs(told.mean.numpy() / UT - centre - mean).max() < digits
         assert np.abs(told.variance.numpy()[:, 0] / UT**2 - variance).max() < digits
