@@ -1,6 +1,7 @@
 """What is shipped: versions agree, entry points start, lint is clean, the README names commands that exist."""
 
 import ast
+import functools
 import importlib
 import importlib.util
 import os
@@ -8,6 +9,7 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -133,12 +135,27 @@ ROSDEP = {
 PIP_ONLY = {"rosbags", "gpytorch"}  # no apt package: README.md and requirements/ name them
 
 
+def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """These and all within them; no expressions, most of a tree, which import nothing."""
+    for node in body:
+        yield node
+        for name in ("body", "orelse", "finalbody"):
+            yield from statements(getattr(node, name, []))
+        for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+            yield from statements(part.body)
+
+
 def imported(*folders: str) -> set[str]:
     """First parts of what is imported there, and packages of message types that are named in strings."""
+    return set().union(*map(imported_in, folders))
+
+
+@functools.cache
+def imported_in(folder: str) -> set[str]:
     found = set()
-    for path in (p for folder in folders for p in (ROOT / folder).rglob("*.py")):
+    for path in (ROOT / folder).rglob("*.py"):
         text = path.read_text(encoding="utf-8")
-        for node in ast.walk(ast.parse(text)):
+        for node in statements(ast.parse(text).body):
             names = (
                 [a.name for a in node.names]
                 if isinstance(node, ast.Import)
@@ -147,7 +164,7 @@ def imported(*folders: str) -> set[str]:
                 else []
             )
             found |= {name.split(".")[0] for name in names}
-        if "test" not in folders:  # which makes some up
+        if folder != "test":  # which makes some up
             found |= set(re.findall(r'"(\w+)/(?:msg|srv|action)/\w+"', text))
     return found
 
