@@ -26,7 +26,7 @@ def drive(count: int) -> torch.Tensor:
 
 
 def test_a_field_that_never_changes_is_not_said_to():
-    x = drive(600)
+    x = drive(400)  # almost three times through the hall
     y = field(x)
     session = MapSession(Parameters.build({"max_inducing": 200, "memory_size": 200}).map)
     stamps = 1e9 + torch.arange(len(x), dtype=torch.float64)
