@@ -37,8 +37,8 @@ def gp_mapping(*arguments):
 @pytest.fixture(scope="module")
 def bags(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bags")
-    write_drive(folder / "a", lanes(count=4), rate=10.0)
-    write_drive(folder / "b", lanes(0.2, count=4), 2000.0, rate=10.0, seed=1)
+    write_drive(folder / "a", lanes(count=3), rate=10.0)
+    write_drive(folder / "b", lanes(0.2, count=3), 2000.0, rate=10.0, seed=1)
     return folder
 
 
@@ -76,7 +76,7 @@ def test_a_sensor_that_reads_otherwise_on_each_drive_is_named(bags, tmp_path, bi
         other = tmp_path / "higher"
         write_drive(
             other,
-            lanes(0.2, count=4),
+            lanes(0.2, count=3),
             2000.0,
             rate=10.0,
             seed=1,
