@@ -12,6 +12,7 @@ from rcl_interfaces.msg import ParameterType, ParameterValue
 from rcl_interfaces.srv import SetParameters
 from ros_helpers import (
     NS,
+    STARTS,
     NodeProcess,
     Peer,
     field_at,
@@ -58,6 +59,8 @@ def test_saved_killed_loaded_and_continued_is_the_map_of_an_uninterrupted_run(tm
         return NodeProcess(
             folders[name],
             **PARAMETERS,
+            **STARTS,
+            lengthscale=0.6,
             save_on_exit=True,
             save_directory=str(folders[name]),
             **more,
@@ -65,25 +68,25 @@ def test_saved_killed_loaded_and_continued_is_the_map_of_an_uninterrupted_run(tm
 
     with node_in("interrupted") as node, Peer() as peer:
         peer.wait_for_node()
-        drive_to_the_end(peer, 0.0, 8.0)
+        drive_to_the_end(peer, 0.0, 5.0)
         assert peer.call(Trigger, "/mapping/save", Trigger.Request()).success
         assert node.stop(signal.SIGKILL) == -signal.SIGKILL
     with (
         node_in("interrupted", load_checkpoint=str(folders["interrupted"] / "map.gpm")) as node,
         Peer() as peer,
     ):
-        peer.until(lambda: peer.number("samples") == 401, what="the saved map is not there")
+        peer.until(lambda: peer.number("samples") == 251, what="the saved map is not there")
         peer.wait_for_node()
-        drive_to_the_end(peer, 12.0, 8.0)
+        drive_to_the_end(peer, 9.0, 5.0)
         assert node.stop() == 0
     with node_in("whole") as node, Peer() as peer:
         peer.wait_for_node()
-        drive_to_the_end(peer, 0.0, 8.0)
-        drive_to_the_end(peer, 12.0, 8.0)
+        drive_to_the_end(peer, 0.0, 5.0)
+        drive_to_the_end(peer, 9.0, 5.0)
         assert node.stop() == 0
     states = [load_checkpoint(folder / "map.gpm") for folder in folders.values()]
     assert (
-        states[0]["raw_count"] == 802
+        states[0]["raw_count"] == 502
         and states[0]["passes"] == 2
         and states[0]["map"]["learner"] is not None
     )
