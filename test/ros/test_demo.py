@@ -184,7 +184,7 @@ def test_however_it_is_stopped_no_process_is_left(tmp_path, number, code, start)
 
 
 def test_time_out_ends_it_with_1(tmp_path):
-    with demo(tmp_path, "--timeout", "3") as process:
+    with demo(tmp_path, "--timeout", "1") as process:
         wait_for(
             lambda: len(nodes_of(tmp_path)) >= 2
         )  # the third, which drives lanes to compare, comes at once
