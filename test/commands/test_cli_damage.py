@@ -92,7 +92,8 @@ def test_names_of_any_bytes_end_in_pictures(bag, tmp_path, name):
     odd = os.fsdecode(os.path.join(os.fsencode(tmp_path), name))
     shutil.copytree(bag, odd)
     for words in (
-        ["check", odd, "--no-refits", "--output", tmp_path / "c"],
+        # the bag that tests is named in the picture
+        ["check", bag, "--against", odd, "--no-refits", "--output", tmp_path / "c"],
         ["report", odd, "--no-refits", "--suggest", "0", "--output", tmp_path / "r.html"],
     ):
         ending = run_command([*words, *GIVEN])
