@@ -30,13 +30,6 @@ class Increments(ABC):
             whether they are known (N,). Unknown: 0.
         """
 
-    @abstractmethod
-    def then(self, later: Increments) -> Increments | None:
-        """These changes and later ones, which begin where these end.
-
-        They take the work of one evaluation. None where predicting anew takes less.
-        """
-
 
 class Unchanged(Increments):
     """No change anywhere.
@@ -52,10 +45,6 @@ class Unchanged(Increments):
         """As Increments.__call__: 0, known everywhere."""
         none = self._zero.expand(len(x), -1)
         return none.clone(), none.clone(), none.new_ones(len(x), dtype=torch.bool)
-
-    def then(self, later: Increments) -> Increments:
-        """As Increments.then: the later ones alone."""
-        return later
 
 
 class Snapshot(ABC):

@@ -1,4 +1,4 @@
-"""Points that wait are looked at: where the map has drifted they are followed, elsewhere they wait on."""
+"""Points known as of the last drawing are followed; with a budget few are, the others interpolated."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import torch
 
 from gp_mapping import MapSettings, Samples
 from gp_mapping.core.registry import build_map
-from gp_mapping.mapping.drawing.following import DRIFT, Follower
+from gp_mapping.mapping.drawing.following import Follower
 from gp_mapping.mapping.drawing.grid import GridWindow
 from gp_mapping.mapping.drawing.lattice import Lattice
 
@@ -21,6 +21,30 @@ SETTINGS = {
     "constant_stddev": 5 * UT,
     "tiles": False,
 }
+LIMIT = 0.02  # predictive standard deviations of the mean, or of the stddev relative to it
+
+
+class Counted:
+    """A map, and at how many places it was asked for predictions and for changes."""
+
+    def __init__(self, field):
+        self.field, self.predicted, self.followed = field, 0, 0
+
+    def __getattr__(self, name):
+        return getattr(self.field, name)
+
+    def predict(self, x):
+        self.predicted += len(x)
+        return self.field.predict(x)
+
+    def since(self, moment):
+        change = self.field.since(moment)
+
+        def counted(x):
+            self.followed += len(x)
+            return change(x)
+
+        return None if change is None else counted
 
 
 def surveyed():
@@ -30,88 +54,107 @@ def surveyed():
         torch.arange(0.0, 8.1, 0.4).double(), torch.arange(0.0, 4.1, 0.8).double()
     )
     field.update(Samples(x, (48 + 5 * torch.sin(x[:, :1])) * UT))
-    lattice = Lattice(GridWindow(0, 0, 160, 40, 0.1), 0.5, np.full(1, 48 * UT), np.full(1, 1e-10))
-    follower = Follower(lambda _, prediction: prediction, 0)
+    lattice = Lattice(GridWindow(0, 0, 320, 80, 0.05), 0.5, np.full(1, 48 * UT), np.full(1, 1e-10))
+    follower = Follower(lambda _, prediction: prediction)
     everywhere = lattice.stale.nonzero()
     lattice.fill(*everywhere, field.predict(lattice.places(*everywhere)))
     lattice.exact[:] = follower.number(lattice, field)
     return field, lattice, follower
 
 
-def drifted(field, lattice) -> np.ndarray:
-    """Which points (R, K) are beside the map by more than a drawing may be."""
+def measured(field, x, value) -> torch.Tensor:
+    """One more sample, and where it was taken."""
+    place = torch.tensor([x]).double()
+    field.update(Samples(place, torch.full((1, 1), value * UT)))
+    return place
+
+
+def off(field, lattice) -> np.ndarray:
+    """By how much points (R, K) are beside the map, as LIMIT."""
     told = field.predict(lattice.places(*np.indices(lattice.stale.shape).reshape(2, -1)))
     mean, variance = (
         part.numpy().reshape(lattice.stale.shape) for part in (told.mean, told.variance)
     )
-    predictive = np.sqrt(variance + (0.5 * UT) ** 2)
-    off = np.abs(lattice.mean[0] - mean) > DRIFT * predictive
-    return off | (np.abs(np.sqrt(lattice.variance[0] / variance) - 1.0) > DRIFT)
+    beside = np.abs(lattice.mean[0] - mean) / np.sqrt(variance + (0.5 * UT) ** 2)
+    return np.maximum(beside, np.abs(np.sqrt(lattice.variance[0] / variance) - 1.0))
 
 
-def test_where_the_map_has_drifted_points_are_followed_although_no_sample_was_noted():
+def test_with_a_budget_all_points_are_brought_up_to_now_from_few():
     field, lattice, follower = surveyed()
-    assert not drifted(field, lattice).any()
-    field.update(Samples(torch.tensor([[2.0, 2.0]]).double(), torch.full((1, 1), 60 * UT)))
-    before = drifted(field, lattice)
-    assert 200 < before.sum() < 0.18 * before.size
+    at = measured(field, [2.0, 2.0], 60)
+    assert (off(field, lattice) > LIMIT).sum() > 800
 
-    done = follower.follow(lattice, field, 1, 0.5 * UT, 500, False)
-    now = lattice.exact == follower.now(field)
-    assert sum(len(rows) for rows, _ in done) == now.sum() < 0.5 * now.size
-    assert drifted(field, lattice).sum() < 0.05 * before.sum()
-    assert not drifted(field, lattice)[now].any() and not lattice.stale.any()
+    counted = Counted(field)
+    work = follower.follow(lattice, counted, 1, 0.5 * UT, 2000, at)
+    assert not counted.predicted and counted.followed < 0.2 * lattice.stale.size
+    assert work == counted.followed / 6
+    assert off(field, lattice).max() < 0.5 * LIMIT and not lattice.stale.any()
+    assert (lattice.doubt <= LIMIT).all() and lattice.doubt.any() and follower.knows(lattice).all()
 
 
-@pytest.mark.parametrize("budget", [None, 100_000])
-def test_all_points_are_followed_where_the_budget_reaches_for_them(budget):
+def test_doubt_adds_up_until_a_point_is_evaluated_again():
+    """However many drawings follow one another, none is farther off than LIMIT."""
     field, lattice, follower = surveyed()
-    field.update(Samples(torch.tensor([[2.0, 2.0]]).double(), torch.full((1, 1), 60 * UT)))
-    (part,) = follower.follow(lattice, field, 1, 0.5 * UT, budget, False)
-    assert len(part[0]) == lattice.stale.size and not drifted(field, lattice).any()
-    told = field.predict(lattice.places(*part))
-    assert float(np.abs(lattice.mean[0][part] - told.mean[:, 0].numpy()).max()) < 1e-9 * UT
+    again, worst = 0, 0.0
+    for k in range(16):
+        at = measured(field, [0.2 + 0.45 * k, 1.2 + 0.3 * (k % 5)], 50 + 3 * np.sin(0.7 * k))
+        follower.follow(lattice, field, k, 0.5 * UT, 2000, at)
+        chosen = lattice.choose(2000, False)
+        again += len(chosen[0])
+        lattice.fill(*chosen, field.predict(lattice.places(*chosen)))
+        lattice.exact[chosen] = follower.number(lattice, field)
+        worst = max(worst, off(field, lattice).max())
+    assert worst < LIMIT and 0 < again < 0.02 * 16 * lattice.stale.size
 
 
-def test_what_cannot_be_followed_is_known_of_no_moment():
+def test_doubt_grows_where_the_variance_falls():
+    """The same error is a larger fraction of a smaller standard deviation."""
+    field, lattice, follower = surveyed()
+    lattice.doubt[:] = 0.3 * LIMIT
+    before = lattice.variance[0].copy()
+    at = measured(field, [10.0, 2.0], 50)  # where nobody has been
+    follower.follow(lattice, field, 1, 0.5 * UT, 2000, at)
+    fallen = lattice.variance[0] < 0.2 * before
+    assert fallen.any() and lattice.stale[fallen].all()
+    assert not lattice.stale[lattice.variance[0] > 0.9 * before].any()
+
+
+def test_what_the_work_does_not_reach_for_waits_and_is_in_doubt():
+    field, lattice, follower = surveyed()
+    at = measured(field, [2.0, 2.0], 80)
+    follower.follow(lattice, field, 1, 0.5 * UT, 60, at)
+    wrong = off(field, lattice) > LIMIT
+    assert lattice.stale.any() and wrong.any() and lattice.stale[wrong].mean() > 0.9
+    assert (lattice.stale == (lattice.doubt > LIMIT)).all() and lattice.since[wrong].max() == 1
+
+
+def test_without_a_budget_all_points_are_followed_and_none_is_in_doubt():
+    field, lattice, follower = surveyed()
+    lattice.doubt[3, :50], lattice.mean[0, 3, :50] = 0.01, 0.0
+    at = measured(field, [2.0, 2.0], 60)
+    counted = Counted(field)
+    follower.follow(lattice, counted, 1, 0.5 * UT, None, at)
+    assert counted.followed == lattice.stale.size - 50 and not counted.predicted
+    assert lattice.stale[3, :50].all() and lattice.stale.sum() == 50
+    lattice.fill(*lattice.stale.nonzero(), field.predict(lattice.places(*lattice.stale.nonzero())))
+    assert off(field, lattice).max() < 1e-6 and not lattice.doubt.any()
+
+
+@pytest.mark.parametrize("budget", [None, 2000])
+def test_what_cannot_be_followed_is_known_of_no_moment(budget):
     """With other hyper-parameters no change is known: to ask for it again would be in vain."""
     field, lattice, follower = surveyed()
     other = build_map(MapSettings(**(SETTINGS | {"lengthscale": 0.6})))
-    other.update(Samples(torch.tensor([[2.0, 2.0]]).double(), torch.full((1, 1), 60 * UT)))
+    at = measured(other, [2.0, 2.0], 60)
     assert follower.knows(lattice).all()
-    (part,) = follower.follow(lattice, other, 1, 0.5 * UT, None, False)
-    assert not len(part[0]) and not follower.knows(lattice).any() and not lattice.stale.any()
+    assert not follower.follow(lattice, other, 1, 0.5 * UT, budget, at)
+    assert not follower.knows(lattice).any() and not lattice.stale.any()
 
 
-def test_moments_that_no_point_needs_are_let_go_of():
-    """While a point is exact as of a moment it is kept, however many came after it."""
+def test_few_points_are_evaluated_as_soon():
     field, lattice, follower = surveyed()
-    first = int(lattice.exact[0, 0])
-    for k in range(12):
-        x = torch.tensor([[0.2 * k, 1.0]]).double()
-        field.update(Samples(x, torch.full((1, 1), 50 * UT)))
-        field.predict(x)
-        lattice.exact[1:] = follower.number(lattice, field)
-        assert follower.knows(lattice).all() and lattice.exact[0, 0] == first
-
-
-def test_points_of_an_old_moment_are_followed_over_all_that_came_since():
-    """Also where moments in between were let go of: what changed up to them is not lost."""
-    field, lattice, follower = surveyed()
-    waiting = np.zeros(lattice.stale.shape, dtype=bool)
-    waiting[:, ::2] = True
-    others = (~waiting).nonzero()
-    for k in range(8):
-        x = torch.tensor([[0.5 + 0.9 * k, 1.3]]).double()
-        field.update(Samples(x, torch.full((1, 1), 55 * UT)))
-        lattice.fill(*others, field.predict(lattice.places(*others)))
-        lattice.exact[others] = follower.number(lattice, field)
-    field.update(Samples(x + 0.4, torch.full((1, 1), 55 * UT)))
-    assert drifted(field, lattice)[waiting].any() and len(np.unique(lattice.exact)) == 2
-
-    follower.follow(lattice, field, 9, 0.5 * UT, None, False)
-    everywhere = np.indices(lattice.stale.shape).reshape(2, -1)
-    told = field.predict(lattice.places(*everywhere))
-    apart = np.abs(lattice.mean[0].ravel() - told.mean[:, 0].numpy())
-    assert float(apart.max()) < 1e-9 * UT and follower.knows(lattice).all()
-    assert float(np.abs(lattice.variance[0].ravel() / told.variance[:, 0].numpy() - 1).max()) < 1e-9
+    lattice.exact[1:] = 0
+    lattice.exact[0, 90:] = 0
+    measured(field, [2.0, 2.0], 60)
+    assert follower.follow(lattice, field, 1, 0.5 * UT, None, torch.zeros((0, 2))) == 0.0
+    assert lattice.stale[0, :90].all() and lattice.stale.sum() == 90

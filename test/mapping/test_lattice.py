@@ -164,9 +164,13 @@ def test_a_budget_goes_to_what_is_near_the_robot_and_to_what_has_waited():
     assert lattice.since[picked & (distance > nearest + 1e-9)].max() < np.sort(rest)[120]
     rows, columns = lattice.choose(200, True)
     assert np.array_equal(np.sort(lattice.since[rows, columns]), np.arange(200))
-    among = distance < 0.4
-    rows, columns = lattice.choose(None, False, among)
-    assert len(rows) == among.sum() and among[rows, columns].all()
+    # what is in doubt comes before what has waited
+    lattice.doubt[:] = rng.permutation(lattice.doubt.size).reshape(lattice.doubt.shape)
+    rows, columns = lattice.choose(200, False)
+    picked[:] = False
+    picked[rows, columns] = True
+    rest = lattice.doubt[~picked | (distance <= nearest + 1e-9)]
+    assert lattice.doubt[picked & (distance > nearest + 1e-9)].min() > np.sort(rest)[-120]
 
 
 def test_another_window_keeps_the_points_that_it_shares():

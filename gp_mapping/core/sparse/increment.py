@@ -11,9 +11,6 @@ With a(x) = L⁻¹k(z, x), p(x) = (L⁻ᵀ D₁⁻¹ V)ᵀ k(z, x): a place cost
 products, where a prediction takes M² for two triangular solves. V is found by a randomised range
 finder (Halko, Martinsson and Tropp 2011, algorithm 4.1), which also estimates how much of Δ it has
 missed.
-
-The changes of one moment to the next add up: with the columns of p side by side, and the changes of
-w added, one product with k(z, x) gives what has changed over all of them.
 """
 
 from __future__ import annotations
@@ -27,7 +24,7 @@ from torch import Tensor
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.linalg import chunk_size, solve_lower
 from gp_mapping.core.scaling import Scaling
-from gp_mapping.core.snapshot import Increments, Unchanged
+from gp_mapping.core.snapshot import Increments
 
 if TYPE_CHECKING:
     from gp_mapping.core.sparse.posterior import Posterior
@@ -85,33 +82,6 @@ class Increment(Increments):
 
         p = products[:, :rank]
         return products[:, rank:], -((p @ self.middle) * p).sum(1)
-
-    def then(self, later: Increments) -> Increments | None:
-        """One increment of both: their directions side by side, their changes of w added."""
-        if isinstance(later, Unchanged):
-            return self
-        rank = len(self.middle)
-        grown = 0 if not isinstance(later, Increment) else len(later.z) - len(self.z)
-        if (
-            not isinstance(later, Increment)
-            or later.theta != self.theta
-            or grown < 0
-            or rank + len(later.middle) > max(_RANKS[-1], len(self.z) // 2)
-        ):
-            return None
-
-        # inputs that came in between have no part in the earlier change
-        rows = torch.nn.functional.pad(self.rows, (0, 0, 0, grown))
-        rows = torch.cat(
-            [
-                rows[:, :rank],
-                later.rows[:, : len(later.middle)],
-                rows[:, rank:] + later.rows[:, len(later.middle) :],
-            ],
-            1,
-        )
-        middle = torch.block_diag(self.middle, later.middle)
-        return Increment(self.theta, later.z, self.scaling, rows, middle)
 
 
 def increment_between(before: Posterior, now: Posterior) -> Increment | None:

@@ -1,12 +1,11 @@
-"""Points that are exact as of an earlier moment of the map, brought up to now by what has changed.
+"""Points that are known as of the last drawing, brought up to now by what has changed since.
 
 The value of a point now is its value then and what samples have changed since, which a map may
-compute for a fraction of the work of a prediction (FieldMap.since). From each kept moment to the
-next the changes are found once, and added up for points that have waited for longer.
+compute for a fraction of the work of a prediction (FieldMap.since).
 
-A sample changes a little of everything. Where a drawing has a budget that does not reach for all
-points, it follows those near the newest samples, and of the others it looks at a few: where these
-have drifted, their surroundings are followed, too.
+A sample changes a little of everything. Where a drawing has a budget, changes are evaluated at few
+points and interpolated elsewhere (refining.py), with an estimate of what that misses. These
+estimates add up in a point's doubt; what is in doubt is evaluated again, the worst first.
 """
 
 from __future__ import annotations
@@ -19,39 +18,51 @@ import torch
 from gp_mapping.core.field_map import FieldMap, Increments
 from gp_mapping.core.types import Prediction
 from gp_mapping.mapping.drawing.lattice import Lattice
+from gp_mapping.mapping.drawing.refining import Refined, refine
 
 __all__ = ["CHEAP", "DRIFT", "Follower"]
 
 CHEAP = 6  # points that are brought up to date at the cost of one that is evaluated
 # Predictive standard deviations of mean, or fraction of stddev, beyond which a point has changed.
 DRIFT = 0.01
-_MOMENTS = 6  # of the map, that are kept for points that wait
+# Estimated error of one drawing beyond which a change is evaluated on a finer grid: a few drawings
+# may add up to DRIFT, mostly many do.
+_LIMIT = 0.02
+_TOLERANCE = _LIMIT / 16.0
+_CLOSE = 0.5  # lengthscales from new samples within which every point is evaluated
 _RENEWED = 1000  # moments for which points are followed; then they are evaluated again
 _WORTH = 96  # points from which on it pays to find what has changed
-_PROBES = 128  # waiting points looked at in a drawing
-_ROUNDS = 3  # and as many again, while some of them had drifted, this often at most
-_MANY = 0.2  # of the probes: where so many have drifted, none of their moment waits any longer
 
 
 class Follower:
-    """Keeps the newest moments of a map as of which points of a lattice are exact.
-
-    A moment is kept while points are exact as of it, at most _MOMENTS of them.
+    """Keeps the moment of the map at the last drawing, as of which points of a lattice are known.
 
     Args:
         channels: of a prediction of f the one that is drawn (Renderer).
-        seed: of the probes.
     """
 
-    def __init__(self, channels: Callable[[FieldMap, Prediction], Prediction], seed: int):
+    def __init__(self, channels: Callable[[FieldMap, Prediction], Prediction]):
         self._channels = channels
-        self._random = np.random.default_rng(seed)
-        # by the numbers of the kept moments, in order: what has changed up to each since the one
-        # before it; None: not known
-        self._steps: dict[int, Increments | None] = {}
-        self._moment: object = None  # the newest
-        self._latest: tuple[int, object, Increments | None] | None = None  # since the newest
-        self._newest = self._renewed = 0
+        self._moment: object = None
+        self._number = self._renewed = 0  # of the moment, and of the last evaluation of all
+
+    def knows(self, lattice: Lattice) -> np.ndarray:
+        """Which points (R, K) are known as of the moment that is kept."""
+        return (lattice.exact == self._number) & (self._number > 0)
+
+    def number(self, lattice: Lattice, field: FieldMap) -> int:
+        """Number of this moment, which is kept from now on; 0 where the map has none.
+
+        Args:
+            lattice: of the points; one with covariances of components is not followed.
+            field: the map as it is now.
+        """
+        moment = field.moment()
+        if lattice.excess is not None or moment is None:
+            return 0
+        if not self._number or self._moment != moment:
+            self._number, self._moment = self._number + 1, moment
+        return self._number
 
     def follow(
         self,
@@ -60,9 +71,9 @@ class Follower:
         revision: int,
         noise_stddev: float,
         budget: int | None,
-        oldest: bool,
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Bring points that are exact as of a kept moment up to now.
+        x: torch.Tensor,
+    ) -> float:
+        """Bring points that are known as of the last drawing up to now.
 
         Args:
             lattice: of the points.
@@ -70,242 +81,200 @@ class Follower:
             revision: of the map.
             noise_stddev: of one new measurement, SI.
             budget: of the drawing, in points that are evaluated; None: all points are followed.
-            oldest: whether those come first that have waited longest.
+            x: (N, 2) m, new samples.
 
         Returns:
-            Row and column indices of the points, part by part.
+            The work done, in points that are evaluated; 0 where nothing was followed.
         """
-        done: list[tuple[np.ndarray, np.ndarray]] = []
-        if not self._steps or lattice.excess is not None:
-            return done
+        known = self.knows(lattice)
+        count = np.count_nonzero(known)
+        if not count or budget == 0 or lattice.excess is not None:
+            return 0.0
 
-        # rounding errors of increments must not add up for ever
-        if self._newest - self._renewed >= _RENEWED:
+        # rounding errors of increments must not add up for ever; few points are evaluated as soon
+        if self._number - self._renewed >= _RENEWED or count < _WORTH:
+            self._renewed = self._number
             lattice.mark_exact_stale(revision)
-            self._steps, self._renewed = {}, self._newest
-            return done
+            return 0.0
 
-        behind = self.knows(lattice) & (lattice.exact != self.now(field))
-        changes = _Changes(lattice, self._steps, self._since_newest(field))
-        most = None if budget is None else budget * (CHEAP - 1)
-        if most is not None and np.count_nonzero(behind) > most:
-            due = lattice.stale.copy()
-            # a moment that would have to go leaves none of its points behind
-            if len(self._steps) >= _MOMENTS:
-                due |= lattice.exact == min(self._steps)
-            behind &= due | self._drifted(lattice, changes, behind & ~due, noise_stddev)
+        change = field.since(self._moment)
+        if budget is None or change is None:
+            return self._follow_all(lattice, field, revision, change, known)
+        close = lattice.near(x, _CLOSE * lattice.length)
+        return self._follow_part(
+            lattice, field, revision, noise_stddev, budget, change, known, close
+        )
 
-        rows, columns = lattice.choose(most, oldest, behind)
-        # the moment as of which each point is exact
-        numbers = lattice.exact[rows, columns]
-        for number, count in zip(*np.unique(numbers, return_counts=True)):
-            if count >= _WORTH:
-                part = numbers == number
-                done.append(self._add(field, lattice, changes, number, rows[part], columns[part]))
-
-        if any(len(part[0]) for part in done):
-            # points that the increments do not cover are evaluated: many samples have come there
-            lattice.stale[rows, columns] = True
-            number = self.number(lattice, field)
-            for part in done:
-                lattice.exact[part], lattice.stale[part] = number, False
-        return done
-
-    def knows(self, lattice: Lattice) -> np.ndarray:
-        """Which points (R, K) are exact as of a kept moment."""
-        return np.isin(lattice.exact, np.fromiter(self._steps, np.int64, len(self._steps)))
-
-    def now(self, field: FieldMap) -> int:
-        """Number of the newest kept moment, where the map has not changed since; else 0."""
-        moment = field.moment()
-        return self._newest if self._steps and moment is not None and self._moment == moment else 0
-
-    def number(self, lattice: Lattice, field: FieldMap) -> int:
-        """Number of this moment, which is kept from now on; 0 where the map has none.
-
-        Args:
-            lattice: its points tell which moments are still needed.
-            field: the map as it is now.
-        """
-        if lattice.excess is not None or field.moment() is None:
-            return 0
-        if not self.now(field):
-            # moments of which no point is exact any more go, and the oldest beyond the bound
-            used = set(np.unique(lattice.exact).tolist())
-            kept = [number for number in self._steps if number in used]
-            self._keep(kept[1 - _MOMENTS :], field)
-        return self._newest
-
-    def _keep(self, kept: list[int], field: FieldMap) -> None:
-        """Keep these moments and the present one, which gets the next number."""
-        newest = self._since_newest(field) if self._steps else None
-        self._newest, self._moment = self._newest + 1, field.moment()
-
-        # steps up to a moment that goes are added to the one up to the next
-        before, self._steps = {**self._steps, self._newest: newest}, {}
-        waiting: list[Increments | None] = []
-        for number, step in before.items():
-            waiting.append(step)
-            if number in kept or number == self._newest:
-                self._steps[number] = _sum(waiting) if self._steps else None
-                waiting = []
-
-    def _since_newest(self, field: FieldMap) -> Increments | None:
-        """What has changed since the newest kept moment; found once."""
-        latest = self._latest
-        if latest is None or latest[0] != self._newest or latest[1] != field.moment():
-            found = field.since(self._moment)
-            self._latest = latest = (self._newest, field.moment(), found)
-        return latest[2]
-
-    def _drifted(
-        self, lattice: Lattice, changes: _Changes, waiting: np.ndarray, noise_stddev: float
-    ) -> np.ndarray:
-        """Look at some waiting points, at random, for what has drifted.
+    def _follow_all(
+        self,
+        lattice: Lattice,
+        field: FieldMap,
+        revision: int,
+        change: Increments | None,
+        known: np.ndarray,
+    ) -> float:
+        """Add a change to all known points; what is in doubt is evaluated again.
 
         Args:
             lattice: of the points.
-            changes: of the map.
-            waiting: (R, K) bool, points that are not exact as of now.
-            noise_stddev: SI.
-
-        Returns:
-            What lies around those that have drifted, (R, K) bool.
+            field: the map.
+            revision: of the map.
+            change: since the last drawing, or None.
+            known: (R, K) bool.
         """
-        drifted = np.zeros_like(waiting)
-        numbers, counts = np.unique(lattice.exact[waiting], return_counts=True)
-        if not len(numbers):
-            return drifted
+        doubtful = known & (lattice.doubt > 0.0)
+        lattice.since[doubtful & ~lattice.stale] = revision
+        lattice.stale |= doubtful
+        lattice.exact[doubtful] = 0
 
-        # of one moment in a drawing, since each has its price; of the largest most often
-        number = int(self._random.choice(numbers, p=counts / counts.sum()))
-        waiting = waiting & (lattice.exact == number)
-        for _ in range(_ROUNDS):
-            indices = np.flatnonzero(waiting & ~drifted)
-            if len(indices) < _WORTH:
-                break
-            picked = self._random.choice(indices, min(_PROBES, len(indices)), replace=False)
-            rows, columns = np.unravel_index(picked, waiting.shape)
-            which = changes.drifted(number, rows, columns, noise_stddev)
-            if which.mean() > _MANY:
-                return drifted | waiting
-            if not which.any():
-                break
-            drifted |= lattice.near(lattice.places(rows[which], columns[which]), lattice.length)
-        return drifted
+        rows, columns = (known & ~doubtful).nonzero()
+        lattice.exact[rows, columns] = 0  # what is unknown since a moment stays unknown
+        if change is None or not len(rows):
+            return 0.0
 
-    def _add(
+        mean, variance, told = change(lattice.places(rows, columns))
+        which = told.cpu().numpy()
+        rows, columns = rows[which], columns[which]
+        self._add(lattice, field, rows, columns, mean[told], variance[told])
+        lattice.exact[rows, columns] = self.number(lattice, field)
+        return len(which) / CHEAP
+
+    def _follow_part(
         self,
-        field: FieldMap,
         lattice: Lattice,
-        changes: _Changes,
-        number: int,
+        field: FieldMap,
+        revision: int,
+        noise_stddev: float,
+        budget: int,
+        change: Increments,
+        known: np.ndarray,
+        close: np.ndarray,
+    ) -> float:
+        """Evaluate a change where it has to be, interpolate it elsewhere, and add it.
+
+        Args:
+            lattice: of the points.
+            field: the map.
+            revision: of the map.
+            noise_stddev: SI.
+            budget: in points that are evaluated.
+            change: since the last drawing.
+            known: (R, K) bool, of which points it is the change.
+            close: (R, K) bool, points close to new samples.
+        """
+        refined = refine(
+            lambda rows, columns: self._changes(lattice, field, change, known, rows, columns),
+            lattice.variance[: field.channels],
+            noise_stddev**2,
+            lattice.stale & known,
+            close & known,
+            lattice.points_per_length,
+            _TOLERANCE,
+            budget * (CHEAP - 1),
+        )
+        if refined is None:
+            return self._follow_all(lattice, field, revision, change, known)
+
+        self._take(lattice, field, revision, refined, known)
+        return refined.evaluations / CHEAP
+
+    def _changes(
+        self,
+        lattice: Lattice,
+        field: FieldMap,
+        change: Increments,
+        known: np.ndarray,
         rows: np.ndarray,
         columns: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Add what has changed since a moment to points that are exact as of it.
+        """Changes of mean and variance (n, C) at points.
 
         Args:
-            field: the map.
             lattice: of the points.
-            changes: of the map.
-            number: of the moment.
-            rows: (K,) of the points.
-            columns: (K,) of the points.
-
-        Returns:
-            Row and column indices of those whose change is known.
+            field: the map.
+            change: since the last drawing.
+            known: (R, K) bool, points that are known as of then.
+            rows: (n,) of the points.
+            columns: (n,) of the points.
         """
-        told = changes.at(number, rows, columns)
-        if told is None:
-            lattice.exact[rows, columns] = 0
-            return rows[:0], columns[:0]
+        mean, variance, told = (
+            part.cpu().numpy() for part in change(lattice.places(rows, columns))
+        )
 
-        mean, variance, known = told
-        which = known.cpu().numpy()
-        # what is unknown since a moment stays unknown
-        lattice.exact[rows[~which], columns[~which]] = 0
-        rows, columns = rows[which], columns[which]
+        # next to a tile that has changed as a whole, whose change is not told
+        anew = ~told & known[rows, columns]
+        if anew.any():
+            which = rows[anew], columns[anew]
+            now = field.predict(lattice.places(*which))
+            mean[anew], variance[anew] = (
+                part.cpu().numpy() - old[(slice(field.channels), *which)].T
+                for part, old in ((now.mean, lattice.mean), (now.variance, lattice.variance))
+            )
+        return mean, variance
+
+    def _take(
+        self,
+        lattice: Lattice,
+        field: FieldMap,
+        revision: int,
+        refined: Refined,
+        changed: np.ndarray,
+    ) -> None:
+        """Add a refined change to points, and to their doubt what it may miss.
+
+        Args:
+            lattice: of the points.
+            field: the map.
+            revision: of the map.
+            refined: the change.
+            changed: (R, K) bool, the points.
+        """
+        was_stale, before = lattice.stale[changed], lattice.variance[: field.channels, changed]
+        rows, columns = changed.nonzero()
+        mean, variance = (
+            torch.from_numpy(part[:, changed]).mT for part in (refined.mean, refined.variance)
+        )
+        doubt = lattice.doubt[changed]
+        self._add(lattice, field, rows, columns, mean, variance)
+
+        # where the variance has fallen the same error is a larger fraction of it
+        after = lattice.variance[: field.channels, changed]
+        grown = np.divide(before, after, out=np.full_like(after, np.inf), where=after > 0.0).max(0)
+        left = refined.error[changed]
+        doubted = doubt > 0.0
+        left[doubted] += doubt[doubted] * np.maximum(grown[doubted], 1.0)
+        left[np.isinf(grown)] = np.inf  # no variance is 0: interpolation went below it
+        number = self.number(lattice, field)
+        lattice.doubt[changed], lattice.stale[changed] = left, left > _LIMIT
+        lattice.exact[changed] = np.where(np.isfinite(left), number, 0)
+        lattice.since[rows[~was_stale], columns[~was_stale]] = revision
+
+    def _add(
+        self,
+        lattice: Lattice,
+        field: FieldMap,
+        rows: np.ndarray,
+        columns: np.ndarray,
+        mean: torch.Tensor,
+        variance: torch.Tensor,
+    ) -> None:
+        """Add changes to points.
+
+        Args:
+            lattice: of the points.
+            field: the map.
+            rows: (n,) of the points.
+            columns: (n,) of the points.
+            mean: change of the mean (n, C), SI.
+            variance: change of the variance (n, C), squared SI.
+        """
+        if not len(rows):
+            return
 
         # f alone is followed; what it stands for is computed from it
-        if len(rows):
-            old_values = (
-                torch.from_numpy(part[: field.channels, rows, columns]).mT.to(mean)
-                for part in (lattice.mean, lattice.variance)
-            )
-            mean, variance = (a + b[known] for a, b in zip(old_values, (mean, variance)))
-            lattice.fill(
-                rows,
-                columns,
-                self._channels(
-                    field, Prediction(mean, variance.clamp_min(0.0), field.noise_variance())
-                ),
-            )
-        return rows, columns
-
-
-def _sum(steps: list[Increments | None]) -> Increments | None:
-    """All changes of steps that follow one another; None where one of them is not known."""
-    total, *later = steps
-    for step in later:
-        total = None if total is None or step is None else total.then(step)
-    return total
-
-
-class _Changes:
-    """What has changed in a map since each kept moment; added up once a drawing.
-
-    Args:
-        lattice: of the points.
-        steps: up to each kept moment from the one before, by number in order.
-        last: from the newest kept moment to now.
-    """
-
-    def __init__(
-        self, lattice: Lattice, steps: dict[int, Increments | None], last: Increments | None
-    ):
-        self._lattice = lattice
-        self._numbers, self._steps = list(steps), [*list(steps.values())[1:], last]
-        self._since: dict[int, Increments | None] = {}
-
-    def at(
-        self, number: int, rows: np.ndarray, columns: np.ndarray
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
-        """Changes since a kept moment, at some points.
-
-        Args:
-            number: of the moment.
-            rows: indices (K,) of the points' rows.
-            columns: indices (K,) of their columns.
-
-        Returns:
-            Changes of mean, SI, and variance, SI², (K, C) each, and where they are known (K,); None
-            where no change is known.
-        """
-        if number not in self._since:
-            self._since[number] = _sum(self._steps[self._numbers.index(number) :])
-        increments = self._since[number]
-        return None if increments is None else increments(self._lattice.places(rows, columns))
-
-    def drifted(
-        self, number: int, rows: np.ndarray, columns: np.ndarray, noise_stddev: float
-    ) -> np.ndarray:
-        """Which points (K,) have changed by more than DRIFT; also those of unknown change.
-
-        Args:
-            number: of the moment as of which the points are exact.
-            rows: indices (K,) of the points' rows.
-            columns: indices (K,) of their columns.
-            noise_stddev: of one new measurement, SI; the mean's change is compared with it as well.
-        """
-        told = self.at(number, rows, columns)
-        if told is None:
-            return np.ones(len(rows), dtype=bool)
-
-        change, growth, known = (part.cpu().numpy() for part in told)
-        old = self._lattice.variance[: change.shape[1], rows, columns].T
-        new = np.maximum(old + growth, 0.0)
-
-        drift = np.abs(change) > DRIFT * np.sqrt(new + noise_stddev**2)
-        drift |= np.abs(np.sqrt(new) - np.sqrt(old)) > DRIFT * np.sqrt(new)
-        return drift.any(1) | ~known
+        mean, variance = (
+            part + torch.from_numpy(old[: field.channels, rows, columns]).mT.to(part)
+            for part, old in ((mean, lattice.mean), (variance, lattice.variance))
+        )
+        now = Prediction(mean, variance.clamp_min(0.0), field.noise_variance())
+        lattice.fill(rows, columns, self._channels(field, now))

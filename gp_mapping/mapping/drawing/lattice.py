@@ -64,7 +64,10 @@ class Lattice:
         excess: (R, K), what covariances of components add to the norm's variance; None without any.
         stale: (R, K) bool, points that wait to be evaluated.
         since: (R, K) revision of the map since which a point waits.
-        exact: (R, K) number of the moment as of which a point is exact; 0: of none.
+        exact: (R, K) number of the moment as of which a point is known; 0: of none.
+        doubt: (R, K) estimate of a point's error as of that moment, as of DRIFT (following.py): 0
+            where it was evaluated there, more where changes since were interpolated, inf where it
+            was never evaluated.
         drawn: (C, H, W) mean of the cells.
         stddev: (C, H, W) of the cells.
         drawn_excess: (H, W) of the cells, as excess.
@@ -100,12 +103,17 @@ class Lattice:
         self.drawn_excess: np.ndarray | None = None
 
         self.stale, self.since = np.ones(shape, dtype=bool), np.zeros(shape, dtype=np.int64)
-        self.exact = np.zeros(shape, dtype=np.int64)
+        self.exact, self.doubt = np.zeros(shape, dtype=np.int64), np.full(shape, np.inf)
 
         self.drawn, self.stddev = (
             np.broadcast_to(v, cells).copy() for v in (first, np.sqrt(spread))
         )
         self.newest = [float(self.columns.mean()), float(self.rows.mean())]
+
+    @property
+    def points_per_length(self) -> float:
+        """Points in a lengthscale along an axis: _FRACTION, or fewer where cells are coarser."""
+        return min(_FRACTION, self.length / self.window.resolution) if self.direct else _FRACTION
 
     def over_window(self, window: GridWindow) -> "Lattice":
         """The lattice over another window of its resolution; common points keep what they know."""
@@ -129,6 +137,7 @@ class Lattice:
             "stale",
             "since",
             "exact",
+            "doubt",
             *(["excess"] if self.excess is not None else []),
         ):
             getattr(new, name)[(..., *to)] = getattr(self, name)[(..., *from_)]
@@ -254,21 +263,18 @@ class Lattice:
         """
         return torch.from_numpy(np.stack([self.columns[columns], self.rows[rows]], 1))
 
-    def choose(
-        self, budget: int | None, oldest: bool, among: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Choose the points to evaluate now.
+    def choose(self, budget: int | None, oldest: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Choose the stale points to evaluate now.
 
         Args:
             budget: most points; None: all.
             oldest: whether all are those that have waited longest, else half of them are nearest to
-                the newest sample.
-            among: (R, K) bool, which may be chosen; the stale ones if None.
+                the newest sample, and of the others those come first that are the most in doubt.
 
         Returns:
             Row and column indices.
         """
-        rows, columns = (self.stale if among is None else among).nonzero()
+        rows, columns = self.stale.nonzero()
         if budget is None or len(rows) <= budget:
             return rows, columns
 
@@ -283,6 +289,11 @@ class Lattice:
         others = np.flatnonzero(~picked)
         # no two alike: among many of one value a partition takes ten times as long
         waiting = self.since[rows[others], columns[others]] * len(others) + np.arange(len(others))
+        doubt = self.doubt[rows[others], columns[others]]
+        if not oldest and doubt.any():
+            order = np.lexsort((waiting, -doubt))
+            waiting = np.empty(len(others), dtype=np.int64)
+            waiting[order] = np.arange(len(others))
         picked[others[np.argpartition(waiting, budget - near)[: budget - near]]] = True
         return rows[picked], columns[picked]
 
@@ -307,7 +318,7 @@ class Lattice:
         if prediction.covariance is not None:
             self.allocate_covariances()
             self.excess[rows, columns] = excess(prediction)
-        self.stale[rows, columns] = False
+        self.stale[rows, columns], self.doubt[rows, columns] = False, 0.0
 
     def draw(self, box) -> None:
         """Draw the cells that part of the lattice reaches.

@@ -23,7 +23,7 @@ from torch import Tensor
 from gp_mapping.core.field_map import FieldMap, Snapshot
 from gp_mapping.core.types import Prediction
 from gp_mapping.mapping.drawing.channels import show
-from gp_mapping.mapping.drawing.following import CHEAP, DRIFT, Follower
+from gp_mapping.mapping.drawing.following import DRIFT, Follower
 from gp_mapping.mapping.drawing.grid import FieldGrid, GridWindow
 from gp_mapping.mapping.drawing.lattice import Lattice
 from gp_mapping.mapping.scoring.local_scale import LocalScale, ScaleOfGrid
@@ -72,7 +72,7 @@ class Renderer:
         self.points_drawn, self.points_stale = 0, 0
         # the lattice box that was evaluated and not yet drawn
         self._undrawn: tuple[int, int, int, int] | None = None
-        self._follower = Follower(self._channels, settings.seed)
+        self._follower = Follower(self._channels)
         self._scale = ScaleOfGrid()
         self._random = np.random.default_rng(settings.seed)
 
@@ -281,11 +281,15 @@ class Renderer:
                 lattice.newest = seen[-1][-1].tolist()
 
         # cheap first: what samples have changed; then spots, then the points that are still stale
-        done = []
+        work = 0.0
+        if ground is not None:
+            lattice.ignore_beyond(ground, _REACH * length)
         if source is field:
-            done = self._follower.follow(lattice, field, revision, noise_stddev, budget, oldest)
-        followed = self._follower.knows(lattice) if done else None
-        for _ in range(_ROUNDS if seen else 0):
+            x = torch.cat(seen) if seen else torch.zeros((0, 2))
+            work = self._follower.follow(lattice, field, revision, noise_stddev, budget, x)
+        # with a budget all is followed, or has an estimate of its error
+        followed = self._follower.knows(lattice) if work else None
+        for _ in range(_ROUNDS if seen and (not work or budget is None) else 0):
             if not self._spot_check(source, followed, noise_stddev, revision):
                 break
 
@@ -296,19 +300,17 @@ class Renderer:
         if ground is not None:
             lattice.ignore_beyond(ground, _REACH * length)
 
-        remaining_budget = (
-            None if budget is None else budget - sum(len(rows) for rows, _ in done) // CHEAP
-        )
-        chosen = lattice.choose(remaining_budget, oldest)
+        chosen = lattice.choose(None if budget is None else max(0, budget - int(work)), oldest)
         self.points_drawn = len(chosen[0])
         if len(chosen[0]):
             lattice.fill(*chosen, self._channels(field, source.predict(lattice.places(*chosen))))
             number = self._follower.number(lattice, field) if source is field else 0
             lattice.exact[chosen] = number
 
-        rows, columns = (np.concatenate(parts) for parts in zip(chosen, *done))
-        # to draw: all of a new window, else the box of all points evaluated since the last drawing
-        if moved:
+        rows, columns = chosen
+        # to draw: all of a new window, and where points were followed; else the box of all points
+        # evaluated since the last drawing
+        if moved or work:
             self._undrawn = (0, len(lattice.rows), 0, len(lattice.columns))
         elif len(rows):
             box, old = (rows.min(), rows.max() + 1, columns.min(), columns.max() + 1), self._undrawn

@@ -83,45 +83,6 @@ def test_many_increments_add_up_to_what_the_map_says():
     assert float((told.variance - variance).abs().max()) < 1e-7 * (10 * UT) ** 2
 
 
-def test_changes_that_follow_one_another_are_one():
-    """Inducing inputs come in each of them, and one of them is nothing at all."""
-    field = built(300)
-    before, steps, inputs = field.predict(PLACES), [], len(field.inducing_inputs())
-    for count in (1, 3, 0, 2):
-        moment = field.moment()
-        field.update(way(count, 300 + 10 * len(steps)))
-        steps.append(field.since(moment))
-    total = steps[0]
-    for step in steps[1:]:
-        total = total.then(step)
-    mean, variance, known = total(PLACES)
-    now = field.predict(PLACES)
-    assert len(field.inducing_inputs()) > inputs and bool(known.all())
-    assert float((now.mean - before.mean - mean).abs().max()) < 1e-8 * 10 * UT
-    assert float((now.variance - before.variance - variance).abs().max()) < 1e-8 * (10 * UT) ** 2
-    assert float(mean.abs().max()) > 1e-3 * UT
-
-    # what was told stays as it was told
-    field.update(way(5, 400))
-    assert torch.equal(total(PLACES)[0], mean)
-
-
-def test_changes_in_too_many_directions_are_not_one():
-    """Their memory is bounded, and a prediction takes less work."""
-    field, total, ranks = built(300), None, []
-    field.predict(PLACES[:1])
-    for i in range(120):
-        moment = field.moment()
-        field.update(way(1, 7 * i % 300))  # on known ground, where no inducing input is needed
-        step = field.since(moment)
-        assert step is not None
-        total = step if total is None else total.then(step)
-        if total is None:
-            break
-        ranks.append(len(total.middle))
-    assert total is None and 20 < max(ranks) <= max(48, len(field.inducing_inputs()) // 2)
-
-
 def test_nothing_has_changed():
     field = built()
     field.predict(PLACES)

@@ -96,17 +96,6 @@ class TiledIncrements(Increments):
         """Increments where nothing has changed."""
         return Unchanged(torch.zeros_like(self.field.centre)[None])
 
-    def then(self, later: Increments) -> Increments | None:
-        """As Increments.then, tile by tile."""
-        if not isinstance(later, TiledIncrements):
-            return self if isinstance(later, Unchanged) else None
-
-        tiles: dict[Key, Increments | None] = {}
-        for key in self.tiles | later.tiles:
-            first, second = self.of(key), later.of(key)
-            tiles[key] = None if first is None or second is None else first.then(second)
-        return TiledIncrements(later.field, tiles, self.others_known and later.others_known)
-
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         centre = self.field.centre
         mean = torch.zeros((len(x), len(centre)), dtype=torch.float64, device=centre.device)

@@ -84,29 +84,6 @@ def test_a_tile_that_was_not_there_is_not_told():
     assert bool(near.any()) and not bool(known[near].any())
 
 
-def test_changes_of_tiles_that_follow_one_another_are_one():
-    """Known where each of them is: not in a tile that was opened in between."""
-    field = surveyed()
-    before, steps = field.predict(PLACES), []
-    far = torch.tensor([[5.0, 4.6], [5.1, 4.6]]).double()
-    for batch in (lanes(3, 900), lanes(1, 903), Samples(far, field_at(far)), lanes(2, 904)):
-        moment = field.moment()
-        field.update(batch)
-        steps.append(field.since(moment))
-    total = steps[0]
-    for step in steps[1:]:
-        total = total.then(step)
-
-    mean, variance, known = total(PLACES)
-    now = field.predict(PLACES)
-    near = (PLACES - far[0]).norm(dim=1) < 0.8
-    assert 0.5 < float(known.double().mean()) < 1.0 and not bool(known[near].any())
-    assert float((now.mean - before.mean - mean)[known].abs().max()) < 1e-8 * 10 * UT
-    apart = (now.variance - before.variance - variance)[known]
-    assert float(apart.abs().max()) < 1e-8 * (10 * UT) ** 2
-    assert float(mean.abs().max()) > 1e-3 * UT
-
-
 def test_another_layout_is_not_told():
     field = create_map("dual_svgp", **SETTINGS | {"max_inducing": 150, "memory_size": 700})
     for i in range(0, 20, 4):
