@@ -9,6 +9,7 @@ import numpy as np
 
 from gp_mapping.planning.planners.point import NEAR
 from gp_mapping.planning.problem import Problem
+from gp_mapping.planning.worth.growing_path import GrowingPath
 
 __all__ = ["greedy"]
 
@@ -23,11 +24,13 @@ def greedy(problem: Problem) -> Iterator[tuple[int, ...]]:
     """
     travel, limit = problem.travel, problem.limit
     home = None if problem.home is None else travel.distances(problem.home)[travel.places]
-    stops, legs, at, metres = [], [], problem.start, 0.0
+    stops, at, metres = [], problem.start, 0.0
 
-    goals, gain = problem.goals.copy(), problem.value.remaining_gains(()).numpy()
+    goals, measured = problem.goals.copy(), GrowingPath(problem.value)
+    gain = measured.remaining_gains.numpy()
     for _ in range(_STOPS):
         back, within = 0.0 if home is None else home, _FIRST * travel.spacing
+        straight = np.hypot(*(travel.xy - travel.nodes[at]).T)
 
         # Lengths of ways are computed within a growing radius: most often the best one is near.
         while True:
@@ -39,7 +42,9 @@ def greedy(problem: Problem) -> Iterator[tuple[int, ...]]:
             )
 
             best = int(rate.argmax())
-            if math.isinf(within) or rate[best] > gain.max() / (within + NEAR):
+            # Ways that were not found are longer than the radius and than the straight line.
+            least = np.where(goals & np.isinf(away), np.maximum(straight, within), np.inf)
+            if math.isinf(within) or rate[best] > (gain / (least + NEAR)).max():
                 break  # what lies beyond has a lower rate
             within = 2.0 * within if metres + within <= limit.metres else math.inf
 
@@ -54,9 +59,8 @@ def greedy(problem: Problem) -> Iterator[tuple[int, ...]]:
 
         leg = problem.drive((stop,)).legs[0] if not stops else travel.leg(at, stop)
         stops.append(stop)
-        legs.append(leg)
         at, metres = stop, metres + leg.metres
-        # Of the value after all measurements so far only the gains are needed, not its matrices.
-        gain = problem.value.remaining_gains(travel.visits(legs)[0]).numpy()
+        measured.add(travel.visits([leg])[0])
+        gain = measured.remaining_gains.numpy()
         yield tuple(stops)
     yield tuple(stops)

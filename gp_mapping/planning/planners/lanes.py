@@ -9,7 +9,7 @@ where no spiral leads around all of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 import numpy as np
@@ -18,7 +18,7 @@ import torch
 from gp_mapping.planning.area.travel import Travel
 from gp_mapping.planning.problem import Problem
 
-__all__ = ["fitted", "lane_routes", "lanes"]
+__all__ = ["fitted", "fitted_in_groups", "lane_routes", "lanes"]
 
 # Pieces shorter than this fraction of the distance between lanes are left out.
 _LEAST = 0.3
@@ -27,15 +27,16 @@ _TRIED = 3  # bounds the numbers of lanes tried for each direction
 _DETOUR = 1.5
 _FAR = 10.0  # times that distance, beyond which all of the ground is looked at
 _STARTS = 20  # distances from so many places are kept beside those from the pieces' ends
+_TOGETHER = 4  # routes whose ways are found at once: lines of sight cost less in large batches
 _PASSES = 2  # over the area: all of it is known a little before any of it is known well
 
 
 def lanes(problem: Problem) -> Iterator[tuple[int, ...]]:
     """Yield the first of the lanes, and the best of them at the end."""
     routes = []
-    for stops in lane_routes(problem):
-        routes.append(fitted(problem, stops))
-        yield routes[0]
+    for group in fitted_in_groups(problem, lane_routes(problem)):
+        routes += group
+        yield routes[0] if routes else ()
     yield _best(problem, routes)
 
 
@@ -54,20 +55,44 @@ def fitted(problem: Problem, stops: tuple[int, ...]) -> tuple[int, ...]:
         problem: the question.
         stops: nodes, in order.
     """
-    if problem.closed is not None:
-        stops = tuple(stop for stop in stops if not problem.closed[stop])
-    # No way is looked for to stops that are too far already as the crow flies.
-    x = np.vstack([problem.position[None], problem.travel.nodes[list(stops)]])
-    limit = problem.limit
-    ends = np.cumsum(np.hypot(*np.diff(x, axis=0).T))
-    stops = stops[
-        : int(np.searchsorted(ends, min(limit.metres, limit.seconds * limit.speed), side="right"))
-    ]
+    return _fitted(problem, [stops])[0]
 
-    problem.prepare([stops])
-    # Bisection: more stops never cost less.
+
+def fitted_in_groups(
+    problem: Problem, routes: Iterable[tuple[int, ...]]
+) -> Iterator[list[tuple[int, ...]]]:
+    """Yield the routes (stops), each as `fitted`, a few at a time, and [] between slices."""
+    waiting = []
+    for stops in routes:
+        waiting.append(stops)
+        ready = len(waiting) == _TOGETHER
+        yield _fitted(problem, waiting) if ready else []
+        waiting = [] if ready else waiting
+    yield _fitted(problem, waiting)
+
+
+def _fitted(problem: Problem, routes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Return the routes (stops), each as `fitted`: their ways are found at once."""
+    limit = problem.limit
+    longest = min(limit.metres, limit.seconds * limit.speed)
+
+    near = []
+    for stops in routes:
+        if problem.closed is not None:
+            stops = tuple(stop for stop in stops if not problem.closed[stop])
+        # No way is looked for to stops that are too far already as the crow flies.
+        x = np.vstack([problem.position[None], problem.travel.nodes[list(stops)]])
+        ends = np.cumsum(np.hypot(*np.diff(x, axis=0).T))
+        near.append(stops[: int(np.searchsorted(ends, longest, side="right"))])
+
+    problem.prepare(near)
+    return [_first_that_fit(problem, stops) for stops in near]
+
+
+def _first_that_fit(problem: Problem, stops: tuple[int, ...]) -> tuple[int, ...]:
+    """Return as many of the first stops as the limit allows, by bisection."""
     low, high = 0, len(stops)
-    while low < high:
+    while low < high:  # more stops never cost less
         middle = (low + high + 1) // 2
         low, high = (middle, high) if problem.fits(stops[:middle]) else (low, middle - 1)
     return stops[:low]

@@ -9,7 +9,7 @@ import numpy as np
 
 from gp_mapping.planning.planners.annealing import annealed
 from gp_mapping.planning.planners.greedy import greedy
-from gp_mapping.planning.planners.lanes import fitted, lane_routes
+from gp_mapping.planning.planners.lanes import fitted, fitted_in_groups, lane_routes
 from gp_mapping.planning.planners.moves import Moves
 from gp_mapping.planning.planners.spirals import spiral_routes
 from gp_mapping.planning.problem import Problem
@@ -44,8 +44,8 @@ def route(problem: Problem) -> Iterator[tuple[int, ...]]:
             yield old or greedy_route
 
         lanes, spirals = [], []
-        for stops in lane_routes(problem):
-            lanes.append(fitted(problem, stops))
+        for group in fitted_in_groups(problem, lane_routes(problem)):
+            lanes += group
             yield old or greedy_route
 
         for stops in spiral_routes(problem) if late and problem.mix > 0.0 else ():

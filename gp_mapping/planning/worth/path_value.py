@@ -25,10 +25,10 @@ from torch import Tensor
 from gp_mapping.core.field_map import Planned
 from gp_mapping.core.linalg import cholesky
 
-__all__ = ["PathValue", "Visits"]
+__all__ = ["PathValue", "Visits", "columns_at", "rows_at"]
 
 _CELLS = 4096  # cells whose covariances with all places are held at once
-_NUMBERS = 4_000_000  # numbers of a batch of paths, held at once
+_NUMBERS = 300_000  # of a batch of paths, held at once: as many as a core's cache holds
 
 
 @dataclass(frozen=True)
@@ -268,9 +268,8 @@ class PathValue:
 
     def _of(self, path: Visits) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return C_XP, S_XP (m, P), S_XX (m, m) and the Cholesky factor of C_XX + N."""
-        cross, worth = (_rows(m, path.places, path.weights) for m in (self.C, self.S))
-        index, weight = path.places[None], path.weights[None]
-        K, inner = (_columns(m[None], index, weight)[0] for m in (cross, worth))
+        cross, worth = (rows_at(m, path.places, path.weights) for m in (self.C, self.S))
+        K, inner = (columns_at(m, path.places, path.weights) for m in (cross, worth))
         return cross, worth, inner, cholesky(K + torch.diag(self.noise_of(path)))[0]
 
     def noise_of(self, path: Visits) -> Tensor:
@@ -279,9 +278,14 @@ class PathValue:
         return noise if path.scale is None else noise * path.scale
 
 
-def _rows(matrix: Tensor, index: Tensor, weight: Tensor) -> Tensor:
+def rows_at(matrix: Tensor, index: Tensor, weight: Tensor) -> Tensor:
     """Return Σ_k w_k M[i_k] for index, weight (N, k): (N, P)."""
     return torch.nn.functional.embedding_bag(index, matrix, per_sample_weights=weight, mode="sum")
+
+
+def columns_at(rows: Tensor, index: Tensor, weight: Tensor) -> Tensor:
+    """Return Σ_k w_k R[:, i_k] for rows (m, P), index and weight (N, k): (m, N)."""
+    return rows_at(rows.mT.contiguous(), index, weight).mT
 
 
 def _columns(rows: Tensor, index: Tensor, weight: Tensor) -> Tensor:
@@ -298,5 +302,5 @@ def _columns(rows: Tensor, index: Tensor, weight: Tensor) -> Tensor:
 def _between(matrix: Tensor, index: Tensor, weight: Tensor) -> Tensor:
     """Return W M Wᵀ for index, weight (B, m, k): (B, m, m)."""
     batch, m, near = index.shape
-    rows = _rows(matrix, index.reshape(-1, near), weight.reshape(-1, near))
+    rows = rows_at(matrix, index.reshape(-1, near), weight.reshape(-1, near))
     return _columns(rows.reshape(batch, m, -1), index, weight)
