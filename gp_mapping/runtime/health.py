@@ -411,6 +411,8 @@ def _survey(state) -> Area:
 
     if state.closed:
         area.values["goals left out"] = state.closed
+    if state.leaps:
+        area.values["leaps of the stamps (s), not counted"] = state.leaps
     if state.reason:
         area.values["reason"] = state.reason
         if state.phase == "running" and not state.plan_metres:

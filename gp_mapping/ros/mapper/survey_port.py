@@ -245,6 +245,8 @@ class SurveyPort:
 
     def _on_trigger(self, action, request, response) -> None:
         response.message, response.success = action(), True
+        if action == self._survey.pause:  # the others do what is asked at any time
+            response.success = self._survey.current_state().phase == "paused"
         self._node.get_logger().info(response.message)
 
     def _on_make_plan(self, request, response) -> PendingAnswer:
@@ -291,7 +293,7 @@ class SurveyPort:
         self._published = plan
 
     def tick(self) -> None:
-        """Note whether plans are wanted, and who has gone; have a new gain surface drawn."""
+        """Note who has gone; have a new gain surface drawn."""
         self._take_early()
         self._free_claims()
         survey = self._survey
@@ -299,7 +301,6 @@ class SurveyPort:
             self._dropped = survey.rules.problem
             if self._dropped:
                 self._node.get_logger().warning(self._dropped)
-        survey.wanted = self.plan.get_subscription_count() > 0
         if (
             survey.gain is not None
             and survey.gain is not self._drawn_gain

@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
+from gp_mapping.planning.area.travel import Travel
+from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.plan import Plan
 from gp_mapping.runtime.surveying.ahead import lead_of, loses_room, next_pose_of
 from gp_mapping.runtime.surveying.rules import Basis
 
-__all__ = ["Course"]
+__all__ = ["Course", "Departure"]
 
 _NEARLY = 0.3  # m before the end of a plan from which it counts as driven
 _LATE = 5.0  # s after the expected end of a plan, when it is made anew
+
+
+class Departure(NamedTuple):
+    """Where the next plan begins: at the end of what is driven while it is made.
+
+    Attributes:
+        start: (2,) m, where it begins.
+        heading: radians there; NaN: not known.
+        lead: (K, 2) m, the line until there; (0, 2) where it begins at the robot.
+        metres: length of the lead.
+        seconds: that the lead takes.
+    """
+
+    start: np.ndarray
+    heading: float = math.nan
+    lead: np.ndarray = np.empty((0, 2))
+    metres: float = 0.0
+    seconds: float = 0.0
 
 
 class Course:
@@ -122,6 +143,22 @@ class Course:
         """
         left = max(0.0, self.plan.metres - self.along)
         return lead_of(self.plan, self.along, position, min(metres, left), free)
+
+    def departure(self, position, metres: float, travel: Travel, budget: Budget) -> Departure:
+        """Return where the next plan begins if the robot drives on along this one meanwhile.
+
+        Args:
+            position: (2,) m, of the robot.
+            metres: that it drives, at most.
+            travel: of the next plan.
+            budget: speed and turn rate.
+        """
+        lead = self.lead(position, metres, travel.free)
+        if len(lead) < 2:
+            return Departure(position)
+        leg = travel.leg_along(lead)
+        seconds = budget.time(leg.metres, leg.turned)
+        return Departure(lead[-1], leg.last, lead, leg.metres, seconds)
 
     def next_pose(self, least: float) -> tuple[float, float, float] | None:
         """Return the next corner or stop of the plan; None without one.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import NamedTuple
 
 import numpy as np
@@ -18,18 +19,28 @@ from gp_mapping.planning.area.survey_area import SurveyArea
 from gp_mapping.planning.area.travel import Travel
 from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.free_space import FreeSpace
-from gp_mapping.planning.plan import driven_by_others
+from gp_mapping.planning.plan import Plan, driven_by_others
 from gp_mapping.planning.problem import Problem, default_mix, mix_of_rest
 from gp_mapping.planning.worth.cached_value import CachedPathValue
 from gp_mapping.planning.worth.levels import Levels
 from gp_mapping.planning.worth.path_value import PathValue
 from gp_mapping.planning.worth.weights import cell_weights
+from gp_mapping.runtime.surveying.ahead import loses_room
 from gp_mapping.runtime.surveying.free_maps import GroundAside
 from gp_mapping.runtime.surveying.rules import Basis, Rules, RulesNow
 from gp_mapping.runtime.surveying.track import Track
 from gp_mapping.settings.node import NodeSettings
+from gp_mapping.settings.plan import PlanSettings
 
-__all__ = ["Question", "Questions"]
+__all__ = ["Question", "Questions", "ask_alike"]
+
+# Settings that the question and its answer depend on.
+_ASKED = ("robot_radius", *(setting.name for setting in fields(PlanSettings)))
+
+
+def ask_alike(a: NodeSettings, b: NodeSettings) -> bool:
+    """Return whether plans are the same under both settings."""
+    return all(getattr(a, name) == getattr(b, name) for name in _ASKED)
 
 
 class Question(NamedTuple):
@@ -61,6 +72,28 @@ class Question(NamedTuple):
         """Return the fraction of the area that is known to a standard deviation, SI."""
         known = (self.cell_stddev <= stddev).double()
         return float(self.area.areas @ known) / self.area.size
+
+    def outdated(
+        self, plan: Plan, rules: Rules, free: FreeSpace | None, settings: NodeSettings
+    ) -> bool:
+        """Return whether a plan of this question breaks what has come since it was asked.
+
+        Whether it leads where it may not or has no room, or to a goal that was not reached.
+
+        Args:
+            plan: the plan, not empty.
+            rules: those in force.
+            free: the newest free-space map; None: there is none that can be used.
+            settings: robot_radius and plan_avoid.
+        """
+        if free is not None and loses_room(plan.line, free, self.free):
+            return True
+        news = rules.since(self.rules)
+        goals = plan.stops[: len(plan.nodes)]  # home is none of them
+        return bool(
+            news.broken_on(plan, settings.robot_radius)
+            or news.closes(goals, settings.plan_avoid).any()
+        )
 
     def problem(
         self, settings: NodeSettings, position, budget: Budget, spent: float, seed: int, **more

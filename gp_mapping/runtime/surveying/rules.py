@@ -83,11 +83,13 @@ class Basis(NamedTuple):
         ground: number of the ground.
         rules: the rules that it keeps to.
         free: the free-space map; None: there was none.
+        home: (x, y) m where it ends; None: anywhere.
     """
 
     ground: int = 0
     rules: Rules = Rules()
     free: FreeSpace | None = None
+    home: tuple[float, float] | None = None
 
 
 class RulesNow:

@@ -17,6 +17,9 @@ __all__ = ["LEAST", "Spending", "is_spent", "reserves_of", "whole_budget"]
 
 _STEP = 0.02  # m of motion that counts as driven: jitter of a position does not
 _LEAP = 5.0  # m between two positions beyond which the robot was moved, not driven
+# Stamps that advance by more seconds than this, and by so many for each second that passes here,
+# were set: a robot learns the time when it finds a network. No simulation or bag is that fast.
+_SET, _FASTEST = (60.0, 1000.0)
 # Plans leave this fraction of the budget, and at least LEAST metres: no robot drives a line to the
 # centimetre, and the last metres have as many corners as the others.
 _RESERVE = 0.03
@@ -38,14 +41,17 @@ class Spending:
         spent: seconds since then, while it ran.
         moved: metres in all, whether it ran or not.
         last: (2,) m, the robot's last position; None before the first.
-        last_stamp: s, of the newest measurement; None before the first.
+        clock: s, the measurements' time, going on evenly where stamps leap; None before the first.
+        leaps: s, all leaps of the stamps that were not counted as time.
     """
 
     def __init__(self) -> None:
         self.start: np.ndarray | None = None
         self.driven = self.spent = self.moved = 0.0
         self.last: np.ndarray | None = None
-        self.last_stamp: float | None = None
+        self.clock: float | None = None
+        self.leaps = 0.0
+        self._stamp, self._seen = 0.0, 0.0  # the newest stamp, and when it came by this clock
         self._planned = self._for_it = 0.0  # m of plans, and what was driven for them
 
     def begin(self) -> None:
@@ -53,16 +59,28 @@ class Spending:
         self.driven = self.spent = self._planned = self._for_it = 0.0
         self.start = None
 
-    def count_seconds(self, stamp: float | None, running: bool) -> None:
+    def count_seconds(self, stamp: float | None, running: bool, now: float | None = None) -> None:
         """Count the seconds that pass while the survey runs.
 
         Args:
             stamp: s, of the newest measurement; None: there is none.
             running: whether the survey runs.
+            now: s, by this machine's monotonic clock; None: as of now.
         """
-        if running and stamp is not None and self.last_stamp is not None:
-            self.spent += max(0.0, stamp - self.last_stamp)
-        self.last_stamp = stamp
+        now = time.monotonic() if now is None else now
+        if stamp is None:
+            self.clock = None
+            return
+
+        if self.clock is None:
+            self.clock = stamp
+        else:
+            passed = stamp - self._stamp
+            if passed < 0.0 or passed > max(_SET, _FASTEST * (now - self._seen)):
+                self.leaps, passed = self.leaps + abs(passed), 0.0
+            self.clock += passed
+            self.spent += passed if running else 0.0
+        self._stamp, self._seen = stamp, now
 
     def passed_since(self, began: float, then: float | None) -> float:
         """Return the seconds that have passed, of the measurements' time.
@@ -71,11 +89,11 @@ class Spending:
 
         Args:
             began: perf_counter s, which decides where measurements have no stamps.
-            then: stamp of the newest measurement at that time, s; None: there was none.
+            then: `clock` at that time, s; None: there was none.
         """
-        if then is None or self.last_stamp is None:
+        if then is None or self.clock is None:
             return time.perf_counter() - began
-        return max(0.0, self.last_stamp - then)
+        return max(0.0, self.clock - then)
 
     def is_new(self, position) -> bool:
         """Whether a position (2,) m may be away from the last one by more than jitter."""
@@ -160,6 +178,10 @@ class Spending:
         budget = self.plannable(settings)
         away = 0.0 if self.last is None else math.dist(self.last, plan.line[0])
         return budget.allows(away + plan.metres, away / budget.speed + plan.seconds)
+
+    def covers(self, settings: NodeSettings, plan: Plan) -> bool:
+        """Return whether what is left is enough for a plan, if the robot drives exactly that."""
+        return self.remaining(settings).allows(plan.metres, plan.seconds)
 
 
 def whole_budget(settings: NodeSettings) -> Budget:

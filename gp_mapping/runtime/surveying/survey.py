@@ -17,10 +17,9 @@ from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.plan import Plan, plan_steps, way_home
 from gp_mapping.planning.problem import Problem
-from gp_mapping.runtime.surveying.ahead import loses_room
-from gp_mapping.runtime.surveying.course import Course
+from gp_mapping.runtime.surveying.course import Course, Departure
 from gp_mapping.runtime.surveying.free_maps import FreeMaps, wrong_frame
-from gp_mapping.runtime.surveying.question import Question, Questions
+from gp_mapping.runtime.surveying.question import Question, Questions, ask_alike
 from gp_mapping.runtime.surveying.requests import Request, Requests
 from gp_mapping.runtime.surveying.rules import Basis
 from gp_mapping.runtime.surveying.spending import (
@@ -50,7 +49,6 @@ class Survey:
         maps: as in Suggester.
 
     Attributes:
-        wanted: whether there are subscribers to the plan.
         rules: region, keep-out areas and goals that are left out, as they are now.
         state: as it was when the plan was made.
         note: what is wrong with the newest polygon, in words.
@@ -63,10 +61,9 @@ class Survey:
         on_plan: Callable[[Plan], None] = lambda plan: None,
         maps: FreeMaps | None = None,
     ):
-        self.settings, self.wanted, self.on_plan = settings, False, on_plan
+        self._settings, self.on_plan = settings, on_plan
         self._course = Course(Plan(settings.plan_kind))
-        self.state = SurveyState()
-        self.note = ""
+        self.state, self.note = SurveyState(), ""
         self._seed, self._lock = seed, threading.Lock()
 
         self._questions, self._spending = Questions(aside=maps is not None), Spending()
@@ -86,19 +83,34 @@ class Survey:
         # where there is none, monotonic s before which no other plan is tried
         self._retry_at, self._stale, self._made = -math.inf, True, 0
         self._thinking = 0.0  # s, running mean of what a plan takes while the robot drives
-        self._lead = 0.0
-        self._share = math.nan
+        self._lead, self._share = 0.0, math.nan
 
     # ---- from any thread -------------------------------------------------------------------------
+
+    @property
+    def settings(self) -> NodeSettings:
+        """Settings of the next plan; where they change, another plan is due."""
+        return self._settings
+
+    @settings.setter
+    def settings(self, settings: NodeSettings) -> None:
+        with self._lock:
+            before, self._settings = self._settings, settings
+            if not ask_alike(before, settings):
+                self._stale = True
+                self._reason = "" if self._phase == "running" else self._reason
+                self._leave()
 
     def start(self) -> str:
         """Begin with the whole budget, or go on after a pause; return what was done, in words."""
         with self._lock:
-            resumed = self._phase == "paused"
+            before, driven = self._phase, self._spending.driven
             self._phase, self._reason, self._stale = "running", "", True
-            if not resumed:
-                self._spending.begin()
-        return "the survey goes on" if resumed else "the survey has begun"
+            if before == "paused":
+                return "the survey goes on"
+            self._spending.begin()
+        again = f" anew, with the whole budget: {driven:.1f} m of the one before were driven"
+        return f"the survey has begun{again if before == 'running' else ''}"
 
     def stop(self) -> str:
         """End the survey: no plan is published any more. Return what was done, in words."""
@@ -146,8 +158,11 @@ class Survey:
 
         A plan that breaks it is withdrawn: the robot stands until there is another one.
         """
+        before = self.rules.now()
         self.note = self.rules.restrict(name, corners, frame, map_frame)
-        if self.note:
+        now = self.rules.now()
+        # One that is published again and again is no reason for another plan.
+        if self.note or (now.region is before.region and now.keep_out is before.keep_out):
             return self.note
 
         with self._lock:
@@ -155,7 +170,7 @@ class Survey:
             if self._phase == "done":
                 self._phase = "running"
             self._reason = ""
-            news = self.rules.now().since(self._course.basis.rules)
+            news = now.since(self._course.basis.rules)
             if broken := news.broken_on(self._course.rest, self.settings.robot_radius):
                 self._withdraw(broken)
         return ""
@@ -295,11 +310,12 @@ class Survey:
                 return False  # the ground is being made; only the request waits
             with self._lock:
                 self._asked = request = self._requests.take()
-                self._begin(self._answer(request, session, position), partial(self._reply, request))
+                self._finish = partial(self._reply, request)
+                self._job = self._answer(request, session, position)
             return True
 
         due = self._stale or self._course.due(
-            self.settings.plan_interval, self._spending.moved, self._spending.last_stamp
+            self.settings.plan_interval, self._spending.moved, self._spending.clock
         )
         if self._phase != "running" or not due or position is None or not session.cell_count:
             return False
@@ -308,10 +324,11 @@ class Survey:
         if not self._look(session, position):
             return False  # the ground is being made; the robot goes on with the plan that it has
 
-        began = time.perf_counter(), self._spending.last_stamp
+        began = time.perf_counter(), self._spending.clock
         driving = bool(self.plan) and not self._course.nearly_driven
         self._stale, self._moved_before = False, self._spending.moved
-        self._begin(self._go_on(session, position), partial(self._done, *began, driving))
+        self._finish = partial(self._done, *began, driving)
+        self._job = self._go_on(session, position)
         return True
 
     def _done(self, began: float, then: float | None, driving: bool, plan: Plan) -> None:
@@ -338,10 +355,6 @@ class Survey:
                 return
         request.answer(plan)
 
-    def _begin(self, job: Iterator[Plan | None], finish: Callable[[Plan], None]) -> None:
-        """Make this the current job."""
-        self._job, self._finish = job, finish
-
     def _take(self, plan: Plan) -> None:
         """Make a new plan the current one, or an empty one with the reason why there is none.
 
@@ -359,10 +372,10 @@ class Survey:
             self._stale = True
             return
 
-        basis = self._questions.basis if plan else None
+        basis = self._questions.basis._replace(home=self.budget.home) if plan else None
         if plan and not spending.fits(self.settings, plan):
             old = self._course
-            if not old.nearly_driven and self._still_leads():
+            if self._still_leads():
                 # It drove farther than was foreseen: the old plan still leads home.
                 plan, basis = old.rest, old.basis
             else:
@@ -378,26 +391,24 @@ class Survey:
         self._set(plan, basis)
 
     def _outdated(self, plan: Plan) -> bool:
-        """Return whether a plan of the newest question breaks what has come since that was asked.
-
-        Whether it leads where it may not or has no room, or to a goal that was not reached.
-        """
+        """Return whether a plan of the newest question breaks what has come since."""
         if not plan:
             return False
-        question, free = self._questions.newest, self._free
-        if free is not None and not self._wrong and loses_room(plan.line, free, question.free):
-            return True
-        news = self.rules.now().since(question.rules)
-        goals = plan.stops[: len(plan.nodes)]  # home is none of them
-        return bool(
-            news.broken_on(plan, self.settings.robot_radius)
-            or news.closes(goals, self.settings.plan_avoid).any()
-        )
+        free = None if self._wrong else self._free
+        return self._questions.newest.outdated(plan, self.rules.now(), free, self.settings)
 
     def _still_leads(self) -> bool:
-        """Return whether the rest of the current plan keeps to the newest ground."""
-        newest = self._course.basis.ground == self._questions.ground_count
-        return newest or self._course.keeps_to(self._questions.newest.travel.free)
+        """Return whether the rest of the current plan is enough, and may be driven."""
+        old, questions = self._course, self._questions
+        return (
+            not old.nearly_driven
+            and old.basis.home == self.budget.home
+            and self._spending.covers(self.settings, old.rest)
+            and (
+                old.basis.ground == questions.ground_count
+                or old.keeps_to(questions.newest.travel.free)
+            )
+        )
 
     @property
     def plan(self) -> Plan:
@@ -406,7 +417,7 @@ class Survey:
 
     def _set(self, plan: Plan, basis: Basis | None = None) -> None:
         """Publish a plan, which was made on that."""
-        self._course = Course(plan, basis, self._spending.moved, self._spending.last_stamp)
+        self._course = Course(plan, basis, self._spending.moved, self._spending.clock)
         self._tell(plan)
         self.on_plan(plan)
 
@@ -461,27 +472,21 @@ class Survey:
         reason = self._reason or self._ended(question)  # on the way home nothing new is begun
 
         # The first metres of the old plan are driven while the new one is made.
-        lead = np.empty((0, 2))
+        begin = Departure(position)
         same = course.plan and course.basis.ground == self._questions.ground_count
         if same and not reason:
-            driven_meanwhile = s.plan_speed * self._thinking + 0.05
-            lead = course.lead(position, min(_AHEAD, driven_meanwhile), question.travel.free)
-
-        length, seconds, start, heading = 0.0, 0.0, position, math.nan
-        if len(lead) > 1:
-            leg = question.travel.leg_along(lead)
-            length, start, heading = leg.metres, lead[-1], leg.last
-            seconds = budget.time(length, leg.turned)
-        self._lead = length
-        stops = course.plan.stops_ahead(course.along + length) if same else ()
-        away = 0.0 if budget.home is None else math.dist(start, budget.home)
+            metres = min(_AHEAD, s.plan_speed * self._thinking + 0.05)
+            begin = course.departure(position, metres, question.travel, budget)
+        self._lead = begin.metres
+        stops = course.plan.stops_ahead(course.along + begin.metres) if same else ()
+        away = 0.0 if budget.home is None else math.dist(begin.start, budget.home)
 
         reserves = reserves_of(s, budget, self._thinking)
-        spent = is_spent(s, budget, reserves, length + away)
+        spent = is_spent(s, budget, reserves, begin.metres + away)
         problem = self._problem(
-            start,
-            budget.minus(length + reserves[0], seconds + reserves[1]),
-            heading=heading,
+            begin.start,
+            budget.minus(begin.metres + reserves[0], begin.seconds + reserves[1]),
+            heading=begin.heading,
             old=stops,
             fresh=self._made % _FRESH == 0,
         )
@@ -506,7 +511,7 @@ class Survey:
             kept = f"; {reserves[0]:.1f} m are kept for the corners of it" if reserves[0] else ""
             yield self._homeward(f"the budget is spent ({plan.reason}{kept})")
         else:
-            yield plan.with_lead(lead, seconds) if plan else plan
+            yield plan.with_lead(begin.lead, begin.seconds) if plan else plan
 
     def _homeward(self, reason: str) -> Plan:
         """End the survey: return the way home from where the robot is.
@@ -556,24 +561,18 @@ class Survey:
 
     def _tell(self, plan: Plan) -> None:
         """Set the state by the current plan."""
-        budget = self.budget
         ground = self._questions.area
-        area = ground.size if ground else 0.0
-        reason = self._reason or plan.reason or (ground.reason if ground else "")
         self.state = SurveyState(
-            self._phase,
-            reason,
-            self._spending.driven,
-            budget.metres,
-            budget.seconds,
-            area,
-            plan.stddev_now,
-            plan.stddev_then,
-            self._share,
-            plan.metres,
-            self._made,
-            self.rules.closed_goals,
+            reason=self._reason or plan.reason or (ground.reason if ground else ""),
+            area=ground.size if ground else 0.0,
+            stddev_now=plan.stddev_now,
+            stddev_then=plan.stddev_then,
+            share_done=self._share,
+            plan_metres=plan.metres,
+            plans=self._made,
+            closed=self.rules.closed_goals,
         )
+        self.state = self.current_state()
 
     def current_state(self) -> SurveyState:
         """Return the state, with what has been driven since the plan was made."""
@@ -584,6 +583,7 @@ class Survey:
             driven=self._spending.driven,
             metres_left=budget.metres,
             seconds_left=budget.seconds,
+            leaps=self._spending.leaps,
         )
 
     def next_pose(self, position, least: float = 1.0) -> tuple[float, float, float] | None:

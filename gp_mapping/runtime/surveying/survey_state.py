@@ -25,6 +25,7 @@ class SurveyState:
         plan_metres: length of the plan.
         plans: how many were made.
         closed: goals that are left out for now.
+        leaps: seconds by which stamps leapt, which no budget counts.
     """
 
     phase: str = "idle"
@@ -39,3 +40,4 @@ class SurveyState:
     plan_metres: float = 0.0
     plans: int = 0
     closed: int = 0
+    leaps: float = 0.0

@@ -62,7 +62,22 @@ def test_seconds_count_while_it_runs_and_never_backwards():
     assert spending.spent == 3 + 4 + 1
     spending.count_seconds(None, True)
     spending.count_seconds(100, True)
-    assert spending.spent == 8 and spending.last_stamp == 100
+    assert spending.spent == 8 and spending.clock == 100
+
+
+def test_a_clock_that_is_set_takes_nothing_of_the_budget():
+    """A robot that learns the time while it drives would be years late; so would one that waits be."""
+    spending = Spending()
+    for stamp, now in ((10.0, 0.0), (12.0, 2.0), (1.8e9, 2.1), (1.8e9 + 3.0, 5.0)):
+        spending.count_seconds(stamp, True, now)
+    assert spending.spent == 5.0 and spending.leaps == 1.8e9 - 12.0
+    assert spending.clock == 15.0 and spending.passed_since(0.0, 12.0) == 3.0
+    # a simulation that is a hundred times as fast, and a sensor that was silent for an hour
+    spending.count_seconds(1.8e9 + 103.0, True, 6.0)
+    spending.count_seconds(1.8e9 + 3703.0, True, 3606.0)
+    assert spending.spent == 3705.0
+    spending.count_seconds(5.0, True, 3607.0)
+    assert spending.spent == 3705.0 and spending.clock == 3715.0
 
 
 def test_what_is_left_is_of_metres_and_seconds_and_ends_at_home():
