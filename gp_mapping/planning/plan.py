@@ -253,7 +253,8 @@ def plan_through(problem: Problem, kind: str, stops: tuple[int, ...]) -> Plan:
 def way_home(problem: Problem, kind: str, reason: str) -> Plan:
     """Return the plan that leads straight home.
 
-    Empty, with the reason, where there is no home or the robot is there.
+    Empty, with the reason, where there is no home or the robot is there; where no way leads home,
+    with that for a reason.
 
     Args:
         problem: the question.
@@ -261,9 +262,11 @@ def way_home(problem: Problem, kind: str, reason: str) -> Plan:
         reason: why it goes home, to be read by a person.
     """
     value, home = problem.value, problem.budget.home
-    if problem.home is None or home is None or math.dist(problem.position, home) < _AT_HOME:
+    if home is None or math.dist(problem.position, home) < _AT_HOME:
         stddev = math.sqrt(max(value.total, 0.0) / max(value.mass, 1e-300))
         return Plan(kind, stddev_now=stddev, stddev_then=stddev, reason=reason)
+    if problem.home is None:
+        return Plan(kind, reason=f"{reason}, and {problem.obstacle()}")
     return replace(plan_through(problem, kind, ()), reason=f"{reason}: this is the way home")
 
 

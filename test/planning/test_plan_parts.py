@@ -126,6 +126,12 @@ def test_the_way_home_is_a_plan_unless_the_robot_is_there(travel):
         assert stays.stddev_now == pytest.approx(math.sqrt(value.total / value.mass))
 
 
+def test_where_no_way_leads_home_that_is_the_reason(travel):
+    far = problem_in(travel, budget=Budget(20.0, home=(90.0, 0.45)))
+    stuck = way_home(far, "x", "it is late")
+    assert not stuck and stuck.reason.startswith("it is late, and no way leads from the robot")
+
+
 def test_what_others_drive_is_measured_already(travel):
     value = worth(travel)
     line = np.array([[0.45, 0.45], [3.45, 0.45]])

@@ -43,7 +43,8 @@ def test_turned_and_moved_it_contains_the_same(angle, dx, dy):
         ),
         ([(0, 0), (2, 0), (2, 2), (1, 0), (0, 2)], "crosses or touches"),
         ([(0, 0), (2, 0), (1, 0), (1, 1)], "crosses or touches"),
-        ([(0, 0), (1, 0), (1, 0), (0, 1)], "crosses or touches"),
+        ([(0, 0), (1, 0), (1, 0), (0, 0)], "2 corners"),
+        ([(0, 0), (1, 0), (0, 1), (1, 0)], "crosses or touches"),
         ([(0, 0), (1, float("nan")), (0, 1)], "corner 1 is"),
         ([(0, 0), (float("inf"), 0), (0, 1)], "finite"),
         ([(0, 0), (1e200, 0), (0, 1)], "at most 1e.08 from the origin"),
@@ -56,6 +57,15 @@ def test_what_is_no_polygon_is_refused_in_words(corners, words):
     with pytest.raises(ValueError, match=words) as refused:
         Polygon.from_corners(corners, name="region")
     assert str(refused.value).startswith("region: ")
+
+
+def test_a_corner_that_is_clicked_twice_counts_once():
+    for corners in (
+        [(0, 0), (1, 0), (1, 0), (0, 1)],
+        [(0, 0), (0, 0), (1, 0), (0, 1), (0, 1), (0, 1), (0, 0)],
+    ):
+        polygon = Polygon.from_corners(corners)
+        assert len(polygon.corners) == 3 and polygon.area == 0.5
 
 
 def test_many_random_stars_are_taken_and_their_shuffles_refused():

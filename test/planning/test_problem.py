@@ -243,7 +243,8 @@ def test_lanes_cover_the_floor_in_both_directions_and_the_best_is_taken(travel):
     cut = [fitted(problem, stops) for stops in routes]
     ratings = [problem.rate([stops])[0] for stops in cut]
     found = list(lanes(problem))
-    assert found[-1] == cut[int(np.argmax(ratings))] and found[0] == cut[0]
+    assert found[-1] == cut[int(np.argmax(ratings))]
+    assert next(filter(None, found)) == cut[0]
     # lanes are parallel: each piece has its two ends one after the other, straight on
     for stops in routes:
         x = travel.nodes[list(stops)]

@@ -124,7 +124,7 @@ def test_the_robot_drives_its_plan_among_walls_and_ends_at_home_within_the_budge
         assert wide.sees(plan[1:-1], plan[2:]).all() if len(plan) > 2 else True
     assert np.ptp(track[:, 0]) > 1.8, "it went around the wall"
     markers = {m.ns for message in listener.got["/mapping/plan_markers"] for m in message.markers}
-    assert markers == {"plan", "plan_gain", "plan_stops"}
+    assert markers == {"plan", "plan_gain", "plan_stops", "plan_score"}
     gain = listener.got["/mapping/gain"][-1]
     values = np.array(gain.data).reshape(gain.info.height, gain.info.width)
     assert values.max() == 98 and (values == -1).any()

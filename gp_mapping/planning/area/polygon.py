@@ -30,7 +30,8 @@ class Polygon:
         """Return a validated polygon.
 
         Args:
-            corners: (K, 2) metres, either way round; a last corner equal to the first is left out.
+            corners: (K, 2) metres, either way round; one that equals the one before, or as the last
+                one the first, is left out.
             frame: frame of the corners.
             name: what the polygon is, for the error.
 
@@ -45,8 +46,9 @@ class Polygon:
                 f"{name}: {corners!r} are not corners, expected x y pairs in metres"
             ) from None
 
-        if len(x) > 1 and np.array_equal(x[0], x[-1]):
-            x = x[:-1]
+        # Clicked twice, or closed.
+        if len(x) > 1:
+            x = x[(x != np.roll(x, -1, axis=0)).any(1)]
 
         if not 3 <= len(x) <= _POINTS:
             raise ValueError(f"{name}: it has {len(x)} corners, expected 3 to {_POINTS}")

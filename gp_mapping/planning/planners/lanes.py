@@ -32,7 +32,7 @@ _PASSES = 2  # over the area: all of it is known a little before any of it is kn
 
 
 def lanes(problem: Problem) -> Iterator[tuple[int, ...]]:
-    """Yield the first of the lanes, and the best of them at the end."""
+    """Yield the first of the lanes, once it is there, and the best of them at the end."""
     routes = []
     for group in fitted_in_groups(problem, lane_routes(problem)):
         routes += group

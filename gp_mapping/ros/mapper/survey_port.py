@@ -286,7 +286,8 @@ class SurveyPort:
 
         header = self._header()
         self.plan.publish(plans.path(plan, _SPACING, header))
-        self._markers.publish(plans.plan_markers(plan, header))
+        of = self._node.map_settings
+        self._markers.publish(plans.plan_markers(plan, header, of.field_unit, of.field_scale))
 
         if plan.reason and (self._published is None or plan.reason != self._published.reason):
             self._node.get_logger().info(f"survey: {plan.reason}")

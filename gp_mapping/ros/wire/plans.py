@@ -48,11 +48,17 @@ def path(plan, spacing: float, header: Header) -> Path:
     )
 
 
-def plan_markers(plan, header: Header) -> MarkerArray:
+def plan_markers(plan, header: Header, unit: str, scale: float) -> MarkerArray:
     """Markers of a plan.
 
     plan: the line; plan_gain: each measurement, coloured by its fraction of the largest gain;
-    plan_stops: the goals.
+    plan_stops: the goals; plan_score: its length, and the stddev of the area now and after it.
+
+    Args:
+        plan: Plan.
+        header: Of all markers.
+        unit: Name of the display unit.
+        scale: One display unit in SI.
     """
     line = _marker(header, "plan", Marker.LINE_STRIP, 0.04, (0.2, 0.6, 1.0, 1.0), plan.line)
     stops = _marker(
@@ -65,9 +71,19 @@ def plan_markers(plan, header: Header) -> MarkerArray:
     best_gain = max(float(plan.gains.max()), 1e-300) if len(plan.gains) else 1.0
     gains.colors = [
         ColorRGBA(r=float(fraction), g=0.25 + 0.5 * float(fraction), b=1.0 - float(fraction), a=1.0)
-        for fraction in np.sqrt(plan.gains / best_gain)
+        for fraction in np.sqrt(np.maximum(plan.gains, 0.0) / best_gain)
     ]
-    return MarkerArray(markers=[line, gains, stops])
+
+    score = _marker(header, "plan_score", Marker.TEXT_VIEW_FACING, 0.25, (1.0, 1.0, 1.0, 1.0), [])
+    if plan:
+        score.action = Marker.ADD
+        score.pose.position.x, score.pose.position.y = plan.line[-1].tolist()
+        score.pose.position.z = 0.3  # above the goals
+        score.text = (
+            f"{plan.metres:.1f} m, {plan.seconds:.0f} s\nstddev {plan.stddev_now / scale:.3g} to "
+            f"{plan.stddev_then / scale:.3g} {unit}"
+        )
+    return MarkerArray(markers=[line, gains, stops, score])
 
 
 def _marker(header: Header, namespace: str, kind: int, size: float, colour: tuple, xy) -> Marker:

@@ -6,6 +6,7 @@ worth of its places. No rclpy.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from dataclasses import fields
@@ -72,6 +73,17 @@ class Question(NamedTuple):
         """Return the fraction of the area that is known to a standard deviation, SI."""
         known = (self.cell_stddev <= stddev).double()
         return float(self.area.areas @ known) / self.area.size
+
+    def end(self, settings: NodeSettings) -> tuple[float, str]:
+        """Return the fraction of the area that is known to target_stddev, NaN without a target.
+
+        And why the survey is at its end by that; empty while it is not.
+        """
+        s = settings
+        share = self.known_fraction(s.target_stddev) if s.target_stddev else math.nan
+        if share >= s.target_share:  # not so where it is NaN
+            return share, f"{share:.0%} of the area are known to {s.target_stddev:g}"
+        return share, ""
 
     def outdated(
         self, plan: Plan, rules: Rules, free: FreeSpace | None, settings: NodeSettings

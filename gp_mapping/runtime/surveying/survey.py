@@ -19,7 +19,7 @@ from gp_mapping.planning.plan import Plan, plan_steps, way_home
 from gp_mapping.planning.problem import Problem
 from gp_mapping.runtime.surveying.course import Course, Departure
 from gp_mapping.runtime.surveying.free_maps import FreeMaps, wrong_frame
-from gp_mapping.runtime.surveying.question import Question, Questions, ask_alike
+from gp_mapping.runtime.surveying.question import Questions, ask_alike
 from gp_mapping.runtime.surveying.requests import Request, Requests
 from gp_mapping.runtime.surveying.rules import Basis
 from gp_mapping.runtime.surveying.spending import (
@@ -35,6 +35,7 @@ from gp_mapping.settings.node import NodeSettings
 __all__ = ["Survey"]
 
 _AHEAD = 6.0  # m of the old plan that are kept while the new one is made, at most
+_NOTHING = "nothing has been measured yet: the map has to know something first"
 _WITHDRAWN = "the plan was withdrawn, and another one is made"
 _FRESH = 8  # every so many plans the old route competes with new seeds
 
@@ -109,6 +110,7 @@ class Survey:
             if before == "paused":
                 return "the survey goes on"
             self._spending.begin()
+            self.state = replace(self.state, reason="")
         again = f" anew, with the whole budget: {driven:.1f} m of the one before were driven"
         return f"the survey has begun{again if before == 'running' else ''}"
 
@@ -317,7 +319,10 @@ class Survey:
         due = self._stale or self._course.due(
             self.settings.plan_interval, self._spending.moved, self._spending.clock
         )
-        if self._phase != "running" or not due or position is None or not session.cell_count:
+        if self._phase != "running" or not due:
+            return False
+        if position is None or not session.cell_count:
+            self.state = replace(self.state, reason=_NOTHING)
             return False
         if not self.plan and not self._stale and time.monotonic() < self._retry_at:
             return False  # nothing was found a moment ago
@@ -386,7 +391,8 @@ class Survey:
 
         self._made += 1
         self._retry_at = time.monotonic() + 2.0
-        if self._reason and not plan:
+        # On the way home a map of a moment that leaves no room is no end.
+        if self._reason and not plan and plan.reason == self._reason:
             self._phase = "done"
         self._set(plan, basis)
 
@@ -469,7 +475,8 @@ class Survey:
         question = self._questions.newest
 
         budget, course = self._spending.plannable(s), self._course
-        reason = self._reason or self._ended(question)  # on the way home nothing new is begun
+        self._share, ended = question.end(s)
+        reason = self._reason or ended  # on the way home nothing new is begun
 
         # The first metres of the old plan are driven while the new one is made.
         begin = Departure(position)
@@ -522,23 +529,12 @@ class Survey:
         last = self._spending.last
         return way_home(self._problem(last, self.budget), self.settings.plan_kind, reason)
 
-    def _ended(self, question: Question) -> str:
-        """Return why the survey is at its end; empty while it is not."""
-        s = self.settings
-        self._share = question.known_fraction(s.target_stddev) if s.target_stddev else math.nan
-        if s.target_stddev and self._share >= s.target_share:
-            return f"{self._share:.0%} of the area are known to {s.target_stddev:g}"
-        return ""
-
     def _answer(self, request: Request, session, position) -> Iterator[Plan | None]:
         """Plan on demand, in slices; the survey's own budget and plan stay what they are."""
         s = self.settings
         start = request.start or position
         if start is None or not session.cell_count:
-            yield Plan(
-                s.plan_kind,
-                reason="nothing has been measured yet: the map has to know something first",
-            )
+            yield Plan(s.plan_kind, reason=_NOTHING)
             return
 
         for refusal in self._prepared(session):
@@ -587,13 +583,8 @@ class Survey:
         )
 
     def next_pose(self, position, least: float = 1.0) -> tuple[float, float, float] | None:
-        """Return where the plan goes next: its next corner or stop.
+        """Return x and y, m, and heading, radians, of the plan's next corner or stop.
 
-        Args:
-            position: of the robot; None: not known.
-            least: m from the robot, at least.
-
-        Returns:
-            x and y, m, and heading, radians; None without a plan.
+        It is at least so many metres ahead. None without a plan or a position of the robot.
         """
         return None if position is None else self._course.next_pose(least)

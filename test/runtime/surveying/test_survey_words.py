@@ -53,6 +53,39 @@ def test_a_pause_keeps_the_budget_and_a_new_start_has_all_of_it():
     assert survey.current_state().metres_left == 6.0
 
 
+def test_a_survey_without_a_plan_says_what_it_waits_for():
+    survey = Survey(settings(plan_budget=6.0))
+    survey.start()
+    empty = MapSession(MapSettings())
+    assert not survey.step(empty, None, None, "", None)
+    assert survey.current_state().reason.startswith("nothing has been measured yet")
+    survey.stop()
+    survey.start()
+    state = survey.current_state()
+    assert (state.phase, state.reason) == ("running", ""), "what ended the one before is no reason"
+    assert survey.start().startswith("the survey has begun anew, with the whole budget: 0.0 m")
+
+
+def test_on_the_way_home_a_map_that_leaves_no_room_for_a_moment_is_no_end():
+    robot = Robot(settings(plan_budget=9.0, plan_home="start", target_stddev=1.0))
+    survey = robot.survey
+    survey.start()
+    robot.at = np.array([3.0, 3.5])
+    survey.record_drive(np.array([[1.0, 1.0], [2.0, 2.2], [3.0, 3.5]]))
+    robot.think()
+    assert "this is the way home" in survey.plan.reason
+
+    blank = floor()
+    blank.data = type(blank.data)("b", [-1] * len(blank.data))
+    robot.think(message=blank)
+    assert not survey.plan and phase(survey) == "running"
+    assert "leaves no place" in survey.plan.reason
+
+    survey.close(9.0, 9.0)  # news: it tries again at once
+    robot.go_on()
+    assert phase(survey) == "done" and np.hypot(*(robot.at - 1.0)) < 0.3
+
+
 def test_a_survey_that_is_done_goes_on_in_a_region_that_comes():
     robot = Robot(settings(plan_budget=0.2, plan_home="start"))
     robot.survey.start()
