@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import inspect
 import os
 import sys
 import time
@@ -171,6 +172,8 @@ def main(arguments: list[str] | None = None) -> int:
                 )
                 if v is not None
             }
+            if "output" in inspect.signature(module.run).parameters:
+                drawn["output"] = args.output  # what is measured is kept there as it comes
             part = module.run(args.quick, where, *_only(module, args.only), **drawn)
         except ValueError as error:
             print(f"{name}: {error}", file=sys.stderr)
@@ -185,6 +188,8 @@ def main(arguments: list[str] | None = None) -> int:
             "processor_seconds": time.process_time() - busy,
         }
         save_part(part, args.output)
+        if "output" in drawn and not args.quick:
+            module.stored(args.output)
         print(part.markdown(), flush=True)
         if name in (*APART, "exploration") and part.goals and not args.quick:
             print(goals_table([part]).markdown())

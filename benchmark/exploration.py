@@ -8,20 +8,24 @@ say of their own variance is by what each has learned; so the ways are compared 
 from __future__ import annotations
 
 import time
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
 
 from benchmark.exploration_policies import POLICIES, STUDIES, Situation, left_by
 from benchmark.exploration_worlds import KINDS, SPEED, TURN_RATE, Robot, World, make_world
+from benchmark.kept import KeptRows, digest_of
 from benchmark.tables import Goal, Part, Table
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.planning import Travel
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.store.marks import with_nulls
 
-__all__ = ["drives", "explore", "run", "scores", "tables"]
+__all__ = ["drives", "explore", "run", "scores", "stored", "tables"]
 
+_DRIVES = "exploration_drives.jsonl"  # of a measurement that has not ended
 EVERY = 2.0  # m between two looks at the map
 BUDGETS = {"short": 0.9, "long": 0.6}  # metres: the area / so many m
 
@@ -114,20 +118,24 @@ def scores(found: dict) -> dict:
     }
 
 
-def drives(budgets, worlds, names) -> list[dict]:
+def drives(budgets, worlds, names, kept: KeptRows | None = None) -> list[dict]:
     """Scores of every policy in every world with every budget; worlds: (kind, seed)."""
-    rows = []
-    for kind, seed in worlds:
-        world = make_world(kind, seed)
-        for budget in budgets:
-            for name in names:
-                found = explore(world, name, world.size / BUDGETS[budget], seed)
-                curve = {key: found[key] for key in ("marks", "rmse")}
-                rows.append(
-                    {"kind": kind, "seed": seed, "budget": budget, "policy": name, "curve": curve}
-                    | scores(found)
-                )
-    return rows
+    kept = KeptRows(None, "") if kept is None else kept
+    return [
+        kept.row(f"{kind}, {seed}, {budget}, {name}", partial(_drive, kind, seed, budget, name))
+        for kind, seed in worlds
+        for budget in budgets
+        for name in names
+    ]
+
+
+def _drive(kind: str, seed: int, budget: str, name: str) -> dict:
+    """Scores of one drive, and its curve."""
+    world = make_world(kind, seed)
+    found = explore(world, name, world.size / BUDGETS[budget], seed)
+    curve = {key: found[key] for key in ("marks", "rmse")}
+    row = {"kind": kind, "seed": seed, "budget": budget, "policy": name, "curve": curve}
+    return row | scores(found)
 
 
 def _mean(values) -> tuple[float, float]:
@@ -307,13 +315,24 @@ def _goals(found: _Found, budget: str) -> list[Goal]:
     return goals
 
 
-def run(quick: bool, where: dict) -> Part:
-    """20 worlds and both budgets; quick: one small world's worth of each policy that decides fast."""
+def run(quick: bool, where: dict, output: Path | None = None) -> Part:
+    """20 worlds and both budgets; quick: one small world's worth of each policy that decides fast.
+
+    Drives are kept in the folder `output` as they end, until all of them have: hours of the processor.
+    """
     seeds = (0,) if quick else (0, 1, 2, 3)
     worlds = [(kind, seed) for seed in seeds for kind in (KINDS[:1] if quick else KINDS)]
-    rows = drives(("short",) if quick else tuple(BUDGETS), worlds, tuple(POLICIES))
+    here = Path(__file__).parent
+    version = digest_of(here.parent / "gp_mapping", *sorted(here.glob("exploration*.py")))
+    kept = KeptRows(None if output is None or quick else output / _DRIVES, version)
+    rows = drives(("short",) if quick else tuple(BUDGETS), worlds, tuple(POLICIES), kept)
     goals, made = tables(rows)
     return Part("exploration", goals, made, where)
+
+
+def stored(output: Path) -> None:
+    """The tables are stored: the next measurement is a new one."""
+    (output / _DRIVES).unlink(missing_ok=True)
 
 
 if __name__ == "__main__":  # a study: python -m benchmark.exploration FILE SEEDS POLICIES [KINDS]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmark import batch, cost, faults, mutants, protocol, tables, timing
+from benchmark import batch, cost, exploration, faults, mutants, protocol, tables, timing
 from benchmark.__main__ import APART, PARTS, main
 from benchmark.faults import rows
 from benchmark.house import measured
@@ -45,6 +45,43 @@ def test_quick_cost_prints_stores_and_writes(tmp_path, capsys):
     assert main(["report", "--output", str(tmp_path), "--document", str(page)]) == 0
     assert all(f"### {title}" in page.read_text() for title in titles)
     assert "Numbers to reach" not in page.read_text(), "a quick run is not to be judged"
+
+
+def test_drives_of_exploration_are_kept_until_all_of_them_are_stored(tmp_path, monkeypatch, capsys):
+    """A measurement of hours that is interrupted goes on; one of other sources begins anew."""
+    made, ends = [], 5
+
+    def drive(*world):
+        if len(made) == ends:
+            raise KeyboardInterrupt
+        made.append(world)
+        return {"world": list(world), "auc": float("nan")}
+
+    monkeypatch.setattr(exploration, "_drive", drive)
+    monkeypatch.setattr(exploration, "KINDS", ("gp open",))
+    monkeypatch.setattr(
+        exploration, "tables", lambda rows: ([], [tables.Table(str(len(rows)), [])])
+    )
+    call = ["exploration", "--output", str(tmp_path)]
+    with pytest.raises(KeyboardInterrupt):
+        main(call)
+    kept = tmp_path / "exploration_drives.jsonl"
+    kept.write_text(kept.read_text()[:-9])  # killed while it wrote the fifth
+    ends = math.inf
+    assert main(call) == 0
+    every = len(exploration.POLICIES) * len(exploration.BUDGETS) * 4
+    assert len(made) == every + 1 and made[4] == made[5] and len(set(made)) == every
+    assert "4 rows are kept from before" in capsys.readouterr().err and not kept.exists()
+
+    made, ends = [], 3
+    with pytest.raises(KeyboardInterrupt):
+        main(call)
+    monkeypatch.setattr(exploration, "digest_of", lambda *sources: "another")
+    ends = 6
+    with pytest.raises(KeyboardInterrupt):
+        main(call)
+    assert "0 rows are kept from before, 3 of another version" in capsys.readouterr().err
+    assert len(kept.read_text().splitlines()) == 3 and made[:3] == made[3:]
 
 
 def test_parts_of_single_models_are_parts_like_the_others(tmp_path, capsys):
