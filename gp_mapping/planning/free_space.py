@@ -173,7 +173,10 @@ class FreeSpace:
     def centres(self, mask=None) -> np.ndarray:
         """Return centres (N, 2) m of the cells in mask (H, W), or of the open ones, row by row."""
 
-        rows, columns = np.nonzero(self.open if mask is None else mask)
+        return self.centres_at(*np.nonzero(self.open if mask is None else mask))
+
+    def centres_at(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Return centres (N, 2) m of the cells in these rows (N,) and columns (N,)."""
         u, v = (columns + 0.5) * self.resolution, (rows + 0.5) * self.resolution
         cos, sin = math.cos(self.yaw), math.sin(self.yaw)
         return np.stack([self.origin[0] + cos * u - sin * v, self.origin[1] + sin * u + cos * v], 1)

@@ -84,7 +84,8 @@ def thin(mask: Tensor, limit: int, score: Tensor | None = None) -> tuple[Tensor,
     height, width = mask.shape
 
     rows, columns = mask.nonzero(as_tuple=True)
-    side = 1
+    # Blocks of one cell are as many as cells.
+    side = 1 if len(rows) <= limit else max(2, int(math.sqrt(len(rows) / limit)))
     while True:
         across = -(-width // side)
         block = (rows // side) * across + columns // side

@@ -8,14 +8,16 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy import ndimage
 from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import breadth_first_order, connected_components
+from scipy.sparse.csgraph import breadth_first_order
 from scipy.spatial import cKDTree
 
 from gp_mapping.planning.free_space import FreeSpace
 
 __all__ = ["moves_between", "nodes_of"]
 
+_AT_ONCE = 1_000_000  # cells whose parts are found at once, about
 _LONGEST = 2.3  # cells; a knight's move is √5
 _LONGEST_OF_BLOCKS = 2.9  # blocks; between cells that stand for blocks
 
@@ -34,97 +36,83 @@ def nodes_of(free: FreeSpace, most: int) -> tuple[np.ndarray, int]:
     Returns:
         Nodes (n, 2) m, and the side of the blocks that they stand for, in cells.
     """
-    rows, columns = np.nonzero(free.open)
-    if len(rows) <= most:
+    count = int(np.count_nonzero(free.open))
+    if count <= most:
         return free.centres(free.open), 1
 
     # Blocks grow until both the parts and the corners between them are few enough.
-    side, links = max(2, int(math.sqrt(len(rows) / most))), _neighbours(free, rows, columns)
+    side = max(2, int(math.sqrt(count / most)))
     while True:
-        chosen, part = _of_blocks(free, rows, columns, links, side)
+        chosen, part = _of_blocks(free, side)
         count = len(chosen)
         if count <= most:
-            chosen = _joined(free, rows, columns, chosen, part, links)
+            chosen = _joined(free, chosen, part, side)
             if len(chosen) <= 2 * most:
                 break
         # The number of parts falls about with the square of the side.
         side = max(side + 1, int(side * math.sqrt(count / most)))
 
-    mask = np.zeros_like(free.open)
-    mask[rows[chosen], columns[chosen]] = True
-    return free.centres(mask), side
+    return free.centres_at(*np.divmod(chosen, free.open.shape[1])), side
 
 
-def _of_blocks(
-    free: FreeSpace, rows: np.ndarray, columns: np.ndarray, links: np.ndarray, side: int
-) -> tuple[np.ndarray, np.ndarray]:
+# Cells are numbered row by row, closed ones included: (row, column) is row · width + column.
+# Those that share a side are neighbours: no way leads over a corner that alone joins two.
+
+
+def _of_blocks(free: FreeSpace, side: int) -> tuple[np.ndarray, np.ndarray]:
     """Choose one cell of each connected part of a block.
 
     Returns:
-        Indices (n,) of the chosen cells, and of each cell the number of its part.
+        The cells (n,) that are chosen, and of each cell (H, W) the number of its part, −1 where it
+        is not open.
     """
-    block = np.stack([rows, columns]) // side
-    same = (block[:, links[0]] == block[:, links[1]]).all(0)
-    _, part = connected_components(_linked(links[:, same], len(rows)), directed=False)
+    height, width = free.open.shape
+    part = np.full((height, width), -1, dtype=np.int32)
+    chosen, count = [], 0
+    # Blocks lie in rows, and a few rows of them at once fit into the memory.
+    rows = side * max(1, _AT_ONCE // (side * width))
 
-    middle = (side - 1) / 2
-    off_middle = np.hypot(rows % side - middle, columns % side - middle) * free.resolution
-    # Clearance beyond a block's side adds nothing: from there on the middle decides.
-    merit = (
-        np.minimum(free.clearance[rows, columns], free.radius + side * free.resolution) - off_middle
-    )
+    for low in range(0, height, rows):
+        strip = slice(low, min(low + rows, height))
+        numbers = _labelled(free.open[strip], side)
+        cells = np.flatnonzero(numbers.ravel() >= 0)
+        if not len(cells):
+            continue
 
-    order = np.lexsort((-merit, part))
-    first = np.concatenate([[True], np.diff(part[order]) > 0])
-    return order[first], part
+        row, column = np.divmod(cells, width)
+        middle = (side - 1) / 2
+        off_middle = np.hypot(row % side - middle, column % side - middle) * free.resolution
+        # Clearance beyond a block's side adds nothing: from there on the middle decides.
+        clearance = free.clearance[strip].ravel()[cells]
+        merit = np.minimum(clearance, free.radius + side * free.resolution) - off_middle
+
+        own = numbers.ravel()[cells]
+        best = np.full(int(own.max()) + 1, -np.inf)
+        np.maximum.at(best, own, merit)
+        foremost = np.flatnonzero(merit == best[own])
+        _, first = np.unique(own[foremost], return_index=True)
+        chosen.append(cells[foremost[first]] + low * width)
+
+        part[strip] = np.where(numbers >= 0, numbers + count, -1)
+        count += len(best)
+    return np.concatenate(chosen), part
 
 
-def _neighbours(free: FreeSpace, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return pairs (2, K) of neighbouring open cells.
+def _labelled(opened: np.ndarray, side: int) -> np.ndarray:
+    """Return the number (H, W) of each cell's connected part within its block, −1 where closed.
 
-    They share a side, or a corner that alone joins them and through which the robot can pass.
+    Args:
+        opened: (H, W) bool.
+        side: of the blocks, in cells.
     """
-    number = np.full(free.open.shape, -1)
-    number[rows, columns] = np.arange(len(rows))
-    straight = [(number[:, :-1], number[:, 1:]), (number[:-1], number[1:])]
-
-    lower_left, lower_right, upper_left, upper_right = (
-        number[:-1, :-1],
-        number[:-1, 1:],
-        number[1:, :-1],
-        number[1:, 1:],
-    )
-    corners = [
-        (lower_left, upper_right, (lower_right < 0) & (upper_left < 0)),
-        (lower_right, upper_left, (lower_left < 0) & (upper_right < 0)),
-    ]
-
-    pairs = [
-        np.stack([first[both], second[both]])
-        for first, second in straight
-        for both in [(first >= 0) & (second >= 0)]
-    ]
-    diagonal = np.concatenate(
-        [
-            np.stack([first[both], second[both]])
-            for first, second, alone in corners
-            for both in [(first >= 0) & (second >= 0) & alone]
-        ],
-        1,
-    )
-
-    x = free.centres(free.open)  # row by row, as the cells
-    return np.concatenate([*pairs, diagonal[:, free.sees(*x[diagonal])]], 1)
+    # A closed line between every two blocks separates their cells.
+    where = np.ix_(*(np.arange(size) + np.arange(size) // side for size in opened.shape))
+    apart = np.zeros([size + size // side + 1 for size in opened.shape], dtype=bool)
+    apart[where] = opened
+    return ndimage.label(apart)[0][where].astype(np.int32) - 1
 
 
-def _joined(
-    free: FreeSpace,
-    rows: np.ndarray,
-    columns: np.ndarray,
-    chosen: np.ndarray,
-    part: np.ndarray,
-    links: np.ndarray,
-) -> np.ndarray:
+def _joined(free: FreeSpace, chosen: np.ndarray, part: np.ndarray, side: int) -> np.ndarray:
     """Add nodes between neighbouring parts whose chosen cells do not see each other.
 
     The way goes cell by cell inside one part, over to the other, and inside it; where it turns is a
@@ -132,39 +120,46 @@ def _joined(
 
     Args:
         free: the free space.
-        rows: (N,) row of each open cell.
-        columns: (N,) column of each open cell.
         chosen: (n,) one cell of each part.
-        part: (N,) the part of each cell.
-        links: (2, K) pairs of neighbouring cells.
+        part: (H, W) the part of each cell.
+        side: of the blocks, in cells.
 
     Returns:
-        Sorted indices of the cells that are nodes.
+        Sorted cells that are nodes.
     """
-    across = links[:, part[links[0]] != part[links[1]]]
-    at = np.stack([rows, columns], 1)
+    width, part = part.shape[1], part.ravel()
+    across = np.concatenate(_over_borders(part.reshape(-1, width), side), 1)
+
     # Of each two parts that touch, the crossing with the shortest way over.
     pair = np.sort(part[across], 0)
-    metres = sum(np.hypot(*(at[end] - at[chosen[part[end]]]).T) for end in across)
+    metres = sum(np.hypot(*_steps(end, chosen[part[end]], width)) for end in across)
     order = np.lexsort((metres, pair[1], pair[0]))
 
     first = np.concatenate([[True], (np.diff(pair[:, order], axis=1) != 0).any(0)])[: len(order)]
     ends = across[:, order[first]]
 
-    x = free.centres(free.open)  # row by row, as the cells
-    hidden = ends[:, ~free.sees(*x[chosen[part[ends]]])]
+    x = (free.centres_at(*np.divmod(chosen[part[end]], width)) for end in ends)
+    hidden = ends[:, ~free.sees(*x)]
     if not hidden.size:
         return np.sort(chosen)
 
-    # Ways from every cell to the chosen cell of its part, in one search: an extra cell,
-    # number `count`, is linked to all chosen ones and is the root.
-    inside, count = links[:, part[links[0]] == part[links[1]]], len(rows)
-    ways = np.concatenate([inside, np.stack([np.full(len(chosen), count), chosen])], 1)
+    # Ways to the chosen cell of its part, of the cells of these parts alone, in one search: an
+    # extra cell, number `count`, is linked to all chosen ones and is the root.
+    wanted = np.zeros(len(chosen) + 1, dtype=bool)  # the last one stands for part −1
+    wanted[part[hidden]] = True
+    cells = np.flatnonzero(wanted[part])
+    count, goals = len(cells), np.searchsorted(cells, chosen[wanted[:-1]])
+
+    ways = np.concatenate(
+        [_inside(cells, part, width), np.stack([np.full(len(goals), count), goals])], 1
+    )
     _, predecessor = breadth_first_order(_linked(ways, count + 1), count, directed=False)
 
     kept, reached = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
-    step, frontier = at[np.minimum(predecessor[:count], count - 1)] - at, np.unique(hidden)
-    kept[chosen] = kept[frontier] = True
+    ahead = cells[np.minimum(predecessor[:count], count - 1)]
+    step = np.stack(_steps(ahead, cells, width), 1)
+    frontier = np.unique(np.searchsorted(cells, hidden))
+    kept[goals] = kept[frontier] = True
 
     # Follow all ways at once; a straight run is kept by its two ends.
     while len(frontier):
@@ -172,7 +167,44 @@ def _joined(
         reached[frontier], ahead = True, predecessor[frontier]
         kept[ahead[(step[frontier] != step[ahead]).any(1)]] = True
         frontier = np.unique(ahead)
-    return np.flatnonzero(kept)
+    return np.union1d(chosen, cells[kept])
+
+
+def _over_borders(part: np.ndarray, side: int) -> list[np.ndarray]:
+    """Return pairs (2, K) of open cells that share a side and lie in different blocks.
+
+    Args:
+        part: (H, W), −1 where a cell is not open.
+        side: of the blocks, in cells.
+    """
+    height, width = part.shape
+    cell = np.arange(height * width).reshape(height, width)
+    pairs = [
+        (slice(None), slice(side - 1, width - 1, side), slice(None), slice(side, None, side)),
+        (slice(side - 1, height - 1, side), slice(None), slice(side, None, side), slice(None)),
+    ]
+    found = []
+    for row, column, next_row, next_column in pairs:
+        both = (part[row, column] >= 0) & (part[next_row, next_column] >= 0)
+        found.append(np.stack([cell[row, column][both], cell[next_row, next_column][both]]))
+    return found
+
+
+def _inside(cells: np.ndarray, part: np.ndarray, width: int) -> np.ndarray:
+    """Return pairs (2, K) of neighbours of one part, as indices of cells (N,), which are sorted."""
+    found = []
+    for away in (1, width):
+        other = np.minimum(np.searchsorted(cells, cells + away), len(cells) - 1)
+        linked = (cells[other] == cells + away) & (part[cells[other]] == part[cells])
+        # The last cell of a row and the first of the next one are no neighbours.
+        linked &= (away != 1) | (cells % width < width - 1)
+        found.append(np.stack([np.flatnonzero(linked), other[linked]]))
+    return np.concatenate(found, 1)
+
+
+def _steps(to: np.ndarray, cell: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows (N,) and columns (N,) from each cell to another one."""
+    return to // width - cell // width, to % width - cell % width
 
 
 def _linked(pairs: np.ndarray, count: int) -> csr_matrix:

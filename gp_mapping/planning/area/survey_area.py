@@ -249,6 +249,11 @@ def _cropped(free: FreeSpace, position: np.ndarray, reach: float) -> FreeSpace:
 
 def _restricted(free: FreeSpace, position: np.ndarray, region, keep_out, reach: float) -> FreeSpace:
     """Return only cells that lie within a region as a whole, clear of keep_out, and in reach."""
+    height, width = free.open.shape
+    corners = free.centres_at(np.array([0, 0, height, height]), np.array([0, width, 0, width]))
+    if not region and not keep_out and (np.hypot(*(corners - position).T) <= reach).all():
+        return free
+
     x = free.centres()
     half_diagonal = _HALF_DIAGONAL * free.resolution
     kept = np.hypot(*(x - position).T) <= reach

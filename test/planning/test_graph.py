@@ -1,0 +1,82 @@
+"""Nodes of a large area: of each connected part of a block the cell that was asked for, however it is found."""
+
+import numpy as np
+import pytest
+from scipy import ndimage
+from scipy.sparse.csgraph import connected_components
+
+from gp_mapping.planning import FreeSpace
+from gp_mapping.planning.area import graph
+
+
+def random_floor(seed: int) -> FreeSpace:
+    """One connected room full of boxes, turned and moved."""
+    rng = np.random.default_rng(seed)
+    inside = np.ones((47, 61), dtype=bool)
+    for _ in range(60):
+        i, j = rng.integers(0, 47), rng.integers(0, 61)
+        inside[i : i + rng.integers(1, 7), j : j + rng.integers(1, 7)] = False
+    inside &= rng.random(inside.shape) > 0.1
+    label, _ = ndimage.label(inside)
+    largest = label == np.bincount(label[label > 0]).argmax()
+    clearance = 0.1 * ndimage.distance_transform_edt(np.pad(inside, 1))[1:-1, 1:-1]
+    return FreeSpace((1.0, -2.0), 0.3 * seed, 0.1, 0.0, clearance, largest)
+
+
+def parts_of(free: FreeSpace, side: int) -> list[list[tuple[int, int]]]:
+    """Cells of each part, cell by cell."""
+    cells = list(zip(*np.nonzero(free.open)))
+    seen, parts = set(), []
+    for first in cells:
+        if first in seen:
+            continue
+        pending, part = [first], []
+        seen.add(first)
+        while pending:
+            i, j = pending.pop()
+            part.append((i, j))
+            for di, dj in ((0, 1), (1, 0), (0, -1), (-1, 0)):
+                to = i + di, j + dj
+                if to in seen or not (0 <= to[0] < 47 and 0 <= to[1] < 61 and free.open[to]):
+                    continue
+                if (to[0] // side, to[1] // side) != (i // side, j // side):
+                    continue
+                seen.add(to)
+                pending.append(to)
+        parts.append(part)
+    return parts
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_each_part_of_a_block_has_its_roomiest_cell_and_all_are_joined(seed, monkeypatch):
+    monkeypatch.setattr(graph, "_AT_ONCE", 400)  # cells: some rows of blocks at a time
+    free = random_floor(seed)
+    nodes, side = graph.nodes_of(free, 300)
+    assert side > 2
+
+    def merit(cell):
+        middle = (side - 1) / 2
+        off = np.hypot(cell[0] % side - middle, cell[1] % side - middle) * 0.1
+        return min(free.clearance[cell], side * 0.1) - off
+
+    parts = parts_of(free, side)
+    expected = [max(sorted(part), key=merit) for part in parts]
+    there = free.centres_at(*np.array(expected).T)
+    missing = [x for x in there if np.hypot(*(nodes - x).T).min() > 1e-9]
+    assert not missing and len(parts) <= 300 and len(nodes) >= len(parts)
+
+    monkeypatch.undo()
+    assert np.array_equal(graph.nodes_of(free, 300)[0], nodes), "all rows at once"
+
+    moves = graph.moves_between(free, nodes, side)
+    assert connected_components(moves, directed=False)[0] == 1, "a passage was lost"
+
+
+def test_no_way_leads_over_a_corner_that_alone_joins_two_cells():
+    """That is why cells are neighbours over their sides only."""
+    for seed in range(4):
+        free = random_floor(seed)
+        rising = free.open[:-1, :-1] & free.open[1:, 1:] & ~free.open[:-1, 1:] & ~free.open[1:, :-1]
+        i, j = np.nonzero(rising)
+        assert len(i) > 3
+        assert not free.sees(free.centres_at(i, j), free.centres_at(i + 1, j + 1)).any()
