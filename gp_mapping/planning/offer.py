@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from gp_mapping.planning.area.ground import HasGround
+from gp_mapping.planning.area.ground import HasGround, why_no_ways
 from gp_mapping.planning.area.polygon import Polygon
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.hull import within_hull
@@ -178,7 +178,7 @@ def offer_by_way(
     )
 
     if travel is None or len(travel) < 2:
-        return Suggestions(kind, reason=area.reason or "no place in the survey area can be reached")
+        return Suggestions(kind, reason=why_no_ways(area, travel))
 
     # From here on the map itself is not asked any more.
     value = PathValue.from_map(

@@ -176,8 +176,13 @@ class Problem:
             return "no place in the survey area can be reached"
 
         if self.start is None:
+            here = f"the robot at ({x:.2f}, {y:.2f}) m"
+            if not self.travel.free.allows(torch.tensor([[x, y]])).item():
+                return f"{here} stands where the free space leaves it no room"
             return (
-                f"the robot at ({x:.2f}, {y:.2f}) m stands where the free space leaves it no room"
+                f"{here} sees none of the {len(self.travel.nodes)} points that ways lead over, one for each "
+                f"{self.travel.block * self.travel.free.resolution:.2g} m: make the region or the reach of "
+                "plans smaller"
             )
 
         if self.budget.home is not None:

@@ -1,11 +1,14 @@
 """Nodes of a large area: of each connected part of a block the cell that was asked for, however it is found."""
 
+import re
+
 import numpy as np
 import pytest
+import torch
 from scipy import ndimage
 from scipy.sparse.csgraph import connected_components
 
-from gp_mapping.planning import FreeSpace
+from gp_mapping.planning import FreeSpace, PathValue, Problem, Travel
 from gp_mapping.planning.area import graph
 
 
@@ -70,6 +73,18 @@ def test_each_part_of_a_block_has_its_roomiest_cell_and_all_are_joined(seed, mon
 
     moves = graph.moves_between(free, nodes, side)
     assert connected_components(moves, directed=False)[0] == 1, "a passage was lost"
+
+
+def test_a_robot_that_sees_none_of_few_points_is_told_so_and_not_that_it_has_no_room():
+    free = random_floor(0)
+    travel, here = Travel(free, 0.3, 40, 2), free.centres()[0]
+    value = PathValue(
+        *(torch.eye(len(travel)).double() for _ in range(2)), torch.ones(len(travel)).double(), 1.0
+    )
+    reason = Problem(value, travel, here).obstacle()
+    assert re.search(r"sees none of the 1 points .* smaller$", reason), reason
+    outside = Problem(value, travel, np.array([900.0, 0.0])).obstacle()
+    assert outside.endswith("leaves it no room")
 
 
 def test_no_way_leads_over_a_corner_that_alone_joins_two_cells():

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from rooms import free_room, somewhere
 
-from gp_mapping.planning.area.ground import Ground
+from gp_mapping.planning.area.ground import Ground, why_no_ways
 from gp_mapping.planning.area.polygon import Polygon
+from gp_mapping.planning.area.survey_area import SurveyArea
 
 
 @pytest.fixture(scope="module")
@@ -109,3 +110,13 @@ def test_a_robot_that_has_left_the_hull_of_its_path_gets_another_ground():
     for at, inside in ((here, True), (np.array([0.5, 0.5]), True), (np.array([8.0, 3.0]), False)):
         assert ground.can_stand_in(at, None, **given) == inside
         assert ground.is_valid_for(at, None, path, 0.9, **given) == inside
+
+
+def test_an_area_of_one_place_is_said_to_be_too_small():
+    square = Polygon.from_corners([(1.0, 1.0), (1.3, 1.0), (1.3, 1.3), (1.0, 1.3)])
+    area, travel = Ground().ground_at(
+        np.array([1.1, 1.1]), None, np.empty((0, 2)), 3.0, region=(square,)
+    )
+    assert len(travel) == 1 and "m² is so small that it has one place" in why_no_ways(area, travel)
+    assert why_no_ways(area, None).startswith("no free-space map")
+    assert why_no_ways(SurveyArea.empty("gone"), None) == "gone"

@@ -16,6 +16,7 @@ import numpy as np
 from torch import Tensor
 
 from gp_mapping.errors import one_line
+from gp_mapping.planning.area.ground import why_no_ways
 from gp_mapping.planning.area.survey_area import SurveyArea
 from gp_mapping.planning.area.travel import Travel
 from gp_mapping.planning.budget import Budget
@@ -269,7 +270,7 @@ class Questions:
             return False
         if travel is not None and len(travel) >= 2:
             self._here = area, travel, rules, free
-        self.nowhere = area.reason or "no place in the survey area can be reached"
+        self.nowhere = why_no_ways(area, travel)
         return True
 
     def steps(self, settings: NodeSettings, session) -> Iterator[None]:
