@@ -6,8 +6,10 @@ import math
 
 import numpy as np
 
-from gp_mapping.planning.area.ground import HasGround, why_no_ways
+from gp_mapping.planning.area.ground import HasGround
 from gp_mapping.planning.area.polygon import Polygon
+from gp_mapping.planning.area.survey_area import SurveyArea
+from gp_mapping.planning.area.travel import Travel
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.hull import within_hull
 from gp_mapping.planning.plan import plan
@@ -24,6 +26,7 @@ __all__ = [
     "offer",
     "offer_as_set",
     "offer_by_way",
+    "why_no_ways",
 ]
 
 _PLACES = 200  # that are compared, at most
@@ -211,6 +214,16 @@ def offer_by_way(
         position = stop
 
     return Suggestions(kind, tuple(items), reason)
+
+
+def why_no_ways(area: SurveyArea, travel: Travel | None) -> str:
+    """Return why there is no way to plan in an area, whose ways lead to fewer than two places."""
+    if travel is not None and len(travel):
+        return (
+            f"the survey area of {area.size:.2g} m² is so small that it has one place to measure at: "
+            "there is no way to plan"
+        )
+    return area.reason or "no place in the survey area can be reached"
 
 
 def offer(

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from rooms import free_room, somewhere
 
-from gp_mapping.planning.area.ground import Ground, why_no_ways
+from gp_mapping.planning.area.ground import Ground
 from gp_mapping.planning.area.polygon import Polygon
 from gp_mapping.planning.area.survey_area import SurveyArea
+from gp_mapping.planning.offer import why_no_ways
 
 
 @pytest.fixture(scope="module")

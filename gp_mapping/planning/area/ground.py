@@ -17,7 +17,7 @@ from gp_mapping.planning.area.survey_area import SurveyArea
 from gp_mapping.planning.area.travel import Travel
 from gp_mapping.planning.free_space import FreeSpace
 
-__all__ = ["Ground", "HasGround", "why_no_ways"]
+__all__ = ["Ground", "HasGround"]
 
 _PER_LENGTHSCALE = 3.0  # places per lengthscale
 _MOVED = 0.2  # fraction of the reach; a robot that moved farther gets a new area
@@ -39,16 +39,6 @@ class _Key:
     def same_as(self, other: _Key | None) -> bool:
         """Return whether both are of one area."""
         return other is not None and self.free is other.free and self.settings == other.settings
-
-
-def why_no_ways(area: SurveyArea, travel: Travel | None) -> str:
-    """Return why there is no way to plan in an area, whose ways lead to fewer than two places."""
-    if travel is not None and len(travel):
-        return (
-            f"the survey area of {area.size:.2g} m² is so small that it has one place to measure at: "
-            "there is no way to plan"
-        )
-    return area.reason or "no place in the survey area can be reached"
 
 
 class HasGround(Protocol):

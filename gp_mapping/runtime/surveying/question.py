@@ -16,11 +16,11 @@ import numpy as np
 from torch import Tensor
 
 from gp_mapping.errors import one_line
-from gp_mapping.planning.area.ground import why_no_ways
 from gp_mapping.planning.area.survey_area import SurveyArea
 from gp_mapping.planning.area.travel import Travel
 from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.free_space import FreeSpace
+from gp_mapping.planning.offer import why_no_ways
 from gp_mapping.planning.plan import Plan, driven_by_others
 from gp_mapping.planning.problem import Problem, default_mix, mix_of_rest
 from gp_mapping.planning.worth.cached_value import CachedPathValue
