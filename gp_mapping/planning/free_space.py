@@ -176,7 +176,12 @@ class FreeSpace:
         return self.centres_at(*np.nonzero(self.open if mask is None else mask))
 
     def centres_at(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Return centres (N, 2) m of the cells in these rows (N,) and columns (N,)."""
+        """Return the centres (N, 2) m of cells.
+
+        Args:
+            rows: (N,) int, of the cells.
+            columns: (N,) int, of the cells.
+        """
         u, v = (columns + 0.5) * self.resolution, (rows + 0.5) * self.resolution
         cos, sin = math.cos(self.yaw), math.sin(self.yaw)
         return np.stack([self.origin[0] + cos * u - sin * v, self.origin[1] + sin * u + cos * v], 1)

@@ -279,12 +279,24 @@ class PathValue:
 
 
 def rows_at(matrix: Tensor, index: Tensor, weight: Tensor) -> Tensor:
-    """Return Σ_k w_k M[i_k] for index, weight (N, k): (N, P)."""
+    """Return Σ_k w_k M[i_k]: (N, P).
+
+    Args:
+        matrix: (P, P), M.
+        index: (N, k) int, i_k of each row.
+        weight: (N, k), w_k of each row.
+    """
     return torch.nn.functional.embedding_bag(index, matrix, per_sample_weights=weight, mode="sum")
 
 
 def columns_at(rows: Tensor, index: Tensor, weight: Tensor) -> Tensor:
-    """Return Σ_k w_k R[:, i_k] for rows (m, P), index and weight (N, k): (m, N)."""
+    """Return Σ_k w_k R[:, i_k]: (m, N).
+
+    Args:
+        rows: (m, P), R.
+        index: (N, k) int, i_k of each column.
+        weight: (N, k), w_k of each column.
+    """
     return rows_at(rows.mT.contiguous(), index, weight).mT
 
 

@@ -180,7 +180,12 @@ class Spending:
         return budget.allows(away + plan.metres, away / budget.speed + plan.seconds)
 
     def covers(self, settings: NodeSettings, plan: Plan) -> bool:
-        """Return whether what is left is enough for a plan, if the robot drives exactly that."""
+        """Return whether what is left is enough for a plan, if the robot drives exactly that.
+
+        Args:
+            settings: the budget and the home, of which is left what has not been spent.
+            plan: the plan.
+        """
         return self.remaining(settings).allows(plan.metres, plan.seconds)
 
 

@@ -585,6 +585,10 @@ class Survey:
     def next_pose(self, position, least: float = 1.0) -> tuple[float, float, float] | None:
         """Return x and y, m, and heading, radians, of the plan's next corner or stop.
 
-        It is at least so many metres ahead. None without a plan or a position of the robot.
+        None without a plan or a position of the robot.
+
+        Args:
+            position: (2,) m, of the robot; None: not known.
+            least: m from the robot, at least.
         """
         return None if position is None else self._course.next_pose(least)
