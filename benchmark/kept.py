@@ -7,6 +7,8 @@ import json
 import sys
 from pathlib import Path
 
+from gp_mapping.store.marks import NUMBER, number_of, written
+
 __all__ = ["KeptRows", "digest_of"]
 
 
@@ -34,7 +36,7 @@ class KeptRows:
         lines, others = path.read_text(encoding="utf-8").splitlines(), 0
         for line in lines:
             try:
-                kept = json.loads(line)
+                kept = json.loads(line, object_hook=_read)
             except ValueError:  # the end of a process in the middle of it
                 continue
             if kept["version"] == version:
@@ -60,4 +62,19 @@ class KeptRows:
         return self._rows[key]
 
     def _line(self, key: str, row: dict) -> str:
-        return json.dumps({"version": self._version, "key": key, "row": row}) + "\n"
+        kept = {"version": self._version, "key": key, "row": _marked(row)}
+        return json.dumps(kept, allow_nan=False) + "\n"
+
+
+def _marked(value):
+    """Plain values with marks for numbers that are not finite."""
+    if isinstance(value, dict):
+        return {name: _marked(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_marked(each) for each in value]
+    return written(value) if isinstance(value, float) else value
+
+
+def _read(value: dict) -> dict | float:
+    """What a dict of JSON stands for."""
+    return number_of(value) if value.keys() == {NUMBER} else value
