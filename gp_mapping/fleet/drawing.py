@@ -9,12 +9,13 @@ import numpy as np
 import torch
 
 from gp_mapping.core.models.tiled.layout import Key
+from gp_mapping.core.sparse.pass_evidence import PassEvidence
 from gp_mapping.core.stored import StoredState
 from gp_mapping.fleet.agreed import Agreed
 from gp_mapping.fleet.engine import Engine
 from gp_mapping.fleet.mapping import FleetMap
 from gp_mapping.fleet.sums import Tile
-from gp_mapping.fleet.tiles import field_of, tile_state
+from gp_mapping.fleet.tiles import field_of
 from gp_mapping.mapping.atlas import ground
 from gp_mapping.mapping.drawing.blocks import block_indices, drawn_block
 from gp_mapping.mapping.drawing.grid import FieldGrid
@@ -43,7 +44,7 @@ def fleet_blocks(
     settings, boxes = session.settings, ground(session)
 
     local = engine.step("local", _same, session.local_scale)
-    shared = settings, math.sqrt(session.noise_variance), session.revision
+    common = settings, math.sqrt(session.noise_variance), session.revision
     side, handles = cells * settings.resolution, []
     indices = block_indices(boxes, side, settings.margin)
 
@@ -64,9 +65,10 @@ def fleet_blocks(
                 index,
                 near,
                 cells,
-                *shared,
+                *common,
                 local,
                 agreed,
+                made.shared,
                 tiles,
                 *(made.states[tile.key] for tile in tiles),
             )
@@ -100,6 +102,7 @@ def _drawn(
     revision: int,
     local: LocalScale | None,
     agreed: Agreed,
+    shared: PassEvidence | None,
     tiles: list[Tile],
     *states: dict,
 ) -> FieldGrid | None:
@@ -108,12 +111,12 @@ def _drawn(
         return None
 
     held: dict[Key, StoredState | dict] = {
-        tile.key: state if tile.layout is None else StoredState(str(tile.key), tile_state(state))
+        tile.key: state if tile.layout is None else StoredState(str(tile.key), state)
         for tile, state in zip(tiles, states)
     }
 
     # the map of these tiles, without the session around them
-    field = field_of(agreed, held, tiles)
+    field = field_of(agreed, held, tiles, shared)
     grid = drawn_block(index, field, settings, boxes, cells, noise, revision, local)
     return grid if bool(grid.known.any()) else None
 

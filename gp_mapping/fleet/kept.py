@@ -15,15 +15,15 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from gp_mapping.core.hyper.bias import BiasSpread
 from gp_mapping.core.models.tiled.layout import Key
+from gp_mapping.core.sparse.pass_evidence import PassEvidence
 from gp_mapping.fleet.agreed import Agreed
+from gp_mapping.fleet.constants import evidence_of
 from gp_mapping.fleet.engine import Engine
 from gp_mapping.fleet.sums import Tile
-from gp_mapping.fleet.tiles import bias_of
 from gp_mapping.store.atomic import open_atomic
 
-__all__ = ["Part", "bias_kept", "from_files", "kept_tree", "sums_file", "value_of"]
+__all__ = ["Part", "evidence_kept", "from_files", "kept_tree", "sums_file", "value_of"]
 
 _PERIOD = 1.0  # s of processor that may be lost with a worker, for each sum that it works on
 
@@ -165,26 +165,28 @@ def value_of(part: Part) -> Any:
     return part.value
 
 
-def bias_kept(total: Part, z: Part, agreed: Agreed, keep: str, key: Key) -> BiasSpread | None:
-    """What bias_of says of a tile, whose sums are kept from then on.
+def evidence_kept(
+    total: Part, z: Part, agreed: Agreed, keep: str, tile: Tile
+) -> PassEvidence | None:
+    """What evidence_of says of a tile, whose sums are kept from then on.
 
     Args:
         total: sums of all bags.
         z: (M, 2) inducing inputs, inner.
         agreed: by all bags.
         keep: folder of the run; '' to keep nothing.
-        key: of the tile.
+        tile: the tile.
     """
     if not keep:
-        return bias_of(total.value, z.value, agreed)
+        return evidence_of(tile, total.value, z.value, agreed)
 
-    file = sums_file(keep, key)
+    file = sums_file(keep, tile.key)
     if not file.is_file():
         _write(file, (z.value, total.value))
         for part in (z, total):
             _remove_files(part)
     inputs, sums = _read(file)
-    return bias_of(sums, inputs, agreed)
+    return evidence_of(tile, sums, inputs, agreed)
 
 
 def from_files(engine: Engine, keep: str, sums: dict[Tile, tuple]) -> dict[Tile, tuple]:

@@ -3,12 +3,13 @@
 bag        cells, robot                         one step each a bag
 all        θ, origin, centre, tiles             here, from a few numbers of each bag
 bag, tile  candidates for z; sites at θ and z   summed as a tree over the bags of a tile
-tile       s_b, the map's state                 fetched one at a time, and put into a file
+tiles      what all say of the passes' constants, and s_b
+tile       the map's state                      fetched one at a time, and put into a file
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,11 @@ from gp_mapping.fleet import sums, tiles
 from gp_mapping.fleet.agreed import Agreed
 from gp_mapping.fleet.bags import Bags
 from gp_mapping.fleet.cells import bounds_of
+from gp_mapping.fleet.constants import joined_evidence, shared_evidence, spread_of, with_spread
 from gp_mapping.fleet.engine import Engine
 from gp_mapping.fleet.ground import choose_layout
 from gp_mapping.fleet.held_out import RobotComparison, compare_robot, held_out, joined_held_out
-from gp_mapping.fleet.kept import bias_kept, from_files, kept_tree, sums_file, value_of
+from gp_mapping.fleet.kept import evidence_kept, from_files, kept_tree, sums_file, value_of
 from gp_mapping.fleet.robot import joined_fixes, joined_paths, joined_scores, scores_of
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
@@ -42,13 +44,15 @@ class FleetMap:
         session: of all bags.
         agreed: by them.
         sums: of each tile a handle of its z, one of the sums of all bags, and the indices of bags.
-        states: of each tile a handle of its map's state.
+        states: of each tile a handle of its state; of a single one, of its map's.
+        shared: a handle of what all tiles say of the constants of passes.
     """
 
     session: MapSession
     agreed: Agreed
     sums: dict[sums.Tile, tuple]
     states: dict[Key, Any]
+    shared: Any
 
 
 def check_fleet(settings: MapSettings) -> None:
@@ -106,7 +110,7 @@ def map_bags(
 
     tile_sums: dict[sums.Tile, tuple] = {}
     # steps are only given here; the first result is fetched after all tiles have theirs
-    spreads = []
+    said = {}
     for key in all_tiles:
         tile = sums.Tile(key, layout)
         which = [i for i in count if key in known[i][1]]
@@ -129,16 +133,24 @@ def map_bags(
             closed,
         )
         tile_sums[tile] = z, total, which
-        spreads.append(engine.step("bias", bias_kept, total, inputs, agreed, keep, key))
+        said[tile] = engine.step("evidence", evidence_kept, total, inputs, agreed, keep, tile)
 
-    spreads_known = [s for s in engine.results(spreads, "sum", small=True) if s is not None]
+    for _ in engine.results(engine.each("summed", _is_there, said.values()), "sum", small=True):
+        pass
     tile_sums = from_files(engine, keep, tile_sums)
-    # one s_b for all tiles: that of the tile which determines it best
-    spread = max(spreads_known, key=lambda s: s.determined, default=None)
+
+    # one s_b for all tiles, of what all say
+    join = partial(joined_evidence, variance=agreed.theta.bias_stddev**2)
+    together = engine.tree("constants", join, list(said.values()))
+    spread = engine.result(engine.step("spread", spread_of, together, agreed))
+    agreed = with_spread(agreed, spread)
+    shared = engine.step("shared", shared_evidence, together, agreed)
 
     room, states = TileRoom(folder), {}
     made = [
-        engine.step("tile", tiles.finished_state, tile, total, z, agreed, spread)
+        engine.step(
+            "tile", tiles.finished_state, tile, total, z, agreed, spread, said[tile], shared
+        )
         for tile, (z, total, _) in tile_sums.items()
     ]
     for tile, state in zip(tile_sums, engine.results(made, "draw up")):
@@ -146,7 +158,7 @@ def map_bags(
             states[tile.key] = state
             continue
         # to a file at once, so that one state at a time is in this process
-        states[tile.key] = StoredState(name_of(tile.key), tiles.tile_state(state))
+        states[tile.key] = StoredState(name_of(tile.key), state)
         room.put(states[tile.key])
 
     path = engine.tree(
@@ -171,12 +183,17 @@ def map_bags(
         engine.result(scores),
         bags.about,
         room,
+        engine.result(shared),
     )
 
     session.fixes.load_state_dict(engine.result(fixes))
-    if spread is not None:
-        agreed = replace(agreed, theta=replace(agreed.theta, bias_stddev=spread.stddev))
-    return FleetMap(session, agreed, tile_sums, dict(zip((tile.key for tile in tile_sums), made)))
+    keys = (tile.key for tile in tile_sums)
+    return FleetMap(session, agreed, tile_sums, dict(zip(keys, made)), shared)
+
+
+def _is_there(_) -> bool:
+    """That a step is done, without what it has made."""
+    return True
 
 
 def _path_of(made) -> dict:

@@ -12,7 +12,8 @@ from gp_mapping.core.hyper.bias import BiasSpread
 from gp_mapping.core.models.dual_svgp.assembled import assemble, part_of
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.tiled.layout import Key, name_of
-from gp_mapping.core.registry import build_map, make_theta_and_learner
+from gp_mapping.core.registry import build_map
+from gp_mapping.core.sparse.pass_evidence import PassEvidence
 from gp_mapping.core.stored import Room, StoredState
 from gp_mapping.fleet.agreed import Agreed
 from gp_mapping.fleet.cells import BagReport, bounds_of
@@ -22,22 +23,19 @@ from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import AUTOMATIC, MapSettings
 
-__all__ = ["bias_of", "field_of", "finished_state", "map_of", "session_of", "tile_state"]
+__all__ = ["field_of", "finished_state", "map_of", "session_of"]
 
 
-def map_of(
-    sums: TileSums, z: Tensor, agreed: Agreed, bias_stddev: float | None = None, alone: bool = False
-) -> DualSVGP:
+def map_of(sums: TileSums, z: Tensor, agreed: Agreed, alone: bool = False) -> DualSVGP:
     """The map of a tile.
 
     Args:
         sums: of all bags.
         z: (M, 2) inducing inputs, inner.
         agreed: by all bags.
-        bias_stddev: of the constants of passes, inner; θ's if None.
         alone: whether it is the only tile, and learns on by itself.
     """
-    theta = agreed.theta if bias_stddev is None else replace(agreed.theta, bias_stddev=bias_stddev)
+    theta = agreed.theta
     model = build_map(replace(agreed.settings, tiles=False), centre=agreed.centre)
     model.learner = agreed.learner() if alone else None
 
@@ -56,51 +54,48 @@ def map_of(
     return model
 
 
-def bias_of(sums: TileSums, z: Tensor, agreed: Agreed) -> BiasSpread | None:
-    """How much constants of passes differ, as one tile tells.
-
-    Args:
-        sums: of all bags.
-        z: (M, 2) inducing inputs, inner.
-        agreed: by all bags.
-
-    Returns:
-        None where it is not learned, or with fewer than two passes.
-    """
-    settings = agreed.settings
-    if not settings.learns_bias or len(sums.sites.passes) < 2:
-        return None
-
-    start = make_theta_and_learner(settings)[0].bias_stddev
-    # the map without remembered cells, with the constants of more passes than a map keeps apart
-    bare = replace(sums, kept=sums.kept[:0], keys=sums.keys[:0])
-    evidence = map_of(
-        bare, z, replace(agreed, settings=replace(settings, max_biases=1000))
-    ).posterior.bias_evidence()
-
-    return None if evidence is None else evidence.spread(start)
-
-
 def finished_state(
-    tile: Tile, sums: TileSums, z: Tensor, agreed: Agreed, spread: BiasSpread | None
+    tile: Tile,
+    sums: TileSums,
+    z: Tensor,
+    agreed: Agreed,
+    spread: BiasSpread | None,
+    own: PassEvidence | None,
+    shared: PassEvidence | None,
 ) -> dict:
-    """State of a finished tile's map.
+    """State of a finished tile; where it is the only one, of its map.
 
     Args:
         tile: the tile.
         sums: of all bags.
         z: (M, 2) inducing inputs, inner.
-        agreed: by all bags.
-        spread: of the constants of passes; None where it is not known.
+        agreed: by all bags, with s_b.
+        spread: from which s_b is; None where it is not learned.
+        own: what the tile says of the constants.
+        shared: what all tiles say of them.
     """
-    model = map_of(sums, z, agreed, None if spread is None else spread.stddev, tile.layout is None)
+    model = map_of(sums, z, agreed, tile.layout is None)
     model.bias_spread = spread
-    return model.state_dict()
+    if tile.layout is None:
+        return model.state_dict()
+
+    others = _without(shared, own, model.theta.bias_stddev**2)
+    if others is not None:
+        model.adopt_pass_evidence(others)
+    return {
+        "map": model.state_dict(),
+        "forgot": 0.0,
+        "seeds": [],
+        "evidence": None if own is None else own.state_dict(),
+        "told": model.samples,
+    }
 
 
-def tile_state(state: dict) -> dict:
-    """State of a tile among others, with its map's state."""
-    return {"map": state, "forgot": 0.0, "seeds": []}
+def _without(
+    shared: PassEvidence | None, own: PassEvidence | None, variance: float
+) -> PassEvidence | None:
+    """What others say of the constants, s_b² being the variance; None where that is nothing."""
+    return shared if shared is None or own is None else shared.without(own, variance)
 
 
 def session_of(
@@ -113,6 +108,7 @@ def session_of(
     scores: Scores,
     about: dict,
     room: Room | None,
+    shared: PassEvidence | None,
 ) -> MapSession:
     """The session of all bags, which maps on from there.
 
@@ -126,6 +122,7 @@ def session_of(
         scores: of all bags.
         about: of the recordings.
         room: where tiles are that are not in memory.
+        shared: what all tiles say of the constants of passes.
     """
     session = MapSession(settings, room)
     low, high = bounds_of(reports)
@@ -144,7 +141,7 @@ def session_of(
     # the state of a session that has seen nothing, with the parts that the bags fill
     state = session.state_dict()
     state |= {
-        "map": _map_state(agreed, states, tiles, low, high, cells),
+        "map": _map_state(agreed, states, tiles, low, high, cells, shared),
         "start": start,
         "path": path,
         "about": about,
@@ -179,27 +176,39 @@ def session_of(
     return new
 
 
-def field_of(agreed: Agreed, states: dict[Key, StoredState | dict], tiles: list[Tile]) -> FieldMap:
+def field_of(
+    agreed: Agreed,
+    states: dict[Key, StoredState | dict],
+    tiles: list[Tile],
+    shared: PassEvidence | None,
+) -> FieldMap:
     """The map of some tiles alone.
 
     Args:
         agreed: by all bags.
         states: of the tiles; of a single one, the map's.
         tiles: of these states.
+        shared: what all tiles say of the constants of passes; None where that is nothing.
     """
     new = build_map(agreed.settings)
-    new.load_state_dict(_map_state(agreed, states, tiles, [0.0, 0.0], [0.0, 0.0], 1))
+    new.load_state_dict(_map_state(agreed, states, tiles, [0.0, 0.0], [0.0, 0.0], 1, shared))
     return new
 
 
 def _map_state(
-    agreed: Agreed, states: dict, tiles: list[Tile], low: list[float], high: list[float], cells: int
+    agreed: Agreed,
+    states: dict,
+    tiles: list[Tile],
+    low: list[float],
+    high: list[float],
+    cells: int,
+    shared: PassEvidence | None,
 ) -> dict:
     """State of a map of these tiles; low, high: corners of the ground, m."""
     generator = torch.Generator().manual_seed(agreed.settings.seed).get_state()
 
     if tiles[0].layout is not None:
-        return _tiled_state(agreed, states, tiles, low, high, cells, generator)
+        return _tiled_state(agreed, states, tiles, low, high, cells, generator, shared)
     return states[tiles[0].key] | {"ground": {"low": low, "high": high, "generator": generator}}
 
 
@@ -211,11 +220,17 @@ def _tiled_state(
     high: list[float],
     cells: int,
     generator: Tensor,
+    shared: PassEvidence | None,
 ) -> dict:
     """State of a map of several tiles: one of them in memory, the others on the shelf."""
     # one tile has to be in memory; any will do
     learner, current = agreed.learner(), tiles[0].key
     shelf = {name_of(key): state for key, state in states.items() if key != current}
+
+    own = states[current].get()["evidence"]
+    own = None if own is None else PassEvidence.from_state_dict(own, "cpu")
+    # of all tiles, so also of those that are not among `tiles`
+    elsewhere = _without(shared, own, agreed.theta.bias_stddev**2)
 
     return {
         "model": "tiled",
@@ -233,6 +248,7 @@ def _tiled_state(
         "samples": cells,
         "turn": 0,
         "forgot": 0.0,
+        "pass_evidence": None if elsewhere is None else elsewhere.state_dict(),
         "loads": 0,
         "merged_without": 0,
         "newest_pass": max(float(state.get()["map"]["newest_pass"]) for state in states.values()),

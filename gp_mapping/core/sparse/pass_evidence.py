@@ -22,6 +22,7 @@ segments of a pass are alike, there are a few values, and the one of the greates
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -119,12 +120,17 @@ class PassEvidence:
         """All of some likelihoods multiplied; None of none."""
         return _product(*((part, 1.0) for part in parts)) if parts else None
 
-    def without(self, other: PassEvidence) -> PassEvidence:
+    def without(self, other: PassEvidence, variance: float) -> PassEvidence:
         """This likelihood without another that is part of it, which stays a likelihood.
 
-        Where rounding, or passes that were integrated out of one of both, left a negative
-        curvature, it is taken as none.
+        Where rounding, or passes that were integrated out, left a negative curvature, it is taken
+        as none.
+
+        Args:
+            other: the part; of passes that are no longer here it says nothing more.
+            variance: s_b², of the constants of these.
         """
+        other = other.integrated_out(set(other.numbers) - set(self.numbers), variance)
         new = self.plus(other, -1.0)
         values, vectors = torch.linalg.eigh(new.precision)
         if not len(values) or float(values[0]) >= 0.0:
@@ -176,6 +182,20 @@ class PassEvidence:
             0.5 * (precision + precision.mT),
             self.linear[kept] - cross.mT @ solved[:, len(kept) :],
         )
+
+    def of_newest(self, most: int, variance: float, keep: Collection[float] = ()) -> PassEvidence:
+        """Evidence of at most so many passes: the oldest of more are integrated out.
+
+        Args:
+            most: number of passes that stay.
+            variance: s_b², of the others' constants.
+            keep: numbers of passes that stay in any case.
+        """
+        more = len(self) - most
+        if more <= 0:
+            return self
+        oldest = [number for number in sorted(self.numbers) if number not in keep]
+        return self.integrated_out(set(oldest[:more]), variance)
 
     def prior_of(
         self, numbers: tuple[float, ...], variance: float, correlation: float = 0.0

@@ -51,8 +51,8 @@ def test_products_and_quotients_are_sums_under_the_passes_numbers():
     )
     assert A.plus(nothing) is A and PassEvidence.product(()) is None
     assert_is(nothing.plus(A), n_a, v_a)
-    assert_is(A.without(nothing), n_a, v_a)
-    assert_is(PassEvidence.product((A, B)).without(B), n_a, v_a)
+    assert_is(A.without(nothing, 1.0), n_a, v_a)
+    assert_is(PassEvidence.product((A, B)).without(B, 1.0), n_a, v_a)
     assert A.renumber(10.0).numbers == (10.0, 11.0, 14.0)
     turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]]).double()
     assert_is(A.turn(turn), n_a, v_a @ turn.numpy().T)
@@ -62,13 +62,14 @@ def test_products_and_quotients_are_sums_under_the_passes_numbers():
 
 
 def test_a_quotient_that_would_curve_upwards_says_nothing_there():
-    """Of B without twice itself and A: the part with a positive curvature stays, with what it says."""
-    (n_a, v_a), (n_b, v_b) = wide(A), wide(B)
+    """The part with a positive curvature stays, with what it says; of a pass that is not here, nothing."""
+    own = A.integrated_out({4.0}, 2.0)
+    (n_a, v_a), (n_b, v_b) = wide(own), wide(B)
     values, vectors = np.linalg.eigh(n_b - n_a)
     up = values > 1e-12
     assert up.any() and not up.all()
     part = vectors[:, up]
-    assert_is(B.without(A), (part * values[up]) @ part.T, part @ part.T @ (v_b - v_a))
+    assert_is(B.without(A, 2.0), (part * values[up]) @ part.T, part @ part.T @ (v_b - v_a))
 
 
 def test_differences_are_what_is_left_when_all_may_be_shifted_together():
@@ -139,3 +140,12 @@ def test_the_divergence_is_kullback_and_leiblers():
     assert B.divergence(A, numbers, variance) == pytest.approx(wanted)
     assert A.divergence(A, numbers, variance) == pytest.approx(0.0, abs=1e-12)
     assert A.divergence(B, (), variance) == 0.0
+
+
+def test_of_more_passes_than_may_stay_the_oldest_are_integrated_out():
+    both = PassEvidence.product((A, B))
+    assert both.of_newest(4, 2.0) is both
+    for kept, gone, keep in (((1.0, 4.0, 7.0), {0.0}, set()), ((0.0, 4.0, 7.0), {1.0}, {0.0})):
+        left = both.of_newest(3, 2.0, keep)
+        assert set(left.numbers) == set(kept)
+        assert_is(left, *wide(both.integrated_out(gone, 2.0)))

@@ -147,14 +147,14 @@ def test_differences_are_what_a_common_constant_does_not_change():
 
 def test_what_is_taken_out_leaves_what_was_there():
     first, second = some((0.0, 1.0), 1), some((1.0, 7.0), 2)
-    left = first.plus(second).without(second)
+    left = first.plus(second).without(second, 1.0)
     at = [left.numbers.index(number) for number in (0.0, 1.0, 7.0)]
     expected = torch.zeros(3, 3, dtype=torch.float64)
     expected[:2, :2] = first.precision
     assert torch.allclose(left.precision[at][:, at], expected, atol=1e-12)
     assert torch.allclose(left.linear[at][:2], first.linear, atol=1e-12)
     # more than there is: nothing negative is left
-    assert float(torch.linalg.eigvalsh(first.without(first.scale(2.0)).precision)[0]) >= -1e-12
+    assert float(torch.linalg.eigvalsh(first.without(first.scale(2.0), 1.0).precision)[0]) >= -1e-12
 
 
 def test_passes_integrated_out_leave_what_is_known_of_the_others():

@@ -72,6 +72,13 @@ class Layout:
 
         return low, high
 
+    def core_fraction(self, key: Key) -> float:
+        """Fraction of the ground that a tile covers that is its core."""
+        low, high = self.core(key)
+        sides = [b - a for a, b in zip(low, high)]
+        covered = [side + 2.0 * self.halo for side in sides]
+        return sides[0] * sides[1] / (covered[0] * covered[1])
+
     def owners(self, x: Tensor) -> tuple[list[Key], Tensor]:
         """The tiles whose cores hold places.
 

@@ -24,7 +24,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
-from gp_mapping.core.models.tiled.layout import Key, Layout
+from gp_mapping.core.models.tiled.layout import Key
 from gp_mapping.core.models.tiled.tile import Tile
 from gp_mapping.core.sparse.pass_evidence import PassEvidence
 from gp_mapping.core.transaction import transaction
@@ -110,7 +110,7 @@ def _note_evidence(model, key: Key, tile: Tile) -> None:
     if own is None or len(own) < 2:
         tile.evidence = None
     else:
-        tile.evidence = own.of_differences().scale(_core_fraction(model.layout, key))
+        tile.evidence = own.of_differences().scale(model.layout.core_fraction(key))
     tile.told = tile.map.samples
     model.evidence_version += 1
 
@@ -123,11 +123,13 @@ class Said:
         tiles: of each tile in memory that says anything.
         shelved: of those on the shelf together; None: nothing.
         most: passes beyond which a tile is told no more.
+        variance: s_b².
     """
 
     tiles: dict[Key, PassEvidence]
     shelved: PassEvidence | None
     most: int
+    variance: float
 
     def others(
         self,
@@ -152,7 +154,7 @@ class Said:
         near = sorted(self.tiles, key=lambda k: (max(abs(k[0] - key[0]), abs(k[1] - key[1])), k))
         order = [self.tiles[other] for other in near if other != key or with_own]
         if self.shelved is not None:
-            shelved = self.shelved if own is None else self.shelved.without(own)
+            shelved = self.shelved if own is None else self.shelved.without(own, self.variance)
             order.insert(0 if on_shelf else len(order), shelved)
 
         parts, numbers = [], set()
@@ -183,6 +185,7 @@ def said_by(model) -> Said:
         {key: t.evidence for key, t in model.tiles.items() if t.evidence is not None},
         model.shelved_evidence,
         _SHARES * model.current_map.max_biases,
+        model.current_map.theta.bias_stddev**2,
     )
 
 
@@ -201,25 +204,19 @@ def put_on_shelf(model, key: Key, tile: Tile) -> None:
     kept = model.shelved_evidence
     kept = tile.evidence if kept is None else kept.plus(tile.evidence)
 
-    more = len(kept) - model.current_map.max_biases
-    if more > 0:
-        used = {
-            n for t in model.tiles.values() if t.evidence is not None for n in t.evidence.numbers
-        }
-        oldest = [number for number in sorted(kept.numbers) if number not in used]
-        kept = kept.integrated_out(set(oldest[:more]), model.current_map.theta.bias_stddev**2)
-    model.shelved_evidence = kept
+    used = {n for t in model.tiles.values() if t.evidence is not None for n in t.evidence.numbers}
+    model.shelved_evidence = kept.of_newest(
+        model.current_map.max_biases, model.current_map.theta.bias_stddev**2, used
+    )
 
 
 def take_from_shelf(model, tile: Tile) -> None:
     """Count what a tile says of the constants as its own again."""
     if tile.evidence is None or model.shelved_evidence is None:
         return
-    gone = set(tile.evidence.numbers) - set(model.shelved_evidence.numbers)
-    own = tile.evidence
-    if gone:
-        own = own.integrated_out(gone, model.current_map.theta.bias_stddev**2)
-    model.shelved_evidence = model.shelved_evidence.without(own)
+    model.shelved_evidence = model.shelved_evidence.without(
+        tile.evidence, model.current_map.theta.bias_stddev**2
+    )
 
 
 def _tell(tile_map: DualSVGP, others: PassEvidence | None) -> bool:
@@ -243,11 +240,3 @@ def _differs(
     """Whether the prior of some passes' constants differs by so many nats."""
     before = after.scale(0.0) if before is None else before
     return after.divergence(before, numbers, tile_map.theta.bias_stddev**2) >= least
-
-
-def _core_fraction(layout: Layout, key: Key) -> float:
-    """Fraction of the ground that a tile covers that is its core."""
-    low, high = layout.core(key)
-    sides = [b - a for a, b in zip(low, high)]
-    covered = [side + 2.0 * layout.halo for side in sides]
-    return sides[0] * sides[1] / (covered[0] * covered[1])

@@ -190,12 +190,12 @@ def test_a_tile_is_told_of_so_many_passes_by_the_nearest_first():
         return PassEvidence(tuple(map(float, numbers)), eye, eye[:, :1])
 
     tiles = {(k, 0): of(10 * k, 10 * k + 1) for k in range(5)}
-    said = shared_constants.Said(tiles, of(90, 91), most=6)
+    said = shared_constants.Said(tiles, of(90, 91), most=6, variance=1.0)
     assert set(said.others((0, 0)).numbers) == {10.0, 11.0, 20.0, 21.0, 30.0, 31.0}
     assert set(said.others((4, 0)).numbers) == {10.0, 11.0, 20.0, 21.0, 30.0, 31.0}
     # one on the shelf is told what those there say first
     assert set(said.others((9, 0), on_shelf=True).numbers) == {90.0, 91.0, 30.0, 31.0, 40.0, 41.0}
-    assert shared_constants.Said({}, None, most=6).others((0, 0)) is None
+    assert shared_constants.Said({}, None, most=6, variance=1.0).others((0, 0)) is None
 
 
 def test_a_tile_that_is_sent_knows_the_constants(tiles):
