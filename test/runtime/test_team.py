@@ -75,6 +75,9 @@ def test_a_cleared_map_goes_everywhere():
         assert one.cells() == theirs, (
             "what is the other robot's was cleared, too, or what was cleared is still there"
         )
+        # also from the other's sum, before there is a new map in its place
+        now = exchange([one, two], 60.0, now, until=lambda: two.cells() == theirs)
+        assert two.cells() == theirs and "robot1 age (s)" in two.team.status(now)[0]
         one.worker.call(lambda session: session.ingest(parts[0][:900])).result(30)
         mine = one.worker.call(lambda session: session.cell_count).result()
         exchange([one, two], 60.0, now, until=lambda: two.cells() == theirs + mine)

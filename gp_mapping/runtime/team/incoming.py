@@ -157,6 +157,10 @@ class Source:
             self.repeated += 1
             return
 
+        if address.part == HEAD and not state:  # a map without data, in the place of another
+            self.newest = now
+            return
+
         held = self._maps.get(address.map)
         before = held.parts.get(address.part) if held is not None else None
         if before is not None and before.number >= address.number:

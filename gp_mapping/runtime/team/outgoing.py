@@ -5,6 +5,7 @@ A bandwidth bounds what is sent.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -79,6 +80,19 @@ class Outgoing:
         held = self._parts.get(HEAD)
         if held is None or held.number < totals.number:
             self._renew(HEAD, totals.state, totals.number)
+
+    def clear(self, map_id: str) -> None:
+        """Take back what was sent, unless it is of that map: it is in nobody's sum any more.
+
+        Until there are other totals, an empty head is sent, of a map that takes the place of the
+        one before.
+
+        Args:
+            map_id: of the robot's map now; '' while it has none.
+        """
+        if self._parts and self._map != map_id and self._parts[HEAD].content:
+            self._instead = [*self._instead, self._map][-_LEFT:]
+            self._map, self._parts = uuid.uuid4().hex, {HEAD: _Part({}, 0)}
 
     def _renew(self, name: str, content, number: int) -> None:
         """Replace a part's content; what was sent of it before is remembered."""

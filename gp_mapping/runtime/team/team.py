@@ -17,7 +17,7 @@ from gp_mapping.runtime.background import BackgroundJob
 from gp_mapping.runtime.team.incoming import MapTotals, MemoryPool, Source
 from gp_mapping.runtime.team.outgoing import Outgoing
 from gp_mapping.runtime.team.summing import Member, TeamSum, sum_maps
-from gp_mapping.runtime.team.totals import Totals, totals_of
+from gp_mapping.runtime.team.totals import MAP_ID, Totals, totals_of
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.node import NodeSettings
 from gp_mapping.settings.team import transforms_of
@@ -122,13 +122,15 @@ class Team:
         if self._asked is not None and self._asked.done():
             future, self._asked = self._asked, None
             try:
-                self._totals = future.result()
+                self._totals, map_id = future.result()
             except CancelledError:
                 return
             except Exception as error:
                 self._on_error(f"the map's totals could not be taken: {error!r}")
                 return
-            if self._totals is not None and self.sending:
+            if self._totals is None:
+                self._outgoing.clear(map_id)
+            elif self.sending:
                 self._outgoing.update(self._totals)
 
         s = self._settings()
@@ -141,7 +143,10 @@ class Team:
             self._asked_at = now
             worker = self._worker
             self._asked = worker.call(
-                lambda session: worker.timed("totals", totals_of, session, worker.key)
+                lambda session: (
+                    worker.timed("totals", totals_of, session, worker.key),
+                    session.about.get(MAP_ID, ""),
+                )
             )
 
     def _next_message(self, now: float) -> bytes | None:
