@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import difflib
 import gc
 import importlib
+import itertools
 import logging
 import os
 import signal
@@ -23,7 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn
 
-from gp_mapping.commands import COMMANDS, add_arguments
+from gp_mapping.commands import COMMANDS, VERSION, add_arguments
 from gp_mapping.errors import UsageError, UserError, one_line
 from gp_mapping.threads import one_thread_each
 
@@ -35,8 +37,27 @@ WRONG, FAULT, INTERRUPTED, NO_READER = 2, 70, 130, 141
 class _Parser(argparse.ArgumentParser):
     """Reports a usage error in one line that points to --help, instead of printing the usage."""
 
+    _words: tuple[str, ...] = ()
+
+    def parse_known_args(self, args=None, namespace=None):
+        self._words = tuple(sys.argv[1:] if args is None else args)
+        return super().parse_known_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
-        self.exit(WRONG, f"{self.prog}: {one_line(message)}; see {self.prog} --help\n")
+        text = one_line(self._misspelt() or message)
+        self.exit(WRONG, f"{self.prog}: {text}; see {self.prog} --help\n")
+
+    def _misspelt(self) -> str:
+        """An option that there is not, which may be why others are missing; "" without one."""
+        known = list(self._option_string_actions)
+        for word in itertools.takewhile(lambda w: w != "--", self._words):
+            option = word.partition("=")[0]
+            if len(option) > 2 and option.startswith("--"):
+                if not any(name.startswith(option) for name in known):
+                    near = difflib.get_close_matches(option, known, 1)
+                    hint = f"; did you mean {near[0]}?" if near else ""
+                    return f"unknown option {option}{hint}"
+        return ""
 
 
 def _overview() -> argparse.ArgumentParser:
@@ -50,6 +71,9 @@ def _overview() -> argparse.ArgumentParser:
         epilog="commands:\n"
         + "\n".join(f"  {name:{width}}  {text}" for name, (_, _, text) in COMMANDS.items())
         + "\n\n`gp-mapping COMMAND --help` says more about each.",
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"gp_mapping {VERSION}", help="show the version"
     )
     parser.add_argument("command", metavar="COMMAND", help="one of: " + ", ".join(COMMANDS))
     return parser
@@ -110,7 +134,12 @@ def _run(argv: list[str], alone: bool) -> int:
         overview.parse_args(argv)  # --help, or an error: both end here
         overview.error("name a command first")
     if argv[0] not in COMMANDS:
-        overview.error(f"unknown command {argv[0]!r}; expected one of: {', '.join(COMMANDS)}")
+        near = difflib.get_close_matches(argv[0], COMMANDS, 1)
+        overview.error(
+            f"unknown command {argv[0]!r}; "
+            + (f"did you mean {near[0]}? there are: " if near else "expected one of: ")
+            + ", ".join(COMMANDS)
+        )
 
     # --help and a wrong option end here, before anything heavy is loaded
     name, _, text = COMMANDS[argv[0]]

@@ -8,7 +8,11 @@ code 2, never a traceback; cli.py sees to it, and to every unexpected error.
 import importlib
 from argparse import ArgumentParser
 
-__all__ = ["COMMANDS", "add_arguments"]
+from gp_mapping import __version__
+
+__all__ = ["COMMANDS", "VERSION", "add_arguments"]
+
+VERSION = __version__  # of the package
 
 # name -> (module, file in `arguments` that defines NAME_arguments(parser), one line of help)
 COMMANDS = {

@@ -95,7 +95,13 @@ def _check_path(path: Path) -> None:
                 raise BagError(
                     f"{path}: a saved map, not a recording; give the bags it was made from"
                 )
-            raise BagError(f"{path}: not a rosbag2 folder, it has no metadata.yaml")
+            bags = sorted(p.parent.name for p in path.glob("*/metadata.yaml"))
+            inside = (
+                f"; it holds {len(bags)}: name one, {path / bags[0]}, or all, {path}/*"
+                if bags
+                else ""
+            )
+            raise BagError(f"{path}: not a rosbag2 folder, it has no metadata.yaml{inside}")
     elif path.suffix == ".bag":
         new = path.with_suffix("").name
         raise BagError(

@@ -180,9 +180,12 @@ def _mend(there, role: str, name: str | None, settings: IntakeSettings) -> str:
     words = [f"--set {option}={word}" for word in fitting if word != current]
     if words and current not in fitting:
         return f"; write {' or '.join(words)} (or {option}: in --params)"
-    # else a topic with one number in a message can be mapped as a scalar
-    if role != "measurement" or fitting:
+    if fitting or role not in ("measurement", "pose", "tf"):
         return ""
+    if role != "measurement":
+        return f"; poses may be {', '.join(POSE_MESSAGES.values())}, or {TF_MESSAGE} on /tf"
+
+    # else a topic with one number in a message can be mapped as a scalar
 
     searched = there if name is None else (name, "/" + name.lstrip("/"))
     number_topic = next(

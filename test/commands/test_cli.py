@@ -324,6 +324,10 @@ def test_import_then_map_the_real_recordings(tmp_path):
     "arguments, text",
     [
         (["fly"], "unknown command 'fly'"),
+        (["mapp"], "did you mean map?"),
+        (["map", "{bags}/a", "--ouput", "x"], "unknown option --ouput; did you mean --output?"),
+        (["map", "{bags}/a", "--output", "x", "--qqq=1"], "unknown option --qqq;"),
+        (["map", "{bags}", "--output", "{tmp}/o"], r"it holds \d: name one, .*/a, or all"),
         (["map", "--output", "x"], "the following arguments are required: BAG"),
         (["map", "{bags}/absent", "--output", "{tmp}/o"], "absent: no such bag"),
         (
@@ -393,6 +397,12 @@ def test_mistakes_are_one_line_and_exit_code_2(bags, tmp_path, capfd, arguments,
     line = wrong(capfd, *(a.format(bags=bags[0], tmp=tmp_path) for a in arguments))
     assert re.search(text, line), line
     assert list(tmp_path.iterdir()) == []  # nothing is left behind
+
+
+def test_the_version_is_said(capfd):
+    with pytest.raises(SystemExit, match="^0$"):
+        cli.main(["--version"])
+    assert re.fullmatch(r"gp_mapping \d+\.\d+\.\d+\n", capfd.readouterr().out)
 
 
 @pytest.mark.parametrize("share", [0.3, 0.9])

@@ -318,6 +318,17 @@ def test_what_no_setting_mends_gets_no_advice(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    "options", [(), ("--set", "pose_source=pose"), ("--set", "pose_source=tf")]
+)
+def test_a_bag_without_poses_says_which_there_may_be(tmp_path, options):
+    bag = a_bag_of(tmp_path / "bag", "field", "temperature")
+    text = refused("map", bag, "--output", tmp_path / "o", *options)
+    assert (
+        "poses may be nav_msgs/msg/Odometry, " in text and "tf2_msgs/msg/TFMessage on /tf" in text
+    )
+
+
 def test_a_dead_sensor_is_named(tmp_path):
     """It told 0 all the time: `check` once divided by the error that such a map does not make."""
     for name, value in (("zero", (0.0, 0.0, 0.0)), ("stuck", (1e-5, 2e-5, 3e-5))):
