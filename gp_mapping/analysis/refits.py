@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -50,8 +51,14 @@ def split_passes(parts) -> list[Samples]:
     return [Samples.concatenate(p) for p in passes]
 
 
-def split(passes: list[Samples]) -> tuple[list[Samples], list[Samples], str]:
+def split(
+    passes: list[Samples], dropped: Sequence[str] = ()
+) -> tuple[list[Samples], list[Samples], str]:
     """Split passes into those that map and those that test.
+
+    Args:
+        passes: of the measurements that could be used.
+        dropped: why others could not, which a person reads where these are too few.
 
     Returns:
         The former, the latter, and in words how they were divided.
@@ -63,8 +70,8 @@ def split(passes: list[Samples]) -> tuple[list[Samples], list[Samples], str]:
     total, ends = int(sizes.sum()), np.cumsum(sizes)
     if total < 2 * _ENOUGH:
         raise UsageError(
-            f"only {total} measurements: too few to map with one part and test on another; give a longer "
-            "recording, or a second one with --against"
+            f"only {total} measurements could be used: too few to map with one part and test on another; "
+            + "; ".join([*dropped, "give a longer recording, or a second one with --against"])
         )
 
     # The boundary between passes that is nearest to the fraction, if it is near enough; else a cut.

@@ -250,6 +250,16 @@ def drop_reasons(intake: Intake) -> str:
     return "; ".join(intake.drops.explain() + intake.warnings) or "there was none"
 
 
+def dropped_lines(dropped: dict[str, int]) -> list[str]:
+    """Return a line for each reason for which messages were dropped, or used in part."""
+    return [
+        f"  {'used in part' if reason.is_used else 'dropped'} {dropped[reason.value]}: "
+        f"{reason.explanation} [{reason.value}]"
+        for reason in DropReason
+        if dropped.get(reason.value)
+    ]
+
+
 def stay_in_frame(intake: Intake, session: MapSession) -> None:
     """Take poses in the map's frame alone, where it has one.
 
@@ -377,12 +387,7 @@ def summary(result: dict, session: MapSession, written: dict[str, Path]) -> str:
         values = ", ".join(f"{name} {value}" for name, value in taken.items())
         lines.append(f"the sensor's setup as in the saved map: {values}")
 
-    for reason in DropReason:
-        if result["dropped"].get(reason.value):
-            what = "used in part" if reason.is_used else "dropped"
-            lines.append(
-                f"  {what} {result['dropped'][reason.value]}: {reason.explanation} [{reason.value}]"
-            )
+    lines += dropped_lines(result["dropped"])
     lines += [f"  warning: {text}" for text in result["warnings"]]
 
     inputs = inputs_line(report)

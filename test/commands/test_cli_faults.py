@@ -21,6 +21,7 @@ from benchmark.faults.mutate import DAMAGE, mutated
 from gp_mapping import cli
 from gp_mapping.analysis.sensor_faults import sensor_faults
 from gp_mapping.core.types import Samples
+from gp_mapping.recording.bag_writer import BagWriter
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-m", "gp_mapping.cli"]
@@ -327,6 +328,18 @@ def test_a_bag_without_poses_says_which_there_may_be(tmp_path, options):
     assert (
         "poses may be nav_msgs/msg/Odometry, " in text and "tf2_msgs/msg/TFMessage on /tf" in text
     )
+
+
+def test_what_was_dropped_is_said_also_where_too_little_is_left(tmp_path, capsys):
+    """A robot that stamps nothing: one measurement can be used, and `fit` and `check` said no word of the others."""
+    with BagWriter(tmp_path / "bag") as bag:
+        for i in range(40):
+            bag.odometry(0, (0.1 * i, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0))
+            bag.magnetic_field(0, (1e-5, 0.0, 4e-5))
+    text = refused("check", tmp_path / "bag", "--output", tmp_path / "o")
+    assert "only 1 measurements" in text and "39 repeated_stamp: " in text
+    assert cli.main(["fit", str(tmp_path / "bag"), "--output", str(tmp_path / "o")]) == 0
+    assert "dropped 39: measurement with the stamp" in capsys.readouterr().out
 
 
 def test_a_dead_sensor_is_named(tmp_path):

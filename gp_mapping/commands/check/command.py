@@ -191,7 +191,7 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
         notes = no_test("--against", plans[1], mapped)
         how = f"maps {', '.join(map(str, bags))}, tests on {', '.join(map(str, against))}"
     else:
-        train, test, how = split(passes)
+        train, test, how = split(passes, intake.drops.explain() + intake.warnings)
 
     _report_progress(f"{sum(map(len, train))} measurements map, {sum(map(len, test))} test")
     began = time.perf_counter()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gp_mapping.analysis.digits import decimals
-from gp_mapping.commands.map import UNITS
+from gp_mapping.commands.map import UNITS, dropped_lines
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.store.wording import unit_text
 
@@ -30,6 +30,7 @@ def summary(result: dict, settings: MapSettings, paths: dict[str, Path]) -> str:
     lines = [
         f"{fit['cells']} cells, fitted in {fit['seconds']:.1f} s; {stopped}",
         f"  {fit['steps']}",
+        *dropped_lines(result["dropped"]),
         f"{'':38} {'streamed':>10} {'fitted':>10}",
     ]
     lines.append(

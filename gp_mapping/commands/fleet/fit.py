@@ -11,7 +11,7 @@ from gp_mapping.analysis.digits import decimals
 from gp_mapping.commands.fit.progress import Progress
 from gp_mapping.commands.fleet.arguments import connected_engine
 from gp_mapping.commands.fleet.map import about_fleet, print_left_out, warnings_of
-from gp_mapping.commands.map import UNITS, about_map, score_on_tests, write_results
+from gp_mapping.commands.map import UNITS, about_map, dropped_lines, score_on_tests, write_results
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.fleet.bags import agreed_by, read_bags
 from gp_mapping.fleet.cells import counted
@@ -120,6 +120,7 @@ def _text(
     lines = [
         f"{fit['cells']} cells of {result['fleet']['mapped']} bags, fitted in {fit['seconds']:.1f} s with "
         f"{fit['iterations']} iterations of L-BFGS; {stopped}",
+        *dropped_lines(result["dropped"]),
         f"{'':38} {'agreed':>10} {'fitted':>10}",
         f"{fit['objective'] + ', nats':38} {fit['nats_before']:10.1f} {fit['nats_after']:10.1f}",
     ]
