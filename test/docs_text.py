@@ -21,6 +21,7 @@ WHOLE = {
     "namesakes.py",
     "notes/settings.py",
     "notes/repeats.py",
+    "repeated/recurring.py",
     "suggester.py",
     "free_maps.py",
     "suggest.py",
@@ -130,6 +131,7 @@ def warnings_in_code() -> dict[str, str]:
         package / "planning" / "offer.py",
         package / "mapping" / "notes" / "settings.py",
         package / "mapping" / "notes" / "repeats.py",
+        package / "mapping" / "repeated" / "recurring.py",
     ]
     found: dict[str, str] = {}
     for path in files:

@@ -25,6 +25,7 @@ from gp_mapping.mapping.cells import CellAverager, RawRows
 from gp_mapping.mapping.motion.attitude import HeadingTrack
 from gp_mapping.mapping.motion.path import Path
 from gp_mapping.mapping.raw_batch import RAW_BATCH, join_raw, single_batch
+from gp_mapping.mapping.repeated.recurring import Recurring, keys_of
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["Gathering"]
@@ -39,6 +40,7 @@ class Gathering(ABC):
 
     Attributes:
         cells: the averager.
+        recurring: finds measurements that are no new ones.
         raw_count: raw samples that were used.
         refused: raw samples that were not.
         lost: of those refused, the ones that were counted as used until their cell was handed over.
@@ -64,7 +66,7 @@ class Gathering(ABC):
         # without cells: raw samples that wait for their batch
         self._raw: list[Samples] = []
         self._first, self._bias = FirstValues(s), BiasNumbers(s.bias_time)
-        self._outcomes = OutcomeJudge(s)
+        self._outcomes, self.recurring = OutcomeJudge(s), Recurring()
         self._path, self._track = Path(s.cell_length), HeadingTrack(s.axle_distance)
 
         self._pass_open = False
@@ -124,15 +126,19 @@ class Gathering(ABC):
             ),
         )
 
+        # labels and counts may well be the same everywhere
+        watched = self.settings.robust and self.settings.metric
+        keys = keys_of(samples.y) if watched else []
         while i < n:
-            i = self._gather_rows(samples, rows, i)
+            i = self._gather_rows(samples, rows, keys, i)
 
-    def _gather_rows(self, samples: Samples, rows: RawRows, i: int) -> int:
-        """Take raw samples up to the one that closes a cell, or is refused.
+    def _gather_rows(self, samples: Samples, rows: RawRows, keys: list[float], i: int) -> int:
+        """Take raw samples up to the one that closes a cell, is refused or left out.
 
         Args:
             samples: all that came in this call.
             rows: the same, as columns.
+            keys: their numbers, where a number that is told again may be left out.
             i: number of the first one that is not taken yet.
 
         Returns:
@@ -152,10 +158,11 @@ class Gathering(ABC):
         # the row that closes the cell belongs to the next one, but is looked at before that
         stop = min(over + 1, n)
         wrong = self._first_wrong(rows, i, stop)
-        refused = wrong < stop
-        if refused:  # the cell must not be closed by a sample that no map can take
-            over = stop = wrong
-            _, reach = self.cells.find_cell_end(rows, i, wrong) if i < wrong else (wrong, reach)
+        void = self.recurring.first_void(keys, i, wrong) if keys else wrong
+        refused, skipped = void == wrong < stop, void < stop
+        if skipped:  # the cell must not be closed by a sample that the map does not get
+            over = stop = void
+            _, reach = self.cells.find_cell_end(rows, i, void) if i < void else (void, reach)
 
         self._see(rows, slice(i, stop))
 
@@ -182,7 +189,9 @@ class Gathering(ABC):
                 f"a sample of {max(map(abs, y)):.3g} at ({x[0]:.3g}, {x[1]:.3g}) m is no value of this "
                 "field, or at no place of this earth",
             )
-        return stop + refused
+        elif skipped:  # it is used up, as a gross error in a cell is
+            self.raw_count += 1
+        return stop + skipped
 
     def _first_wrong(self, rows: RawRows, start: int, stop: int) -> int:
         """Number of the first of the rows start … stop − 1 that no map can take; stop if none."""
@@ -280,7 +289,7 @@ class Gathering(ABC):
     @property
     def gross_errors(self) -> int:
         """Raw samples that were left out as gross errors."""
-        return self.cells.gross + self._first.gross
+        return self.cells.gross + self._first.gross + self.recurring.hung
 
     @property
     def is_opening(self) -> bool:
@@ -291,6 +300,11 @@ class Gathering(ABC):
     def beginning_notes(self) -> list[str]:
         """That a sensor had not begun to measure, in sentences; of merged maps, too."""
         return self._first.notes
+
+    @property
+    def value_notes(self) -> list[str]:
+        """What was left out by its value, in sentences."""
+        return [*self._first.notes, *self.recurring.notes()]
 
     @property
     def path_trace(self) -> Path:
@@ -332,6 +346,7 @@ class Gathering(ABC):
             "path": self._path.state_dict(),
             "bias": self._bias.state_dict(),
             "track": self._track.state_dict(),
+            "recurring": self.recurring.state_dict(),
             "raw": [{f.name: getattr(s, f.name) for f in fields(s)} for s in self._raw],
             "pass_open": self._pass_open,
             "raw_count": self.raw_count,
@@ -344,6 +359,8 @@ class Gathering(ABC):
         self.cells.load_state_dict(state["cells"])
         self._path.load_state_dict(state["path"])
         self._track.load_state_dict(state["track"])
+        if "recurring" in state:  # else of a version that left out no repeats
+            self.recurring.load_state_dict(state["recurring"])
         if "bias" in state:  # else of a version in which no pass had a constant
             self._bias.load_state_dict(state["bias"])
         if "first_values" in state:  # in older maps the first cell has decided

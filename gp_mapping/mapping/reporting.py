@@ -26,6 +26,7 @@ def report_of(session: MapSession) -> dict:
         "path_length": session.path_trace.length,
         "scores": len(session.scores.noise),
         "gross_errors": session.gross_errors,
+        "repeated_samples": session.recurring.held,
         "weakened_cells": session.scores.weakened,
         "changes": session.scores.change_count,
         "left_out": session.left_out,

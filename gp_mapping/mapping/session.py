@@ -507,7 +507,7 @@ class MapSession(Gathering):
             *self._cut,
             *self._repeats.notes(self.settings.field_scale, self.settings.field_unit),
             *self.resume_notes,
-            *self.beginning_notes,
+            *self.value_notes,
             *inconsistent_settings(self._start.resolved, self._first.spread),
             *self.map.notes(),
         ]

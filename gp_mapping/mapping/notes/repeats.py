@@ -148,13 +148,14 @@ class Repeats:
             return [
                 f"the sensor has told exactly {run.value / scale:.6g} {unit} for {run.seconds:.1f} s and "
                 f"{run.metres:.1f} m ({run.count} measurements): it hangs, is not connected, or is at the end of "
-                "its range; the map takes that for the field: look at its cable and driver, and drive there again"
+                "its range; what the map does not leave out of it, it takes for the field: look at its cable and "
+                "driver, and drive there again"
             ]
         if worst is not None:
             return [
                 f"the sensor hung ({self._hangs} times, {self._measurements} measurements), at worst at exactly "
                 f"{worst.value / scale:.6g} {unit} for {worst.seconds:.1f} s and {worst.metres:.1f} m, up to stamp "
-                f"{worst.end:.1f}; the map took that for the field: look at its cable and driver, and drive there "
-                "again"
+                f"{worst.end:.1f}; what the map has not left out of it, it took for the field: look at its cable "
+                "and driver, and drive there again"
             ]
         return []

@@ -1,0 +1,1 @@
+"""Numbers that a sensor tells again and again, which are no new measurements."""

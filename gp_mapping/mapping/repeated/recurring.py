@@ -1,0 +1,210 @@
+"""Which measurements are no new ones, since they tell a number again.
+
+A sensor that does not round hardly ever tells one number twice to the bit. Where it does,
+
+    its driver holds    the driver publishes more often than the sensor measures: nearly all runs of
+                        one number are equally long. Each run is one measurement, its first
+    it hangs            a number within the range of all before is told again. The first one counts
+    it drops out        a number far from all others comes back again and again, and each time by a
+                        leap (0, or 85 °C, while a cable is loose). None of them counts
+
+Where a sensor that rounds repeats a number it has measured that number again, so its repeats stay,
+and so does a number at the end of the range of all: where the field is at the end of the sensor's
+range (no gas, full light) the number is what there is to know.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from itertools import pairwise
+from statistics import median_low
+
+import torch
+
+__all__ = ["Recurring", "keys_of"]
+
+_WINDOW = 64  # newest runs of one number
+_KNOWN = 20  # runs from which on a sensor is known
+_FEW = 3  # different numbers, at most, that repeat although the sensor does not round
+_REGULAR = 0.9  # fraction of the runs that are as long as the others, give or take one
+# times that a number far from all others has come, from which on it is no measurement: of a sensor
+# that does not round, and of others
+_ONCE, _TWICE = 1, 2
+_SUSPECTS = 8  # such numbers that are kept
+_RARE = 1.0 / 3.0  # of the runs, at most, that are dropouts
+_LEAP = 10.0  # usual steps
+_WHOLE = 0.02  # of the smallest step: a multiple of it, as a sensor has that rounds
+_DIGITS = 2.0**33  # of a vector's norm: rounding of one that was turned with the robot is none
+
+
+def keys_of(y: torch.Tensor) -> list[float]:
+    """What measurements y (N, C) are compared by: of a vector its norm, since it turns."""
+    if y.shape[1] == 1:
+        return y[:, 0].tolist()
+    mantissa, exponent = torch.frexp(torch.linalg.vector_norm(y, dim=1))
+    return torch.ldexp(torch.round(mantissa * _DIGITS) / _DIGITS, exponent).tolist()
+
+
+class Recurring:
+    """Watches the numbers of one sensor, in order of time.
+
+    Attributes:
+        held: repeats that its driver has published, which are left out.
+        hung: other measurements that were left out.
+    """
+
+    def __init__(self):
+        self.held = self.hung = 0
+        self._run: list[float] | None = None  # number and length of the run that goes on
+        self._void = False  # whether all of that run is void
+        self._runs: deque[list[float]] = deque(maxlen=_WINDOW)  # those before it
+        self._count: Counter[float] = Counter()  # runs in the window by their number
+        self._range: list[float] | None = None  # least and largest number of all runs
+        # numbers far from all others, and how often they came; the usual step, as of some runs ago
+        self._far: Counter[float] = Counter()
+        self._step, self._age = 0.0, 0
+        # what the window says: usual length of a run that is held, else 0; and whether it is fine
+        self._held_for, self._fine, self._dated = 0, False, True
+
+    def first_void(self, keys: list[float], start: int, stop: int) -> int:
+        """Look at measurements start … stop − 1 up to the first that is void; stop if none is."""
+        for k in range(start, stop):
+            if self._is_void(keys[k]):
+                return k
+        return stop
+
+    def _is_void(self, key: float) -> bool:
+        """Look at the next measurement: whether it is to be left out."""
+        run = self._run
+        if run is None or key != run[0]:
+            if run is not None:
+                self._close(run)
+            self._run = [key, 1.0]
+            self._void = self._comes_back(key)
+            self.hung += self._void
+            return self._void
+
+        run[1] += 1.0
+        if self._void:
+            self.hung += 1
+            return True
+        self._judge()
+        if self._held_for and run[1] <= self._held_for + 1:
+            self.held += 1
+            return True
+        within = self._range is not None and self._range[0] < key < self._range[1]
+        if within and (self._fine or self._held_for):
+            self.hung += 1
+            return True
+        return False
+
+    def _close(self, run: list[float]) -> None:
+        """Take a run that has ended into the window."""
+        leaps = bool(self._runs) and abs(run[0] - self._runs[-1][0]) > self._step
+        if leaps and self._is_far(run[0]):
+            self._far[run[0]] += 1
+            self._far = Counter(dict(self._far.most_common(_SUSPECTS)))
+        if len(self._runs) == _WINDOW:
+            old = self._runs[0][0]
+            self._count[old] -= 1
+            if not self._count[old]:
+                del self._count[old]
+        self._runs.append(run)
+        self._count[run[0]] += 1
+        self._dated, self._age = True, (self._age + 1) % _KNOWN
+        if not self._age:  # half of what counts as a leap: it may have changed since
+            self._step = 0.5 * _LEAP * _usual_step([value for value, _ in self._runs])
+        if not self._void:
+            low, high = self._range or (run[0], run[0])
+            self._range = [min(low, run[0]), max(high, run[0])]
+
+    def _judge(self) -> None:
+        """Find out whether the sensor rounds, and whether its driver holds each number."""
+        if not self._dated:
+            return
+        self._held_for, self._fine, self._dated = 0, False, False
+        if len(self._runs) < _KNOWN:
+            return
+
+        again = {value for value, count in self._count.items() if count > 1}
+        repeated = {value for value, length in self._runs if length > 1}
+        if len(again) > _FEW or len(self._count) < _KNOWN // 2:
+            return  # it rounds
+        if len(again | repeated) <= _FEW:
+            self._fine = True
+            return
+
+        usual = median_low([length for _, length in self._runs])
+        regular = sum(abs(length - usual) <= 1.0 and length > 1 for _, length in self._runs)
+        if usual > 1 and regular >= _REGULAR * len(self._runs) and not self._rounds():
+            self._held_for = int(usual)
+
+    def _rounds(self) -> bool:
+        """Whether steps from run to run are multiples of the smallest one."""
+        values = [value for value, _ in self._runs]
+        steps = [abs(b - a) for a, b in pairwise(values)]
+        least = min(steps)
+        whole = sum(abs(step / least - round(step / least)) < _WHOLE for step in steps)
+        return whole >= _REGULAR * len(steps)
+
+    def _comes_back(self, key: float) -> bool:
+        """Whether a number that begins a run has come before, far from all others as now."""
+        if not self._far[key]:
+            return False  # nearly always
+        self._judge()
+        return self._far[key] >= (_ONCE if self._fine else _TWICE) and self._is_far(key)
+
+    def _is_far(self, key: float) -> bool:
+        """Whether a number is far from all others of the window, and rare among them."""
+        others = [value for value, _ in self._runs if value != key]
+        if len(others) < _KNOWN // 2 or self._count[key] > _RARE * len(self._runs):
+            return False
+        return min(abs(value - key) for value in others) > _LEAP * _usual_step(others)
+
+    def notes(self) -> list[str]:
+        """What was left out, in sentences."""
+        out = []
+        if self.held:
+            out.append(
+                f"{self.held} measurements repeat the one before them to the bit: the driver publishes more often "
+                "than the sensor measures; each number counts once"
+            )
+        if self.hung:
+            out.append(
+                f"{self.hung} measurements tell a number again that this sensor does not measure twice: it hangs or "
+                "drops out; they are left out of the map: look at its cable and driver"
+            )
+        return out
+
+    def state_dict(self) -> dict:
+        """For an exact resume."""
+        return {
+            "held": self.held,
+            "hung": self.hung,
+            "run": self._run and list(self._run),
+            "void": self._void,
+            "runs": [list(run) for run in self._runs],
+            "range": self._range and list(self._range),
+            "far": [[value, count] for value, count in self._far.items()],
+            "step": self._step,
+            "age": self._age,
+        }
+
+    def load_state_dict(self, state: dict) -> None:
+        """Continue where state_dict was taken."""
+        self.held, self.hung, self._void = (
+            int(state["held"]),
+            int(state["hung"]),
+            bool(state["void"]),
+        )
+        self._run = None if state["run"] is None else list(map(float, state["run"]))
+        self._runs = deque((list(map(float, run)) for run in state["runs"]), maxlen=_WINDOW)
+        self._count = Counter(value for value, _ in self._runs)
+        self._range = None if state["range"] is None else list(map(float, state["range"]))
+        self._far = Counter({float(value): int(count) for value, count in state["far"]})
+        self._step, self._age, self._dated = float(state["step"]), int(state["age"]), True
+
+
+def _usual_step(values: list[float]) -> float:
+    """Median step from one number to the next."""
+    return median_low([abs(b - a) for a, b in pairwise(values)])
