@@ -115,7 +115,8 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
 
         inner = Standardised.from_samples(batch, self.scaling)
         check_magnitudes(inner)
-        if self.samples < FIRST and self.likelihood.metric:
+        # who gives the centre has seen values, as a session has
+        if self.samples < FIRST and self.likelihood.metric and self.given_centre is None:
             warn_of_other_unit(inner.y, self.theta, self.scale)
 
         # pass numbers matter only where passes have a constant

@@ -140,4 +140,5 @@ def test_values_in_another_unit_than_the_settings_are_said(one_by_one):
         field = create_map("dual_svgp", field_scale=1.0)
         field.update(Samples(X, Y))
         create_map("dual_svgp").update(samples(X, Y))
+        create_map("dual_svgp", centre=[45.0]).update(Samples(X, Y))  # it is known
         create_map("dual_svgp", likelihood="poisson").update(Samples(X, np.full(40, 500)))

@@ -37,6 +37,21 @@ def test_they_are_those_of_all_cells_so_far(step):
     assert settings is not None
 
 
+def test_cells_of_a_robot_that_stands_count_for_less():
+    """They know neither lengthscale nor signal; their number is bounded all the same."""
+    start, stands = Start(MapSettings()), Samples(X[:1].expand(2000, 2), Y[:1].expand(2000, 1))
+    assert start.set_first_cells(stands[:9])
+    for n in range(9, 25):
+        assert not start.add(stands[n])
+    again = [n + 1 for n in range(1, N) if start.add(CELLS[n])]
+    assert again == [4, 8, 16, 32, 64, 128]
+
+    start = Start(MapSettings())
+    start.set_first_cells(stands[:9])
+    again = [n + 1 for n in range(9, 2000) if start.add(stands[n])]
+    assert again == [32, 64, 128, 256, 512, 1024]
+
+
 def test_where_all_is_given_or_it_is_closed_nothing_is_looked_for():
     given = MapSettings(lengthscale=0.5, signal_stddev=1e-5, noise_stddev=1e-6)
     for start in (Start(given), Start(MapSettings())):

@@ -5,10 +5,14 @@ cells (first_values.py), and with 16, 32, 64 and 128, its starts are found anew 
 and the map is made again from the same cells, next to the one that answers (restarted.py):
 afterwards it is the map that would have been, had the starts been known beforehand. The first cells
 are kept for that, and no more than those.
+
+Cells of a robot that stands tell nothing of the lengthscale, nor of how the field varies: eight of
+them count as one.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, fields, replace
 
 import torch
@@ -23,6 +27,7 @@ __all__ = ["Start"]
 _LAST = 128  # cells; their lanes show the lengthscale to a factor of two, then learning goes on
 _FIRST = 4  # cells, in the doubling from there to _LAST
 _ROUGH = 32  # cells up to which the starts before were rough
+_STANDING = 8  # cells at one place that count as one, so that standing for long is bounded, too
 _CONSTANT = 3.0  # signal stddevs by which the mean may lie from the first values' median
 
 
@@ -43,7 +48,8 @@ class Start:
         self.centre: list[float] | None = None
         self.found: tuple[MapSettings, list[float] | None] = settings, None
         self.cells: list[Samples] = []
-        self._count, self._next = 0, 1
+        self._moved, self._total, self._next = 0, 0, 1
+        self._place: list[float] | None = None  # of the last cell that counts in _moved
         self._open = any(getattr(settings, name) == 0.0 for name in AUTOMATIC)
 
     def set_first_cells(self, first: Samples) -> bool:
@@ -55,7 +61,8 @@ class Start:
         if not self._open:
             return False
 
-        self.cells, self._count = [first], len(first)
+        self.cells, self._moved, self._total, self._place = [first], 0, 0, None
+        self._add_places(first)
         self._guess()
         self.resolved, self.centre = self.found
         # the next count of cells at which starts are found anew
@@ -73,7 +80,7 @@ class Start:
             return False
 
         self.cells.append(batch)
-        self._count += len(batch)
+        self._add_places(batch)
         if self._count < self._next or self._next > _LAST:
             return False
 
@@ -81,6 +88,22 @@ class Start:
         while self._next <= self._count:
             self._next = max(_FIRST, 2 * self._next)
         return True
+
+    @property
+    def _count(self) -> int:
+        """Number of cells so far, those of a robot that stands counted for less."""
+        return max(self._moved, self._total // _STANDING)
+
+    def _add_places(self, batch: Samples) -> None:
+        """Count the cells of a batch, and those that lie elsewhere than the one before."""
+        self._total += len(batch)
+        if not self.settings.cells:
+            self._moved += len(batch)
+            return
+        for place in batch.x.tolist():
+            apart = 0.1 * self.settings.cell_length
+            if self._place is None or math.dist(place, self._place) > apart:
+                self._moved, self._place = self._moved + 1, place
 
     def keep_taken(self, taken: list[Samples]) -> None:
         """Keep only those parts of the newest batch that the map took; it is not offered others."""
@@ -134,7 +157,9 @@ class Start:
             "centre": self.centre,
             "found": {name: getattr(self.found[0], name) for name in AUTOMATIC},
             "found_centre": self.found[1],
-            "count": self._count,
+            "count": self._moved,
+            "total": self._total,
+            "place": self._place and list(self._place),
             "next": self._next,
             "open": self._open,
             "cells": [{f.name: getattr(c, f.name) for f in fields(c)} for c in self.cells],
@@ -152,11 +177,15 @@ class Start:
                 state["found_centre"],
             )
 
-        self.centre, self._count, self._next = (
+        self.centre, self._moved, self._next = (
             state["centre"],
             int(state["count"]),
             int(state["next"]),
         )
+        # absent in maps of a version that counted all cells alike
+        self._total = int(state.get("total", self._moved))
+        place = state.get("place")
+        self._place = None if place is None else list(map(float, place))
 
         self._open, self.cells = bool(state["open"]), [Samples(**c) for c in state["cells"]]
 
