@@ -86,7 +86,7 @@ def make_theta_and_learner(settings: MapSettings) -> tuple[Theta, HyperLearner |
         signal_stddev=s.signal_stddev_prior / unit,
         noise_stddev=s.noise_stddev_prior / unit,
         heading_stddev=3**0.5 * theta.heading_stddev,
-        time_offset=0.0,
+        time_offset=s.time_offset,
     )
 
     # which of Theta.vector() are learned

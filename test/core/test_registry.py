@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gp_mapping import FieldMap, MapSettings, create_map
-from gp_mapping.core.registry import build_map, model_names
+from gp_mapping.core.registry import build_map, make_theta_and_learner, model_names
 from gp_mapping.core.types import Samples
 
 
@@ -104,9 +104,9 @@ def test_what_is_learned_is_what_the_settings_say(likelihood, hyper, noise, offs
         assert field.learner is None
         return
     assert field.learner.free == free
-    # of the delay the prior is that the stamps are right, and of the robot's field it is wider
+    # of the delay the prior is about what is given, and of the robot's field it is wider
     late = create_map("dual_svgp", **settings | {"time_offset": 0.2, "learn_hyperparameters": True})
-    assert late.theta.time_offset == 0.2 and late.learner.prior.time_offset == 0.0
+    assert late.theta.time_offset == 0.2 == late.learner.prior.time_offset
     assert late.learner.prior.heading_stddev == pytest.approx(3**0.5)
 
 
@@ -232,3 +232,14 @@ def test_every_setting_says_what_it_is():
 def test_settings_are_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         MapSettings().seed = 3
+
+
+def test_a_start_is_the_median_of_its_prior():
+    """Of the time offset, too: a gas sensor's 3 s were expected at 0 ± .2 s, and drawn back to .9 s."""
+    given = MapSettings(lengthscale=2.0, signal_stddev=3e-6, noise_stddev=4e-7, time_offset=3.0)
+    theta, learner = make_theta_and_learner(given)
+    for name in ("lengthscale", "signal_stddev", "noise_stddev", "time_offset"):
+        assert getattr(learner.prior, name) == getattr(theta, name)
+    assert learner.log_prior(learner.vector) > learner.log_prior(
+        learner.vector - torch.tensor([0.0, 0.0, 0.0, 0.0, 0.1, 0.0, 0.0], dtype=torch.float64)
+    )
