@@ -16,6 +16,7 @@ _WORTH = 0.03  # fraction of the RMSE below which a refit's gain is no reason to
 _GROSS, _DROPPED = 0.002, 0.01  # fractions of the measurements above which they are mentioned
 _CORRELATED = 0.3  # autocorrelation of residuals at 0.5 s beyond the expected one
 _SURE = 3.0  # standard deviations that a score of the test is off before it says something
+_SLOW = 0.2  # s; more is not expected of stamps
 _UNKNOWN = 0.5  # fraction of the test where the map hardly knows the field
 
 
@@ -76,6 +77,12 @@ def advise(
                 f"{'behind' if c.lag > 0 else 'ahead of'} the point that the pose means"
             )
         )
+        # seconds of a thermometer or of a gas sensor look like a late stamp
+        if context["sensor"] != "magnetometer" and c.offset > _SLOW:
+            arm += (
+                "; or the sensor itself takes that long, or longer, to follow the field (thermometer, gas): then "
+                "set time_offset to what it takes, and drive slowly, since only a part is corrected"
+            )
         by = f"{abs(c.offset):.3f} ± {max(c.offset_stddev, 0.001):.3f} s {later}"
         out.append(
             Advice(

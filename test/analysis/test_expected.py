@@ -1,12 +1,14 @@
 """What a map expects of its errors on a test, and that `check` blames nobody for what was expected."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 from benchmark.drawn import ProcessField
 from gp_mapping.analysis.advice import advise
+from gp_mapping.analysis.calibration import calibration_report
 from gp_mapping.analysis.expected import expected_errors
 from gp_mapping.analysis.refits import fit, positions, quality
 from gp_mapping.analysis.residuals import residuals
@@ -46,10 +48,10 @@ def told(seed, y, offset=0.0):
     return quality(found, []) | {"expected": expected_errors(session, test)}
 
 
-def advice(found):
+def advice(found, calibration=None, sensor="magnetometer"):
     context = {
         "unit": "µT",
-        "sensor": "magnetometer",
+        "sensor": sensor,
         "sensor_faults": [],
         "gross": 0,
         "measurements": 120,
@@ -59,7 +61,7 @@ def advice(found):
         "biases": [],
         "noise": 0.3,
     }
-    return " ".join(a.text for a in advise(None, found, {}, context))
+    return " ".join(a.text for a in advise(calibration, found, {}, context))
 
 
 @pytest.fixture(scope="module")
@@ -92,3 +94,20 @@ def test_on_known_ground_an_offset_is_said():
     assert not advice(right) and math.isclose(off["bias"], 2.0, abs_tol=0.1)
     for words in ("reads +2.0", "errors persist", "intervals are too narrow"):
         assert words in advice(off) or words == "errors persist"
+
+
+@pytest.mark.parametrize("delay, slow", [(0.6, True), (0.1, False), (-0.6, False)])
+def test_a_sensor_that_follows_slowly_is_named_beside_the_clocks(beside, delay, slow):
+    """Up and down one lane at 0.5 m/s; a magnetometer follows at once."""
+    field, way = ProcessField(LENGTH, 3, 48e-6, SPREAD), torch.linspace(0.0, 6.0, 120).double()
+    train = []
+    for start, x in enumerate((way, 6.0 - way)):
+        speed = 0.5 if start == 0 else -0.5
+        measured_at = torch.stack([x - speed * delay, 0.0 * x], 1)
+        stamp = 100.0 * start + torch.arange(120, dtype=torch.float64) / 10.0
+        train.append(Samples(torch.stack([x, 0.0 * x], 1), field(measured_at), stamp=stamp))
+    session = fit(train, replace(SETTINGS, learn_time_offset=True))
+    c = calibration_report(session.map, session.noise_variance)
+    assert c.has_offset and c.offset == pytest.approx(delay, abs=0.1)
+    assert ("to follow the field" in advice(beside[0], c, "sensor")) == slow
+    assert "to follow the field" not in advice(beside[0], c)
