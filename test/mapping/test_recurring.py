@@ -38,16 +38,25 @@ def left_out(values: np.ndarray) -> tuple[np.ndarray, Recurring]:
         np.round(10.0 + 0.01 * np.arange(1200), 1),
         np.float32(field(noise=0.001)).astype(float),
         np.random.default_rng(0).poisson(4.0, 1200).astype(float),
+        np.random.default_rng(0).poisson(30.0 * field() - 500.0).astype(float),
         np.clip(field() - 22.0, 0.0, None),
         np.minimum(field(), 22.0),
         np.full(1200, 21.0),
         np.repeat(np.round(field(240, 0.01)), 5),
     ],
-    ids="fine tenths smooth degrees ramp float32 counts no_gas full constant coarse_and_held".split(),
+    ids="fine tenths smooth degrees ramp float32 counts many_counts no_gas full constant coarse_and_held".split(),
 )
 def test_of_a_working_sensor_all_counts(values):
     """Also where it rounds, or where the field is at the end of its range."""
     assert not left_out(values)[0].any()
+
+
+def test_few_numbers_of_a_counter_do_not_make_it_a_sensor_that_never_repeats():
+    """Of a hundred counts a second some twenty in a row may all differ."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        counts = rng.poisson(100.0 + 15.0 * (field(300, seed=seed) - 21.0)).astype(float)
+        assert not left_out(counts)[0].any(), seed
 
 
 @pytest.mark.parametrize("times", [2, 5, 10])

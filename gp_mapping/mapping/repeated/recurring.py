@@ -131,7 +131,8 @@ class Recurring:
         if len(again) > _FEW or len(self._count) < _KNOWN // 2:
             return  # it rounds
         if len(again | repeated) <= _FEW:
-            self._fine = True
+            # of a sensor that rounds so many numbers hardly ever differ all
+            self._fine = len(self._runs) == _WINDOW and not self._rounds()
             return
 
         usual = median_low([length for _, length in self._runs])
