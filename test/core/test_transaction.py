@@ -187,7 +187,8 @@ def test_full_exact_map_is_as_it_was():
 def test_failure_at_the_end_of_a_merge_takes_back_all_of_it(name, batches):
     field, before = _driven(name, batches), _made(name, batches).state_dict()
     other, spoilt = _made(name, 2), _driven(name, 2)  # a merge leaves the other as it is
-    spoilt.newest_pass = None  # no number, which is found after all else has been added
+    # no number, which is found after all else has been added
+    (spoilt.rows if name == "curl_free" else spoilt).newest_pass = None
     with pytest.raises(TypeError):
         field.merge(spoilt)
     assert same_state(field.state_dict(), before)

@@ -43,8 +43,13 @@ def left_out(values: np.ndarray) -> tuple[np.ndarray, Recurring]:
         np.minimum(field(), 22.0),
         np.full(1200, 21.0),
         np.repeat(np.round(field(240, 0.01)), 5),
+        # of a simulator without noise, along a lane on which the field is the same
+        np.r_[field(400, 0.0), np.full(300, field(400, 0.0)[-1]), field(500, 0.0)[::-1]],
     ],
-    ids="fine tenths smooth degrees ramp float32 counts many_counts no_gas full constant coarse_and_held".split(),
+    ids=(
+        "fine tenths smooth degrees ramp float32 counts many_counts no_gas full constant "
+        "coarse_and_held simulated"
+    ).split(),
 )
 def test_of_a_working_sensor_all_counts(values):
     """Also where it rounds, or where the field is at the end of its range."""

@@ -4,13 +4,15 @@ A sensor that does not round hardly ever tells one number twice to the bit. Wher
 
     its driver holds    the driver publishes more often than the sensor measures: nearly all runs of
                         one number are equally long. Each run is one measurement, its first
-    it hangs            a number within the range of all before is told again. The first one counts
+    it hangs            a number within the range of all before is told again, of a sensor whose
+                        noise shows from one measurement to the next. The first one counts
     it drops out        a number far from all others comes back again and again, and each time by a
                         leap (0, or 85 °C, while a cable is loose). None of them counts
 
 Where a sensor that rounds repeats a number it has measured that number again, so its repeats stay,
 and so does a number at the end of the range of all: where the field is at the end of the sensor's
-range (no gas, full light) the number is what there is to know.
+range (no gas, full light) the number is what there is to know. Numbers without noise, as of a
+simulator, repeat where the field is the same, so they stay as well.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ _ONCE, _TWICE = 1, 2
 _SUSPECTS = 8  # such numbers that are kept
 _RARE = 1.0 / 3.0  # of the runs, at most, that are dropouts
 _LEAP = 10.0  # usual steps
+# of the steps that turn back: two thirds of those of white noise do, hardly one of a field's own
+_NOISY = 0.25
 _WHOLE = 0.02  # of the smallest step: a multiple of it, as a sensor has that rounds
 _DIGITS = 2.0**33  # of a vector's norm: rounding of one that was turned with the robot is none
 
@@ -63,11 +67,21 @@ class Recurring:
         # numbers far from all others, and how often they came; the usual step, as of some runs ago
         self._far: Counter[float] = Counter()
         self._step, self._age = 0.0, 0
-        # what the window says: usual length of a run that is held, else 0; and whether it is fine
-        self._held_for, self._fine, self._dated = 0, False, True
+        # what the window says: usual length of a run that is held, else 0; whether the sensor
+        # is fine, and whether its noise shows
+        self._held_for, self._fine, self._noisy, self._dated = 0, False, False, True
 
     def first_void(self, keys: list[float], start: int, stop: int) -> int:
-        """Look at measurements start … stop − 1 up to the first that is void; stop if none is."""
+        """Look at measurements up to the first that is void.
+
+        Args:
+            keys: of all measurements (`keys_of`).
+            start: index of the first one to look at.
+            stop: index of the one after the last.
+
+        Returns:
+            Its index; `stop` if none is.
+        """
         for k in range(start, stop):
             if self._is_void(keys[k]):
                 return k
@@ -93,7 +107,7 @@ class Recurring:
             self.held += 1
             return True
         within = self._range is not None and self._range[0] < key < self._range[1]
-        if within and (self._fine or self._held_for):
+        if within and self._noisy and (self._fine or self._held_for):
             self.hung += 1
             return True
         return False
@@ -122,9 +136,12 @@ class Recurring:
         """Find out whether the sensor rounds, and whether its driver holds each number."""
         if not self._dated:
             return
-        self._held_for, self._fine, self._dated = 0, False, False
+        self._held_for, self._fine, self._noisy, self._dated = 0, False, False, False
         if len(self._runs) < _KNOWN:
             return
+        steps = [b[0] - a[0] for a, b in pairwise(self._runs)]
+        turns = sum(a * b < 0.0 for a, b in pairwise(steps))
+        self._noisy = turns >= _NOISY * (len(steps) - 1)
 
         again = {value for value, count in self._count.items() if count > 1}
         repeated = {value for value, length in self._runs if length > 1}
