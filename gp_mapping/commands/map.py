@@ -40,7 +40,7 @@ from gp_mapping.store.export import export_all
 from gp_mapping.store.holdings import holdings_of, map_in, note_holdings, replaced
 from gp_mapping.store.sessions import new_session, quantity_of
 from gp_mapping.store.trial import errors_about
-from gp_mapping.store.wording import unit_text
+from gp_mapping.store.wording import passes_text, unit_text
 
 __all__ = [
     "UNITS",
@@ -372,7 +372,7 @@ def summary(result: dict, session: MapSession, written: dict[str, Path]) -> str:
     scale, unit = session.settings.field_scale, unit_text(session.settings.field_unit)
     report = result["map"]
     received = result["received"].get(result["sensor"], 0)
-    driven = f"{result['passes']} passes and {report['path_length']:.1f} m"
+    driven = f"{passes_text(result['passes'])} and {report['path_length']:.1f} m"
     seconds = f"mapped in {result['seconds']:.1f} s"
     new, all_of_it = result["samples"], report["samples"]
     # of a map that goes on, passes and path are those of the days before, too

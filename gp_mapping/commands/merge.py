@@ -32,7 +32,7 @@ from gp_mapping.store.holdings import (
 )
 from gp_mapping.store.sessions import odometry_frame_of, quantity_of
 from gp_mapping.store.trial import errors_about
-from gp_mapping.store.wording import unit_text
+from gp_mapping.store.wording import passes_text, unit_text
 
 __all__ = ["run"]
 
@@ -360,13 +360,13 @@ def _summary(result: dict, session: MapSession) -> str:
                     else f"{name} {value / scale:.3g} {unit}"
                 )
         lines.append(
-            f"{row['file']}: {row['samples']} measurements, {row['cells']} cells, {row['passes']} passes; "
+            f"{row['file']}: {row['samples']} measurements, {row['cells']} cells, {passes_text(row['passes'])}; "
             + ", ".join(learned)
         )
 
     report = result["map"]
     lines.append(
-        f"together {report['samples']} measurements, {report['cells']} cells, {report['passes']} passes, "
+        f"together {report['samples']} measurements, {report['cells']} cells, {passes_text(report['passes'])}, "
         f"{report['path_length']:.1f} m; hyper-parameters are those of {result['hyperparameters_of']}, which "
         "has learned from most cells"
     )

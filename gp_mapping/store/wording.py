@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["quantity", "unit_text"]
+__all__ = ["passes_text", "quantity", "unit_text"]
 
 _MICRO = re.compile(r"u(?=(T|V|A|g|m|s|S|Sv|Gy|Bq|W|Pa|mol|L|l|F|H|N|J|K|R|rad)(?![A-Za-z]))")
 
@@ -36,3 +36,8 @@ def quantity(settings) -> str:
         "softmax": "probability of the most likely class",
         "dirichlet": "probability of the most likely class",
     }[settings.likelihood]
+
+
+def passes_text(number: int) -> str:
+    """Return how many passes there are: "1 pass", "2 passes"."""
+    return f"{number} pass{'' if number == 1 else 'es'}"

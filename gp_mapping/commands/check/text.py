@@ -7,6 +7,7 @@ from gp_mapping.analysis.changed import APART, list_changes
 from gp_mapping.analysis.digits import decimals
 from gp_mapping.analysis.pass_biases import biases_text
 from gp_mapping.analysis.refits import REFITS
+from gp_mapping.store.wording import passes_text
 
 __all__ = ["text_of"]
 
@@ -21,8 +22,8 @@ def text_of(result: dict, c: Calibration | None) -> str:
     unit, test = result["unit"], result["test"]
     lines = [
         result["how"],
-        f"{result['mapped']} measurements in {result['passes']} passes and {result['path_length']:.1f} m map, "
-        f"{result['tested']} test",
+        f"{result['mapped']} measurements in {passes_text(result['passes'])} and "
+        f"{result['path_length']:.1f} m map, {result['tested']} test",
         "",
         "what to mend on the robot first",
     ]

@@ -16,6 +16,7 @@ from gp_mapping.fleet.table import FIGURES, Figure
 from gp_mapping.intake import DropReason
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.store.wording import passes_text
 
 __all__ = ["page"]
 
@@ -135,7 +136,7 @@ def _headline(facts: dict) -> str:
     """Return the sentence below the title: how much was measured, and the RMSE."""
     map_report, test, unit = facts["map"], facts["test"], facts["unit"]
     words = (
-        f"{map_report['samples']} measurements in {map_report['passes']} passes and "
+        f"{map_report['samples']} measurements in {passes_text(map_report['passes'])} and "
         f"{map_report['path_length']:.0f} m; the map covers {facts['extent'][0]:.1f} m × {facts['extent'][1]:.1f} m"
     )
     if test and test["n"]:
