@@ -161,12 +161,13 @@ def test_with_the_body_fixed_field_a_measurement_has_both():
     assert float((known.mean - apart.mean - field.biases()[1].mean).abs().max()) < 1e-9 * UT
 
 
-def test_maps_of_two_robots_keep_their_passes_apart():
-    """Pass 0 of one is not pass 0 of the other; also where they are about other centres."""
+@pytest.mark.parametrize("memory", [2000, 6])
+def test_maps_of_two_robots_keep_their_passes_apart(memory):
+    """Pass 0 of one is not pass 0 of the other; also about other centres, and what is not remembered."""
     x, y = world()
     first, second = slice(0, 10), slice(10, 30)
     one = fed(x[first], y[first], np.zeros(10))
-    other = fed(x[second], y[second], PASSES[second] - 1.0)
+    other = fed(x[second], y[second], PASSES[second] - 1.0, memory_size=memory)
     assert float((one.centre - other.centre).abs().max()) > UT
     one.merge(other)
     assert one.newest_pass == 2.0
