@@ -4,25 +4,29 @@
 
 v: Theta.vector(); F_b: Fisher information of bag b's cells at its own θ; P, v₀: the prior, once. A
 bag that lies far from the others by a robust rule (a dead or wrong sensor is sure of a θ of its
-own) is left out, and named. Hyper-parameters that are given stay as they are given.
+own) is left out, and named. Hyper-parameters that are given stay as they are given. By θ follows
+where the tiles of the map lie: one if one budget suffices for the ground, else a grid.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from statistics import median
 
 import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta, heading_from_velocity, sensor_place
+from gp_mapping.core.models.tiled.layout import FULL, Layout, side_for
+from gp_mapping.core.models.tiled.opening import BLEND, HALO
 from gp_mapping.core.registry import make_theta_and_learner
 from gp_mapping.core.types import Samples
 from gp_mapping.fleet.cells import BagReport, medians
 from gp_mapping.fleet.robot import Robot
 from gp_mapping.settings.mapping import AUTOMATIC, MapSettings
 
-__all__ = ["Agreed", "agree", "prepare_cells"]
+__all__ = ["Agreed", "agree", "choose_layout", "prepare_cells"]
 
 _CONSTANT = 3.0  # of the signal's standard deviation: the prior of the mean where none is given
 # MAD to standard deviation; robust standard deviations, and logarithms of variances, that are far
@@ -212,4 +216,38 @@ def prepare_cells(cells: Samples, number: int, robot: Robot, agreed: Agreed) -> 
         velocity=velocity,
         heading=heading,
         pass_number=passes,
+    )
+
+
+def choose_layout(
+    agreed: Agreed, robots: list[Robot], low: list[float], high: list[float], squares: int
+) -> Layout | None:
+    """The grid, by the rule of a map that has outgrown one tile; None where one tile suffices.
+
+    Args:
+        agreed: by all bags.
+        robots: with the inducing inputs that each took per square of a lengthscale.
+        low: (2,) lower corner of all paths, m.
+        high: (2,) upper corner of all paths, m.
+        squares: number of squares of a lengthscale that were driven over.
+    """
+    settings, length = agreed.settings, agreed.theta.lengthscale
+    density = median(max(robot.density, 1e-9) for robot in robots)
+    extent = max(b - a for a, b in zip(low, high))
+
+    if not settings.tiles or squares * density <= FULL * settings.max_inducing:
+        return None
+
+    side = side_for(density, settings.max_inducing, HALO, settings.map_tile_side) * length
+    if extent <= side:
+        return None
+
+    # the first tile lies about the middle of the ground, and the grid goes on from it
+    middle = [0.5 * (a + b) for a, b in zip(low, high)]
+    return Layout(
+        tuple(m - 0.5 * side for m in middle),
+        tuple(m + 0.5 * side for m in middle),
+        side,
+        HALO * length,
+        BLEND * length,
     )

@@ -20,12 +20,11 @@ from gp_mapping.core.models.tiled.layout import Key, name_of
 from gp_mapping.core.stored import StoredState
 from gp_mapping.errors import UsageError
 from gp_mapping.fleet import sums, tiles
-from gp_mapping.fleet.agreed import Agreed
+from gp_mapping.fleet.agreed import Agreed, choose_layout
 from gp_mapping.fleet.bags import Bags
 from gp_mapping.fleet.cells import bounds_of
 from gp_mapping.fleet.constants import joined_evidence, shared_evidence, spread_of, with_spread
 from gp_mapping.fleet.engine import Engine
-from gp_mapping.fleet.ground import choose_layout
 from gp_mapping.fleet.held_out import RobotComparison, compare_robot, held_out, joined_held_out
 from gp_mapping.fleet.kept import evidence_kept, from_files, kept_tree, sums_file, value_of
 from gp_mapping.fleet.robot import joined_fixes, joined_paths, joined_scores, scores_of
