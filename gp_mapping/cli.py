@@ -2,8 +2,8 @@
 
 An error is one line on stderr and an exit code that is not 0. Exit codes: 0 success; 2 wrong usage
 or input, or no room on the disk; 70 a fault of this program (--debug shows where); 130 interrupted;
-141 the reader of the output has gone. A subcommand may have codes of its own, which its --help
-states.
+141 the reader of the output has gone; 143 ended by SIGTERM. A subcommand may have codes of its own,
+which its --help states.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gp_mapping.threads import one_thread_each
 
 __all__ = ["main"]
 
-WRONG, FAULT, INTERRUPTED, NO_READER = 2, 70, 130, 141
+WRONG, FAULT, INTERRUPTED, NO_READER, ENDED = 2, 70, 130, 141, 143
 
 
 class _Parser(argparse.ArgumentParser):
@@ -124,6 +124,33 @@ def _uninterrupted(alone: bool) -> Iterator[None]:
         raise KeyboardInterrupt
 
 
+@contextmanager
+def _ended_in_order(alone: bool) -> Iterator[None]:
+    """Let SIGTERM, as `timeout` and service managers send it, end a command like Ctrl-C does.
+
+    By default it ends a process at once, and temporary files stay. Commands with an ending of their
+    own (the node's, a browser's, a survey's) set their handlers over this one.
+
+    Args:
+        alone: nothing but this command runs in the process; else its signals are its own.
+    """
+    if not alone:
+        yield
+        return
+
+    process = os.getpid()
+
+    def on_end(number: int, frame) -> None:
+        if os.getpid() == process:
+            raise SystemExit(ENDED)
+        # a child that was forked has nothing to tidy up
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    signal.signal(signal.SIGTERM, on_end)
+    yield
+
+
 def _run(argv: list[str], alone: bool) -> int:
     """Run one subcommand and return its exit code; `alone` as in `_uninterrupted`."""
     overview = _overview()
@@ -156,7 +183,8 @@ def _run(argv: list[str], alone: bool) -> int:
             "those that apt has not: pip install rosbags)"
         ) from error
 
-    code = module.run(args) or 0
+    with _ended_in_order(alone):
+        code = module.run(args) or 0
     # a full disk, or a reader that has gone, raises here, where it can still be reported
     sys.stdout.flush()
     return code
@@ -239,6 +267,11 @@ def main(argv: list[str] | None = None) -> int:
 
     try:
         return _run(argv, alone)
+    except SystemExit as end:
+        if end.code == ENDED:
+            print(f"gp-mapping {argv[0]}: ended by SIGTERM", file=sys.stderr)
+            _leave_stdout()
+        raise
     except (Exception, KeyboardInterrupt) as error:
         code, text = _explain(error)
         if "--debug" in argv:

@@ -11,6 +11,7 @@ import sys
 
 from gp_mapping.commands.processes import python_path, ros_arguments
 from gp_mapping.errors import UsageError
+from gp_mapping.recording.bag import bag_topics
 
 __all__ = ["run"]
 
@@ -22,6 +23,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         UsageError: ROS is not installed, or an option cannot be used.
+        BagError: the bag cannot be read.
     """
     if importlib.util.find_spec("rclpy") is None:
         raise UsageError(
@@ -40,6 +42,7 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(f"{name} {value}: expected {low:g} to {_MOST:g}")
     if args.wait_for and not args.wait:
         raise UsageError("--wait-for says for whom to wait; write how long, too: --wait 30")
+    bag_topics(args.bag)  # a bag that cannot be read is wrong input, before anything is started
 
     arguments = ros_arguments(
         path=str(args.bag),

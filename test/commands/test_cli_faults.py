@@ -221,6 +221,49 @@ def test_ctrl_c_while_torch_is_loaded_is_one_line_at_once(start, code, said):
     assert (child.returncode, err) == (code, f"{said}\n") and time.monotonic() - began < 15.0
 
 
+WRITING = """
+import sys, time
+from pathlib import Path
+import gp_mapping.commands.plot as plot
+from gp_mapping.store.atomic import open_atomic
+
+def run(args):
+    with open_atomic(Path("figure.csv")) as file:
+        file.write(b"half of")
+        print("writing", flush=True)
+        time.sleep(30.0)
+
+plot.run = run
+sys.argv[1:] = ["plot", "x"]
+import gp_mapping.cli as cli
+sys.exit(cli.main())
+"""
+
+
+def test_sigterm_ends_a_command_in_order(tmp_path):
+    """As `timeout` and service managers send it: one line, the shell's code, and no half file."""
+    child = warm.Popen(
+        [sys.executable, "-c", WRITING],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**ENVIRONMENT, "PYTHONPATH": str(ROOT)},
+    )
+    assert child.stdout.readline() == "writing\n" and any(tmp_path.iterdir())
+    child.send_signal(signal.SIGTERM)
+    _, err = child.communicate(timeout=60)
+    assert (child.returncode, err) == (143, "gp-mapping plot: ended by SIGTERM\n")
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_bag_that_is_not_there_cannot_be_played(capfd):
+    """The player said so, with a node's code."""
+    pytest.importorskip("rclpy")
+    assert cli.main(["play", "nowhere"]) == 2
+    assert capfd.readouterr().err.startswith("gp-mapping play: nowhere: no such bag")
+
+
 def test_other_processes_keep_their_own_signals_and_warnings():
     from gp_mapping.ros.loading import node_of
 

@@ -386,7 +386,7 @@ def test_play_plays_into_running_nodes_and_passes_exit_codes_on(tmp_path):
         assert here.spin_through(process) == 0, process.output
         assert [m.magnetic_field.z for m in here.got["compass"]] == [k * 1e-7 for k in range(100)]
     with gp_mapping("play", str(tmp_path / "none"), log_dir=tmp_path) as process:
-        assert process.wait(20.0) == 1 and "no such bag" in process.output
+        assert process.wait(20.0) == 2 and "no such bag" in process.output
     with gp_mapping("play", str(tmp_path / "bag"), "--loop", log_dir=tmp_path) as process:
         wait_for(lambda: "playing" in process.output)
         process.interrupt()
