@@ -48,16 +48,7 @@ def run(args: argparse.Namespace) -> int:
             the sum cannot be written.
     """
     paths, output = [checkpoint_in(path) for path in args.maps], folder_to_write(args.output)
-
-    if len(paths) < 2:
-        raise UsageError(f"one map is given, {paths[0]}; expected two or more")
-    # resolved: one file may be given by two names
-    twice = next(
-        (p for i, p in enumerate(paths) if p.resolve() in [q.resolve() for q in paths[:i]]), None
-    )
-    if twice is not None:
-        raise UsageError(f"{twice} is given twice; its measurements would count twice")
-
+    _check_names(paths)
     transforms = _transforms(args.transform, args.maps)
 
     sessions = [open_session(path) for path in paths]
@@ -65,26 +56,94 @@ def run(args: argparse.Namespace) -> int:
     require_apart(paths, holdings)
     _check_recordings(paths, sessions)
     _check_quantities(paths, sessions)
-
-    unmoved = [i for i in range(len(paths)) if i not in transforms]
-    warnings = _frames(
-        [paths[i] for i in unmoved], [sessions[i] for i in unmoved], args.allow_frame_change
-    )
-
-    for i, transform in transforms.items():
-        with errors_about(paths[i]):
-            sessions[i] = _moved(paths[i], sessions[i], transform, sessions[unmoved[0]])
+    warnings = _in_one_frame(paths, sessions, transforms, args.allow_frame_change)
 
     # the map that has learned from most cells keeps its hyper-parameters; the others adopt these
     order = sorted(range(len(paths)), key=lambda i: -sessions[i].cell_count)
     ids = sorted({map_id for session in sessions for map_id in map_ids(session.about)})
     # the rows state what each map had learned: they are taken before anything is changed
-    first, rows = (
-        sessions[order[0]],
-        [_row(path, session) for path, session in zip(paths, sessions)],
-    )
+    rows = [_row(path, session) for path, session in zip(paths, sessions)]
 
-    warnings += _own_delays(paths, sessions, order)
+    warnings += _own_delays(paths, sessions, order) + _added(paths, sessions, order, rows)
+
+    first = sessions[order[0]]
+    note_holdings(first.about, set().union(*holdings))
+    _note_made_of(first.about, [sessions[i].about for i in order], ids)
+
+    with errors_about(paths[order[0]]):
+        report = first.report()
+        result = {
+            "maps": rows,
+            "hyperparameters_of": str(paths[order[0]]),
+            "map": report,
+            "hyperparameters": report["hyperparameters"],
+            "warnings": [*warnings, *_notes_of_sum(first, report)],
+        }
+        _write(output, first, result)
+    print(json.dumps(result, allow_nan=False) if args.json else _summary(result, first))
+    return 0
+
+
+def _check_names(paths: list[Path]) -> None:
+    """Raise UsageError where there are fewer than two maps, or one is given twice."""
+    if len(paths) < 2:
+        raise UsageError(f"one map is given, {paths[0]}; expected two or more")
+
+    # resolved: one file may be given by two names
+    twice = next(
+        (p for i, p in enumerate(paths) if p.resolve() in [q.resolve() for q in paths[:i]]), None
+    )
+    if twice is not None:
+        raise UsageError(f"{twice} is given twice; its measurements would count twice")
+
+
+def _in_one_frame(
+    paths: list[Path],
+    sessions: list[MapSession],
+    transforms: dict[int, tuple[float, float, float]],
+    any_frame: bool,
+) -> list[str]:
+    """Move the maps that have a transform into the frame of the others.
+
+    Args:
+        paths: of the maps.
+        sessions: the maps; those that are moved are replaced.
+        transforms: index of a map -> x, y (m) and yaw (rad) of its origin in the others' frame.
+        any_frame: frames of different names are one place (--allow-frame-change).
+
+    Returns:
+        Warnings about the frames.
+
+    Raises:
+        UsageError: two maps without a transform name different frames, or a model cannot be turned.
+    """
+    unmoved = [i for i in range(len(paths)) if i not in transforms]
+    warnings = _frames([paths[i] for i in unmoved], [sessions[i] for i in unmoved], any_frame)
+
+    for i, transform in transforms.items():
+        with errors_about(paths[i]):
+            sessions[i] = _moved(paths[i], sessions[i], transform, sessions[unmoved[0]])
+    return warnings
+
+
+def _added(
+    paths: list[Path], sessions: list[MapSession], order: list[int], rows: list[dict]
+) -> list[str]:
+    """Add all maps to the one that has learned from most cells.
+
+    Args:
+        paths: of the maps.
+        sessions: the maps; all but the first in `order` are used up.
+        order: indices of the maps, that with most cells first.
+        rows: what the report says of each map; gains `apart`, how it reads beside the sum so far.
+
+    Returns:
+        A sentence for each map that reads otherwise than those before it.
+
+    Raises:
+        UsageError: two maps do not fit together.
+    """
+    first, warnings = sessions[order[0]], []
     for i in order[1:]:
         apart = level_difference(first, sessions[i]) if first.settings.metric else None
         rows[i] |= {"apart": None if apart is None else asdict(apart)}
@@ -98,60 +157,74 @@ def run(args: argparse.Namespace) -> int:
                 raise UsageError(
                     f"{paths[i]}: not merged into {paths[order[0]]}: {error}"
                 ) from error
-        # what the first map does not state about itself, another may
-        for name, value in sessions[i].about.items():
-            if not first.about.get(name):
-                first.about[name] = value
 
     with errors_about(paths[order[0]]):
         first.map.use_budget()
+    return warnings
+
+
+def _note_made_of(about: dict, parts: list[dict], ids: list[str]) -> None:
+    """Note what the sum is.
+
+    Args:
+        about: of the sum.
+        parts: of all maps that it was made of.
+        ids: theirs, which must not be added to the sum again.
+    """
+    # what the first map does not state about itself, another may
+    for part in parts:
+        for name, value in part.items():
+            if not about.get(name):
+                about[name] = value
 
     # robots that carry the sensor in different ways have no setup that another bag could go on with
-    if (setup := common_setup([session.about for session in sessions])) is None:
-        first.about.pop(SETUP, None)
+    if (setup := common_setup(parts)) is None:
+        about.pop(SETUP, None)
     else:
-        first.about[SETUP] = setup
+        about[SETUP] = setup
 
-    # the sum is a new map: it has no id yet, and names the maps that must not be added to it again
-    first.about.pop(MAP_ID, None)
-    first.about[MADE_OF] = ids
-    note_holdings(first.about, set().union(*holdings))
-    note_mapped([], first.about, [session.about for session in sessions])
+    about.pop(MAP_ID, None)  # the sum is a new map, which gets its own
+    about[MADE_OF] = ids
+    note_mapped([], about, parts)
 
-    with errors_about(paths[order[0]]):
-        report = first.report()
-        result = {
-            "maps": rows,
-            "hyperparameters_of": str(paths[order[0]]),
-            "map": report,
-            "hyperparameters": report["hyperparameters"],
-            "warnings": warnings + fullness_notes(report),
+
+def _notes_of_sum(session: MapSession, report: dict) -> list[str]:
+    """Say what the sum cannot hold; `report` is its own."""
+    notes = fullness_notes(report)
+    if report.get("merged_without"):
+        notes.append(
+            f"{report['merged_without']} cells that the maps of tiles no longer remember one by one are left out: "
+            "they cannot be told apart by place; raise memory_size, or map the recordings together"
+        )
+    return notes + session.map.notes()
+
+
+def _write(output: Path, session: MapSession, result: dict) -> None:
+    """Write the sum, its pictures and the report.
+
+    Args:
+        output: the folder.
+        session: the sum.
+        result: the report; gains `files`, and a warning where a map was written over.
+
+    Raises:
+        UsageError: the folder cannot be written.
+    """
+    before = map_in(output / "map.gpm")
+    try:
+        checkpoint = save_checkpoint(output / "map.gpm", session.state_dict())
+        result["warnings"] += replaced(checkpoint, before, session.about)
+        written = {
+            "checkpoint": checkpoint,
+            **export_all(session, output, map_id=about_checkpoint(checkpoint)["id"]),
         }
-
-        if report.get("merged_without"):
-            result["warnings"].append(
-                f"{report['merged_without']} cells that the maps of tiles no longer remember one by one are left out: "
-                "they cannot be told apart by place; raise memory_size, or map the recordings together"
-            )
-        result["warnings"] += first.map.notes()
-
-        before = map_in(output / "map.gpm")
-        try:
-            checkpoint = save_checkpoint(output / "map.gpm", first.state_dict())
-            result["warnings"] += replaced(checkpoint, before, first.about)
-            written = {
-                "checkpoint": checkpoint,
-                **export_all(first, output, map_id=about_checkpoint(checkpoint)["id"]),
-            }
-            written["report"] = output / "report.json"
-            result["files"] = {name: str(path) for name, path in written.items()}
-            write_atomic(
-                written["report"], (json.dumps(result, indent=2, allow_nan=False) + "\n").encode()
-            )
-        except OSError as error:
-            raise UsageError(f"{output}: cannot be written ({error.strerror or error})") from error
-    print(json.dumps(result, allow_nan=False) if args.json else _summary(result, first))
-    return 0
+        written["report"] = output / "report.json"
+        result["files"] = {name: str(path) for name, path in written.items()}
+        write_atomic(
+            written["report"], (json.dumps(result, indent=2, allow_nan=False) + "\n").encode()
+        )
+    except OSError as error:
+        raise UsageError(f"{output}: cannot be written ({error.strerror or error})") from error
 
 
 def _transforms(given: list[str], maps: list[str]) -> dict[int, tuple[float, float, float]]:
