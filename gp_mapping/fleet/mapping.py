@@ -14,8 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from gp_mapping.core.models.tiled.layout import Key, name_of
 from gp_mapping.core.stored import StoredState
 from gp_mapping.errors import UsageError
@@ -95,30 +93,85 @@ def map_bags(
     Raises:
         UsageError: the bags' ground takes more tiles than max_tiles.
     """
-    count = range(len(bags.jobs))
-    own = [(bags.cells[i], bags.jobs[i].number, bags.robots[i], agreed) for i in count]
+    own = [
+        (cells, job.number, robot, agreed)
+        for cells, job, robot in zip(bags.cells, bags.jobs, bags.robots)
+    ]
     layout, known = _ground(engine, bags, agreed, own)
-    keep = bags.jobs[0].keep
-
-    all_tiles = sorted({key for cores, _, _ in known for key in cores})
+    all_tiles = sorted({key for cores, _ in known for key in cores})
     if len(all_tiles) > settings.max_tiles:
         raise UsageError(
             f"the bags' ground takes {len(all_tiles)} tiles, more than max_tiles ({settings.max_tiles}); "
             f"write --set max_tiles={len(all_tiles)}, or map fewer bags together"
         )
 
+    # of each tile, the bags that have cells in its halo
+    which = {
+        sums.Tile(key, layout): [i for i, (_, around) in enumerate(known) if key in around]
+        for key in all_tiles
+    }
+    tile_sums, said = _summed(engine, bags, which, own, settings.memory_size)
+    agreed, spread, shared = _constants(engine, list(said.values()), agreed)
+
+    made = {
+        tile: engine.step(
+            "tile", tiles.finished_state, tile, total, z, agreed, spread, said[tile], shared
+        )
+        for tile, (z, total, _) in tile_sums.items()
+    }
+    room = TileRoom(folder)
+    states = _states(engine, made, room)
+    path, fixes, scores = _of_all_bags(engine, bags, settings)
+    session = tiles.session_of(
+        settings,
+        agreed,
+        states,
+        list(tile_sums),
+        bags.reports,
+        path,
+        scores,
+        bags.about,
+        room,
+        engine.result(shared),
+    )
+    session.fixes.load_state_dict(fixes)
+
+    return FleetMap(
+        session, agreed, tile_sums, {tile.key: state for tile, state in made.items()}, shared
+    )
+
+
+def _summed(
+    engine: Engine,
+    bags: Bags,
+    which: dict[sums.Tile, list[int]],
+    own: list[tuple],
+    memory_size: int,
+) -> tuple[dict[sums.Tile, tuple], dict[sums.Tile, Any]]:
+    """The sums of each tile over its bags, and what it says of the constants of passes.
+
+    Args:
+        engine: of the steps.
+        bags: that were read.
+        which: of each tile the indices of its bags.
+        own: arguments of each bag's steps.
+        memory_size: most cells that a tile remembers.
+
+    Returns:
+        Of each tile (z, sums, indices of its bags), as handles; and a handle of what it says.
+    """
+    keep = bags.jobs[0].keep
     tile_sums: dict[sums.Tile, tuple] = {}
+    said: dict[sums.Tile, Any] = {}
+
     # steps are only given here; the first result is fetched after all tiles have theirs
-    said = {}
-    for key in all_tiles:
-        tile = sums.Tile(key, layout)
-        which = [i for i in count if key in known[i][1]]
-        closed = sums_file(keep, key) if keep else None
+    for tile, indices in which.items():
+        closed = sums_file(keep, tile.key) if keep else None
         inputs = kept_tree(
             engine,
             "candidates",
-            [(sums.candidates, tile, *own[i]) for i in which],
-            ("inputs", partial(sums.joined_inputs, agreed=agreed)),
+            [(sums.candidates, tile, *own[i]) for i in indices],
+            ("inputs", partial(sums.joined_inputs, agreed=own[0][-1])),
             closed and closed.with_suffix(".inputs"),
             closed,
         )
@@ -126,68 +179,69 @@ def map_bags(
         total = kept_tree(
             engine,
             "sites",
-            [(sums.sums_of, tile, z, *own[i]) for i in which],
-            ("sum", partial(sums.joined_sums, most=settings.memory_size)),
+            [(sums.sums_of, tile, z, *own[i]) for i in indices],
+            ("sum", partial(sums.joined_sums, most=memory_size)),
             closed and closed.with_suffix(".part"),
             closed,
         )
-        tile_sums[tile] = z, total, which
-        said[tile] = engine.step("evidence", evidence_kept, total, inputs, agreed, keep, tile)
+        tile_sums[tile] = z, total, indices
+        said[tile] = engine.step("evidence", evidence_kept, total, inputs, own[0][-1], keep, tile)
 
     for _ in engine.results(engine.each("summed", _is_there, said.values()), "sum", small=True):
         pass
-    tile_sums = from_files(engine, keep, tile_sums)
+    return from_files(engine, keep, tile_sums), said
 
-    # one s_b for all tiles, of what all say
+
+def _constants(engine: Engine, said: list, agreed: Agreed) -> tuple[Agreed, Any, Any]:
+    """One s_b for all tiles, of what all say.
+
+    Args:
+        engine: of the steps.
+        said: of each tile a handle of its evidence of the constants.
+        agreed: by the bags.
+
+    Returns:
+        What is agreed on now, the spread of the constants, and a handle of what all tiles say.
+    """
     join = partial(joined_evidence, variance=agreed.theta.bias_stddev**2)
-    together = engine.tree("constants", join, list(said.values()))
+    together = engine.tree("constants", join, said)
     spread = engine.result(engine.step("spread", spread_of, together, agreed))
     agreed = with_spread(agreed, spread)
-    shared = engine.step("shared", shared_evidence, together, agreed)
+    return agreed, spread, engine.step("shared", shared_evidence, together, agreed)
 
-    room, states = TileRoom(folder), {}
-    made = [
-        engine.step(
-            "tile", tiles.finished_state, tile, total, z, agreed, spread, said[tile], shared
-        )
-        for tile, (z, total, _) in tile_sums.items()
-    ]
-    for tile, state in zip(tile_sums, engine.results(made, "draw up")):
-        if layout is None:
+
+def _states(engine: Engine, made: dict[sums.Tile, Any], room: TileRoom) -> dict[Key, Any]:
+    """The states of all tiles by their keys; in files where there are several.
+
+    Args:
+        engine: of the steps.
+        made: of each tile a handle of its state.
+        room: the files.
+    """
+    states: dict[Key, Any] = {}
+    for tile, state in zip(made, engine.results(list(made.values()), "draw up")):
+        if tile.layout is None:
             states[tile.key] = state
             continue
         # to a file at once, so that one state at a time is in this process
         states[tile.key] = StoredState(name_of(tile.key), state)
         room.put(states[tile.key])
+    return states
 
-    path = engine.tree(
-        "paths",
-        partial(joined_paths, step=settings.cell_length),
-        engine.each("path", _path_of, bags.cells),
-    )
-    fixes = engine.tree(
-        "fixes",
-        partial(joined_fixes, most=settings.max_fixes),
-        engine.each("fix", _fixes_of, bags.cells),
-    )
-    scores = engine.tree("scores", joined_scores, engine.each("score", scores_of, bags.calibrated))
 
-    session = tiles.session_of(
-        settings,
-        agreed,
-        states,
-        list(tile_sums),
-        bags.reports,
-        engine.result(path),
-        engine.result(scores),
-        bags.about,
-        room,
-        engine.result(shared),
+def _of_all_bags(engine: Engine, bags: Bags, settings: MapSettings) -> tuple[Any, Any, Any]:
+    """The path, the fixes and the scores of all bags."""
+    steps = (
+        ("path", "paths", partial(joined_paths, step=settings.cell_length), _path_of, bags.cells),
+        ("fix", "fixes", partial(joined_fixes, most=settings.max_fixes), _fixes_of, bags.cells),
+        ("score", "scores", joined_scores, scores_of, bags.calibrated),
     )
-
-    session.fixes.load_state_dict(engine.result(fixes))
-    keys = (tile.key for tile in tile_sums)
-    return FleetMap(session, agreed, tile_sums, dict(zip(keys, made)), shared)
+    handles = [
+        engine.tree(together, join, engine.each(name, of, inputs))
+        for name, together, join, of, inputs in steps
+    ]
+    path, fixes, scores = (engine.result(handle) for handle in handles)
+    return path, fixes, scores
 
 
 def _is_there(_) -> bool:
@@ -216,7 +270,7 @@ def _ground(engine: Engine, bags: Bags, agreed: Agreed, own: list[tuple]):
 
     Returns:
         The layout, and of each bag (tiles whose cores it touches, tiles that know some of its
-        cells, nothing).
+        cells).
     """
     length = agreed.theta.lengthscale
     squares = engine.tree(
@@ -229,9 +283,7 @@ def _ground(engine: Engine, bags: Bags, agreed: Agreed, own: list[tuple]):
     layout = choose_layout(agreed, bags.robots, low, high, len(engine.result(squares)[2]))
 
     handles = [engine.step("touched", sums.touched, *step, layout, length) for step in own]
-    return layout, [
-        (cores, around, torch.empty(0)) for cores, around, _ in engine.results(handles, small=True)
-    ]
+    return layout, [(cores, around) for cores, around, _ in engine.results(handles, small=True)]
 
 
 def compare_robots(
