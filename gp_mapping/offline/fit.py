@@ -215,50 +215,24 @@ def fit_theta(
             settings, start, learner, cells, join_batches(parts), most, tolerance, progress
         )
 
-    found, steps, count, notes = start, [], 0, []
-    way = _WAYS[settings.model]
-    if way.first:
-        trained = train(
-            _empty(settings, start, cells),
-            join_batches(parts),
-            most,
-            tolerance,
-            lambda value: progress(way.bound, value),
+    found, epochs, steps, notes = start, 0, [], []
+    if _WAYS[settings.model].first:
+        found, epochs, step, notes = _by_bound_first(
+            settings, start, cells, join_batches(parts), most, tolerance, progress
         )
-        found, count = replace(trained.theta, bias_stddev=start.bias_stddev), trained.epochs
-        steps.append(
-            f"{count} epochs of minibatches on the {way.bound}, {trained.before:.1f} to "
-            f"{trained.after:.1f} nats"
-        )
-        notes += _left_open(trained.open_share)
+        steps.append(step)
 
-    objective, converged = objective_of(settings, cells), False
-    values: dict[Theta, float] = {}
+    objective = objective_of(settings, cells)
     # the priors' medians may be nearer to the maximum than what was learned
     medians = replace(theta, bias_stddev=start.bias_stddev)
+    values: dict[Theta, float] = {}
     for candidate in (medians, found, start):
         objective.renew(candidate)
         values[candidate] = objective.value(candidate)
 
     before, found = values[start], max(values, key=lambda candidate: values[candidate])
-
-    # alternately: inducing inputs at θ, and θ with these inputs held
-    for _ in range(_ROUNDS):
-        objective.renew(found)
-        initial = objective.value(found)
-        ascent = ascend(
-            objective,
-            learner,
-            found,
-            information(learner, found, cells),
-            most,
-            tolerance,
-            lambda value: progress(objective.name, value),
-        )
-        found, count, converged = ascent.theta, count + ascent.iterations, ascent.converged
-        steps.append(f"{ascent.iterations} iterations of L-BFGS on the {objective.name}")
-        if ascent.value - initial < 1.0 or ascent.iterations >= most:
-            break
+    found, ascents, converged = _raised(objective, learner, found, cells, most, tolerance, progress)
+    steps += [f"{n} iterations of L-BFGS on the {objective.name}" for n in ascents]
 
     objective.renew(found)
     after, judge = objective.value(found), ExactEvidence(cells)
@@ -272,20 +246,100 @@ def fit_theta(
     # a map goes on learning from this θ
     learner.continue_from(found, information(learner, found, cells))
     return Fit(
-        objective.name,
-        before,
-        after,
-        *evidence,
-        start,
-        found,
-        len(cells),
-        len(objective.blocks),
-        count,
-        "; ".join(steps),
-        converged,
-        learner,
-        tuple(notes),
+        objective=objective.name,
+        before=before,
+        after=after,
+        evidence_before=evidence[0],
+        evidence_after=evidence[1],
+        theta_before=start,
+        theta=found,
+        cells=len(cells),
+        blocks=len(objective.blocks),
+        iterations=epochs + sum(ascents),
+        steps="; ".join(steps),
+        converged=converged,
+        learner=learner,
+        notes=tuple(notes),
     )
+
+
+def _by_bound_first(
+    settings: MapSettings,
+    start: Theta,
+    cells: StoredCells,
+    data: Samples,
+    most: int,
+    tolerance: float,
+    progress: Callable[[str, float], None],
+) -> tuple[Theta, int, str, list[str]]:
+    """Raise the model's bound in minibatches, before its objective.
+
+    Args:
+        settings: name the model, and give its budgets.
+        start: θ to begin with.
+        cells: all of them.
+        data: the same as one batch.
+        most: epochs at most.
+        tolerance: nats; it ends where an epoch gains less.
+        progress: as of fit_theta.
+
+    Returns:
+        θ found, epochs, what was done, and notes; for a person.
+    """
+    bound = _WAYS[settings.model].bound
+    trained = train(
+        _empty(settings, start, cells), data, most, tolerance, lambda value: progress(bound, value)
+    )
+    step = (
+        f"{trained.epochs} epochs of minibatches on the {bound}, {trained.before:.1f} to "
+        f"{trained.after:.1f} nats"
+    )
+    found = replace(trained.theta, bias_stddev=start.bias_stddev)
+    return found, trained.epochs, step, _left_open(trained.open_share)
+
+
+def _raised(
+    objective: Objective,
+    learner: HyperLearner,
+    found: Theta,
+    cells: StoredCells,
+    most: int,
+    tolerance: float,
+    progress: Callable[[str, float], None],
+) -> tuple[Theta, list[int], bool]:
+    """Raise the objective: alternately inducing inputs at θ, and θ with these inputs held.
+
+    Args:
+        objective: is raised.
+        learner: says what is free.
+        found: θ to begin with.
+        cells: all of them.
+        most: iterations of each ascent at most.
+        tolerance: nats; an ascent ends where an iteration gains less.
+        progress: as of fit_theta.
+
+    Returns:
+        θ, the iterations of each ascent, and whether nothing was left to gain in the last one.
+    """
+    ascents: list[int] = []
+    converged = False
+    for _ in range(_ROUNDS):
+        objective.renew(found)
+        initial = objective.value(found)
+        ascent = ascend(
+            objective,
+            learner,
+            found,
+            information(learner, found, cells),
+            most,
+            tolerance,
+            lambda value: progress(objective.name, value),
+        )
+        found, converged = ascent.theta, ascent.converged
+        ascents.append(ascent.iterations)
+        if ascent.value - initial < 1.0 or ascent.iterations >= most:
+            break
+    return found, ascents, converged
 
 
 def _empty(settings: MapSettings, theta: Theta, cells: StoredCells) -> SolveGP:
@@ -330,20 +384,20 @@ def _by_minibatches(
     )
     learner.continue_from(trained.theta, _curvature(learner, trained.theta, cells))
     return Fit(
-        name,
-        trained.before,
-        trained.after,
-        None,
-        None,
-        start,
-        trained.theta,
-        len(cells),
-        1,
-        trained.epochs,
-        f"{trained.epochs} epochs of minibatches on the {name}",
-        trained.converged,
-        learner,
-        tuple(_left_open(trained.open_share)),
+        objective=name,
+        before=trained.before,
+        after=trained.after,
+        evidence_before=None,
+        evidence_after=None,
+        theta_before=start,
+        theta=trained.theta,
+        cells=len(cells),
+        blocks=1,
+        iterations=trained.epochs,
+        steps=f"{trained.epochs} epochs of minibatches on the {name}",
+        converged=trained.converged,
+        learner=learner,
+        notes=tuple(_left_open(trained.open_share)),
     )
 
 
