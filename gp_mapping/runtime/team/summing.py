@@ -117,74 +117,109 @@ def sum_maps(
     Raises:
         OSError: the file of a tile that is not in memory cannot be read or written.
     """
-    out, arguments = TeamSum(), (settings, frame, quantity, transforms, before)
-    # this robot first: the position is its own, and no other keeps it out
-    ordered = sorted(members, key=lambda m: (not m.own, m.name, m.map_id))
-    sessions: list[MapSession] = []
-    seen: dict[str, str] = {}
-
     # frame and quantity of this robot's map have precedence over the others'
+    given = frame, quantity
     for member in members:
         if member.own:
             about = member.state()["about"]
-            frame, quantity = (
-                frame or str(about.get("frame") or ""),
-                quantity or str(about.get("quantity") or ""),
-            )
+            frame = frame or str(about.get("frame") or "")
+            quantity = quantity or str(about.get("quantity") or "")
 
-    for member in ordered:
-        try:
-            state = member.state()
-            if text := _mismatch(state, settings):
-                out.refused.append((member, "other_settings", f"{member.name}: {text}"))
-                continue
-            session = _session(state, settings, len(members))
-        except OSError:  # a full disk, say: nothing is wrong with the totals
-            raise
-        except Exception as error:  # totals from outside may raise anything
-            out.failed.append((member, f"{type(error).__name__}: {one_line(error, 200)}"))
-            continue
-
-        about = session.about
-        transform = transforms.get(member.name)
-        if transform is None and not frame:
-            frame = str(about.get("frame") or "")
-        refused = _stranger(member, about, frame, quantity, transform) or _twice(
-            member, map_ids(about), seen
-        )
-        if refused:
-            out.refused.append((member, *refused))
-            continue
-
-        if transform is not None:
-            try:
-                session = move_session(session, *transform)
-            except ValueError as error:
-                out.refused.append(
-                    (member, "cannot_be_moved", f"{member.name}: {one_line(error, 200)}")
-                )
-                continue
-            session.about["frame"] = frame
-
-        # only now: what is left out keeps nobody else out
-        seen |= dict.fromkeys(map_ids(about), member.name)
-        quantity = quantity or str(about.get("quantity") or "")
-        sessions.append(session)
-        out.used.append(member)
-
+    out = TeamSum()
+    admission = _Admission(settings, transforms, len(members), out, frame, quantity)
+    # this robot first: the position is its own, and no other keeps it out
+    ordered = sorted(members, key=lambda m: (not m.own, m.name, m.map_id))
+    sessions = [session for m in ordered if (session := admission.admit(m)) is not None]
     if not sessions:
         return out
 
     try:
         _add_up(sessions, out, before)
     except _LeftOutError as left:
-        without = sum_maps([m for m in members if m is not left.member], *arguments)
+        others = [m for m in members if m is not left.member]
+        without = sum_maps(others, settings, *given, transforms, before)
         if left.refused:
             without.refused.append((left.member, "not_merged", f"{left.member.name}: {left}"))
         else:
             without.failed.append((left.member, str(left)))
         return without
     return out
+
+
+@dataclass
+class _Admission:
+    """Decides which members can be added, one after the other.
+
+    Attributes:
+        settings: of this node.
+        transforms: where the frames of other robots are, by name.
+        members: how many there are.
+        out: gains each member, as used, refused or failed.
+        frame: of the sum; '' until a member names one.
+        quantity: of the sum; '' until a member names one.
+        seen: ids of the maps that are in those admitted, with the robot that brought them.
+    """
+
+    settings: MapSettings
+    transforms: dict[str, Transform]
+    members: int
+    out: TeamSum
+    frame: str
+    quantity: str
+    seen: dict[str, str] = field(default_factory=dict)
+
+    def admit(self, member: Member) -> MapSession | None:
+        """The session of a member, in the frame of the sum; None where it cannot be added.
+
+        Raises:
+            OSError: the file of a tile cannot be read.
+        """
+        session = self._opened(member)
+        if session is None:
+            return None
+
+        about = session.about
+        transform = self.transforms.get(member.name)
+        if transform is None and not self.frame:
+            self.frame = str(about.get("frame") or "")
+        refused = _stranger(member, about, self.frame, self.quantity, transform) or _twice(
+            member, map_ids(about), self.seen
+        )
+        if refused:
+            self.out.refused.append((member, *refused))
+            return None
+
+        if transform is not None:
+            try:
+                session = move_session(session, *transform)
+            except ValueError as error:
+                self._refuse(member, "cannot_be_moved", one_line(error, 200))
+                return None
+            session.about["frame"] = self.frame
+
+        # only now: what is left out keeps nobody else out
+        self.seen |= dict.fromkeys(map_ids(about), member.name)
+        self.quantity = self.quantity or str(about.get("quantity") or "")
+        self.out.used.append(member)
+        return session
+
+    def _opened(self, member: Member) -> MapSession | None:
+        """The session of a member; None where it is of another kind, or its totals are unusable."""
+        try:
+            state = member.state()
+            if text := _mismatch(state, self.settings):
+                self._refuse(member, "other_settings", text)
+                return None
+            return _session(state, self.settings, self.members)
+        except OSError:  # a full disk, say: nothing is wrong with the totals
+            raise
+        except Exception as error:  # totals from outside may raise anything
+            self.out.failed.append((member, f"{type(error).__name__}: {one_line(error, 200)}"))
+            return None
+
+    def _refuse(self, member: Member, reason: str, text: str) -> None:
+        """Note that a member does not fit: a reason in a word, and in a sentence."""
+        self.out.refused.append((member, reason, f"{member.name}: {text}"))
 
 
 def _mismatch(state: dict, settings: MapSettings) -> str:
