@@ -134,3 +134,18 @@ def test_a_name_from_outside_is_text():
     assert picture_text("a\n$b$") == r"a \$b\$"
     assert len(picture_text("a" * 500)) < 210 and picture_text("a" * 200) == "a" * 200
     assert picture_text("a" * 60, 50) != "a" * 60
+
+
+def test_an_axis_has_a_few_numbers_and_each_class_its_own():
+    """To measure them is most of what a picture costs: six where there were ten."""
+    grid = grid_of(30, 40)
+    classes = (torch.arange(30 * 40) % 12).reshape(30, 40)
+    plain = draw_map(session(), grid)
+    classed = draw_map(session(), replace(grid, axes_mean=torch.rand(12, 30, 40), classes=classes))
+    for axes in plain.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            shown = [at for at in axis.get_majorticklocs() if low <= at <= high]
+            assert len(shown) in (0, *range(3, 7)), shown  # a colour bar's other axis has none
+    bar = next(axis for axis in classed.axes if axis.get_ylabel() == "class")
+    assert bar.get_yticks().tolist() == list(range(12))
