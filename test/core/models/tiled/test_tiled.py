@@ -329,6 +329,12 @@ def test_merging_two_surveys_is_the_survey_of_both():
     )
     assert float(p.stddev.max()) < 5 * UT  # no ground is missing
     assert a.samples == len(left) + len(right)
+    # each is in every tile that reaches its place, once: also beyond the other's borders, and ours
+    both = torch.cat([left.x, right.x])
+    for key, tile in a.tiles.items():
+        assert tile.map.samples == int(a.layout.covers(key, both).sum()), key
+    whole = drive(drive(build(max_inducing=900), left, 50), right, 50).predict(x)
+    assert float(((p.mean - whole.mean) / whole.stddev).square().mean().sqrt()) < 0.3
 
 
 def test_a_merge_that_fails_in_the_third_tile_changes_none(survey, monkeypatch):
@@ -365,14 +371,16 @@ def test_a_batch_that_is_refused_changes_no_tile(survey):
     x = torch.cartesian_prod(torch.linspace(0.0, 9.0, 30), torch.linspace(0.0, 4.0, 15)).double()
     before, count = tiled.predict(x), tiled.samples
     border = tiled.layout.high[0]
-    bad = Samples(
-        torch.tensor([[border, 1.0], [border + 0.01, 1.0], [9.9, 1.0]]).double(),
-        torch.tensor([[45e-6], [1e15], [45e-6]]).double(),
-    )
-    with pytest.raises(Exception, match="credible"):
-        tiled.update(bad)
-    after = tiled.predict(x)
-    assert torch.equal(after.mean, before.mean) and tiled.samples == count
+    # refused by the first tile that is asked; and by the last, after the first has taken its sample
+    for places, values in (
+        ([[border, 1.0], [border + 0.01, 1.0], [9.9, 1.0]], [[45e-6], [1e15], [45e-6]]),
+        ([[0.1, 1.0], [9.9, 1.0]], [[45e-6], [1e15]]),
+    ):
+        bad = Samples(torch.tensor(places).double(), torch.tensor(values).double())
+        with pytest.raises(Exception, match="credible"):
+            tiled.update(bad)
+        after = tiled.predict(x)
+        assert torch.equal(after.mean, before.mean) and tiled.samples == count
 
 
 def test_a_split_that_fails_takes_its_batch_back(monkeypatch):
