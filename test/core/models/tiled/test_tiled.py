@@ -115,8 +115,10 @@ def test_a_room_that_tiles_could_not_share_stays_one_however_full():
 
 def test_no_seam(survey):
     """Along every border, and everywhere else: as one large map within a tenth of its sd."""
-    tiled, large, _ = survey
+    tiled, large, samples = survey
     assert tiled.counters()["tiles"] >= 4
+    for key, tile in tiled.tiles.items():  # of all that reach a place each has its samples, once
+        assert tile.map.samples == int(tiled.layout.covers(key, samples.x).sum()), key
     assert all(len(t.map.inducing_inputs()) <= SMALL["max_inducing"] for t in tiled.tiles.values())
     where = torch.cartesian_prod(
         torch.linspace(0.1, 7.9, 80), torch.linspace(0.1, 3.9, 40)
