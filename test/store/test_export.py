@@ -1,3 +1,4 @@
+import copy
 import json
 from dataclasses import replace
 
@@ -157,10 +158,16 @@ def test_the_truth_may_be_a_tensor_and_must_fit(session):
 
 
 def test_no_line_is_drawn_between_two_passes(session):
+    session, there = (
+        copy.deepcopy(session),
+        np.stack([3 + 0 * np.arange(30), 6 + 0.1 * np.arange(30)], 1),
+    )
+    session.break_pass()
+    session.ingest(Samples(there, truth(there), stamp=100.0 + 0.05 * np.arange(30)))
     figure = draw_map(session, session.render())
     line = figure.axes[0].get_lines()[0].get_xydata()
     steps = np.linalg.norm(np.diff(line, axis=0), axis=1)
-    assert np.nanmax(steps) < 0.5
+    assert np.nanmax(steps) < 0.5 and float(np.nanmax(line[:, 1])) >= 6.0
 
 
 def test_three_components_are_exported_and_shown(tmp_path):
