@@ -28,6 +28,7 @@ TileWeights = tuple[Key | None, Tensor, Tensor]  # a tile, indices of places, an
 
 _SILENT = 1e-4  # weight below which a tile does not count
 _OWN = 4  # of a neighbourhood: the tile itself
+_FEW = 36  # tiles, at most, whose weights are computed at all places at once
 
 
 def tile_weights(layout: Layout, exists: Callable[[Key], bool], x: Tensor) -> list[TileWeights]:
@@ -43,21 +44,66 @@ def tile_weights(layout: Layout, exists: Callable[[Key], bool], x: Tensor) -> li
     Returns:
         Tiles, each with indices (n,) and its weights there (n,); None as a tile where none is near.
     """
-    keys, owner = layout.owners(x)
+    if not len(x):
+        return []
+    low, high = (layout.key_at(corner.tolist()) for corner in (x.amin(0), x.amax(0)))
     # a robot brings one place at a time, mostly far from borders
-    if len(x) == 1 and exists(keys[0]):
-        low, high = layout.core(keys[0])
-        margins = [min(v - a, b - v) for v, a, b in zip(x[0].tolist(), low, high)]
+    if len(x) == 1 and exists(low):
+        margins = [min(v - a, b - v) for v, a, b in zip(x[0].tolist(), *layout.core(low))]
         if min(margins) >= 0.5 * layout.blend:
-            return [(keys[0], owner, x.new_ones(1))]
+            return [(low, torch.zeros(1, dtype=torch.long, device=x.device), x.new_ones(1))]
 
+    columns, rows = ([*range(a - 1, b + 2)] for a, b in zip(low, high))
+    if len(columns) * len(rows) > _FEW:
+        return _weights_of_many(layout, exists, x)
+    return _weights_of_few(layout, [(i, j) for i in columns for j in rows if exists((i, j))], x)
+
+
+def _weights_of_few(layout: Layout, there: list[Key], x: Tensor) -> list[TileWeights]:
+    """As `tile_weights`, of every tile at every place.
+
+    Args:
+        layout: of the tiles.
+        there: tiles that are there, at least all that lie about a place.
+        x: (N, 2) places, m.
+    """
+    columns, rows = (sorted({key[axis] for key in there}) for axis in (0, 1))
+    if not there:
+        return [(None, torch.arange(len(x), device=x.device), x.new_ones(len(x)))]
+
+    across, beside = layout.inside(0, columns, x)
+    along, above = layout.inside(1, rows, x)
+    reached = beside[:, None] & above[None]
+
+    keys, exist = [(i, j) for i in columns for j in rows], set(there)
+    if len(there) < len(keys):
+        exists = torch.tensor([key in exist for key in keys], device=x.device)
+        reached &= exists.view(len(columns), len(rows), 1)
+    weights = layout.raw_weights(across, along).mul_(reached).flatten(0, 1)  # (tiles, N)
+
+    # weights that hardly count are set to 0, so that their tiles need not predict
+    total = weights.sum(0)
+    weights.masked_fill_(weights < _SILENT * total, 0.0)
+    weights /= weights.sum(0).clamp_min_(1e-300)
+
+    # pairs (tile, place), sorted by tile, then by place
+    tiles, places = weights.nonzero(as_tuple=True)
+    counts = tiles.bincount(minlength=len(keys)).tolist()
+    assigned = zip(keys, places.split(counts), weights[tiles, places].split(counts))
+    without = (total == 0.0).nonzero()[:, 0]
+    return [part for part in [*assigned, (None, without, x.new_ones(len(without)))] if len(part[1])]
+
+
+def _weights_of_many(layout: Layout, exists: Callable[[Key], bool], x: Tensor) -> list[TileWeights]:
+    """As `tile_weights`, of the nine tiles about each place, where there are many in all."""
+    keys, owner = layout.owners(x)
     number: dict[Key, int] = {}  # of each tile that is used at all
     near = [
         [number.setdefault(k, len(number)) if exists(k) else -1 for k in layout.neighbourhood(key)]
         for key in keys
     ]
     if not number:
-        return [(None, torch.arange(len(x), device=x.device), x.new_ones(len(x)))] if len(x) else []
+        return [(None, torch.arange(len(x), device=x.device), x.new_ones(len(x)))]
     around = torch.tensor(near, device=x.device)  # (K, 9), −1 where there is none
 
     # beyond all strips along borders the tile of a core predicts alone
@@ -67,7 +113,10 @@ def tile_weights(layout: Layout, exists: Callable[[Key], bool], x: Tensor) -> li
     inside, others = alone.nonzero()[:, 0], alone.logical_not().nonzero()[:, 0]
 
     shared = around[owner[others]]  # (n, 9)
-    raw = layout.raw_weights(below[:, others], above[:, others]).mT.masked_fill(shared < 0, 0.0)
+    # how far inside each of three columns (rows), the own one in the middle: (2, 3, n)
+    below, above = below[:, others], above[:, others]
+    depth = torch.stack([-below, torch.minimum(below, above), -above], 1)
+    raw = layout.raw_weights(*depth).flatten(0, 1).mT.masked_fill(shared < 0, 0.0)
     # weights that hardly count are set to 0, so that their tiles need not predict
     total = raw.sum(1, keepdim=True)
     raw = torch.where(raw < _SILENT * total, 0.0, raw)

@@ -59,17 +59,16 @@ class Layout:
 
     def core(self, key: Key) -> tuple[list[float], list[float]]:
         """Lower and upper corner of a tile's core."""
-        low, high = [], []
+        spans = [self._span(index, axis) for axis, index in enumerate(key)]
+        return [low for low, _ in spans], [high for _, high in spans]
 
-        for axis, index in enumerate(key):
-            first, last = self.low[axis], self.high[axis]
-            if index > 0:
-                first, last = last + (index - 1) * self.side, last + index * self.side
-            elif index < 0:
-                first, last = first + index * self.side, first + (index + 1) * self.side
-            low.append(first)
-            high.append(last)
-
+    def _span(self, index: int, axis: int) -> tuple[float, float]:
+        """Lower and upper end of a column (axis 0) or row (axis 1) of cores, m."""
+        low, high = self.low[axis], self.high[axis]
+        if index > 0:
+            return high + (index - 1) * self.side, high + index * self.side
+        if index < 0:
+            return low + index * self.side, low + (index + 1) * self.side
         return low, high
 
     def core_fraction(self, key: Key) -> float:
@@ -172,8 +171,27 @@ class Layout:
         """The tile and its eight neighbours."""
         return [(key[0] + i, key[1] + j) for i in (-1, 0, 1) for j in (-1, 0, 1)]
 
-    def raw_weights(self, below: Tensor, above: Tensor) -> Tensor:
-        """Unnormalised weights of the nine tiles about places, in the order of `neighbourhood`.
+    def inside(self, axis: int, indices: list[int], x: Tensor) -> tuple[Tensor, Tensor]:
+        """How far inside columns or rows of cores places lie.
+
+        Args:
+            axis: 0 for columns, 1 for rows.
+            indices: of the n columns or rows.
+            x: (N, 2) m.
+
+        Returns:
+            Metres inside each, negative outside, (n, N); whether it is the place's own column or
+            row or one next to that, (n, N).
+        """
+        spans = [[self._span(index + i, axis) for i in (-1, 0, 1)] for index in indices]
+        ends = [(*own, before[0] - _ON, after[1] - _ON) for before, own, after in spans]
+        low, high, first, last = torch.tensor(ends, dtype=x.dtype, device=x.device).mT[:, :, None]
+
+        at = x[:, axis]
+        return torch.minimum(at - low, high - at), (at >= first).logical_and_(at < last)
+
+    def raw_weights(self, columns: Tensor, rows: Tensor) -> Tensor:
+        """Unnormalised weights of tiles about places.
 
             w = r_x r_y + faint exp(−fade d / blend)
 
@@ -181,20 +199,19 @@ class Layout:
         core. Both are continuous in the place.
 
         Args:
-            below: distances from the lower borders of the own core, (2, N) m.
-            above: distances from the upper borders, (2, N) m.
+            columns: how far inside each column of cores a place lies, negative outside, (n, N) m.
+            rows: likewise of rows, (m, N) m.
 
         Returns:
-            (9, N).
+            (n, m, N).
         """
-        # how far inside each of three columns (rows), the own one in the middle: (2, 3, N)
-        inside = torch.stack([-below, torch.minimum(below, above), -above], 1)
-        ramp = (inside / self.blend).add_(0.5).clamp_(0.0, 1.0)
-        square = inside.clamp_max_(0.0).square_()
+        parts = columns[:, None], rows[None]
+        r_x, r_y = ((part / self.blend).add_(0.5).clamp_(0.0, 1.0) for part in parts)
+        outside_x, outside_y = (part.clamp_max(0.0).square_() for part in parts)
 
-        distance = (square[0][:, None] + square[1][None]).sqrt_()  # (3, 3, N)
+        distance = (outside_x + outside_y).sqrt_()
         faint = distance.mul_(-_FADE / self.blend).exp_().mul_(_FAINT).clamp_min_(1e-300)
-        return faint.add_(ramp[0][:, None] * ramp[1][None]).flatten(0, 1)
+        return faint.addcmul_(r_x, r_y)
 
     def state_dict(self) -> dict:
         """State for `from_state_dict`."""
