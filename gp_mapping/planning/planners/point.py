@@ -88,7 +88,7 @@ def gain_per_metre(problem: Problem) -> Iterator[tuple[int, ...]]:
     problem.prepare([(stop,) for stop in candidates])
 
     legs = [problem.first_leg(stop) for stop in candidates]
-    gains_of_legs = problem.value.gains([problem.travel.visits([leg])[0] for leg in legs])
+    gains_of_legs = problem.value.gains(problem.travel.visits_of_each(legs))
     rates = [float(gains.sum()) / (leg.metres + NEAR) for gains, leg in zip(gains_of_legs, legs)]
     yield (candidates[int(np.argmax(rates))],)
 
