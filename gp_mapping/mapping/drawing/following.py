@@ -17,7 +17,7 @@ import torch
 
 from gp_mapping.core.field_map import FieldMap, Increments
 from gp_mapping.core.types import Prediction
-from gp_mapping.mapping.drawing.lattice import Lattice
+from gp_mapping.mapping.drawing.lattice import Lattice, flat
 from gp_mapping.mapping.drawing.refining import Refined, refine
 
 __all__ = ["CHEAP", "DRIFT", "Follower"]
@@ -127,16 +127,15 @@ class Follower:
         lattice.stale |= doubtful
         lattice.exact[doubtful] = 0
 
-        rows, columns = (known & ~doubtful).nonzero()
-        lattice.exact[rows, columns] = 0  # what is unknown since a moment stays unknown
-        if change is None or not len(rows):
+        at, exact = np.flatnonzero(known & ~doubtful), flat(lattice.exact)
+        exact[at] = 0  # what is unknown since a moment stays unknown
+        if change is None or not len(at):
             return 0.0
 
-        mean, variance, told = change(lattice.places(rows, columns))
+        mean, variance, told = change(lattice.places(*np.divmod(at, known.shape[1])))
         which = told.cpu().numpy()
-        rows, columns = rows[which], columns[which]
-        self._add(lattice, field, rows, columns, mean[told], variance[told])
-        lattice.exact[rows, columns] = self.number(lattice, field)
+        self._add(lattice, field, at[which], mean[told], variance[told])
+        exact[at[which]] = self.number(lattice, field)
         return len(which) / CHEAP
 
     def _follow_part(
@@ -229,32 +228,34 @@ class Follower:
             refined: the change.
             changed: (R, K) bool, the points.
         """
-        was_stale, before = lattice.stale[changed], lattice.variance[: field.channels, changed]
-        rows, columns = changed.nonzero()
-        mean, variance = (
-            torch.from_numpy(part[:, changed]).mT for part in (refined.mean, refined.variance)
+        at = np.flatnonzero(changed)  # the numbers of the points: a mask would be slower
+        stale, since, doubt, exact = map(
+            flat, (lattice.stale, lattice.since, lattice.doubt, lattice.exact)
         )
-        doubt = lattice.doubt[changed]
-        self._add(lattice, field, rows, columns, mean, variance)
+        told = flat(lattice.variance[: field.channels])
+        was_stale, doubt_before, before = stale[at], doubt[at], told.take(at, 1)
+        mean, variance = (
+            torch.from_numpy(flat(part).take(at, 1)).mT for part in (refined.mean, refined.variance)
+        )
+        self._add(lattice, field, at, mean, variance)
 
         # where the variance has fallen the same error is a larger fraction of it
-        after = lattice.variance[: field.channels, changed]
+        after = told.take(at, 1)
         grown = np.divide(before, after, out=np.full_like(after, np.inf), where=after > 0.0).max(0)
-        left = refined.error[changed]
-        doubted = doubt > 0.0
-        left[doubted] += doubt[doubted] * np.maximum(grown[doubted], 1.0)
+        left = flat(refined.error)[at]
+        doubted = doubt_before > 0.0
+        left[doubted] += doubt_before[doubted] * np.maximum(grown[doubted], 1.0)
         left[np.isinf(grown)] = np.inf  # no variance is 0: interpolation went below it
         number = self.number(lattice, field)
-        lattice.doubt[changed], lattice.stale[changed] = left, left > _LIMIT
-        lattice.exact[changed] = np.where(np.isfinite(left), number, 0)
-        lattice.since[rows[~was_stale], columns[~was_stale]] = revision
+        doubt[at], stale[at] = left, left > _LIMIT
+        exact[at] = np.where(np.isfinite(left), number, 0)
+        since[at[~was_stale]] = revision
 
     def _add(
         self,
         lattice: Lattice,
         field: FieldMap,
-        rows: np.ndarray,
-        columns: np.ndarray,
+        at: np.ndarray,
         mean: torch.Tensor,
         variance: torch.Tensor,
     ) -> None:
@@ -263,18 +264,17 @@ class Follower:
         Args:
             lattice: of the points.
             field: the map.
-            rows: (n,) of the points.
-            columns: (n,) of the points.
+            at: (n,) numbers of the points, counted row by row.
             mean: change of the mean (n, C), SI.
             variance: change of the variance (n, C), squared SI.
         """
-        if not len(rows):
+        if not len(at):
             return
 
         # f alone is followed; what it stands for is computed from it
         mean, variance = (
-            part + torch.from_numpy(old[: field.channels, rows, columns]).mT.to(part)
+            part + torch.from_numpy(flat(old[: field.channels]).take(at, 1)).mT.to(part)
             for part, old in ((mean, lattice.mean), (variance, lattice.variance))
         )
         now = Prediction(mean, variance.clamp_min(0.0), field.noise_variance())
-        lattice.fill(rows, columns, self._channels(field, now))
+        lattice.fill_at(at, self._channels(field, now))

@@ -120,11 +120,13 @@ class _Change:
         """
         nodes = self._grid(second)
         rows, columns = np.ones(tuple(map(len, nodes)), dtype=bool).nonzero()
-        self._values = self._at(nodes, rows, columns).reshape(2, -1, *map(len, nodes))
+        told = self._at(nodes, rows, columns)
+        self._values = told.reshape(2, -1, *map(len, nodes))
 
         part = (np.searchsorted(on, _nodes(n, first)) for on, n in zip(nodes, self._shape))
         guess = self._finer(self._values[(..., *np.ix_(*part))], first, second)
-        self._estimate(nodes, self._missed(nodes, guess), second)
+        missed = self._missed(nodes, guess[:, :, rows, columns], told, rows, columns)
+        self._estimate(nodes, missed.reshape(self._values.shape[2:]), second)
 
     def refine(
         self, before: int, pitch: int, flagged: np.ndarray, close: np.ndarray, most: int
@@ -142,22 +144,27 @@ class _Change:
             How many there were.
         """
         nodes = self._grid(pitch)
-        box = np.ix_(*nodes)
-        guess = self._finer(self._values, before, pitch)
-        rows, columns = (flagged & ~self._done)[box].nonzero()
+        values, waiting = self._finer(self._values, before, pitch), flagged & ~self._done
+        here = _on(waiting, nodes, pitch)
+        at = np.flatnonzero(here)
+        limited = len(at) > most
         # where no evaluation is left, the error stays what it was
-        missed = np.where(flagged & ~self._done, self.error / _REMAINS, 0.0)[box]
-        if len(rows) > most:
-            urgent = np.where(close[box][rows, columns], np.inf, missed[rows, columns])
-            picked = np.argsort(-urgent, kind="stable")[: max(0, most)]
-            rows, columns = rows[picked], columns[picked]
+        missed = np.where(here, _on(self.error, nodes, pitch) / _REMAINS, 0.0).ravel()
+        if limited:
+            urgent = np.where(_on(close, nodes, pitch).ravel()[at], np.inf, missed[at])
+            at = at[np.argsort(-urgent, kind="stable")[: max(0, most)]]
 
-        self._values = guess.copy()
-        if len(rows):
-            self._values[:, :, rows, columns] = self._at(nodes, rows, columns)
-            missed[rows, columns] = self._missed(nodes, guess)[rows, columns]
-        self._estimate(nodes, missed, pitch, flagged)
-        return len(rows)
+        rows, columns = np.divmod(at, here.shape[1])
+        self._values = values
+        if len(at):
+            guess = values[:, :, rows, columns]
+            values[:, :, rows, columns] = told = self._at(nodes, rows, columns)
+        # on the finest grid nothing lies between the nodes
+        if pitch > 1 or limited:
+            if len(at):
+                missed[at] = self._missed(nodes, guess, told, rows, columns)
+            self._estimate(nodes, missed.reshape(here.shape), pitch, flagged)
+        return len(at)
 
     def finished(self, pitch: int) -> Refined:
         """The change at all points, from the grid of a pitch."""
@@ -183,12 +190,27 @@ class _Change:
         parts = [(across @ (down @ part).T).T for part in values.reshape(-1, *values.shape[2:])]
         return np.stack(parts).reshape(*values.shape[:2], *parts[0].shape)
 
-    def _missed(self, nodes, guess: np.ndarray) -> np.ndarray:
-        """By how much a guess misses the values on a grid, in units of the error: (n, m)."""
-        off = np.abs(guess - self._values)
+    def _missed(
+        self,
+        nodes,
+        guess: np.ndarray,
+        told: np.ndarray,
+        rows: np.ndarray,
+        columns: np.ndarray,
+    ) -> np.ndarray:
+        """By how much guesses miss what was told of nodes, in units of the error: (n,).
+
+        Args:
+            nodes: of the grid, whose values are told where they are known.
+            guess: (2, C, n).
+            told: (2, C, n).
+            rows: of the nodes (n,).
+            columns: of the nodes (n,).
+        """
+        off = np.abs(guess - told)
         after = self._variance[(..., *np.ix_(*nodes))] + self._values[1]
         # valleys of the variance along the path are narrow: the least of the neighbours counts
-        after = _about(np.maximum(after, 1e-300), np.minimum)
+        after = _about(np.maximum(after, 1e-300), np.minimum)[:, rows, columns]
         return np.maximum(off[0] / np.sqrt(after + self._noise), 0.5 * off[1] / after).max(0)
 
     def _estimate(self, nodes, missed: np.ndarray, pitch: int, flagged=True) -> None:
@@ -201,7 +223,14 @@ class _Change:
         blocks = (
             np.minimum(np.arange(n) // pitch, len(on) - 2) for n, on in zip(self._shape, nodes)
         )
-        self.error = np.where(flagged, _REMAINS * largest[np.ix_(*blocks)], self.error)
+        rows, columns = blocks
+        largest = largest.take(rows, 0).take(columns, 1)
+        self.error = np.where(flagged, _REMAINS * largest, self.error)
+
+
+def _on(values: np.ndarray, nodes, pitch: int) -> np.ndarray:
+    """Values (R, K) at the nodes of a grid: (n, m)."""
+    return values if pitch == 1 else values[np.ix_(*nodes)]
 
 
 def _about(values: np.ndarray, pick) -> np.ndarray:
