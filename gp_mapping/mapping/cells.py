@@ -4,9 +4,11 @@ Fifty samples a second from a slow robot are not fifty independent facts: what d
 passes of one place is not white. So the samples of a pass are averaged into cells, and a cell of n
 samples has the noise
 
-    s_p² + white/n
+    s_p² + white/n + m q²/12
 
-s_p: standard deviation of what does not average out, white: the white variance of one raw sample.
+s_p: standard deviation of what does not average out, white: the white variance of one raw sample,
+q: the sensor's resolution, m: cells in a row that tell one and the same number. Rounding averages
+out where noise moves the number, but m cells without another number err together, as one.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ _RECENT = 0.99  # factor of a cell's weight with each later one, in averages of 
 _FEW = 5  # samples of a cell below which none of them is judged by these alone
 _WILD = 25.0  # times the typical squared difference; beyond it one is an error (five deviations)
 _FIRST_STATED = 9  # first cells whose median is taken for the variance that a driver states
+_ROUNDS = 1.5  # cells in a row of the same number, from which on a sensor of single samples rounds
+_NEWEST = 0.1  # weight of the newest number of cells that tell the same, in its average
 _GROSS = 6.0  # robust standard deviations from its neighbours' median beyond which a sample is a gross error
 _STEP = 0.25  # of the sensor's resolution: with _GROSS one and a half steps are no error
 _COLUMNS = ("x", "y", "t", "sensor", "heading", "position")
@@ -120,6 +124,10 @@ class CellAverager:
         self.white, self.steps, self.gross = Spread(robust), Spread(robust), 0
         self.closed, self.single_sum, self.averaged_sum = 0.0, 0.0, 0.0
         self.resolution = math.inf
+        # the number that the newest cells tell alike, so many of them, and how many usually do
+        self._level: list[float] | None = None
+        self._alike, self._usual_alike = 0, 1.0
+        self._step = math.inf  # smallest step from such a number to the next sample
 
         # (white, white/n) of the first cells that state it
         self._stated: list[tuple[float, float]] = []
@@ -307,7 +315,7 @@ class CellAverager:
             "velocity": velocity[None],
             "stamp": began + _mean(stamps - began),
             "count": np.array([float(n)]),
-            "sensor_variance": np.array([sensor]),
+            "sensor_variance": np.array([sensor + n * self._rounding_variance(y)]),
             "heading": None if heading is None else _mean(heading),
             "position_variance": None if position is None else _mean(position),
         }
@@ -390,6 +398,25 @@ class CellAverager:
         if len(real):
             self.resolution = min(self.resolution, float(real.min()))
 
+    def _rounding_variance(self, y: np.ndarray) -> float:
+        """m q²/12 of a cell of a sensor that rounds, SI²; 0 where its samples differ.
+
+        Args:
+            y: (n, C), SI, of the cell.
+        """
+        level = y[0].tolist() if (y == y[0]).all() else None
+        if level is None or level != self._level:
+            if self._level is not None:
+                step = [abs(a - b) for a, b in zip(y[0].tolist(), self._level) if a != b]
+                self._step = min([self._step, *step])
+                self._usual_alike += _NEWEST * (self._alike - self._usual_alike)
+            self._level, self._alike = level, 0
+        self._alike += 1
+        step, alike = min(self.resolution, self._step), max(self._alike, self._usual_alike)
+        # a single sample shows no rounding
+        rounds = level is not None and (len(y) > 1 or alike >= _ROUNDS)
+        return alike * step**2 / 12.0 if rounds and step < math.inf else 0.0
+
     def _good(self, y: np.ndarray) -> np.ndarray:
         """Which samples lie within _GROSS robust standard deviations of two medians.
 
@@ -466,6 +493,9 @@ class CellAverager:
             "single_sum": self.single_sum,
             "averaged_sum": self.averaged_sum,
             "resolution": self.resolution,
+            "level": self._level and [list(self._level), self._alike],
+            "usual_alike": self._usual_alike,
+            "step": self._step,
             "whites": self._whites and [list(pair) for pair in self._whites],
             "tail": [[list(values), stamp] for values, stamp in self._tail],
             "told": [list(pair) for pair in self._stated],
@@ -490,6 +520,10 @@ class CellAverager:
         self._tail = [(list(map(float, y)), float(t)) for y, t in state.get("tail", [])]
         self._stated = [(float(a), float(b)) for a, b in state.get("told", [])]
         self.resolution = float(state.get("resolution", math.inf))
+        level = state.get("level")  # absent in older maps, as what follows
+        self._level, self._alike = (None, 0) if level is None else (list(level[0]), int(level[1]))
+        self._usual_alike = float(state.get("usual_alike", 1.0))
+        self._step = float(state.get("step", math.inf))
         # absent in older maps, where the first cells are over
         whites = state.get("whites")
         self._whites = None if whites is None else [(float(a), int(b)) for a, b in whites]

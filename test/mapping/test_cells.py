@@ -353,3 +353,21 @@ def test_velocity_of_raw_samples_is_that_of_their_own_lane(rate):
         raw[6] = Samples(x[6:7] + 500.0, [[1.0]], stamp=[106.0])
         assert float(join_raw(raw).velocity[[0, 3, 5, 7, 9]].norm(dim=1).max()) < 1.1
     assert float(join_raw(raw[:1]).velocity.norm()) == 0.0
+
+
+def test_cells_of_a_sensor_that_rounds_err_together():
+    """Samples of one number, and cells of one number in a row, are no more sure than one of them."""
+    cells = CellAverager(0.1, 1.0)
+    noisy = CellAverager(0.1, 1.0)
+    rng = np.random.default_rng(0)
+    made, mixed = [], []
+    for k in range(600):
+        x, t = [0.01 * k, 0.0], 0.02 * k
+        value = 20.0 + 0.01 * k  # half a degree to the next number takes five metres
+        for averager, out, noise in ((cells, made, 0.0), (noisy, mixed, rng.normal(0.0, 0.5))):
+            closed = averager.add(x, [float(np.round(2.0 * (value + noise)) / 2.0)], t)
+            out += [] if closed is None else [closed]
+    extra = [float(cell.sensor_variance / cell.count) for cell in made[20:]]
+    assert max(extra) > 3 * 0.5**2 / 12.0 and min(extra) < 1e-3
+    # where noise moves the number, its average is no rounded number any more
+    assert max(float(c.sensor_variance / c.count) for c in mixed[20:]) < 0.06
