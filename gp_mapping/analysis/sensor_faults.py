@@ -113,6 +113,9 @@ def sensor_faults(passes: list[Samples], scale: float, unit: str) -> list[Sensor
         for name, extreme in (("smallest", values.min(0)), ("largest", values.max(0)))
         if (distinct[often] == extreme).all()
     ]
+    # told at the end of the range it is no hang, too
+    if ends:
+        hung = _hung(runs[value_of != often], begin[value_of != often], values, scale, unit)
     where = f", the {ends[0]} of all: the end of its range, or" if ends else ":"
     return [
         SensorFault(
@@ -140,6 +143,8 @@ def _hung(
         unit: its name.
     """
     n = len(values)
+    if not len(runs):
+        return []
     count, _, metres, _, leap = runs.T
     # The smallest step between two measurements is taken for the sensor's resolution.
     steps = np.abs(np.diff(values, axis=0)).max(1)

@@ -49,3 +49,11 @@ def test_a_number_of_a_counter_is_no_fault_and_one_far_from_the_others_is():
     assert sensor_faults([drive(signal)], 1.0, "dBm") == []
     signal[::2] = -100.0
     assert "tells exactly -100 dBm" in sensor_faults([drive(signal)], 1.0, "dBm")[0].text
+
+
+def test_the_end_of_the_range_has_one_name():
+    """It was called a hang, too."""
+    rng = np.random.default_rng(0)
+    y = 21.0 + 2.0 * np.sin(0.021 * np.arange(1200)) + 0.05 * rng.standard_normal(1200)
+    faults = sensor_faults([drive(np.minimum(y, 22.0)[:, None])], 1.0, "°C")
+    assert len(faults) == 1 and "the end of its range" in faults[0].text

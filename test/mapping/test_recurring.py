@@ -24,7 +24,7 @@ def left_out(values: np.ndarray) -> tuple[np.ndarray, Recurring]:
     void = np.zeros(len(values), bool)
     while (k := recurring.first_void(keys, k, len(keys))) < len(keys):
         void[k], k = True, k + 1
-    assert recurring.held + recurring.hung == void.sum()
+    assert recurring.held + recurring.hung + recurring.beyond == void.sum()
     return void, recurring
 
 
@@ -40,20 +40,29 @@ def left_out(values: np.ndarray) -> tuple[np.ndarray, Recurring]:
         np.random.default_rng(0).poisson(4.0, 1200).astype(float),
         np.random.default_rng(0).poisson(30.0 * field() - 500.0).astype(float),
         np.clip(field() - 22.0, 0.0, None),
-        np.minimum(field(), 22.0),
         np.full(1200, 21.0),
         np.repeat(np.round(field(240, 0.01)), 5),
         # of a simulator without noise, along a lane on which the field is the same
         np.r_[field(400, 0.0), np.full(300, field(400, 0.0)[-1]), field(500, 0.0)[::-1]],
     ],
     ids=(
-        "fine tenths smooth degrees ramp float32 counts many_counts no_gas full constant "
+        "fine tenths smooth degrees ramp float32 counts many_counts no_gas constant "
         "coarse_and_held simulated"
     ).split(),
 )
 def test_of_a_working_sensor_all_counts(values):
-    """Also where it rounds, or where the field is at the end of its range."""
+    """Also where it rounds, or where there is nothing to measure."""
     assert not left_out(values)[0].any()
+
+
+def test_repeats_at_the_upper_end_of_the_range_are_left_out():
+    """The first of each run counts; until the sensor is known all do."""
+    values = np.minimum(np.r_[field()[300:400], field(seed=1)], 22.5)
+    void, recurring = left_out(values)
+    again = np.r_[False, (values[1:] == 22.5) & (values[:-1] == 22.5)]
+    assert (void == again)[150:].all() and void.sum() > 100
+    assert recurring.beyond == void.sum() and recurring.end == 22.5
+    assert len(recurring.notes()) == 1 and "the end of the sensor's range" in recurring.notes()[0]
 
 
 def test_few_numbers_of_a_counter_do_not_make_it_a_sensor_that_never_repeats():

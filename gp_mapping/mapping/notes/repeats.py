@@ -14,6 +14,7 @@ sensor that rounds. Metres count and not seconds: at standstill a quiet sensor m
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from itertools import pairwise
 from typing import NamedTuple
@@ -136,14 +137,17 @@ class Repeats:
             and run.metres >= _MOVED_COARSE
         )
 
-    def notes(self, scale: float, unit: str) -> list[str]:
+    def notes(self, scale: float, unit: str, end: float = math.inf) -> list[str]:
         """What to say of the sensor: a sentence where it hangs, or has hung.
 
         Args:
             scale: one display unit in SI.
             unit: its name.
+            end: of the sensor's range, SI, as others say it; from there on it has not hung.
         """
-        run, worst = self._run, self._worst
+        run, worst = (
+            None if each is None or each.value >= end else each for each in (self._run, self._worst)
+        )
         if run is not None and self._is_hang(run):
             return [
                 f"the sensor has told exactly {run.value / scale:.6g} {unit} for {run.seconds:.1f} s and "

@@ -6,17 +6,20 @@ A sensor that does not round hardly ever tells one number twice to the bit. Wher
                         one number are equally long. Each run is one measurement, its first
     it hangs            a number within the range of all before is told again, of a sensor whose
                         noise shows from one measurement to the next. The first one counts
+    it is at its end    the largest number of all is told again, without the noise that shows
+                        elsewhere: the field is beyond the sensor's range. The first one counts
     it drops out        a number far from all others comes back again and again, and each time by a
                         leap (0, or 85 °C, while a cable is loose). None of them counts
 
 Where a sensor that rounds repeats a number it has measured that number again, so its repeats stay,
-and so does a number at the end of the range of all: where the field is at the end of the sensor's
-range (no gas, full light) the number is what there is to know. Numbers without noise, as of a
-simulator, repeat where the field is the same, so they stay as well.
+and so does the smallest number of all: where there is nothing to measure (no gas, no light) it is
+what there is to know. Numbers without noise, as of a simulator, repeat where the field is the same,
+so they stay as well.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from itertools import pairwise
 from statistics import median_low
@@ -54,11 +57,12 @@ class Recurring:
 
     Attributes:
         held: repeats that its driver has published, which are left out.
+        beyond: repeats of the largest number, which are left out.
         hung: other measurements that were left out.
     """
 
     def __init__(self):
-        self.held = self.hung = 0
+        self.held = self.beyond = self.hung = 0
         self._run: list[float] | None = None  # number and length of the run that goes on
         self._void = False  # whether all of that run is void
         self._runs: deque[list[float]] = deque(maxlen=_WINDOW)  # those before it
@@ -106,11 +110,12 @@ class Recurring:
         if self._held_for and run[1] <= self._held_for + 1:
             self.held += 1
             return True
-        within = self._range is not None and self._range[0] < key < self._range[1]
-        if within and self._noisy and (self._fine or self._held_for):
-            self.hung += 1
-            return True
-        return False
+        if self._range is None or not self._noisy or not (self._fine or self._held_for):
+            return False
+        low, high = self._range
+        self.beyond += key >= high
+        self.hung += low < key < high
+        return key > low
 
     def _close(self, run: list[float]) -> None:
         """Take a run that has ended into the window."""
@@ -179,6 +184,11 @@ class Recurring:
             return False
         return min(abs(value - key) for value in others) > _LEAP * _usual_step(others)
 
+    @property
+    def end(self) -> float:
+        """The end of the sensor's range, where it has told it again and again; else inf."""
+        return self._range[1] if self.beyond and self._range else math.inf
+
     def notes(self) -> list[str]:
         """What was left out, in sentences."""
         out = []
@@ -186,6 +196,11 @@ class Recurring:
             out.append(
                 f"{self.held} measurements repeat the one before them to the bit: the driver publishes more often "
                 "than the sensor measures; each number counts once"
+            )
+        if self.beyond:
+            out.append(
+                f"{self.beyond} measurements repeat the largest of all to the bit: the field is beyond the end of the "
+                "sensor's range there, or the sensor hangs; they are left out, and the field there is not known"
             )
         if self.hung:
             out.append(
@@ -198,6 +213,7 @@ class Recurring:
         """For an exact resume."""
         return {
             "held": self.held,
+            "beyond": self.beyond,
             "hung": self.hung,
             "run": self._run and list(self._run),
             "void": self._void,
@@ -215,6 +231,7 @@ class Recurring:
             int(state["hung"]),
             bool(state["void"]),
         )
+        self.beyond = int(state.get("beyond", 0))  # of a version that took them for the field
         self._run = None if state["run"] is None else list(map(float, state["run"]))
         self._runs = deque((list(map(float, run)) for run in state["runs"]), maxlen=_WINDOW)
         self._count = Counter(value for value, _ in self._runs)
