@@ -81,7 +81,7 @@ def advise(
         if context["sensor"] != "magnetometer" and c.offset > _SLOW:
             arm += (
                 "; or the sensor itself takes that long, or longer, to follow the field (thermometer, gas): then "
-                "set time_offset to what it takes, and drive slowly, since only a part is corrected"
+                "set response_time to its time constant, and drive slowly"
             )
         by = f"{abs(c.offset):.3f} ± {max(c.offset_stddev, 0.001):.3f} s {later}"
         out.append(

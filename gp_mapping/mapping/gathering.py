@@ -26,6 +26,7 @@ from gp_mapping.mapping.motion.attitude import HeadingTrack
 from gp_mapping.mapping.motion.path import Path
 from gp_mapping.mapping.raw_batch import RAW_BATCH, join_raw, single_batch
 from gp_mapping.mapping.repeated.recurring import Recurring, keys_of
+from gp_mapping.mapping.response.response import Response
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["Gathering"]
@@ -41,6 +42,7 @@ class Gathering(ABC):
     Attributes:
         cells: the averager.
         recurring: finds measurements that are no new ones.
+        response: takes cells of a slow sensor back to what it would settle at.
         raw_count: raw samples that were used.
         refused: raw samples that were not.
         lost: of those refused, the ones that were counted as used until their cell was handed over.
@@ -49,6 +51,7 @@ class Gathering(ABC):
     """
 
     lost = 0
+    looks_for_lag = False  # whether a subclass has a map, and may begin it again
     raw_count: int
     refused: int
     passes: int
@@ -67,6 +70,7 @@ class Gathering(ABC):
         self._raw: list[Samples] = []
         self._first, self._bias = FirstValues(s), BiasNumbers(s.bias_time)
         self._outcomes, self.recurring = OutcomeJudge(s), Recurring()
+        self.response = Response(s, self.looks_for_lag)
         self._path, self._track = Path(s.cell_length), HeadingTrack(s.axle_distance)
 
         self._pass_open = False
@@ -242,10 +246,13 @@ class Gathering(ABC):
             pending, self._raw = join_raw(self._raw), []
         if pending is not None:
             self._admit(pending)
+        for block in self.response.flush():
+            self._admit_block(block, self.passes)
 
     def finish(self) -> None:
         """Leave nothing pending: the stream has ended."""
         self.flush()
+        self._look_for_lag(last=True)
 
     def break_pass(self) -> None:
         """Close the open cell at a gap or a time jump: the next sample starts a new pass."""
@@ -255,9 +262,36 @@ class Gathering(ABC):
         self._pass_open = False
 
     def _admit(self, cell: Samples) -> None:
-        """Hand over a finished cell, or all again where the sensor had not begun to measure."""
+        """Hand over a finished cell, or what a slow sensor's cells say of the field."""
+        for block in self.response.add(cell, self.passes, self.cells.resolution):
+            self._admit_block(block, self.passes)
+        self._look_for_lag()
+
+    def _lengthscale(self) -> float | None:
+        """The field's, m, as a map has learned it; None where there is none."""
+        return None
+
+    def _look_for_lag(self, last: bool = False) -> None:
+        """Begin again with all cells where they say that the sensor is slow."""
+        if not self.response.look(self._lengthscale, last):
+            return
+        self._begin_over()
+        notes, self._first = self._first.notes, FirstValues(self.settings)
+        self._first.notes, self._bias = notes, BiasNumbers(self.settings.bias_time)
+        for block, passes in self.response.again():
+            self._admit_block(block, passes)
+        if last:
+            self.flush()
+
+    def _admit_block(self, cell: Samples, passes: int) -> None:
+        """Hand over what the map is to get, or all again where the sensor had not begun to measure.
+
+        Args:
+            cell: it.
+            passes: number of its pass.
+        """
         if self.settings.has_biases:
-            cell = self._bias.with_numbers(cell, self.passes)
+            cell = self._bias.with_numbers(cell, passes)
 
         again = self._first.check_warm_up(cell, self.cells.resolution)
         if again is None:
@@ -266,6 +300,8 @@ class Gathering(ABC):
 
         # the sensor's warm-up has spoiled what was measured of its white noise, too
         self._begin_over()
+        if again[0].stamp is not None:
+            self.response.forget_before(float(again[0].stamp[0]))
         unknown = self.cells.forget_white_noise()
         for early_cell in again:
             variance = early_cell.sensor_variance
@@ -289,7 +325,7 @@ class Gathering(ABC):
     @property
     def gross_errors(self) -> int:
         """Raw samples that were left out as gross errors."""
-        return self.cells.gross + self._first.gross + self.recurring.hung
+        return self.cells.gross + self._first.gross + self.recurring.hung + self.recurring.beyond
 
     @property
     def is_opening(self) -> bool:
@@ -304,7 +340,7 @@ class Gathering(ABC):
     @property
     def value_notes(self) -> list[str]:
         """What was left out by its value, in sentences."""
-        return [*self._first.notes, *self.recurring.notes()]
+        return [*self._first.notes, *self.recurring.notes(), *self.response.notes()]
 
     @property
     def path_trace(self) -> Path:
@@ -347,6 +383,7 @@ class Gathering(ABC):
             "bias": self._bias.state_dict(),
             "track": self._track.state_dict(),
             "recurring": self.recurring.state_dict(),
+            "response": self.response.state_dict(),
             "raw": [{f.name: getattr(s, f.name) for f in fields(s)} for s in self._raw],
             "pass_open": self._pass_open,
             "raw_count": self.raw_count,
@@ -361,6 +398,8 @@ class Gathering(ABC):
         self._track.load_state_dict(state["track"])
         if "recurring" in state:  # else of a version that left out no repeats
             self.recurring.load_state_dict(state["recurring"])
+        if "response" in state:  # else of a version that took each sensor for a fast one
+            self.response.load_state_dict(state["response"])
         if "bias" in state:  # else of a version in which no pass had a constant
             self._bias.load_state_dict(state["bias"])
         if "first_values" in state:  # in older maps the first cell has decided

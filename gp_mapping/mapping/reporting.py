@@ -36,6 +36,7 @@ def report_of(session: MapSession) -> dict:
         "noise_stddev": math.sqrt(session.noise_variance) if session.map.started else None,
         "learning_steps": session.map.learning_steps or 0,
         "learning_rejected": 0,
+        "response_time": session.response.seconds,
         "attitude_lag": session.scores.lag.seconds,
         "fixes": session.fixes.count,
         "datum": session.fixes.summary()[1],

@@ -71,6 +71,7 @@ class MapSession(Gathering):
     """
 
     taken: list[Samples] | None = None
+    looks_for_lag = True
 
     def __init__(self, settings: MapSettings, room: Room | None = None):
         super().__init__(settings)
@@ -160,9 +161,10 @@ class MapSession(Gathering):
                 rotate_about_vertical(y, -rate * lag) for y, rate in zip(rows.y[part], rates)
             ]
 
-        self.scores.pick_rows(
-            rows.x[part], rows.y[part], rows.stamp[part], lengths, rows.heading[part], rates
-        )
+        if not self.response.is_active:  # else the blocks are picked, not what the sensor tells
+            self.scores.pick_rows(
+                rows.x[part], rows.y[part], rows.stamp[part], lengths, rows.heading[part], rates
+            )
 
     @property
     def is_vector_map(self) -> bool:
@@ -170,9 +172,9 @@ class MapSession(Gathering):
         return VECTOR in self.map.capabilities
 
     def as_mapped(self, samples: Samples) -> Samples:
-        """One pass as this map takes it in (with_attitude_lag), to compare predictions with it."""
+        """One pass as this map takes it in, to compare predictions with it."""
         return with_attitude_lag(
-            samples,
+            self.response.settled(samples),
             self.settings.axle_distance,
             self.scores.lag.seconds if self.is_vector_map else None,
         )
@@ -192,7 +194,7 @@ class MapSession(Gathering):
         taken = self._begin_again(first)
         if taken is None:
             return
-        self.scores.note_white(self.cells.single_variance, self.cells.averaged_variance)
+        self.scores.note_white(*self.response.white_noise(self.cells))
         self._pass_samples += len(batch)
         self.taken = None if self.taken is None else taken
         self.cell_count = sum(map(len, taken))
@@ -258,7 +260,9 @@ class MapSession(Gathering):
         if self._start.add(batch):
             self._again = RestartedMap(self._new_map(*self._start.found), self._start.was_guess)
 
-        self.scores.note_white(self.cells.single_variance, self.cells.averaged_variance)
+        self.scores.note_white(*self.response.white_noise(self.cells))
+        if self.response.is_active:
+            self.scores.pick_cell(batch, self._path.length)
         if self.scores.is_needed:
             self.scores.score(
                 batch.velocity[-1], self.map, self._bias.number, batch, self._path.length
@@ -278,6 +282,10 @@ class MapSession(Gathering):
         self._go_on_again()
         if taken and self.scores.is_needed:
             self.scores.keep_posterior(self._path.length, self.map, batch.x[-1:])
+
+    def _lengthscale(self) -> float | None:
+        """As the map has learned it, m."""
+        return self.map.hyperparameters()["lengthscale"] if self.map.started else None
 
     def _feed(
         self, field: FieldMap, last_stamp: float | None, batch: Samples
@@ -305,7 +313,7 @@ class MapSession(Gathering):
 
         if again.rough:
             self.scores = OneStepAhead(self._start.resolved)
-            self.scores.note_white(self.cells.single_variance, self.cells.averaged_variance)
+            self.scores.note_white(*self.response.white_noise(self.cells))
         else:
             self.scores.restart(self._start.resolved)
 
@@ -324,7 +332,7 @@ class MapSession(Gathering):
 
         Work that the map refuses stays put off; the map is then what it was before.
         """
-        self.flush()
+        super().finish()
         self.finish_starts()
         epoch = self.map.epoch
 
@@ -505,7 +513,9 @@ class MapSession(Gathering):
             self._ground()
         return [
             *self._cut,
-            *self._repeats.notes(self.settings.field_scale, self.settings.field_unit),
+            *self._repeats.notes(
+                self.settings.field_scale, self.settings.field_unit, self.recurring.end
+            ),
             *self.resume_notes,
             *self.value_notes,
             *inconsistent_settings(self._start.resolved, self._first.spread),

@@ -167,7 +167,8 @@ class MapSettings:
     learn_bias: bool = setting(
         True,
         "each pass has an unknown constant of its own (mount, warm-up, what the robot "
-        "carries), whose standard deviation is learned; models dual_svgp, solve_gp, wiski, "
+        "carries), whose standard deviation is learned with learn_hyperparameters or learn_noise, else "
+        "bias_stddev; models dual_svgp, solve_gp, wiski, "
         "exact, sor, dtc, fitc, fic, curl_free with Gaussian measurements",
     )
     bias_stddev: float = setting(
@@ -203,6 +204,19 @@ class MapSettings:
     )
     learn_time_offset: bool = setting(
         True, "learn time_offset online, from the velocity of the samples"
+    )
+    response_time: float = setting(
+        0.0,
+        "time constant with which the sensor follows the field (thermometer, gas, humidity): the "
+        "map takes what it tells back to what it would settle at; 0: none, or as is learned",
+        "s",
+        0.0,
+        1e4,
+    )
+    learn_response_time: str = setting(
+        "sensor",
+        "learn response_time where it is 0; sensor: for temperature, relative_humidity and scalar",
+        choices=("sensor", "always", "never"),
     )
     learn_lever_arm: bool = setting(
         False,
@@ -485,6 +499,11 @@ class MapSettings:
             and self.learn_bias
             and (self.learn_hyperparameters or self.learn_noise)
         )
+
+    @property
+    def learns_response(self) -> bool:
+        """Whether it is looked for whether the sensor is slow."""
+        return self.learn_response_time == "always" and not self.response_time and self.metric
 
     @property
     def metric(self) -> bool:

@@ -37,6 +37,7 @@ class SensorType:
         constant: start of its constant_stddev, in `unit`; 0: from the first cells.
         adaptor: what makes an Adaptor from IntakeSettings, or where it is ("module:name"); None: a
             message holds one number.
+        may_lag: whether it may follow the field slowly, so that response_time is learned.
     """
 
     messages: tuple[str, ...]
@@ -50,6 +51,7 @@ class SensorType:
     noise: float = 0.0
     constant: float = 0.0
     adaptor: Callable | str | None = None
+    may_lag: bool = False
 
     def preset(self) -> dict[str, object]:
         """Return the fields of MapSettings that are in the sensor's unit.
@@ -63,6 +65,7 @@ class SensorType:
             "noise_stddev": self.noise,
             "constant_stddev": self.constant,
             "heading_stddev": 0.0,
+            "learn_response_time": "always" if self.may_lag else "never",
         }
 
 
@@ -83,13 +86,27 @@ SENSOR_TYPES = Parts(
                 adaptor="gp_mapping.intake.sensors.magnetic:MagneticField",
             ),
             "temperature": SensorType(
-                ("sensor_msgs/msg/Temperature",), "temperature", "°C", -273.15, 1e4, 1.0, "°C"
+                ("sensor_msgs/msg/Temperature",),
+                "temperature",
+                "°C",
+                -273.15,
+                1e4,
+                1.0,
+                "°C",
+                may_lag=True,
             ),
             "fluid_pressure": SensorType(
                 ("sensor_msgs/msg/FluidPressure",), "fluid_pressure", "Pa", 0.0, 1e9, 1.0, "Pa"
             ),
             "relative_humidity": SensorType(
-                ("sensor_msgs/msg/RelativeHumidity",), "relative_humidity", "1", 0.0, 1.0, 0.01, "%"
+                ("sensor_msgs/msg/RelativeHumidity",),
+                "relative_humidity",
+                "1",
+                0.0,
+                1.0,
+                0.01,
+                "%",
+                may_lag=True,
             ),
             "illuminance": SensorType(
                 ("sensor_msgs/msg/Illuminance",), "illuminance", "lx", 0.0, 1e6, 1.0, "lx"
@@ -103,6 +120,7 @@ SENSOR_TYPES = Parts(
                 1e15,
                 1.0,
                 "units",
+                may_lag=True,
             ),
         }.items()
     },
@@ -137,6 +155,12 @@ def check_model(intake: IntakeSettings, settings: MapSettings) -> None:
         raise ValueError(
             f"model: {settings.model!r} maps all three axes of a magnetic field; write field_component: "
             "xyz"
+        )
+
+    if settings.response_time and intake.channels != 1:
+        raise ValueError(
+            f"response_time: {settings.response_time:g} is of one number in a measurement, and "
+            f"field_component: xyz gives three; write response_time: 0.0"
         )
 
     if not LIKELIHOODS.has(settings.likelihood, METRIC) and intake.channels != 1:

@@ -29,8 +29,9 @@ SMALL = {
     "noise_stddev": 0.3,
     "constant_stddev": 3.0,
 }
-# what has a bound that is reached later: the map with its posteriors, the path, the first hundred cells
-OTHERS = {"map", "snapshots", "path", "early"}
+# what has a bound that is reached later: the map with its posteriors, the path, the first hundred
+# cells, those from which a lag is found
+OTHERS = {"map", "snapshots", "path", "early", "kept"}
 
 
 def circles(name: str, seed: int) -> Samples:

@@ -10,7 +10,13 @@ import math
 from gp_mapping.mapping.motion.extent import Area
 from gp_mapping.settings.mapping import AUTOMATIC, MapSettings
 
-__all__ = ["drawing_notes", "inconsistent_settings", "unused_starts", "warm_up_note"]
+__all__ = [
+    "drawing_notes",
+    "inconsistent_settings",
+    "slow_sensor_note",
+    "unused_starts",
+    "warm_up_note",
+]
 
 _NAMED = 3  # areas that are named one by one
 _RATIO = 1e4  # of standard deviations; beyond it the smaller one means nothing next to the larger
@@ -125,4 +131,17 @@ def warm_up_note(count: int, value: float) -> str:
     return (
         f"the first {count} measurements are left out ({value:.3g}, SI): far from all that followed, as of a "
         "sensor that had not begun to measure"
+    )
+
+
+def slow_sensor_note(seconds: float) -> str:
+    """That a sensor follows the field slowly, as was found.
+
+    Args:
+        seconds: its time constant, s.
+    """
+    return (
+        f"the sensor follows the field with a time constant of about {seconds:.2g} s: what it tells is taken back to "
+        f"what it would settle at; response_time: {seconds:.2g} says so from the start, and learn_response_time: never "
+        "leaves it as it comes"
     )

@@ -130,6 +130,17 @@ class OneStepAhead:
         """
         self.pick_rows([x], [y], [stamp], [length], [heading], [rate])
 
+    def pick_cell(self, cell: Samples, length: float) -> None:
+        """Pick the rows of a cell, as of a sensor of which no raw sample says what the field is.
+
+        Args:
+            cell: with stamps.
+            length: of the path up to it, m.
+        """
+        rows = [part.tolist() for part in (cell.x, cell.y, cell.stamp)]
+        n = len(cell)
+        self.pick_rows(*rows, [length] * n, [None] * n, [0.0] * n)
+
     def pick_rows(
         self,
         positions: list,

@@ -1,0 +1,1 @@
+"""Sensors that follow the field slowly: how slowly, and what they would settle at."""

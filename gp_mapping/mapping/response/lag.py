@@ -1,0 +1,256 @@
+"""How slowly a sensor follows the field, from what it tells on the way to and fro.
+
+A sensor with the time constant τ tells y, where the field at its place is f:
+
+    τ ẏ + y = f,   y_i = a y_{i−1} + w₀ f_{i−1} + w₁ f_i,   a = exp(−Δ/τ)
+
+with f linear in time from one block to the next, Δ later:
+
+    w₁ = 1 − (1 − a) τ/Δ,   w₀ = (1 − a) τ/Δ − a
+
+So y = H f + E b + ε: H is lower triangular, b has what it told at the beginning of each pass.
+With a Gaussian process for f the evidence of y is exact for each τ. Where lanes lie next to each
+other in opposite directions it tells τ to some per cent, and τ from a delay.
+
+A field smoother than the kernel looks slow, too, but so it does backwards in time: τ counts as
+found where it is better by SURE nats than no lag, than every delay, and than the same lag of a
+sensor that follows the future.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gp_mapping.core.kernels import make_kernel
+
+__all__ = ["Lag", "Track", "find_lag", "step_weights"]
+
+SURE = 8.0  # nats; worlds without a lag reach −3
+# of the grid: time constants and delays, in usual times between two blocks
+_CONSTANTS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+_DELAYS = (-4.0, -1.0, -0.5, -0.25, 0.25, 0.5, 1.0, 2.0, 4.0)
+_LENGTHS = (0.35, 0.5, 0.7, 1.0, 1.4, 2.0)  # in the lengthscale that is expected
+_RATIOS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # noise, in standard deviations of the field
+_FINER = 0.5, 0.25, 0.125  # of a doubling: how far beside the best τ so far the next ones lie
+_FREE = 1e4  # variance of what is unknown, in that of the values: level, and beginnings of passes
+
+
+class Track(NamedTuple):
+    """Averages of short ways, in order of time.
+
+    Attributes:
+        x: places (N, 2), m.
+        y: values (N,).
+        stamp: (N,), s.
+        begins: (N,) bool, whether a pass begins.
+    """
+
+    x: Tensor
+    y: Tensor
+    stamp: Tensor
+    begins: Tensor
+
+
+class Lag(NamedTuple):
+    """What a sensor's values say of how slow it is.
+
+    Attributes:
+        seconds: τ, s.
+        lengthscale: of the field that the sensor sees, m.
+        gain: nats by which τ is better than the best that has none.
+    """
+
+    seconds: float
+    lengthscale: float
+    gain: float
+
+
+def step_weights(elapsed: Tensor, tau: float) -> tuple[Tensor, Tensor, Tensor]:
+    """a, w₀, w₁ of steps of so many seconds: of the last value, the last field, the field now."""
+    a = torch.exp(-elapsed / tau)
+    share = (1.0 - a) * tau / elapsed
+    return a, share - a, 1.0 - share
+
+
+def find_lag(track: Track, lengthscale: float, kernel: str) -> Lag | None:
+    """Find the time constant of the sensor; None where the values do not say that it has one.
+
+    Args:
+        track: what it told; at least ten rows.
+        lengthscale: that is expected, m, to a factor of two.
+        kernel: name of the field's covariance function.
+    """
+    return _Search(track, lengthscale, kernel).found()
+
+
+class _Search:
+    """Looks for the best τ, each with the lengthscale and the noise that suit it best."""
+
+    def __init__(self, track: Track, lengthscale: float, kernel: str):
+        self.lengths = [factor * lengthscale for factor in _LENGTHS]
+        self.kernel = kernel
+
+        y = track.y - track.y.mean()
+        self.y = (y / y.square().mean().sqrt().clamp_min(1e-300))[:, None]
+        self.track = track
+        self.same = torch.eye(len(y), dtype=torch.float64)
+
+        elapsed = track.stamp.diff()
+        inside = ~track.begins[1:] & (elapsed > 0)
+        self.usual = float(elapsed[inside].median()) if bool(inside.any()) else 0.0
+        # numbers of the best lengthscale and ratio so far: others are looked for next to these
+        self.start = (3, 2)
+
+    def found(self) -> Lag | None:
+        """The best τ, where it is better than all that is no lag."""
+        if self.usual <= 0.0 or not bool(torch.isfinite(self.y).all()):
+            return None
+
+        none, _ = self._best(lambda length: self._covariance(self.track.x, length))
+        tried = {c * self.usual: self._slow(c * self.usual) for c in _CONSTANTS}
+        best = max(tried, key=lambda tau: tried[tau][0])
+        # the usual case costs no more than this
+        if tried[best][0] < none + SURE:
+            return None
+
+        others = [none, *(self._late(d * self.usual) for d in _DELAYS)]
+        others.append(max(self._slow(tau, back=True)[0] for tau in tried))
+        for fine in _FINER:
+            for tau in (best * 2.0**-fine, best * 2.0**fine):
+                tried[tau] = self._slow(tau)
+            best = max(tried, key=lambda tau: tried[tau][0])
+
+        # delays of the size of the constant that was found, too
+        others += [self._late(best * share) for share in (0.25, 0.5, 1.0)]
+        gain = tried[best][0] - max(others)
+        return Lag(_vertex(tried, best), tried[best][1], gain) if gain >= SURE else None
+
+    def _slow(self, tau: float, back: bool = False) -> tuple[float, float]:
+        """Log evidence of a time constant, and the lengthscale.
+
+        Args:
+            tau: s.
+            back: whether the sensor follows the future.
+        """
+        field, free = _response(self.track, tau, back)
+        unknown = _FREE * free @ free.mT
+        return self._best(
+            lambda length: field @ self._covariance(self.track.x, length) @ field.mT + unknown
+        )
+
+    def _late(self, seconds: float) -> float:
+        """Log evidence of stamps that are late by some seconds."""
+        places = self.track.x - seconds * _velocity(self.track)
+        return self._best(lambda length: self._covariance(places, length))[0]
+
+    def _covariance(self, x: Tensor, length: float) -> Tensor:
+        """Of the field at places (N, 2), with its unknown level: (N, N)."""
+        return make_kernel(self.kernel, 1.0, length)(x, x) + _FREE
+
+    def _best(self, covariance) -> tuple[float, float]:
+        """Largest log evidence over lengthscales and ratios, and that lengthscale.
+
+        From the best so far it climbs to a maximum from which no neighbour is higher.
+        """
+        made: dict[int, Tensor] = {}
+        told: dict[tuple[int, int], float] = {}
+
+        def value(at: tuple[int, int]) -> float:
+            i, j = at
+            if at not in told:
+                if i not in made:
+                    made[i] = covariance(self.lengths[i])
+                told[at] = self._evidence(made[i] + _RATIOS[j] ** 2 * self.same)
+            return told[at]
+
+        best = self.start
+        while True:
+            near = [
+                (i, j)
+                for i, j in (
+                    (best[0] - 1, best[1]),
+                    (best[0] + 1, best[1]),
+                    (best[0], best[1] - 1),
+                    (best[0], best[1] + 1),
+                )
+                if 0 <= i < len(_LENGTHS) and 0 <= j < len(_RATIOS)
+            ]
+            higher = max(near, key=value)
+            if value(higher) <= value(best):
+                break
+            best = higher
+        self.start = best
+        return value(best), self.lengths[best[0]]
+
+    def _evidence(self, covariance: Tensor) -> float:
+        """log N(y; 0, s² C) at the best s², up to a constant."""
+        factor, failed = torch.linalg.cholesky_ex(covariance)
+        if int(failed):
+            return -math.inf
+        square = torch.linalg.solve_triangular(factor, self.y, upper=False).square().sum()
+        n = len(self.y)
+        return -0.5 * n * math.log(float(square) / n) - float(factor.diagonal().log().sum())
+
+
+def _vertex(tried: dict[float, tuple[float, float]], best: float) -> float:
+    """Where the parabola in log τ through the best and its two neighbours has its top, s."""
+    times = sorted(tried)
+    k = times.index(best)
+    if not 0 < k < len(times) - 1:
+        return best
+    left, _, right = (math.log(tau / best) for tau in times[k - 1 : k + 2])
+    low, top, high = (tried[tau][0] for tau in times[k - 1 : k + 2])
+    down, up = (top - low) / -left, (high - top) / right
+    if down <= up:
+        return best
+    # slopes halfway to either neighbour; where between them it is 0
+    at = 0.5 * left + 0.5 * (right - left) * down / (down - up)
+    return best * math.exp(min(max(at, left), right))
+
+
+def _response(track: Track, tau: float, back: bool) -> tuple[Tensor, Tensor]:
+    """H (N, N) and E (N, P) of P passes.
+
+    Args:
+        track: the blocks.
+        tau: s.
+        back: whether the sensor follows the future: all in the opposite order.
+    """
+    n = len(track.y)
+    stamp, begins = track.stamp, track.begins
+    if back:
+        stamp = -stamp.flip(0)
+        begins = torch.cat([begins.new_ones(1), begins[1:].flip(0)])
+
+    elapsed = stamp.diff().clamp_min(1e-9)
+    a, before, now = (part.tolist() for part in step_weights(elapsed, tau))
+    field = torch.zeros((n, n), dtype=torch.float64)
+    free = torch.zeros((n, int(begins.sum())), dtype=torch.float64)
+    passes = -1
+    for i, begin in enumerate(begins.tolist()):
+        if begin:
+            passes += 1
+            free[i, passes] = 1.0
+            continue
+        field[i] = a[i - 1] * field[i - 1]
+        field[i, i - 1] += before[i - 1]
+        field[i, i] += now[i - 1]
+        free[i] = a[i - 1] * free[i - 1]
+    return (field.flip(0, 1), free.flip(0)) if back else (field, free)
+
+
+def _velocity(track: Track) -> Tensor:
+    """(N, 2) m/s, from the block before to the one after, of one pass."""
+    n = len(track.y)
+    own = torch.arange(n)
+    ends = torch.cat([track.begins[1:], track.begins.new_ones(1)])
+    before = torch.where(track.begins, own, own - 1)
+    after = torch.where(ends, own, own + 1)
+    elapsed = (track.stamp[after] - track.stamp[before])[:, None]
+    return torch.where(
+        elapsed > 0, (track.x[after] - track.x[before]) / elapsed.clamp_min(1e-9), 0.0
+    )

@@ -1,0 +1,432 @@
+"""What a slow sensor says of the field: its cells, taken back to what it would settle at.
+
+A thermometer or gas sensor of first order tells y, where the field at its place is f:
+
+    τ ẏ + y = f
+
+Its cells are averaged along the way to blocks. From one block to the next, Δ later,
+
+    f̂ = (y_i − a y_{i−1})/(1 − a),   a = exp(−Δ/τ)
+
+is the field averaged over that way, with the variance (σ_i² + a² σ_{i−1}²)/(1 − a)². A map that
+takes each f̂ for a measurement of its own counts this noise as independent, though it alternates
+from one to the next: its intervals are a little too wide, never too narrow.
+
+τ is the setting `response_time`, or it is found (lag.py) when the way is so many fifths of a
+lengthscale long as `_CHECKS` says, and at the end. Then the map begins again with all cells so far,
+which are kept until the last of these, and no more than _MOST.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+
+from gp_mapping.core.types import Samples
+from gp_mapping.mapping.cells import CellAverager
+from gp_mapping.mapping.notes.settings import slow_sensor_note
+from gp_mapping.mapping.response.lag import Track, find_lag, step_weights
+from gp_mapping.settings.mapping import MapSettings
+
+__all__ = ["Response"]
+
+_CHECKS = (64, 96, 144, 216, 320, 400)  # blocks at which τ is looked for
+_PART = 5.0  # blocks in a lengthscale
+_MOST = 6000  # cells that are kept at most
+_FEWEST = 48  # blocks that can tell anything
+_NEW = 1.2  # times the blocks of the last look, at the end of a drive
+_ANOTHER = 0.1  # change of log τ that is worth another beginning
+_SHORT = 0.25  # of τ: a block, where the lengthscale is not known
+_EVERY = 16  # cells between two looks at how far the way has come
+
+
+class _Row(NamedTuple):
+    """A cell, or a block of them.
+
+    Attributes:
+        x: place, m.
+        y: value, SI.
+        stamp: s.
+        variance: white variance of y, squared SI.
+        position: variance of x, m²; negative: not known.
+        passes: number of its pass.
+        count: cells that it averages.
+        way: driven since the row before it in its pass, m.
+    """
+
+    x: tuple[float, float]
+    y: float
+    stamp: float
+    variance: float
+    position: float
+    passes: int
+    count: float
+    way: float
+
+
+class Response:
+    """Cells in, measurements of the field out.
+
+    Args:
+        settings: of the map.
+        looks: whether τ is looked for, where the settings let it be.
+
+    Attributes:
+        seconds: τ, s; 0: the sensor follows at once.
+        step: length of a block, m.
+        found: whether τ was found from the cells.
+        variance: usual white variance of what comes out, squared SI.
+    """
+
+    def __init__(self, settings: MapSettings, looks: bool = False):
+        self.settings = settings
+        self.seconds, self.step = settings.response_time if settings.metric else 0.0, math.inf
+        self.found, self.variance = False, 0.0
+        # cells since the beginning; None where τ is not looked for (any more)
+        self._kept: list[_Row] | None = [] if looks and settings.learns_response else None
+        self._checks, self._looked, self._way = 0, 0, 0.0
+        self._open: list[_Row] = []  # cells of the open block
+        self._last: _Row | None = None  # the block before it
+
+    @property
+    def is_active(self) -> bool:
+        """Whether what comes out is another thing than the cells."""
+        return self.seconds > 0.0
+
+    def white_noise(self, cells: CellAverager) -> tuple[float, float]:
+        """White variance of one measurement, and of what the map gets of it, squared SI."""
+        if self.is_active:
+            return self.variance, self.variance
+        return cells.single_variance, cells.averaged_variance
+
+    # --- cells in ---------------------------------------------------------------------------------
+    def add(self, cell: Samples, passes: int, resolution: float) -> list[Samples]:
+        """Take a cell; return what the map gets now.
+
+        Args:
+            cell: of one row, or of some.
+            passes: how many passes have begun.
+            resolution: smallest step of the sensor, SI; inf: not known.
+        """
+        if cell.y.shape[1] != 1 or cell.stamp is None:  # of a vector, or of raw samples by count
+            self._kept, self.seconds = None, 0.0
+        if not self.is_active and self._kept is None:
+            return [cell]
+
+        rounding = resolution**2 / 12.0 if math.isfinite(resolution) else 0.0
+        for row in _rows(cell, passes, rounding):
+            if self._kept is not None:
+                newest = self._kept[-1] if self._kept else None
+                way = _way(newest, row)
+                self._kept.append(row._replace(way=way))
+                self._way += way
+        if not self.is_active:
+            return [cell]
+        return [made for row in _rows(cell, passes, rounding) for made in self._take(row)]
+
+    def _take(self, row: _Row) -> list[Samples]:
+        """Put a cell into the open block; return what the block before it says, if it closes."""
+        out = []
+        if self._open and self._is_full(row):
+            out = self.flush()
+        self._open.append(row)
+        return out
+
+    def _is_full(self, row: _Row) -> bool:
+        """Whether a cell begins another block."""
+        first = self._open[0]
+        if row.passes != first.passes or row.stamp <= self._open[-1].stamp:
+            return True
+        age = row.stamp - first.stamp
+        if self.step == math.inf:
+            return age >= _SHORT * self.seconds
+        return math.dist(row.x, first.x) >= self.step * (1 - 1e-6) or age >= self.seconds
+
+    def flush(self) -> list[Samples]:
+        """Close the open block: what it says of the field, with the one before it in its pass."""
+        if not self._open:
+            return []
+        block, before = _averaged(self._open), self._last
+        self._open, self._last = [], block
+        if before is None or before.passes != block.passes or block.stamp <= before.stamp:
+            return []
+
+        made = _settled(before, block, self.seconds)
+        white = float(made.sensor_variance[0])
+        self.variance = white if not self.variance else 0.98 * self.variance + 0.02 * white
+        return [made]
+
+    # --- the time constant ------------------------------------------------------------------------
+    def look(self, lengthscale: Callable[[], float | None], last: bool = False) -> bool:
+        """Look for τ, where it is due.
+
+        Args:
+            lengthscale: tells the map's, m; None while there is no map.
+            last: whether no more cells may come.
+
+        Returns:
+            Whether τ is another one, so that the map has to begin again with `again`.
+        """
+        kept = self._kept
+        if kept is None or not kept or not (last or len(kept) % _EVERY == 0):
+            return False
+        length, full = lengthscale(), len(kept) >= _MOST
+        if length is None:
+            self._kept = None if full else kept
+            return False
+
+        blocks = min(len(kept), int(self._way * _PART / length))
+        due = blocks >= _CHECKS[self._checks] or full
+        if not due and not (last and blocks >= max(_FEWEST, _NEW * self._looked)):
+            return False
+
+        while self._checks < len(_CHECKS) - 1 and blocks >= _CHECKS[self._checks]:
+            self._checks += 1
+        self._looked = blocks
+        changed = self._find(length)
+        if full or blocks >= _CHECKS[-1]:
+            self._kept = None if not changed else self._kept
+            self._checks = len(_CHECKS)
+        return changed
+
+    def _find(self, length: float) -> bool:
+        """Find τ from all cells; return whether it is another one than before."""
+        blocks = _blocks(self._kept or [], length / _PART, _CHECKS[-1])
+        if len(blocks) < _FEWEST:
+            return False
+        lag = find_lag(_track(blocks), length, self.settings.kernel)
+        if lag is None:
+            was, self.seconds, self.found = self.seconds, 0.0, False
+            return was > 0.0
+
+        if self.seconds and abs(math.log(lag.seconds / self.seconds)) < _ANOTHER:
+            return False
+        self.seconds, self.step, self.found = lag.seconds, lag.lengthscale / _PART, True
+        return True
+
+    def again(self) -> list[tuple[Samples, int]]:
+        """All cells so far as the map gets them now, each with the number of its pass."""
+        self._open, self._last, self.variance = [], None, 0.0
+        kept = self._kept or []
+        if self._checks >= len(_CHECKS):
+            self._kept = None
+        out = []
+        for i, row in enumerate(kept):
+            made = self._take(row) if self.is_active else [_as_samples(kept[max(i - 1, 0)], row)]
+            # a block that a new pass closes is of the pass before
+            out += [(each, (self._last or row).passes) for each in made]
+        return out
+
+    def forget_before(self, stamp: float) -> None:
+        """Forget cells of a sensor that had not begun to measure."""
+        if self._kept is not None:
+            self._kept = [row for row in self._kept if row.stamp >= stamp]
+            self._way = sum(row.way for row in self._kept)
+        self._open, self._last = [row for row in self._open if row.stamp >= stamp], None
+
+    def notes(self) -> list[str]:
+        """That the sensor is slow, in a sentence."""
+        return [slow_sensor_note(self.seconds)] if self.found else []
+
+    def settled(self, samples: Samples) -> Samples:
+        """Raw samples of one pass as the map takes them: each what the sensor would settle at.
+
+        Over a way of a block before and after each sample, so that its noise is as that of the
+        map's own.
+        """
+        if not self.is_active or len(samples) < 2 or samples.stamp is None:
+            return samples
+        y, stamp = samples.y - samples.y[:1], samples.stamp - samples.stamp[:1]
+        elapsed = self._usual_time(samples)
+
+        # averages over the time of a block before each sample, and after it
+        sums = torch.cat(
+            [y.new_zeros((1, 1 + y.shape[1])), torch.cat([stamp[:, None], y], 1).cumsum(0)]
+        )
+        early, late = (
+            _averages(sums, stamp, (stamp + shift).clamp(0.0, float(stamp[-1])), elapsed)
+            for shift in (-0.5 * elapsed, 0.5 * elapsed)
+        )
+        between = late[:, :1] - early[:, :1]
+        a = torch.exp(-between.clamp_min(1e-9) / self.seconds)
+        told = (late[:, 1:] - a * early[:, 1:]) / (1.0 - a)
+        return replace(samples, y=samples.y[:1] + torch.where(between > 1e-6, told, y))
+
+    def _usual_time(self, samples: Samples) -> float:
+        """Usual time of a block on this drive, s; at least that from one sample to the next."""
+        between = float(samples.stamp.diff().median())
+        if self.step == math.inf:
+            return max(between, _SHORT * self.seconds)
+        way = float((samples.x[1:] - samples.x[:-1]).norm(dim=1).sum())
+        seconds = float(samples.stamp[-1] - samples.stamp[0])
+        return max(between, min(self.seconds, self.step * seconds / max(way, 1e-9)))
+
+    # --- resume -----------------------------------------------------------------------------------
+    def state_dict(self) -> dict:
+        """For an exact resume."""
+        return {
+            "seconds": self.seconds,
+            "step": self.step,
+            "found": self.found,
+            "variance": self.variance,
+            "kept": None if self._kept is None else [list(row) for row in self._kept],
+            "checks": self._checks,
+            "looked": self._looked,
+            "way": self._way,
+            "open": [list(row) for row in self._open],
+            "last": self._last and list(self._last),
+        }
+
+    def load_state_dict(self, state: dict) -> None:
+        """Continue where state_dict was taken."""
+        self.seconds, self.step, self.variance, self._way = (
+            float(state[name]) for name in ("seconds", "step", "variance", "way")
+        )
+        self.found = bool(state["found"])
+        self._kept = None if state["kept"] is None else [_row(row) for row in state["kept"]]
+        self._checks, self._looked = int(state["checks"]), int(state["looked"])
+        self._open = [_row(row) for row in state["open"]]
+        self._last = None if state["last"] is None else _row(state["last"])
+
+
+def _row(values: list) -> _Row:
+    """A row from what was saved of it."""
+    return _Row(tuple(values[0]), *values[1:])
+
+
+def _rows(cell: Samples, passes: int, rounding: float) -> list[_Row]:
+    """The rows of a cell.
+
+    Args:
+        cell: one row, or some.
+        passes: how many passes have begun.
+        rounding: variance that rounding adds, however many samples a cell averages.
+    """
+    n = len(cell)
+    white = [0.0] * n if cell.sensor_variance is None else cell.sensor_variance.tolist()
+    count = [1.0] * n if cell.count is None else cell.count.tolist()
+    position = [-1.0] * n if cell.position_variance is None else cell.position_variance.tolist()
+    return [
+        _Row((x[0], x[1]), y[0], t, w / c + rounding, p, passes, 1.0, 0.0)
+        for x, y, t, w, c, p in zip(
+            cell.x.tolist(), cell.y.tolist(), cell.stamp.tolist(), white, count, position
+        )
+    ]
+
+
+def _way(before: _Row | None, row: _Row) -> float:
+    """What was driven from one cell to the next, m; 0 to the first of a pass."""
+    return math.dist(before.x, row.x) if before and before.passes == row.passes else 0.0
+
+
+def _averaged(rows: list[_Row]) -> _Row:
+    """The mean of cells; its place about the first, whose coordinates may be 1e6 m."""
+    n, first = sum(row.count for row in rows), rows[0]
+
+    def mean(value: Callable[[_Row], float]) -> float:
+        about = value(first)
+        return about + sum(row.count * (value(row) - about) for row in rows) / n
+
+    return _Row(
+        (mean(lambda row: row.x[0]), mean(lambda row: row.x[1])),
+        mean(lambda row: row.y),
+        mean(lambda row: row.stamp),
+        sum(row.count**2 * row.variance for row in rows) / n**2,
+        mean(lambda row: row.position),
+        first.passes,
+        n,
+        0.0,
+    )
+
+
+def _settled(before: _Row, block: _Row, tau: float) -> Samples:
+    """What two blocks of a pass say of the field between them."""
+    elapsed = block.stamp - before.stamp
+    a, early, late = (
+        float(part) for part in step_weights(torch.tensor(elapsed, dtype=torch.float64), tau)
+    )
+    late = late / (1.0 - a) if a < 1.0 else 0.5
+
+    def between(old: float, new: float) -> float:
+        return old + late * (new - old)
+
+    known = min(before.position, block.position) >= 0.0
+    white = (block.variance + a**2 * before.variance) / (1.0 - a) ** 2
+    return Samples(
+        x=[[between(*pair) for pair in zip(before.x, block.x)]],
+        y=[[(block.y - a * before.y) / (1.0 - a)]],
+        stamp=[between(before.stamp, block.stamp)],
+        count=[1.0],
+        sensor_variance=[white],
+        velocity=[[(new - old) / elapsed for old, new in zip(before.x, block.x)]],
+        position_variance=[max(before.position, block.position)] if known else None,
+    )
+
+
+def _averages(sums: torch.Tensor, stamp: torch.Tensor, centre: torch.Tensor, width: float):
+    """Averages (N, C) of columns over `width` seconds about each centre (N,), of one row at least.
+
+    Args:
+        sums: of the rows before each, (N + 1, C).
+        stamp: of the rows (N,), s.
+        centre: (N,) s.
+        width: s.
+    """
+    n = len(stamp)
+    first = torch.searchsorted(stamp, centre - 0.5 * width).clamp(max=n - 1)
+    end = torch.searchsorted(stamp, centre + 0.5 * width, right=True)
+    end = torch.maximum(end, first + 1)
+    return (sums[end] - sums[first]) / (end - first)[:, None]
+
+
+def _as_samples(before: _Row, row: _Row) -> Samples:
+    """A cell as it came, but for its heading.
+
+    Args:
+        before: the cell before it.
+        row: the cell.
+    """
+    elapsed = row.stamp - before.stamp if row.passes == before.passes else 0.0
+    velocity = [(b - a) / elapsed if elapsed > 0 else 0.0 for a, b in zip(before.x, row.x)]
+    return Samples(
+        x=[list(row.x)],
+        y=[[row.y]],
+        stamp=[row.stamp],
+        count=[1.0],
+        sensor_variance=[row.variance],
+        velocity=[velocity],
+        position_variance=None if row.position < 0.0 else [row.position],
+    )
+
+
+def _blocks(rows: list[_Row], step: float, most: int) -> list[_Row]:
+    """The newest `most` blocks of that length."""
+    out: list[_Row] = []
+    part: list[_Row] = []
+    for row in rows:
+        if part and (
+            row.passes != part[0].passes
+            or math.dist(row.x, part[0].x) >= step * (1 - 1e-6)
+            or row.stamp <= part[-1].stamp
+        ):
+            out.append(_averaged(part))
+            part = []
+        part.append(row)
+    if part:
+        out.append(_averaged(part))
+    return out[-most:]
+
+
+def _track(blocks: list[_Row]) -> Track:
+    """Blocks as columns."""
+    passes = torch.tensor([block.passes for block in blocks])
+    return Track(
+        torch.tensor([block.x for block in blocks], dtype=torch.float64),
+        torch.tensor([block.y for block in blocks], dtype=torch.float64),
+        torch.tensor([block.stamp for block in blocks], dtype=torch.float64),
+        torch.cat([torch.ones(1, dtype=torch.bool), passes.diff() != 0]),
+    )

@@ -1,0 +1,90 @@
+"""How slowly a sensor follows is found from what it tells on the way to and fro, and only then."""
+
+import math
+
+import pytest
+import torch
+
+from gp_mapping.mapping.response.lag import Track, find_lag, step_weights
+
+
+def lawnmower(step=0.4, width=8.0, depth=6.0, lane=1.0):
+    """Places along lanes in x."""
+    rows = []
+    for k in range(round(depth / lane) + 1):
+        x = torch.arange(0.0, width, step, dtype=torch.float64)
+        x = x if k % 2 == 0 else x.flip(0)
+        rows.append(torch.stack([x, torch.full_like(x, k * lane)], 1))
+    return torch.cat(rows)
+
+
+def field(x, seed, length=2.0):
+    """A draw of a Matérn-5/2 process by random waves."""
+    g = torch.Generator().manual_seed(seed)
+    chi = torch.randn(2000, 5, dtype=torch.float64, generator=g).square().sum(1, keepdim=True)
+    waves = torch.randn(2000, 2, dtype=torch.float64, generator=g) * (5.0 / chi).sqrt() / length
+    phase = 2 * math.pi * torch.rand(2000, dtype=torch.float64, generator=g)
+    return (2.0 / 2000) ** 0.5 * torch.cos(x @ waves.mT + phase).sum(1)
+
+
+def track(seed, tau=0.0, delay=0.0, noise=0.02):
+    """A drive at 0.5 m/s with a sensor of that time constant, whose stamps are late."""
+    x, elapsed = lawnmower(), 0.8
+    fine = 20  # steps between two blocks
+    ways = torch.linspace(0.0, len(x) - 1.0, fine * (len(x) - 1) + 1, dtype=torch.float64)
+    low = ways.floor().long().clamp(max=len(x) - 2)
+    places = x[low] + (ways - low)[:, None] * (x[low + 1] - x[low])
+    told = field(places, seed)
+    if tau:
+        a, value, out = math.exp(-elapsed / fine / tau), float(told[0]), []
+        for f in told.tolist():
+            value = a * value + (1 - a) * f
+            out.append(value)
+        told = torch.tensor(out, dtype=torch.float64)
+    late = round(delay / elapsed * fine)
+    told = torch.cat([told[:1].expand(late), told])[: len(told)][::fine]
+    generator = torch.Generator().manual_seed(seed)
+    begins = torch.zeros(len(x), dtype=torch.bool)
+    begins[0] = True
+    stamps = elapsed * torch.arange(len(x), dtype=torch.float64)
+    noisy = told + noise * torch.randn(len(x), dtype=torch.float64, generator=generator)
+    return Track(x, 20.0 + noisy, stamps, begins)
+
+
+@pytest.mark.parametrize(("tau", "seed"), [(1.5, 0), (4.0, 1), (10.0, 2)])
+def test_time_constant_is_found_to_a_fifth(tau, seed):
+    """With another lengthscale expected than the field has."""
+    lag = find_lag(track(seed, tau), 2.6, "matern52")
+    assert lag is not None
+    assert abs(math.log(lag.seconds / tau)) < 0.22  # its likelihood is a tenth wide
+    assert 1.2 < lag.lengthscale < 3.0
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_fast_sensor_has_none(seed):
+    """Nor has one whose stamps are late: that is a time offset."""
+    assert find_lag(track(seed), 2.0, "matern52") is None
+    assert find_lag(track(seed, delay=0.8), 2.0, "matern52") is None
+
+
+def test_a_field_smoother_than_the_kernel_is_no_slow_sensor():
+    """On a line that never comes back a lag and a smooth field look alike, also back in time."""
+    x = torch.stack([torch.arange(0.0, 60.0, 0.4), torch.zeros(150)], 1).double()
+    g = torch.Generator().manual_seed(0)
+    waves = torch.randn(500, 2, dtype=torch.float64, generator=g) / 2.0
+    phase = 2 * math.pi * torch.rand(500, dtype=torch.float64, generator=g)
+    y = (2.0 / 500) ** 0.5 * torch.cos(x @ waves.mT + phase).sum(1)
+    y = y + 0.002 * torch.randn(150, dtype=torch.float64, generator=g)
+    begins = torch.zeros(150, dtype=torch.bool)
+    begins[0] = True
+    line = Track(x, y, 0.8 * torch.arange(150, dtype=torch.float64), begins)
+    assert find_lag(line, 2.0, "matern52") is None
+
+
+def test_weights_are_exact_for_a_field_that_changes_linearly():
+    """A sensor at y follows f, which goes from 3 to 5 in 2 s: against Euler's steps."""
+    a, before, now = (float(w) for w in step_weights(torch.tensor(2.0).double(), 1.3))
+    y, steps = 1.0, 100_000
+    for i in range(steps):
+        y += (3.0 + 2.0 * (i + 0.5) / steps - y) / 1.3 * 2.0 / steps
+    assert abs(a * 1.0 + before * 3.0 + now * 5.0 - y) < 1e-4
