@@ -76,6 +76,53 @@ def test_an_exchange_of_legs_is_worth_what_the_whole_routes_say():
     )
 
 
+def test_exchange_after_exchange_matrices_are_those_of_the_route_that_is_left(monkeypatch):
+    """120 moves of every size, legs twice and without length: as if each route were the first, to 1e-8."""
+    problem = problem_in(4, 60, 200)
+    rng = np.random.default_rng(5)
+    glances, exchange = ApproximateLegs.for_travel(problem.travel), LegExchange(problem.value)
+
+    def legs_of(stops):
+        keys = keys_of(stops)
+        return keys, dict(zip(keys, glances.for_pairs(keys)))
+
+    def random(count):
+        return problem.travel.places[rng.choice(len(problem.travel), count)].tolist()
+
+    stops = [problem.start, *random(14)]
+    keys, legs = legs_of(stops)
+    exchange.begin(keys, [legs[key] for key in keys])
+    begun = []
+    monkeypatch.setattr(
+        exchange, "begin", lambda *args: (begun.append(args), LegExchange.begin(exchange, *args))
+    )
+    for i in range(120):
+        kind, at = rng.integers(4), int(rng.integers(1, len(stops)))
+        if kind == 0 and len(stops) > 8:
+            stops = stops[:at] + stops[at + 1 :]
+        elif kind == 1 and len(stops) < 22:
+            stops = [*stops[:at], *random(1 + (i % 5 == 0)), *stops[at:]]
+        elif kind == 2:
+            stops = [*stops[:at], stops[at - 1], *stops[at + 1 :]]
+        else:
+            stops = [*stops[:at], *random(1), *stops[at + 1 :]]
+        keys, legs = legs_of(stops)
+        exchange.move_to(keys, legs)
+        if i % 10 < 9:
+            continue
+        whole = brings(problem, keys)
+        assert exchange.keys == keys
+        assert exchange.gain == pytest.approx(whole, rel=1e-8)
+        anew = LegExchange(problem.value)
+        anew.begin(keys, [legs[key] for key in keys])
+        np.testing.assert_allclose(exchange.remaining_gains, anew.remaining_gains, rtol=1e-6)
+        other, known = legs_of([*stops[:4], *random(2), *stops[5:]])
+        assert exchange.change(other, legs | known) == pytest.approx(
+            brings(problem, other) - whole, abs=1e-8 * whole
+        )
+    assert 0 < len(begun) < 40, "most moves do not begin anew"
+
+
 def test_a_way_at_a_glance_is_hardly_longer_than_the_real_one_and_measures_as_much():
     problem = problem_in(4, 60, 200)
     travel: Travel = problem.travel

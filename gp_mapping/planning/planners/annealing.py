@@ -105,7 +105,9 @@ class _Search:
         self._off = math.dist(problem.position, problem.travel.nodes[problem.start])
         self._taken = 0
         keys = self._keys(stops)
-        self._begin(keys, self._ways.for_pairs(keys))
+        legs = self._ways.for_pairs(keys)
+        self._exchange.begin(keys, legs)
+        self._learn(sum(leg.metres for leg in legs))
 
     @property
     def gain(self) -> float:
@@ -119,14 +121,13 @@ class _Search:
         )
         return [(a, b) if a < b else (b, a) for a, b in pairwise(ends)]
 
-    def _begin(self, keys, legs) -> None:
-        """Make the route of these legs the current one."""
-        self._exchange.begin(keys, legs)
+    def _learn(self, metres: float) -> None:
+        """Learn from the current route, of legs that long, where neighbours are looked for."""
         if self._taken % _WANTED == 0:
             self.moves.prefer_gain(self._exchange.remaining_gains)
         self._taken += 1
-        self._metres = sum(leg.metres for leg in legs)
-        self.moves.learn_winding(self.stops, self._off + self._metres)
+        self._metres = metres
+        self.moves.learn_winding(self.stops, self._off + metres)
 
     def step(self, proposed: list[tuple[int, ...]], heat: float, metre_cost: float) -> bool:
         """Take the first of the proposed routes that is better, or worse by chance.
@@ -156,7 +157,8 @@ class _Search:
                 heat > 0.0 and self.moves.rng.random() < math.exp(improvement / heat)
             ):
                 self.stops = stops
-                self._begin(keys, [legs[key] for key in keys])
+                self._exchange.move_to(keys, legs)
+                self._learn(sum(metres))
                 return True
         return False
 

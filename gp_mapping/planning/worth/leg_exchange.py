@@ -7,7 +7,15 @@ B = K⁻¹ and D = B S_XX B. Leaving out R and measuring at A instead changes th
     + tr((C_AA + N_A − C_AJ Q)⁻¹ (S_AA − Qᵀ S_JA − S_AJ Q + Qᵀ S_JJ Q))
 
 with J = X \ R, Q = K_JJ⁻¹ C_JA and K_JJ⁻¹ = B_JJ − B_JR B_RR⁻¹ B_RJ: exact, without a
-factorisation of what stays.
+factorisation of what stays. When an exchange is made, B and D follow by matrices of the rank of R
+and A:
+
+    without R   B − E B_RX,          D − E Zᵀ − Z Eᵀ,   E = B_XR B_RR⁻¹,  Z = D_XR − ½ E D_RR
+    with A      B + V M Vᵀ,          D + U Vᵀ + V Uᵀ,   V = [Q; −1],  M the inverse of the bracket,
+                                                        U = (B S V + ½ V M Vᵀ S V) M
+
+with B of the first line and S of the new measurements in the last. Rows and columns of R are then
+zero, and new measurements take their place: no matrix is copied.
 """
 
 from __future__ import annotations
@@ -18,6 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from scipy.sparse import csr_matrix
 
 from gp_mapping.planning.area.approximate_legs import ApproximateLeg
 from gp_mapping.planning.worth.path_value import PathValue
@@ -26,6 +35,9 @@ __all__ = ["LegExchange"]
 
 
 _ROWS = 40_000_000  # bytes of covariances of legs with all places that are kept
+# Moves after which all matrices are computed anew: until then rounding errors stay below 10⁻⁹.
+_MOVES = 50
+_ROOM = 16  # free rows for longer routes, and one more for each so many measurements
 
 
 class LegExchange:
@@ -52,36 +64,122 @@ class LegExchange:
             keys: first and last node of each leg, in order of the route.
             legs: the approximate legs themselves, one for each key.
         """
-        parts = [self._of(key, leg) for key, leg in zip(keys, legs)]
         self.keys = list(keys)
+        parts = [self._of(key, leg) for key, leg in zip(keys, legs)]
+        count = sum(len(part.noise) for part in parts)
+        rows = count + _ROOM + count // _ROOM
+        self._free = np.arange(count, rows)
 
-        lengths = np.array([len(part.noise) for part in parts])
-        self._ends = np.cumsum(lengths)
-        self._firsts = self._ends - lengths
-
-        places, weights, noise, self._C_X, self._S_X = (
-            np.concatenate([getattr(part, name) for part in parts])
-            for name in ("places", "weights", "noise", "C", "S")
+        ends = np.cumsum([0, *(len(part.noise) for part in parts)])
+        self._placed = [
+            (key, np.arange(first, end)) for key, first, end in zip(keys, ends, ends[1:])
+        ]
+        places, weights, noise, C_X, S_X = _together(parts)
+        self._places, self._weights, self._C_X, self._S_X = (
+            np.concatenate([part, np.zeros((rows - count, part.shape[1]), dtype=part.dtype)])
+            for part in (places, weights, C_X, S_X)
         )
 
         # C and S side by side: one interpolation gives both K and the inner matrix S_XX.
-        count = len(noise)
-        self._both = np.concatenate([self._C_X, self._S_X]).T.copy()  # (P, 2 m)
-        combined = _combined(self._both, places, weights)
-        K, self._I = combined[:, :count].copy(), combined[:, count:].copy()
+        combined = _combined(np.concatenate([C_X, S_X]).T.copy(), places, weights)
+        K, inner = combined[:, :count].copy(), combined[:, count:].copy()
         # The diagonal.
         K.flat[:: count + 1] += noise
 
-        self._B = _inverse(K)
-        self._D = _product(_product(self._B, self._I), self._B)
+        B = _inverse(K)
+        D = _product(_product(B, inner), B)
+        self._B, self._D, self._I = (np.pad(part, (0, rows - count)) for part in (B, D, inner))
         self.gain = float(np.vdot(self._B, self._I))
+        self._interpolate()
+        self._moves = 0
+
+    def _interpolate(self) -> None:
+        """Compute the weights (m, P) by which all measurements are interpolated."""
+        count, near = self._places.shape
+        self._W = csr_matrix(
+            (self._weights.ravel(), self._places.ravel(), np.arange(0, count * near + 1, near)),
+            (count, len(self._noise)),
+        )
+
+    def move_to(
+        self, keys: Sequence[tuple[int, int]], legs: dict[tuple[int, int], ApproximateLeg]
+    ) -> None:
+        """Go on from another route, as `begin` does, for the cost of the legs that differ.
+
+        Args:
+            keys: of all legs of the new route, in order.
+            legs: by key, all of them.
+        """
+        removed, added = self._difference(keys, legs)
+        R = self._rows(removed)
+        A_count = sum(len(part.noise) for _, part in added)
+        changed = len(R) + A_count
+        if (
+            self._moves >= _MOVES
+            or A_count > len(R) + len(self._free)
+            or 3 * changed > len(self._B) - len(self._free)
+        ):
+            self.begin(keys, [legs[key] for key in keys])
+            return
+
+        left_out = set(removed)
+        self.keys = list(keys)
+        self._placed = [part for i, part in enumerate(self._placed) if i not in left_out]
+        self._leave_out(R)
+
+        # The legs' measurements take the first free rows.
+        rows, self._free = np.split(np.sort(np.concatenate([self._free, R])), [A_count])
+        ends = np.cumsum([len(part.noise) for _, part in added])[:-1] if added else []
+        self._placed += [
+            (key, part) for (key, _), part in zip(added, np.split(rows, ends) if added else [])
+        ]
+        if A_count:
+            self._put_in(rows, _together([part for _, part in added]))
+        self.gain = float(np.vdot(self._B, self._I))
+        self._moves += 1
+
+    def _leave_out(self, R: np.ndarray) -> None:
+        """Leave out the measurements in these rows."""
+        if not len(R):
+            return
+        D_RR = _square(self._D, R)
+        E = self._B[:, R] @ np.linalg.inv(_square(self._B, R))
+        Z = self._D[:, R] - 0.5 * (E @ D_RR)
+        _add_product(self._B, -E, self._B[R])
+        _add_product(self._D, np.hstack([-E, -Z]), np.hstack([Z, E]).T)
+        for matrix in (self._B, self._D, self._I):
+            matrix[R] = 0.0
+            matrix[:, R] = 0.0
+
+    def _put_in(self, rows: np.ndarray, leg: _Leg) -> None:
+        """Measure along a leg, too; its measurements get these rows, which are free."""
+        places, weights, noise, C_A, S_A = leg
+        Q = _product(self._B, _of_rows(self._W, C_A))
+        K = _combined(C_A.T, places, weights) - _of_rows(self._W, C_A).T @ Q
+        K.flat[:: len(K) + 1] += noise
+        M = np.linalg.inv(K)
+
+        self._places[rows], self._weights[rows] = places, weights
+        self._C_X[rows], self._S_X[rows] = C_A, S_A
+        self._interpolate()
+        S_XA = _of_rows(self._W, S_A)
+        self._I[:, rows], self._I[rows] = S_XA, S_XA.T
+
+        V = Q
+        V[rows] = -np.eye(len(rows))
+        T = _product(self._I, V)
+        VM = V @ M
+        U = _product(self._B, T) @ M + 0.5 * (VM @ ((V.T @ T) @ M))
+        _add_product(self._B, VM, V.T)
+        _add_product(self._D, np.hstack([U, V]), np.hstack([V, U]).T)
 
     @property
     def remaining_gains(self) -> np.ndarray:
         """Gain (P,) of one more measurement at each place."""
-        A = _product(self._B, self._C_X)
-        C = self._C.diagonal() - (self._C_X * A).sum(0)
-        S = self._S.diagonal() - (A * (2.0 * self._S_X - _product(self._I, A))).sum(0)
+        C_X, S_X = self._C_X, self._S_X
+        A = _product(self._B, C_X)
+        C = self._C.diagonal() - (C_X * A).sum(0)
+        S = self._S.diagonal() - (A * (2.0 * S_X - _product(self._I, A))).sum(0)
         return S / (C + self._noise)
 
     def change(
@@ -93,17 +191,30 @@ class LegExchange:
             keys: of all legs of the new route.
             legs: by key, those that are new at least.
         """
-        # Legs are compared by key, with multiplicity: a route may use one twice.
+        removed, added = self._difference(keys, legs)
+        return self._exchanged(self._rows(removed), [part for _, part in added])
+
+    def _difference(self, keys, legs) -> tuple[list[int], list[tuple[tuple[int, int], _Leg]]]:
+        """Return which legs, by number, another route does without, and those that are new in it.
+
+        Legs are compared by key, with multiplicity: a route may use one twice.
+        """
         remaining = Counter(keys)
         removed = []
-        for i, key in enumerate(self.keys):
+        for i, (key, _) in enumerate(self._placed):
             if remaining[key] > 0:
                 remaining[key] -= 1
             else:
-                removed.append(np.arange(self._firsts[i], self._ends[i]))
+                removed.append(i)
+        return removed, [
+            (key, self._of(key, legs[key]))
+            for key, count in remaining.items()
+            for _ in range(count)
+        ]
 
-        added = [self._of(key, legs[key]) for key, count in remaining.items() for _ in range(count)]
-        return self._exchanged(np.concatenate(removed) if removed else None, added)
+    def _rows(self, numbers: list[int]) -> np.ndarray:
+        """Return the rows of the measurements of legs, by number."""
+        return np.concatenate([np.empty(0, dtype=int), *(self._placed[i][1] for i in numbers)])
 
     def _of(self, key: tuple[int, int], leg: ApproximateLeg) -> _Leg:
         """Return what a leg measures, from the cache where it is known."""
@@ -121,29 +232,25 @@ class LegExchange:
                 self._bytes -= 2 * self._known.popitem(last=False)[1].C.nbytes
         return known
 
-    def _exchanged(self, R: np.ndarray | None, added: list[_Leg]) -> float:
+    def _exchanged(self, R: np.ndarray, added: list[_Leg]) -> float:
         """Return the change of gain without the measurements R and with those of other legs."""
         change = 0.0
-        if R is not None:
-            inner = np.linalg.inv(self._B[R[:, None], R])
-            change -= float(np.vdot(inner, self._D[R[:, None], R]))
+        if len(R):
+            inner = np.linalg.inv(_square(self._B, R))
+            change -= float(np.vdot(inner, _square(self._D, R)))
         added = [leg for leg in added if len(leg.noise)]
         if not added:
             return change
 
-        places, weights, noise, C_A, S_A = (
-            added[0] if len(added) == 1 else map(np.concatenate, zip(*added))
-        )
-        count = len(self._B)
-        combined = _combined(self._both, places, weights)
-        C_AX, S_AX = combined[:, :count], combined[:, count:]
+        places, weights, noise, C_A, S_A = _together(added)
+        C_AX, S_AX = _of_rows(self._W, C_A).T, _of_rows(self._W, S_A).T
 
         # Here Q is (a, m), the transpose of the module's.
-        Q = C_AX @ self._B
-        if R is not None:
+        Q = _product(C_AX.copy(), self._B)
+        if len(R):
             Q -= (Q[:, R] @ inner) @ self._B[R]  # zero at R
 
-        worth = (S_AX - 0.5 * (Q @ self._I)) @ Q.T
+        worth = (S_AX - 0.5 * _product(Q, self._I)) @ Q.T
         C = _combined(C_A.T, places, weights) - C_AX @ Q.T
         C.flat[:: len(C) + 1] += noise
         return change + float(
@@ -169,6 +276,16 @@ class _Leg(NamedTuple):
     S: np.ndarray
 
 
+def _together(legs: list[_Leg]) -> _Leg:
+    """Return legs as one."""
+    return legs[0] if len(legs) == 1 else _Leg(*map(np.concatenate, zip(*legs)))
+
+
+def _square(matrix: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Return the rows and columns (n,) of a matrix."""
+    return matrix.take(index, 0).take(index, 1)
+
+
 # Matrices of whole routes go through torch: it keeps to the number of threads that a node gives it,
 # which the libraries of numpy and scipy do not. Where other programs use the cores, the threads of
 # those libraries wait for each other hundreds of times as long as a product takes.
@@ -189,6 +306,16 @@ def _inverse(K: np.ndarray) -> np.ndarray:
 def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return a @ b."""
     return (torch.from_numpy(a) @ torch.from_numpy(b)).numpy()
+
+
+def _add_product(matrix: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
+    """Add a @ b to a matrix, in place."""
+    torch.from_numpy(matrix).addmm_(torch.from_numpy(a), torch.from_numpy(b))
+
+
+def _of_rows(W: csr_matrix, rows: np.ndarray) -> np.ndarray:
+    """Return W Rᵀ for W (m, P) and rows (a, P): (m, a)."""
+    return W @ rows.T
 
 
 def _combined(rows: np.ndarray, places: np.ndarray, weights: np.ndarray) -> np.ndarray:
