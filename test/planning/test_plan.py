@@ -446,6 +446,24 @@ def test_planning_comes_in_slices():
     assert np.median(slices) < 0.1
 
 
+@pytest.mark.parametrize(("kind", "most"), [("route", 1000), ("lanes", 1)])
+def test_between_two_slices_few_routes_are_rated(monkeypatch, kind, most):
+    """Where places are many and ways long, each takes a large part of a tenth of a second."""
+    problem = problem_in(10, 70, 450, budget=Budget(30.0), effort=4)
+    rated, slices, rate = [0], [], Problem.rate_both
+
+    def counted(self, routes):
+        rated[0] += len(routes)
+        return rate(self, routes)
+
+    monkeypatch.setattr(Problem, "rate_both", counted)
+    for _ in plan_steps(problem, kind):
+        slices.append(rated[0])
+        rated[0] = 0
+    assert sum(slices) > 10
+    assert max(slices) <= max(1, most // len(problem.value))
+
+
 def test_how_much_of_a_budget_is_spent():
     """Of what ends it first; of nothing more than all is, at once."""
     metres, seconds = np.array([1.0, 2.0]), np.array([8.0, 16.0])

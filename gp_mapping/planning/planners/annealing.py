@@ -48,6 +48,7 @@ def annealed(
         heat: first temperature, as a fraction of the variance that the start leaves.
     """
     search = _Search(problem, stops)
+    yield []  # of a long route the first matrices take as long as several neighbours
     found: list[tuple[float, tuple[int, ...]]] = []
     start_gain = search.gain
     first = heat * max(problem.value.total - start_gain, 0.0)

@@ -37,15 +37,16 @@ def lanes(problem: Problem) -> Iterator[tuple[int, ...]]:
     for group in fitted_in_groups(problem, lane_routes(problem)):
         routes += group
         yield routes[0] if routes else ()
-    yield _best(problem, routes)
 
-
-def _best(problem: Problem, routes: list[tuple[int, ...]]) -> tuple[int, ...]:
-    """Return the route with the highest rating; no stops of no routes."""
     routes = [stops for stops in dict.fromkeys(routes) if stops]
-    ratings = problem.rate(routes)
-    best = max(range(len(routes)), key=ratings.__getitem__, default=None)
-    return () if best is None else routes[best]
+    best: tuple[int, ...] = ()
+    highest = -math.inf
+    for stops in routes:
+        (rating,) = problem.rate([stops])
+        if rating > highest:
+            best, highest = stops, rating
+        yield best or routes[0]
+    yield best or next(iter(routes), ())
 
 
 def fitted(problem: Problem, stops: tuple[int, ...]) -> tuple[int, ...]:

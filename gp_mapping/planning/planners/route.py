@@ -17,6 +17,7 @@ from gp_mapping.planning.problem import Problem
 __all__ = ["route"]
 
 _BATCH = 16  # routes rated together
+_RATED = 1000  # places, of all seeds together that are rated between two slices
 _PATIENCE = 8  # batches without a better route after which the search ends
 _LOOKS = 2  # approximate routes that cost as much as one rated along its exact ways
 # Mix up to which the final gain is searched for, and not traded for earlier gains.
@@ -52,7 +53,8 @@ def route(problem: Problem) -> Iterator[tuple[int, ...]]:
             spirals.append(fitted(problem, stops))
             yield old or greedy_route
 
-        seeds.add([greedy_route, *lanes, *spirals])
+        for _ in seeds.add_in_groups([greedy_route, *lanes, *spirals]):
+            yield old or greedy_route
         if late:
             seeds.leave_no_more_than(lanes)
     elif late:
@@ -72,7 +74,8 @@ def route(problem: Problem) -> Iterator[tuple[int, ...]]:
         for so_far in annealed(problem, start, _LOOKS * problem.effort):
             routes = so_far
             yield seeds.best
-        seeds.add(routes)
+        for _ in seeds.add_in_groups(routes):
+            yield seeds.best
     yield seeds.best
 
 
@@ -90,6 +93,13 @@ class _Seeds:
         """Rate these routes, where they are new, and remember them."""
         new = [stops for stops in dict.fromkeys(routes) if stops and stops not in self._known]
         self._known.update(zip(new, self.problem.rate_both(new)))
+
+    def add_in_groups(self, routes: Sequence[tuple[int, ...]]) -> Iterator[None]:
+        """Add these routes, a few at a time: between two groups the map is served."""
+        together = max(1, _RATED // len(self.problem.value))
+        for first in range(0, len(routes), together):
+            self.add(routes[first : first + together])
+            yield
 
     def leave_no_more_than(self, routes: list[tuple[int, ...]]) -> None:
         """Allow only routes whose final gain is at least that of the best of these.

@@ -249,7 +249,8 @@ class PathValue:
         T = torch.linalg.solve_triangular(
             L, torch.eye(longest, dtype=K.dtype).expand_as(L), upper=False
         )
-        return (T @ S).mul_(T).sum(2)
+        # L⁻¹ S by substitution: half of what the product of both matrices costs.
+        return torch.linalg.solve_triangular(L, S, upper=False).mul_(T).sum(2)
 
     @torch.no_grad()
     def after_measuring(self, path) -> PathValue:
