@@ -18,6 +18,10 @@ from gp_mapping.planning.worth.path_value import PathValue, Visits
 
 __all__ = ["Drive", "Problem", "default_mix", "mix_of_rest"]
 
+_NOT_IN_AREA = (
+    ", which lies outside the survey area: outside the region, in a keep-out area, too near to an "
+    "obstacle, or beyond the reach of plans"
+)
 _SOON = 0.1  # mix of a survey with a limit
 
 
@@ -188,7 +192,11 @@ class Problem:
         if self.budget.home is not None:
             hx, hy = self.budget.home
             if self.home is None:
-                return f"no way leads from the robot at ({x:.2f}, {y:.2f}) m to home at ({hx:.2f}, {hy:.2f}) m"
+                outside = self.travel.locate(self.budget.home) is None
+                return (
+                    f"no way leads from the robot at ({x:.2f}, {y:.2f}) m to home at ({hx:.2f}, {hy:.2f}) m"
+                    f"{_NOT_IN_AREA if outside else ''}"
+                )
 
             back = self.drive(())
             if not self.budget.allows(back.metres, back.seconds):

@@ -288,11 +288,11 @@ class ExplorerNode(Node):
         """Why the robot must stand still, in words; '' where it may drive."""
         s = self.settings
         if now - self._pose_at > s.stale_after:
-            return f"standing still: no pose for {min(now - self._pose_at, 1e6):.1f} s"
+            return f"standing still: {_silence('no pose', now - self._pose_at, 1)}"
         if self.pursuit.done:
             return "standing still: there is no plan"
         if now - self._mapper_at > s.map_stale_after:
-            return f"standing still: nothing from the mapper for {min(now - self._mapper_at, 1e6):.0f} s"
+            return f"standing still: {_silence('nothing from the mapper', now - self._mapper_at)}"
         if self._plan_frame.lstrip("/") != self._pose_frame.lstrip("/"):
             return f"standing still: the plan is in frame {self._plan_frame!r} and the pose in {self._pose_frame!r}"
         return self._reason_of_free_space()
@@ -332,6 +332,11 @@ class ExplorerNode(Node):
         if summary != self._logged:
             self.get_logger().info(text)
         self.state, self._logged = text, summary
+
+
+def _silence(what: str, seconds: float, digits: int = 0) -> str:
+    """Say how long nothing has come, which is infinitely long where nothing ever has."""
+    return f"{what} for {seconds:.{digits}f} s" if math.isfinite(seconds) else f"{what} yet"
 
 
 def main(args=None) -> int:

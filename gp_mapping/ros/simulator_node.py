@@ -454,7 +454,9 @@ class SimulatorNode(Node):
 
     def _report(self, state: str) -> None:
         """Publish progress and counts to /diagnostics; state: driving, stopped or done."""
-        status = DiagnosticStatus(level=DiagnosticStatus.OK, name="simulator: drive", message=state)
+        # two robots' simulators in one /diagnostics are told apart by their namespaces
+        name = f"{self.get_fully_qualified_name().lstrip('/')}: drive"
+        status = DiagnosticStatus(level=DiagnosticStatus.OK, name=name, message=state)
         faults = self.simulation.magnetometer.faults
         values = {
             "state": state,

@@ -143,7 +143,8 @@ def test_why_there_cannot_be_a_plan():
     assert said() == "" == said(metres=3.0, home=(0.45, 1.45))
     assert said(np.array([9.0, 9.0])).startswith("the robot at (9.00, 9.00) m stands where")
     assert said(home=(3.5, 0.5)).startswith("no way leads from the robot at (0.45, 0.45) m to home")
-    assert "no way leads" in said(home=(9.0, 9.0))
+    assert "outside the survey area" not in said(home=(3.5, 0.5)), "behind a wall, in the area"
+    assert "no way leads" in said(home=(9.0, 9.0)) and "in a keep-out area" in said(home=(9.0, 9.0))
     text = said(metres=0.9, seconds=100.0, home=(0.45, 1.45))
     assert text.startswith("the way home takes 1.0 m and 3 s, and 0.9 m and 100 s are left")
     assert "the way home" in said(seconds=3.0, home=(0.45, 1.45))

@@ -130,6 +130,10 @@ def test_a_long_path_is_looked_at_as_far_as_the_reach():
         ({"region": [square(7.5, 1.0, 1.0)]}, "stands outside the region, more than 0.5 m"),
         ({"keep_out": [square(5.0, -1.0, 2.0)]}, "stands inside a keep-out area"),
         (
+            {"region": [square(4.2, -1.8, 3.6)], "keep_out": [square(5.0, -1.0, 2.0)]},
+            "stands inside a keep-out area",  # a hole in the region
+        ),
+        (
             {"keep_out": [square(0.0, -9.0, 30.0)]},
             "no free place lies inside the region, out of the keep-out areas",
         ),

@@ -306,7 +306,8 @@ def _why_not(
             f"the robot at {here} stands inside the region and near to its border, and the ground is divided "
             f"into cells of {free.resolution:.2g} m: make the region or the reach of plans smaller"
         )
-    where = "outside the region" if region else "inside a keep-out area"
+    outside = region and not _inside(region, position)
+    where = "outside the region" if outside else "inside a keep-out area"
     return f"the robot at {here} stands {where}, more than {search:g} m from the nearest place that it may enter"
 
 
