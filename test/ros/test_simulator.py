@@ -101,19 +101,22 @@ def test_a_drive_arrives_complete_in_order_and_as_simulated(tmp_path):
         assert (values["sent_magnetic_field"], values["sent_odometry"]) == ("3000", "3001")
 
 
-def test_without_clock_the_drive_is_now_and_best_effort_readers_hear_it(tmp_path):
+def test_without_clock_the_drive_is_now_and_best_effort_readers_hear_it_in_its_namespace(tmp_path):
     best_effort = qos_profile_sensor_data
-    topics = {"magnetic_field": (MagneticField, best_effort), "odometry": (Odometry, best_effort)}
-    with (
-        Listener(DOMAIN, topics) as here,
-        simulator(
-            tmp_path, "wait_for_subscribers:=20.0", "sim.duration:=1.0", "sim.field_rate:=100.0"
-        ) as process,
-    ):
+    topics = {
+        "/one/magnetic_field": (MagneticField, best_effort),
+        "/one/odometry": (Odometry, best_effort),
+        "/diagnostics": (DiagnosticArray, DEEP),
+    }
+    parameters = ("wait_for_subscribers:=20.0", "sim.duration:=1.0", "sim.field_rate:=100.0")
+    run = {"domain": DOMAIN, "log_dir": tmp_path, "remap": ["__ns:=/one"]}
+    with Listener(DOMAIN, topics) as here, ros_run(MODULE, *parameters, **run) as process:
         assert here.spin_through(process) == 0, process.output
-        age = time.time() - stamp_ns(here.got["odometry"][-1].header.stamp) * 1e-9
+        age = time.time() - stamp_ns(here.got["/one/odometry"][-1].header.stamp) * 1e-9
         assert -0.1 < age < 10.0
-        assert len(here.got["magnetic_field"]) >= 95 and len(here.got["odometry"]) >= 48
+        assert len(here.got["/one/magnetic_field"]) >= 95 and len(here.got["/one/odometry"]) >= 48
+        names = {status.name for m in here.got["/diagnostics"] for status in m.status}
+        assert names == {"one/simulator: drive"}, "of two robots each has its own"
 
 
 def test_waypoints_faults_and_frames_are_parameters(tmp_path):
