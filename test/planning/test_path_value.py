@@ -100,6 +100,16 @@ def test_gains_are_what_an_update_of_the_map_takes_off():
     assert float(value.gains([path])[0].sum()) == pytest.approx(dropped, rel=1e-8)
 
 
+def test_worth_made_in_blocks_is_the_worth(monkeypatch):
+    """Of the symmetric product only one half is computed, in blocks of places."""
+    field, cells, places, value = setting("exact")
+    monkeypatch.setattr("gp_mapping.planning.worth.path_value._BLOCK", 5)
+    assert len(places) > 11, "more blocks than two, the last one smaller"
+    cross = field.covariance_with(places)(cells)[0].double()
+    torch.testing.assert_close(PathValue.from_map(field, places, cells).S, cross.mT @ cross)
+    torch.testing.assert_close(value.S, cross.mT @ cross)
+
+
 def test_permuting_places_changes_nothing():
     field, cells, places, value = setting()
     order = torch.randperm(len(places), generator=torch.Generator().manual_seed(1))

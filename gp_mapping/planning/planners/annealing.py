@@ -48,7 +48,10 @@ def annealed(
         heat: first temperature, as a fraction of the variance that the start leaves.
     """
     search = _Search(problem, stops)
-    yield []  # of a long route the first matrices take as long as several neighbours
+    # Of a long route the first matrices take as long as several neighbours.
+    yield []
+    search.learn()
+    yield []
     found: list[tuple[float, tuple[int, ...]]] = []
     start_gain = search.gain
     first = heat * max(problem.value.total - start_gain, 0.0)
@@ -108,7 +111,7 @@ class _Search:
         keys = self._keys(stops)
         legs = self._ways.for_pairs(keys)
         self._exchange.begin(keys, legs)
-        self._learn(sum(leg.metres for leg in legs))
+        self._metres = sum(leg.metres for leg in legs)
 
     @property
     def gain(self) -> float:
@@ -122,13 +125,12 @@ class _Search:
         )
         return [(a, b) if a < b else (b, a) for a, b in pairwise(ends)]
 
-    def _learn(self, metres: float) -> None:
-        """Learn from the current route, of legs that long, where neighbours are looked for."""
+    def learn(self) -> None:
+        """Learn from the current route where neighbours are looked for."""
         if self._taken % _WANTED == 0:
             self.moves.prefer_gain(self._exchange.remaining_gains)
         self._taken += 1
-        self._metres = metres
-        self.moves.learn_winding(self.stops, self._off + metres)
+        self.moves.learn_winding(self.stops, self._off + self._metres)
 
     def step(self, proposed: list[tuple[int, ...]], heat: float, metre_cost: float) -> bool:
         """Take the first of the proposed routes that is better, or worse by chance.
@@ -159,7 +161,8 @@ class _Search:
             ):
                 self.stops = stops
                 self._exchange.move_to(keys, legs)
-                self._learn(sum(metres))
+                self._metres = sum(metres)
+                self.learn()
                 return True
         return False
 

@@ -80,9 +80,8 @@ class LegExchange:
             for part in (places, weights, C_X, S_X)
         )
 
-        # C and S side by side: one interpolation gives both K and the inner matrix S_XX.
-        combined = _combined(np.concatenate([C_X, S_X]).T.copy(), places, weights)
-        K, inner = combined[:, :count].copy(), combined[:, count:].copy()
+        self._interpolate()
+        K, inner = (_of_rows(self._W[:count], rows) for rows in (C_X, S_X))
         # The diagonal.
         K.flat[:: count + 1] += noise
 
@@ -90,7 +89,6 @@ class LegExchange:
         D = _product(_product(B, inner), B)
         self._B, self._D, self._I = (np.pad(part, (0, rows - count)) for part in (B, D, inner))
         self.gain = float(np.vdot(self._B, self._I))
-        self._interpolate()
         self._moves = 0
 
     def _interpolate(self) -> None:

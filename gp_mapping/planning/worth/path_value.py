@@ -27,6 +27,7 @@ from gp_mapping.core.linalg import cholesky
 
 __all__ = ["PathValue", "Visits", "columns_at", "rows_at"]
 
+_BLOCK = 256  # places of a block of S
 _CELLS = 4096  # cells whose covariances with all places are held at once
 _NUMBERS = 300_000  # of a batch of paths, held at once: as many as a core's cache holds
 
@@ -144,7 +145,11 @@ class PathValue:
         for part, w in zip(cells.split(chunk), weights.split(chunk)):
             # Shapes (g, P) and (g,).
             cross, variance = (part_of_map.cpu().double() for part_of_map in with_places(part))
-            S.addmm_(cross.mT, cross * w[:, None])
+            weighted = cross * w[:, None]
+            # Of the symmetric product the blocks from the diagonal down.
+            for first in range(0, len(S), _BLOCK):
+                block = slice(first, first + _BLOCK)
+                S[first:, block].addmm_(cross[:, first:].mT, weighted[:, block])
             total += float(w @ variance)
             yield None
 
@@ -162,8 +167,9 @@ class PathValue:
 
         if not (torch.isfinite(C).all() and torch.isfinite(S).all()):
             raise ValueError("the map's covariance between places is not finite")
-        # Symmetric by construction; rounding is averaged away.
-        yield PathValue(0.5 * (C + C.mT), 0.5 * (S + S.mT), noise, total, float(weights.sum()))
+        # Symmetric by construction; of C rounding is averaged away.
+        S = S.tril() + S.tril(-1).mT
+        yield PathValue(0.5 * (C + C.mT), S, noise, total, float(weights.sum()))
 
     def __len__(self) -> int:
         return len(self.noise)
