@@ -81,7 +81,7 @@ class LegExchange:
         )
 
         self._interpolate()
-        K, inner = (_of_rows(self._W[:count], rows) for rows in (C_X, S_X))
+        K, inner = (_of_rows(self._W[:count], matrix) for matrix in (C_X, S_X))
         # The diagonal.
         K.flat[:: count + 1] += noise
 
