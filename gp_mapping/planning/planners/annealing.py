@@ -20,7 +20,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from gp_mapping.planning.area.approximate_legs import ApproximateLegs
+from gp_mapping.planning.area.approximate_legs import ApproximateLeg, ApproximateLegs
 from gp_mapping.planning.area.leg import angle_between
 from gp_mapping.planning.planners.moves import Moves
 from gp_mapping.planning.problem import Problem
@@ -28,7 +28,8 @@ from gp_mapping.planning.worth.leg_exchange import LegExchange
 
 __all__ = ["annealed", "cost_per_metre"]
 
-_BATCH = 8  # routes whose ways are looked up together
+_BATCH = 8  # routes proposed together
+_LOOKED_UP = 3  # of them, whose ways are looked up together
 _HEAT = 0.01  # fraction of what the first route leaves that is readily lost at first
 _KEPT = 4  # best routes that are returned
 _WANTED = 10  # routes taken after which the places with most left to gain are looked up anew
@@ -143,12 +144,14 @@ class _Search:
         Returns:
             Whether one was taken.
         """
-        # The ways of all proposals are looked up together, though most often the first few decide.
         keyed = [(stops, self._keys(stops)) for stops in proposed if stops]
-        flat = [key for _, keys in keyed for key in keys]
-        legs = dict(zip(flat, self._ways.for_pairs(flat)))
+        legs: dict[tuple[int, int], ApproximateLeg] = {}
+        for i, (stops, keys) in enumerate(keyed):
+            # Ways of a few proposals are looked up together: most often the first few decide.
+            if i % _LOOKED_UP == 0:
+                flat = [key for _, keys in keyed[i : i + _LOOKED_UP] for key in keys]
+                legs.update(zip(flat, self._ways.for_pairs(flat)))
 
-        for stops, keys in keyed:
             metres = [legs[key].metres for key in keys]
             if keys == self._exchange.keys or not self._fits(stops, metres):
                 continue

@@ -27,6 +27,9 @@ class Moves:
         )
         self._tree = cKDTree(self.travel.nodes[self._nodes])
 
+        self._x = np.vstack([self.travel.nodes, problem.position])  # the robot is the last one
+        self._home = () if problem.home is None else (problem.home,)
+
         self._wanted = np.arange(1.0, len(self._places) + 1.0)
 
         limit = problem.limit
@@ -48,7 +51,7 @@ class Moves:
             stops: its nodes, in order.
             metres: its length, m.
         """
-        straight = float(np.hypot(*np.diff(self._line(stops), axis=0).T).sum())
+        straight = float(_lengths(self._line(stops)).sum())
         self._straight = min(1.0, straight / metres) if metres > 0.0 else 1.0
 
     def propose(self, stops: tuple[int, ...]) -> tuple[int, ...]:
@@ -90,15 +93,14 @@ class Moves:
 
     def _line(self, stops) -> np.ndarray:
         """Return the straight lines from the robot through stops, and home: (K, 2) m."""
-        ends = [] if self.problem.home is None else [self.travel.nodes[[self.problem.home]]]
-        return np.vstack([self.problem.position[None], self.travel.nodes[list(stops)], *ends])
+        return self._x[[-1, *stops, *self._home]]
 
     def _insert(self, stops: list[int], stop: int) -> None:
         """Insert a stop where the way gets longer by least, as the crow flies."""
         x = self._line(stops)
         away = np.hypot(*(x - self.travel.nodes[stop]).T)
 
-        detour = away[:-1] + away[1:] - np.hypot(*np.diff(x, axis=0).T)
+        detour = away[:-1] + away[1:] - _lengths(x)
         # Without a home the stop may come last.
         if self.problem.home is None:
             detour = np.append(detour, away[-1])
@@ -115,7 +117,7 @@ class Moves:
         longest = self._most * self._straight
         while len(stops) > 1:
             x = self._line(stops)
-            length = np.hypot(*np.diff(x, axis=0).T)
+            length = _lengths(x)
             if length.sum() <= longest:
                 break
 
@@ -125,3 +127,8 @@ class Moves:
             saved = saved[: len(stops)] * self.rng.uniform(0.5, 1.0, len(stops))
             stops.pop(int(saved.argmax()))
         return tuple(stops)
+
+
+def _lengths(x: np.ndarray) -> np.ndarray:
+    """Return the lengths (K − 1,) m of the pieces of a line (K, 2) m."""
+    return np.hypot(*(x[1:] - x[:-1]).T)
