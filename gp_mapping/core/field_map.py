@@ -453,6 +453,10 @@ class FieldMap(ABC):
         """Places where remembered samples were measured, (m, D) metres; none by default."""
         return self._no_places()
 
+    def remembered_motion(self) -> tuple[Tensor, Tensor]:
+        """Of remembered samples the robot's place, (m, D) m, and velocity, (m, D) m/s."""
+        return self._no_places(), self._no_places()
+
     def calibration_data(self) -> CalibrationData | None:
         """Remembered samples to calibrate the robot from; None where the map has none of them."""
         return None

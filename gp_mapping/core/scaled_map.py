@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import LEARNS, CalibrationData, FieldMap, PassBias
-from gp_mapping.core.hyper.adopting import Adopting
+from gp_mapping.core.hyper.adopting import Adopting, learn
 from gp_mapping.core.hyper.agreed import Learned
 from gp_mapping.core.hyper.bias import BiasSpread
 from gp_mapping.core.hyper.learner import HyperLearner
-from gp_mapping.core.hyper.loop import learn
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.likelihoods.base import Gaussian, Likelihood
 from gp_mapping.core.scaled import Scaled

@@ -79,6 +79,7 @@ class MapContract:
         field = self.build(model, device)
         assert not field.started and field.channels == 0 and field.centre is None
         assert len(field.inducing_inputs()) == len(field.remembered_places()) == 0
+        assert [len(part) for part in field.remembered_motion()] == [0, 0]
         for ask in (field.prior, field.noise_variance, field.snapshot, field.for_planning):
             try:
                 ask()
@@ -104,6 +105,9 @@ class MapContract:
         )
         for places in (field.inducing_inputs(), field.remembered_places()):
             assert places.shape[1] == 2 and (not len(places) or float(places.min()) > -1.0)
+        robot, velocity = field.remembered_motion()
+        assert robot.shape == velocity.shape and robot.shape[1] == 2
+        assert len(robot) >= len(field.remembered_places())
         assert all(
             isinstance(k, str) and type(v) in (int, float) for k, v in field.counters().items()
         )

@@ -40,6 +40,7 @@ def test_a_field_is_observed_as_it_is_and_the_rest_is_not_known(field):
     assert FieldMap.body_field(field) is None and FieldMap.calibration_data(field) is None
     for places in (FieldMap.inducing_inputs(field), FieldMap.remembered_places(field)):
         assert places.shape == (0, 2) and places.dtype == torch.float64
+    assert [len(part) for part in FieldMap.remembered_motion(field)] == [0, 0]
     assert FieldMap.counters(field) == {"jitter": 0.0} and FieldMap.notes(field) == []
     with pytest.raises(RuntimeError, match="no sample yet"):
         OwnGP(MapSettings(**SETTINGS)).need_data()

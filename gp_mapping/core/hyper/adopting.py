@@ -1,13 +1,22 @@
-"""When a map tries again to take over hyper-parameters that it could not take over."""
+"""How a map learns: steps, each of which takes effect whole or not at all, and what follows.
+
+The map then takes over the hyper-parameters found, and tries again later where it could not.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
+from time import perf_counter
+
+import torch
 
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.transaction import Revertible, require_finite, transaction
+from gp_mapping.errors import NumericalError
 
-__all__ = ["Adopting"]
+__all__ = ["Adopting", "learn"]
 
 # after a transfer has failed: samples, or change of θ (Theta.distance), until it is tried again
 _LATER, _ELSEWHERE = 100, 0.05
@@ -55,3 +64,39 @@ class Adopting:
         """θ and samples of the transfer that had failed when the state was taken, or None."""
         kept = state.get("failed")
         return kept and (type(self.theta)(**kept["theta"]), int(kept["samples"]))
+
+
+def learn(
+    owner: Revertible,
+    learner: HyperLearner,
+    step: Callable[[], None],
+    follow: Callable[[], None],
+    budget_s: float,
+) -> bool:
+    """Take the pending steps.
+
+    Args:
+        owner: the map. Where a step fails, it is put back as it was before that step, which counts
+            as rejected.
+        learner: has the pending steps.
+        step: takes one step.
+        follow: moves the map to the θ found where that is worth it, or leaves it as it is; the step
+            stands in both cases, or the next one would be the same one again.
+        budget_s: no step begins later than that, s.
+
+    Returns:
+        Whether steps are still pending.
+    """
+    end = perf_counter() + budget_s
+    while learner.pending >= 1.0 and perf_counter() < end:
+        try:
+            with transaction(owner):
+                step()
+                require_finite("hyper-parameters", learner.vector)
+        except (NumericalError, torch.linalg.LinAlgError):
+            learner.pending -= 1.0
+            learner.rejected += 1
+        else:
+            follow()
+
+    return learner.pending >= 1.0

@@ -33,11 +33,13 @@ class Learned:
             say of θ, and is no count of samples.
         covariance: of θ's logarithms (P, P), all samples counted once; 0 for an entry that is not
             learned. None: not known.
+        offset_variance: of the time offset about that of θ, s².
     """
 
     theta: Theta
     information: Tensor
     covariance: Tensor | None = None
+    offset_variance: float = 0.0
 
 
 def agreed(parts: Sequence[Learned]) -> Theta:

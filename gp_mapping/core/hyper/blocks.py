@@ -17,8 +17,9 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-__all__ = ["Blocks", "positive"]
+__all__ = ["OFFSET", "Blocks", "positive"]
 
+OFFSET = 4  # where v has the time offset (Theta.vector)
 _FAR = 1e300  # m: the edge of the plane; a saved map holds finite numbers alone
 _FRESH = 0.1  # fraction of a block's samples: as many new ones count as much as a nat
 
@@ -37,6 +38,8 @@ class Blocks:
         at: v_b (K, P).
         gradient: g_b (K, P).
         information: A_b (K, P, P).
+        against: by how many nats the block's evidence is less at v_b with the time offset of the
+            stamps than at v_b itself (K,).
     """
 
     low: Tensor
@@ -46,6 +49,7 @@ class Blocks:
     at: Tensor
     gradient: Tensor
     information: Tensor
+    against: Tensor
 
     @staticmethod
     def empty(dimension: int, parameters: int) -> Blocks:
@@ -65,7 +69,24 @@ class Blocks:
             nothing,
             nothing,
             nothing[:, :, None] * nothing[:, None],
+            nothing[:, 0],
         )
+
+    @staticmethod
+    def restored(state: dict[str, Tensor], stamped: float) -> Blocks:
+        """The boxes of a saved map.
+
+        Args:
+            state: attributes by name, also of a version that did not compute `against`: it is that
+                of the quadratics.
+            stamped: time offset of the stamps, s.
+        """
+        if "against" in state:
+            return Blocks(**state)
+        older = Blocks(**state, against=torch.zeros(len(state["low"]), dtype=torch.float64))
+        stamps = torch.zeros_like(older.at[0])
+        stamps[OFFSET] = stamped
+        return replace(older, against=older._rise(OFFSET, stamps))
 
     def box_of(self, x: Tensor) -> Tensor:
         """The box in which each of x (N, D) lies: (N,)."""
@@ -110,7 +131,7 @@ class Blocks:
         # the copy becomes the upper half
         new = Blocks(*(getattr(self, f.name)[copied] for f in fields(self)))
         new.low[-1, axis], new.high[which, axis] = cut, cut
-        for name in ("count", "gradient", "information"):
+        for name in ("count", "gradient", "information", "against"):
             getattr(new, name)[[which, -1]] = 0
         return new
 
@@ -192,6 +213,7 @@ class Blocks:
         vector: Tensor,
         gradient: Tensor,
         information: Tensor,
+        against: float = 0.0,
     ) -> Blocks:
         """With what box `which` says now.
 
@@ -202,10 +224,12 @@ class Blocks:
             vector: v (P,).
             gradient: g (P,) at v.
             information: A (P, P) at v.
+            against: nats that the time offset of the stamps loses against v.
         """
         new = replace(self, **{f.name: getattr(self, f.name).clone() for f in fields(self)})
         new.count[which], new.newest[which], new.at[which] = count, newest, vector
         new.gradient[which], new.information[which] = gradient, information
+        new.against[which] = against
         return new
 
     def with_skipped(self, which: int, count: int, newest: float, vector: Tensor) -> Blocks:
@@ -222,7 +246,17 @@ class Blocks:
         """
         information = self.information[which]
         gradient = self.gradient[which] + information @ (vector - self.at[which])
-        return self.with_evaluation(which, count, newest, vector, gradient, information)
+        against = float(self.against[which] - self._rise(OFFSET, vector)[which])
+        return self.with_evaluation(which, count, newest, vector, gradient, information, against)
+
+    def loss_of_stamps(self, vector: Tensor) -> float:
+        """Nats by which all evidence is less with the time offset of the stamps than at v (P,)."""
+        return float((self.against - self._rise(OFFSET, vector)).sum())
+
+    def _rise(self, entry: int, vector: Tensor) -> Tensor:
+        """By how much −log evidence of each block grows from v_b to v along one entry: (K,)."""
+        away = vector[entry] - self.at[:, entry]
+        return (self.gradient[:, entry] + 0.5 * away * self.information[:, entry, entry]) * away
 
     def slope(self, vector: Tensor) -> Tensor:
         """Gradient of the sum at v = vector (P,): (P,)."""

@@ -22,8 +22,9 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper.agreed import Learned
-from gp_mapping.core.hyper.blocks import Blocks, positive
+from gp_mapping.core.hyper.blocks import OFFSET, Blocks, positive
 from gp_mapping.core.hyper.evidence import evidence_score
+from gp_mapping.core.hyper.stamps import Stamps
 from gp_mapping.core.hyper.surprise import surprise
 from gp_mapping.core.hyper.theta import Theta
 
@@ -102,8 +103,8 @@ class HyperLearner:
         adopt_change: float = 0.1,
     ):
         self.theta, self.prior, self.largest_change = theta, prior, adopt_change
-        self.stamped = theta.time_offset  # δ₀, the offset as configured
         self.prior_sd = torch.tensor(prior_sd, dtype=torch.float64)
+        self.stamps = Stamps(theta.time_offset, prior.time_offset, float(self.prior_sd[OFFSET]))
         self.free = [bool(f) for f in free]
         self.free[3] = self.free[3] and theta.heading_stddev > 0
 
@@ -125,8 +126,8 @@ class HyperLearner:
         # samples that were scheduled; whether steps are by minibatches
         self.seen, self.streams = 0, not self.BLOCKS
         self.blocks: Blocks | None = None
-        # cache of `supported_vector`: its result, and what that was computed from
-        self._believed: tuple[Tensor, ...] | None = None
+        # cache of `offset_belief`: its result, and what that was computed from
+        self._believed: tuple | None = None
 
     @property
     def forgetting(self) -> Tensor:
@@ -235,40 +236,29 @@ class HyperLearner:
         return covariance
 
     def supported_vector(self) -> Tensor:
-        """v, with as much of the time offset as the samples support: (P,).
-
-        On a path that never comes back in another direction, a shift along the path changes
-        nothing, and δ̂ is determined by noise. So there are two hypotheses, equally likely
-        beforehand: the stamps are as configured, δ₀, or they are late by any δ of its prior. The
-        samples weigh them (Savage–Dickey) by
-
-            B = N(δ₀; δ̂, C_δδ) / N(δ₀; prior),     E[δ] = δ₀ + (δ̂ − δ₀)/(1 + B)
-
-        which is δ̂ once lanes in two directions lie next to each other.
-        """
-        if not self.free[4] or not bool(self.rounds.any()):
+        """v, with as much of the time offset as the samples support: (P,); see `offset_belief`."""
+        if not self.free[OFFSET] or not bool(self.rounds.any()):
             return self.vector
-        inputs = self.vector, self.metric, self.rounds
-        if self._believed is not None and all(a is b for a, b in zip(inputs, self._believed[1:])):
-            return self._believed[0]
 
-        median, prior_sd = float(self.prior.time_offset), float(self.prior_sd[4])
-        change = float(self.vector[4]) - self.stamped
-        posterior_sd = min(math.sqrt(float(self.covariance()[4, 4])), prior_sd)
-        log_ratio = 0.5 * (((self.stamped - median) / prior_sd) ** 2 - (change / posterior_sd) ** 2)
-
-        # E[δ]: the odds of the two hypotheses weigh δ₀ and δ̂
         believed = self.vector.clone()
-        believed[4] = self.stamped + change / (
-            1.0 + prior_sd / posterior_sd * math.exp(min(log_ratio, 50.0))
-        )
-
-        self._believed = believed, *inputs
+        believed[OFFSET] = self.offset_belief()[0]
         return believed
+
+    def offset_belief(self) -> tuple[float, float]:
+        """Mean (s) and variance (s²) of the time offset given all samples (hyper/stamps.py)."""
+        if not self.free[OFFSET]:
+            return float(self.vector[OFFSET]), 0.0
+
+        inputs = self.vector, self.metric, self.rounds, self.blocks
+        if self._believed is None or any(a is not b for a, b in zip(inputs, self._believed[1:])):
+            known = self.covariance()[OFFSET, OFFSET], self.precision()[OFFSET, OFFSET]
+            belief = self.stamps.belief(self.vector, *map(float, known), self.blocks)
+            self._believed = belief, *inputs
+        return self._believed[0]
 
     def summary(self) -> Learned:
         """θ, Λ, and the covariance of θ given all samples."""
-        return Learned(self.theta, self.metric.clone(), self.covariance())
+        return Learned(self.theta, self.metric.clone(), self.covariance(), self.offset_belief()[1])
 
     def round_fraction(self, used: int, stands_for: int, total: int) -> Tensor:
         """w, the fraction of a round that a step is: (P,).
@@ -494,8 +484,19 @@ class HyperLearner:
         if evaluation is None:
             self.blocks = self.blocks.with_skipped(*record)
         else:
-            self.blocks = self.blocks.with_evaluation(*record, *evaluation)
+            against = self._loss_of_stamps(data, near, given, evaluation) if len(near) else 0.0
+            self.blocks = self.blocks.with_evaluation(*record, *evaluation, against)
         return evaluation is not None
+
+    def _loss_of_stamps(
+        self, data: dict[str, Tensor], near: Tensor, given: Tensor, said: tuple[Tensor, Tensor]
+    ) -> float:
+        """Nats by which a block's evidence is less with the offset of the stamps (Stamps.lost)."""
+        if not self.free[OFFSET]:
+            return 0.0
+        columns = [self._arguments(data, those) for those in (torch.cat([near, given]), given)]
+        variance, little = float(self.covariance()[OFFSET, OFFSET]), 0.2 * self.largest_change
+        return self.stamps.lost(self.theta, self.vector, said, variance, little, columns)
 
     def _move_to_minimum(self, x: Tensor) -> None:
         """A Newton step on the sum of all blocks and the prior.
@@ -592,5 +593,6 @@ class HyperLearner:
         )
         self.seen = int(state.get("seen", 0))
         self.streams = bool(state.get("streams", not self.BLOCKS))
-        self.blocks = Blocks(**state["blocks"]) if state.get("blocks") else None
+        blocks = state.get("blocks")
+        self.blocks = Blocks.restored(blocks, self.stamps.offset) if blocks else None
         self.theta = self.theta.with_vector(self.supported_vector())

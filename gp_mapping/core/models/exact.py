@@ -342,6 +342,11 @@ class ExactGP(ScaledMap):
         """As FieldMap.remembered_places: of all samples."""
         return self._outer_places(None if self.data is None else self.data["x"])
 
+    def remembered_motion(self) -> tuple[Tensor, Tensor]:
+        """As FieldMap.remembered_motion: of all samples."""
+        places = self.remembered_places()
+        return places, places if self.data is None else self.data["velocity"]
+
     def calibration_data(self) -> CalibrationData | None:
         """As FieldMap.calibration_data, of all samples."""
         if self.data is None:

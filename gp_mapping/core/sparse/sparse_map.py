@@ -167,6 +167,11 @@ class SparseMap(ObservingMap):
         """As FieldMap.remembered_places."""
         return self._outer_places(None if self.memory is None else self.memory.x)
 
+    def remembered_motion(self) -> tuple[Tensor, Tensor]:
+        """As FieldMap.remembered_motion."""
+        places = self.remembered_places()
+        return places, places if self.memory is None else self.memory.velocity
+
     def calibration_data(self) -> CalibrationData | None:
         """As FieldMap.calibration_data."""
         return None if self.memory is None else self._calibration_data(self.memory.copy_columns())

@@ -26,7 +26,9 @@ from gp_mapping.mapping.drawing.channels import show
 from gp_mapping.mapping.drawing.following import DRIFT, Follower
 from gp_mapping.mapping.drawing.grid import FieldGrid, GridWindow
 from gp_mapping.mapping.drawing.lattice import Lattice
+from gp_mapping.mapping.drawing.vector import excess_of
 from gp_mapping.mapping.scoring.local_scale import LocalScale, ScaleOfGrid
+from gp_mapping.mapping.scoring.offset_variance import OffsetVariance
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["Renderer"]
@@ -206,7 +208,11 @@ class Renderer:
             self._lattice.draw(self._undrawn)
             self._undrawn = None
         return self._grid(
-            noise_stddev, self.settings.unknown_ratio * hyper["signal_stddev"], revision, local
+            noise_stddev,
+            self.settings.unknown_ratio * hyper["signal_stddev"],
+            revision,
+            local,
+            OffsetVariance.of(field, noise_stddev**2) if self.settings.metric else None,
         )
 
     def advance(
@@ -324,7 +330,12 @@ class Renderer:
         return hyper
 
     def _grid(
-        self, noise_stddev: float, unknown_above: float, revision: int, local: LocalScale | None
+        self,
+        noise_stddev: float,
+        unknown_above: float,
+        revision: int,
+        local: LocalScale | None,
+        shift: OffsetVariance | None,
     ) -> FieldGrid:
         """Copy what is drawn into a grid.
 
@@ -333,6 +344,7 @@ class Renderer:
             unknown_above: stddev beyond which a cell is unknown, SI.
             revision: of the map.
             local: scales the variance.
+            shift: what an uncertain time offset adds to it.
         """
         drawn, stddev, norm_excess = (
             self._lattice.drawn,
@@ -346,6 +358,13 @@ class Renderer:
                 stddev * np.sqrt(scale),
                 norm_excess if norm_excess is None else norm_excess * scale,
             )
+
+        if shift is not None:
+            by_offset = shift.of_cells(drawn, self._lattice.xs, self._lattice.ys)
+            stddev = np.hypot(stddev, by_offset)
+            if len(drawn) > 1:
+                before = 0.0 if norm_excess is None else norm_excess
+                norm_excess = before + excess_of(drawn, by_offset)
 
         known, s = None, self.settings
         if not s.metric:  # f is known where all of its channels are

@@ -6,7 +6,7 @@ import numpy as np
 
 from gp_mapping.core.types import Prediction
 
-__all__ = ["AXES", "axis_names", "excess", "norm"]
+__all__ = ["AXES", "axis_names", "excess", "excess_of", "norm"]
 
 AXES = ("x", "y", "z")
 
@@ -59,3 +59,17 @@ def excess(prediction: Prediction) -> np.ndarray:
     full_variance = np.einsum("nc,ncd,nd->n", unit, prediction.covariance.cpu().numpy(), unit)
 
     return full_variance - (unit**2 * prediction.variance.cpu().numpy()).sum(1)
+
+
+def excess_of(mean: np.ndarray, common: np.ndarray) -> np.ndarray:
+    """`excess` of errors of all components that are one number times `common`: (…).
+
+        (b̂·c)² − Σ_k b̂_k² c_k²
+
+    Args:
+        mean: (C, …).
+        common: c (C, …), a standard deviation with its sign.
+    """
+    unit = mean / np.maximum(np.linalg.norm(mean, axis=0), 1e-300)
+    each = unit * common
+    return np.square(each.sum(0)) - np.square(each).sum(0)

@@ -10,6 +10,7 @@ from torch import Tensor
 from gp_mapping.core.field_map import FieldMap
 from gp_mapping.core.types import Prediction
 from gp_mapping.mapping.scoring.local_scale import LocalScale
+from gp_mapping.mapping.scoring.offset_variance import OffsetVariance
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
 from gp_mapping.settings.mapping import MapSettings
 
@@ -35,8 +36,9 @@ class ScoredPredictions:
 
         Both variances are scaled by the one-step-ahead scores around x (local_scale.py), so
         noise_variance is (N, C) there; the latent variance also by the uncertainty of
-        hyper-parameters. The noise is that of a measurement in a pass to come: it includes the
-        pass's unknown constant, which the latent variance does not.
+        hyper-parameters, and where the time offset is uncertain it has what a shift of the map
+        along the path makes (offset_variance.py). The noise is that of a measurement in a pass to
+        come: it includes the pass's unknown constant, which the latent variance does not.
 
         Args:
             x: (N, 2) metres.
@@ -63,7 +65,7 @@ class ScoredPredictions:
 
         local = self.local_scale
         if local is None or not local.is_active:
-            return replace(prediction, noise_variance=noise + bias)
+            return self._shifted(replace(prediction, noise_variance=noise + bias), x, velocity)
         local_factor = torch.from_numpy(local.scale_at(x.cpu())).to(prediction.mean)[:, None]
 
         # no place is without the sensor's white noise, however well scores are there
@@ -71,12 +73,20 @@ class ScoredPredictions:
 
         scale = local.everywhere * local_factor
         joint = None if prediction.covariance is None else prediction.covariance * scale[:, :, None]
-        return replace(
+        scaled = replace(
             prediction,
             variance=prediction.variance * scale,
             noise_variance=local_noise + bias,
             covariance=joint,
         )
+        return self._shifted(scaled, x, velocity)
+
+    def _shifted(self, prediction: Prediction, x: Tensor, velocity: Tensor | None) -> Prediction:
+        """The prediction at x with what an uncertain time offset adds."""
+        if not self.settings.metric:
+            return prediction
+        added = OffsetVariance.of(self.field, self.scores.variance(self.field))
+        return prediction if added is None else added.widened(prediction, x, velocity)
 
     def published(self, x) -> Prediction:
         """What is published at x: of classes and counts the probability or rate, else as predict.

@@ -8,6 +8,7 @@ import torch
 from scipy import stats
 from test_learner_bayes import drive, random_field
 
+from gp_mapping.core.hyper.evidence import negative_log_evidence
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta, heading_from_velocity
 
@@ -89,3 +90,53 @@ def test_the_two_hypotheses_are_weighed_by_savage_and_dickey(said, found):
     assert float(learner.supported_vector()[4]) == pytest.approx(
         said + (found - said) / (1.0 + ratio), rel=1e-9
     )
+
+
+def loss_of_stamps(learner: HyperLearner, data: dict) -> float:
+    """By how many nats all samples at once have less evidence with stamps that are right: the exact GP's."""
+    stamps = learner.vector.clone()
+    stamps[4] = 0.0
+    columns = [data[name] for name in ("x", "velocity", "heading", "y", "extra")]
+    at_stamps, at_offset = (
+        float(negative_log_evidence(learner.theta, vector, *columns))
+        for vector in (stamps, learner.vector)
+    )
+    return len(data["x"]) * (at_stamps - at_offset)
+
+
+def test_what_speaks_against_the_stamps_is_their_evidence_and_not_a_curvature():
+    """Where chance has chosen δ̂ the curvature there is chosen, too: it says 1.4 nats where there is .3."""
+    data = measured(spiral(), 2, 0.0)
+    learner = learned(data)
+    exact = loss_of_stamps(learner, data)
+    assert learner.blocks.loss_of_stamps(learner.vector) == pytest.approx(exact, abs=0.1)
+
+    bend, slope = learner.blocks.information[:, 4, 4], learner.blocks.gradient[:, 4]
+    away = -learner.blocks.at[:, 4]
+    by_curvature = float(((slope + 0.5 * bend * away) * away).sum())
+    assert abs(by_curvature - exact) > 0.5, (by_curvature, exact)
+
+
+def test_the_variance_is_that_of_both_hypotheses():
+    """p C + p (1 − p) δ̂² about E[δ] = p δ̂, also where a large map is cut into blocks; 0 where δ is not learned."""
+    learner = learned(measured(spiral(), 2, 0.0))
+    mean, variance = learner.offset_belief()
+    change = float(learner.vector[4])
+    late, within = mean / change, float(learner.covariance()[4, 4])
+    assert 0.0 < late < 1.0 and learner.summary().offset_variance == variance
+    assert variance == pytest.approx(late * within + late * (1.0 - late) * change**2, rel=1e-9)
+
+    held = HyperLearner(START, START, free=(True, True, True, False, False, False, False))
+    assert held.summary().offset_variance == 0.0
+
+
+def test_a_learner_that_was_saved_before_stamps_were_weighed_goes_on():
+    learner = learned(measured(spiral(), 2, 0.0))
+    state = learner.state_dict()
+    again = HyperLearner(START, START, free=LEARNED)
+    again.load_state_dict(state)
+    assert again.offset_belief() == learner.offset_belief()
+
+    del state["blocks"]["against"]
+    again.load_state_dict(state)
+    assert 0.0 < again.offset_belief()[0] < float(again.vector[4]), "by the curvature, as then"

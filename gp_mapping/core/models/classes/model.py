@@ -253,6 +253,10 @@ class ClassMap(FieldMap):
         """Places that class 0 remembers: each class draws its memory by its own weights."""
         return self.fields[0].remembered_places()
 
+    def remembered_motion(self) -> tuple[Tensor, Tensor]:
+        """As FieldMap.remembered_motion, of class 0."""
+        return self.fields[0].remembered_motion()
+
     def counters(self) -> dict[str, int | float]:
         """Counters, of the class where each is largest."""
         each = [field.counters() for field in self.fields]

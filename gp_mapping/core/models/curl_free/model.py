@@ -122,6 +122,13 @@ class CurlFree(ScaledMap):
         """Places of remembered rows (m', D), each once."""
         return self._outer_places(None if self.rows.memory is None else _places(self.rows.memory.x))
 
+    def remembered_motion(self) -> tuple[Tensor, Tensor]:
+        """As FieldMap.remembered_motion: of each remembered row."""
+        memory = self.rows.memory
+        if memory is None:
+            return self._no_places(), self._no_places()
+        return self._outer_places(memory.x[:, :-1]), memory.velocity[:, :-1]
+
     # --- samples in -------------------------------------------------------------------------------
     def _scaling_for(self, batch: Samples) -> Scaling:
         """The scaling of a map whose first batch this is; ValueError where it has no vectors."""

@@ -29,8 +29,8 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import FieldMap
+from gp_mapping.core.hyper.adopting import learn
 from gp_mapping.core.hyper.agreed import Learned
-from gp_mapping.core.hyper.loop import learn
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.tiled import shared_constants

@@ -188,6 +188,19 @@ class TiledPredictions:
         """Remembered places of the tiles in memory, each in its own core."""
         return self._places(lambda m: m.remembered_places())
 
+    def remembered_motion(self) -> tuple[Tensor, Tensor]:
+        """As FieldMap.remembered_motion, of the tiles in memory, each in its own core."""
+        if self.layout is None or self.former is not None:
+            return self.current_map.remembered_motion()
+
+        kept = [(self._no_places(), self._no_places())]
+        for key in sorted(self.tiles):
+            places, velocity = self.tiles[key].map.remembered_motion()
+            inside = self.layout.holds(key, places) if len(places) else slice(0, 0)
+            kept.append((places[inside], velocity[inside]))
+        places, velocities = zip(*kept)
+        return torch.cat(places), torch.cat(velocities)
+
     def _places(self, places_of) -> Tensor:
         """What `places_of` gives for each tile's map, in the tile's own core."""
         if self.layout is None or self.former is not None:

@@ -1,0 +1,207 @@
+"""Variance of the field where the time offset δ is uncertain.
+
+A sample that is δ late lies on the map at x − δ v. Where δ is wrong by ε, the map is shifted by
+ε v̄(x), v̄ the mean velocity of the samples around x. So to first order
+
+    m(x; δ + ε) = m(x; δ) + ε v̄(x)·∇m(x),     Var f(x) = v(x) + Var[δ] ((v̄(x) − u)·∇m(x))²
+
+by the law of total variance. u is the velocity at which a robot passes x whose measurement is
+predicted, and that is late by as much; it is 0 for the field itself. Where lanes in two directions
+meet, v̄ is 0, and so is what a shift does to their mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from scipy.spatial import cKDTree
+from torch import Tensor
+
+from gp_mapping.core.field_map import FieldMap
+from gp_mapping.core.types import Prediction
+
+__all__ = ["OffsetVariance"]
+
+_WIDTH = 1 / 3  # lengthscales: h of the kernel exp(−d²/2h²) of samples that count for v̄
+_REACH = 3.0  # h beyond which a sample does not count
+_NEIGHBOURS = 16  # samples that count at a place
+_FADES = float(np.exp(-2.0))  # weight of no velocity: that of a sample 2h away
+_STEP = 1 / 20  # lengthscales, of a difference that stands for the slope
+# of a measurement's noise variance: what is less everywhere changes no stddev by a hundredth
+_LITTLE = 0.01
+
+
+@dataclass(frozen=True)
+class OffsetVariance:
+    """What an uncertain time offset adds to the variance of a map.
+
+    Attributes:
+        field: the map.
+        variance: of δ about the map's own, s².
+        offset: δ of the map, s.
+        length: ℓ, m.
+        tree: of the places (m, 2) where remembered samples were measured.
+        velocity: of these samples (m, 2), m/s.
+    """
+
+    field: FieldMap
+    variance: float
+    offset: float
+    length: float
+    tree: cKDTree
+    velocity: np.ndarray
+
+    @staticmethod
+    def of(field: FieldMap, noise: float) -> OffsetVariance | None:
+        """That of a map; None where δ is not learned, or known so well that it does not matter.
+
+        Args:
+            field: the map.
+            noise: variance of one new measurement, SI².
+        """
+        learned = field.learned() if field.started else None
+        if learned is None or learned.offset_variance <= 0.0:
+            return None
+
+        hyper = field.hyperparameters()
+        variance = learned.offset_variance + (learned.theta.time_offset - hyper["time_offset"]) ** 2
+        places, velocity = (part.cpu().numpy()[:, :2] for part in field.remembered_motion())
+        if not len(places) or places.shape[1] < 2:
+            return None
+
+        # the field's slope along the path, times the speed, is what a second changes
+        slope = hyper["signal_stddev"] / hyper["lengthscale"] * np.linalg.norm(velocity, axis=1)
+        if variance * float(slope.max()) ** 2 < _LITTLE * noise:
+            return None
+        measured = places - hyper["time_offset"] * velocity
+        return OffsetVariance(
+            field,
+            variance,
+            hyper["time_offset"],
+            hyper["lengthscale"],
+            cKDTree(measured),
+            velocity,
+        )
+
+    def velocity_at(self, x: np.ndarray) -> np.ndarray:
+        """v̄ at x (N, 2) m: (N, 2) m/s, linear between the nodes of a square lattice h/2 apart.
+
+            Σ_i K_i v_i / (K(2h) + Σ_i K_i),   K(d) = exp(−d²/2h²)
+
+        It fades out farther than 2h from every sample.
+        """
+        apart = self._apart
+        corner = np.floor(x / apart)
+        part = x / apart - corner
+
+        # the four nodes around each place, each node once
+        shifts = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+        around = (corner[:, None] + shifts).reshape(-1, 2)
+        nodes, which = np.unique(around, axis=0, return_inverse=True)
+        values = self._velocity_at_nodes(apart * nodes)[which.reshape(-1)].reshape(-1, 4, 2)
+
+        weights = np.where(shifts, part[:, None], 1.0 - part[:, None]).prod(2)
+        return (weights[:, :, None] * values).sum(1)
+
+    @property
+    def _apart(self) -> float:
+        """Distance of the nodes of v̄, m."""
+        return 0.5 * _WIDTH * self.length
+
+    def _velocity_at_nodes(self, nodes: np.ndarray) -> np.ndarray:
+        """v̄ at nodes (K, 2) m: (K, 2) m/s."""
+        width = _WIDTH * self.length
+        count = np.arange(1, min(_NEIGHBOURS, len(self.velocity)) + 1)
+        away, index = self.tree.query(nodes, k=count, distance_upper_bound=_REACH * width)
+
+        # 0 where there is no sample: its distance is infinite
+        kernel = np.exp(-0.5 * np.square(away / width))
+        near = np.append(self.velocity, np.zeros((1, 2)), 0)[index]
+        return (kernel[..., None] * near).sum(1) / (_FADES + kernel.sum(1))[:, None]
+
+    def widened(self, prediction: Prediction, x: Tensor, velocity: Tensor | None) -> Prediction:
+        """A prediction with what δ adds to its variance.
+
+        Args:
+            prediction: of the map at x.
+            x: (N, 2) m.
+            velocity: u (N, 2) m/s, or None.
+        """
+        places, relative = x.cpu().numpy(), self.velocity_at(x.cpu().numpy())
+        if velocity is not None:
+            passing = velocity.cpu().numpy()
+            places = places - self.offset * passing
+            relative = np.where(np.any(relative, 1, keepdims=True), relative - passing, 0.0)
+
+        speed = np.linalg.norm(relative, axis=1)
+        moved = np.flatnonzero(speed > 0.0)
+        if not len(moved):
+            return prediction
+
+        # the change of the mean for a second of δ, by a difference along the relative velocity
+        step = _STEP * self.length * relative[moved] / speed[moved, None]
+        ends = torch.from_numpy(np.concatenate([places[moved] + step, places[moved] - step]))
+        ahead, behind = self.field.predict(ends).mean.chunk(2)
+        size = torch.from_numpy(speed[moved] / (2 * _STEP * self.length)).to(ahead)
+        change = torch.zeros_like(prediction.mean)
+        change[torch.from_numpy(moved).to(change.device)] = (ahead - behind) * size[:, None]
+
+        joint = prediction.covariance
+        if joint is not None:
+            joint = joint + self.variance * change[:, :, None] * change[:, None]
+        return replace(
+            prediction,
+            variance=prediction.variance + self.variance * change.square(),
+            covariance=joint,
+        )
+
+    def of_cells(self, mean: np.ndarray, xs: np.ndarray, ys: np.ndarray) -> np.ndarray:
+        """Standard deviation of a grid's cells by δ, with the sign of the mean's change: (C, H, W).
+
+        Args:
+            mean: of the cells (C, H, W), in any unit.
+            xs: (W,) m.
+            ys: (H,) m.
+        """
+        if min(mean.shape[1:]) < 2:
+            return np.zeros_like(mean)
+
+        (columns, across), (rows, down) = (_between_nodes(axis, self._apart) for axis in (xs, ys))
+        places = np.stack(np.meshgrid(columns, rows), -1).reshape(-1, 2)
+        nodes = self._velocity_at_nodes(places).reshape(len(rows), len(columns), 2)
+
+        along = _slope(mean, xs, 2) * (down @ nodes[..., 0] @ across.T)
+        along += _slope(mean, ys, 1) * (down @ nodes[..., 1] @ across.T)
+        return self.variance**0.5 * along
+
+
+def _between_nodes(axis: np.ndarray, apart: float) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes of a lattice around an axis (W,), K of them, and the matrix (W, K) that interpolates.
+
+    Args:
+        axis: m, ascending.
+        apart: distance of the lattice's nodes, of which one is at 0, m.
+    """
+    nodes = apart * np.arange(np.floor(axis[0] / apart), np.floor(axis[-1] / apart) + 2)
+    return nodes, np.stack([np.interp(axis, nodes, one) for one in np.eye(len(nodes))], 1)
+
+
+def _slope(values: np.ndarray, places: np.ndarray, axis: int) -> np.ndarray:
+    """Slope of values along an axis by differences of fourth order, of second near its ends.
+
+    Args:
+        values: (C, H, W).
+        places: of the cells along the axis, equally far apart, m.
+        axis: of `values`.
+    """
+    slope = np.gradient(values, places, axis=axis)
+    if len(places) < 5:
+        return slope
+
+    apart = (places[-1] - places[0]) / (len(places) - 1)
+    moved, inner = np.moveaxis(values, axis, 0), np.moveaxis(slope, axis, 0)
+    near, far = moved[3:-1] - moved[1:-3], moved[4:] - moved[:-4]
+    inner[2:-2] = (8.0 * near - far) / (12.0 * apart)
+    return slope
