@@ -149,6 +149,16 @@ def test_lanes_leave_nothing_to_add():
     assert OffsetVariance.of(session.map, session.noise_variance) is None
 
 
+def test_a_map_that_has_not_taken_over_an_offset_knows_how_far_it_is_off():
+    """Var about the map's own δ: that about the learned one, and the square between both."""
+    session = mapped(road(3.0), learn_time_offset=False)
+    known = session.map.learned()
+    other = replace(known, theta=replace(known.theta, time_offset=0.3), offset_variance=0.01)
+    session.map.learned = lambda: other
+    added = OffsetVariance.of(session.map, session.noise_variance)
+    assert added.variance == pytest.approx(0.01 + 0.3**2) and added.offset == 0.0
+
+
 def test_far_from_the_path_nothing_is_added(late_road):
     far = torch.tensor([[4.0, 6.0], [-7.0, 0.0]], dtype=torch.float64)
     added = OffsetVariance.of(late_road.map, late_road.noise_variance)

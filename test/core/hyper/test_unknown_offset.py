@@ -8,8 +8,10 @@ import torch
 from scipy import stats
 from test_learner_bayes import drive, random_field
 
+from gp_mapping.core.hyper.blocks import Blocks
 from gp_mapping.core.hyper.evidence import negative_log_evidence
 from gp_mapping.core.hyper.learner import HyperLearner
+from gp_mapping.core.hyper.stamps import Stamps
 from gp_mapping.core.hyper.theta import Theta, heading_from_velocity
 
 LEARNED = (True, True, True, False, True, False, False)
@@ -111,6 +113,12 @@ def test_what_speaks_against_the_stamps_is_their_evidence_and_not_a_curvature():
     exact = loss_of_stamps(learner, data)
     assert learner.blocks.loss_of_stamps(learner.vector) == pytest.approx(exact, abs=0.1)
 
+    # the odds that follow; the other entries would move for right stamps, as far as they are tied to δ
+    found, within = float(learner.vector[4]), float(learner.covariance()[4, 4])
+    lost = exact - 0.5 * found**2 * (float(learner.precision()[4, 4]) - 1.0 / within)
+    odds = 0.2 / math.sqrt(within) * math.exp(0.5 * (found / 0.2) ** 2 - lost)
+    assert learner.theta.time_offset == pytest.approx(found / (1.0 + odds), rel=0.1)
+
     bend, slope = learner.blocks.information[:, 4, 4], learner.blocks.gradient[:, 4]
     away = -learner.blocks.at[:, 4]
     by_curvature = float(((slope + 0.5 * bend * away) * away).sum())
@@ -140,3 +148,31 @@ def test_a_learner_that_was_saved_before_stamps_were_weighed_goes_on():
     del state["blocks"]["against"]
     again.load_state_dict(state)
     assert 0.0 < again.offset_belief()[0] < float(again.vector[4]), "by the curvature, as then"
+
+
+def blocks_that_said(against: float, slope: float, bend: float) -> Blocks:
+    """One block, evaluated at δ = .1 s."""
+    at, gradient = torch.zeros(2, 7, dtype=torch.float64)
+    at[4], gradient[4] = 0.1, slope
+    information = torch.zeros(7, 7, dtype=torch.float64)
+    information[4, 4] = bend
+    return Blocks.empty(2, 7).with_evaluation(0, 50, 49.0, at, gradient, information, against)
+
+
+def test_what_a_block_said_of_stamps_is_carried_to_where_the_offset_is_now():
+    """Its own loss at δ = .12 s, by its quadratic, is less to be lost; a block that is passed over says the same."""
+    blocks, now = blocks_that_said(3.0, 20.0, 400.0), torch.zeros(7, dtype=torch.float64)
+    now[4] = 0.12
+    wanted = 3.0 - (20.0 * 0.02 + 0.5 * 400.0 * 0.02**2)
+    assert blocks.loss_of_stamps(now) == pytest.approx(wanted)
+    assert blocks.with_skipped(0, 50, 49.0, now).loss_of_stamps(now) == pytest.approx(wanted)
+
+
+def test_right_stamps_are_judged_with_the_other_entries_at_their_best():
+    """The prior is N(0, .2²), δ̂ = .1 s; of 3 nats, ½ (300 − 100) .1² = 1 are what the others make up for."""
+    blocks, vector = blocks_that_said(3.0, 0.0, 300.0), torch.zeros(7, dtype=torch.float64)
+    vector[4] = 0.1
+    mean, variance = Stamps(0.0, 0.0, 0.2).belief(vector, 0.01, 300.0, blocks)
+    late = 1.0 / (1.0 + 2.0 * math.exp(0.5 * 0.5**2 - 2.0))
+    assert mean == pytest.approx(0.1 * late)
+    assert variance == pytest.approx(late * 0.01 + late * (1 - late) * 0.01)
