@@ -148,6 +148,8 @@ def session_of(
         "channels": len(agreed.centre),
         "cells": state["cells"] | {"gross": sum(t.gross for t in reports)},
         "first_values": state["first_values"] | {"seen": cells},
+        # no cells of the bags are there to begin again with
+        "response": state["response"] | {"kept": None},
         "raw_count": sum(t.samples for t in reports),
         "cell_count": cells,
         "passes": passes,

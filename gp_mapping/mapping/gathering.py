@@ -398,8 +398,10 @@ class Gathering(ABC):
         self._track.load_state_dict(state["track"])
         if "recurring" in state:  # else of a version that left out no repeats
             self.recurring.load_state_dict(state["recurring"])
-        if "response" in state:  # else of a version that took each sensor for a fast one
+        if "response" in state:
             self.response.load_state_dict(state["response"])
+        else:  # of a version that took each sensor for a fast one, and kept no cells
+            self.response.stop_looking()
         if "bias" in state:  # else of a version in which no pass had a constant
             self._bias.load_state_dict(state["bias"])
         if "first_values" in state:  # in older maps the first cell has decided

@@ -393,9 +393,8 @@ class MapSession(Gathering):
     def merge(self, other: "MapSession") -> None:
         """Add what another session has mapped: cells, path and scores. The other stays as it is.
 
-        The robot is where this session has it. This session's settings and hyper-parameters
-        count. Making the frames agree is the caller's duty: what lies at (x, y) in one map must lie
-        there in the other.
+        The robot is where this session has it; its settings and hyper-parameters count. The caller
+        sees to it that what lies at (x, y) in one map lies there in the other.
 
         Raises:
             ValueError: they cannot be added: units, models, likelihoods, use of cells or channels
@@ -411,6 +410,7 @@ class MapSession(Gathering):
         """Add all of another session; where that fails, this one is half of the sum."""
         self.map.merge(other.map)
         self._start.close()
+        self.response.stop_looking()
         self._first.join(other.beginning_notes)
         self.scores.join(other.scores, self.map)
 

@@ -9,6 +9,7 @@ import torch
 from test_lag import field, lawnmower
 
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.moving import move_session
 from gp_mapping.mapping.response.response import Response
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.intake import IntakeSettings
@@ -116,6 +117,41 @@ def test_a_saved_map_goes_on_as_if_it_had_not_been():
     assert part.response.seconds == whole.response.seconds
     assert torch.equal(part.predict(x).mean, whole.predict(x).mean)
     assert part.raw_count + part.refused == len(samples)
+
+
+def of_an_older_version(session):
+    """As a map comes back that kept no cells."""
+    state = session.state_dict()
+    del state["response"]
+    return MapSession.from_state_dict(state)
+
+
+def with_another(session):
+    """As a map comes back to which another one was added."""
+    other = MapSession(session.settings)
+    other.ingest(drive(5, 3.0)[:80])
+    session.merge(other)
+    return session
+
+
+def elsewhere(session):
+    """As a map comes back in a frame of another origin."""
+    return move_session(session, 0.0, 20.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "changed, end", [(of_an_older_version, 480), (with_another, 380), (elsewhere, 380)]
+)
+def test_a_map_that_holds_more_than_was_kept_does_not_begin_again(changed, end):
+    """It would lose all that it was given before: where the sensor has only now shown that it is slow."""
+    samples = drive(1, 3.0)
+    session = MapSession(map_settings_for("temperature", MapSettings()))
+    session.ingest(samples[:80])
+    session = changed(session)
+    held = session.cell_count
+    session.ingest(samples[80:end])
+    session.finish()
+    assert session.cell_count > held and not session.response.found
 
 
 def test_what_is_kept_is_bounded():

@@ -26,6 +26,7 @@ from gp_mapping.fleet.cells import counted
 from gp_mapping.fleet.drawing import fleet_blocks
 from gp_mapping.fleet.engine import Engine
 from gp_mapping.fleet.mapping import FleetMap, check_fleet, map_bags
+from gp_mapping.mapping.notes.settings import not_looked_note
 from gp_mapping.recording.replay import plan_bags
 from gp_mapping.settings.build import Parameters
 
@@ -89,6 +90,7 @@ def run(args: argparse.Namespace, parameters: Parameters) -> int:
                 suggestions,
                 warnings_of(bags)
                 + unpaired_fix_warning(parameters, session)
+                + not_looked_note(parameters.map)
                 + result.get("test_warnings", []),
             ),
             "fleet": about_fleet(bags, fleet_map.agreed, about) | {"blocks": count},

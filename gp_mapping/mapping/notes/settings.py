@@ -13,6 +13,7 @@ from gp_mapping.settings.mapping import AUTOMATIC, MapSettings
 __all__ = [
     "drawing_notes",
     "inconsistent_settings",
+    "not_looked_note",
     "slow_sensor_note",
     "unused_starts",
     "warm_up_note",
@@ -132,6 +133,16 @@ def warm_up_note(count: int, value: float) -> str:
         f"the first {count} measurements are left out ({value:.3g}, SI): far from all that followed, as of a "
         "sensor that had not begun to measure"
     )
+
+
+def not_looked_note(settings: MapSettings) -> list[str]:
+    """That bags mapped side by side do not tell whether sensors are slow, where it matters."""
+    if not settings.learns_response:
+        return []
+    return [
+        "bags that are mapped side by side are not asked whether the sensor follows the field slowly: write "
+        "response_time with what gp-mapping map of one of them says, or learn_response_time: never"
+    ]
 
 
 def slow_sensor_note(seconds: float) -> str:

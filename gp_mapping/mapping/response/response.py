@@ -103,6 +103,13 @@ class Response:
             return self.variance, self.variance
         return cells.single_variance, cells.averaged_variance
 
+    def stop_looking(self) -> None:
+        """Keep τ: the cells so far are not all that the map holds, or not where it has them.
+
+        A map that began again with them would lose what another one, or a saved one, has brought.
+        """
+        self._kept = None
+
     # --- cells in ---------------------------------------------------------------------------------
     def add(self, cell: Samples, passes: int, resolution: float) -> list[Samples]:
         """Take a cell; return what the map gets now.
