@@ -360,11 +360,9 @@ class FreeSpace:
             if narrow.any():
                 clear[narrow] = self._closely(x[first[narrow]], x[first[narrow] + 1])
 
-            # Near a cell that is not open, every cell that the line cuts must be.
-            by_border = clear & ~(
-                self._amid[row[first], column[first]]
-                & self._amid[row[first + 1], column[first + 1]]
-            )
+            # Near a cell that is not open, every cell that the line cuts must be. The next sample
+            # lies half a cell away, in a cell that amid ones have as a neighbour.
+            by_border = clear & ~self._amid[row[first], column[first]]
             if by_border.any():
                 clear[by_border] = self._crosses_open_cells(
                     x[first[by_border]], x[first[by_border] + 1]

@@ -45,6 +45,7 @@ def test_after_many_messages_in_order_none_waits_any_longer():
     order = InOrder(NS, NS, 100)
     pushed(order, [0, NS // 10, NS // 20])
     assert not order.passing and order.holding == 0
+    assert pushed(order, [NS // 10]) == [NS // 10], "whoever takes it has the other of that stamp"
     assert pushed(order, [NS // 5]) == [] and order.holding == 1
     pushed(order, NS // 5 + np.arange(1, 1001) * NS // 50)
     assert order.passing and pushed(order, [100 * NS])[-1] == 100 * NS

@@ -35,6 +35,12 @@ def test_slerp_agrees_with_scipy(p, q, weight):
     assert (Rotation.from_quat(slerp(p, q, weight)).inv() * expected).magnitude() < 1e-6
 
 
+@given(quaternions, st.floats(0, 1))
+def test_between_two_turns_that_are_nearly_the_same_is_that_turn(p, weight):
+    nearly = multiply(p, unit((1e-8, -2e-8, 1e-8, 1.0)))
+    np.testing.assert_allclose(slerp(p, nearly, weight), p, atol=1e-7)
+
+
 @given(quaternions, vectors, quaternions, vectors, vectors)
 def test_chains_and_inverses(p, a, q, b, point):
     t_ab, t_bc = Transform(a, p), Transform(b, q)

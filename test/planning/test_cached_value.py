@@ -96,6 +96,14 @@ def test_where_the_points_of_a_way_are_far_apart_each_counts_for_more():
     assert abs(value.total - exact.total) < 0.03 * (before - exact.total)
 
 
+def test_a_value_is_kept_where_the_noise_is_more_than_the_maps_own_variance():
+    field, area, travel = room()
+    noise, held = 20e-6, CachedPathValue()  # more than the map's own stddev anywhere
+    for _ in range(2):
+        ask(held, field, area, travel, travel.xy[:1], noise=noise)
+    assert (held.made, held.kept) == (1, 1)
+
+
 def test_what_else_has_happened_to_the_map_is_seen():
     """Something measured that nobody drove, something forgotten, other weights, an unknown way, another area."""
     field, area, travel = room()

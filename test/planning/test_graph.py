@@ -75,6 +75,20 @@ def test_each_part_of_a_block_has_its_roomiest_cell_and_all_are_joined(seed, mon
     assert connected_components(moves, directed=False)[0] == 1, "a passage was lost"
 
 
+def test_a_way_up_and_down_an_area_narrower_than_a_block_is_not_lost():
+    """The last cell of a row and the first of the next one have successive numbers, and a wall between them."""
+    inside = np.ones((61, 5), dtype=bool)
+    inside[1::2] = False
+    inside[1::4, -1] = inside[3::4, 0] = True
+    clearance = 0.1 * ndimage.distance_transform_edt(np.pad(inside, 1))[1:-1, 1:-1]
+    free = FreeSpace((0.0, 0.0), 0.0, 0.1, 0.0, clearance, inside)
+
+    nodes, side = graph.nodes_of(free, 24)
+    assert side > 5
+    moves = graph.moves_between(free, nodes, side)
+    assert connected_components(moves, directed=False)[0] == 1
+
+
 def test_a_robot_that_sees_none_of_few_points_is_told_so_and_not_that_it_has_no_room():
     free = random_floor(0)
     travel, here = Travel(free, 0.3, 40, 2), free.centres()[0]

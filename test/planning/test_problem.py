@@ -14,6 +14,7 @@ from gp_mapping.planning.area.travel import Travel
 from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.planners import point
 from gp_mapping.planning.planners.lanes import fitted, lane_routes, lanes
+from gp_mapping.planning.planners.route import route
 from gp_mapping.planning.problem import Problem, default_mix, mix_of_rest
 from gp_mapping.planning.worth.path_value import PathValue
 
@@ -209,6 +210,22 @@ def test_a_rule_goes_to_the_best_place_in_reach(travel, metres, home):
     assert first(point.gain_per_metre, problem) == (compared[int(np.argmax(rates))],)
 
 
+def test_expected_improvement_weighs_what_is_high_against_what_is_unsure(travel):
+    """By its integral, where means and standard deviations differ by much."""
+    rng = np.random.default_rng(5)
+    step = torch.linspace(-8.0, 8.0, 3201).double()
+    density = torch.exp(-0.5 * step.square()) / torch.exp(-0.5 * step.square()).sum()
+    for _ in range(12):
+        mean = torch.from_numpy(rng.normal(size=len(travel)))
+        stddev = torch.from_numpy(10.0 ** rng.uniform(-1.5, 0.5, len(travel)))
+        problem = problem_in(travel, budget=Budget(), mean=mean, stddev=stddev)
+        higher = (mean[:, None] + stddev[:, None] * step - mean.max()).clamp_min(0.0) @ density
+        away = travel.distances(problem.start)[travel.places]
+        worth_it = np.where(travel.places == problem.start, 0.0, higher.numpy() / (away + 0.3))
+        best = travel.places[worth_it.argmax()]
+        assert first(point.expected_improvement, problem) == (best,)
+
+
 def test_where_nothing_is_in_reach_there_is_no_stop(travel):
     problem = problem_in(travel, budget=Budget(0.1))
     for rule in (point.variance, point.gain_per_metre):
@@ -236,6 +253,27 @@ def test_as_many_stops_as_fit_are_kept(travel):
     assert fitted(problem_in(travel, budget=home), stops) == stops[:3]
 
 
+def test_it_is_as_many_stops_as_fit_where_turns_cost_most(travel):
+    """Of 5 to 8 stops whose way turns at each; a way that is short as the crow flies may take long."""
+    corners = [(1.45, 0.45), (1.45, 1.45), (2.45, 1.45), (2.45, 0.45)] * 2
+    for count in (5, 6, 7, 8):
+        stops = tuple(node(travel, *corners[i]) for i in range(count))
+        whole = problem_in(travel, budget=Budget(1e3, 1e4, 0.5, 0.2))
+        needed = [whole.drive(stops[:kept]).seconds for kept in range(1, count + 1)]
+        for kept, seconds in enumerate(needed, 1):
+            budget = Budget(1e3, seconds + 0.1, 0.5, 0.2)
+            assert fitted(problem_in(travel, budget=budget), stops) == stops[:kept]
+
+
+def test_an_old_route_competes_with_new_ones_unless_told_not_to(travel):
+    old = (node(travel, 0.85, 0.45),)
+    problem = problem_in(travel, budget=Budget(8.0), old=old, effort=1, mix=1.0)
+    best = max(problem.rate([fitted(problem, stops) for stops in lane_routes(problem)]))
+    *_, new = route(problem)
+    *_, kept = route(replace(problem, fresh=False))
+    assert problem.rate([new])[0] >= best > problem.rate([kept])[0]
+
+
 def test_lanes_cover_the_floor_in_both_directions_and_the_best_is_taken(travel):
     problem = problem_in(travel, budget=Budget(14.0))
     routes = list(lane_routes(problem))
@@ -252,5 +290,10 @@ def test_lanes_cover_the_floor_in_both_directions_and_the_best_is_taken(travel):
         assert len(stops) > 1
         pieces = np.abs(x[1::2] - x[::2][: len(x[1::2])])
         assert (pieces.min(1) < 0.11).all() or len(stops) % 2
+        # and begin at the end that is nearer to the one before
+        if len(stops) % 2 == 0:
+            before = np.vstack([problem.position, x[1:-1:2]])
+            near, far = (np.hypot(*(x[k::2] - before).T) for k in (0, 1))
+            assert (near <= far + 1e-9).all()
     soon = problem_in(travel, budget=Budget(14.0), mix=0.5)
     assert len(list(lane_routes(soon))) > len(routes), "twice over the area, too"

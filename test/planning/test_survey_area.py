@@ -82,6 +82,13 @@ def test_reach_bounds_the_area_and_the_work():
     assert SurveyArea.from_free_space(free, (6.0, 1.0), region=[square(7.0, 0.0, 1.0)], search=2.0)
 
 
+def test_reach_ends_before_the_far_corner_of_a_floor_that_is_no_wider():
+    floor = FreeSpace.from_occupancy_grid(occupancy(np.zeros((40, 40)), 0.1, (-1.0, -1.0)), 0.1)
+    area = SurveyArea.from_free_space(floor, (-0.5, -0.5), reach=4.0, max_cells=2000)
+    farthest = float((area.cells - torch.tensor([-0.5, -0.5])).norm(dim=1).max())
+    assert 3.9 < farthest <= 4.0 + 1e-9
+
+
 def test_without_a_map_it_is_the_hull_of_the_path_grown():
     path = np.array([[0.0, 0.0], [4.0, 0.0], [4.0, 3.0], [2.0, 1.0]])
     area = SurveyArea.from_free_space(None, (4.0, 3.0), path=path, grow=0.5)

@@ -2,10 +2,12 @@
 
 import os
 import signal
+import time
 
 import pytest
 import rclpy
-from ros_helpers import QUICK, STARTS, fill
+from rclpy.duration import Duration
+from ros_helpers import NS, QUICK, STARTS, Peer, field_at, fill, magnetic_field, odometry, place_at
 
 from gp_mapping.ros.mapping_node import MappingNode, main
 from gp_mapping.ros.tools.process import ENDINGS
@@ -21,7 +23,7 @@ def signals():
         signal.signal(number, handler)
 
 
-def life(folder, fault, save: bool = True) -> int:
+def life(folder, fault, save: bool = True, **more) -> int:
     """The exit code of a node that maps for half a second of its robot's time, and is interrupted.
 
     fault: what is done to the node before its end.
@@ -36,6 +38,7 @@ def life(folder, fault, save: bool = True) -> int:
 
     given = QUICK | STARTS | {"resolution": 0.4, "learn_hyperparameters": "false"}
     given |= {"save_on_exit": str(save).lower(), "save_directory": folder, "autosave_period": 0.0}
+    given |= more
     return main(
         [
             "--ros-args",
@@ -86,3 +89,25 @@ def test_a_node_whose_ros_is_shut_down_at_its_end_saves_its_map(tmp_path):
 
     life(tmp_path, fault)
     assert load_checkpoint(tmp_path / "map.gpm")["raw_count"] == 26
+
+
+def test_what_was_delivered_before_the_end_is_in_the_map(tmp_path, capfd):
+    """The middleware holds it: the executor has no turn between its coming and the end."""
+
+    def fault(node):
+        node.inputs.hold()
+        with Peer() as peer:
+            publishers, end = (peer.odometry_publisher, peer.field_publisher), time.monotonic() + 10
+            while not all(publisher.get_subscription_count() for publisher in publishers):
+                assert time.monotonic() < end, node.inputs.problems
+                time.sleep(0.01)
+            for i in range(26, 51):
+                stamp, (x, y) = 1_700_000_000 * NS + i * NS // 50, place_at(i / 50)
+                publishers[0].publish(odometry(stamp, x, y))
+                publishers[1].publish(magnetic_field(stamp, field_at(x, y)))
+            for publisher in publishers:
+                assert publisher.wait_for_all_acked(Duration(seconds=5))
+
+    assert life(tmp_path, fault, reliable_inputs="true") == 0
+    assert "not taken in" not in capfd.readouterr().err
+    assert load_checkpoint(tmp_path / "map.gpm")["raw_count"] == 51

@@ -202,3 +202,12 @@ def test_totals_that_never_were_good_leave_nothing(source):
     news = source.news
     assert source.accept(head(1), 1.0) and source.news == news and ready(source) == {}
     assert source.accept(head(2), 1.0) and ready(source) == {"m": {"head": 2}}
+
+
+def test_of_totals_that_cannot_be_used_only_some_are_remembered(source, monkeypatch):
+    monkeypatch.setattr(incoming, "_GONE", 2)
+    for number in (1, 2, 3):
+        source.accept(head(number), 0.0)
+        source.mark_failed(*source.ready(), "wrong")
+    for number, again in ((3, False), (2, False), (1, True)):
+        assert source.accept(head(number), 1.0) and bool(ready(source)) == again

@@ -363,6 +363,10 @@ def test_it_ends_when_the_target_is_known_or_little_is_to_be_had():
         not lazy.survey.plan
         and "less than 0.9999 of the area's variance" in lazy.survey.current_state().reason
     )
+    keen = Robot(settings(plan_least_gain=0.01, plan_budget=5.0))
+    keen.survey.start()
+    keen.think()
+    assert keen.survey.plan, "a fraction of the area's variance, and no variance"
 
 
 def test_plans_on_demand_leave_the_survey_alone():
