@@ -108,7 +108,7 @@ def at(state, trail):
         (("map", "sites", "precision"), "nan", "not finite"),
         (("map", "basis", "z"), "short", "do not agree|fit"),
         (("map", "basis", "L"), torch.zeros(3), "expected a tensor"),
-        (("raw_count",), "many", "expected a number"),
+        (("raw_count",), "many", "is a str, expected a number"),
         (("map", "theta", "lengthscale"), float("inf"), "inf"),
         (("path", "points"), {}, "expected a tensor"),
         (("scores", "snapshots", 0, "posterior", "z"), "huge", "earlier states"),

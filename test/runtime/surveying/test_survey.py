@@ -369,6 +369,13 @@ def test_it_ends_when_the_target_is_known_or_little_is_to_be_had():
     assert keen.survey.plan, "a fraction of the area's variance, and no variance"
 
 
+def test_a_budget_that_is_little_more_than_the_way_home_is_spent():
+    robot = Robot(settings(plan_budget=3.3, plan_home="3.5 1.0", plan_places=30), floor(wall=False))
+    robot.survey.start()
+    robot.think()
+    assert robot.survey.current_state().reason == "the budget is spent" and robot.survey.plan
+
+
 def test_plans_on_demand_leave_the_survey_alone():
     robot = Robot(settings(plan_budget=8.0))
     asked = robot.survey.ask(goal=(4.0, 1.0))

@@ -10,6 +10,7 @@ from map_contract import same_state
 
 from gp_mapping import create_map
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
+from gp_mapping.core.stored import StoredState
 from gp_mapping.core.types import Samples
 from gp_mapping.errors import NumericalError
 
@@ -214,6 +215,25 @@ def test_what_is_not_remembered_is_not_lost():
     drive(field, out)
     assert field.counters()["tiles"] > 1
     assert float(((field.predict(x).mean - before.mean) / before.stddev).abs().max()) < 0.5
+
+
+class Gone:
+    """Where a state was that cannot be read any more."""
+
+    def visible_fault(self) -> str:
+        return ""
+
+    def read(self) -> dict:
+        raise OSError("it is gone")
+
+
+def test_a_tile_that_cannot_be_loaded_is_counted_and_named(survey):
+    state = copy.deepcopy(survey[0].state_dict())
+    name = max(state["tiles"], key=lambda name: name != str(state["current"]))
+    state["tiles"][name]["state"] = StoredState(name, None, Gone())
+    field = build(tiles=True, **SMALL)
+    field.load_state_dict(state)
+    assert field.counters()["tiles_lost"] == 1 and "it is gone" in " ".join(field.notes())
 
 
 def test_resume_is_bit_for_bit(survey):
