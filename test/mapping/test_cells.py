@@ -170,6 +170,25 @@ def test_a_gross_error_is_six_robust_standard_deviations_away(away, gross):
     assert averager.gross == gross
 
 
+def test_the_next_number_of_a_sensor_that_rounds_is_no_gross_error():
+    """A number that is the same nearly always has no spread; two steps away is one."""
+    x, y, stamp = straight(noise=0.0)
+    y = np.full_like(y, 20.0)
+    y[7::40] = 21.0
+    averager, cells = cells_of(x, y, stamp)
+    assert averager.gross == 0 and averager.resolution == 1.0
+    y[27::40] = 23.0
+    assert cells_of(x, y, stamp)[0].gross == len(y[27::40])
+
+
+def test_a_cell_reaches_as_far_as_it_is_long():
+    """A sample at exactly that distance is in it, wherever the origin lies."""
+    for origin in np.random.default_rng(0).uniform(-1e3, 1e3, 20):
+        x = np.stack([origin + np.array([0.0, 0.05, 0.1, 0.15]), np.zeros(4)], 1)
+        _, cells = cells_of(x, np.ones((4, 1)), 0.1 * np.arange(4.0), duration=10.0)
+        assert [cell.count.item() for cell in cells] == [3.0, 1.0]
+
+
 def test_a_field_that_really_changes_is_no_gross_error():
     x, y, stamp = straight(500, noise=0.05)
     averager, _ = cells_of(x, y + 20 * np.tanh((x[:, :1] - 1) / 0.03), stamp)

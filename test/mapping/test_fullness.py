@@ -5,7 +5,7 @@ import functools
 import torch
 
 from gp_mapping.core.types import Samples
-from gp_mapping.mapping.notes.fullness import full_budget_note, inputs_line
+from gp_mapping.mapping.notes.fullness import full_budget_note, fullness_notes, inputs_line
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.runtime.health import Health
 from gp_mapping.runtime.worker_results import Status
@@ -44,6 +44,10 @@ def test_a_budget_that_spoils_the_map_is_said_with_the_setting_that_mends_it():
     assert enough["inputs_per_square_lengthscale"] > 2.5 > thin["inputs_per_square_lengthscale"]
     assert full_budget_note(enough) is None
     assert "max_inducing" in full_budget_note(thin) and "40" in full_budget_note(thin)
+    # all of it together: nothing, one sentence, and what is left out before it
+    assert fullness_notes(enough) == [] and fullness_notes(thin) == [full_budget_note(thin)]
+    both = fullness_notes(thin | {"left_out": 7})
+    assert "7 cells or measurements are left out" in both[0] and both[1:] == fullness_notes(thin)
 
 
 def test_so_is_one_that_smooths_what_was_measured_though_its_inputs_lie_close():

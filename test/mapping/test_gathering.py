@@ -1,5 +1,6 @@
 """From raw samples to cells, without any map: what holds at the end of a pass."""
 
+import copy
 from itertools import pairwise
 
 import pytest
@@ -84,6 +85,17 @@ def test_a_pass_goes_on_neither_from_the_place_nor_from_the_heading_of_the_one_b
     assert whole.path_trace.length > driven + 1.0 and cut.path_trace.length == driven
     assert whole.headings[-1] != [0.0, 0.0] and cut.headings[-1] == [0.0, 0.0]
     assert cut.passes == whole.passes + 1
+
+
+def test_a_robot_that_goes_on_from_a_saved_moment_looks_where_it_looked():
+    """By the path of a point before its axle, which the next sample alone would not tell."""
+    straight, resumed = Kept(axle_distance=0.3), Kept(axle_distance=0.3)
+    straight.ingest([20.0 + 0.1 * (i % 7) for i in range(30)], 0.0)
+    resumed.load(copy.deepcopy(straight.state()))
+    for kept in (straight, resumed):
+        kept.ingest([20.0, 20.1, 20.2], 30.0)
+    assert resumed.headings == straight.headings[-len(resumed.headings) :]
+    assert all(heading == pytest.approx([1.0, 0.0]) for heading in resumed.headings)
 
 
 def test_of_the_first_cells_a_wild_one_is_left_out():

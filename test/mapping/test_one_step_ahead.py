@@ -210,6 +210,17 @@ def test_a_cell_far_from_the_map_weighs_as_students_t_has_it(off):
         assert OneStepAhead(replace(SETTINGS, **spared)).down_weight(cell, field) is cell
 
 
+def test_what_is_fitted_is_no_less_than_the_white_noise_of_one_sample():
+    """However well a survey's few scores were foretold: every measurement has it."""
+    field, scores = begun()
+    scores.keep_posterior(0.0, field, torch.zeros(1, 2).double())
+    scores.note_white(0.5, 0.5)
+    scores.pick([1.0, 0.0], [float(truth(torch.tensor([[1.0, 0.0]])))], 0.0, 1.5)
+    scores.score(STILL, field, NO_PASS)
+    assert len(scores.noise) == 1 and scores.noise.variances([0.2**2])[0] < 0.1
+    assert scores.fitted == [0.5] and float(scores.component_variances(field)) == 0.5
+
+
 def test_two_sessions_scores_are_joined_by_how_many_they_are():
     field, one = begun()
     other = OneStepAhead(SETTINGS)

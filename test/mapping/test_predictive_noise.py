@@ -157,3 +157,13 @@ def test_two_windows_joined_are_one_and_keep_the_newest_of_both():
         noise.add(torch.ones(300, 1).double(), torch.zeros(300, 1).double())
     old.join(full)  # 400 and 300 into 400: 228 and 171 of the newest, of which none is an old one
     assert len(old) <= 400 and old.variance(1.0) == pytest.approx(1.0, rel=1e-3)
+
+
+def test_at_most_a_hundred_times_the_priors_standard_deviation_and_at_least_a_hundredth():
+    for residual, latent, expected in ((1e4, 1e-3, 1e4), (0.0, 1e-3, 1e-4)):
+        noise = PredictiveNoise(100, prior_count=1e-9)
+        noise.add(
+            torch.full((50, 1), residual).double() * (1 - 2 * (torch.arange(50)[:, None] % 2)),
+            torch.full((50, 1), latent).double(),
+        )
+        assert noise.variance(1.0) == pytest.approx(expected)

@@ -109,6 +109,13 @@ def test_a_dropout_that_comes_back_counts_not_at_all(run, rounds):
     assert not np.delete(void, at.ravel()).any()
 
 
+def test_of_a_sensor_that_rounds_a_far_number_may_come_twice():
+    """Once more could be chance; what comes for the third time is no measurement."""
+    values = np.round(field(400), 1)
+    values[[150, 200, 250, 300]] = 85.0
+    assert np.flatnonzero(left_out(values)[0]).tolist() == [250, 300]
+
+
 def test_a_source_is_no_dropout():
     """Strong and short, visited four times: it has never one number twice."""
     values = field()

@@ -119,6 +119,20 @@ def test_large_grids_are_thinned_and_still_find_the_highest_variance():
     assert total[1] == pytest.approx(total[0], rel=0.05)
 
 
+def test_a_block_is_represented_by_its_most_uncertain_cell_or_by_its_middle():
+    field = scene.measured_map("exact")
+    grid = scene.grid_of(field, 12, 9, 0.25)
+    # the middles of blocks of three cells lie a cell and a half from their edges
+    middles = {
+        (round(0.375 + 0.75 * i, 6), round(0.375 + 0.75 * j, 6)) for i in range(4) for j in range(3)
+    }
+    found = suggest(field, grid, 4, "integrated_variance", max_candidates=12)
+    assert {tuple(x) for x in found.positions.numpy().round(6).tolist()} <= middles
+    found = suggest(field, grid, 1, "variance", max_candidates=12)
+    assert torch.equal(found.positions[0], grid.centres()[int(grid.stddev.argmax())])
+    assert tuple(found.positions[0].numpy().round(6).tolist()) not in middles
+
+
 def test_thin_keeps_narrow_passages_and_counts_all_cells():
     mask = torch.zeros(40, 60, dtype=torch.bool)
     mask[:, 33] = True  # one cell wide: a fixed stride of four would miss it
