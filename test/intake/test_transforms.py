@@ -32,6 +32,8 @@ def test_slerp_agrees_with_scipy(p, q, weight):
     if abs(sum(a * b for a, b in zip(p, q))) < 1e-6:  # half a turn: both ways are as short
         return
     expected = Slerp([0.0, 1.0], Rotation.from_quat([p, q]))(weight)
+    rows = slerp_rows(np.array([p] * 2), np.array([q] * 2), np.array([weight] * 2))
+    np.testing.assert_allclose(rows, [slerp(p, q, weight)] * 2, atol=1e-9)
     assert (Rotation.from_quat(slerp(p, q, weight)).inv() * expected).magnitude() < 1e-6
 
 

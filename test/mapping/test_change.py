@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from gp_mapping.mapping.scoring.change import ChangeDetector
+from gp_mapping.mapping.scoring.change import ChangeDetector, student_weight
 
 CELL, LANE, LANES = (
     0.1,
@@ -113,3 +113,9 @@ def test_a_robot_that_stands_finds_no_change_however_its_sensor_drifts():
     assert not detector.suspicion() or detector.suspicion()[0][2] < 0.5
     x = np.tile([[0.2, 0.2]], (12, 1))
     assert alarms(detector, x, np.full(12, 4.0), 7.1), "the next cells on the way are witnesses"
+
+
+def test_a_sample_that_fits_weighs_one_and_another_as_under_a_student_t():
+    assert student_weight(0.0) == student_weight(25.0) == 1.0
+    assert student_weight(26.0) == pytest.approx(5.0 / 30.0)
+    assert student_weight(5.0, gate=4.0, nu=3.0) == pytest.approx(4.0 / 8.0)

@@ -1,6 +1,7 @@
 """The path: its length without the pose's noise, its bounds, and a bounded trace."""
 
 import copy
+import math
 
 import numpy as np
 import pytest
@@ -170,3 +171,13 @@ def test_two_long_traces_are_one_that_is_bounded():
     assert len(points) <= 20000 and mine.starts().sum() == 2 and mine.step == 0.2
     assert {0.0, 40.0} == set(points[:, 1].tolist()) and points[-1, 1] == 0.0
     assert mine.newest == [0.1 * 14999, 0.0]
+
+
+def test_a_bend_is_as_long_as_the_robot_drove():
+    """Within a hundredth: a tenth of a cell is looked at."""
+    angle = np.linspace(0.0, 3.0 * math.pi, 2000)
+    x = np.stack([0.3 * np.cos(angle), 0.3 * np.sin(angle)], 1)
+    path = Path(0.1)
+    path.begin_pass()
+    path.extend(x.tolist())
+    assert path.length == pytest.approx(0.3 * 3.0 * math.pi, rel=0.01)

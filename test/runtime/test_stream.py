@@ -36,6 +36,13 @@ def test_lost_messages_are_counted_to_within_a_few_percent(jitter, period):
     assert watch.period == pytest.approx(period, rel=0.05)
 
 
+def test_what_a_recording_lacks_that_plays_ten_times_as_fast_is_no_leap_of_its_clock():
+    stamps = steady(1000)
+    del stamps[500:650]
+    watch = watched(stamps, [0.1 * (stamp - stamps[0]) for stamp in stamps])
+    assert watch.missing == 150
+
+
 def test_a_whole_stream_lacks_nothing_also_with_jitter_pauses_and_loops():
     pause = [*steady(500), *(1e9 + 3600.0 + i * 0.01 for i in range(500))]
     assert watched(pause).lost == 0

@@ -25,6 +25,14 @@ ALL = {
 ONE_CHANNEL = [name for name in ALL if name != "softmax"]
 
 
+def test_labels_differ_with_the_kind_and_with_each_parameter():
+    """Two maps of different ones are not merged."""
+    others = [StudentT(3.0), Bernoulli(0.1), Softmax(4)]
+    labels = [each.label for each in (*ALL.values(), *others)]
+    assert len(set(labels)) == len(labels) and all(type(label) is str for label in labels)
+    assert StudentT(NU).label == ALL["student_t"].label
+
+
 def log_density(name, y, f):
     """log p(y|f) by SciPy; arrays of one shape."""
     if name == "gaussian":

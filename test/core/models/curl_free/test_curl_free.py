@@ -2,6 +2,7 @@
 
 import copy
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -316,3 +317,5 @@ def test_theta_goes_through_its_vector():
     assert theta.distance(again) < 1e-9 and theta.distance(
         VectorTheta.from_theta(again, coherence=0.4)
     ) == pytest.approx(0.2)
+    longer = replace(theta, lengthscale=0.5 * 1.1)
+    assert theta.distance(longer) == pytest.approx(math.log(1.1))

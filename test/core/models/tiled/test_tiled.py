@@ -236,6 +236,15 @@ def test_a_tile_that_cannot_be_loaded_is_counted_and_named(survey):
     assert field.counters()["tiles_lost"] == 1 and "it is gone" in " ".join(field.notes())
 
 
+def test_a_tile_that_does_not_come_back_from_the_shelf_is_counted_and_named(survey):
+    field = build(tiles=True, **SMALL)
+    field.load_state_dict(copy.deepcopy(survey[0].state_dict()))
+    key = next(iter(field.shelf.keys()))
+    field.shelf.put(key, StoredState("a tile", None, Gone()))
+    assert field.load_tiles([key, field.current]) == [field.current] and key not in field.shelf
+    assert field.counters()["tiles_lost"] == 1 and "it is gone" in " ".join(field.notes())
+
+
 def test_resume_is_bit_for_bit(survey):
     tiled, _, samples = survey
     state = copy.deepcopy(tiled.state_dict())
