@@ -5,7 +5,15 @@ from types import SimpleNamespace as Namespace
 
 import numpy as np
 import pytest
-from intake_messages import by_stamp, drain, drive, feed, field_message, tf_message
+from intake_messages import (
+    by_stamp,
+    drain,
+    drive,
+    feed,
+    field_message,
+    odometry_message,
+    tf_message,
+)
 
 from gp_mapping.intake import DropReason, Intake, Missing, PoseBuffer, TfTree, Transform
 from gp_mapping.intake.poses import tf_tree
@@ -29,6 +37,19 @@ def test_a_stamp_that_goes_back_by_just_jump_back_is_late_and_no_other_time(back
     rows, breaks = drain(intake)
     assert intake.drops.as_dict() == {reason: 1} and not breaks
     assert len(rows) == 200 and (np.diff(rows[:, 0]) > 0).all() and rows[:, 3].max() < 9e-5
+
+
+@pytest.mark.parametrize("stray", [odometry_message(5e3, (7.0, 7.0, 0.0)), field_message(5e3)])
+def test_what_was_held_back_before_time_jumped_is_not_taken_after_it(stray):
+    """A stamp that nothing has confirmed yet: after the jump there may be such ones."""
+    fields, poses = drive(start=5000.0, seconds=4.0)
+    intake, alone = Intake(IntakeSettings()), Intake(IntakeSettings())
+    feed(intake, [*by_stamp(*drive(start=100.0)), stray])
+    intake.time_jump()
+    drain(intake, finish=False)
+    for each in (intake, alone):
+        feed(each, by_stamp(fields[1:], poses[2:]))
+    np.testing.assert_array_equal(drain(intake)[0], drain(alone)[0])
 
 
 def robot(seconds, x):
