@@ -14,6 +14,7 @@ from gp_mapping import MapSettings, Samples
 from gp_mapping.core.registry import build_map
 from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
+from gp_mapping.mapping.scoring.predictions import ScoredPredictions
 
 SETTINGS = MapSettings(
     model="exact",
@@ -217,8 +218,29 @@ def test_what_is_fitted_is_no_less_than_the_white_noise_of_one_sample():
     scores.note_white(0.5, 0.5)
     scores.pick([1.0, 0.0], [float(truth(torch.tensor([[1.0, 0.0]])))], 0.0, 1.5)
     scores.score(STILL, field, NO_PASS)
+    assert scores.predicts_finite(torch.zeros(1, 2).double())
     assert len(scores.noise) == 1 and scores.noise.variances([0.2**2])[0] < 0.1
     assert scores.fitted == [0.5] and float(scores.component_variances(field)) == 0.5
+
+
+def test_predictions_are_scaled_by_the_scores_around_a_place():
+    """The latent variance also by how little θ is known; the noise is no less than the white part."""
+    field, scores = begun(local_scale=True)
+    x = torch.tensor([[0.5, 0.1], [1.5, 0.0], [40.0, 0.0]]).double()
+    answers = ScoredPredictions(field, scores, scores.settings)
+    plain = answers.predict(x)
+    assert torch.equal(plain.variance, field.predict(x).variance)
+
+    scores.local.add(np.repeat([[0.5, 0.1], [1.5, 0.0]], 200, 0), np.repeat([4.0, 0.2], 200))
+    factor = torch.from_numpy(scores.local.scale_at(x))[:, None]
+    assert factor[0] > 2.0 and factor[1] < 0.5 and factor[2] == 1.0
+    for white in (0.0, 0.03):
+        scores.note_white(white, white)
+        told = answers.predict(x)
+        torch.testing.assert_close(told.variance, plain.variance * factor * scores.local.everywhere)
+        noise = (plain.noise_variance * factor).clamp_min(white)
+        torch.testing.assert_close(told.noise_variance, noise)
+        assert torch.equal(told.mean, plain.mean)
 
 
 def test_two_sessions_scores_are_joined_by_how_many_they_are():

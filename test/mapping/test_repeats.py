@@ -86,3 +86,18 @@ def test_the_map_says_it_until_it_is_cleared_and_not_of_labels():
     labels = MapSession(MapSettings(likelihood="bernoulli", max_inducing=30))
     labels.ingest(drive(np.ones(400)))
     assert not any("told exactly" in text for text in labels.warnings)
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_the_way_to_a_new_pass_is_not_driven(broken):
+    """A robot that was carried 30 m, and tells for 10 cm before and after that one number."""
+    values = field(210)
+    values[190:] = values[190]
+    samples = drive(values)
+    samples.x[200:, 0] += 30.0
+    session = MapSession(MapSettings(max_inducing=30, learn_hyperparameters=False))
+    session.ingest(samples[:200])
+    if broken:
+        session.break_pass()
+    session.ingest(samples[200:])
+    assert any("told exactly" in text for text in session.warnings) != broken
