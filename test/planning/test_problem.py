@@ -13,6 +13,7 @@ from gp_mapping.planning import FreeSpace
 from gp_mapping.planning.area.travel import Travel
 from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.planners import point
+from gp_mapping.planning.planners.greedy import greedy
 from gp_mapping.planning.planners.lanes import fitted, lane_routes, lanes
 from gp_mapping.planning.planners.route import route
 from gp_mapping.planning.problem import Problem, default_mix, mix_of_rest
@@ -272,6 +273,19 @@ def test_an_old_route_competes_with_new_ones_unless_told_not_to(travel):
     *_, new = route(problem)
     *_, kept = route(replace(problem, fresh=False))
     assert problem.rate([new])[0] >= best > problem.rate([kept])[0]
+
+
+def test_the_unit_of_the_field_changes_no_route(travel):
+    value = worth(travel)
+    tesla = PathValue(
+        1e-12 * value.C, 1e-24 * value.S, 1e-12 * value.noise, 1e-12 * value.total, value.mass
+    )
+    one, other = (
+        Problem(v, travel, np.array([0.45, 0.45]), budget=Budget(6.0)) for v in (value, tesla)
+    )
+    (*_, stops), (*_, same) = greedy(one), greedy(other)
+    assert len(stops) > 2 and same == stops
+    assert other.rate([stops])[0] == pytest.approx(one.rate([stops])[0])
 
 
 def test_lanes_cover_the_floor_in_both_directions_and_the_best_is_taken(travel):

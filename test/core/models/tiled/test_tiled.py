@@ -239,6 +239,8 @@ def test_a_tile_that_cannot_be_loaded_is_counted_and_named(survey):
 def test_a_tile_that_does_not_come_back_from_the_shelf_is_counted_and_named(survey):
     field = build(tiles=True, **SMALL)
     field.load_state_dict(copy.deepcopy(survey[0].state_dict()))
+    report = field.update(measured(lanes(1.0, 1.0))[:0])
+    assert (report.used, report.samples) == (0, field.current_map.samples)
     key = next(iter(field.shelf.keys()))
     field.shelf.put(key, StoredState("a tile", None, Gone()))
     assert field.load_tiles([key, field.current]) == [field.current] and key not in field.shelf
