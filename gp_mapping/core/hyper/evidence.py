@@ -153,7 +153,6 @@ def evidence_score(
     Reference:
         Rasmussen and Williams 2006, eq. 5.9; Gilmour, Thompson and Cullis 1995.
     """
-    n, channels = y.shape
     length, signal, noise, heading_variance = (float(v) for v in torch.exp(vector[:4]))
     heading_variance = heading_variance if theta.heading_stddev > 0 else 0.0
 
@@ -162,11 +161,10 @@ def evidence_score(
     scales = theta.lengthscales(torch.as_tensor(length, dtype=x.dtype, device=x.device))
     square = scaled_square_distance(places, places, scales)
     field, slope = (part.mul_(signal) for part in kernel.correlation_and_slope(square))
-    sample_noise = noise + extra
 
     # C: field, its mean, noise, body-fixed field, passes' constants
     covariance = field + theta.constant_stddev**2
-    covariance.diagonal().add_(sample_noise)
+    covariance.diagonal().add_(noise + extra)
     if heading_variance:
         covariance.addmm_(heading, heading.mT, alpha=heading_variance)
     together = None
@@ -174,15 +172,7 @@ def evidence_score(
         together = theta.bias_stddev * pass_membership(pass_numbers, theta.bias_correlation)
         covariance.addmm_(together, together.mT)
 
-    # transposed, so that the factor is laid out by columns, as LAPACK has it
-    inverse = torch.cholesky_inverse(torch.linalg.cholesky(covariance.mT))
-    alpha = inverse @ y
-    pull = torch.addmm(inverse, alpha, alpha.mT, alpha=-1.0 / channels)  # C⁻¹ − ααᵀ
-
-    gradient = torch.zeros(7, dtype=torch.float64, device=x.device)
-    products: dict[int, Tensor] = {}  # C⁻¹ ∂_kC
-    bends: dict[int, Tensor] = {}  # ∂_kC α
-    fisher = fisher and not average
+    score = _Score(covariance, y, fisher and not average)
 
     # ℓ and what moves a place: ∂C of each pair of samples
     moving = [k for k in (0, 4, 5, 6) if free[k]]
@@ -195,55 +185,124 @@ def evidence_score(
         else:
             change = _inner_of_differences(centred / stretch, shifts[k - 4])
             change.mul_(slope).mul_(2.0 / length**2)
-
-        gradient[k] = 0.5 * torch.dot(pull.flatten(), change.flatten())
-        bends[k] = change @ alpha
-        if fisher:
-            products[k] = inverse @ change
-
-    solved_heading = inverse @ heading
+        score.of_matrix(k, change)
 
     # s², s_p² and s_h²: C⁻¹∂C without a product of n × n matrices
     if free[1]:
-        gradient[1] = 0.5 * torch.dot(pull.flatten(), field.flatten())
-        bends[1] = field @ alpha
-        if fisher:  # C⁻¹ times the field's part is I minus C⁻¹ times all other terms of C
-            product = (
-                (inverse * sample_noise)
-                .add_(theta.constant_stddev**2 * inverse.sum(1, keepdim=True))
-                .neg_()
-            )
-            product.diagonal().add_(1.0)
-            if heading_variance:
-                product.addmm_(solved_heading, heading.mT, alpha=-heading_variance)
-            if together is not None:
-                product.addmm_(inverse @ together, together.mT, alpha=-1.0)
-            products[1] = product
+        score.of_signal(
+            field, noise + extra, theta.constant_stddev**2, heading, heading_variance, together
+        )
     if free[2]:
-        gradient[2] = 0.5 * noise * pull.diagonal().sum()
-        bends[2] = noise * alpha
-        if fisher:
-            products[2] = noise * inverse
+        score.of_noise(noise)
     if free[3] and heading_variance:
-        gradient[3] = 0.5 * heading_variance * ((pull @ heading) * heading).sum()
-        bends[3] = heading_variance * (heading @ (heading.mT @ alpha))
-        if fisher:
-            products[3] = heading_variance * (solved_heading @ heading.mT)
+        score.of_heading(heading, heading_variance)
 
     if average:
-        return gradient, _average_information(bends, inverse, channels)
-    if not fisher:
-        return gradient, None
+        return score.gradient, _average_information(score.bends, score.inverse, y.shape[1])
+    return score.gradient, score.fisher_information() if score.fisher else None
 
-    information = torch.zeros((7, 7), dtype=torch.float64, device=x.device)
-    if products:  # ½ tr of all their products at once
-        chosen, parts = (
-            torch.tensor(list(products), device=x.device),
-            torch.stack(list(products.values())),
+
+class _Score:
+    """Gradient and information, parameter by parameter.
+
+    Args:
+        covariance: C (n, n).
+        y: (n, C).
+        fisher: whether C⁻¹ ∂_kC is kept, for F.
+
+    Attributes:
+        inverse: C⁻¹ (n, n).
+        gradient: (7,); 0 where nothing was asked.
+        bends: ∂_kC α (n, C) of each parameter.
+        products: C⁻¹ ∂_kC (n, n) of each parameter.
+    """
+
+    def __init__(self, covariance: Tensor, y: Tensor, fisher: bool):
+        # transposed, so that the factor is laid out by columns, as LAPACK has it
+        self.inverse = torch.cholesky_inverse(torch.linalg.cholesky(covariance.mT))
+        self.alpha, self.fisher = self.inverse @ y, fisher
+        # C⁻¹ − ααᵀ, mean over channels
+        self.pull = torch.addmm(self.inverse, self.alpha, self.alpha.mT, alpha=-1.0 / y.shape[1])
+        self.gradient = torch.zeros(7, dtype=torch.float64, device=y.device)
+        self.bends: dict[int, Tensor] = {}
+        self.products: dict[int, Tensor] = {}
+
+    def of_matrix(self, k: int, change: Tensor) -> None:
+        """Of a parameter whose derivative is a matrix without structure.
+
+        Args:
+            k: which one.
+            change: ∂_kC (n, n).
+        """
+        self.gradient[k] = 0.5 * torch.dot(self.pull.flatten(), change.flatten())
+        self.bends[k] = change @ self.alpha
+        if self.fisher:
+            self.products[k] = self.inverse @ change
+
+    def of_signal(
+        self,
+        field: Tensor,
+        sample_noise: Tensor,
+        constant: float,
+        heading: Tensor,
+        heading_variance: float,
+        together: Tensor | None,
+    ) -> None:
+        """Of the signal variance: C⁻¹ times the field's part is I minus C⁻¹ times all else in C.
+
+        Args:
+            field: s²ρ (n, n), which is its own derivative.
+            sample_noise: s_p² + extra (n,).
+            constant: s_c².
+            heading: (n, 2).
+            heading_variance: s_h²; 0: there is no body-fixed field.
+            together: s_b Z (n, P); None: no pass has a constant.
+        """
+        self.gradient[1] = 0.5 * torch.dot(self.pull.flatten(), field.flatten())
+        self.bends[1] = field @ self.alpha
+        if not self.fisher:
+            return
+
+        product = (
+            (self.inverse * sample_noise).add_(constant * self.inverse.sum(1, keepdim=True)).neg_()
         )
-        traces = 0.5 * parts.flatten(1) @ parts.mT.flatten(1).mT
-        information[chosen[:, None], chosen] = 0.5 * (traces + traces.mT)
-    return gradient, information
+        product.diagonal().add_(1.0)
+        if heading_variance:
+            product.addmm_(self.inverse @ heading, heading.mT, alpha=-heading_variance)
+        if together is not None:
+            product.addmm_(self.inverse @ together, together.mT, alpha=-1.0)
+        self.products[1] = product
+
+    def of_noise(self, noise: float) -> None:
+        """Of s_p²."""
+        self.gradient[2] = 0.5 * noise * self.pull.diagonal().sum()
+        self.bends[2] = noise * self.alpha
+        if self.fisher:
+            self.products[2] = noise * self.inverse
+
+    def of_heading(self, heading: Tensor, variance: float) -> None:
+        """Of s_h².
+
+        Args:
+            heading: ĥ (n, 2).
+            variance: s_h².
+        """
+        self.gradient[3] = 0.5 * variance * ((self.pull @ heading) * heading).sum()
+        self.bends[3] = variance * (heading @ (heading.mT @ self.alpha))
+        if self.fisher:
+            self.products[3] = variance * ((self.inverse @ heading) @ heading.mT)
+
+    def fisher_information(self) -> Tensor:
+        """F (7, 7): ½ tr of all products at once."""
+        information = torch.zeros((7, 7), dtype=torch.float64, device=self.gradient.device)
+        if self.products:
+            chosen, parts = (
+                torch.tensor(list(self.products), device=self.gradient.device),
+                torch.stack(list(self.products.values())),
+            )
+            traces = 0.5 * parts.flatten(1) @ parts.mT.flatten(1).mT
+            information[chosen[:, None], chosen] = 0.5 * (traces + traces.mT)
+        return information
 
 
 def _inner_of_differences(a: Tensor, b: Tensor) -> Tensor:
