@@ -247,49 +247,15 @@ class Renderer:
             source, included, epoch = field.drawable(_SOLVING)
 
         about = [0.5 * (a + b) for a, b in zip(*bounds)] if about is None else about
-        length, moved, old = hyper["lengthscale"], self._place(*bounds, about), self._lattice
-        # another lengthscale needs another pitch: a coarse lattice loses the field, a fine one time
-        if old is None or not 0.8 < length / old.length < 1.5:
-            prior = self._channels(field, field.prior())
-            self._lattice = Lattice(
-                self.window,
-                length,
-                *(part[0].cpu().numpy() for part in (prior.mean, prior.variance)),
-            )
-            moved = True
-            if old is not None:
-                self._lattice.copy_nearest(old)
-        elif moved:
-            self._lattice = old.over_window(self.window)
-
+        moved = self._prepare_lattice(field, self._place(*bounds, about), hyper["lengthscale"])
         lattice = self._lattice
-
-        # a solution made ahead has its own epoch; only the map itself knows where it has changed
-        changed = (
-            None
-            if self._epoch is None or epoch != field.epoch
-            else field.changed_since(self._epoch)
-        )
-
-        if self._epoch != epoch:
-            if changed is None:
-                lattice.mark_all(revision)
-                lattice.exact[:] = 0  # no change is known since any moment
-            for low, high in changed or ():
-                lattice.mark_box(low, high, revision)
-
-        seen = [x for count, x in self._touched if count <= included]
-        if seen:
-            lattice.mark(torch.cat(seen), _REACH * length, revision)
-            if not all(map(len, seen)):
-                lattice.mark_all(revision)
-            if len(seen[-1]):
-                lattice.newest = seen[-1][-1].tolist()
+        reach = _REACH * hyper["lengthscale"]
+        seen = self._mark_changes(field, epoch, included, reach, revision)
 
         # cheap first: what samples have changed; then spots, then the points that are still stale
         work = 0.0
         if ground is not None:
-            lattice.ignore_beyond(ground, _REACH * length)
+            lattice.ignore_beyond(ground, reach)
         if source is field:
             x = torch.cat(seen) if seen else torch.zeros((0, 2))
             work = self._follower.follow(lattice, field, revision, noise_stddev, budget, x)
@@ -304,7 +270,7 @@ class Renderer:
             [(count, x) for count, x in self._touched if count > included],
         )
         if ground is not None:
-            lattice.ignore_beyond(ground, _REACH * length)
+            lattice.ignore_beyond(ground, reach)
 
         chosen = lattice.choose(None if budget is None else max(0, budget - int(work)), oldest)
         self.points_drawn = len(chosen[0])
@@ -313,11 +279,83 @@ class Renderer:
             number = self._follower.number(lattice, field) if source is field else 0
             lattice.exact[chosen] = number
 
-        rows, columns = chosen
-        # to draw: all of a new window, and where points were followed; else the box of all points
-        # evaluated since the last drawing
-        if moved or work:
-            self._undrawn = (0, len(lattice.rows), 0, len(lattice.columns))
+        self._note_undrawn(*chosen, everywhere=bool(moved or work))
+        self.points_stale = int(lattice.stale.sum()) + len(self._touched)
+        return hyper
+
+    def _prepare_lattice(self, field: FieldMap, moved: bool, length: float) -> bool:
+        """Have a lattice over the window, with a pitch that suits the lengthscale.
+
+        Args:
+            field: the map.
+            moved: whether the window is another one.
+            length: lengthscale, m.
+
+        Returns:
+            Whether all of the window is to be drawn anew.
+        """
+        old = self._lattice
+        # another lengthscale needs another pitch: a coarse lattice loses the field, a fine one time
+        if old is None or not 0.8 < length / old.length < 1.5:
+            prior = self._channels(field, field.prior())
+            self._lattice = Lattice(
+                self.window,
+                length,
+                *(part[0].cpu().numpy() for part in (prior.mean, prior.variance)),
+            )
+            if old is not None:
+                self._lattice.copy_nearest(old)
+            return True
+
+        if moved:
+            self._lattice = old.over_window(self.window)
+        return moved
+
+    def _mark_changes(
+        self, field: FieldMap, epoch: int, included: float, reach: float, revision: int
+    ) -> list[Tensor]:
+        """Mark the points where the map has changed, by itself or by samples.
+
+        Args:
+            field: the map.
+            epoch: of the solution that is drawn.
+            included: samples in it, counted as in `_touched`.
+            reach: of a sample, m.
+            revision: of the map.
+
+        Returns:
+            Places of the samples that are new in it.
+        """
+        lattice = self._lattice
+        if self._epoch != epoch:
+            # a solution made ahead has its own epoch; only the map itself knows where it changed
+            known = self._epoch is not None and epoch == field.epoch
+            changed = field.changed_since(self._epoch) if known else None
+            if changed is None:
+                lattice.mark_all(revision)
+                lattice.exact[:] = 0  # no change is known since any moment
+            for low, high in changed or ():
+                lattice.mark_box(low, high, revision)
+
+        seen = [x for count, x in self._touched if count <= included]
+        if seen:
+            lattice.mark(torch.cat(seen), reach, revision)
+            if not all(map(len, seen)):
+                lattice.mark_all(revision)
+            if len(seen[-1]):
+                lattice.newest = seen[-1][-1].tolist()
+        return seen
+
+    def _note_undrawn(self, rows: np.ndarray, columns: np.ndarray, everywhere: bool) -> None:
+        """Note what is to be drawn: the box of all points evaluated since the last drawing.
+
+        Args:
+            rows: of points that were evaluated now.
+            columns: of the same points.
+            everywhere: all is: of a new window, and where points were followed.
+        """
+        if everywhere:
+            self._undrawn = (0, len(self._lattice.rows), 0, len(self._lattice.columns))
         elif len(rows):
             box, old = (rows.min(), rows.max() + 1, columns.min(), columns.max() + 1), self._undrawn
             self._undrawn = (
@@ -325,9 +363,6 @@ class Renderer:
                 if old is None
                 else tuple(f(a, b) for f, a, b in zip((min, max, min, max), box, old))
             )
-
-        self.points_stale = int(lattice.stale.sum()) + len(self._touched)
-        return hyper
 
     def _grid(
         self,
