@@ -71,7 +71,7 @@ def move_session(session: MapSession, x: float, y: float, yaw: float) -> MapSess
             "path": path.state_dict(),
             "track": new_session["track"],
             # its cells are in the old frame; the time constant stays
-            "response": state["response"] | {"kept": None, "open": [], "last": None},
+            "response": state["response"] | {"kept": None, "last": None},
             "first_values": beginning.first_values(state["first_values"]),
             "start": beginning.start(state["start"]),
         }

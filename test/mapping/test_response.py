@@ -1,6 +1,5 @@
 """A sensor that follows the field slowly: its map is of the field, not of what it tells."""
 
-import copy
 import math
 from functools import lru_cache
 
@@ -15,6 +14,7 @@ from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.sensors import check_model, map_settings_for
+from gp_mapping.store.checkpoint import load_checkpoint, save_checkpoint
 
 RATE = 5.0  # Hz
 
@@ -103,15 +103,15 @@ def test_blocks_say_what_a_sensor_without_noise_would_settle_at(tau):
         assert torch.allclose(made.velocity, torch.tensor([[2.0, 0.0]]).double())
 
 
-def test_a_saved_map_goes_on_as_if_it_had_not_been():
-    """In the middle of a block, and before the time constant is known."""
+def test_a_saved_map_goes_on_as_if_it_had_not_been(tmp_path):
+    """From its file, in the middle of a block; before the time constant is known, and after."""
     samples = drive(1, 3.0)
     whole = mapped(1, 3.0)
     part = MapSession(map_settings_for("temperature", MapSettings()))
-    part.ingest(samples[:333])
-    part = MapSession.from_state_dict(copy.deepcopy(part.state_dict()))
-    for start in range(333, len(samples), 97):
-        part.ingest(samples[start : start + 97])
+    for start, end in ((0, 150), (150, 333), (333, 430), (430, len(samples))):
+        part.ingest(samples[start:end])
+        file = save_checkpoint(tmp_path / "map.gpm", part.state_dict())
+        part = MapSession.from_state_dict(load_checkpoint(file))
     part.finish()
     x = torch.tensor([[3.3, 2.2], [7.0, 5.5]], dtype=torch.float64)
     assert part.response.seconds == whole.response.seconds

@@ -280,12 +280,12 @@ class Response:
             "step": self.step,
             "found": self.found,
             "variance": self.variance,
-            "kept": None if self._kept is None else [list(row) for row in self._kept],
+            "kept": None if self._kept is None else _table(self._kept),
             "checks": self._checks,
             "looked": self._looked,
             "way": self._way,
-            "open": [list(row) for row in self._open],
-            "last": self._last and list(self._last),
+            "open": _table(self._open),
+            "last": None if self._last is None else _table([self._last]),
         }
 
     def load_state_dict(self, state: dict) -> None:
@@ -294,15 +294,24 @@ class Response:
             float(state[name]) for name in ("seconds", "step", "variance", "way")
         )
         self.found = bool(state["found"])
-        self._kept = None if state["kept"] is None else [_row(row) for row in state["kept"]]
+        self._kept = None if state["kept"] is None else _rows_of(state["kept"])
         self._checks, self._looked = int(state["checks"]), int(state["looked"])
-        self._open = [_row(row) for row in state["open"]]
-        self._last = None if state["last"] is None else _row(state["last"])
+        self._open = _rows_of(state["open"])
+        self._last = None if state["last"] is None else _rows_of(state["last"])[0]
 
 
-def _row(values: list) -> _Row:
-    """A row from what was saved of it."""
-    return _Row(tuple(values[0]), *values[1:])
+def _table(rows: list[_Row]) -> torch.Tensor:
+    """Rows as a table (n, 9), as a file holds them."""
+    values = [[*row.x, *row[1:]] for row in rows]
+    return torch.tensor(values, dtype=torch.float64).reshape(len(rows), 9)
+
+
+def _rows_of(table: torch.Tensor) -> list[_Row]:
+    """Rows from what was saved of them."""
+    return [
+        _Row((values[0], values[1]), *values[2:6], int(values[6]), *values[7:])
+        for values in torch.as_tensor(table).tolist()
+    ]
 
 
 def _rows(cell: Samples, passes: int, rounding: float) -> list[_Row]:
