@@ -2,19 +2,45 @@
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
 __all__ = ["BackgroundJob"]
 
+_LONGEST = 5.0  # s that the end of the process waits for one step of a job in native code
+_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+
+
+class _ProcessEnds(BaseException):
+    """Raised in the threads of jobs when the process ends; no error, so nothing handles it."""
+
+
+@atexit.register
+def _end_jobs() -> None:
+    """Stop the jobs that still run; their results are for nobody any more.
+
+    The interpreter would end their threads in the middle of torch's C++, which cannot be unwound
+    there: the process would abort, with a signal for its exit code.
+    """
+    running = [thread for thread in _threads if thread.is_alive()]
+    for thread in running:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(thread.ident or 0), ctypes.py_object(_ProcessEnds)
+        )
+    for thread in running:
+        thread.join(_LONGEST)
+
 
 class BackgroundJob:
     """Runs at most one job; its result waits to be fetched.
 
-    All methods are for one thread, the one that starts jobs. The job's thread is a daemon: a job
-    that still runs does not keep the process from ending.
+    All methods are for one thread, the one that starts jobs. A job that still runs when the process
+    ends is stopped where it is.
 
     Args:
         name: of the thread, and in the text of errors.
@@ -56,7 +82,9 @@ class BackgroundJob:
                 future.set_exception(error)
 
         self._future = future
-        threading.Thread(target=run, name=self._name, daemon=True).start()
+        thread = threading.Thread(target=run, name=self._name, daemon=True)
+        thread.start()
+        _threads.add(thread)
 
     def fetch(self) -> Any:
         """Result of a finished job, once, or what it raised; None where none has finished."""

@@ -1,5 +1,7 @@
 """Work in other threads: each job once and in order, its result or its error to who wants it."""
 
+import subprocess
+import sys
 import threading
 import time
 
@@ -102,3 +104,20 @@ def test_durations_are_the_last_ones_and_counted_for_ever():
     assert durations.summary() == pytest.approx(
         {"count": 250, "p50_ms": 200.0, "p99_ms": 249.0, "max_ms": 250.0}
     )
+
+
+def test_a_job_in_native_code_does_not_abort_a_process_that_ends():
+    """The interpreter's own end of a daemon thread unwinds C++ that cannot be: SIGABRT."""
+    code = """
+import threading, torch
+from gp_mapping.runtime.background import BackgroundJob
+begun, a = threading.Event(), torch.eye(200, dtype=torch.float64)
+def work():
+    while True:
+        torch.linalg.cholesky(a)
+        begun.set()
+BackgroundJob("team").start(work)
+begun.wait()
+"""
+    ended = subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")
