@@ -1,17 +1,29 @@
 """Totals over a bad link: loss, repetition, order, hostile messages and bounds."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from team_scene import QUICK, drives, members_of, messages_of, session_of, source_of, sum_of
+from team_scene import (
+    QUICK,
+    difference,
+    drives,
+    members_of,
+    messages_of,
+    session_of,
+    source_of,
+    sum_of,
+)
 
 from gp_mapping.core.stored import StoredState
+from gp_mapping.mapping.session import MapSession
 from gp_mapping.runtime.team.incoming import MemoryPool, Source
 from gp_mapping.runtime.team.outgoing import Outgoing
 from gp_mapping.runtime.team.summing import Member
 from gp_mapping.runtime.team.totals import totals_of
+from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.store.message import encode
 
 X = torch.from_numpy(np.random.default_rng(0).uniform(0.5, 2.2, (80, 2)))
@@ -244,3 +256,44 @@ def test_a_map_that_replaces_another_while_that_is_encoded_is_due_at_once(good):
     out.update(replace(totals, map_id="another", number=3))
     out.mark_sent(*encoded(), 0.1)
     assert out.due(0.2, 1e9, 2.0, 60.0) == "head" and out.waiting == 1
+
+
+def test_a_map_that_begins_again_takes_the_place_of_what_was_sent_of_it():
+    """A slow sensor is found on the way; the cells that are kept for that are not sent."""
+    settings = MapSettings(**(QUICK | {"learn_response_time": "always"}))
+    session, source = MapSession(settings), Source("robot1", MemoryPool(100.0))
+    out, last = Outgoing("robot1", session.map.slimmed), None
+    for now, start in ((0.0, 0), (10.0, 500)):
+        sample, told = drives()[0][start : start + 500], []
+        # a sensor of first order, with a time constant of 1 s
+        for y, t in zip(sample.y[:, 0].tolist(), sample.stamp.tolist()):
+            a = 0.0 if last is None else math.exp(last[1] - t)
+            last = a * (last[0] if last else 0.0) + (1.0 - a) * y, t
+            told.append(last[0])
+        session.ingest(replace(sample, y=torch.tensor(told, dtype=torch.float64)[:, None]))
+        assert session.response.found == (start > 0)
+
+        out.update(totals_of(session))
+        message = out.message(out.due(now, 1e9, 1.0, 1e9))()
+        assert source.accept(message[0], now)
+        out.mark_sent(*message, now)
+        (given,) = source.ready()
+        assert given.state()["response"]["kept"] is None
+        told = sum_of(*members_of(source), settings=settings).session
+        assert told.cell_count == session.cell_count and max(difference(told, session, X)) < 1e-6
+
+
+def test_of_two_mappers_under_one_name_one_counts():
+    """Both go on; a robot that was restarted sends nothing more of the map before."""
+    first, second = session_of(drives()[0][:300], **QUICK), session_of(drives()[0][20:300], **QUICK)
+    ours, theirs = messages_of(first), messages_of(second)
+    source = Source("robot1", MemoryPool(100.0))
+    for now in (0.0, 10.0, 20.0):
+        assert all(source.accept(message, now) for message in (*ours, *theirs))
+    assert len(source.ready()) == source.status(20.0)["maps"] == 2 and not source.rivals
+    news = source.news
+    for message in (*theirs, *ours):
+        source.accept(message, 40.0)
+    assert [given.map_id for given in source.ready()] == [first.about["map_id"]]
+    assert source.status(40.0)["maps"] == source.dropped["two_mappers"] == 1
+    assert source.news > news and "two mappers send maps as robot1" in source.rivals

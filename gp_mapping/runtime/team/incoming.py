@@ -4,7 +4,7 @@ Messages may be lost, repeated or out of order. Totals replace totals of the sam
 where their number is larger; nothing else changes anything. So what is held depends on which
 messages have come, and not on how often or in which order. A map that its robot has replaced (by a
 clear, a load) is dropped. A map from before its robot was restarted stays next to the new one,
-since none of its measurements is in the new one.
+since none of its measurements is in the new one; of two mappers at once under one name one counts.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from gp_mapping.core.stored import StoredState
 from gp_mapping.errors import one_line
+from gp_mapping.runtime.team.rivals import Rivals
 from gp_mapping.runtime.team.totals import HEAD
 from gp_mapping.store.message import MessageError, decode, names_of_parts, with_parts
 
@@ -113,6 +114,7 @@ class Source:
         self._unusable: OrderedDict[tuple[str, int], None] = OrderedDict()
         # why a map's newest totals are not in the sum, though older ones may be
         self._wrong: dict[str, str] = {}
+        self._rivals = Rivals()
         self.received = self.repeated = self.bytes = self.news = 0
         self.dropped: Counter = Counter()
         self.noise = self.problem = ""
@@ -162,6 +164,8 @@ class Source:
             return
 
         held = self._maps.get(address.map)
+        if held is not None:
+            self._note_rivals(address.map, now)
         before = held.parts.get(address.part) if held is not None else None
         if before is not None and before.number >= address.number:
             self.repeated += 1
@@ -197,6 +201,8 @@ class Source:
 
         self._holdings.used += new.size - then.size
         self._maps[address.map], self.newest = new, now
+        if held is None:
+            self._note_rivals(address.map, now)
         if new.ready is not then.ready:
             self.news += 1
             self._wrong.pop(address.map, None)
@@ -212,6 +218,22 @@ class Source:
                 f"{self.name} has sent more than {_MAPS} maps; the oldest is left out",
             )
 
+    def _note_rivals(self, map_id: str, now: float) -> None:
+        """Note that a map was heard, and whether two mappers send under this name."""
+        if self._rivals.note(map_id, now):
+            self.news += 1
+            self.dropped["two_mappers"] += 1
+
+    @property
+    def rivals(self) -> str:
+        """That two mappers send under this name, in a sentence; '' where there is one."""
+        if not self._rivals.found:
+            return ""
+        return (
+            f"two mappers send maps as {self.name}, and what both measure would count twice: the map of "
+            "one of them is left out; end one, or start it in a namespace of its own"
+        )
+
     def _give_up(self, map_id: str) -> None:
         """Drop a map that its robot has replaced, and refuse it from now on."""
         if map_id not in self._gone:
@@ -226,6 +248,7 @@ class Source:
         """Free a map that is held."""
         self._holdings.used -= self._maps.pop(map_id).size
         self._wrong.pop(map_id, None)
+        self._rivals.drop(map_id)
         self.news += 1
 
     def _weigh(self, held: _Map) -> None:
@@ -241,7 +264,7 @@ class Source:
         return [
             MapTotals(self, map_id, held.ready)
             for map_id, held in sorted(self._maps.items())
-            if held.ready
+            if held.ready and not self._rivals.leaves_out(map_id)
         ]
 
     def mark_added(self, given: MapTotals) -> None:
@@ -284,6 +307,7 @@ class Source:
         if not held.parts:
             self._holdings.used -= self._maps.pop(given.map_id).size
             self._wrong.pop(given.map_id, None)
+            self._rivals.drop(given.map_id)
 
     def status(self, now: float) -> dict[str, object]:
         """Numbers for diagnostics, by name.
@@ -291,7 +315,11 @@ class Source:
         Args:
             now: monotonic s.
         """
-        parts = [len(held.ready) for held in self._maps.values() if held.ready]
+        parts = [
+            len(held.ready)
+            for map_id, held in self._maps.items()
+            if held.ready and not self._rivals.leaves_out(map_id)
+        ]
         out: dict[str, object] = {
             "maps": len(parts),
             "tiles": sum(max(1, n - 1) for n in parts),

@@ -79,6 +79,8 @@ def totals_of(session: MapSession, key: tuple = ()) -> Totals | None:
         "scores": scores,
         "first_values": first,
         "start": start,
+        # the cells with which a slow sensor's map may begin again: nobody else begins it
+        "response": state["response"] | {"kept": None, "open": [], "last": None},
         "again": None,
         "pass_open": False,
         "map": session.map.slimmed(state["map"]),
