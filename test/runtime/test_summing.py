@@ -209,6 +209,18 @@ def test_delays_that_differ_are_said_and_stay_each_robots_own():
     assert not sum_of(*members_of(both, source_of(late, name="robot2"))).notes, "late alike"
 
 
+def test_a_sensor_that_one_robot_has_found_to_be_slow_is_said_where_another_has_not():
+    fast, slow = (session_of(drives()[i][:300], **QUICK) for i in (0, 1))
+    slow.response.seconds, slow.response.found = 2.5, True
+    both = members_of(source_of(fast), source_of(slow, name="robot2"))
+    (note,) = sum_of(*both).notes
+    assert "the sensor of robot2 is found" in note and "response_time: 2.5" in note
+    # one that was given; one robot alone, also with its map of before a restart
+    assert not sum_of(both[1]).notes and not sum_of(*members_of(source_of(fast, slow))).notes
+    slow.response.found = False
+    assert not sum_of(*members_of(source_of(fast), source_of(slow, name="robot2"))).notes
+
+
 def test_maps_of_tiles_go_tile_by_tile():
     """Each in a message of its own, those on the shelf, too; the sum is as the maps themselves merge."""
     tiled = QUICK | {

@@ -406,16 +406,28 @@ def _about(sessions: list[MapSession]) -> dict:
 
 
 def _differences(members: list[Member], sessions: list[MapSession]) -> list[str]:
-    """Sentences on what differs between robots, where each keeps its own: the sensors' delays."""
+    """Sentences on what differs between robots, where each keeps its own: how their sensors lag."""
+    notes = []
     delays = {
         m.name: float(s.map.hyperparameters().get("time_offset") or 0.0)
         for m, s in zip(members, sessions)
     }
-    if len(delays) < 2 or max(delays.values()) - min(delays.values()) <= _LATE:
-        return []
+    if len(delays) > 1 and max(delays.values()) - min(delays.values()) > _LATE:
+        low, high = min(delays, key=delays.__getitem__), max(delays, key=delays.__getitem__)
+        notes.append(
+            f"the sensor of {high} is {delays[high]:.3g} s late and that of {low} {delays[low]:.3g} s: each is "
+            "put right by its own"
+        )
 
-    low, high = min(delays, key=delays.__getitem__), max(delays, key=delays.__getitem__)
-    return [
-        f"the sensor of {high} is {delays[high]:.3g} s late and that of {low} {delays[low]:.3g} s: each is put "
-        "right by its own"
-    ]
+    # one that was found; whoever gave it for one robot knows of it
+    slow = {m.name: s.response.seconds for m, s in zip(members, sessions) if s.response.found}
+    fast = [m.name for m, s in zip(members, sessions) if not s.response.is_active]
+    fast = [name for name in fast if name not in slow]  # a robot may have a map of before a restart
+    if slow and fast:
+        name = max(slow, key=slow.__getitem__)
+        notes.append(
+            f"the sensor of {name} is found to follow the field with a time constant of {slow[name]:.2g} s, and "
+            f"that of {fast[0]} is not (yet), so the map of {fast[0]} is of what it tells; where both are of one "
+            f"kind, give all robots response_time: {slow[name]:.2g}"
+        )
+    return notes
