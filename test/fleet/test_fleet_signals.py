@@ -29,7 +29,7 @@ def _members(group: int) -> list[int]:
     "number, code, said, folder",
     [
         (signal.SIGINT, 130, "gp-mapping map: interrupted", "t"),
-        (signal.SIGTERM, 143, "", "t" * 120),
+        (signal.SIGTERM, 143, "gp-mapping map: ended by SIGTERM", "t" * 120),
     ],
     ids=["SIGINT", "SIGTERM, and a folder too long for the name of a socket"],
 )

@@ -1,5 +1,7 @@
 """A session at θ that was found offline: the cells it gives, and that it is the same map when it learns on."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -55,9 +57,9 @@ def test_it_is_the_same_map_and_learns_on(streamed):
     settled = driven(settings_fixed_at(streamed.started_settings, told))
     assert settled.map.hyperparameters()["lengthscale"] == 1.7 and not settled.map.learning_steps
     learner = make_theta_and_learner(streamed.started_settings)[1]
-    # known so well that nothing is added for what is not known of it
+    # the offset is known, and so well that nothing is added for what is not known of it
     learner.continue_from(
-        learner.theta.with_vector(learner.vector), 1e6 * torch.eye(7, dtype=torch.float64)
+        replace(learner.theta, time_offset=0.01), 1e12 * torch.eye(7, dtype=torch.float64)
     )
 
     session = resume_learning(settled, streamed, learner)
