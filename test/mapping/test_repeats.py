@@ -53,6 +53,13 @@ def test_saturation_is_said():
     assert "exactly 49 uT" in told(drive(values))
 
 
+@pytest.mark.parametrize("cut", [1, 7, 1000])
+def test_a_number_that_creeps_is_another_number_however_the_samples_are_cut(cut):
+    values = field(600)
+    values[200:] = values[200] * (1.0 + 5e-10 * np.arange(400))
+    assert told(drive(values), cut) == ""
+
+
 def test_vectors_count_by_their_norm_for_they_turn_with_the_robot():
     angle = np.linspace(0.0, 3.0, 400)
     stuck = 45e-6 * np.column_stack([np.cos(angle), np.sin(angle), 0.0 * angle])

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from itertools import pairwise
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -35,7 +34,8 @@ _KNOWN = 20  # steps from which on a sensor is known
 _EQUAL = 1e-9  # of a value: rounding errors of one that was turned with the robot
 
 
-class _Run(NamedTuple):
+@dataclass(slots=True)
+class _Run:
     """Measurements with one number, one after another.
 
     Attributes:
@@ -66,7 +66,7 @@ class Repeats:
     def __init__(self):
         self._run: _Run | None = None  # goes on
         self._first: _Run | None = None  # has ended before the sensor was known
-        self._place: np.ndarray | None = None  # of the newest measurement; None: a pass begins
+        self._place: list[float] | None = None  # of the newest measurement; None: a pass begins
         self._steps: deque[float] = deque(maxlen=_KEPT)
         self._lengths: deque[int] = deque(maxlen=_KEPT)
         # hangs that are over, and their measurements
@@ -78,36 +78,29 @@ class Repeats:
         self._place = None
 
     def add(self, samples: Samples) -> None:
-        """Take in the next measurements."""
-        x, y = samples.x.numpy(), samples.y.numpy()
-        values = y[:, 0] if y.shape[1] == 1 else np.linalg.norm(y, axis=1)
-        stamps = np.zeros(len(y)) if samples.stamp is None else samples.stamp.numpy()
+        """Take in the next measurements.
 
-        steps = np.abs(np.diff(values, prepend=np.inf if self._run is None else self._run.value))
-        begins = [*np.flatnonzero(steps > _EQUAL * np.abs(values)).tolist(), len(values)]
-        place = x[0] if self._place is None else self._place
-        along = np.cumsum(np.linalg.norm(np.diff(x, axis=0, prepend=place[None]), axis=1)).tolist()
-        self._place = x[-1]
+        One by one in Python: a live map brings a few at a time, for which arrays cost more.
+        """
+        y = samples.y.numpy()
+        values = (y[:, 0] if y.shape[1] == 1 else np.linalg.norm(y, axis=1)).tolist()
+        stamps = [0.0] * len(values) if samples.stamp is None else samples.stamp.tolist()
 
-        if self._run is not None and (more := begins[0]):
-            self._run = self._run._replace(
-                count=self._run.count + more,
-                metres=self._run.metres + along[more - 1],
-                end=float(stamps[more - 1]),
-            )
-        for start, end in pairwise(begins):
-            leap = 0.0 if self._run is None else float(steps[start])
-            if self._run is not None:
+        run, place = self._run, self._place
+        for value, x, stamp in zip(values, samples.x.tolist(), stamps):
+            step = 0.0 if place is None else math.hypot(x[0] - place[0], x[1] - place[1])
+            leap = 0.0 if run is None else abs(value - run.value)
+            place = x
+
+            if run is not None and leap <= _EQUAL * abs(value):
+                run.count, run.metres, run.end = run.count + 1, run.metres + step, stamp
+                continue
+            if run is not None:
+                run.leap = max(run.leap, leap)
                 self._steps.append(leap)
-                self._end(self._run._replace(leap=max(self._run.leap, leap)))
-            self._run = _Run(
-                float(values[start]),
-                end - start,
-                along[end - 1] - along[start],
-                float(stamps[start]),
-                float(stamps[end - 1]),
-                leap,
-            )
+                self._end(run)
+            run = _Run(value, 1, 0.0, stamp, stamp, leap)
+        self._run, self._place = run, place
 
     def _end(self, run: _Run) -> None:
         """Count a run that has ended as a hang, or as one of those that are usual."""
