@@ -119,23 +119,27 @@ class Recurring:
 
     def _close(self, run: list[float]) -> None:
         """Take a run that has ended into the window."""
-        leaps = bool(self._runs) and abs(run[0] - self._runs[-1][0]) > self._step
-        if leaps and self._is_far(run[0]):
-            self._far[run[0]] += 1
+        key, runs, counts = run[0], self._runs, self._count
+        leaps = bool(runs) and abs(key - runs[-1][0]) > self._step
+        if leaps and self._is_far(key):
+            self._far[key] += 1
             self._far = Counter(dict(self._far.most_common(_SUSPECTS)))
-        if len(self._runs) == _WINDOW:
-            old = self._runs[0][0]
-            self._count[old] -= 1
-            if not self._count[old]:
-                del self._count[old]
-        self._runs.append(run)
-        self._count[run[0]] += 1
+        # `get`: a Counter makes up a missing 0 in Python, and most numbers are new
+        if len(runs) == _WINDOW:
+            old = runs[0][0]
+            if left := counts.get(old, 0) - 1:
+                counts[old] = left
+            else:
+                del counts[old]
+        runs.append(run)
+        counts[key] = counts.get(key, 0) + 1
         self._dated, self._age = True, (self._age + 1) % _KNOWN
         if not self._age:  # half of what counts as a leap: it may have changed since
             self._step = 0.5 * _LEAP * _usual_step([value for value, _ in self._runs])
         if not self._void:
-            low, high = self._range or (run[0], run[0])
-            self._range = [min(low, run[0]), max(high, run[0])]
+            low, high = self._range or (key, key)
+            if self._range is None or key < low or key > high:
+                self._range = [min(low, key), max(high, key)]
 
     def _judge(self) -> None:
         """Find out whether the sensor rounds, and whether its driver holds each number."""
@@ -172,7 +176,7 @@ class Recurring:
 
     def _comes_back(self, key: float) -> bool:
         """Whether a number that begins a run has come before, far from all others as now."""
-        if not self._far[key]:
+        if not self._far.get(key):
             return False  # nearly always
         self._judge()
         return self._far[key] >= (_ONCE if self._fine else _TWICE) and self._is_far(key)
