@@ -145,6 +145,7 @@ class Basis:
         precision: Tensor | None = None,
         worth: float = 0.0,
         others: tuple[Tensor, Tensor] | None = None,
+        residual: Tensor | None = None,
     ) -> Tensor:
         """Greedily append candidates as inducing inputs.
 
@@ -162,12 +163,13 @@ class Basis:
             worth: least w of an input.
             others: places (K, D) and a(·) (features + M, K) of more samples that are in the sites,
                 none of them a candidate; they are not copied.
+            residual: `residual` of the candidates, where the caller has it.
 
         Returns:
             The new rows of a(x), (added, N), or (added, N + K) with `others`.
         """
         room = self.capacity - len(self) if room is None else min(room, self.capacity - len(self))
-        residual = self.residual(x[among], whitened[:, among])
+        residual = self.residual(x[among], whitened[:, among]) if residual is None else residual
         candidates = torch.arange(len(x), device=x.device)[among][residual > tolerance]
         blocks = [(x, whitened)] if others is None else [(x, whitened), others]
         if room <= 0 or not len(candidates):

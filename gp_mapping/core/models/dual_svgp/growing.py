@@ -134,7 +134,13 @@ class GrowingMap(SendableMap):
         return whitened, added, removed
 
     def _grown(
-        self, basis: Basis, x: Tensor, whitened: Tensor, precision: Tensor, room: int | None = None
+        self,
+        basis: Basis,
+        x: Tensor,
+        whitened: Tensor,
+        precision: Tensor,
+        residual: Tensor,
+        room: int | None = None,
     ) -> Tensor:
         """Grow a basis by those of the places x that are worth an input.
 
@@ -143,6 +149,7 @@ class GrowingMap(SendableMap):
             x: candidates (N, D).
             whitened: a(x) (R, N).
             precision: β of the candidates (N,).
+            residual: k − q that the basis leaves at x (N,).
             room: most inputs to add.
 
         Returns:
@@ -163,11 +170,13 @@ class GrowingMap(SendableMap):
             precision if worth else None,
             worth,
             remembered,
+            residual,
         )
 
     def _wanted(self, x: Tensor, whitened: Tensor, precision: Tensor, most: int = 0) -> bool:
         """Whether more than `most` of the places x would become inducing inputs, given room."""
-        if int((self.basis.residual(x, whitened) > self.least_residual).sum()) <= most:
+        residual = self.basis.residual(x, whitened)
+        if int((residual > self.least_residual).sum()) <= most:
             return False
         # without `worth` a large enough residual is all that counts
         if not self.worth and not most:
@@ -175,7 +184,7 @@ class GrowingMap(SendableMap):
 
         # a trial on a copy, with room for one more than asked
         wider = self.basis.copy(len(self.basis) + most + 1)
-        return len(self._grown(wider, x, whitened, precision, most + 1)) > most
+        return len(self._grown(wider, x, whitened, precision, residual, most + 1)) > most
 
     def _precision(self, whitened: Tensor, x: Tensor, noise: Tensor, weight: Tensor) -> Tensor:
         """β (N,) that samples about to be added will have, as far as it is known beforehand."""

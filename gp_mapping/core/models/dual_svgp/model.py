@@ -347,13 +347,13 @@ class DualSVGP(MergingMap):
         """
         old = self.basis.size
         full = old == self.basis.features + self.max_inducing
-        candidates = None if full else self.basis.residual(x, whitened) > self.least_residual
-        if candidates is None or not bool(candidates.any()):
+        residual = None if full else self.basis.residual(x, whitened)
+        if residual is None or not bool((residual > self.least_residual).any()):
             return whitened, 0
 
         # features in the old basis: the border needs them after it has grown
         remembered = self.remembered_features(old)
-        rows = self._grown(self.basis, x, whitened, precision)
+        rows = self._grown(self.basis, x, whitened, precision, residual)
         if not len(rows):
             return whitened, 0
 

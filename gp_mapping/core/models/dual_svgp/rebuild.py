@@ -243,6 +243,7 @@ class Rebuild:
             self.budget - len(self.basis),
             precision,
             worth,
+            residual=residual,
         )
 
         if len(rows):
