@@ -101,6 +101,7 @@ def fit(passes: list[Samples], settings: MapSettings) -> MapSession:
         session.break_pass()
         session.ingest(samples)
     session.break_pass()
+    session.flush()  # a map that begins again has caught up
     return session
 
 

@@ -12,6 +12,7 @@ sequence of samples only, never on how it is cut into calls.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import fields, replace
 
 import torch
@@ -239,49 +240,38 @@ class Gathering(ABC):
         self.refused += count
         self.last_refusal = why
 
-    def flush(self) -> None:
-        """Hand over the open cell, or the raw samples that wait for their batch."""
+    def _close_cell(self) -> None:
+        """Close the open cell, or the raw samples that wait for their batch, and the open block."""
         pending = self.cells.flush()
         if pending is None and self._raw:
             pending, self._raw = join_raw(self._raw), []
         if pending is not None:
             self._admit(pending)
-        for block in self.response.flush():
-            self._admit_block(block, self.passes)
+        self._pass_on(self.response.flush())
+
+    def flush(self) -> None:
+        """Hand over the open cell, or the raw samples that wait for their batch."""
+        self._close_cell()
 
     def finish(self) -> None:
         """Leave nothing pending: the stream has ended."""
         self.flush()
-        self._look_for_lag(last=True)
 
     def break_pass(self) -> None:
         """Close the open cell at a gap or a time jump: the next sample starts a new pass."""
         # the open cell must not reach into the next pass
-        self.flush()
+        self._close_cell()
         self._first.drop_held()  # what comes now is elsewhere, or later: it confirms nothing
         self._pass_open = False
 
     def _admit(self, cell: Samples) -> None:
         """Hand over a finished cell, or what a slow sensor's cells say of the field."""
-        for block in self.response.add(cell, self.passes, self.cells.resolution):
-            self._admit_block(block, self.passes)
-        self._look_for_lag()
+        self._pass_on(self.response.add(cell, self.passes, self.cells.resolution))
 
-    def _lengthscale(self) -> float | None:
-        """The field's, m, as a map has learned it; None where there is none."""
-        return None
-
-    def _look_for_lag(self, last: bool = False) -> None:
-        """Begin again with all cells where they say that the sensor is slow."""
-        if not self.response.look(self._lengthscale, last):
-            return
-        self._begin_over()
-        notes, self._first = self._first.notes, FirstValues(self.settings)
-        self._first.notes, self._bias = notes, BiasNumbers(self.settings.bias_time)
-        for block, passes in self.response.again():
-            self._admit_block(block, passes)
-        if last:
-            self.flush()
+    def _pass_on(self, cells: Iterable[Samples]) -> None:
+        """Hand over cells, as a map is to get them, of the pass that is open."""
+        for cell in cells:
+            self._admit_block(cell, self.passes)
 
     def _admit_block(self, cell: Samples, passes: int) -> None:
         """Hand over what the map is to get, or all again where the sensor had not begun to measure.
@@ -378,16 +368,22 @@ class Gathering(ABC):
         """Collect what an exact resume of the cells and their path needs."""
         return {
             "cells": self.cells.state_dict(),
-            "first_values": self._first.state_dict(),
             "path": self._path.state_dict(),
-            "bias": self._bias.state_dict(),
             "track": self._track.state_dict(),
             "recurring": self.recurring.state_dict(),
             "response": self.response.state_dict(),
             "raw": [{f.name: getattr(s, f.name) for f in fields(s)} for s in self._raw],
             "pass_open": self._pass_open,
-            "raw_count": self.raw_count,
             "passes": self.passes,
+            **self._beginning_state(),
+        }
+
+    def _beginning_state(self) -> dict:
+        """Collect what changes where all begins again."""
+        return {
+            "first_values": self._first.state_dict(),
+            "bias": self._bias.state_dict(),
+            "raw_count": self.raw_count,
             "refused": self.refused,
         }
 

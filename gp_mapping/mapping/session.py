@@ -12,13 +12,13 @@ import math
 from dataclasses import asdict
 
 import torch
-from torch import Tensor
 
 from gp_mapping.core.field_map import VECTOR, FieldMap
 from gp_mapping.core.stored import Room
 from gp_mapping.core.transaction import taken_back
-from gp_mapping.core.types import Prediction, Samples, UpdateReport
+from gp_mapping.core.types import Samples, UpdateReport
 from gp_mapping.errors import MapFullError, one_line
+from gp_mapping.mapping.beginning.renewing import Renewing
 from gp_mapping.mapping.beginning.restarted import RestartedMap
 from gp_mapping.mapping.beginning.start import Start
 from gp_mapping.mapping.cells import RawRows
@@ -27,15 +27,13 @@ from gp_mapping.mapping.drawing.ground import choose_ground
 from gp_mapping.mapping.drawing.renderer import Renderer
 from gp_mapping.mapping.earth import Fixes
 from gp_mapping.mapping.feeding import REFUSALS, absorb_batch, forget_elapsed, new_map, stamp_of
-from gp_mapping.mapping.gathering import Gathering
 from gp_mapping.mapping.merging import prepare_merge
 from gp_mapping.mapping.motion.attitude import rotate_about_vertical, with_attitude_lag
 from gp_mapping.mapping.notes.repeats import Repeats
 from gp_mapping.mapping.notes.settings import inconsistent_settings, unused_starts
 from gp_mapping.mapping.reporting import report_of
-from gp_mapping.mapping.scoring.local_scale import LocalScale
+from gp_mapping.mapping.scoring.answering import Answering
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
-from gp_mapping.mapping.scoring.predictions import ScoredPredictions
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["MapSession"]
@@ -44,10 +42,10 @@ __all__ = ["MapSession"]
 _LOOK_AGAIN = 200
 # Attributes of the saved state, by name; those of _NEWEST are private here.
 _COUNTS = ("revision", "cell_count", "left_out", "lost")
-_NEWEST = ("last_stamp", "pass_samples", "channels")
+_NEWEST = ("last_stamp", "pass_samples")
 
 
-class MapSession(Gathering):
+class MapSession(Answering, Renewing):
     """Cells, map, learning, one-step-ahead scores and drawing of one map of the plane.
 
     Samples have positions (N, 2) in metres, values (N, C) in SI units and stamps in seconds.
@@ -72,6 +70,10 @@ class MapSession(Gathering):
 
     taken: list[Samples] | None = None
     looks_for_lag = True
+    own_names = (
+        *("map", "_start", "_again", "_blank", "scores", "renderer", "last_report", "taken"),
+        *("_last_stamp", "_pass_samples", "revision", "cell_count", "left_out"),
+    )
 
     def __init__(self, settings: MapSettings, room: Room | None = None):
         super().__init__(settings)
@@ -148,11 +150,6 @@ class MapSession(Gathering):
         self._gather(samples)
         return self.last_report
 
-    def _begin_pass(self) -> None:
-        """Begin a new pass, of which the map has no sample yet."""
-        super()._begin_pass()
-        self._pass_samples = 0
-
     def _look(self, rows: RawRows, part: slice, rates: list[float], lengths: list[float]) -> None:
         """Turn vectors back by their attitude's lag, and pick some samples for scoring."""
         if self.is_vector_map:
@@ -161,7 +158,8 @@ class MapSession(Gathering):
                 rotate_about_vertical(y, -rate * lag) for y, rate in zip(rows.y[part], rates)
             ]
 
-        if not self.response.is_active:  # else the blocks are picked, not what the sensor tells
+        # of a slow sensor the blocks are picked, not what it tells; a new map has not come here yet
+        if not (self.response.is_active or self.is_renewing):
             self.scores.pick_rows(
                 rows.x[part], rows.y[part], rows.stamp[part], lengths, rows.heading[part], rates
             )
@@ -182,8 +180,12 @@ class MapSession(Gathering):
     def break_pass(self) -> None:
         """Close the open cell at a gap or a time jump: the next sample starts a new pass."""
         super().break_pass()
-        self.scores.break_pass()
         self._repeats.break_pass()
+
+    def _end_pass(self) -> None:
+        """Let the scores know that a pass has ended."""
+        self.scores.break_pass()
+        self._pass_samples = 0
 
     def _settled(self) -> bool:
         """Whether hyper-parameters are past their first steps, so that the map can judge cells."""
@@ -200,7 +202,7 @@ class MapSession(Gathering):
         self.cell_count = sum(map(len, taken))
         self.renderer.touch(batch.x, self.cell_count)
         if not self._first.is_open and self.scores.is_needed:
-            self.scores.keep_posterior(self._path.length, self.map, batch.x[-1:])
+            self.scores.keep_posterior(self._length, self.map, batch.x[-1:])
 
         self._last_stamp = stamp_of(batch)
         self.revision += 1
@@ -262,11 +264,9 @@ class MapSession(Gathering):
 
         self.scores.note_white(*self.response.white_noise(self.cells))
         if self.response.is_active:
-            self.scores.pick_cell(batch, self._path.length)
+            self.scores.pick_cell(batch, self._length)
         if self.scores.is_needed:
-            self.scores.score(
-                batch.velocity[-1], self.map, self._bias.number, batch, self._path.length
-            )
+            self.scores.score(batch.velocity[-1], self.map, self._bias.number, batch, self._length)
         # forgetting comes after the scores, which are of the map before this cell
         self._last_stamp = self._fade(self.map, self._last_stamp, batch)
         if self.scores.is_needed:
@@ -274,14 +274,14 @@ class MapSession(Gathering):
             recent = min(
                 self._pass_samples, round(self.settings.score_distance / self.settings.cell_length)
             )
-            self.scores.detect_change(batch, self._path.length, self.map, recent)
+            self.scores.detect_change(batch, self._length, self.map, recent)
 
         # only now does the map see the cell: everything above judges it as unseen
         taken = self._take(self.scores.down_weight(batch, self.map))
 
         self._go_on_again()
         if taken and self.scores.is_needed:
-            self.scores.keep_posterior(self._path.length, self.map, batch.x[-1:])
+            self.scores.keep_posterior(self._length, self.map, batch.x[-1:])
 
     def _lengthscale(self) -> float | None:
         """As the map has learned it, m."""
@@ -323,7 +323,8 @@ class MapSession(Gathering):
         self.revision += 1
 
     def finish_starts(self) -> None:
-        """Finish the map that is made again with other starts; it replaces this one now."""
+        """Finish the map that is made again with other starts, or cells; it replaces this one."""
+        self._catch_up(len(self._waiting))
         while self._again is not None:
             self._go_on_again()
 
@@ -380,16 +381,6 @@ class MapSession(Gathering):
         """Let a map forget up to the batch, as `forget_elapsed` does."""
         return forget_elapsed(field, self.settings.forgetting_time, before, batch)
 
-    @property
-    def noise_variance(self) -> float:
-        """Variance of a new measurement about the latent field, squared SI (OneStepAhead)."""
-        return self.scores.variance(self.map)
-
-    @property
-    def changes(self) -> tuple:
-        """The newest changes of the field that were found (scoring.change.Change)."""
-        return tuple(self.scores.changes)
-
     def merge(self, other: "MapSession") -> None:
         """Add what another session has mapped: cells, path and scores. The other stays as it is.
 
@@ -441,39 +432,6 @@ class MapSession(Gathering):
         return self._last_stamp
 
     # --- the map out ------------------------------------------------------------------------------
-    @property
-    def _answers(self) -> ScoredPredictions:
-        """The map as it is now, for questions."""
-        return ScoredPredictions(self.map, self.scores, self.settings)
-
-    @torch.no_grad()
-    def predict(self, x, velocity=None, heading=None) -> Prediction:
-        """Mean, latent variance and predictive noise at x (ScoredPredictions.predict).
-
-        Args:
-            x: (N, 2) m.
-            velocity: (N, 2) m/s, to predict what the robot would measure on its way, or None.
-            heading: (N, 2) unit vectors; the direction of travel if None.
-
-        Raises:
-            RuntimeError: before the first cell.
-        """
-        return self._answers.predict(x, velocity, heading)
-
-    @torch.no_grad()
-    def published(self, x) -> Prediction:
-        """What is published at x (N, 2) m: a probability, a rate or the field."""
-        return self._answers.published(x)
-
-    @property
-    def local_scale(self) -> LocalScale | None:
-        """The local scale of variances as of now; None where the settings switch it off."""
-        return self._answers.local_scale
-
-    def local_scale_at(self, x) -> Tensor | None:
-        """Factor of the variance at x (N, 2) m from one-step-ahead scores: (N,), or None."""
-        return self._answers.local_scale_at(x)
-
     @torch.no_grad()
     def render(self, budget: int | None = None) -> FieldGrid:
         """Draw the map on its grid; only what changed since the last call is drawn again.
@@ -522,16 +480,6 @@ class MapSession(Gathering):
             *self.map.notes(),
         ]
 
-    @property
-    def inducing(self) -> Tensor:
-        """Inducing inputs: (M, 2) metres; none for the exact model."""
-        return self.map.inducing_inputs().cpu()
-
-    @property
-    def memory(self) -> Tensor:
-        """Positions of remembered samples: (m, 2) metres."""
-        return self.map.remembered_places().cpu()
-
     def report(self) -> dict:
         """Plain numbers for diagnostics and reports by name, SI."""
         return report_of(self)
@@ -543,11 +491,20 @@ class MapSession(Gathering):
             "settings": asdict(self.settings),
             "about": dict(self.about),
             "fixes": self.fixes.state_dict(),
+            "channels": self._channels,
+            **self._gathered(),
+            **self._map_state(),
+            "renewal": self._renewal_state(),
+        }
+
+    def _map_state(self) -> dict:
+        """Collect what belongs to the map, not to its cells, their path and the place."""
+        return {
             "map": self.map.state_dict(),
             "scores": self.scores.state_dict(),
             "start": self._start.state_dict(),
             "again": None if self._again is None else self._again.state_dict(),
-            **self._gathered(),
+            **self._beginning_state(),
             **{n: getattr(self, f"_{n}") for n in _NEWEST},
             **{n: getattr(self, n) for n in _COUNTS},
         }
@@ -584,7 +541,7 @@ class MapSession(Gathering):
             session.resume_notes = unused_starts(state["settings"], session.settings, used)
             session._load_gathered(state)
             session.scores.load_state_dict(state["scores"], session.map)
-            session.__dict__ |= {f"_{n}": state[n] for n in _NEWEST}
+            session.__dict__ |= {f"_{n}": state[n] for n in (*_NEWEST, "channels")}
             # 0: in maps saved before it was counted
             session.__dict__ |= {n: state.get(n, 0) for n in _COUNTS}
             # absent in maps of a version that knew no fixes
@@ -592,6 +549,12 @@ class MapSession(Gathering):
                 session.fixes.load_state_dict(state["fixes"])
             # absent in maps saved before they knew where they are
             session.about = dict(state.get("about", {}))
+            # absent in maps of a version that began again at once
+            if renewal := state.get("renewal"):
+                of_new = state | renewal["map"] | {"renewal": None}
+                session._load_renewal(
+                    renewal, MapSession.from_state_dict(of_new, room, **overrides)
+                )
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise ValueError(
                 f"not the state of a mapping session: {type(error).__name__}: {error}"

@@ -20,6 +20,7 @@ sensor that follows the future.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple
 
 import torch
@@ -27,7 +28,7 @@ from torch import Tensor
 
 from gp_mapping.core.kernels import make_kernel
 
-__all__ = ["Lag", "Track", "find_lag", "step_weights"]
+__all__ = ["Lag", "Search", "Track", "find_lag", "step_weights"]
 
 SURE = 8.0  # nats; worlds without a lag reach −3
 # of the grid: time constants and delays, in usual times between two blocks
@@ -37,6 +38,9 @@ _LENGTHS = (0.35, 0.5, 0.7, 1.0, 1.4, 2.0)  # in the lengthscale that is expecte
 _RATIOS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # noise, in standard deviations of the field
 _FINER = 0.5, 0.25, 0.125  # of a doubling: how far beside the best τ so far the next ones lie
 _FREE = 1e4  # variance of what is unknown, in that of the values: level, and beginnings of passes
+
+# log evidence and lengthscale, m, after some steps
+_Evidence = Generator[None, None, tuple[float, float]]
 
 
 class Track(NamedTuple):
@@ -84,11 +88,26 @@ def find_lag(track: Track, lengthscale: float, kernel: str) -> Lag | None:
         lengthscale: that is expected, m, to a factor of two.
         kernel: name of the field's covariance function.
     """
-    return _Search(track, lengthscale, kernel).found()
+    search = Search(track, lengthscale, kernel)
+    while not search.go_on():
+        pass
+    return search.lag
 
 
-class _Search:
-    """Looks for the best τ, each with the lengthscale and the noise that suit it best."""
+class Search:
+    """Looks for the best τ, each with the lengthscale and the noise that suit it best.
+
+    The work comes in steps of one evidence each: O(N³), some milliseconds.
+
+    Args:
+        track: what the sensor told; at least ten rows.
+        lengthscale: that is expected, m, to a factor of two.
+        kernel: name of the field's covariance function.
+
+    Attributes:
+        steps: done so far.
+        lag: what was found, at the end; None where the values do not say that there is one.
+    """
 
     def __init__(self, track: Track, lengthscale: float, kernel: str):
         self.lengths = [factor * lengthscale for factor in _LENGTHS]
@@ -105,31 +124,51 @@ class _Search:
         # numbers of the best lengthscale and ratio so far: others are looked for next to these
         self.start = (3, 2)
 
-    def found(self) -> Lag | None:
+        self.steps, self.lag = 0, None
+        self._work = self._found()
+
+    def go_on(self) -> bool:
+        """Do one more step; return whether that was the last one."""
+        try:
+            next(self._work)
+        except StopIteration as end:
+            self.lag = end.value
+            return True
+        self.steps += 1
+        return False
+
+    # Each of these yields after a step, and returns what it has found.
+    def _found(self) -> Generator[None, None, Lag | None]:
         """The best τ, where it is better than all that is no lag."""
         if self.usual <= 0.0 or not bool(torch.isfinite(self.y).all()):
             return None
 
-        none, _ = self._best(lambda length: self._covariance(self.track.x, length))
-        tried = {c * self.usual: self._slow(c * self.usual) for c in _CONSTANTS}
+        none, _ = yield from self._best(lambda length: self._covariance(self.track.x, length))
+        tried = {}
+        for c in _CONSTANTS:
+            tried[c * self.usual] = yield from self._slow(c * self.usual)
         best = max(tried, key=lambda tau: tried[tau][0])
         # the usual case costs no more than this
         if tried[best][0] < none + SURE:
             return None
 
-        others = [none, *(self._late(d * self.usual) for d in _DELAYS)]
-        others.append(max(self._slow(tau, back=True)[0] for tau in tried))
+        others = [none]
+        for d in _DELAYS:
+            others.append((yield from self._late(d * self.usual)))
+        for tau in tried:
+            others.append((yield from self._slow(tau, back=True))[0])
         for fine in _FINER:
             for tau in (best * 2.0**-fine, best * 2.0**fine):
-                tried[tau] = self._slow(tau)
+                tried[tau] = yield from self._slow(tau)
             best = max(tried, key=lambda tau: tried[tau][0])
 
         # delays of the size of the constant that was found, too
-        others += [self._late(best * share) for share in (0.25, 0.5, 1.0)]
+        for share in (0.25, 0.5, 1.0):
+            others.append((yield from self._late(best * share)))
         gain = tried[best][0] - max(others)
         return Lag(_vertex(tried, best), tried[best][1], gain) if gain >= SURE else None
 
-    def _slow(self, tau: float, back: bool = False) -> tuple[float, float]:
+    def _slow(self, tau: float, back: bool = False) -> _Evidence:
         """Log evidence of a time constant, and the lengthscale.
 
         Args:
@@ -138,20 +177,22 @@ class _Search:
         """
         field, free = _response(self.track, tau, back)
         unknown = _FREE * free @ free.mT
-        return self._best(
-            lambda length: field @ self._covariance(self.track.x, length) @ field.mT + unknown
+        return (
+            yield from self._best(
+                lambda length: field @ self._covariance(self.track.x, length) @ field.mT + unknown
+            )
         )
 
-    def _late(self, seconds: float) -> float:
+    def _late(self, seconds: float) -> Generator[None, None, float]:
         """Log evidence of stamps that are late by some seconds."""
         places = self.track.x - seconds * _velocity(self.track)
-        return self._best(lambda length: self._covariance(places, length))[0]
+        return (yield from self._best(lambda length: self._covariance(places, length)))[0]
 
     def _covariance(self, x: Tensor, length: float) -> Tensor:
         """Of the field at places (N, 2), with its unknown level: (N, N)."""
         return make_kernel(self.kernel, 1.0, length)(x, x) + _FREE
 
-    def _best(self, covariance) -> tuple[float, float]:
+    def _best(self, covariance: Callable[[float], Tensor]) -> _Evidence:
         """Largest log evidence over lengthscales and ratios, and that lengthscale.
 
         From the best so far it climbs to a maximum from which no neighbour is higher.
@@ -159,13 +200,14 @@ class _Search:
         made: dict[int, Tensor] = {}
         told: dict[tuple[int, int], float] = {}
 
-        def value(at: tuple[int, int]) -> float:
-            i, j = at
-            if at not in told:
+        def tell(*places: tuple[int, int]) -> Iterator[None]:
+            for i, j in places:
+                if (i, j) in told:
+                    continue
                 if i not in made:
                     made[i] = covariance(self.lengths[i])
-                told[at] = self._evidence(made[i] + _RATIOS[j] ** 2 * self.same)
-            return told[at]
+                told[i, j] = self._evidence(made[i] + _RATIOS[j] ** 2 * self.same)
+                yield
 
         best = self.start
         while True:
@@ -179,12 +221,13 @@ class _Search:
                 )
                 if 0 <= i < len(_LENGTHS) and 0 <= j < len(_RATIOS)
             ]
-            higher = max(near, key=value)
-            if value(higher) <= value(best):
+            yield from tell(*near, best)
+            higher = max(near, key=lambda at: told[at])
+            if told[higher] <= told[best]:
                 break
             best = higher
         self.start = best
-        return value(best), self.lengths[best[0]]
+        return told[best], self.lengths[best[0]]
 
     def _evidence(self, covariance: Tensor) -> float:
         """log N(y; 0, s² C) at the best s², up to a constant."""

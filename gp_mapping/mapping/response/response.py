@@ -13,8 +13,9 @@ takes each f̂ for a measurement of its own counts this noise as independent, th
 from one to the next: its intervals are a little too wide, never too narrow.
 
 τ is the setting `response_time`, or it is found (lag.py) when the way is so many fifths of a
-lengthscale long as `_CHECKS` says, and at the end. Then the map begins again with all cells so far,
-which are kept until the last of these, and no more than _MOST.
+lengthscale long as `_CHECKS` says, and at the end: a few steps with each cell. Then the map begins
+again with all cells so far (beginning/renewing.py). These are kept until the last look, and until
+about _MOST.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import torch
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.cells import CellAverager
 from gp_mapping.mapping.notes.settings import slow_sensor_note
-from gp_mapping.mapping.response.lag import Track, find_lag, step_weights
+from gp_mapping.mapping.response.lag import Lag, Search, Track, step_weights
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["Response"]
@@ -42,6 +43,7 @@ _NEW = 1.2  # times the blocks of the last look, at the end of a drive
 _ANOTHER = 0.1  # change of log τ that is worth another beginning
 _SHORT = 0.25  # of τ: a block, where the lengthscale is not known
 _EVERY = 16  # cells between two looks at how far the way has come
+STEPS = 4  # of a search with each cell: up to 0.04 s
 
 
 class _Row(NamedTuple):
@@ -89,6 +91,7 @@ class Response:
         # cells since the beginning; None where τ is not looked for (any more)
         self._kept: list[_Row] | None = [] if looks and settings.learns_response else None
         self._checks, self._looked, self._way = 0, 0, 0.0
+        self._search: _Looking | None = None
         self._open: list[_Row] = []  # cells of the open block
         self._last: _Row | None = None  # the block before it
 
@@ -108,7 +111,7 @@ class Response:
 
         A map that began again with them would lose what another one, or a saved one, has brought.
         """
-        self._kept = None
+        self._kept = self._search = None
 
     # --- cells in ---------------------------------------------------------------------------------
     def add(self, cell: Samples, passes: int, resolution: float) -> list[Samples]:
@@ -120,7 +123,7 @@ class Response:
             resolution: smallest step of the sensor, SI; inf: not known.
         """
         if cell.y.shape[1] != 1 or cell.stamp is None:  # of a vector, or of raw samples by count
-            self._kept, self.seconds = None, 0.0
+            self._kept, self._search, self.seconds = None, None, 0.0
         if not self.is_active and self._kept is None:
             return [cell]
 
@@ -169,43 +172,58 @@ class Response:
 
     # --- the time constant ------------------------------------------------------------------------
     def look(self, lengthscale: Callable[[], float | None], last: bool = False) -> bool:
-        """Look for τ, where it is due.
+        """Look for τ, where it is due: a few steps of the search in each call.
 
         Args:
             lengthscale: tells the map's, m; None while there is no map.
-            last: whether no more cells may come.
+            last: whether no more cells may come: the search is finished now.
 
         Returns:
             Whether τ is another one, so that the map has to begin again with `again`.
         """
-        kept = self._kept
-        if kept is None or not kept or not (last or len(kept) % _EVERY == 0):
-            return False
-        length, full = lengthscale(), len(kept) >= _MOST
-        if length is None:
-            self._kept = None if full else kept
+        if self._search is None:
+            self._begin_search(lengthscale, last)
+        search = self._search
+        if search is None or not search.go_on(math.inf if last else STEPS):
             return False
 
-        blocks = min(len(kept), int(self._way * _PART / length))
-        due = blocks >= _CHECKS[self._checks] or full
-        if not due and not (last and blocks >= max(_FEWEST, _NEW * self._looked)):
-            return False
-
-        while self._checks < len(_CHECKS) - 1 and blocks >= _CHECKS[self._checks]:
-            self._checks += 1
-        self._looked = blocks
-        changed = self._find(length)
-        if full or blocks >= _CHECKS[-1]:
+        self._search = None
+        changed = self._adopt(search)
+        if search.final:
             self._kept = None if not changed else self._kept
             self._checks = len(_CHECKS)
         return changed
 
-    def _find(self, length: float) -> bool:
-        """Find τ from all cells; return whether it is another one than before."""
-        blocks = _blocks(self._kept or [], length / _PART, _CHECKS[-1])
-        if len(blocks) < _FEWEST:
+    def finish_search(self) -> bool:
+        """Finish the search that has begun; return whether τ is another one."""
+        return self._search is not None and self.look(lambda: None, last=True)
+
+    def _begin_search(self, lengthscale: Callable[[], float | None], last: bool) -> None:
+        """Begin to look for τ, where it is due."""
+        kept = self._kept
+        if kept is None or not kept or not (last or len(kept) % _EVERY == 0):
+            return
+        length, full = lengthscale(), len(kept) >= _MOST
+        if length is None:
+            self._kept = None if full else kept
+            return
+
+        blocks = min(len(kept), int(self._way * _PART / length))
+        due = blocks >= _CHECKS[self._checks] or full
+        if not due and not (last and blocks >= max(_FEWEST, _NEW * self._looked)):
+            return
+
+        while self._checks < len(_CHECKS) - 1 and blocks >= _CHECKS[self._checks]:
+            self._checks += 1
+        self._looked = blocks
+        final = full or blocks >= _CHECKS[-1]
+        self._search = _Looking(kept, length, self.settings.kernel, final)
+
+    def _adopt(self, search: _Looking) -> bool:
+        """Take over what a search has found; return whether τ is another one than before."""
+        if search.blocks < _FEWEST:
             return False
-        lag = find_lag(_track(blocks), length, self.settings.kernel)
+        lag = search.lag
         if lag is None:
             was, self.seconds, self.found = self.seconds, 0.0, False
             return was > 0.0
@@ -232,7 +250,7 @@ class Response:
         """Forget cells of a sensor that had not begun to measure."""
         if self._kept is not None:
             self._kept = [row for row in self._kept if row.stamp >= stamp]
-            self._way = sum(row.way for row in self._kept)
+            self._way, self._search = sum(row.way for row in self._kept), None
         self._open, self._last = [row for row in self._open if row.stamp >= stamp], None
 
     def notes(self) -> list[str]:
@@ -284,6 +302,7 @@ class Response:
             "checks": self._checks,
             "looked": self._looked,
             "way": self._way,
+            "search": self._search and self._search.state_dict(),
             "open": _table(self._open),
             "last": None if self._last is None else _table([self._last]),
         }
@@ -296,8 +315,67 @@ class Response:
         self.found = bool(state["found"])
         self._kept = None if state["kept"] is None else _rows_of(state["kept"])
         self._checks, self._looked = int(state["checks"]), int(state["looked"])
+        search = state.get("search")  # absent in maps that looked at once
+        if search is not None and self._kept is not None:
+            self._search = _Looking.restored(search, self._kept, self.settings.kernel)
         self._open = _rows_of(state["open"])
         self._last = None if state["last"] is None else _rows_of(state["last"])[0]
+
+
+class _Looking:
+    """A search for τ among the cells that there were when it began.
+
+    Args:
+        cells: all of them.
+        length: lengthscale of the map, m.
+        kernel: name of its covariance function.
+        final: whether no other search comes after it.
+
+    Attributes:
+        blocks: that they make; with fewer than _FEWEST nothing is looked for.
+    """
+
+    def __init__(self, cells: list[_Row], length: float, kernel: str, final: bool):
+        self.final = final
+        self._cells, self._length = len(cells), length
+        blocks = _blocks(cells, length / _PART, _CHECKS[-1])
+        self.blocks = len(blocks)
+        self._search = None
+        if self.blocks >= _FEWEST:
+            self._search = Search(_track(blocks), length, kernel)
+
+    def go_on(self, steps: float) -> bool:
+        """Do so many steps; return whether the end is reached."""
+        if self._search is None:
+            return True
+        while steps > 0:
+            if self._search.go_on():
+                return True
+            steps -= 1
+        return False
+
+    @property
+    def lag(self) -> Lag | None:
+        """What was found, at the end."""
+        return None if self._search is None else self._search.lag
+
+    def state_dict(self) -> dict:
+        """For an exact resume, with the cells."""
+        return {
+            "cells": self._cells,
+            "length": self._length,
+            "final": self.final,
+            "steps": 0 if self._search is None else self._search.steps,
+        }
+
+    @staticmethod
+    def restored(state: dict, cells: list[_Row], kernel: str) -> _Looking:
+        """Continue where state_dict was taken: the steps are done again now."""
+        search = _Looking(
+            cells[: int(state["cells"])], float(state["length"]), kernel, bool(state["final"])
+        )
+        search.go_on(int(state["steps"]))
+        return search
 
 
 def _table(rows: list[_Row]) -> torch.Tensor:
