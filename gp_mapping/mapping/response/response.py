@@ -370,7 +370,13 @@ class _Looking:
 
     @staticmethod
     def restored(state: dict, cells: list[_Row], kernel: str) -> _Looking:
-        """Continue where state_dict was taken: the steps are done again now."""
+        """Continue where state_dict was taken: the steps are done again now.
+
+        Args:
+            state: as of state_dict.
+            cells: at least those that there were.
+            kernel: name of the covariance function.
+        """
         search = _Looking(
             cells[: int(state["cells"])], float(state["length"]), kernel, bool(state["final"])
         )
