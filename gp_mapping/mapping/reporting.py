@@ -27,7 +27,7 @@ def report_of(session: MapSession) -> dict:
         "scores": len(session.scores.noise),
         "gross_errors": session.gross_errors,
         "repeated_samples": session.recurring.held,
-        "weakened_cells": session.scores.weakened,
+        "weakened_cells": session.weakened_cells,
         "changes": session.scores.change_count,
         "left_out": session.left_out,
         "stale_share": session.stale_share,

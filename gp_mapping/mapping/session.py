@@ -427,6 +427,11 @@ class MapSession(Answering, Renewing):
         return self._start.resolved
 
     @property
+    def weakened_cells(self) -> int:
+        """Cells that were weakened, for all others contradict them."""
+        return self.scores.weakened + self._start.weakened
+
+    @property
     def newest_stamp(self) -> float | None:
         """Stamp of the newest cell, s; None before the first."""
         return self._last_stamp

@@ -19,6 +19,7 @@ import torch
 
 from gp_mapping.core.hyper.first_guess import first_guess
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.beginning.wild import first_weights, in_runs, weakened
 from gp_mapping.mapping.labels import fractions_above
 from gp_mapping.settings.mapping import AUTOMATIC, MapSettings, within_ranges
 
@@ -28,6 +29,7 @@ _LAST = 128  # cells; their lanes show the lengthscale to a factor of two, then 
 _FIRST = 4  # cells, in the doubling from there to _LAST
 _ROUGH = 32  # cells up to which the starts before were rough
 _STANDING = 8  # cells at one place that count as one, so that standing for long is bounded, too
+_LOOKS = 5  # at cells that are wild, each with the weights of the look before
 _CONSTANT = 3.0  # signal stddevs by which the mean may lie from the first values' median
 
 
@@ -41,6 +43,7 @@ class Start:
         found: settings and centre of a map that is being made again; they become `resolved` and
             `centre` once it is there.
         cells: the first cells, batch by batch; empty once no start is open.
+        weakened: number of them that all others contradict (wild.py), at the last look.
     """
 
     def __init__(self, settings: MapSettings):
@@ -50,6 +53,7 @@ class Start:
         self.cells: list[Samples] = []
         self._moved, self._total, self._next = 0, 0, 1
         self._place: list[float] | None = None  # of the last cell that counts in _moved
+        self.weakened = 0
         self._open = any(getattr(settings, name) == 0.0 for name in AUTOMATIC)
 
     def set_first_cells(self, first: Samples) -> bool:
@@ -85,9 +89,36 @@ class Start:
             return False
 
         self._guess()
+        self._weaken_wild()
         while self._next <= self._count:
             self._next = max(_FIRST, 2 * self._next)
         return True
+
+    def _weaken_wild(self) -> None:
+        """Weaken cells that all others contradict, and find the starts without these."""
+        s = self.settings
+        if not (s.robust and s.metric and s.cells):
+            return
+        x, y = _values(self.cells, s)
+        weights = first_weights(x, y, self.found[0])
+        if bool((weights == 1.0).all()):
+            self.weakened = 0
+            return
+
+        agree = torch.zeros_like(weights, dtype=torch.bool)
+        for _ in range(2):
+            self._guess(weights == 1.0)
+            for _ in range(_LOOKS):
+                weights = first_weights(x, y, self.found[0], weights)
+                weights = torch.where(agree, 1.0, weights)
+            # a wild cell has made its neighbours wild at the first of these looks, not at the last
+            agree |= in_runs(weights < 1.0)
+            weights = torch.where(agree, 1.0, weights)
+            if bool((weights == 1.0).all()):
+                self._guess()
+                break
+        self.weakened = int((weights < 1.0).sum())
+        self.cells = weakened(self.cells, weights, self.found[0].noise_stddev)
 
     @property
     def _count(self) -> int:
@@ -129,11 +160,17 @@ class Start:
         if self._next > _LAST:
             self._open, self.cells = False, []
 
-    def _guess(self) -> None:
-        """Find starts from all cells so far, for the settings that are 0."""
-        s = self.settings
+    def _guess(self, which: torch.Tensor | None = None) -> None:
+        """Find starts from all cells so far, for the settings that are 0.
 
-        guess = first_guess(*_values(self.cells, s), s.kernel, s.field_scale)
+        Args:
+            which: of the rows (N,) count; None: all.
+        """
+        s = self.settings
+        x, y = _values(self.cells, s)
+        x, y = (x, y) if which is None else (x[which], y[which])
+
+        guess = first_guess(x, y, s.kernel, s.field_scale)
 
         guessed, centre = {"lengthscale": guess.lengthscale}, None
         # of classes and counts f has no unit: their spread and centre are the settings'
@@ -162,6 +199,7 @@ class Start:
             "place": self._place and list(self._place),
             "next": self._next,
             "open": self._open,
+            "weakened": self.weakened,
             "cells": [{f.name: getattr(c, f.name) for f in fields(c)} for c in self.cells],
         }
 
@@ -184,6 +222,8 @@ class Start:
         )
         # absent in maps of a version that counted all cells alike
         self._total = int(state.get("total", self._moved))
+        # absent in maps of a version that took wild cells for the field
+        self.weakened = int(state.get("weakened", 0))
         place = state.get("place")
         self._place = None if place is None else list(map(float, place))
 
