@@ -27,14 +27,14 @@ def field(x, seed, length=2.0):
     return (2.0 / 2000) ** 0.5 * torch.cos(x @ waves.mT + phase).sum(1)
 
 
-def track(seed, tau=0.0, delay=0.0, noise=0.02):
+def track(seed, tau=0.0, delay=0.0, noise=0.02, length=2.0, x=None, elapsed=0.8):
     """A drive at 0.5 m/s with a sensor of that time constant, whose stamps are late."""
-    x, elapsed = lawnmower(), 0.8
+    x = lawnmower() if x is None else x
     fine = 20  # steps between two blocks
     ways = torch.linspace(0.0, len(x) - 1.0, fine * (len(x) - 1) + 1, dtype=torch.float64)
     low = ways.floor().long().clamp(max=len(x) - 2)
     places = x[low] + (ways - low)[:, None] * (x[low + 1] - x[low])
-    told = field(places, seed)
+    told = field(places, seed, length)
     if tau:
         a, value, out = math.exp(-elapsed / fine / tau), float(told[0]), []
         for f in told.tolist():
@@ -49,6 +49,13 @@ def track(seed, tau=0.0, delay=0.0, noise=0.02):
     stamps = elapsed * torch.arange(len(x), dtype=torch.float64)
     noisy = told + noise * torch.randn(len(x), dtype=torch.float64, generator=generator)
     return Track(x, 20.0 + noisy, stamps, begins)
+
+
+@pytest.mark.parametrize("seed", [6, 21, 28, 38])
+def test_of_two_peaks_the_higher_one_is_found(seed):
+    """It lies between two doublings here; the other one, at twice the time constant, was taken."""
+    told = track(seed, 1.3, length=1.2, x=lawnmower(step=0.3, width=9.0), elapsed=0.3)
+    assert 0.8 < find_lag(told, 1.2, "matern52").seconds < 1.5
 
 
 @pytest.mark.parametrize(("tau", "seed"), [(1.5, 0), (4.0, 1), (10.0, 2)])

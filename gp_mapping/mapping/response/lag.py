@@ -36,7 +36,8 @@ _CONSTANTS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 _DELAYS = (-4.0, -1.0, -0.5, -0.25, 0.25, 0.5, 1.0, 2.0, 4.0)
 _LENGTHS = (0.35, 0.5, 0.7, 1.0, 1.4, 2.0)  # in the lengthscale that is expected
 _RATIOS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # noise, in standard deviations of the field
-_FINER = 0.5, 0.25, 0.125  # of a doubling: how far beside the best τ so far the next ones lie
+_BETWEEN = tuple(math.sqrt(2.0) * c for c in _CONSTANTS[:-1])  # peaks are narrower than a doubling
+_FINER = 0.25, 0.125  # of a doubling: how far beside the best τ so far the next ones lie
 _FREE = 1e4  # variance of what is unknown, in that of the values: level, and beginnings of passes
 
 # log evidence and lengthscale, m, after some steps
@@ -152,11 +153,16 @@ class Search:
         if tried[best][0] < none + SURE:
             return None
 
+        # of two peaks the higher one may lie between two constants that are lower than the other
+        for c in _BETWEEN:
+            tried[c * self.usual] = yield from self._slow(c * self.usual)
+        best = max(tried, key=lambda tau: tried[tau][0])
+
         others = [none]
         for d in _DELAYS:
             others.append((yield from self._late(d * self.usual)))
-        for tau in tried:
-            others.append((yield from self._slow(tau, back=True))[0])
+        for c in _CONSTANTS:
+            others.append((yield from self._slow(c * self.usual, back=True))[0])
         for fine in _FINER:
             for tau in (best * 2.0**-fine, best * 2.0**fine):
                 tried[tau] = yield from self._slow(tau)
