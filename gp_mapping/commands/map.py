@@ -25,6 +25,8 @@ from gp_mapping.commands.saved import check_suggest, checkpoint_in, next_places,
 from gp_mapping.core.likelihoods.outcomes import make_judge
 from gp_mapping.errors import UsageError, named
 from gp_mapping.intake import DropReason, Intake
+from gp_mapping.intake.fixes import FIX as FIX_TYPE
+from gp_mapping.intake.fixes import ROLE as FIX
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.intake.sensors.setup import SETUP, as_saved
 from gp_mapping.mapping.notes.fullness import fullness_notes, inputs_line
@@ -184,7 +186,7 @@ def run(args: argparse.Namespace) -> int:
                 session,
                 suggestions,
                 intake.warnings
-                + unpaired_fix_warning(parameters, session)
+                + unpaired_fix_warning(parameters, session, intake.received)
                 + result.get("test_warnings", []),
             ),
         }
@@ -227,22 +229,29 @@ def about_map(
     }
 
 
-def unpaired_fix_warning(parameters: Parameters, session: MapSession) -> list[str]:
+def unpaired_fix_warning(
+    parameters: Parameters, session: MapSession, received: dict[str, int]
+) -> list[str]:
     """Return a warning where a fix_topic is set and no fix could be paired with a pose.
 
     Args:
         parameters: checked settings.
         session: of which all bags are read.
+        received: messages that came, by the name of their input.
 
     Returns:
         One sentence, or none.
     """
-    topic = parameters.intake.fix_topic
-    return (
-        []
-        if not topic or session.fixes.count
-        else [f"no fix on {topic} has a pose at its stamp: the map carries no datum"]
-    )
+    topic, came = parameters.intake.fix_topic, received.get(FIX, 0)
+    if not topic or session.fixes.count:
+        return []
+
+    if not came:
+        return [f"there is no {FIX_TYPE} on {topic}: the map carries no datum"]
+    return [
+        f"none of the {came} fixes on {topic} has both a position and a pose at its stamp: the map "
+        "carries no datum"
+    ]
 
 
 def drop_reasons(intake: Intake) -> str:

@@ -72,8 +72,10 @@ class DropReason(Enum):
 
 
 _EXPLANATIONS = {
-    DropReason.UNREADABLE: "measurement whose recorded bytes are no message of its type; is the bag damaged?",
-    DropReason.NOT_FINITE: "measurement with a NaN or infinite axis (REP-103: NaN means not measured)",
+    DropReason.UNREADABLE: "measurement whose recorded bytes are no message of its type; is the bag damaged, or "
+    "are there several types on its topic?",
+    DropReason.NOT_FINITE: "measurement that is NaN or infinite, or an axis of it (NaN: not measured; a range of "
+    "±inf: nothing in reach, or too near)",
     DropReason.OUT_OF_RANGE: "measurement outside the range of its sensor (max_field, min_value, max_value) or of its "
     "message (min_range, max_range); is it in the unit that ROS asks for (tesla for a magnetic field)?",
     DropReason.IMPOSSIBLE: "measurement that cannot be of what is mapped: a label that is none of the classes, a count "
@@ -98,7 +100,7 @@ _EXPLANATIONS = {
     "not finite once it is added) or because it is full (left_out: raise max_tiles, or "
     "max_exact_samples); the map is as it was before",
     DropReason.POSE_UNREADABLE: "pose or transform whose recorded bytes are no message of its type; is the "
-    "bag damaged?",
+    "bag damaged, or are there several types on its topic?",
     DropReason.POSE_NOT_FINITE: "pose with a NaN or infinite number",
     DropReason.POSE_OUT_OF_RANGE: "pose farther from the origin than max_position",
     DropReason.POSE_TOO_FAST: "pose that the robot could not have reached from the one before at max_speed",

@@ -17,6 +17,7 @@ from rosbags.typesys import Stores, get_types_from_idl, get_types_from_msg, get_
 
 from gp_mapping.errors import UserError, one_line
 from gp_mapping.recording.position import Position, messages_after
+from gp_mapping.recording.stored_bytes import present_bytes
 
 __all__ = [
     "MAGNETIC_FIELD",
@@ -38,11 +39,13 @@ MAGNETIC_FIELD = "sensor_msgs/msg/MagneticField"
 ODOMETRY = "nav_msgs/msg/Odometry"
 
 # The types that we read are the same in every ROS 2 so far, but for Range, which has a variance
-# since Iron. Types of other topics in a bag are never looked at: an unknown one does no harm.
+# since Iron (stored_bytes.py). Types of other topics in a bag are never looked at: an unknown one
+# does no harm.
 STORE = get_typestore(Stores.ROS2_JAZZY)
 
 _BOTH: dict[str, str | None] = {MAGNETIC_FIELD: None, ODOMETRY: None}
 _SUFFIXES = (".mcap", ".db3")
+_COMPRESSED = ".zstd"  # of a file of a bag, as its recorder packs it
 _NAME = 100  # characters of a name, or of a reason, that comes out of a bag
 
 
@@ -69,7 +72,7 @@ class RawMessage(NamedTuple):
         topic: its topic.
         type: its ROS type.
         stamp_ns: when it was recorded, ns.
-        data: CDR bytes.
+        data: CDR bytes, of the type as it is today.
     """
 
     topic: str
@@ -95,6 +98,12 @@ def _check_path(path: Path) -> None:
                 raise BagError(
                     f"{path}: a saved map, not a recording; give the bags it was made from"
                 )
+            packed = sorted(p.name for p in path.iterdir() if p.suffix == _COMPRESSED)
+            if packed:
+                raise BagError(
+                    f"{path}: metadata.yaml is missing, the recording was cut off; unpack the files "
+                    f"(zstd -d {packed[0]}) and pass what comes of them"
+                )
             bags = sorted(p.parent.name for p in path.glob("*/metadata.yaml"))
             inside = (
                 f"; it holds {len(bags)}: name one, {path / bags[0]}, or all, {path}/*"
@@ -107,6 +116,11 @@ def _check_path(path: Path) -> None:
         raise BagError(
             f"{path}: a bag of ROS 1; write one of ROS 2 from it: rosbags-convert --src {path.name} "
             f"--dst {new}, and pass {new}"
+        )
+    elif path.suffix == _COMPRESSED:
+        raise BagError(
+            f"{path}: a compressed file of a bag; pass its folder, {path.parent}, or unpack it: "
+            f"zstd -d {path.name}"
         )
     elif path.suffix not in _SUFFIXES:
         raise BagError(f"{path}: expected a rosbag2 folder, or a .mcap or .db3 file")
@@ -176,23 +190,39 @@ def _open(path) -> Iterator[Reader]:
         reader.close()
 
 
-def bag_topics(path) -> dict[str, tuple[str, int]]:
+def bag_topics(path, prefer: Iterable[str] = ()) -> dict[str, tuple[str, int]]:
     """Topics of one bag, with the type and the number of their messages.
+
+    A topic may have messages of several types, as where recordings were put together. Its type is
+    then the one that is preferred, else the one that most of them have; the number is of all.
+
+    Args:
+        path: of the bag.
+        prefer: types.
 
     Raises:
         BagError: it cannot be read.
     """
     with _open(path) as reader:
-        return _topics(reader)
+        return _topics(reader, prefer)
 
 
-def _topics(reader: Reader) -> dict[str, tuple[str, int]]:
+def _topics(reader: Reader, prefer: Iterable[str] = ()) -> dict[str, tuple[str, int]]:
     """As bag_topics, of an open bag."""
-    counts, types = Counter(), {}
+    counts: dict[str, Counter] = {}
     for connection in reader.connections:
-        counts[connection.topic] += connection.msgcount
-        types[connection.topic] = connection.msgtype
-    return {topic: (types[topic], counts[topic]) for topic in sorted(types)}
+        of_types = counts.setdefault(connection.topic, Counter())
+        of_types[connection.msgtype] += connection.msgcount
+
+    # what has no messages is not preferred to what has
+    wanted = set(prefer)
+    return {
+        topic: (
+            max(of_types, key=lambda t: (t in wanted and of_types[t] > 0, of_types[t])),
+            of_types.total(),
+        )
+        for topic, of_types in sorted(counts.items())
+    }
 
 
 def _has(topics: dict[str, tuple[str, int]]) -> str:
@@ -217,7 +247,7 @@ def choose_topics(path, topics: Mapping[str, str | None] | None = None) -> dict[
     Raises:
         BagError: there is no such topic, or several; it lists the topics of the bag.
     """
-    there = bag_topics(path)
+    there = bag_topics(path, topics or _BOTH)
     return {kind: _choose(path, there, kind, name) for kind, name in (topics or _BOTH).items()}
 
 
@@ -291,7 +321,7 @@ def count_messages(paths, topics: Mapping[str, str | None] | Iterable[str] | Non
     """
     topics, total = _fixed(topics), 0
     for path in _paths(paths):
-        there = bag_topics(path)
+        there = bag_topics(path, topics if isinstance(topics, Mapping) else _BOTH)
         total += sum(there[topic][1] for topic in _plan(path, there, topics))
     return total
 
@@ -330,7 +360,9 @@ def read_raw(
     topics = _fixed(topics)
     for path in _paths(paths):
         with _open(path) as reader:
-            promised, read_count = _topics(reader), Counter(position.counts if position else {})
+            wanted = topics if isinstance(topics, Mapping) else ()
+            promised = _topics(reader, _BOTH if topics is None else wanted)
+            read_count = Counter(position.counts if position else {})
             names = _plan(path, promised, topics)
 
             with _reading(path):
@@ -347,7 +379,8 @@ def read_raw(
             with _reading(path):
                 for connection, stamp, data in messages:
                     read_count[connection.topic] += 1
-                    yield RawMessage(connection.topic, connection.msgtype, stamp, data)
+                    kind = connection.msgtype
+                    yield RawMessage(connection.topic, kind, stamp, present_bytes(kind, data))
 
             for name in names:
                 # readers end quietly where a file is cut off

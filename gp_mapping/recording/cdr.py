@@ -17,7 +17,7 @@ from rosbags.interfaces import Nodetype, Typestore
 
 from gp_mapping.intake.columns import Columns
 
-__all__ = ["columns_of"]
+__all__ = ["columns_of", "length_of"]
 
 _HEAD = 4  # bytes: representation and options; what follows is aligned to its own start
 _PADDING = 3  # bytes that may follow the last field
@@ -85,14 +85,36 @@ def columns_of(messages: Sequence[bytes], kind: str, store: Typestore) -> Column
     return Columns(table.view(layout.dtype).reshape(-1), layout.texts)
 
 
-def _layout(message: bytes, kind: str, store: Typestore) -> _Layout:
-    """The layout of one message, and so of all messages like it."""
+def length_of(message: bytes, kind: str, store: Typestore) -> int | None:
+    """How many bytes a message of a type has, without padding at its end.
+
+    Args:
+        message: its CDR bytes; its strings are looked at, for their lengths.
+        kind: its ROS type.
+        store: knows the type.
+
+    Returns:
+        None where its type has no fixed layout, or the bytes are no such message.
+    """
+    try:
+        return _walk(message, kind, store)[1]
+    except _NoLayout:
+        return None
+
+
+def _walk(message: bytes, kind: str, store: Typestore) -> tuple[_Walk, int]:
+    """The fields of one message, and the number of the byte after the last one."""
     # plain CDR, big or little endian
     if len(message) < _HEAD or message[:2] not in (b"\x00\x00", b"\x00\x01"):
         raise _NoLayout
 
     walk = _Walk(message, "<" if message[1] else ">", store)
-    end = walk.struct("", kind, _HEAD)
+    return walk, walk.struct("", kind, _HEAD)
+
+
+def _layout(message: bytes, kind: str, store: Typestore) -> _Layout:
+    """The layout of one message, and so of all messages like it."""
+    walk, end = _walk(message, kind, store)
     # more bytes than padding: it is not a message of this type
     if not end <= len(message) <= end + _PADDING:
         raise _NoLayout

@@ -16,6 +16,7 @@ from rosbags.interfaces import Nodetype
 from tqdm import tqdm
 
 from gp_mapping.core.types import Samples
+from gp_mapping.errors import one_line
 from gp_mapping.intake import Intake, inputs_of
 from gp_mapping.intake.columns import Stream
 from gp_mapping.intake.fixes import ROLE as FIX
@@ -49,11 +50,13 @@ class BagPlan(NamedTuple):
     Attributes:
         path: of the bag.
         roles: topic -> what it is to the intake.
+        types: topic -> the type that its messages are to have.
         count: how many messages these topics have in all.
     """
 
     path: Path
     roles: dict[str, str]
+    types: dict[str, str]
     count: int
 
 
@@ -92,17 +95,18 @@ def plan_bags(
     if twice is not None:
         raise BagError(f"{twice} is given twice; its measurements would count twice")
 
-    plans = []
+    plans, inputs = [], inputs_of(settings)
     for bag in bags:
-        there = bag_topics(bag)
+        there = bag_topics(bag, [kind for each_input in inputs for kind in each_input.messages])
         roles = {
             topic: each_input.role
-            for each_input in inputs_of(settings)
+            for each_input in inputs
             if (fixes or each_input.role != FIX)
             and (topic := _topic(bag, there, each_input, names.get(each_input.role), settings))
             is not None
         }
-        plans.append(BagPlan(Path(bag), roles, sum(there[topic][1] for topic in roles)))
+        types = {topic: there[topic][0] for topic in roles}
+        plans.append(BagPlan(Path(bag), roles, types, sum(there[topic][1] for topic in roles)))
 
     return plans
 
@@ -325,7 +329,7 @@ def _samples(
     fixes = [raw for raw in chunk if plan.roles[raw.topic] == FIX]
     remaining = [raw for raw in chunk if plan.roles[raw.topic] != FIX] if fixes else chunk
 
-    streams = _streams(plan.roles, remaining)
+    streams = _streams(plan, remaining)
     batches = None if streams is None else intake.add_recorded(*streams)
 
     if batches is not None:
@@ -334,6 +338,9 @@ def _samples(
 
     for raw in [*remaining, *fixes]:  # each fix finds its pose by its stamp
         role = plan.roles[raw.topic]
+        if raw.type != plan.types[raw.topic]:
+            intake.add_unreadable(role, f"{plan.path.name}: {_of_another_type(raw, plan)}")
+            continue
         try:
             message = deserialize(raw)
         except UnreadableError as error:
@@ -344,11 +351,20 @@ def _samples(
     yield from intake.batches()
 
 
-def _streams(roles: dict[str, str], chunk: list[RawMessage]) -> tuple[Stream, Stream] | None:
+def _of_another_type(raw: RawMessage, plan: BagPlan) -> str:
+    """What is wrong with a message whose type is not the one that its topic is read as."""
+    return (
+        f"the message recorded on {raw.topic} at {raw.stamp_ns} ns is a {one_line(raw.type, 100)}, and the "
+        f"topic is read as {plan.types[raw.topic]}"
+    )
+
+
+def _streams(plan: BagPlan, chunk: list[RawMessage]) -> tuple[Stream, Stream] | None:
     """Measurements and poses of a chunk as columns.
 
     None where the chunk holds other messages, or messages that have no common layout.
     """
+    roles = plan.roles
     members: dict[str, list[int]] = {}
     for i, raw in enumerate(chunk):
         members.setdefault(raw.topic, []).append(i)
@@ -358,10 +374,10 @@ def _streams(roles: dict[str, str], chunk: list[RawMessage]) -> tuple[Stream, St
 
     streams = {}
     for topic, positions in members.items():
-        kinds = {chunk[i].type for i in positions}
+        kind = plan.types[topic]
         columns = (
-            columns_of([chunk[i].data for i in positions], kinds.pop(), STORE)
-            if len(kinds) == 1
+            columns_of([chunk[i].data for i in positions], kind, STORE)
+            if all(chunk[i].type == kind for i in positions)
             else None
         )
         if columns is None:

@@ -125,11 +125,12 @@ class BagPlayerNode(Node):
             )
 
         # not `_publishers`: that name is rclpy's own
-        self._outputs = self._create_publishers(self._chosen_topics())
+        self._types = self._chosen_topics()
+        self._outputs = self._create_publishers(self._types)
         self._clock_publisher = (
             ClockPublisher(self, self.settings.clock_rate) if self.settings.publish_clock else None
         )
-        self.sent = Counter()
+        self.sent, self._unplayed = Counter(), Counter()
 
     def _chosen_topics(self) -> dict[str, str]:
         """Topics to play, with their types; BagError where a topic asked for is not in the bag."""
@@ -215,6 +216,11 @@ class BagPlayerNode(Node):
         log.info(
             f"played {counts}; {wall:.1f} s" + (", stopped before the end" if stop.is_set() else "")
         )
+        for (topic, kind), n in self._unplayed.items():
+            log.warning(
+                f"{n} messages on {topic} are of type {kind} and were not played: the others are of type "
+                f"{self._types[topic]}"
+            )
         if pacer.stalls:
             log.warning(
                 f"fell behind by more than a second {pacer.stalls} times; use a smaller rate"
@@ -250,6 +256,10 @@ class BagPlayerNode(Node):
                 break
             if clock:
                 clock.tick(stamp_ns)
+            # a topic has one type where it is played
+            if message.type != self._types[message.topic]:
+                self._unplayed[message.topic, message.type] += 1
+                continue
             # rclpy publishes bytes as they are, without serializing them
             self._outputs[message.topic].publish(bytes(message.data))
             self.sent[message.topic] += 1

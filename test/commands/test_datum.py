@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from any_bag import header, make, write_bag
 from rosbags.rosbag2 import StoragePlugin, Writer
 from small_drive import GIVEN
 
@@ -272,6 +273,27 @@ def test_bags_that_are_mapped_side_by_side_put_their_fixes_together(mapped, tmp_
 def test_a_bag_without_fixes_is_mapped_and_that_is_said(mapped, capfd, how):
     assert map_it(mapped, "--set", "fix_topic=other/fix", *how) == 0
     assert (
-        "no fix on other/fix has a pose at its stamp: the map carries no datum"
+        "there is no sensor_msgs/msg/NavSatFix on other/fix: the map carries no datum"
+        in capfd.readouterr().out
+    )
+
+
+@pytest.mark.parametrize("how", [[], ["--workers", "1"]])
+def test_fixes_without_a_position_are_no_datum_and_that_is_said(tmp_path, capfd, how):
+    entries = []
+    for i in range(40):
+        stamp, x = 10**18 + i * 10**8, 0.05 * i
+        stamped = {"header": header(stamp, "odom")}
+        pose = {"pose": {"position": {"x": x}, "orientation": {"w": 1.0}}}
+        field = {"x": 3e-5 + 1e-6 * np.sin(x)}
+        entries += [
+            ("/odom", ODOMETRY, stamp, make(ODOMETRY, **stamped, pose=pose)),
+            ("/mag", MAGNETIC_FIELD, stamp, make(MAGNETIC_FIELD, **stamped, magnetic_field=field)),
+            ("/fix", FIX, stamp, make(FIX, **stamped, status={"status": -1})),
+        ]
+    write_bag(tmp_path / "bag", entries)
+    assert map_it(tmp_path, "--set", "fix_topic=/fix", *how) == 0
+    assert (
+        "none of the 40 fixes on /fix has both a position and a pose at its stamp"
         in capfd.readouterr().out
     )

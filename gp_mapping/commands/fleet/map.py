@@ -89,7 +89,7 @@ def run(args: argparse.Namespace, parameters: Parameters) -> int:
                 session,
                 suggestions,
                 warnings_of(bags)
-                + unpaired_fix_warning(parameters, session)
+                + unpaired_fix_warning(parameters, session, counted(bags.reports, "received"))
                 + not_looked_note(parameters.map)
                 + result.get("test_warnings", []),
             ),

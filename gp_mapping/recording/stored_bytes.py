@@ -1,0 +1,51 @@
+"""Brings the bytes of a stored message into the form in which its type is read.
+
+Recorders that compress each message say so in metadata.yaml only, which a recorder that is killed
+does not write, and which does not come with a single file. And types have grown: a Range of ROS 2
+Humble and before has no variance.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from rosbags.interfaces import Typestore
+from rosbags.rosbag2 import reader as rosbags_reader
+from rosbags.typesys import Stores, get_typestore
+
+from gp_mapping.recording.cdr import length_of
+
+__all__ = ["present_bytes"]
+
+# the library that rosbags brings along: another one in newer releases, with the same two names
+_LIBRARY: Any = next(
+    getattr(rosbags_reader, name) for name in ("zstd", "zstandard") if hasattr(rosbags_reader, name)
+)
+_ZSTD = b"\x28\xb5\x2f\xfd"  # how a Zstandard frame begins; CDR begins with a zero
+# types that have got a number at their end since, with its bytes: 0 says that it is not known
+_GROWN = {"sensor_msgs/msg/Range": bytes(4)}
+
+
+@cache
+def _before() -> Typestore:
+    """The types as they were before they grew."""
+    return get_typestore(Stores.ROS2_HUMBLE)
+
+
+def present_bytes(kind: str, data: bytes) -> bytes:
+    """Return the CDR bytes of a message as its type is today.
+
+    Args:
+        kind: its ROS type.
+        data: its bytes as they are stored: what cannot be read is returned as it is.
+    """
+    if data[:4] == _ZSTD:
+        try:
+            data = _LIBRARY.decompress(data)
+        except _LIBRARY.ZstdError:
+            return data
+
+    if kind in _GROWN and length_of(bytes(data), kind, _before()) == len(data):
+        return bytes(data) + _GROWN[kind]
+    return data
