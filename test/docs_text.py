@@ -29,6 +29,8 @@ WHOLE = {
     "parameters.py",
     "sensors/setup.py",
     "intake/stamps.py",
+    "intake/order.py",
+    "poses/motion.py",
 }
 
 

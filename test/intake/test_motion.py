@@ -47,3 +47,35 @@ def test_a_flight_is_said_to_be_flattened(climb, glitch, said):
         "another is taken for one place; map each height by itself"
         for height in said
     ]
+
+
+def said_of_heights(height_of, seconds: float = 60.0, side: float = 20.0) -> list[str]:
+    """What is said of a robot that drives to and fro on a line, `height_of(lane, x)` m high."""
+    fields, poses = drive(start=100.0, seconds=seconds, speed=0.0, rate=10.0)
+    for i, message in enumerate(poses):
+        lane, along = divmod(2.0 * i / 20.0, side)
+        p = message.pose.pose.position
+        p.x, p.y = along if lane % 2 == 0 else side - along, 0.0
+        p.z = float(height_of(lane, p.x))
+    intake = Intake(IntakeSettings())
+    feed(intake, by_stamp(fields, poses))
+    drain(intake)
+    return [text for text in intake.warnings if "the map is flat" in text]
+
+
+def test_floors_above_one_another_are_said_however_large_the_building_is():
+    """Three metres are no more than a slope of a hall of 60 m: it is in one place that they differ."""
+    (text,) = said_of_heights(lambda lane, x: 3.0 * (lane >= 2.0), side=60.0, seconds=100.0)
+    assert "differ by up to 3 m in one and the same place" in text
+
+
+@pytest.mark.parametrize(
+    "height_of",
+    [
+        lambda lane, x: 0.12 * x,  # a ramp, up and down again
+        lambda lane, x: 0.3 * lane,  # a height that drifts by less than a floor
+        lambda lane, x: 5.0 * (lane == 1.0 and 7.0 < x < 8.0),  # one leap
+    ],
+)
+def test_a_ramp_a_drift_and_a_leap_are_no_floors(height_of):
+    assert said_of_heights(height_of) == []

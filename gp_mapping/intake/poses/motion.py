@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from gp_mapping.core.types import Samples
+from gp_mapping.intake.poses.floors import FLAT, Floors
 
 __all__ = ["Motion"]
 
@@ -15,8 +16,8 @@ _PATIENCE = 10.0  # s after which a robot that has never moved is spoken of
 _STEP = 0.5  # s, over which a speed is taken: over less, poses that tremble are fast
 _FASTEST = 60.0  # m/s; what maps moves slower
 _OFTEN = 3  # speeds, or heights, beyond; a single glitch of a localiser is no unit
-# a map is flat: heights that differ by more m, and by more of the path's extent, are no ground
-_FLAT, _STEEP = 2.0, 0.15
+# a map is flat: heights that differ by more than FLAT, and by more of the extent, are no ground
+_STEEP = 0.15
 
 
 class Motion:
@@ -32,6 +33,7 @@ class Motion:
         self._then: tuple[float, np.ndarray] | None = None  # stamp and place of the last step
         self._fast = 0
         self.fastest = 0.0
+        self._floors = Floors()
         # the _OFTEN lowest and highest heights, m
         self._lowest: list[float] = []
         self._highest: list[float] = []
@@ -57,10 +59,10 @@ class Motion:
             if self._then is not None and stamp >= self._then[0] + _STEP:
                 self._note(math.dist(x[at], self._then[1]) / (stamp - self._then[0]))
                 self._then = stamp, x[at]
-                self._note_height(float(heights[at]))
+                self._note_height(x[at], float(heights[at]))
             elif self._then is None or stamp < self._then[0]:
                 self._then = stamp, x[at]
-                self._note_height(float(heights[at]))
+                self._note_height(x[at], float(heights[at]))
             # at least one: of a very large stamp the next half second is no number of its own
             at += max(1, int(np.searchsorted(stamps[at:], self._then[0] + _STEP)))
 
@@ -69,8 +71,9 @@ class Motion:
         self._fast += speed > _FASTEST
         self.fastest = max(self.fastest, speed)
 
-    def _note_height(self, height: float) -> None:
-        """Take in a height, m."""
+    def _note_height(self, place: np.ndarray, height: float) -> None:
+        """Take in a height, m, and where it is."""
+        self._floors.note((float(place[0]), float(place[1])), height)
         self._lowest = sorted([*self._lowest, height])[:_OFTEN]
         self._highest = sorted([*self._highest, height], reverse=True)[:_OFTEN]
 
@@ -86,10 +89,17 @@ class Motion:
             max_speed: as in IntakeSettings.
         """
         seconds, extent = self._newest - self._first, float((self._high - self._low).max())
-        if self.climb > max(_FLAT, _STEEP * extent):
+        if self.climb > max(FLAT, _STEEP * extent):
             return [
                 f"the heights of the poses differ by {self.climb:.3g} m, and the map is flat: what was measured "
                 "above one another is taken for one place; map each height by itself"
+            ]
+        if self._floors.above >= _OFTEN:
+            return [
+                f"the heights of the poses differ by up to {self._floors.most:.3g} m in one and the same place, in "
+                f"{self._floors.above} places, and the map is flat: what was measured above one another (floors, a "
+                "bridge) is taken for one place; map each height by itself, unless it is only the height of the poses "
+                "that drifts"
             ]
         if seconds >= _PATIENCE and extent <= _STANDS:
             return [
@@ -98,7 +108,7 @@ class Motion:
                 "encoders, a localiser) work?"
             ]
         if self._fast >= _OFTEN:
-            hint = "" if max_speed > 0.0 else " Poses that leap can be dropped by max_speed"
+            hint = "" if max_speed > 0.0 else " max_speed drops leaps"
             return [
                 f"poses move at {self.fastest:.3g} m/s: are they metres, and of one robot?{hint}"
             ]

@@ -60,7 +60,7 @@ def full_budget_note(report: dict) -> str | None:
     if _many(report):
         full, everywhere = f"{full}'s tile where the robot is", ""
     loss = (
-        f"up to {100 * report['prior_left']:.0f} % of the prior variance left where it was measured"
+        f"up to {100 * report['prior_left']:.2g} % of the prior variance left where it was measured"
     )
 
     if density < DETAIL:
