@@ -30,6 +30,7 @@ WHOLE = {
     "sensors/setup.py",
     "intake/stamps.py",
     "intake/order.py",
+    "intake/lateness.py",
     "poses/motion.py",
 }
 

@@ -16,6 +16,7 @@ from gp_mapping.core.types import Samples
 from gp_mapping.intake import stretch
 from gp_mapping.intake.columns import Readings, Stream
 from gp_mapping.intake.drops import DropCounter, DropReason
+from gp_mapping.intake.lateness import Lateness
 from gp_mapping.intake.messages import Reading
 from gp_mapping.intake.order import InOrder
 from gp_mapping.intake.outlet import Outlet
@@ -107,7 +108,7 @@ class Streams:
 
         self._out = Outlet(placer, drops, _READY_FACTOR * s.queue_size)
         self._waiting: deque[_Waiting] = deque()
-        self._ranges = ClockRanges()
+        self._ranges, self._lateness = ClockRanges(), Lateness()
 
         # a measurement further from any pose in time is never paired
         near = max(self._max_wait, to_nanoseconds(s.max_pose_gap))
@@ -171,6 +172,7 @@ class Streams:
         """What came out of order and was put in order, and two clocks, in words."""
         lost = not self.samples and self._drops[DropReason.NO_POSE]
         apart = self._ranges.note(self._max_wait) if lost else []
+        apart += self._lateness.note(self._settings.max_wait)
         return [*apart, *self._field_order.note("measurements"), *self._pose_order.note("poses")]
 
     # ---- poses in --------------------------------------------------------------------------------
@@ -264,6 +266,7 @@ class Streams:
             stamp: of the pose that has come, ns.
         """
         newest = self._last_field
+        self._lateness.add_pose(self.poses.epoch, stamp, newest)
         if (
             self.poses.epoch < self._field_epoch
             and newest is not None
@@ -580,7 +583,8 @@ class Streams:
         Too long: until stamps have advanced by more than max_wait.
         """
         while self._waiting and self._advance - self._waiting[0].advance > self._max_wait:
-            self._waiting.popleft()
+            waited = self._waiting.popleft()
+            self._lateness.give_up(waited.epoch, waited.reading.stamp)
             # where TF failed, a transform is what was missing
             missing = self._tf is not None and self._tf.problem is not None
             self._drops.count(DropReason.NO_TRANSFORM if missing else DropReason.NO_POSE)
