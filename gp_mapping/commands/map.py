@@ -141,7 +141,7 @@ def run(args: argparse.Namespace) -> int:
         require_new(plans, session.about, args.resume)
     intake = Intake(parameters.intake, judge=make_judge(parameters.map))
     before = session.report()["samples"]
-    stay_in_frame(intake, session)
+    stay_in_frame(intake, session, session.about.get("sensor_frame", ""))
 
     # what the map raises here costs a sample, and is counted; anything else is not the saved map's
     for samples in ingest_batches(samples_of(plans, intake, "map"), session, intake.drops):
@@ -269,7 +269,7 @@ def dropped_lines(dropped: dict[str, int]) -> list[str]:
     ]
 
 
-def stay_in_frame(intake: Intake, session: MapSession) -> None:
+def stay_in_frame(intake: Intake, session: MapSession, sensor_frame: str = "") -> None:
     """Take poses in the map's frame alone, where it has one.
 
     In another frame the same numbers are other places.
@@ -277,6 +277,7 @@ def stay_in_frame(intake: Intake, session: MapSession) -> None:
     Args:
         intake: which has taken nothing yet.
         session: the map.
+        sensor_frame: that its measurements had, where what comes goes into it.
 
     Raises:
         UsageError: the settings name another frame.
@@ -289,7 +290,7 @@ def stay_in_frame(intake: Intake, session: MapSession) -> None:
             f"the map is in frame {named(frame)}, and poses are to be read in frame {named(intake.frame)}; "
             f"write --set odometry_frame={frame}, or begin a new map"
         )
-    intake.expect(frame)
+    intake.expect(frame, sensor_frame)
 
 
 def score_on_tests(plans, parameters: Parameters, session: MapSession, trained: np.ndarray) -> dict:

@@ -26,7 +26,7 @@ from gp_mapping.intake.poses.track import PoseTrack
 from gp_mapping.intake.poses.transforms import Transform
 from gp_mapping.intake.sensors.adaptor import make_adaptor
 from gp_mapping.intake.sensors.judged import Judge
-from gp_mapping.intake.sensors.setup import SETUP, setup_of
+from gp_mapping.intake.sensors.setup import SETUP, sensor_notes, setup_of
 from gp_mapping.intake.streams import Streams, pose_buffer, to_nanoseconds
 from gp_mapping.settings.intake import IntakeSettings
 
@@ -82,6 +82,7 @@ class Intake:
         self._votes = {
             name: FrameVote(getattr(s, name)) for name in ("sensor_frame", "odometry_frame")
         }
+        self._measured_in = ""  # frame of the sensor that made the map that goes on
         self._first: list[tuple] | None = []  # messages as they came, until frames are settled
         # take_restart() has to say it; kept messages are being taken in again
         self._restarted = self._again = False
@@ -98,6 +99,7 @@ class Intake:
         self._void = 0  # samples that were handed out and are not in the map any more
         self._warnings: list[str] = []
         self._base = s.base_frame.lstrip("/")
+        self._named_base, self._two_bases = "", False  # as the newest pose message names it
 
         self._tf: TfPoses | None = None
         if "tf" in (s.pose_source, s.mounting):
@@ -156,15 +158,17 @@ class Intake:
 
     # ---- frames ----------------------------------------------------------------------------------
 
-    def expect(self, frame: str) -> None:
+    def expect(self, frame: str, sensor_frame: str = "") -> None:
         """Expect this frame: the map is in it already.
 
         Poses in another frame are dropped, whatever their number.
 
         Args:
             frame: of the poses.
+            sensor_frame: that the map's measurements had; another one is spoken of. '' where it is
+                not known.
         """
-        self._votes["odometry_frame"] = FrameVote(frame)
+        self._votes["odometry_frame"], self._measured_in = FrameVote(frame), sensor_frame
         self.make_final()
 
     def forget_frames(self) -> None:
@@ -176,6 +180,7 @@ class Intake:
             ):
                 self._votes[name] = FrameVote(expected=vote.frame) if vote.known else FrameVote()
 
+        self._measured_in = ""
         self.make_final()
         self._void = self.samples
 
@@ -298,6 +303,7 @@ class Intake:
         out of order.
         """
         out = [*self._warnings, *self._streams.notes, *self._streams.motion_notes]
+        out += sensor_notes(self._measured_in, self._votes["sensor_frame"])
         if self._tf is not None:
             out += self._tree.warnings if self._tree is not None else []
             if self._tf.problem is not None and (
@@ -322,7 +328,7 @@ class Intake:
         if not self._frame_fits("odometry_frame", msg):
             self.drops.count(DropReason.POSE_UNEXPECTED_FRAME)
             return self._elect("odometry_frame")
-        self._base = str(getattr(msg, "child_frame_id", "")).lstrip("/") or self._base
+        self._name_base(str(getattr(msg, "child_frame_id", "")).lstrip("/"))
 
         pose = read_pose(msg, s.pose_source)
         variance = pose.variance if s.use_pose_covariance else 0.0
@@ -343,6 +349,19 @@ class Intake:
         )
 
     add_odometry = add_pose_message
+
+    def _name_base(self, frame: str) -> None:
+        """Note which body the poses are of, and say where that changes; '': they do not tell."""
+        if not frame:
+            return
+        before, self._base, self._named_base = self._named_base, frame, frame
+        # said once: a frame that changes with each message must not crowd out what else is to say
+        if before and before != frame and not self._two_bases:
+            self._two_bases = True
+            self._warn(
+                f"poses are of {named(before)} and of {named(frame)} (child_frame_id), which count as one: two "
+                "sources on one topic, or two points of the robot? Remap one of them"
+            )
 
     def add_pose(self, stamp: int, position, quaternion=None, variance: float = 0.0) -> None:
         """Take in a pose of the base frame, wherever it comes from.
@@ -465,7 +484,7 @@ class Intake:
             vote.count(count)
         self.received[self.settings.sensor] += len(field.columns)
         self.received[self.settings.pose_source] += len(pose.columns)
-        self._base = pose.columns.frame("child_frame_id") or self._base
+        self._name_base(pose.columns.frame("child_frame_id"))
         return batches
 
     # ---- samples out -----------------------------------------------------------------------------

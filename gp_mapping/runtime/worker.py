@@ -257,9 +257,9 @@ class MapWorker:
         """Tell the intake that the session's map is in a frame already, which stays."""
         # a saved map was measured with the setup that its file names, until something new comes
         self._goes_on = True
-        frame = self._session.about.get("frame")
-        if frame:
-            self._intake.expect(frame)
+        about = self._session.about
+        if frame := about.get("frame"):
+            self._intake.expect(frame, about.get("sensor_frame", ""))
         elif self._session.cell_count:
             self._intake.make_final()
 

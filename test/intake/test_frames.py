@@ -172,3 +172,36 @@ def test_frames_of_tf_are_bounded_and_those_that_were_there_go_on():
     intake.add_tf(tf_message((50.0, "base_link", "x" * 1_000_000)))
     assert intake.drops[DropReason.POSE_FRAMES_FULL] == 3000 - 1999 + 1
     assert len(drain(intake)[0]) == 3000 and all(len(text) < 3000 for text in intake.warnings)
+
+
+def test_poses_of_two_bodies_are_said_once():
+    """Two odometries on one topic have one frame, and their robots' points are not the same."""
+    intake = Intake()
+    feed(intake, [odometry_message(0.05 * i, child=f"body {i % 2}") for i in range(40)])
+    feed(intake, [odometry_message(10.0 + 0.05 * i, child=f"body {i}") for i in range(40)])
+    said = [text for text in intake.warnings if "child_frame_id" in text]
+    assert said == [
+        "poses are of 'body 0' and of 'body 1' (child_frame_id), which count as one: two sources on one topic, or "
+        "two points of the robot? Remap one of them"
+    ]
+
+    intake = Intake()
+    feed(
+        intake, [odometry_message(0.05 * i, child=("", "/base", "base")[i % 3]) for i in range(40)]
+    )
+    assert intake.warnings == []
+
+
+def test_a_map_that_goes_on_with_another_sensor_is_said():
+    def warnings_after(*expected, clear=False):
+        intake = Intake()
+        intake.expect(*expected)
+        if clear:
+            intake.forget_frames()
+        feed(intake, by_stamp(*drive()))
+        return [text for text in intake.warnings if "sensor in frame" in text]
+
+    (text,) = warnings_after("odom", "thermometer")
+    assert "in frame 'thermometer', and what comes now is from 'magnetometer'" in text
+    assert warnings_after("odom", "magnetometer") == [] == warnings_after("odom")
+    assert warnings_after("odom", "thermometer", clear=True) == []

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from gp_mapping.errors import named
+from gp_mapping.intake.frames import FrameVote
 from gp_mapping.settings.intake import IntakeSettings
 
-__all__ = ["SETUP", "as_saved", "common_setup", "setup_notes", "setup_of"]
+__all__ = ["SETUP", "as_saved", "common_setup", "sensor_notes", "setup_notes", "setup_of"]
 
 SETUP = "sensor_setup"  # in `about` of a session
 
@@ -93,6 +95,21 @@ def setup_notes(settings: IntakeSettings, about: dict) -> list[str]:
         if differing
         else []
     )
+
+
+def sensor_notes(before: str, now: FrameVote) -> list[str]:
+    """That a map goes on with a sensor in another frame, in a sentence.
+
+    Args:
+        before: the frame in which the saved map was measured; '': it is not known.
+        now: the frame of what comes.
+    """
+    if not (before and now.known and now.frame) or before == now.frame:
+        return []
+    return [
+        f"this map was measured by a sensor in frame {named(before)}, and what comes now is from "
+        f"{named(now.frame)}: where that is another sensor, or sits elsewhere on the robot, begin a new map"
+    ]
 
 
 def common_setup(abouts: list[dict]) -> dict | None:
