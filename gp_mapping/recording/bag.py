@@ -26,6 +26,7 @@ __all__ = [
     "BagError",
     "RawMessage",
     "UnreadableError",
+    "bag_span",
     "bag_topics",
     "choose_topic",
     "choose_topics",
@@ -33,6 +34,7 @@ __all__ = [
     "deserialize",
     "read_messages",
     "read_raw",
+    "read_span",
 ]
 
 MAGNETIC_FIELD = "sensor_msgs/msg/MagneticField"
@@ -205,6 +207,16 @@ def bag_topics(path, prefer: Iterable[str] = ()) -> dict[str, tuple[str, int]]:
     """
     with _open(path) as reader:
         return _topics(reader, prefer)
+
+
+def bag_span(path) -> tuple[int, int]:
+    """When the first and the last message of a bag were recorded, ns.
+
+    Raises:
+        BagError: it cannot be read.
+    """
+    with _open(path) as reader:
+        return reader.start_time, reader.end_time
 
 
 def _topics(reader: Reader, prefer: Iterable[str] = ()) -> dict[str, tuple[str, int]]:
@@ -389,6 +401,26 @@ def read_raw(
                         f"{path}: the bag is cut off, {promised[name][1]} messages were recorded on "
                         f"{name} and {read_count[name]} are there"
                     )
+
+
+def read_span(path, topics: Iterable[str], start: int, stop: int) -> Iterator[RawMessage]:
+    """Stored messages of one bag that were recorded within a time, in record order.
+
+    Args:
+        path: of the bag.
+        topics: names.
+        start: ns.
+        stop: ns.
+
+    Raises:
+        BagError: the bag cannot be read.
+    """
+    names = set(topics)
+    with _open(path) as reader, _reading(path):
+        chosen = [c for c in reader.connections if c.topic in names]
+        for connection, stamp, data in reader.messages(chosen, start, stop) if chosen else ():
+            kind = connection.msgtype
+            yield RawMessage(connection.topic, kind, stamp, present_bytes(kind, data))
 
 
 def _learn_types(connections) -> None:

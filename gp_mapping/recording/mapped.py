@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from itertools import islice
+from collections.abc import Hashable, Iterable
+from itertools import combinations, islice
 from pathlib import Path
 
 from gp_mapping.intake.fixes import ROLE as FIX
-from gp_mapping.recording.bag import BagError, bag_topics, read_raw
+from gp_mapping.recording.bag import (
+    STORE,
+    BagError,
+    RawMessage,
+    bag_span,
+    bag_topics,
+    read_raw,
+    read_span,
+)
 from gp_mapping.recording.replay import BagPlan
 
 __all__ = [
@@ -23,6 +31,8 @@ __all__ = [
 ]
 
 _FIRST = 64  # messages that tell one recording from another
+_SHARED = 3  # measurements in two bags that are no chance; their stamps are equal to the nanosecond
+_SLACK = 10 * 10**9  # ns; two recorders receive one message at different times
 _MAPPED = "recordings"  # in `about` of a session
 _FILES = (".mcap", ".db3")
 
@@ -87,10 +97,10 @@ def no_test(option: str, plans: list[BagPlan], about: dict) -> list[str]:
 
 
 def require_distinct(plans: list[BagPlan]) -> None:
-    """Check that no bag is a copy of another, or a file of it.
+    """Check that no bag is a copy of another, or a file of it, nor begins within another.
 
     Raises:
-        BagError: one is.
+        BagError: one is, or does.
     """
     first: dict[str, BagPlan] = {}
     for plan in plans if len(plans) > 1 else []:
@@ -101,6 +111,38 @@ def require_distinct(plans: list[BagPlan]) -> None:
                 f"{plan.path}: its measurements are those of {same.path}, and would count twice; leave one of them out"
             )
         first |= dict.fromkeys(marks, plan)
+
+    spans = {plan.path: bag_span(plan.path) for plan in plans if len(plans) > 1}
+    for pair in combinations(plans, 2):
+        earlier, later = sorted(pair, key=lambda plan: spans[plan.path])
+        begun, ended = spans[later.path][0], spans[earlier.path][1]
+        if begun <= ended + _SLACK and _begins_within(earlier, later, begun):
+            raise BagError(
+                f"{later.path}: its first measurements are in {earlier.path}, too, and would count twice: two "
+                "recorders have run at once; leave one of them out, or cut one where the other begins or ends"
+            )
+
+
+def _begins_within(earlier: BagPlan, later: BagPlan, begun: int) -> bool:
+    """Whether the first measurements of a bag, recorded from `begun` (ns) on, are in another."""
+    first = list(islice(read_raw(later.path, _measured(later)), _FIRST))
+    if not first:
+        return False
+    known = {_identity(raw) for raw in first}
+    there = read_span(earlier.path, _measured(earlier), begun - _SLACK, first[-1].stamp_ns + _SLACK)
+    return len(known & {_identity(raw) for raw in there}) >= min(_SHARED, len(known))
+
+
+def _measured(plan: BagPlan) -> list[str]:
+    """Topics of a bag's measurements."""
+    return [topic for topic, role in plan.roles.items() if role == "measurement"]
+
+
+def _identity(raw: RawMessage) -> Hashable:
+    """What no two measurements share: the bytes with their stamp, else when they were recorded."""
+    fields = STORE.fielddefs[raw.type][1] if raw.type in STORE.fielddefs else ()
+    stamped = any(name == "header" for name, _ in fields)
+    return bytes(raw.data) if stamped else (raw.stamp_ns, bytes(raw.data))
 
 
 def require_new(plans: list[BagPlan], about: dict, name) -> None:

@@ -9,8 +9,8 @@ from small_drive import GIVEN, lanes, write_drive
 from split_bag import joined
 
 from gp_mapping import cli
-from gp_mapping.recording.bag import STORE, read_raw
-from gp_mapping.recording.mapped import mapped_before, note_mapped
+from gp_mapping.recording.bag import STORE, BagError, read_raw
+from gp_mapping.recording.mapped import mapped_before, note_mapped, require_distinct
 from gp_mapping.recording.replay import plan_bags
 from gp_mapping.settings.intake import IntakeSettings
 
@@ -133,3 +133,40 @@ def test_copies_in_a_fleet_count_once_and_that_is_said(tmp_path, capsys):
     result = json.loads(shown.out)
     assert result["fleet"]["mapped"] == 2 and list(result["fleet"]["failed"]) == [bags[1]]
     assert f"left out: {bags[1]}: its measurements are those of {bags[0]}" in shown.err
+
+
+@pytest.mark.parametrize("storage", [StoragePlugin.MCAP, StoragePlugin.SQLITE3])
+def test_recorders_that_have_run_at_once_are_noticed(tmp_path, storage):
+    """The second began within the first: what both hold counted twice, unsaid."""
+    write_drive(tmp_path / "whole", lanes(0.0, count=2), 1000.0, rate=5.0)
+    stored = list(read_raw(tmp_path / "whole"))
+    middle = len(stored) // 2
+
+    def cut(name, messages, late_ns=0):
+        with Writer(tmp_path / name, version=9, storage_plugin=storage) as writer:
+            types = {raw.topic: raw.type for raw in messages}
+            connections = {
+                topic: writer.add_connection(topic, kind, typestore=STORE)
+                for topic, kind in types.items()
+            }
+            for raw in messages:
+                writer.write(connections[raw.topic], raw.stamp_ns + late_ns, bytes(raw.data))
+        return tmp_path / name
+
+    first = cut("first", stored[: middle + 40])
+    within = cut("within", stored[middle:], late_ns=3 * 10**8)  # as another machine receives it
+    after = cut("after", stored[middle + 40 :])
+
+    def plans(*bags):
+        return plan_bags(list(bags), IntakeSettings(), {})
+
+    require_distinct(plans(first, after))
+    for bags in ((first, within), (within, first)):
+        with pytest.raises(BagError, match=r"within: its first measurements are in .*first, too"):
+            require_distinct(plans(*bags))
+
+
+def test_robots_that_measured_at_once_are_two_recordings(tmp_path):
+    for seed, name in enumerate("ab"):
+        write_drive(tmp_path / name, lanes(0.3 * seed, count=1), 1000.0, rate=5.0, seed=seed)
+    require_distinct(plan_bags([tmp_path / "a", tmp_path / "b"], IntakeSettings(), {}))
