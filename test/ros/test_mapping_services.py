@@ -9,6 +9,7 @@ from rcl_interfaces.msg import Parameter as ParameterMessage
 from rcl_interfaces.msg import ParameterType, ParameterValue
 from rcl_interfaces.srv import SetParameters
 from ros_helpers import STARTS, NodeProcess, Peer, grid_array, place_at
+from sensor_msgs.msg import MagneticField
 from std_srvs.srv import SetBool, Trigger
 
 from gp_mapping.planning.hull import grown_hull, inside_convex
@@ -178,6 +179,20 @@ def test_namespace_remapping_and_live_parameters(tmp_path):
             what="no such names",
         )
         assert "'resolutoin' is not known" in node.log
+
+        # publishers are counted under the name that the input has now
+        peer.node.destroy_publisher(peer.field_publisher)
+        compass = peer.node.create_publisher(MagneticField, "/imu/mag", 10)
+        peer.until(
+            lambda: any(
+                "/imu/mag (magnetic_field) since the start" in text
+                and "although it has a publisher" in text
+                for text in peer.messages
+            ),
+            what="its publisher is not seen",
+        )
+        assert peer.number("magnetic_field publishers") == 1
+        peer.node.destroy_publisher(compass)
 
         def set_double(name, value):
             request = SetParameters.Request(

@@ -223,7 +223,9 @@ class Inputs:
         """Note inputs whose topic is published with another type only, which DDS never reports."""
         for port in self.ports:
             published, port.wrong_type = self._published_types(port), ""
-            port.watch.publishers = self._node.count_publishers(port.topic)
+            # resolved: count_publishers does not know of remapped names
+            resolved = self._node.resolve_topic_name(port.topic)
+            port.watch.publishers = self._node.count_publishers(resolved)
             port.watch.listening = port.subscription is not None
             # what is not subscribed to yet, and can be read, look() is about to take
             coming = port.subscription is None and any(

@@ -232,7 +232,7 @@ class SurveyPort:
         """
         now = time.monotonic()
         for topic, since in list(self._claims.items()):
-            if self._node.count_publishers(topic):
+            if self._node.count_publishers(self._node.resolve_topic_name(topic)):
                 self._claims[topic] = None
             elif since is None:
                 self._claims[topic] = now
