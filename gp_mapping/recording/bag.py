@@ -378,7 +378,13 @@ def read_raw(
             names = _plan(path, promised, topics)
 
             with _reading(path):
-                chosen = [c for c in reader.connections if c.topic in names]
+                # of a topic with several types only those that were asked for
+                kinds = _BOTH if topics is None else wanted
+                chosen = [
+                    c
+                    for c in reader.connections
+                    if c.topic in names and (not kinds or c.msgtype in kinds)
+                ]
                 messages = (
                     reader.messages(chosen)
                     if position is None
@@ -396,9 +402,10 @@ def read_raw(
 
             for name in names:
                 # readers end quietly where a file is cut off
-                if read_count[name] < promised[name][1]:
+                recorded = sum(c.msgcount for c in chosen if c.topic == name)
+                if read_count[name] < recorded:
                     raise BagError(
-                        f"{path}: the bag is cut off, {promised[name][1]} messages were recorded on "
+                        f"{path}: the bag is cut off, {recorded} messages were recorded on "
                         f"{name} and {read_count[name]} are there"
                     )
 

@@ -124,3 +124,5 @@ def test_of_a_topic_with_two_types_the_sensors_is_mapped_and_the_other_counted(
     assert intake.drops.as_dict().pop("unreadable") == 100
     assert len(values) + intake.drops.measurements + intake.waiting == 200
     assert any("the topic is read as" in text for text in intake.warnings)
+    asked = list(read_messages(tmp_path / "bag", {MAGNETIC_FIELD: "/sensor"}))
+    assert len(asked) == 100 and {m.__msgtype__ for _, _, m in asked} == {MAGNETIC_FIELD}
