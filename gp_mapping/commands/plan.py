@@ -127,10 +127,20 @@ def run(args: argparse.Namespace) -> int:
             f"--output {output}: cannot be written ({error.strerror or error})"
         ) from error
 
-    unit, scale = unit_text(session.settings.field_unit), session.settings.field_scale
+    settings = session.settings
+    # what is planned with is the latent field: of classes and counts it has no unit
+    what, unit = (
+        ("stddev", f" {unit_text(settings.field_unit)}")
+        if settings.metric
+        else ("stddev of the latent field", "")
+    )
+    now, then = (
+        f"{stddev / settings.field_scale:.3g}{unit}"
+        for stddev in (route.stddev_now, route.stddev_then)
+    )
     print(
-        f"{route.metres:.1f} m, {len(route.stops)} stops; stddev over the area {route.stddev_now / scale:.3g} {unit} "
-        f"now, {route.stddev_then / scale:.3g} {unit} after it" + (f"\n{note}" if note else "")
+        f"{route.metres:.1f} m, {len(route.stops)} stops; {what} over the area {now} now, {then} after it"
+        + (f"\n{note}" if note else "")
     )
     print(output)
     return 0
@@ -222,7 +232,8 @@ def _content(session, grid: FieldGrid | None, route: Plan, kind: str, area: floa
         route: what is written.
         kind: ending of the file name. A table holds poses with headings, and for each what the
             drive up to there has taken off the mean variance of the area, in the map's unit
-            squared; GeoJSON the line and its stops.
+            squared (of classes and counts that of the latent field, which has none); GeoJSON the
+            line and its stops.
         area: m².
     """
     x, headings = route.poses(0.25)
@@ -238,7 +249,7 @@ def _content(session, grid: FieldGrid | None, route: Plan, kind: str, area: floa
         rows = csv.writer(table)
         unit = settings.field_unit
         unit = unit if unit.isalnum() else f"({unit})"
-        taken = f"variance_taken_{unit}^2"
+        taken = f"variance_taken_{unit}^2" if settings.metric else "variance_taken_latent"
         rows.writerow(["x_m", "y_m", "heading_rad", "driven_m", taken])
         rows.writerows(
             [*map(repr, map(float, row))]

@@ -57,6 +57,27 @@ def test_route_as_csv_geojson_and_picture(saved, tmp_path, capsys):
     assert (tmp_path / "route.png").read_bytes()[:4] == b"\x89PNG"
 
 
+def test_what_a_route_takes_of_counts_has_no_unit(tmp_path, capsys):
+    """Planned is with the latent field, the logarithm of a rate; it was said to be 1/s."""
+    settings = MapSettings(likelihood="poisson", learn_hyperparameters=False, lengthscale=0.8)
+    session = MapSession(settings)
+    x = torch.stack([torch.linspace(0.0, 4.0, 60), torch.linspace(0.0, 3.0, 60)], 1).double()
+    counts = torch.poisson(20.0 + 10.0 * torch.sin(2 * x[:, :1]), torch.Generator().manual_seed(0))
+    session.ingest(Samples(x, counts.double(), stamp=0.5 * torch.arange(60).double()))
+    session.flush()
+    save_checkpoint(tmp_path / "map.gpm", session.state_dict())
+
+    route = tmp_path / "route.csv"
+    assert main(["plan", str(tmp_path), "--budget", "4", "--output", str(route)]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    said = re.search(
+        r"stops; stddev of the latent field over the area (\S+) now, (\S+) after it", first
+    )
+    rows = list(csv.DictReader(open(route, encoding="utf-8")))
+    now, then = map(float, said.groups())
+    assert float(rows[-1]["variance_taken_latent"]) == pytest.approx(now**2 - then**2, rel=0.1)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
