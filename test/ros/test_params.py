@@ -146,6 +146,8 @@ def test_live_changes_are_checked_and_the_rest_needs_a_clean_up(make_node):
     assert not result.successful and "'best' is not one of" in result.reason and after is settings
     result, after = params.on_set(settings, [Parameter("plan_kind", value="routes")])
     assert not result.successful and "'routes' is not one of" in result.reason and after is settings
+    result, _ = params.on_set(settings, [Parameter("plan_kind", value="x" * 100_000)])
+    assert not result.successful and len(result.reason) < 500
     result, after = params.on_set(settings, [Parameter("plan_kind", value="lanes")])
     assert result.successful and after.plan_kind == "lanes"
     reason = node.set_parameters([Parameter("resolution", value=0.1)])[0].reason

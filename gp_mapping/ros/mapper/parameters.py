@@ -188,7 +188,7 @@ def _no_planner(values: dict[str, object]) -> list[str]:
         if isinstance(kind, str):
             find_planner(kind)
     except ValueError as error:
-        return [str(error)]
+        return [one_line(error, 300)]
     return []
 
 
