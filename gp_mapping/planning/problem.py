@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from gp_mapping.planning.area.travel import Travel
 from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.worth.path_value import PathValue, Visits
 
-__all__ = ["Drive", "Problem", "default_mix", "mix_of_rest"]
+__all__ = ["Drive", "Problem", "Spent", "default_mix", "mix_of_rest"]
 
 _NOT_IN_AREA = (
     ", which lies outside the survey area: outside the region, in a keep-out area, too near to an "
@@ -48,6 +49,14 @@ def mix_of_rest(mix: float, spent: float) -> float:
         spent: fraction of the budget that is spent.
     """
     return mix * (1.0 - spent) / (1.0 - mix * spent) if spent < 1.0 else 0.0
+
+
+class Spent(NamedTuple):
+    """What is spent on a way: m, s; and the heading (rad) at its end, NaN where not known."""
+
+    metres: float
+    seconds: float
+    heading: float
 
 
 @dataclass(frozen=True)
@@ -247,42 +256,72 @@ class Problem:
         if legs is None:
             return None
 
-        ends, clock = self._clock(legs)
+        spent = list(accumulate(legs, self.after, initial=self.begin()))
         visits, x, marks = self.travel.visits(legs)
-        return Drive(
-            tuple(legs), ends[-1], clock[-1], visits, x, marks, np.interp(marks, ends, clock)
+        times = np.interp(marks, [now.metres for now in spent], [now.seconds for now in spent])
+        return Drive(tuple(legs), spent[-1].metres, spent[-1].seconds, visits, x, marks, times)
+
+    def fitting(self, stops: Sequence[int]) -> int:
+        """Return how many of the first stops the limit allows, the way home after them included.
+
+        By bisection: more stops never cost less.
+
+        Args:
+            stops: nodes, in order.
+        """
+        spent = [self.begin()]
+        for leg in map(self._leg_to, (None, *stops), stops):
+            if leg is None:
+                break
+            spent.append(self.after(spent[-1], leg))
+
+        low, high = 0, len(spent) - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            allowed = self.may_end(spent[middle], stops[middle - 1])
+            low, high = (middle, high) if allowed else (low, middle - 1)
+        return low
+
+    def begin(self) -> Spent:
+        """Return what is spent where the robot is."""
+        return Spent(0.0, 0.0, self.heading)
+
+    def after(self, spent: Spent, leg: Leg) -> Spent:
+        """Return what is spent when one more leg has been driven."""
+        turned = angle_between(spent.heading, leg.first) + leg.turned
+        return Spent(
+            spent.metres + leg.metres,
+            # Turns at inner corners are spread over the leg: where they lie hardly changes the
+            # worth.
+            spent.seconds + (turned / self.budget.turn_rate + leg.metres / self.budget.speed),
+            # A leg without length turns nothing.
+            spent.heading if math.isnan(leg.last) else leg.last,
         )
 
-    def fits(self, stops: Sequence[int]) -> bool:
-        """Return whether the way through stops is within the limit, without its measurements."""
-        legs = self._legs(stops)
-        return legs is not None and self.limit.allows(*(spent[-1] for spent in self._clock(legs)))
+    def may_end(self, spent: Spent, at: int) -> bool:
+        """Return whether the limit allows a route that ends at a node, or at home after it.
+
+        Args:
+            spent: on the way to that node.
+            at: the node.
+        """
+        if self.home is not None:
+            back = self.travel.leg(at, self.home)
+            if back is None:
+                return False
+            spent = self.after(spent, back)
+        return self.limit.allows(spent.metres, spent.seconds)
 
     def _legs(self, stops: Sequence[int]) -> list[Leg] | None:
         """Return the legs from the robot through stops, and home; None where one is missing."""
         ends = [*stops] + ([self.home] if self.home is not None else [])
-        legs = (
-            [self.first_leg(ends[0])] + [self.travel.leg(a, b) for a, b in pairwise(ends)]
-            if ends
-            else []
-        )
+        legs = [self._leg_to(a, b) for a, b in zip((None, *ends), ends)]
         known = [leg for leg in legs if leg is not None]
         return known if len(known) == len(legs) else None
 
-    def _clock(self, legs: Sequence[Leg]) -> tuple[list[float], list[float]]:
-        """Return metres and seconds from the start to the ends of the legs, the start included."""
-        speed, rate = self.budget.speed, self.budget.turn_rate
-        seconds, heading = 0.0, self.heading
-        ends, clock = [0.0], [0.0]
-        for leg in legs:
-            # Turns at inner corners are spread over the leg: where they lie hardly changes the
-            # worth.
-            seconds += (angle_between(heading, leg.first) + leg.turned) / rate + leg.metres / speed
-            ends.append(ends[-1] + leg.metres)
-            clock.append(seconds)
-            # A leg without length turns nothing.
-            heading = heading if math.isnan(leg.last) else leg.last
-        return ends, clock
+    def _leg_to(self, at: int | None, stop: int) -> Leg | None:
+        """Return the leg to a stop from the node before, or from the robot; None without a way."""
+        return self.first_leg(stop) if at is None else self.travel.leg(at, stop)
 
     def first_leg(self, to: int) -> Leg | None:
         """Return the leg from the robot to a node; None where no way leads there."""

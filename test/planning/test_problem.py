@@ -107,11 +107,11 @@ def test_what_fits_is_within_budget_or_horizon(travel):
         (Budget(4.1, home=(0.45, 0.45)), True),
     ):
         problem = problem_in(travel, budget=budget, horizon=0.1)
-        assert problem.fits((a,)) == problem.feasible(problem.drive((a,))) == fits
+        assert (problem.fitting((a,)) == 1) == problem.feasible(problem.drive((a,))) == fits
         assert math.isfinite(problem.rate([(a,)])[0]) == fits
     for horizon in (1.9, 2.1):
         problem = problem_in(travel, horizon=horizon)
-        assert problem.fits((a,)) == (horizon > 2.0)
+        assert (problem.fitting((a,)) == 1) == (horizon > 2.0)
         assert problem.limit == Budget(horizon)
     assert not problem.feasible(None)
 

@@ -24,7 +24,7 @@ def greedy(problem: Problem) -> Iterator[tuple[int, ...]]:
     """
     travel, limit = problem.travel, problem.limit
     home = None if problem.home is None else travel.distances(problem.home)[travel.places]
-    stops, at, metres = [], problem.start, 0.0
+    stops, at, spent = [], problem.start, problem.begin()
 
     goals, measured = problem.goals.copy(), GrowingPath(problem.value)
     gain = measured.remaining_gains.numpy()
@@ -36,7 +36,7 @@ def greedy(problem: Problem) -> Iterator[tuple[int, ...]]:
         while True:
             away = travel.distances(at, within)[travel.places]
             rate = np.where(
-                goals & (travel.places != at) & (metres + away + back <= limit.metres),
+                goals & (travel.places != at) & (spent.metres + away + back <= limit.metres),
                 gain / (away + NEAR),
                 -np.inf,
             )
@@ -46,20 +46,21 @@ def greedy(problem: Problem) -> Iterator[tuple[int, ...]]:
             least = np.where(goals & np.isinf(away), np.maximum(straight, within), np.inf)
             if math.isinf(within) or rate[best] > (gain / (least + NEAR)).max():
                 break  # what lies beyond has a lower rate
-            within = 2.0 * within if metres + within <= limit.metres else math.inf
+            within = 2.0 * within if spent.metres + within <= limit.metres else math.inf
 
         if not rate[best] > 0.0:
             break
 
         stop = int(travel.places[best])
-        if not problem.fits((*stops, stop)):
+        leg = travel.leg(at, stop) if stops else problem.first_leg(stop)
+        then = None if leg is None else problem.after(spent, leg)
+        if then is None or not problem.may_end(then, stop):
             # Its way is too long after all: try the next best one.
             goals[best] = False
             continue
 
-        leg = problem.drive((stop,)).legs[0] if not stops else travel.leg(at, stop)
         stops.append(stop)
-        at, metres = stop, metres + leg.metres
+        at, spent = stop, then
         measured.add(travel.visits([leg])[0])
         gain = measured.remaining_gains.numpy()
         yield tuple(stops)

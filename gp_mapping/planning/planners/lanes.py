@@ -87,16 +87,7 @@ def _fitted(problem: Problem, routes: list[tuple[int, ...]]) -> list[tuple[int, 
         near.append(stops[: int(np.searchsorted(ends, longest, side="right"))])
 
     problem.prepare(near)
-    return [_first_that_fit(problem, stops) for stops in near]
-
-
-def _first_that_fit(problem: Problem, stops: tuple[int, ...]) -> tuple[int, ...]:
-    """Return as many of the first stops as the limit allows, by bisection."""
-    low, high = 0, len(stops)
-    while low < high:  # more stops never cost less
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if problem.fits(stops[:middle]) else (low, middle - 1)
-    return stops[:low]
+    return [stops[: problem.fitting(stops)] for stops in near]
 
 
 def lane_routes(problem: Problem) -> Iterator[tuple[int, ...]]:
