@@ -100,21 +100,6 @@ def test_what_a_way_measures_lies_on_it_half_a_lengthscale_apart():
         assert (gap < 0.03).all()
 
 
-def test_legs_by_themselves_are_measured_as_each_alone():
-    _, travel = travel_in(4)
-    rng = np.random.default_rng(4)
-    legs = [travel.leg(a, b) for a, b in rng.choice(travel.places, (12, 2))]
-    legs.insert(3, travel.leg(*travel.places[[1, 1]]))  # no way at all: nothing is measured
-    told = travel.visits_of_each(legs)
-    assert len(told) == len(legs) and not len(told[3])
-    for one, leg in zip(told, legs):
-        alone, _, _ = travel.visits([leg])
-        for name in ("places", "weights", "scale"):
-            got, wanted = getattr(one, name), getattr(alone, name)
-            assert got is wanted is None or torch.equal(got, wanted)
-    assert travel.visits_of_each([]) == []
-
-
 def test_between_places_a_smooth_field_is_interpolated():
     _, travel = travel_in(0)
     _, x, _ = travel.visits([travel.leg(*travel.places[[2, -3]])])

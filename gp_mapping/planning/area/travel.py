@@ -458,24 +458,6 @@ class Travel:
         scale = torch.from_numpy((step * counts / lengths)[leg_of])
         return Visits(torch.from_numpy(places), torch.from_numpy(weights), scale), x, marks
 
-    def visits_of_each(self, legs) -> list[Visits]:
-        """Return what driving each of several legs by itself measures.
-
-        Equal to `visits` of each alone, but found for all at once.
-
-        Args:
-            legs: Legs.
-        """
-        legs = list(legs)
-        driven = [i for i, leg in enumerate(legs) if leg.metres > 0.0]
-        together, _, _ = self.visits([legs[i] for i in driven])
-
-        counts = [measurements(legs[i].metres, self.step) for i in driven]
-        places, weights = together.places.split(counts), together.weights.split(counts)
-        scales = () if together.scale is None else together.scale.split(counts)
-        found = dict(zip(driven, map(Visits, places, weights, scales)))
-        return [found[i] if i in found else Visits.from_path([]) for i in range(len(legs))]
-
 
 def _pull(count: int, kept: list[int]) -> Generator[tuple[int, np.ndarray], np.ndarray, None]:
     """Select which of a way's points 0 … count − 1 to keep.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from itertools import islice
 
 import numpy as np
 import torch
@@ -22,19 +21,15 @@ __all__ = [
 ]
 
 NEAR = 0.3  # m added to each way: places under the robot's feet are not infinitely cheap
-_COMPARED = 24  # places compared by all that is measured on the way
 _KAPPA = 2.0  # standard deviations that an upper confidence bound adds
 
 
-def next_stops(
-    problem: Problem, score: Callable[[np.ndarray], np.ndarray], together: int = 1
-) -> Iterator[int]:
+def next_stops(problem: Problem, score: Callable[[np.ndarray], np.ndarray]) -> Iterator[int]:
     """Yield the nodes of places from which home is still in reach, highest scores first.
 
     Args:
         problem: the question.
         score: from the lengths (P,) m of the ways to all places to a value of each.
-        together: ways computed at once.
     """
     travel = problem.travel
     distance = travel.distances(problem.start)[travel.places]
@@ -47,19 +42,13 @@ def next_stops(
         back = 0.0 if problem.home is None else travel.distances(problem.home)[travel.places]
         order = order[(0.9 * (distance + back) <= problem.budget.metres)[order]]
 
-    for first in range(0, len(order), together):
-        stops = [int(stop) for stop in travel.places[order[first : first + together]]]
-        if problem.budget.limited:
-            problem.prepare([(stop,) for stop in stops])
-        yield from (stop for stop in stops if _fits(problem, stop))
+    stops = map(int, travel.places[order])
+    yield from (stop for stop in stops if _fits(problem, stop))
 
 
 def _fits(problem: Problem, stop: int) -> bool:
     """Return whether the budget allows that stop and the way home, whatever the horizon."""
-    if not problem.budget.limited:
-        return True
-    drive = problem.drive((stop,))
-    return drive is not None and problem.budget.allows(drive.metres, drive.seconds)
+    return not problem.budget.limited or problem.fitting((stop,)) == 1
 
 
 def _single(
@@ -71,26 +60,13 @@ def _single(
 
 
 def gain_per_metre(problem: Problem) -> Iterator[tuple[int, ...]]:
-    """Go where the way takes most variance off the area for each of its metres.
+    """Go where a measurement takes most variance off the area for each metre of the way there.
 
-    Of the places whose own measurement gains most for its way, the one whose whole way does: a way
-    over known ground is worth its end alone.
+    What is measured on the way does not count: where it did, ways were longer and straighter, left
+    as much variance, and the map, which learns its hyper-parameters on them, erred by more.
     """
-
     gain = problem.value.gains_at(range(len(problem.value))).numpy()
-    candidates = list(
-        islice(next_stops(problem, lambda away: gain / (away + NEAR), _COMPARED), _COMPARED)
-    )
-    yield tuple(candidates[:1])
-    if len(candidates) < 2:
-        return
-
-    problem.prepare([(stop,) for stop in candidates])
-
-    legs = [problem.first_leg(stop) for stop in candidates]
-    gains_of_legs = problem.value.gains(problem.travel.visits_of_each(legs))
-    rates = [float(gains.sum()) / (leg.metres + NEAR) for gains, leg in zip(gains_of_legs, legs)]
-    yield (candidates[int(np.argmax(rates))],)
+    yield from _single(problem, lambda away: gain / (away + NEAR))
 
 
 def integrated_variance(problem: Problem) -> Iterator[tuple[int, ...]]:
