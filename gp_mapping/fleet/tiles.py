@@ -150,6 +150,7 @@ def session_of(
         "first_values": state["first_values"] | {"seen": cells},
         # no cells of the bags are there to begin again with
         "response": state["response"] | {"kept": None},
+        "drift": state["drift"] | {"kept": None},
         "raw_count": sum(t.samples for t in reports),
         "cell_count": cells,
         "passes": passes,

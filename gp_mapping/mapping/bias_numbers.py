@@ -58,11 +58,16 @@ class BiasNumbers:
         self.began.clear()
 
     def state_dict(self) -> dict:
-        """Return the newest number, and pass and stamp (s) at which each one began."""
-        return {"number": self.number, "began": [[n, *what] for n, what in self.began.items()]}
+        """Return time, newest number, and pass and stamp (s) at which each one began."""
+        return {
+            "time": self.time,
+            "number": self.number,
+            "began": [[n, *what] for n, what in self.began.items()],
+        }
 
     def load_state_dict(self, state: dict) -> None:
-        """Continue where state_dict was taken."""
+        """Continue where state_dict was taken; a time that is set counts, else the one there."""
+        self.time = self.time or float(state.get("time", 0.0))
         self.number = float(state["number"])
         self.began = OrderedDict(
             (float(n), (int(passes), float(stamp))) for n, passes, stamp in state["began"]

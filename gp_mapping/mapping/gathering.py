@@ -23,6 +23,7 @@ from gp_mapping.core.types import FARTHEST, Samples
 from gp_mapping.mapping.beginning.first_values import FirstValues
 from gp_mapping.mapping.bias_numbers import BiasNumbers
 from gp_mapping.mapping.cells import CellAverager, RawRows
+from gp_mapping.mapping.drift.watch import DriftWatch
 from gp_mapping.mapping.motion.attitude import HeadingTrack
 from gp_mapping.mapping.motion.path import Path
 from gp_mapping.mapping.raw_batch import RAW_BATCH, join_raw, single_batch
@@ -44,6 +45,7 @@ class Gathering(ABC):
         cells: the averager.
         recurring: finds measurements that are no new ones.
         response: takes cells of a slow sensor back to what it would settle at.
+        drift: looks whether the sensor drifts.
         raw_count: raw samples that were used.
         refused: raw samples that were not.
         lost: of those refused, the ones that were counted as used until their cell was handed over.
@@ -72,6 +74,7 @@ class Gathering(ABC):
         self._first, self._bias = FirstValues(s), BiasNumbers(s.bias_time)
         self._outcomes, self.recurring = OutcomeJudge(s), Recurring()
         self.response = Response(s, self.looks_for_lag)
+        self.drift = DriftWatch(s, self.looks_for_lag)
         self._path, self._track = Path(s.cell_length), HeadingTrack(s.axle_distance)
 
         self._pass_open = False
@@ -292,6 +295,7 @@ class Gathering(ABC):
         self._begin_over()
         if again[0].stamp is not None:
             self.response.forget_before(float(again[0].stamp[0]))
+            self.drift.forget_before(float(again[0].stamp[0]))
         unknown = self.cells.forget_white_noise()
         for early_cell in again:
             variance = early_cell.sensor_variance
@@ -330,7 +334,12 @@ class Gathering(ABC):
     @property
     def value_notes(self) -> list[str]:
         """What was left out by its value, in sentences."""
-        return [*self._first.notes, *self.recurring.notes(), *self.response.notes()]
+        return [
+            *self._first.notes,
+            *self.recurring.notes(),
+            *self.response.notes(),
+            *self.drift.notes(),
+        ]
 
     @property
     def path_trace(self) -> Path:
@@ -372,6 +381,7 @@ class Gathering(ABC):
             "track": self._track.state_dict(),
             "recurring": self.recurring.state_dict(),
             "response": self.response.state_dict(),
+            "drift": self.drift.state_dict(),
             "raw": [{f.name: getattr(s, f.name) for f in fields(s)} for s in self._raw],
             "pass_open": self._pass_open,
             "passes": self.passes,
@@ -398,6 +408,10 @@ class Gathering(ABC):
             self.response.load_state_dict(state["response"])
         else:  # of a version that took each sensor for a fast one, and kept no cells
             self.response.stop_looking()
+        if "drift" in state:
+            self.drift.load_state_dict(state["drift"])
+        else:  # of a version that looked for none, and kept no cells
+            self.drift.stop_looking()
         if "bias" in state:  # else of a version in which no pass had a constant
             self._bias.load_state_dict(state["bias"])
         if "first_values" in state:  # in older maps the first cell has decided

@@ -402,6 +402,7 @@ class MapSession(Answering, Renewing):
         self.map.merge(other.map)
         self._start.close()
         self.response.stop_looking()
+        self.drift.stop_looking()
         self._first.join(other.beginning_notes)
         self.scores.join(other.scores, self.map)
 

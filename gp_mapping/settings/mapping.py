@@ -183,10 +183,13 @@ class MapSettings:
         0.0,
         "time after which a pass's constant is another one, as of a sensor that drifts; by "
         "how much it is like the last one is learned (model wiski: not at all); 0: it stays for "
-        "the pass",
+        "the pass, or as is learned",
         "s",
         0.0,
         1e9,
+    )
+    learn_bias_time: bool = setting(
+        True, "learn bias_time where it is 0, from places that the robot passed at several times"
     )
     max_biases: int = setting(
         50,

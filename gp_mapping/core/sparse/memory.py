@@ -285,6 +285,12 @@ class Memory(Revertible):
             store[:n] = store[: self.size][which]
         self.size = n
 
+    def join_segments(self, earlier: float, later: float) -> None:
+        """Give the samples of one segment of a pass the number of another one."""
+        self.keep_columns()
+        numbers = self._store["pass_number"][: self.size]
+        numbers[numbers == earlier] = later
+
     # --- all or nothing (core/transaction.py) -----------------------------------------------------
     def _keep(self, slots: Tensor) -> None:
         """Copy rows of a transaction before they are written."""

@@ -22,13 +22,15 @@ of the prior: b ~ N(μ, Σ). Then, with n as a diagonal matrix N and g as the ro
     D ← D − Gᵀ W G,     r ← r − Gᵀ (W l + m)
 
 So it is where a pass drifts: it has a constant for each of its segments, with a Σ in which these
-are correlated (hyper/bias.py). A segment that is closed is taken for independent of the open ones.
+are correlated (hyper/bias.py). Beyond the bound neighbouring segments share a constant; where one
+is closed nevertheless, it is taken for independent of the open ones.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -270,6 +272,52 @@ class PassSums:
 
         held = {number: int((remembered == number).sum()) for number in self.numbers[:-1]}
         return set(sorted(held, key=held.__getitem__)[: len(self) - most])
+
+    def segments_to_join(self, most: int) -> tuple[float, float] | None:
+        """Choose neighbouring segments of a pass that had better share a constant, if too many are.
+
+        Those that weigh least together: so all segments grow alike. The newest goes on, and is
+        never chosen.
+
+        Args:
+            most: number of passes and segments that may stay apart.
+
+        Returns:
+            Numbers of the earlier and the later one; None: all may stay, or none are neighbours.
+        """
+        if len(self) <= most:
+            return None
+        weight = dict(zip(self.numbers, self.precision.tolist()))
+        pairs = [
+            (weight[earlier] + weight[later], earlier, later)
+            for earlier, later in pairwise(sorted(self.numbers[:-1]))
+            if math.floor(earlier) == math.floor(later)
+        ]
+        return min(pairs)[1:] if pairs else None
+
+    def join_segments(self, earlier: float, later: float) -> PassSums:
+        """The sums of two segments as those of one, that has the later one's number.
+
+        Args:
+            earlier: number of the one that goes.
+            later: number of the one that stays.
+        """
+        gone, kept = self.numbers.index(earlier), self.numbers.index(later)
+        rest = [i for i in range(len(self)) if i != gone]
+
+        def joined(column: Tensor) -> Tensor:
+            """The column with the one's row added to the other's."""
+            column = column.clone()
+            column[kept] += column[gone]
+            return column[rest]
+
+        return PassSums(
+            tuple(self.numbers[i] for i in rest),
+            joined(self.whitened),
+            joined(self.precision),
+            joined(self.linear),
+            self.elsewhere,
+        )
 
     # --- the constants ----------------------------------------------------------------------------
     def has_segments_of(self, number: float) -> bool:

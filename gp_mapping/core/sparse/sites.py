@@ -108,6 +108,11 @@ class Sites(Revertible):
         )
         return precision, sums[:, : self.channels]
 
+    def join_segments(self, earlier: float, later: float) -> None:
+        """Let two segments of a pass share one constant, as PassSums.join_segments."""
+        self._keep()
+        self.passes = self.passes.join_segments(earlier, later)
+
     def close(self, numbers: set[float], variance: float, correlation: float = 0.0) -> None:
         """Integrate the constants of some passes out of the sums for good.
 

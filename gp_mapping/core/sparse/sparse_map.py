@@ -278,6 +278,17 @@ class SparseMap(ObservingMap):
             "remembered one by one; raise max_biases where that is too early"
         ]
 
+    def join_segments(self, most: int) -> None:
+        """Let neighbouring segments of a pass share one constant, where too many are apart.
+
+        Args:
+            most: number of passes and segments that may stay apart.
+        """
+        while pair := self.sites.passes.segments_to_join(most):
+            self.sites.join_segments(*pair)
+            self.memory.join_segments(*pair)
+            self.discard_posterior()
+
     def close_passes(self) -> None:
         """Close passes beyond the bound of those whose constants are kept apart, if any."""
 

@@ -1,9 +1,9 @@
 """A map that begins again with all its cells, beside the one that answers.
 
-Where a sensor is found to be slow, the cells so far say something else of the field than the map
-has taken from them. The new map takes a few of them with each new cell, so no update is long. Until
-it has caught up the map of before answers, and takes nothing more; new cells wait in the same
-queue. It is never longer than what it began with, for it shrinks with each cell.
+Where a sensor is found to be slow, or to drift, the cells so far say something else of the field
+than the map has taken from them. The new map takes a few of them with each new cell, so no update
+is long. Until it has caught up the map of before answers, and takes nothing more; new cells wait in
+the same queue. It is never longer than what it began with, for it shrinks with each cell.
 
 Afterwards the map is the one that would have been, had all of it been done at once: each cell comes
 with the length of the path at which it came, which scores and changes go by.
@@ -83,6 +83,9 @@ class Renewing(Gathering):
     # --- cells in ---------------------------------------------------------------------------------
     def _pass_on(self, cells: Iterable[Samples]) -> None:
         """Hand over cells of the pass that is open, or let them wait for the new map."""
+        cells = list(cells)
+        for cell in cells:
+            self.drift.add(cell, self.passes)
         if self._new is None:
             super()._pass_on(cells)
             return
@@ -91,12 +94,14 @@ class Renewing(Gathering):
         self._catch_up(len(new))  # so that the queue never grows
 
     def _admit(self, cell: Samples) -> None:
-        """Hand over a finished cell; see whether the sensor is slow, a few steps of it."""
+        """Hand over a finished cell; look a few steps on for a slow sensor, or one that drifts."""
         super()._admit(cell)
         if self._new is not None:
             self._catch_up(TOGETHER)
         elif self.response.look(self._lengthscale):
-            self._renew()
+            self._renew_settled()
+        elif self.drift.look(self._lengthscale):
+            self._renew(self.drift.again())
 
     def break_pass(self) -> None:
         """Close the open cell at a gap or a time jump: the next sample starts a new pass."""
@@ -110,14 +115,20 @@ class Renewing(Gathering):
         """Hand over the open cell, and all that waits."""
         super().flush()
         if self.response.finish_search():
-            self._renew()
+            self._renew_settled()
         self._catch_up(len(self._waiting))
+        if self.drift.finish_search():
+            self._renew(self.drift.again())
+            self._catch_up(len(self._waiting))
 
     def finish(self) -> None:
         """Leave nothing pending: the stream has ended."""
         self.flush()
         if self.response.look(self._lengthscale, last=True):
-            self._renew()
+            self._renew_settled()
+            self.flush()
+        if self.drift.look(self._lengthscale, last=True):
+            self._renew(self.drift.again())
             self.flush()
 
     # --- the new map ------------------------------------------------------------------------------
@@ -134,18 +145,26 @@ class Renewing(Gathering):
             new |= {name: self.__dict__[name] for name in new}
             self.__dict__ |= shown
 
-    def _renew(self) -> None:
-        """Begin the new map, with all cells so far before it."""
+    def _renew_settled(self) -> None:
+        """Begin the new map, with what a slow sensor's cells say of the field."""
+        cells = self.response.again()
+        self.drift.replace(cells)
+        self._renew(cells)
+
+    def _renew(self, cells: list[tuple[Samples, int]]) -> None:
+        """Begin the new map.
+
+        Args:
+            cells: all so far, each with the number of its pass.
+        """
         self._new = {name: getattr(self, name) for name in (*_OWN, *self.own_names)}
         with self._on_new_map():
             # what it refuses, from here on
             self.raw_count = self.refused = self.lost = 0
             self._begin_over()
             notes, self._first = self._first.notes, FirstValues(self.settings)
-            self._first.notes, self._bias = notes, BiasNumbers(self.settings.bias_time)
-        self._waiting = deque(
-            _Waiting(cell, passes, self._path.length) for cell, passes in self.response.again()
-        )
+            self._first.notes, self._bias = notes, BiasNumbers(self.drift.bias_time)
+        self._waiting = deque(_Waiting(cell, passes, self._path.length) for cell, passes in cells)
 
     def _catch_up(self, count: int) -> None:
         """Let the new map see so much of what waits; once nothing does, it is the map."""

@@ -12,6 +12,7 @@ from gp_mapping.settings.mapping import AUTOMATIC, MapSettings
 
 __all__ = [
     "drawing_notes",
+    "drift_note",
     "inconsistent_settings",
     "not_looked_note",
     "slow_sensor_note",
@@ -155,4 +156,20 @@ def slow_sensor_note(seconds: float) -> str:
         f"the sensor follows the field with a time constant of about {seconds:.2g} s: what it tells is taken back to "
         f"what it would settle at; response_time: {seconds:.2g} says so from the start, and learn_response_time: never "
         "leaves it as it comes"
+    )
+
+
+def drift_note(stddev: float, unit: str, seconds: float, bias_time: float) -> str:
+    """That a sensor drifts or warms up while the robot drives, as was found.
+
+    Args:
+        stddev: by how much, in the display unit.
+        unit: the display unit.
+        seconds: in which it changes, s.
+        bias_time: after which a pass gets another constant, s.
+    """
+    return (
+        f"warm-up or drift: what the sensor tells at one place changes during a pass, by about {stddev:.2g} {unit} in "
+        f"{seconds:.2g} s; the map gives each pass another constant every {bias_time:.2g} s. bias_time: "
+        f"{bias_time:.2g} says so from the start, and learn_bias_time: false leaves one constant for each pass"
     )

@@ -121,11 +121,11 @@ def test_neighbourhoods_know_the_segments():
     assert 25 * float(told) == pytest.approx(-float(normal.log_prob(y[:, 0] - 48.0)), rel=1e-10)
 
 
-def test_closed_segments_leave_the_field_honest():
-    """Beyond the bound they are taken for independent of the open ones: the field stays near the dense GP's."""
+def test_joined_segments_leave_the_field_honest():
+    """Beyond the bound neighbours share a constant: the field stays near the dense GP's."""
     x, y, of = drifting(80, 2, 8)
     field = at_rho("dual_svgp", x, y, of, max_biases=6)
-    assert field.counters()["closed_passes"] == len(np.unique(of)) - 6
+    assert len(field.biases()) == 6 < len(np.unique(of)) and not field.counters()["closed_passes"]
     whole = at_rho("dual_svgp", x, y, of).predict(torch.from_numpy(PLACES))
     told = field.predict(torch.from_numpy(PLACES))
     assert float(((told.mean - whole.mean) / whole.stddev).abs().max()) < 1.0
@@ -148,3 +148,29 @@ def test_what_other_tiles_say_is_told_on_to_the_segments_beside():
     assert np.allclose(mean, (covariance @ linear)[at], atol=1e-10)
     assert np.allclose(found, covariance[at][:, at], atol=1e-10)
     assert abs(float(mean[0, 0])) > 0.1 and float(mean[3, 0]) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_beyond_the_bound_neighbours_share_a_constant_as_if_they_were_one_segment():
+    """Of 12 segments in 2 passes 7 are left: the newest of a pass, and the others two by two."""
+    x, y, of = drifting(72, 2, 6)
+    field = mapped("dual_svgp", x, y, of, max_biases=7)
+    numbers = [bias.number for bias in field.biases()]
+    assert len(numbers) == 7 and field.closed_passes == 0 and not field.notes()
+    assert numbers[-1] == of.max() and {math.floor(n) for n in numbers} == {0, 1}
+
+    # each has the number of its newest part
+    kept = np.sort(numbers)
+    joined = kept[np.searchsorted(kept, of)]
+    assert (np.floor(joined) == np.floor(of)).all()
+    given = mapped("dual_svgp", x, y, joined)
+    places = torch.from_numpy(PLACES)
+    one, other = field.predict(places), given.predict(places)
+    assert torch.allclose(one.mean, other.mean, rtol=1e-9, atol=0.0)
+    assert torch.allclose(one.variance, other.variance, rtol=1e-6, atol=0.0)
+    assert set(field.memory.pass_number.tolist()) <= set(numbers)
+
+
+def test_whole_passes_are_closed_as_before():
+    x, y, of = drifting(60, 5, 1)
+    field = mapped("dual_svgp", x, y, of, max_biases=3)
+    assert len(field.biases()) == 3 and field.closed_passes == 2

@@ -232,7 +232,9 @@ class DualSVGP(MergingMap):
 
         A closed pass keeps what its samples said, with its unknown constant integrated out for
         good. Its samples leave the memory, since none of them could be taken out of the sums alone.
+        Of a pass that drifts, neighbouring segments share one constant before that.
         """
+        self.join_segments(self.max_biases)
         memory, closing = (
             self.memory,
             self.sites.passes.passes_to_close(self.max_biases, self.memory.pass_number),

@@ -1,0 +1,326 @@
+"""When it is looked for a drift of the sensor, among which cells, and what the map does about it.
+
+The cells are averaged along the way to blocks, a fifth of a lengthscale long. Whether their values
+say that the sensor drifts (evidence.py) is looked for at so many blocks as `_CHECKS` says, and at
+the end: a few steps with each cell. Where it does, each pass gets a constant for every
+`_PART` of the time in which the sensor changes (mapping/bias_numbers.py), by as much alike as the
+map finds, and the map begins again with all cells so far (beginning/renewing.py). These are kept
+until then, and until about _MOST.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+import torch
+
+from gp_mapping.core.types import Samples
+from gp_mapping.mapping.drift.evidence import Drift, DriftSearch, Way
+from gp_mapping.mapping.drift.kept import KeptCells
+from gp_mapping.mapping.notes.settings import drift_note
+from gp_mapping.settings.mapping import MapSettings
+
+__all__ = ["STEPS", "DriftWatch"]
+
+_CHECKS = (100, 200, 300, 400, 600, 800, 1200, 1600, 2400, 3200)  # blocks at which it is looked
+_BLOCKS = 400  # that one search takes: the newest, or at doublings some of all
+_PARTS = 5.0  # blocks in a lengthscale
+_SEGMENTS = 10.0  # constants in the time in which the sensor changes
+_ROOM = 2.0  # times the drive so far that there are constants for
+_FEWEST = 64  # blocks that can tell anything
+_NEW = 1.2  # times the blocks of the last look, at the end of a drive
+_MOST = 6000  # cells that are kept at most
+_EVERY = 16  # cells between two looks at how far the way has come
+STEPS = 5  # of a search with each cell: up to 0.02 s
+
+
+class DriftWatch:
+    """Cells in; whether the map has to begin again, since the sensor drifts.
+
+    Args:
+        settings: of the map.
+        looks: whether a drift is looked for, where the settings let it be.
+
+    Attributes:
+        drift: what was found, in SI units; None: nothing.
+        bias_time: after how many seconds a pass gets another constant; 0: never.
+    """
+
+    def __init__(self, settings: MapSettings, looks: bool = False):
+        self.settings = settings
+        self.drift: Drift | None = None
+        self.bias_time = settings.bias_time
+        # cells since the beginning; None where a drift is not looked for (any more)
+        self._kept: KeptCells | None = KeptCells() if looks and _may_look(settings) else None
+        self._checks, self._looked, self._way = 0, 0, 0.0
+        self._newest: tuple[list[float], int] | None = None  # place and pass of the newest row
+        self._search: _Looking | None = None
+
+    def stop_looking(self) -> None:
+        """Keep what was found: the cells so far are not all that the map holds."""
+        self._kept = self._search = None
+
+    def add(self, cell: Samples, passes: int) -> None:
+        """Keep a cell, as the map gets it.
+
+        Args:
+            cell: of one row, or of some.
+            passes: number of its pass.
+        """
+        if self._kept is None:
+            return
+        if cell.y.shape[1] != 1 or cell.stamp is None:  # of a vector, or of raw samples by count
+            self.stop_looking()
+            return
+
+        self._kept.add(cell, passes)
+        for place in cell.x.tolist():
+            if self._newest is not None and self._newest[1] == passes:
+                self._way += math.dist(self._newest[0], place)
+            self._newest = place, passes
+
+    def look(self, lengthscale: Callable[[], float | None], last: bool = False) -> bool:
+        """Look for a drift, where it is due: a few steps of the search in each call.
+
+        Args:
+            lengthscale: tells the map's, m; None while there is no map.
+            last: whether no more cells may come: the search is finished now.
+
+        Returns:
+            Whether one is found, so that the map has to begin again with `again`.
+        """
+        if self._search is None:
+            self._begin_search(lengthscale, last)
+        search = self._search
+        if search is None or not search.go_on(math.inf if last else STEPS):
+            return False
+
+        self._search = None
+        self.drift = search.drift
+        if self.drift is None:
+            self._kept = None if search.final else self._kept
+            return False
+        # as many constants as can be kept apart are to last for twice this drive
+        least = _ROOM * search.seconds / self.settings.max_biases
+        self.bias_time = max(self.drift.shortest / _SEGMENTS, least)
+        return True
+
+    def finish_search(self) -> bool:
+        """Finish the search that has begun; return whether a drift is found."""
+        return self._search is not None and self.look(lambda: None, last=True)
+
+    def _begin_search(self, lengthscale: Callable[[], float | None], last: bool) -> None:
+        """Begin to look for a drift, where it is due."""
+        kept = self._kept
+        if kept is None or not kept.rows or not (last or kept.rows % _EVERY == 0):
+            return
+        length, full = lengthscale(), kept.rows >= _MOST
+        if length is None:
+            self._kept = None if full else kept
+            return
+
+        blocks = min(kept.rows, int(self._way * _PARTS / length))
+        due = full or blocks >= _CHECKS[self._checks]
+        if not due and not (last and blocks >= max(_FEWEST, _NEW * self._looked)):
+            return
+
+        all_of_them = last
+        while blocks >= _CHECKS[self._checks] and self._checks < len(_CHECKS) - 1:
+            all_of_them = math.log2(_CHECKS[self._checks] / _BLOCKS).is_integer()
+            self._checks += 1
+        final = full or blocks >= _CHECKS[-1]
+        self._looked = blocks
+        self._search = _Looking(kept, length, self.settings, all_of_them or final, final)
+
+    def again(self) -> list[tuple[Samples, int]]:
+        """All cells so far, each with the number of its pass: none is kept any more."""
+        kept = list(self._kept or ())
+        self._kept = None
+        return kept
+
+    def replace(self, cells: Iterable[tuple[Samples, int]]) -> None:
+        """Keep other cells in place of those so far: the map begins again with them."""
+        if self._kept is None:
+            return
+        self._kept, self._way, self._newest, self._search = KeptCells(), 0.0, None, None
+        for cell, passes in cells:
+            self.add(cell, passes)
+
+    def forget_before(self, stamp: float) -> None:
+        """Forget cells of a sensor that had not begun to measure."""
+        if self._kept is not None:
+            self.replace([each for each in self._kept if float(each[0].stamp[0]) >= stamp])
+
+    def notes(self) -> list[str]:
+        """That the sensor drifts, in a sentence."""
+        d, s = self.drift, self.settings
+        if d is None:
+            return []
+        return [drift_note(d.stddev / s.field_scale, s.field_unit, d.seconds, self.bias_time)]
+
+    # --- resume -----------------------------------------------------------------------------------
+    def state_dict(self) -> dict:
+        """For an exact resume."""
+        return {
+            "bias_time": self.bias_time,
+            "drift": None if self.drift is None else self.drift._asdict(),
+            "kept": None if self._kept is None else self._kept.state_dict(),
+            "checks": self._checks,
+            "looked": self._looked,
+            "way": self._way,
+            "newest": self._newest and [list(self._newest[0]), self._newest[1]],
+            "search": self._search and self._search.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict) -> None:
+        """Continue where state_dict was taken."""
+        self.drift = None if state["drift"] is None else Drift(**state["drift"])
+        self.bias_time = self.settings.bias_time or float(state["bias_time"])
+        looks = state["kept"] is not None and _may_look(self.settings)
+        self._kept = KeptCells.restored(state["kept"]) if looks else None
+        self._checks, self._looked = int(state["checks"]), int(state["looked"])
+        self._way, newest = float(state["way"]), state["newest"]
+        self._newest = newest and (list(map(float, newest[0])), int(newest[1]))
+        search = state["search"]
+        if search is not None and self._kept is not None:
+            self._search = _Looking.restored(search, self._kept, self.settings)
+
+
+def _may_look(settings: MapSettings) -> bool:
+    """Whether the settings let a drift be looked for."""
+    return settings.learn_bias_time and not settings.bias_time and settings.learns_bias
+
+
+class _Looking:
+    """A search for a drift among the cells that there were when it began.
+
+    Args:
+        kept: all of them.
+        length: lengthscale of the map, m.
+        settings: of the map.
+        all_of_them: whether blocks of the whole way are taken; else the newest.
+        final: whether no other search comes after it.
+        rows: how many of `kept`; None: all.
+
+    Attributes:
+        seconds: that the robot has driven.
+    """
+
+    def __init__(
+        self,
+        kept: KeptCells,
+        length: float,
+        settings: MapSettings,
+        all_of_them: bool,
+        final: bool,
+        rows: int | None = None,
+    ):
+        self.final = final
+        self._rows, self._length, self._all = rows or kept.rows, length, all_of_them
+        way = _way_of(kept, self._rows, length / _PARTS, settings.heading_stddev > 0)
+        n = len(way.y)
+        inside = way.passes.diff() == 0
+        self.seconds = float(way.stamp.diff()[inside].sum())
+        self._search = None
+        if n >= _FEWEST:
+            first = 0 if all_of_them else max(0, n - _BLOCKS)
+            chosen = torch.linspace(first, n - 1, min(_BLOCKS, n - first), dtype=torch.float64)
+            self._search = DriftSearch(
+                Way(*(c if c is None else c[chosen.round().long()] for c in way)),
+                length,
+                settings.kernel,
+            )
+
+    def go_on(self, steps: float) -> bool:
+        """Do so many steps; return whether the end is reached."""
+        if self._search is None:
+            return True
+        while steps > 0:
+            if self._search.go_on():
+                return True
+            steps -= 1
+        return False
+
+    @property
+    def drift(self) -> Drift | None:
+        """What was found, at the end."""
+        return None if self._search is None else self._search.drift
+
+    def state_dict(self) -> dict:
+        """For an exact resume, with the cells."""
+        return {
+            "rows": self._rows,
+            "length": self._length,
+            "all": self._all,
+            "final": self.final,
+            "steps": 0 if self._search is None else self._search.steps,
+        }
+
+    @staticmethod
+    def restored(state: dict, kept: KeptCells, settings: MapSettings) -> _Looking:
+        """Continue where state_dict was taken: the steps are done again now.
+
+        Args:
+            state: as of state_dict.
+            kept: at least the cells that there were.
+            settings: of the map.
+        """
+        search = _Looking(
+            kept,
+            float(state["length"]),
+            settings,
+            bool(state["all"]),
+            bool(state["final"]),
+            int(state["rows"]),
+        )
+        search.go_on(int(state["steps"]))
+        return search
+
+
+def _way_of(kept: KeptCells, rows: int, step: float, heading: bool) -> Way:
+    """Cells averaged to blocks of that length, as columns.
+
+    Args:
+        kept: the cells.
+        rows: how many of them, from the first.
+        step: m.
+        heading: whether the sensor may turn with the robot.
+    """
+    tables, passes = kept.tables()
+    x, y, stamp = (
+        torch.cat([getattr(table, name) for table in tables])[:rows] for name in ("x", "y", "stamp")
+    )
+    passes = passes[:rows]
+    turned = torch.cat([_forward(table) for table in tables])[:rows] if heading else None
+
+    # the block of each row
+    blocks, first, last, of, number = [], (0.0, 0.0), 0.0, -1, -1
+    for place, its, at in zip(x.tolist(), passes.tolist(), stamp.tolist()):
+        if its != of or at <= last or math.dist(place, first) >= step * (1 - 1e-6):
+            first, of, number = place, its, number + 1
+        last = at
+        blocks.append(number)
+
+    where, n = torch.tensor(blocks), number + 1
+    count = torch.bincount(where, minlength=n).double()
+
+    def mean(values: torch.Tensor) -> torch.Tensor:
+        """Of each block, about the first row: coordinates may be 1e6 m."""
+        about = values - values[:1]
+        sums = about.new_zeros((n, *values.shape[1:])).index_add(0, where, about)
+        return sums / count.reshape(n, *(1 for _ in values.shape[1:])) + values[:1]
+
+    its_pass = torch.zeros(n, dtype=passes.dtype).index_put((where,), passes)
+    return Way(
+        mean(x), mean(y[:, 0]), mean(stamp), its_pass, turned if turned is None else mean(turned)
+    )
+
+
+def _forward(cells: Samples) -> torch.Tensor:
+    """Forward axis of the robot (N, 2); the direction of travel where it is not known."""
+    if cells.heading is not None:
+        return cells.heading
+    if cells.velocity is None:
+        return torch.zeros((len(cells), 2), dtype=torch.float64)
+    return cells.velocity / cells.velocity.norm(dim=1, keepdim=True).clamp_min(1e-9)

@@ -1,0 +1,81 @@
+"""That a sensor drifts is found from places that it passed twice, and nothing else is taken for it."""
+
+import math
+
+import pytest
+import torch
+from drifting import LENGTH, crossing, lanes, passes, way
+
+from gp_mapping.mapping.drift.evidence import Way, find_drift
+
+STEP = LENGTH / 5.0  # m, between blocks
+LINE = torch.stack([torch.arange(0.0, 80.0, STEP), torch.zeros(200)], 1).double()
+
+
+def found(seed, paths=None, **world):
+    """What is found, another lengthscale being expected than the field has."""
+    paths = crossing(STEP) if paths is None else paths
+    return find_drift(way(passes(seed, paths, **world)), 2.4, "matern52")
+
+
+@pytest.mark.parametrize(("seconds", "seed"), [(40.0, 1), (120.0, 3)])
+def test_a_sensor_that_wanders(seconds, seed):
+    """How fast it does, s²/T, is found to a factor of three; T and s each less well."""
+    drift = found(seed, drift=0.4, seconds=seconds)
+    assert drift is not None and drift.gain > 4.0
+    assert drift.shortest <= min(drift.seconds, 1.3 * seconds)
+    assert abs(math.log(drift.stddev**2 / drift.seconds / (0.16 / seconds))) < math.log(3.0)
+
+
+@pytest.mark.parametrize("seed", [4])
+def test_a_sensor_that_warms_up(seed):
+    drift = found(seed, drift=0.5, warms_up=True)
+    assert drift is not None and drift.warms_up
+    assert abs(math.log(drift.seconds / 40.0)) < math.log(2.5)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_sensor_that_does_neither(seed):
+    """Another constant in each pass is no drift."""
+    parts = passes(seed, crossing(STEP))
+    other = parts[1].y + 0.7
+    parts[1] = type(parts[1])(parts[1].x, other, stamp=parts[1].stamp)
+    assert find_drift(way(parts), 2.4, "matern52") is None
+
+
+@pytest.mark.parametrize(
+    "fault", [{"delay": 1.0}, {"tau": 3.0}, {"wander": 0.1}, {"wander": 0.3}, {"moved": 1.5}]
+)
+def test_what_is_no_drift(fault):
+    """Each makes two passes of one place differ, by far more than noise."""
+    assert found(11, **fault) is None
+
+
+def test_along_one_line_nothing_tells():
+    """Whatever the sensor does there: the field itself may be so."""
+    assert found(6, [LINE], drift=0.5) is None
+    g = torch.Generator().manual_seed(0)
+    steps = torch.randn(len(LINE), generator=g, dtype=torch.float64).cumsum(0)
+    rough = Way(LINE, steps, 0.8 * torch.arange(200).double(), torch.ones(200))
+    assert find_drift(rough, 2.0, "matern52") is None
+
+
+def test_of_a_pass_that_crosses_itself():
+    one = torch.cat(crossing(STEP))
+    assert found(8, [one], drift=0.4) is not None
+    assert found(8, [one]) is None
+
+
+def test_a_sensor_that_turns_with_the_robot_is_no_drift():
+    parts = passes(9, [lanes(10.0, 8.0, 1.0, STEP)] * 2)
+    whole = way(parts)
+    ahead = torch.cat([whole.x[1:2] - whole.x[:1], whole.x.diff(dim=0)])
+    ahead = ahead / ahead.norm(dim=1, keepdim=True).clamp_min(1e-9)
+    turned = whole._replace(y=whole.y + 0.5 * ahead[:, 0], heading=ahead)
+    assert find_drift(turned, 2.4, "matern52") is None
+
+
+def test_what_is_not_finite_is_no_drift():
+    whole = way(passes(1, crossing(STEP)))
+    assert find_drift(whole._replace(y=whole.y * math.nan), 2.0, "matern52") is None
+    assert find_drift(whole._replace(stamp=0.0 * whole.stamp), 2.0, "matern52") is None
