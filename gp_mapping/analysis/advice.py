@@ -45,8 +45,8 @@ def advise(
             (`expected_errors`).
         tried: RMSE of `refits`, by name.
         context: unit, sensor, sensor_faults (list), gross, measurements, dropped, explained (list),
-            changes (list), follow_changes, biases (`pass_biases`), noise (of one measurement, in
-            the unit).
+            changes (list), follow_changes, biases (`pass_biases`), drift (`found_drift`), noise (of
+            one measurement, in the unit).
     """
     rmse, unit, out = found["rmse_ut"], context["unit"], []
 
@@ -113,7 +113,14 @@ def advise(
             )
         )
 
-    if any_differs(context["biases"], context["noise"]):
+    if context["drift"] is not None:
+        out.append(
+            Advice(
+                f"{_drift_text(context['drift'], unit)}{spared('without_bias')}",
+                gain("without_bias"),
+            )
+        )
+    elif any_differs(context["biases"], context["noise"]):
         out.append(
             Advice(
                 "mount, warm-up or drift: from pass to pass the sensor reads differently ("
@@ -151,6 +158,16 @@ def advise(
         sensor_advice
         if any(fault.dead for fault in faults)
         else sensor_advice + out + _others(found, context)
+    )
+
+
+def _drift_text(drift: dict, unit: str) -> str:
+    """Say by how much, how fast and when a sensor drifts, and what to do about it."""
+    when = ", most at the beginning of each pass" if drift["warms_up"] else ""
+    return (
+        f"warm-up or drift: what the sensor tells at one place changes by about {decimals(drift['stddev'], 2)} {unit} "
+        f"in {drift['seconds']:.2g} s of a pass{when}; let it warm up before the drive, keep it out of sun and "
+        f"exhaust air; bias_time: {drift['bias_time']:.2g} says so from the first cell"
     )
 
 

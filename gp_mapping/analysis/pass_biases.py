@@ -5,7 +5,7 @@ from __future__ import annotations
 from gp_mapping.analysis.digits import decimals
 from gp_mapping.mapping.session import MapSession
 
-__all__ = ["any_differs", "biases_text", "pass_biases"]
+__all__ = ["any_differs", "biases_text", "found_drift", "pass_biases"]
 
 _SURE = 3.0  # standard deviations by which a pass differs from the mean of all
 _NAMED = 6  # passes that are listed one by one
@@ -36,6 +36,24 @@ def pass_biases(session: MapSession) -> list[dict]:
             }
         )
     return out
+
+
+def found_drift(session: MapSession) -> dict | None:
+    """Return by how much and how fast the sensor was found to drift; None: it was not.
+
+    Keys are stddev (the field's unit), seconds, warms_up (whether it decays from the beginning of
+    each pass), gain (nats) and bias_time (s).
+    """
+    drift = session.drift.drift
+    if drift is None:
+        return None
+    return {
+        "stddev": drift.stddev / session.settings.field_scale,
+        "seconds": drift.seconds,
+        "warms_up": drift.warms_up,
+        "gain": drift.gain,
+        "bias_time": session.drift.bias_time,
+    }
 
 
 def any_differs(biases: list[dict], noise: float) -> bool:

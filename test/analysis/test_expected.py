@@ -48,7 +48,7 @@ def told(seed, y, offset=0.0):
     return quality(found, []) | {"expected": expected_errors(session, test)}
 
 
-def advice(found, calibration=None, sensor="magnetometer"):
+def advice(found, calibration=None, sensor="magnetometer", drift=None):
     context = {
         "unit": "µT",
         "sensor": sensor,
@@ -59,6 +59,7 @@ def advice(found, calibration=None, sensor="magnetometer"):
         "changes": [],
         "explained": [],
         "biases": [],
+        "drift": drift,
         "noise": 0.3,
     }
     return " ".join(a.text for a in advise(calibration, found, {}, context))
@@ -111,3 +112,12 @@ def test_a_sensor_that_follows_slowly_is_named_beside_the_clocks(beside, delay, 
     assert c.has_offset and c.offset == pytest.approx(delay, abs=0.1)
     assert ("to follow the field" in advice(beside[0], c, "sensor")) == slow
     assert "to follow the field" not in advice(beside[0], c)
+
+
+@pytest.mark.parametrize("warms_up", [True, False])
+def test_a_drift_that_was_found_is_named_with_its_size_and_what_to_set(beside, warms_up):
+    drift = {"stddev": 3.21, "seconds": 30.0, "warms_up": warms_up, "bias_time": 4.5, "gain": 20.0}
+    text = advice(beside[0], drift=drift)
+    assert "warm-up or drift: " in text and "3.21 µT in 30 s" in text and "bias_time: 4.5" in text
+    assert ("beginning of each pass" in text) == warms_up
+    assert "warm-up or drift" not in advice(beside[0])

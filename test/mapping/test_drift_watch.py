@@ -9,6 +9,7 @@ from drifting import LENGTH, lanes, passes
 from test_cuts import same
 from test_lag import field
 
+from gp_mapping.analysis.pass_biases import found_drift
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.drift.evidence import DriftSearch
 from gp_mapping.mapping.drift.kept import KeptCells
@@ -62,6 +63,9 @@ def test_it_is_found_and_the_map_is_better_and_says_so():
     assert session.bias_numbers.time == session.drift.bias_time > 0.0
     assert len(session.map.biases()) > 8 > len(left.map.biases())
     assert any("warm-up or drift" in note for note in session.warnings)
+    told = found_drift(session)
+    assert told["warms_up"] and 0.3 < told["stddev"] < 3.0 and 15.0 < told["seconds"] < 60.0
+    assert found_drift(left) is None
     assert not any("drift" in note for note in left.warnings)
 
 

@@ -20,7 +20,7 @@ from gp_mapping.analysis.calibration import Calibration, calibration_report
 from gp_mapping.analysis.components import component_scores, learned_sentences
 from gp_mapping.analysis.digits import decimals
 from gp_mapping.analysis.expected import expected_errors
-from gp_mapping.analysis.pass_biases import any_differs, pass_biases
+from gp_mapping.analysis.pass_biases import any_differs, found_drift, pass_biases
 from gp_mapping.analysis.refits import (
     changes_along,
     changes_of,
@@ -252,8 +252,8 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
 
 
 def _biased(session: MapSession) -> bool:
-    """Return whether passes' constants differ by more than their uncertainty and the noise."""
-    return any_differs(
+    """Return whether the sensor drifts, or constants differ by more than their uncertainty."""
+    return found_drift(session) is not None or any_differs(
         pass_biases(session), session.noise_variance**0.5 / session.settings.field_scale
     )
 
@@ -316,6 +316,7 @@ def _result(
         "changes": changes + later,
         "explained": intakes[0].drops.explain() + warnings,
         "biases": biases,
+        "drift": found_drift(session),
         "noise": report["noise_stddev"] / session.settings.field_scale,
     }
 
@@ -338,6 +339,7 @@ def _result(
         "warnings": warnings,
         "explained": context["explained"],
         "biases": biases,
+        "drift": context["drift"],
         "bias_stddev": report["hyperparameters"].get("bias_stddev", 0.0)
         / session.settings.field_scale,
         "path_length": report["path_length"],
