@@ -14,7 +14,7 @@ comes back a drift is a field that varies as much; what tells them apart are nei
 different times. Other faults look alike, each with a covariance of its own:
 
     a field rougher than the kernel    exp(−|x_i − x_j|/(v T)), v being the usual speed
-    a field that changes with time     k(x_i, x_j) exp(−|t_i − t_j|/T)
+    a field that changes with time     k(x_i, x_j) exp(−|t_i − t_j|/T), also about one place alone
     poses that wander                  −∇²k(x_i, x_j) exp(−|t_i − t_j|/T)
     stamps that are late               k of places earlier on the way
     a sensor that follows slowly       H k Hᵀ
@@ -34,6 +34,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.kernels import make_kernel
+from gp_mapping.mapping.drift.rivals import Way, response, roughness, velocity, where_it_changed
 
 __all__ = ["Drift", "DriftSearch", "Way", "find_drift"]
 
@@ -46,28 +47,11 @@ _SPREADS = (0.03, 0.1, 0.3, 1.0, 3.0)  # of what is added, in standard deviation
 _SHORTEST, _TIMES = 16.0, 8  # of T, in usual times between two blocks; and how many doublings of it
 _HARDLY = 2.0  # nats that are no difference between two T
 _DELAYS = (-4.0, -2.0, -1.0, -0.5, 0.5, 1.0, 2.0, 4.0)  # in usual times between two blocks
+_WIDTHS = 1.0, 2.0  # of places that change, in lengthscales
 _LAGS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 
 # log evidence and numbers of the best parameters, after some steps
 _Evidence = Generator[None, None, tuple[float, tuple[int, ...]]]
-
-
-class Way(NamedTuple):
-    """Averages of short ways, in order of time.
-
-    Attributes:
-        x: places (N, 2), m.
-        y: values (N,).
-        stamp: (N,), s.
-        passes: number of the pass of each (N,).
-        heading: forward axis of the robot (N, 2) where the sensor may turn with it; else None.
-    """
-
-    x: Tensor
-    y: Tensor
-    stamp: Tensor
-    passes: Tensor
-    heading: Tensor | None = None
 
 
 class Drift(NamedTuple):
@@ -160,7 +144,8 @@ class DriftSearch:
         if not (self.usual > 0.0 and self.speed > 0.0 and bool(torch.isfinite(self.y).all())):
             return None
 
-        none, _ = yield from self._best(self._field)
+        none, at = yield from self._best(self._field)
+        self._alone = at
         # the usual case costs no more than this: the parameters of none, with some drift more
         tried: dict[tuple[bool, int], float] = {}
         for warms_up in (False, True):
@@ -252,9 +237,12 @@ class DriftSearch:
         """By how much to be better than each other fault, and its largest log evidence."""
         x, times = self.way.x, range(0, self._time_count, 2)
         apart = (x[:, None] - x).norm(dim=2)
+        for memory in (self.same, self._memory(times[-1], within=False)):
+            for width in _WIDTHS:
+                yield _LIKELIER, self._changed(memory, apart, width)
         for memory in (self.same, *(self._memory(k, within=False) for k in times)):
             yield _LIKELIER, self._other(lambda i, m=memory: (self._field(i) - self.free) * m)
-            yield _LIKELIER, self._other(lambda i, m=memory: _roughness(apart, self.lengths[i]) * m)
+            yield _LIKELIER, self._other(lambda i, m=memory: roughness(apart, self.lengths[i]) * m)
         for k in times:
             rough = (-apart / (self.speed * self._time(k))).exp()
             yield SURE, self._other(lambda i, rough=rough: rough)
@@ -263,13 +251,27 @@ class DriftSearch:
         for lag in _LAGS:
             yield SURE, self._slow(lag * self.usual)
 
+    def _changed(self, memory: Tensor, apart: Tensor, width: float) -> Generator[None, None, float]:
+        """With a change about one place, `width` lengthscales wide."""
+        i, j = self._alone
+        window = where_it_changed(
+            self._field(i) + _RATIOS[j] ** 2 * self.eye,
+            self.y,
+            (self._field(i) - self.free) * memory,
+            apart,
+            width * self.lengths[i],
+        )
+        yield
+        inside = window[:, None] * window * memory
+        return (yield from self._other(lambda i: (self._field(i) - self.free) * inside))
+
     def _other(self, added: Callable[[int], Tensor]) -> Generator[None, None, float]:
         """With something else in place of the drift, a function of the lengthscale's number."""
         return (yield from self._more(added))[0]
 
     def _late(self, seconds: float) -> Generator[None, None, float]:
         """With stamps that are late by so many seconds."""
-        places = self.way.x - seconds * _velocity(self.way)
+        places = self.way.x - seconds * velocity(self.way)
         found = yield from self._best(
             lambda i: self._kernel_of(self.lengths[i], places) + self.free
         )
@@ -277,10 +279,10 @@ class DriftSearch:
 
     def _slow(self, tau: float) -> Generator[None, None, float]:
         """With a sensor of the time constant `tau`, s."""
-        response = _response(self.way, tau)
+        follows = response(self.way, tau)
         found = yield from self._best(
             lambda i: (
-                response @ self._kernel_of(self.lengths[i], self.way.x) @ response.mT + self.free
+                follows @ self._kernel_of(self.lengths[i], self.way.x) @ follows.mT + self.free
             )
         )
         return found[0]
@@ -357,32 +359,3 @@ class DriftSearch:
         factor = torch.linalg.cholesky(covariance)
         square = torch.linalg.solve_triangular(factor, self.y, upper=False).square().mean()
         return float(square.sqrt())
-
-
-def _roughness(apart: Tensor, length: float) -> Tensor:
-    """−∇²k ℓ² of Matérn-5/2 at distances (N, N): what a wandering pose adds, per ℓ² of it."""
-    s = math.sqrt(5.0) * apart / length
-    return (5.0 / 3.0) * (1.0 + s - 0.5 * s.square()) * (-s).exp()
-
-
-def _velocity(way: Way) -> Tensor:
-    """(N, 2) m/s, from the block before to the one after, of one pass."""
-    own = torch.arange(len(way.y))
-    other = torch.ones(1, dtype=torch.bool)
-    begins = torch.cat([other, way.passes.diff() != 0])
-    ends = torch.cat([begins[1:], other])
-    before, after = torch.where(begins, own, own - 1), torch.where(ends, own, own + 1)
-    elapsed = (way.stamp[after] - way.stamp[before])[:, None]
-    return torch.where(elapsed > 0, (way.x[after] - way.x[before]) / elapsed.clamp_min(1e-9), 0.0)
-
-
-def _response(way: Way, tau: float) -> Tensor:
-    """H (N, N) of a sensor of the time constant `tau`, s; settled where a pass begins."""
-    begins = torch.cat([torch.ones(1, dtype=torch.bool), way.passes.diff() != 0]).tolist()
-    keep = torch.exp(-way.stamp.diff().clamp_min(0.0) / tau).tolist()
-    out = torch.eye(len(way.y), dtype=torch.float64)
-    for i, begin in enumerate(begins):
-        if not begin:
-            out[i] = keep[i - 1] * out[i - 1]
-            out[i, i] += 1.0 - keep[i - 1]
-    return out
