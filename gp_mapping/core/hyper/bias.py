@@ -29,11 +29,14 @@ class BiasSpread:
         determined: Σ s_b²λ_k/(1 + s_b²λ_k), the number of differences between constants that the
             data determine.
         correlation: ρ of neighbouring segments of a pass.
+        beginning: variance as of future_pass_variance, of the first segments of passes alone; 0:
+            they are as the others.
     """
 
     stddev: float
     determined: float
     correlation: float = 0.0
+    beginning: float = 0.0
 
     @property
     def future_pass_variance(self) -> float:
@@ -41,12 +44,15 @@ class BiasSpread:
 
             s_b² (t/1.96)²
 
+        Of a sensor that warms up it is that of the beginning of a pass.
+
         s_b is known from few passes, so t is that of Student's distribution with as many degrees of
         freedom as differences are determined. Where none is, s_b is the prior's and is taken as
         exact.
         """
         widened = (student_t_95(max(self.determined, 1.0)) / _NORMAL) ** 2
-        return self.stddev**2 * (1.0 + min(self.determined, 1.0) * (widened - 1.0))
+        own = self.stddev**2 * (1.0 + min(self.determined, 1.0) * (widened - 1.0))
+        return max(own, self.beginning)
 
 
 def student_t_95(degrees: float) -> float:

@@ -38,6 +38,8 @@ _CORRELATIONS = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
 _SCALE, _DEGREES = 3.0, 4.0  # of the Student-t prior of log s_b², as those of the other logarithms
 _REACH = 6.0  # half the width of the grid about the prior's median, in scales
 _POINTS = 400  # of the grid
+# passes whose beginnings tell how they differ, and by how much more than all segments
+_BEGINNINGS, _CLEARLY = 3, 1.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -312,7 +314,28 @@ class PassEvidence:
             segments: whether to look for a ρ, too, where a pass has segments.
         """
         tried = _CORRELATIONS if segments and self.has_segments else (0.0,)
-        return max((self._spread(prior, rho) for rho in tried), key=lambda found: found[0])[1]
+        found = max((self._spread(prior, rho) for rho in tried), key=lambda found: found[0])[1]
+        return self._with_beginning(found, prior) if len(tried) > 1 else found
+
+    def _with_beginning(self, found: BiasSpread, prior: float) -> BiasSpread:
+        """The spread, also of the first segments of passes, where it is clearly more.
+
+        Args:
+            found: of all segments.
+            prior: median of s_b's prior.
+        """
+        # the numbers of a pass begin with a whole one, or with the newest that shares its constant
+        first: dict[int, float] = {}
+        for number in sorted(self.numbers):
+            first.setdefault(math.floor(number), number)
+        if len(first) < _BEGINNINGS:
+            return found
+
+        others = set(self.numbers) - set(first.values())
+        alone = self.integrated_out(others, found.stddev**2).spread(prior)
+        if alone.stddev < _CLEARLY * found.stddev:
+            return found
+        return replace(found, beginning=alone.future_pass_variance)
 
     def _spread(self, prior: float, correlation: float) -> tuple[float, BiasSpread]:
         """Log evidence of ρ, s_b integrated out, and the spread at it."""

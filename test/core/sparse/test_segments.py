@@ -174,3 +174,38 @@ def test_whole_passes_are_closed_as_before():
     x, y, of = drifting(60, 5, 1)
     field = mapped("dual_svgp", x, y, of, max_biases=3)
     assert len(field.biases()) == 3 and field.closed_passes == 2
+
+
+def evidence_of(values):
+    """Of the constants of 5 passes of 6 segments, which are known to 0.1."""
+    numbers = [k + i * SEGMENT for k in range(5) for i in range(6)]
+    precision = 100.0 * torch.eye(30, dtype=torch.float64)
+    return PassEvidence(tuple(numbers), precision, precision @ torch.from_numpy(values[:, None]))
+
+
+@pytest.mark.parametrize("decays", [True, False])
+def test_a_future_pass_is_as_uncertain_as_the_beginnings_of_passes(decays):
+    """Also where the sensor warms up, so that all of a pass differs less than its beginning."""
+    rng, inside = np.random.default_rng(1), []
+    for _ in range(40):
+        starts = np.repeat(4.0 * rng.normal(size=5), 6)
+        decay = np.exp(-np.tile(np.arange(6), 5)) if decays else 1.0
+        values = starts * decay + 0.1 * rng.normal(size=30)
+        spread = evidence_of(values).spread(0.1, segments=True)
+        if decays:
+            assert spread.future_pass_variance > 1.5 * spread.stddev**2
+        inside.append(
+            (np.abs(4.0 * rng.normal(size=200)) < 1.96 * spread.future_pass_variance**0.5).mean()
+        )
+    assert 0.90 < np.mean(inside) < 0.99
+
+
+def test_where_beginnings_are_as_the_rest_they_say_nothing_more():
+    """Of an autoregressive process."""
+    rng, root = (
+        np.random.default_rng(2),
+        np.linalg.cholesky(alike(np.arange(6) * SEGMENT, np.arange(6) * SEGMENT)),
+    )
+    told = [evidence_of((4.0 * rng.normal(size=(5, 6)) @ root.T).ravel()) for _ in range(20)]
+    assert sum(each.spread(0.1, segments=True).beginning == 0.0 for each in told) >= 17
+    assert told[0].spread(0.1).beginning == 0.0
