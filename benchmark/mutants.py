@@ -8,6 +8,13 @@ wrong.
 What is no fault of a program is left out: `return None` as it is, a number of at most 1e-8, which guards against
 rounding and of which any other of that size does the same, and what speaks to a programmer or saves time alone:
 `__repr__`, imports for a type checker, and what a decorator is given (frozen classes, the length of a cache).
+So is what gives the same to whoever looks:
+
+- `<=` for `<` where a guard is compared with: no computed number is exactly 1e-12;
+- nothing for `return False`: both are false, and the fault that returns True is tried;
+- how long a statement waits (`wait`, `sleep`, `join`), for it waits for nothing but time or what is told it;
+- a number in the definition of a constant whose comment says `time and memory alone`: so many rows are computed
+  together, and each row's result is its own.
 """
 
 from __future__ import annotations
@@ -37,6 +44,9 @@ _ROOT = Path(__file__).resolve().parent.parent
 _HANGS = 120  # s of one test; a fault that makes it hang is noticed
 _LONGEST = 1800  # s that the tests of one fault may take
 _GUARD = 1e-8  # and less: a guard against rounding
+_COST = "time and memory alone"  # in the comment of a constant that no result depends on
+_WAITS = ("wait", "sleep", "join")
+_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _SWAPS: dict[type, type] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -70,13 +80,14 @@ class Fault(NamedTuple):
 def _kinds(node: ast.AST) -> Iterator[str]:
     """What can be done to a node."""
     if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _SWAPS:
-        yield "compare otherwise"
+        if not (isinstance(node.ops[0], _ORDERS) and any(map(_guards, _sides(node)))):
+            yield "compare otherwise"
     elif isinstance(node, ast.BinOp | ast.AugAssign) and type(node.op) in _SWAPS:
         yield "another operator"
     elif isinstance(node, ast.BoolOp):
         yield "and for or"
     elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        if not 0.0 < node.value <= _GUARD:
+        if not _guards(node):
             yield "another number"
     elif isinstance(node, ast.Constant) and type(node.value) is bool:
         yield "the other truth value"
@@ -84,16 +95,38 @@ def _kinds(node: ast.AST) -> Iterator[str]:
         yield "the condition turned round"
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         yield "a call left out"
-    elif isinstance(node, ast.Return) and not _is_none(node.value):
+    elif isinstance(node, ast.Return) and not _is_nothing(node.value):
         yield "nothing returned"
 
 
-def _is_none(value: ast.expr | None) -> bool:
-    return value is None or (isinstance(value, ast.Constant) and value.value is None)
+def _is_nothing(value: ast.expr | None) -> bool:
+    """Whether a return gives nothing as it is, or False, which is the same to who asks."""
+    return value is None or (
+        isinstance(value, ast.Constant) and (value.value is None or value.value is False)
+    )
 
 
-def _spared(node: ast.AST) -> Iterator[ast.AST | None]:
-    """Its parts that are no program: annotations, decorators, and what is for a programmer."""
+def _sides(node: ast.Compare) -> list[ast.expr]:
+    """Both sides of a comparison, and of a product its factors."""
+    sides = [node.left, *node.comparators]
+    for side in sides:
+        if isinstance(side, ast.BinOp) and isinstance(side.op, ast.Mult):
+            sides += [side.left, side.right]
+    return sides
+
+
+def _guards(node: ast.AST) -> bool:
+    """Whether it is a number so small that it guards against rounding."""
+    return (
+        isinstance(node, ast.Constant) and type(node.value) is float and 0.0 < node.value <= _GUARD
+    )
+
+
+def _spared(node: ast.AST, lines: list[str]) -> Iterator[ast.AST | None]:
+    """Its parts that are no program, or that no result depends on.
+
+    lines: of the file.
+    """
     yield getattr(node, "annotation", None)
     yield getattr(node, "returns", None)
     yield from getattr(node, "decorator_list", ())
@@ -101,15 +134,22 @@ def _spared(node: ast.AST) -> Iterator[ast.AST | None]:
         yield node
     if isinstance(node, ast.If) and isinstance(node.test, ast.Name):
         yield node if node.test.id == "TYPE_CHECKING" else None
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        call = node.value
+        if isinstance(call.func, ast.Attribute) and call.func.attr in _WAITS:
+            yield from call.args
+    if isinstance(node, ast.Assign) and _COST in lines[node.lineno - 1]:
+        yield node.value
 
 
 def faults_in(file: Path) -> list[Fault]:
     """Every fault that can be put into a file; what is no program is let alone."""
-    tree = ast.parse(file.read_text(encoding="utf-8"))
+    text = file.read_text(encoding="utf-8")
+    tree, lines = ast.parse(text), text.splitlines()
     spared = {
         id(inner)
         for node in ast.walk(tree)
-        for part in _spared(node)
+        for part in _spared(node, lines)
         if part is not None
         for inner in ast.walk(part)
     }

@@ -209,6 +209,30 @@ def test_what_changes_nothing_is_no_fault(tmp_path):
     assert found == [(6, "the condition turned round"), (8, "nothing returned")]
 
 
+def test_what_gives_the_same_to_whoever_looks_is_no_fault_and_what_is_beside_it_is(tmp_path):
+    source = tmp_path / "module.py"
+    source.write_text(
+        "ROWS = 4  # at a time: time and memory alone\nMOST = 4  # of them\n"
+        "def f(x, wake):\n    wake.wait(0.5)\n    ended = wake.wait(0.5)\n    y = wake.wait(x) + 1\n"
+        "    y = x > 1e-9 * y, y == 1e-12, x < 1.0\n    return False\ndef g():\n    return True\n"
+    )
+    found = [(fault.line, fault.what) for fault in mutants.faults_in(source)]
+    assert sorted(found) == [
+        (2, "another number"),
+        (4, "a call left out"),
+        (5, "another number"),
+        (6, "another number"),
+        (6, "another operator"),
+        (7, "another number"),
+        (7, "another operator"),
+        (7, "compare otherwise"),
+        (7, "compare otherwise"),
+        (8, "the other truth value"),
+        (10, "nothing returned"),
+        (10, "the other truth value"),
+    ]
+
+
 def test_mirrored_tests_are_those_that_name_the_module_and_then_those_of_its_folder():
     root = pathlib.Path(mutants.__file__).resolve().parent.parent
     near = mutants.mirrored_tests(root / "gp_mapping/mapping/motion/path.py")

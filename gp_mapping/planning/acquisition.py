@@ -10,7 +10,7 @@ __all__ = ["ACQUISITIONS", "integrated_variance_reduction", "maximum_variance"]
 
 ACQUISITIONS = ("variance", "integrated_variance")
 
-_CHUNK = 512  # candidates at a time: bounds the memory at (targets, chunk)
+_CHUNK = 512  # candidates at a time, (targets, chunk): time and memory alone
 
 
 def maximum_variance(field: Planned, candidates: Tensor) -> Tensor:

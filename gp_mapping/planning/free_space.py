@@ -20,7 +20,7 @@ _NEAREST = 12  # occupied cells looked at where a grid's clearance alone does no
 _SLACK = math.sqrt(0.5) - 0.5  # cells by which clearance may be less than the distance
 _STEP = 0.01  # m between two samples of a line
 _ASIDE = 1e-6  # cells; both sides of a line this far off are tested
-_AT_ONCE = 200_000  # samples tested together: bounds memory
+_AT_ONCE = 200_000  # samples tested together: time and memory alone
 
 
 def _yaw(q) -> float:

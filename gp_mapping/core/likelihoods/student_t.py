@@ -13,7 +13,7 @@ from gp_mapping.core.likelihoods.quadrature import faddeeva, nodes
 __all__ = ["StudentT"]
 
 _FARTHEST = 2.0 * math.log(1e9)  # −log w of a sample that is 1e9 σ away
-_ROWS = 256  # samples whose integrals are in memory at a time
+_ROWS = 256  # samples whose integrals are computed together: time and memory alone
 
 
 class StudentT(NonGaussian):

@@ -27,7 +27,7 @@ from gp_mapping.errors import MapFullError
 
 __all__ = ["ExactGP"]
 
-_CHUNK = 2048  # places that are predicted together
+_CHUNK = 2048  # places that are predicted together: time and memory alone
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ __all__ = ["HIGHEST", "LOWEST", "UNKNOWN", "Limits", "field_limits", "levels", "
 
 # RViz: 0 is transparent, 99 and 100 are special, -1 is unknown
 LOWEST, HIGHEST, UNKNOWN = 1, 98, -1
-_ROWS = 32  # of a grid at a time: the numbers between stay in a processor's cache
+_ROWS = 32  # of a grid at a time, which stay in a processor's cache: time and memory alone
 
 
 class Limits(NamedTuple):

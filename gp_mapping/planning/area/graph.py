@@ -17,7 +17,7 @@ from gp_mapping.planning.free_space import FreeSpace
 
 __all__ = ["moves_between", "nodes_of"]
 
-_AT_ONCE = 1_000_000  # cells whose parts are found at once, about
+_AT_ONCE = 1_000_000  # cells whose parts are found together: time and memory alone
 _LONGEST = 2.3  # cells; a knight's move is √5
 _LONGEST_OF_BLOCKS = 2.9  # blocks; between cells that stand for blocks
 

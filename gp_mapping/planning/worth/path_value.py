@@ -27,9 +27,9 @@ from gp_mapping.core.linalg import cholesky
 
 __all__ = ["PathValue", "Visits", "columns_at", "rows_at"]
 
-_BLOCK = 256  # places of a block of S
-_CELLS = 4096  # cells whose covariances with all places are held at once
-_NUMBERS = 300_000  # of a batch of paths, held at once: as many as a core's cache holds
+_BLOCK = 256  # places of a block of S: time and memory alone
+_CELLS = 4096  # cells whose covariances are held at once: time and memory alone
+_NUMBERS = 300_000  # of paths computed together, in a core's cache: time and memory alone
 
 
 @dataclass(frozen=True)

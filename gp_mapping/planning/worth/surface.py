@@ -21,7 +21,7 @@ from gp_mapping.planning.acquisition import integrated_variance_reduction
 
 __all__ = ["lattice", "variance_reduction_surface"]
 
-_ROWS = 16  # features transformed together: bounds memory
+_ROWS = 16  # features transformed together: time and memory alone
 
 
 def lattice(origin, resolution: float, shape: tuple[int, int]) -> Tensor:

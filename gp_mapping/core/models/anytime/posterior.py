@@ -23,7 +23,7 @@ from gp_mapping.core.sparse.posterior import Posterior
 
 __all__ = ["AnytimePosterior", "posterior_fields"]
 
-_CHUNK = 1024
+_CHUNK = 1024  # places at a time: time and memory alone
 
 
 @dataclass(frozen=True, eq=False)

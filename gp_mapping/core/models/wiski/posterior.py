@@ -32,7 +32,7 @@ from gp_mapping.core.scaling import Scaling
 
 __all__ = ["WiskiPosterior"]
 
-_CHUNK = 1024  # places at a time
+_CHUNK = 1024  # places at a time: time and memory alone
 _JOINT = 2000  # the most aggregates of a joint covariance
 _MEAN = ("spacing", "shift", "low", "u", "held", "p", "f")  # attributes that the mean is made of
 

@@ -15,7 +15,7 @@ from gp_mapping.core.scaling import Scaling
 
 __all__ = ["PublishedPosterior"]
 
-_CHUNK = 512  # places at a time
+_CHUNK = 512  # places at a time: time and memory alone
 
 
 @dataclass(frozen=True)
