@@ -12,6 +12,7 @@ So is what gives the same to whoever looks:
 
 - `<=` for `<` where a guard is compared with: no computed number is exactly 1e-12;
 - nothing for `return False`: both are false, and the fault that returns True is tried;
+- another negative number than -1 in `reshape` and `view`: numpy takes each for what is left over, torch none;
 - how long a statement waits (`wait`, `sleep`, `join`), for it waits for nothing but time or what is told it;
 - a number in the definition of a constant whose comment says `time and memory alone`: so many rows are computed
   together, and each row's result is its own.
@@ -138,6 +139,9 @@ def _spared(node: ast.AST, lines: list[str]) -> Iterator[ast.AST | None]:
         call = node.value
         if isinstance(call.func, ast.Attribute) and call.func.attr in _WAITS:
             yield from call.args
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr in ("reshape", "view"):
+            yield from (size for size in node.args if isinstance(size, ast.UnaryOp))
     if isinstance(node, ast.Assign) and _COST in lines[node.lineno - 1]:
         yield node.value
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from gp_mapping.intake.order import InOrder
-from gp_mapping.intake.stamps import Stamped, StampGate
+from gp_mapping.intake.stamps import ClockRanges, Stamped, StampGate
 
 STEP = 10  # ns between two messages
 BACK = 100  # ns; jump_back
@@ -230,3 +230,21 @@ def test_a_thousand_in_order_end_the_wait():
     assert pushed(order, 1100)[-1] == 1100 and order.passing and order.holding == 0
     pushed(order, 1050)
     assert not order.passing, "one late message, and they wait again"
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_two_clocks_are_those_of_ranges_farther_apart_than_near(order):
+    ranges = ClockRanges()
+    early, late = (ranges.add_field, ranges.add_pose)[::order]
+    assert ranges.note(0) == []
+    for second in (5, 3, 9):
+        early(second * 10**9)
+    assert ranges.note(0) == [], "there is one range yet"
+    for second in (30, 12, 20):
+        late(second * 10**9)
+    assert ranges.note(3 * 10**9) == []
+    (said,) = ranges.note(3 * 10**9 - 1)
+    field, pose = ("from 3.0 to 9.0 s", "from 12.0 to 30.0 s")[::order]
+    assert f"stamped {field} and poses {pose}, 3.0 s apart" in said
+    late(8 * 10**9)
+    assert ranges.note(0) == [], "they overlap"

@@ -220,3 +220,14 @@ def test_thresholds_are_as_given():
             FreeSpace.from_occupancy_grid(row, free_threshold=wrong[0], occupied_threshold=wrong[1])
     wide = FreeSpace.from_occupancy_grid(occupancy(np.zeros((3, 3)), 1.0), unknown="free")
     assert np.isinf(wide.clearance).all() and np.isinf(wide.room(np.ones((1, 2)), 1.0)).all()
+
+
+@pytest.mark.parametrize("closed", ["rim", "middle"])
+def test_a_line_along_the_outermost_cells_is_in_these_alone(closed):
+    data = np.zeros(SHAPE)
+    data[1:-1, 1:-1] = 100
+    free, _ = scene(data=data if closed == "middle" else 100 - data)
+    low, high = 0.5 * CELL, np.array(SHAPE)[::-1] * CELL - 0.5 * CELL
+    corners = np.array([(low, low), (high[0], low), tuple(high), (low, high[1])])
+    for sight in (free.sees, free.seems_open):
+        assert (sight(corners, np.roll(corners, -1, axis=0)) == (closed == "middle")).all()

@@ -7,6 +7,7 @@ import pytest
 from floor_scene import node, problem_in, travel_in
 
 from gp_mapping.planning.budget import Budget
+from gp_mapping.planning.planners import annealing
 from gp_mapping.planning.planners.annealing import annealed, cost_per_metre
 from gp_mapping.planning.planners.moves import Moves
 
@@ -134,3 +135,22 @@ def test_annealing_ends_with_better_routes_that_fit(travel, budget):
     assert gains[0] > 0.97 * max(gains)
     # the first matrices, what they say of where to look, and eight proposals at a time
     assert len(list(annealed(problem, start, 20))) == 2 + 3
+
+
+def test_the_temperature_falls_with_the_square_of_what_remains_and_a_metre_costs_as_much(
+    travel, monkeypatch
+):
+    problem, seen, step = problem_in(travel, budget=Budget(9.0)), [], annealing._Search.step  # noqa: SLF001
+
+    def told(search, proposed, heat, cost):
+        left = problem.value.total - search.gain
+        seen.append((len(proposed), heat, cost / cost_per_metre(problem, search.gain), left))
+        return step(search, proposed, heat, cost)
+
+    monkeypatch.setattr(annealing._Search, "step", told)  # noqa: SLF001  what the real one is told
+    start = (node(travel, 1.45, 0.45),)
+    list(annealed(problem, start, 20, heat=0.5))
+    count, heat, cost, left = np.array(seen).T
+    remaining = np.array([1.0, 12 / 20, 4 / 20])
+    assert count.tolist() == [8, 8, 4] and cost == pytest.approx(remaining)
+    assert heat == pytest.approx(0.5 * left[0] * remaining**2)

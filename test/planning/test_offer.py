@@ -1,5 +1,7 @@
 """Suggestions as settings ask for them: where they may lie, and why there are fewer."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -107,3 +109,10 @@ def test_counts_and_distances_out_of_range_are_refused(session, grid, wrong):
     with pytest.raises(ValueError, match="kind is 'best'"):
         suggest(session.map, grid, kind="best")
     assert len(suggest(session.map, grid, 1, max_candidates=1, max_targets=1)) == 1
+
+
+def test_a_drawing_that_lies_beside_the_path_offers_nothing(session, grid):
+    aside = replace(grid, origin=(30.0, 0.0))
+    found = offer(session, aside, 2)
+    assert len(found) == 0 and found.kind == "variance"
+    assert "nothing that is drawn lies inside the hull" in found.reason

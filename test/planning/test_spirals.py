@@ -74,3 +74,16 @@ def test_there_is_no_spiral_without_a_budget_or_in_a_corridor():
     travel = travel_in()
     assert not list(spiral_routes(problem_in(travel, budget=Budget(0.0))))
     assert not list(spiral_routes(problem_in(travel, budget=Budget(1.0)))), "not even once around"
+
+
+@pytest.mark.parametrize(
+    "budget", [Budget(16.0), Budget(20.0), Budget(seconds=60.0, turn_rate=1e9)]
+)
+def test_each_of_six_is_tried_once_more_where_it_is_too_long_and_is_shorter_then(budget):
+    """Of three first turns, either way round."""
+    problem = problem_in(travel_in(), budget=budget)
+    drives = [problem.drive(stops) for stops in spiral_routes(problem)]
+    fits = [problem.feasible(drive) for drive in drives]
+    assert len(fits) == 6 + fits.count(False)
+    for i in [i for i, fit in enumerate(fits) if not fit]:
+        assert fits[i + 1] and drives[i + 1].metres < drives[i].metres

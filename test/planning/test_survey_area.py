@@ -241,3 +241,23 @@ def test_the_robots_body_stays_out_of_what_is_kept_out_cell_by_cell():
     x = plain.free.centres()
     whole = x[((x >= [5.55, -0.45]) & (x <= [6.481, 0.481])).all(1)]
     np.testing.assert_allclose(inside.free.centres(), whole)
+
+
+@pytest.mark.parametrize("shape", [(2, 40), (40, 2), (40, 40)])
+@pytest.mark.parametrize("end", [(0, 0), (0, 1), (1, 0), (1, 1)])
+@pytest.mark.parametrize("beyond", [-0.0005, 0.0005])
+def test_of_a_floor_as_long_as_the_reach_the_farthest_corner_is_left_out(shape, end, beyond):
+    floor = FreeSpace.from_occupancy_grid(occupancy(np.zeros(shape), 0.1, (-1.0, -1.0)), 0.0)
+    ends = np.array([end, 1 - np.array(end)]).T * (np.array(shape) - 1)[:, None]
+    tip, here = floor.centres_at(*ends)
+    reach = math.dist(tip, here) + beyond
+    area = SurveyArea.from_free_space(floor, here, reach=reach, max_cells=2000)
+    assert len(area.cells) == shape[0] * shape[1] - (beyond < 0)
+    assert float((area.cells - torch.from_numpy(here)).norm(dim=1).max()) <= reach
+
+
+def test_an_empty_area_has_no_place_and_its_reason():
+    empty = SurveyArea.empty("because")
+    assert not empty and empty.size == 0.0 and empty.reason == "because"
+    assert empty.cells.shape == (0, 2) and empty.areas.shape == (0,)
+    assert not empty.free.open.any()

@@ -145,3 +145,15 @@ def test_a_tile_that_lies_elsewhere_gets_a_second_name_or_is_written_anew(tmp_pa
     with pytest.raises(CheckpointError, match="the tiles cannot be written"):
         with TileFolder.for_checkpoint(path).writing():
             raise OSError(28, "No space left on device")
+
+
+def test_while_a_checkpoint_is_written_no_other_process_removes_what_it_will_name(tmp_path):
+    folder, tile = TileFolder.for_checkpoint(tmp_path / "a.gpm"), StoredState("0 1", {"v": 1})
+    with folder.writing():
+        folder.store(tile, [])
+        other = os.open(folder.path / ".lock", os.O_RDWR | os.O_CREAT)
+        try:
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            os.close(other)
