@@ -198,3 +198,14 @@ def test_a_burst_is_no_period_unless_it_lasts():
     """Twenty values at 1 kHz fill too little time; sixty of them fill a twentieth of a second."""
     for count, known in ((40, False), (60, True)):
         assert (watched(steady(count, 1e-3)).period is not None) == known
+
+
+@pytest.mark.parametrize("aside", [-0.002, 0.002])
+def test_a_leap_is_longer_than_twice_the_time_that_has_passed_and_a_second(aside):
+    """By the stamps, of a recording that plays ten times as fast as it was made."""
+    stamps, quiet = steady(80), 0.05
+    arrivals = [0.001 * i for i in range(80)]
+    speed = 0.01 / ((arrivals[-1] + quiet) / 80)
+    step = 2.0 * quiet * speed + 1.0 + aside
+    watch = watched([*stamps, stamps[-1] + step], [*arrivals, arrivals[-1] + quiet])
+    assert watch.missing == (round(step / 0.01) - 1 if aside < 0 else 0)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from survey_scene import Robot, floor, settings
 
-from gp_mapping.runtime.surveying.rules import RulesNow
+from gp_mapping.planning.plan import Plan
+from gp_mapping.runtime.surveying.rules import Rules, RulesNow
 
 QUICK = settings(plan_budget=6.0, plan_places=40, plan_effort=4, plan_slice=0.001, robot_radius=0.1)
 
@@ -179,3 +180,78 @@ def test_a_robot_that_stands_too_near_to_a_wall_keeps_its_plan_under_the_next_ma
     )
     robot.think(walled(*far))
     assert robot.survey.plan is plan
+
+
+def of(*corners, name="keep_out"):
+    rules = RulesNow()
+    for each in corners:
+        assert rules.restrict(name, each, "", "map") == ""
+    return rules.now()
+
+
+ALONG = Plan("x", np.array([[0.0, 0.0], [4.0, 0.0], [4.0, 3.0]]), metres=7.0, seconds=20.0)
+
+
+@pytest.mark.parametrize(
+    "rules, radius, said",
+    [
+        (Rules(), 9.0, ""),
+        (of(square(2.0, 0.7)), 0.449, ""),
+        (of(square(2.0, 0.7)), 0.451, "it leads through a keep-out area"),
+        (of(square(0.0, 9.0), square(4.0, 2.0)), 0.0, "it leads through a keep-out area"),
+        (of(square(2.0, 1.4, 1.9), name="region"), 0.2, "it leaves the region"),
+        (of(square(2.0, 1.4, 3.1), name="region"), 9.0, ""),
+        (of(square(2.05, 0.0, 0.02)), 0.0, "it leads through a keep-out area"),
+    ],
+)
+def test_a_plan_breaks_what_it_leads_through_or_out_of(rules, radius, said):
+    assert rules.broken_on(ALONG, radius) == said
+    assert rules.broken_on(Plan("x"), radius) == "", "it leads nowhere"
+
+
+def test_a_region_is_all_of_its_polygons_together():
+    parts = tuple(of(square(*at, 2.1), name="region").region[0] for at in ((1.0, 1.0), (3.0, 1.0)))
+    assert Rules(region=parts).broken_on(ALONG, 0.0) == ""
+    assert Rules(region=parts[:1]).broken_on(ALONG, 0.0) == "it leaves the region"
+
+
+def test_a_goal_is_left_out_with_what_lies_within_the_radius_and_until_its_time_is_over():
+    rules = RulesNow()
+    for x, seconds in ((1.0, -1.0), (2.0, 99.0), (3.0, -1.0), (4.0, 99.0)):
+        rules.close(x, 0.0, seconds)
+    assert [goal[:2] for goal in rules.now().closed] == [(2.0, 0.0), (4.0, 0.0)]
+    assert rules.closed_goals == 3, "of those that are over the oldest are dropped"
+    x = np.array([[2.0, 0.3], [2.0, 0.31], [3.9, 0.0], [1.0, 0.0]])
+    assert rules.now().closes(x, 0.3).tolist() == [True, False, True, False]
+    assert not Rules().closes(x, 9.0).any()
+    assert rules.now().since(Rules(closed=rules.now().closed[:1])).closed[0][:2] == (4.0, 0.0)
+
+
+def test_a_hundred_areas_and_two_hundred_goals_are_kept_and_no_more():
+    rules = RulesNow()
+    for i in range(100):
+        assert rules.restrict("keep_out", square(i, 0.0), "", "map") == ""
+    said = rules.restrict("keep_out", square(200.0, 0.0), "", "map")
+    assert "100 polygons are kept out of already" in said and said.endswith("it is not used")
+    assert len(rules.now().keep_out) == 100
+    assert rules.restrict("keep_out", square(7.0, 0.0), "", "map") == "", "that is one of them"
+    assert rules.restrict("keep_out", [], "", "map") == "" and rules.now().keep_out == ()
+    for i in range(201):
+        rules.close(i, 0.0, 99.0)
+    assert rules.closed_goals == 200 and rules.now().closed[0][0] == 1
+
+
+@pytest.mark.parametrize("what", ["region", "keep_out", "goal"])
+def test_another_frame_ends_what_was_said_in_the_one_before(what):
+    rules = RulesNow()
+    assert not rules.enter("") and not rules.enter("/map") and not rules.enter("map")
+    if what == "goal":
+        rules.close(1.0, 1.0, 99.0)
+    else:
+        assert "in frame 'odom' and the map" in rules.restrict(what, square(1, 1), "odom", "/map")
+        assert rules.restrict(what, square(1.0, 1.0), "/map", "map") == ""
+    assert not rules.enter("") and any(rules.now()), "the frame of a moment is not known"
+    assert rules.enter("odom") and not any(rules.now()) and rules.closed_goals == 0
+    assert "now in frame 'odom'" in rules.problem and "were in 'map'" in rules.problem
+    assert not rules.enter("other"), "there is nothing to drop"
+    assert rules.restrict("region", square(1.0, 1.0), "", "other") == rules.problem == ""
