@@ -1,6 +1,7 @@
 """Heading from the path of a point before the axle, and vectors turned by an attitude that was late."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,12 @@ import torch
 
 from gp_mapping import MapSettings, Samples
 from gp_mapping.analysis.residuals import residuals
-from gp_mapping.mapping.motion.attitude import AttitudeLag, HeadingTrack, rotate_about_vertical
+from gp_mapping.mapping.motion.attitude import (
+    AttitudeLag,
+    HeadingTrack,
+    rotate_about_vertical,
+    with_attitude_lag,
+)
 from gp_mapping.mapping.session import MapSession
 
 AHEAD, LAG, RATE = 0.06, 0.15, 50.0
@@ -167,3 +173,26 @@ def test_resuming_in_a_turn_is_exact_and_one_channel_is_not_touched():
     assert straight.as_mapped(scalar).heading is not None and torch.equal(
         straight.as_mapped(scalar).y, scalar.y
     )
+
+
+@pytest.mark.parametrize("stamped", [True, False])
+def test_a_whole_pass_is_turned_back_by_the_rate_of_its_headings(stamped):
+    """Without stamps it is one of fifty samples a second."""
+    samples = late(9.0, LAG)
+    samples = samples if stamped else replace(samples, stamp=None)
+    settled = with_attitude_lag(samples, 0.0, LAG)
+    assert torch.equal(settled.x, samples.x) and torch.equal(settled.heading, samples.heading)
+    error = [np.abs(y.numpy() - field(samples.x.numpy())).mean() for y in (samples.y, settled.y)]
+    assert error[1] < 0.3e-6 and error[0] > 1.5 * error[1]
+    assert with_attitude_lag(samples, 0.0, None) is samples
+
+
+def test_headings_of_a_whole_pass_are_of_its_path_where_it_tells_none():
+    samples = replace(late(9.0, 0.0), heading=None)
+    seen = with_attitude_lag(samples, AHEAD, None)
+    assert torch.equal(seen.y, samples.y)
+    _, _, psi, _ = turning_robot(9.0)
+    away = np.angle(np.exp(1j * (np.arctan2(*seen.heading.numpy().T[::-1]) - psi)))
+    assert np.median(np.abs(away)) < 0.1
+    assert with_attitude_lag(samples[:0], AHEAD, None).heading is None
+    assert with_attitude_lag(samples, 0.0, LAG).heading is None, "the path of an axle has none"

@@ -153,3 +153,12 @@ def test_many_passes_keep_to_the_bound():
     assert len(field.map.biases()) == 5 and field.report()["closed_passes"] >= 30
     assert any("max_biases" in text for text in field.warnings)
     assert math.isfinite(float(field.predict(torch.zeros(1, 2)).variance))
+
+
+def test_where_a_thousand_passes_began_is_remembered():
+    numbers = BiasNumbers(time=0.0)
+    cell = Samples([[0.0, 0.0]], [[1.0]], stamp=[5.0])
+    for i in range(1001):
+        numbers.with_numbers(cell, i)
+    assert len(numbers.began) == 1000 and numbers.number == 1000.0
+    assert next(iter(numbers.began.values())) == (1, 5.0), "the oldest went"

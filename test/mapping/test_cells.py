@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gp_mapping.core.types import Samples
-from gp_mapping.mapping.cells import CellAverager
+from gp_mapping.mapping.cells import CellAverager, anscombe
 from gp_mapping.mapping.raw_batch import join_raw
 
 
@@ -390,3 +390,9 @@ def test_cells_of_a_sensor_that_rounds_err_together():
     assert max(extra) > 3 * 0.5**2 / 12.0 and min(extra) < 1e-3
     # where noise moves the number, its average is no rounded number any more
     assert max(float(c.sensor_variance / c.count) for c in mixed[20:]) < 0.06
+
+
+def test_the_transform_of_counts_has_a_standard_deviation_of_one():
+    assert anscombe(0.625) == 2.0 and anscombe([0.625, 1.875]).tolist() == [2.0, 3.0]
+    counts = np.random.default_rng(0).poisson(30.0, 20_000)
+    assert anscombe(counts).std() == pytest.approx(1.0, abs=0.02)

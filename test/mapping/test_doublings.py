@@ -1,10 +1,12 @@
 """What the first cells tell: when starts are found anew (gp_mapping.mapping.beginning.start), and a sensor's step."""
 
+import numpy as np
 import pytest
 import torch
 
 from gp_mapping.core.hyper.first_guess import first_guess
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.beginning import start as beginning
 from gp_mapping.mapping.beginning.first_values import FirstValues
 from gp_mapping.mapping.beginning.start import Start
 from gp_mapping.settings.mapping import MapSettings
@@ -78,3 +80,19 @@ def test_the_step_of_a_sensor_is_the_smallest_between_its_raw_values_also_of_two
     assert step_of([1.0, 3.0], [4.5, 9.0]) == 1.5
     assert step_of([1.0, 3.0], [4.0, 4.25]) == 0.25
     assert step_of([5.0]) == step_of([1.0], [3.0], count=4.0) == float("inf")
+
+
+@pytest.mark.parametrize(
+    "settings, told, latent",
+    [
+        (MapSettings(likelihood="poisson"), [0.0, 3.0, -1.0], np.log([0.5, 3.5, 0.5])),
+        (MapSettings(likelihood="softmax", classes=3), [2.0, 1.0, 2.0], [1.0, -1.0, 1.0]),
+        (MapSettings(likelihood="bernoulli", threshold=1.5), [1.0, 2.0, 1.5], [-1.0, 1.0, -1.0]),
+        (MapSettings(), [0.0, 3.0, -1.0], [0.0, 3.0, -1.0]),
+    ],
+)
+def test_starts_are_guessed_from_what_the_latent_field_would_have(settings, told, latent):
+    places = [[0.1 * i, 0.0] for i in range(3)]
+    x, y = beginning._values([Samples(places, [[v] for v in told])], settings)  # noqa: SLF001
+    assert x.tolist() == places and y.shape == (3, 1)
+    assert y[:, 0].tolist() == pytest.approx(list(latent))

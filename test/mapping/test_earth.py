@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from gp_mapping import Samples
-from gp_mapping.mapping.earth import Fixes, fit_datum
+from gp_mapping.errors import UsageError
+from gp_mapping.mapping.earth import Datum, Fixes, fit_datum
 from gp_mapping.mapping.moving import move_session, rotation
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
@@ -241,3 +242,21 @@ def test_a_degree_is_as_long_as_tables_of_wgs_84_say(latitude, north, east):
         fit.beyond < 0.15 and fit.kept.all() and abs(fit.datum.heading) < 1e-4
     )  # four standard deviations of them
     assert (fit.datum.latitude, fit.datum.longitude) == pytest.approx((latitude, 7.0), abs=1e-6)
+
+
+def test_a_datum_is_a_place_on_the_earth_and_a_direction():
+    assert Datum.parse("52.5,-4.25,1.5") == Datum(52.5, -4.25, 1.5)
+    for edge in ("90,180,9", "-90,-180,-9"):
+        assert Datum.parse(edge) == Datum(*map(float, edge.split(",")))
+    for wrong in (
+        "90.1,0,0",
+        "-90.1,0,0",
+        "0,180.1,0",
+        "0,-180.1,0",
+        "0,0,inf",
+        "nan,0,0",
+        "1,2",
+        "",
+    ):
+        with pytest.raises(UsageError, match="expected latitude and longitude in degrees"):
+            Datum.parse(wrong)

@@ -100,3 +100,60 @@ def test_diagnostics_say_it():
     )
     area = next(a for a in areas if a.name == "map")
     assert area.level == 1 and "raise max_inducing" in area.message
+
+
+FULL = {
+    "budget_full": True,
+    "budget": 60,
+    "inducing": 58,
+    "inputs_per_square_lengthscale": 2.5,
+    "prior_left": 0.3,
+    "noise_stddev": 2.0,
+    "hyperparameters": {"signal_stddev": 12.0},
+}
+LOST = "up to 30 % of the prior variance left where it was measured"
+
+
+def test_each_bound_of_what_is_said_of_a_full_budget():
+    full = "the budget of 60 inducing inputs is full and the map"
+    smooths = (
+        f"{full} smooths what was measured: {LOST}, 11 times that of the noise; raise max_inducing"
+    )
+    assert full_budget_note(FULL) == smooths and fullness_notes(FULL) == [smooths]
+    for little in ({"prior_left": 0.25}, {"noise_stddev": None}, {"hyperparameters": {}}):
+        assert full_budget_note(FULL | little) is None, "nine times that of the noise is well"
+    assert full_budget_note(FULL | {"prior_left": 0.2501})
+    assert "up to 90 %" in full_budget_note(FULL | {"prior_left": 0.9})
+    for other in ({"budget_full": False}, {"inputs_per_square_lengthscale": None}):
+        assert full_budget_note(FULL | other) is None
+    thin = FULL | {"inputs_per_square_lengthscale": 2.4}
+    assert full_budget_note(thin) == (
+        f"{full} gets coarser everywhere: 2.4 inputs for each square of a lengthscale that was driven over "
+        f"(2.5 are the least), {LOST}; raise max_inducing"
+    )
+    assert "everywhere" in full_budget_note(thin | {"tiles": 1})
+    tiled = full_budget_note(thin | {"tiles": 2})
+    assert "everywhere" not in tiled and "tile where the robot is gets coarser: 2.4" in tiled
+
+
+def test_what_a_full_map_leaves_out_is_said_before_what_it_smooths():
+    left = {"left_out": 7}
+    said = "the map is full: 7 cells or measurements are left out; raise max_exact_samples, or take another model"
+    assert fullness_notes(left) == [said] and fullness_notes({"left_out": 0}) == []
+    assert fullness_notes(FULL | left) == [said, full_budget_note(FULL)]
+    (tiled,) = fullness_notes(left | {"tiles": 3})
+    assert (
+        "7 cells or measurements on ground beyond its 3 tiles are left out; raise max_tiles"
+        in tiled
+    )
+
+
+def test_how_densely_inputs_lie_is_said_of_a_budget_that_was_full():
+    each = f"2.5 for each square of a lengthscale, at most {LOST.removeprefix('up to ').replace('30', '30.0')}"
+    assert inputs_line(FULL) == f"inducing inputs 58 of 60, {each}"
+    tiled = FULL | {"tiles": 2, "tiles_in_memory": 2}
+    assert inputs_line(tiled) == (
+        f"inducing inputs 58 in 2 tiles of at most 60 each; where the robot is, {each}"
+    )
+    assert inputs_line(FULL | {"budget_full": False}) is None
+    assert inputs_line({k: v for k, v in FULL.items() if k != "prior_left"}) is None

@@ -6,10 +6,12 @@ from gp_mapping.mapping.motion.extent import Area
 from gp_mapping.mapping.notes.settings import (
     drawing_notes,
     inconsistent_settings,
+    not_looked_note,
     unused_starts,
     warm_up_note,
 )
 from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.settings.sensors import map_settings_for
 
 
 def area(low, high, place=(0.0, 0.0), samples=40) -> Area:
@@ -101,3 +103,10 @@ def test_starts_that_a_saved_map_does_not_begin_with_are_said():
 def test_what_was_left_out_of_a_sensor_that_had_not_begun():
     note = warm_up_note(12, 85.04)
     assert note.startswith("the first 12 measurements are left out (85, SI)")
+
+
+def test_of_bags_side_by_side_nobody_looks_whether_a_sensor_is_slow():
+    (said,) = not_looked_note(map_settings_for("temperature", MapSettings()))
+    assert "response_time" in said and "learn_response_time: never" in said
+    never = map_settings_for("temperature", MapSettings(learn_response_time="never"))
+    assert not_looked_note(never) == []

@@ -9,6 +9,7 @@ import torch
 
 from gp_mapping.core.registry import create_map
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.scoring import offset_variance
 from gp_mapping.mapping.scoring.offset_variance import OffsetVariance
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
@@ -176,3 +177,21 @@ def test_a_vector_has_the_variance_of_a_common_shift():
     along = (mean * common).sum(0) / np.linalg.norm(mean, axis=0)
     deviation = norm(mean, common**2, excess_of(mean, common))[1]
     assert deviation == pytest.approx(np.abs(along)) and math.isfinite(deviation.sum())
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+@pytest.mark.parametrize("count", [4, 5, 9])
+def test_a_slope_is_exact_of_a_quartic_but_near_the_ends_and_of_few_cells(axis, count):
+    places = 0.3 * np.arange(count) - 1.0
+    values = np.broadcast_to(places**4, (2, 3, count))
+    values = values if axis == 2 else values.transpose(0, 2, 1)
+    slope = np.moveaxis(offset_variance._slope(values, places, axis), axis, 2)  # noqa: SLF001
+    plain = np.broadcast_to(np.gradient(places**4, places), (2, 3, count))
+    inner = slice(2, -2) if count > 4 else slice(0, 0)
+    np.testing.assert_allclose(
+        slope[..., inner],
+        4.0 * np.broadcast_to(places[inner] ** 3, slope[..., inner].shape),
+        atol=1e-12,
+    )
+    ends = [i for i in range(count) if not (count > 4 and 2 <= i < count - 2)]
+    np.testing.assert_allclose(slope[..., ends], plain[..., ends])

@@ -70,3 +70,11 @@ def test_it_is_the_same_map_and_learns_on(streamed):
     steps = session.map.learning_steps
     session.ingest(next(passes()))
     assert session.map.learning_steps > steps
+
+
+def test_nothing_is_learned_of_what_was_found_and_the_rest_stays():
+    given = MapSettings(max_inducing=50, noise_stddev=9e-6, learn_bias=True)
+    fixed = settings_fixed_at(given, {"lengthscale": 0.7, "noise_stddev": 2e-6, "other": 3.0})
+    learned = ("hyperparameters", "noise", "time_offset", "lever_arm", "bias")
+    never = {f"learn_{name}": False for name in learned}
+    assert fixed == replace(given, lengthscale=0.7, noise_stddev=2e-6, **never)

@@ -168,3 +168,21 @@ def test_a_vector_has_no_response_time():
     """It would be taken from one component."""
     with pytest.raises(ValueError, match="response_time: 2 is of one number"):
         check_model(IntakeSettings(field_component="xyz"), MapSettings(response_time=2.0))
+
+
+def test_a_pass_is_settled_over_the_way_of_a_block_before_and_after():
+    """Of y = t² that is, with E for the time of a block and a = exp(−E/τ), t² + E²/3 + t E (1 + a)/(1 − a)."""
+    tau, step, speed = 2.0, 0.4, 0.5
+    response = Response(map_settings_for("temperature", MapSettings(response_time=tau)))
+    response.load_state_dict(response.state_dict() | {"step": step})
+    t = 0.004 * torch.arange(2501, dtype=torch.float64)
+    samples = Samples(torch.stack([speed * t, 0 * t], 1), t.square(), stamp=50.0 + t)
+    block = step / speed
+    a = math.exp(-block / tau)
+    told = t.square() + block**2 / 3 + t * block * (1 + a) / (1 - a)
+    inside = (t > 2 * block) & (t < 10.0 - 2 * block)
+    settled = response.settled(samples)
+    torch.testing.assert_close(settled.y[inside, 0], told[inside], rtol=0.003, atol=0.02)
+    assert response.settled(samples[:1]) is not None and len(response.settled(samples[:1])) == 1
+    untimed = Samples(samples.x, samples.y)
+    assert response.settled(untimed) is untimed

@@ -8,6 +8,7 @@ import torch
 
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.beginning.start import Start
+from gp_mapping.mapping.beginning.wild import in_runs, weakened
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.sim.world import DipoleWorld, WorldSettings
 
@@ -81,3 +82,23 @@ def test_without_robust_all_count_alike():
     for batch in cells(1, (20,), 50.0, 40):
         start.add(batch)
     assert start.weakened == 0 and all(float(c.sensor_variance) == 0.0 for c in start.cells)
+
+
+def test_three_wild_cells_in_a_row_are_the_field():
+    for marks, kept in (("1101", "0000"), ("0111", "0111"), ("111011", "111000"), ("11", "00")):
+        wild = torch.tensor([mark == "1" for mark in marks])
+        assert in_runs(wild).tolist() == [mark == "1" for mark in kept]
+
+
+def test_a_weight_is_the_variance_of_a_sensor_that_is_added():
+    """A cell of n samples with a weight of 1/5 is told with n · 4 σ² more."""
+    batches = [
+        Samples([[0.0, 0.0]], [[1.0]], count=[4.0]),
+        Samples([[1.0, 0.0], [2.0, 0.0]], [[1.0], [2.0]]),
+        Samples([[3.0, 0.0]], [[1.0]], sensor_variance=[90.0]),
+    ]
+    out = weakened(batches, torch.tensor([0.2, 1.0, 0.5, 0.2], dtype=torch.float64), 3.0)
+    assert out[0].sensor_variance.tolist() == pytest.approx([4 * 9 * 4.0])
+    assert out[1].sensor_variance.tolist() == pytest.approx([0.0, 9.0])
+    assert out[2].sensor_variance.tolist() == [90.0], "it is known to be worse"
+    assert weakened(batches[:1], torch.ones(1).double(), 3.0)[0] is batches[0]

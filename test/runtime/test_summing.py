@@ -251,3 +251,17 @@ def test_maps_of_tiles_go_tile_by_tile():
     one.merge(two)
     one.map.use_budget()
     assert len(made.used) == 2 and max(difference(made.session, one, one.path[::9])) < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("theirs", "reason"),
+    [({"frame": "map"}, "other_frame"), ({"quantity": "gas"}, "other_quantity")],
+)
+def test_ones_own_map_says_in_which_frame_and_of_what_the_sum_is_also_if_it_is_not_in_it(
+    theirs, reason
+):
+    own, other = (part[:120] for part in drives())
+    mine = own_of(session_of(own, **(QUICK | {"kernel": "matern32"})))
+    members = members_of(source_of(session_of(other, **theirs, **QUICK)))
+    made = sum_of(mine, *members)
+    assert [why for _, why, _ in made.refused] == ["other_settings", reason] and not made.used

@@ -407,3 +407,18 @@ def test_a_forgotten_place_leaves_sums_of_squares():
     got, true = few.predict(far), exact.predict(far)
     assert float(((got.mean - true.mean).abs() / true.stddev).max()) < 1.0
     assert len(few.memory) <= 50 and math.isfinite(few.residual) and few.iterations < 1000
+
+
+def test_a_fantasy_of_a_map_that_is_merged_is_where_it_was_and_is_forgotten_there():
+    place, predicted = torch.tensor([[4.5, 4.5]], dtype=torch.float64), {}
+    for dreams in (False, True):
+        one, other = (create_map("wiski", **SETTINGS) for _ in range(2))
+        for field, shift in ((one, 0.0), (other, 1.5)):
+            x, y = drive(60)
+            feed(field, samples(x + shift, y), 30)
+        one.merge(other.fantasize(place) if dreams else other)
+        predicted[dreams] = [float(one.predict(place).stddev)]
+        one.forget_near(place, 0.5, newest=0)
+        predicted[dreams].append(float(one.predict(place).stddev))
+    assert predicted[True][0] < 0.5 * predicted[False][0]
+    assert predicted[True][1] == pytest.approx(predicted[False][1], rel=1e-3)
