@@ -1,10 +1,13 @@
 """A map that is moved while it begins goes on as if its first cells had been measured in the new frame."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
 
 from gp_mapping import MapSettings, Samples
+from gp_mapping.mapping import moving
 from gp_mapping.mapping.moving import move_session, rotation
 from gp_mapping.mapping.session import MapSession
 
@@ -92,3 +95,37 @@ def test_a_map_that_has_hardly_begun_is_none_that_could_be_merged():
     young, other = move_session(session_of(drive()[:5]), 1.0, 0.0, 0.1), session_of(drive())
     with pytest.raises(ValueError, match="hardly begun"):
         other.merge(young)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_each_value_of_the_beginning_turns_as_a_vector_does(channels):
+    """A quarter of a turn and (3, −4) m: x goes to y, y to −x, and z stays."""
+    turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)
+    turned, wide = ([-2.0, 1.0, 5.0], [2.0, 1.0, 5.0]) if channels == 3 else ([1.0], [1.0])
+    told = [1.0, 2.0, 5.0][:channels]
+    columns = {
+        "x": torch.tensor([[1.0, 2.0]]).double(),
+        "y": torch.tensor([told]).double(),
+        "velocity": torch.tensor([[1.0, 0.5]]).double(),
+        "heading": None,
+        "stamp": [7.0],
+    }
+    moved = moving._Beginning(turn, SHIFT, channels == 3)  # noqa: SLF001  what its parts become
+    start = moved.start({"cells": [columns], "centre": told, "found_centre": None, "open": True})
+    (cell,) = start["cells"]
+    assert cell["x"].tolist() == [[1.0, -3.0]] and cell["y"].tolist() == [turned]
+    assert cell["velocity"].tolist() == [[-0.5, 1.0]] and cell["heading"] is None
+    assert cell["stamp"] == [7.0] and start["open"] is True
+    assert start["centre"] == turned and start["found_centre"] is None
+    first = {"first": [columns], "early": None, "recent": [told, told], "last": told, "seen": 4}
+    state = moved.first_values(first | {"reference": None})
+    assert state["recent"] == [turned, turned] and state["last"] == turned and state["seen"] == 4
+    assert state["first"][0]["y"].tolist() == [turned]
+    assert state["early"] is None and state["reference"] is None
+    state = moved.first_values(first | {"early": [columns], "reference": [told, told]})
+    assert state["early"][0]["y"].tolist() == [turned] and state["reference"] == [turned, wide]
+    eighth = moving._Beginning(rotation(math.pi / 4), SHIFT, True)  # noqa: SLF001
+    empty = {"first": [], "early": None, "recent": [], "last": None}
+    spread = eighth.first_values(empty | {"reference": [[1.0, 2.0, 5.0], [3.0, 4.0, 5.0]]})
+    root = math.sqrt(0.5 * 25.0)
+    assert spread["reference"][1] == pytest.approx([root, root, 5.0])

@@ -1,5 +1,7 @@
 """Batches of suggestions: greedy brute force, masks, spacing, thinning, and reasons when there is nothing to say."""
 
+import math
+
 import numpy as np
 import planning_scene as scene
 import pytest
@@ -7,9 +9,10 @@ import torch
 from planning_scene import occupancy
 
 from gp_mapping import create_map
-from gp_mapping.core.types import Samples
+from gp_mapping.core.types import Prediction, Samples
+from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.planning import ACQUISITIONS, FreeSpace, suggest
-from gp_mapping.planning.suggest import thin
+from gp_mapping.planning.suggest import _values, thin
 
 
 @pytest.mark.parametrize("kind", ACQUISITIONS)
@@ -166,3 +169,22 @@ def test_one_candidate_that_is_worth_something_to_one_target_is_enough(kind):
     field = scene.measured_map("exact")
     found = suggest(field, scene.grid_of(field), 1, kind, max_candidates=1, max_targets=1)
     assert len(found) == 1 and found[0].score > 0.0 and found.reason == ""
+
+
+def test_of_an_empty_grid_nothing_is_suggested_and_it_is_said():
+    field, blank = scene.measured_map("exact"), torch.zeros(0, 0, dtype=torch.float64)
+    nothing = FieldGrid((0.0, 0.0), 0.25, blank, blank, blank > 0, 0.0, 0)
+    found = suggest(field, nothing, 2)
+    assert not found and "the map is empty" in found.reason and found.kind == "variance"
+
+
+def test_a_covariance_that_is_broken_somewhere_is_named_with_the_first_place():
+    places = torch.tensor([[0.0, 0.0], [1.0, 2.0], [3.0, 4.0]], dtype=torch.float64)
+    told = Prediction(
+        torch.zeros(3, 1).double(),
+        torch.tensor([[1.0], [math.nan], [math.inf]]).double(),
+        torch.ones(1).double(),
+    )
+    field = scene.measured_map("exact").for_planning()
+    with pytest.raises(ValueError, match=r"acquisition 'variance' is nan at \[1.0, 2.0\]"):
+        _values("variance", field, lambda _: told, places, places, places[:, 0])

@@ -123,7 +123,7 @@ def _area(x: np.ndarray) -> float:
 def _crossing(x: np.ndarray) -> tuple[int, int] | None:
     """Return the first two sides that meet elsewhere than at a shared corner; None where no two do.
 
-    Side i goes from corner i to corner i + 1. A side without length is returned as (i, i).
+    Side i goes from corner i to corner i + 1, which is another place.
     """
     a, b, n = x, np.roll(x, -1, axis=0), len(x)
     # Bound of twice a triangle's area below which three places count as collinear.
@@ -156,9 +156,6 @@ def _crossing(x: np.ndarray) -> tuple[int, int] | None:
         return ((r >= low) & (r <= high)).all(-1)
 
     for i in range(n):
-        if (a[i] == b[i]).all():
-            return i, i
-
         j = np.arange(i + 1, n)
         not_neighbours = (j != i + 1) & ~((i == 0) & (j == n - 1))
         p, q, c, d = a[i], b[i], a[j], b[j]

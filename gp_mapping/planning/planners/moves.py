@@ -9,8 +9,8 @@ from gp_mapping.planning.problem import Problem
 
 __all__ = ["Moves"]
 
-# Cumulative probabilities of shift, insert, drop and replace.
-_SHARES = np.cumsum((0.375, 0.3125, 0.125, 0.1875))
+# Cumulative probabilities of shift, insert and drop; replace has the remaining 3/16.
+_SHARES = np.cumsum((0.375, 0.3125, 0.125))
 
 
 class Moves:
