@@ -7,8 +7,10 @@ import pytest
 import torch
 from mapping_data import UT, lawnmower
 
-from gp_mapping import MapSettings, Samples
+from gp_mapping import MapSettings, Samples, create_map
+from gp_mapping.mapping.drawing.renderer import Renderer
 from gp_mapping.mapping.drawing.vector import axis_names, excess, norm
+from gp_mapping.mapping.scoring.local_scale import LocalScale
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.planning import suggest
 
@@ -155,3 +157,31 @@ def test_the_norm_is_drawn_in_parts_as_at_once():
         grid.shape
     )
     assert np.abs(grid.stddev.numpy() / whole - 1).max() < 0.05
+
+
+def test_what_scales_variances_scales_those_between_components_as_well():
+    """The norm's standard deviation of a curl-free map doubles where each variance is four times as large."""
+    given = {
+        "lengthscale": 0.8,
+        "signal_stddev": 8e-6,
+        "noise_stddev": 1e-6,
+        "learn_hyperparameters": False,
+        "learn_time_offset": False,
+    }
+    field = create_map("curl_free", **given)
+    t = torch.linspace(0.0, 1.0, 25, dtype=torch.float64)
+    x = torch.stack([2.0 * t, 1.0 + 0.5 * torch.sin(6.0 * t)], 1)
+    y = torch.stack([20.0 + 5.0 * torch.cos(2 * x[:, 0]), 3.0 * torch.sin(x[:, 1]), -40.0 + t], 1)
+    field.update(Samples(x, 1e-6 * y))
+    scale = LocalScale(0.3)
+    scale.everywhere = 4.0
+    plain, scaled = (
+        Renderer(MapSettings(**given, resolution=0.2)).render(
+            field, ([0.0, 0.0], [2.0, 2.0]), 1e-6, 1, None, local
+        )
+        for local in (None, scale)
+    )
+    torch.testing.assert_close(scaled.stddev, 2.0 * plain.stddev)
+    torch.testing.assert_close(scaled.mean, plain.mean)
+    alone = (plain.axes_mean / plain.mean * plain.axes_stddev).square().sum(0).sqrt()
+    assert float((alone / plain.stddev - 1.0).abs().max()) > 0.02, "they are correlated"
