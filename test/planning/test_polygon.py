@@ -34,6 +34,7 @@ def test_turned_and_moved_it_contains_the_same(angle, dx, dy):
     ("corners", "words"),
     [
         ([], "0 corners"),
+        ([(0, 0)], "1 corners"),
         ([(0, 0), (1, 0)], "2 corners"),
         ([(0, 0), (1, 0), (0, 0)], "2 corners"),
         ([(0, 0), (1, 0), (2, 0)], "crosses or touches|encloses? no area"),

@@ -188,3 +188,10 @@ def test_a_covariance_that_is_broken_somewhere_is_named_with_the_first_place():
     field = scene.measured_map("exact").for_planning()
     with pytest.raises(ValueError, match=r"acquisition 'variance' is nan at \[1.0, 2.0\]"):
         _values("variance", field, lambda _: told, places, places, places[:, 0])
+
+
+def test_a_place_just_as_far_as_the_least_distance_is_far_enough():
+    field = scene.measured_map("exact")
+    grid = scene.grid_of(field, 3, 1, 0.5, (-2.0, 4.0))
+    found = suggest(field, grid, 3, "variance", min_distance=1.0)
+    assert sorted(found.positions[:, 0].tolist()) == [-1.75, -0.75] and "2 of 3" in found.reason
