@@ -129,3 +129,33 @@ def test_what_else_has_happened_to_the_map_is_seen():
     held.forget()
     ask(held, field, area, travel, still)
     assert held.made == 7 and held.kept == 1
+
+
+def test_after_eight_decisions_and_of_another_noise_it_is_made_anew():
+    field, area, travel = room()
+    held, still = CachedPathValue(), travel.xy[:1]
+    for _ in range(10):
+        ask(held, field, area, travel, still)
+    assert (held.made, held.kept) == (2, 8)
+    for ratio, kept in ((1.24, 1), (0.81, 1), (1.26, 0), (0.79, 0)):
+        held = CachedPathValue()
+        for noise in (NOISE, NOISE * ratio**0.5):
+            ask(held, field, area, travel, still, noise=noise)
+        assert held.kept == kept, ratio
+
+
+def test_it_agrees_where_four_of_five_places_and_the_sum_do_to_a_twentieth():
+    one = torch.ones(10, dtype=torch.float64)
+    value = PathValue(torch.eye(10).double(), torch.eye(10).double(), 0.0 * one, 1.0, 1.0)
+    for off, stddev, agrees in (
+        (2, 1.06, True),
+        (3, 1.06, False),
+        (2, 0.94, True),
+        (3, 0.94, False),
+        (10, 1.02, True),
+        (10, 1.03, False),  # the sum is 6 % more
+        (10, 0.98, True),
+        (10, 0.97, False),
+    ):
+        variance = torch.where(torch.arange(10) < off, stddev**2 * one, one)
+        assert CachedPathValue._agrees(value, variance) is agrees, (off, stddev)  # noqa: SLF001
