@@ -186,3 +186,24 @@ def test_where_a_line_begins_there_is_no_corner():
     pursuit.follow([[0.0, 0.0], [5.0, 0.0]])
     speed, turn = pursuit.command(-0.1, 0.0, 0.0)
     assert (speed, turn) == (0.9, 0.0)
+
+
+@pytest.mark.parametrize("angle, shift", [(2.5, (40.0, -30.0)), (-1.1, (-7.0, 90.0))])
+def test_it_does_the_same_wherever_the_line_lies_and_whichever_way_it_leads(angle, shift):
+    turn = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
+    along, rng = np.arange(0.0, 6.0, 0.25), np.random.default_rng(0)
+    line = np.stack([np.minimum(along, 3.0), np.maximum(along - 3.0, 0.0)], 1)
+    here, there = (Pursuit(0.3, 1.0, 0.5, 0.06) for _ in range(2))
+    here.follow(line)
+    there.follow(line @ turn.T + shift)
+    left = []
+    for metres in np.arange(0.0, 5.5, 0.05):
+        on = np.array([min(metres, 3.0), max(metres - 3.0, 0.0)])
+        if abs(metres - 3.0) > 0.02:  # corners are not cut
+            on += rng.uniform(-0.1, 0.1, 2)
+        yaw = (0.0 if metres < 3.0 else math.pi / 2) + rng.uniform(-0.3, 0.3)
+        expected = here.command(*on, yaw)
+        assert there.command(*(turn @ on + shift), yaw + angle) == pytest.approx(expected, abs=1e-9)
+        assert len(there.points_ahead) == len(here.points_ahead)
+        left.append(len(here.points_ahead))
+    assert left[-1] <= 3, "points beside it are passed, too"
