@@ -9,6 +9,7 @@ from test_lag import field, lawnmower
 
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.moving import move_session
+from gp_mapping.mapping.response import response
 from gp_mapping.mapping.response.response import Response
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.intake import IntakeSettings
@@ -186,3 +187,26 @@ def test_a_pass_is_settled_over_the_way_of_a_block_before_and_after():
     assert response.settled(samples[:1]) is not None and len(response.settled(samples[:1])) == 1
     untimed = Samples(samples.x, samples.y)
     assert response.settled(untimed) is untimed
+
+
+def test_cells_come_back_from_a_table_as_they_went_and_one_by_one_as_samples():
+    rows = [
+        response._Row((1.0, 2.0), 3.0, 4.0, 5.0, 6.0, 7, 8.0, 9.0),  # noqa: SLF001
+        response._Row((1.5, 1.0), 3.5, 4.5, 5.5, -1.0, 7, 8.5, 9.5),  # noqa: SLF001
+    ]
+    assert response._rows_of(response._table(rows)) == rows  # noqa: SLF001
+    assert response._rows_of(response._table([])) == []  # noqa: SLF001
+    cell = response._as_samples(rows[0], rows[1])  # noqa: SLF001
+    for name, told in (
+        ("x", [[1.5, 1.0]]),
+        ("y", [[3.5]]),
+        ("stamp", [4.5]),
+        ("count", [1.0]),
+        ("sensor_variance", [5.5]),
+        ("velocity", [[1.0, -2.0]]),
+    ):
+        assert getattr(cell, name).tolist() == told, name
+    assert cell.position_variance is None
+    other = response._as_samples(rows[1]._replace(passes=6), rows[0])  # noqa: SLF001
+    assert other.position_variance.tolist() == [6.0]
+    assert other.velocity.tolist() == [[0.0, 0.0]], "it begins a pass"
