@@ -155,3 +155,14 @@ def test_positions_on_the_squares_of_areas():
         wanted = [(int(np.floor(x / 10)), int(np.floor(y / 10))) in squares for x, y in at]
         assert extent.holds(at, some).tolist() == wanted
         assert any(wanted) == bool(some)
+
+
+def test_squares_are_joined_anew_where_the_robot_moves_otherwise_or_there_are_more():
+    extent = counted([[5.0, 5.0], [55.0, 5.0]], [True, True])
+    assert [len(extent.areas(move)) for move in (0.1, 7.0, 0.1, 7.0, 7.0)] == [2, 1, 2, 1, 1]
+    extent.add([505.0, 5.0], True)
+    areas = extent.areas(7.0)
+    assert [area.points for area in areas] == [2, 1]
+    extent.add([505.0, 6.0], True)
+    extent.add([504.0, 6.0], True)
+    assert [area.points for area in extent.areas(7.0)] == [3, 2], "the counts are new"
