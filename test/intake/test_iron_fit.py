@@ -132,3 +132,14 @@ def test_before_is_what_the_map_would_have_seen(hard):
     assert found.planar and found.field == pytest.approx(20e-6, rel=1e-3) and found.after < 1e-3
     assert found.before == pytest.approx(strength.std() / 20e-6, rel=0.05, abs=1e-3)
     assert found.before >= found.after or hard == 0.0
+
+
+def test_a_stand_whose_readings_tremble_counts_as_one_direction_and_what_is_four_times_as_far_as_none():
+    moving, rng = read(tumbling()), np.random.default_rng(3)
+    standing = moving[:1] + 0.1e-6 * rng.standard_normal((20000, 3))
+    beyond = HARD + 4.0 * (moving[moving[:, 0] > HARD[0] + 30e-6] - HARD)
+    assert len(beyond) > 100
+    for readings in (np.vstack([standing, moving]), np.vstack([moving, beyond])):
+        found = calibrate(readings)
+        np.testing.assert_allclose(found.hard, HARD, atol=0.01 * np.linalg.norm(HARD))
+        np.testing.assert_allclose(found.soft, SOFT, atol=0.01)

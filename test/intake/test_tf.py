@@ -324,3 +324,10 @@ def test_an_injected_look_up_stands_in_for_the_tree():
     assert intake.drops.as_dict() == {"no_pose": 1} and intake.warnings == ["too old"]
     with pytest.raises(ValueError, match="look-up was given"):
         intake.add_tf(Namespace(transforms=[]))
+
+
+@pytest.mark.parametrize(("frames", "more"), [(20, ""), (21, ", 1 more"), (22, ", 2 more")])
+def test_twenty_frames_are_named_and_the_others_counted(frames, more):
+    out = tree(tf_message(*((1.0, "f00", f"f{i:02d}") for i in range(1, frames))))
+    text = out.lookup("map", "imu", 10**9).text
+    assert text.endswith(f"'f19'{more}") and text.count("'f") == 20
