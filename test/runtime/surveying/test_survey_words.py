@@ -164,3 +164,19 @@ def test_a_new_plan_begins_where_the_robot_is_with_the_lead_that_it_drives_meanw
     robot.think()
     assert len(robot.plans) > before and robot.survey.plan
     np.testing.assert_allclose(robot.survey.plan.line[0], robot.at, atol=0.03)
+
+
+def test_seconds_count_while_it_runs_and_a_pause_takes_none():
+    survey, session = Survey(settings(plan_budget_time=60.0)), MapSession(MapSettings())
+
+    def left_at(stamp: float) -> float:
+        survey.step(session, (0.0, 0.0), None, "map", stamp)
+        return survey.current_state().seconds_left
+
+    left_at(5.0)
+    survey.start()
+    assert left_at(8.0) == 57.0 and left_at(10.0) == 55.0
+    survey.pause()
+    assert left_at(20.0) == 55.0
+    survey.start()
+    assert left_at(21.0) == 54.0
