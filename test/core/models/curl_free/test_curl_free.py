@@ -319,3 +319,14 @@ def test_theta_goes_through_its_vector():
     ) == pytest.approx(0.2)
     longer = replace(theta, lengthscale=0.5 * 1.1)
     assert theta.distance(longer) == pytest.approx(math.log(1.1))
+
+
+def test_the_body_fixed_field_is_at_first_as_unsure_as_given():
+    given = {"lengthscale": 0.8, "signal_stddev": 10 * UT, "noise_stddev": UT}
+    field = create_map("curl_free", **given, heading_stddev=0.1 * UT, learn_hyperparameters=False)
+    x = torch.zeros(1, 2, dtype=torch.float64)
+    heading = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    y = UT * torch.tensor([[20.0, 0.0, -40.0]], dtype=torch.float64)
+    field.update(Samples(x, y, heading=heading))
+    _, stddev = field.posterior.body()
+    assert stddev.tolist() == pytest.approx([0.1 * UT] * 3, rel=0.01)
