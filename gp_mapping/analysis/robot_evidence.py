@@ -59,7 +59,8 @@ def _scores(theta: Theta, vector: Tensor, data: CalibrationData, blocks: list[Te
         point = vector.clone().requires_grad_(True)
         with torch.enable_grad():
             columns = (data.x, data.velocity, data.heading, data.y, data.extra, data.pass_number)
-            parts = (column[block] for column in columns)
+            parts = [column[block] for column in columns]
+            parts.append(None if data.extent is None else data.extent[block])
             loss = negative_log_evidence(theta, point, *parts) * len(block) * data.y.shape[1]
             rows.append(torch.autograd.grad(loss, point)[0][4:])
     return torch.stack(rows)

@@ -497,7 +497,7 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
         return self._no_places() if x is None else x + self.scaling.origin
 
     def _calibration_data(self, columns) -> CalibrationData:
-        """Calibration data from columns x, velocity, heading, y, noise, extra, pass_number."""
+        """Calibration data from columns x, velocity, heading, y, noise, extra, and the others."""
         learner = self.learner or HyperLearner(self.theta, self.theta)
         learned = (False,) * 3 if self.learner is None else tuple(learner.free[4:7])
         extra = excess_variance(columns["noise"], columns["extra"], self.theta)
@@ -513,6 +513,7 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
             learner.prior_sd,
             learned,
             self.scale,
+            columns["extent"],
         )
 
 

@@ -33,6 +33,7 @@ class Standardised:
         position_variance: of the pose, (N,) m².
         count: raw measurements that were averaged, (N,).
         pass_number: (N,), NO_PASS where a sample has none.
+        extent: of the places that were averaged, along the velocity (N,), m; None: 0.
     """
 
     x: Tensor
@@ -44,10 +45,16 @@ class Standardised:
     position_variance: Tensor
     count: Tensor
     pass_number: Tensor | None = None
+    extent: Tensor | None = None
 
     def __getitem__(self, part: slice) -> Standardised:
         columns = {f.name: getattr(self, f.name) for f in fields(self)}
         return Standardised(**{name: None if c is None else c[part] for name, c in columns.items()})
+
+    @property
+    def extents(self) -> Tensor:
+        """The extent of each sample (N,), m; 0 where it is not known."""
+        return torch.zeros_like(self.extra) if self.extent is None else self.extent
 
     @staticmethod
     def from_samples(batch: Samples, scaling: Scaling) -> Standardised:
@@ -85,6 +92,7 @@ class Standardised:
             column(batch.position_variance, 0.0),
             count,
             column(batch.pass_number, NO_PASS),
+            column(batch.extent, 0.0),
         )
 
 

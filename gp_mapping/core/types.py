@@ -77,6 +77,8 @@ class Samples:
         position_variance: (N,) of each coordinate of x, m²: uncertainty of the pose.
         pass_number: (N,) the pass of each sample, at least 0. Samples of one pass share an unknown
             constant, the sensor's bias during it; negative, or None: no such constant.
+        extent: (N,) standard deviation along the velocity of the places whose measurements y
+            averages, m: y is the field's mean over them, not its value at x. None means 0.
 
     Raises:
         ValueError: shapes disagree, a value is not finite, a variance is not positive, or a heading
@@ -93,6 +95,7 @@ class Samples:
     heading: Tensor | None = None
     position_variance: Tensor | None = None
     pass_number: Tensor | None = None
+    extent: Tensor | None = None
 
     def __post_init__(self):
         # a gradient would keep everything before it, and could not be copied
@@ -116,6 +119,7 @@ class Samples:
             "sensor_variance",
             "position_variance",
             "pass_number",
+            "extent",
         ):
             values[name] = _column(name, getattr(self, name), n)
         for name, shape in (("velocity", tuple(x.shape)), ("heading", (n, 2))):
@@ -139,7 +143,7 @@ class Samples:
             value = values[name]
             if value is not None and n and not _least(value) > floor:
                 raise ValueError(f"{name} must be positive; the smallest is {_least(value)}")
-        for name in ("sensor_variance", "position_variance"):
+        for name in ("sensor_variance", "position_variance", "extent"):
             value = values[name]
             if value is not None and n and _least(value) < 0:
                 raise ValueError(f"{name} must not be negative; the least is {_least(value)}")
@@ -269,6 +273,7 @@ class CalibrationData:
         prior_stddev: (7,), of Theta.vector().
         learned: whether time offset, lever arm along and lever arm across are learned (3,).
         scale: SI per inner unit.
+        extent: of the places that each sample averages, along its velocity (m,), m; None: 0.
     """
 
     x: Tensor
@@ -282,6 +287,7 @@ class CalibrationData:
     prior_stddev: Tensor
     learned: tuple[bool, bool, bool]
     scale: float
+    extent: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.x)

@@ -216,6 +216,7 @@ def prepare_cells(cells: Samples, number: int, robot: Robot, agreed: Agreed) -> 
         velocity=velocity,
         heading=heading,
         pass_number=passes,
+        extent=torch.zeros(n, dtype=torch.float64) if cells.extent is None else cells.extent,
     )
 
 

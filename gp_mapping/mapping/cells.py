@@ -318,6 +318,7 @@ class CellAverager:
             "sensor_variance": np.array([sensor + n * self._rounding_variance(y)]),
             "heading": None if heading is None else _mean(heading),
             "position_variance": None if position is None else _mean(position),
+            "extent": np.array([_extent(x, velocity)]),
         }
         averaged = Samples(
             **{name: None if c is None else torch.from_numpy(c) for name, c in columns.items()}
@@ -569,6 +570,20 @@ def _as_sure(variance: np.ndarray | None) -> np.ndarray | bool:
 def _median(values: np.ndarray) -> np.ndarray:
     """Median of each column of (n, C): (C,), the lower of two middle values."""
     return np.sort(values, axis=0)[(len(values) - 1) // 2]
+
+
+def _extent(x: np.ndarray, velocity: np.ndarray) -> float:
+    """Standard deviation of places along a velocity, m.
+
+    Args:
+        x: places (n, D), m.
+        velocity: (D,), m/s.
+    """
+    speed = math.hypot(*velocity)
+    if len(x) < 2 or not speed > 0.0:
+        return 0.0
+    along = (x - x[0]) @ (velocity / speed)
+    return float(np.std(along))
 
 
 def _mean(values: np.ndarray) -> np.ndarray:

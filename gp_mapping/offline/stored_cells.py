@@ -28,6 +28,7 @@ class StoredCells:
         noise: a cell's own noise variance, or 0 (N,).
         extra: variance in addition to the model's noise (N,).
         pass_number: of the cell's pass (N,), negative where passes have no constants.
+        extent: of the places that a cell averages, along its velocity (N,), m.
         scaling: to SI.
     """
 
@@ -38,6 +39,7 @@ class StoredCells:
     noise: Tensor
     extra: Tensor
     pass_number: Tensor
+    extent: Tensor
     scaling: Scaling
 
     @classmethod
@@ -109,6 +111,7 @@ class StoredCells:
             "y": self.y,
             "extra": extra,
             "pass_number": self.pass_number,
+            "extent": self.extent,
         }
 
     def blocks(self, most: int) -> list[StoredCells]:

@@ -58,6 +58,21 @@ def test_velocity_of_a_cell():
         assert np.allclose(cell.velocity, [[0.2, 0.0]], atol=1e-6)
 
 
+def test_the_extent_of_a_cell():
+    """How far its samples lie from its middle along the way: of n a step apart, step √((n² − 1)/12)."""
+    x, y, stamp = straight()
+    turn = np.array([[0.6, 0.8], [-0.8, 0.6]])
+    for places in (x, 5.0 + x @ turn.T):
+        _, cells = cells_of(places, y, stamp)
+        for cell in cells[:-1]:
+            expected = 0.004 * np.sqrt((float(cell.count) ** 2 - 1) / 12)
+            assert float(cell.extent) == pytest.approx(expected, rel=1e-6)
+    _, cells = cells_of(x[::30], y[::30], stamp[::30])
+    assert all(float(cell.extent) == 0.0 for cell in cells if float(cell.count) == 1)
+    _, (standing,) = cells_of(x[:1].repeat(20, 0), y[:20], stamp[:20])
+    assert float(standing.extent) == 0.0
+
+
 @pytest.mark.parametrize("glitch", [None, 40])
 def test_velocity_of_a_sensor_that_is_slower_than_cells(glitch):
     """One sample a cell: how the robot goes is known from the samples beside it, also beside a glitch of the pose."""

@@ -3,6 +3,8 @@
     C = s²ρ(r) + s_c² + s_h² ĥĥᵀ + s_b² δ(p, p′) + diag(s_p² + extra)
 
 r is the distance between the sensor's places x − δv + along ĥ + across ĥ⊥, p the pass of a sample.
+Of samples that average the field along a stretch of path, s²ρ is the covariance of the averages
+(extents.py).
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper.bias import bias_correlation
+from gp_mapping.core.hyper.extents import ends, matter, mean_of_ends
 from gp_mapping.core.hyper.theta import Theta, sensor_place
 from gp_mapping.core.kernels.stationary import scaled_square_distance
 
@@ -27,6 +30,7 @@ def sample_covariance(
     heading: Tensor,
     extra: Tensor,
     pass_numbers: Tensor | None = None,
+    extent: Tensor | None = None,
 ) -> Tensor:
     """Covariance C (n, n) of samples, with gradients.
 
@@ -37,10 +41,13 @@ def sample_covariance(
     """
     places = sensor_place(x, velocity, heading, vector[4], vector[5], vector[6])
     scale = torch.exp(vector[0])
+    averages = matter(extent, float(scale.detach()))
+    if averages:
+        places = ends(places, velocity, extent)
     square = scaled_square_distance(places, places, theta.lengthscales(scale))
-    covariance = (
-        torch.exp(vector[1]) * theta.kernel().correlation(square) + theta.constant_stddev**2
-    )
+    field = theta.kernel().correlation(square)
+    field = mean_of_ends(field) if averages else field
+    covariance = torch.exp(vector[1]) * field + theta.constant_stddev**2
 
     if theta.heading_stddev > 0:
         covariance = covariance + torch.exp(vector[3]) * (heading @ heading.mT)
@@ -59,6 +66,7 @@ def negative_log_evidence(
     y: Tensor,
     extra: Tensor,
     pass_numbers: Tensor | None = None,
+    extent: Tensor | None = None,
 ) -> Tensor:
     """−log N(y | 0, C) per sample and channel.
 
@@ -71,9 +79,10 @@ def negative_log_evidence(
         y: targets (n, C).
         extra: noise variance in addition to s_p² (n,), 0 where unknown.
         pass_numbers: pass of each sample (n,), negative where it has none.
+        extent: of the places that each sample averages, along its velocity (n,), m; None: 0.
     """
     factor = torch.linalg.cholesky(
-        sample_covariance(theta, vector, x, velocity, heading, extra, pass_numbers)
+        sample_covariance(theta, vector, x, velocity, heading, extra, pass_numbers, extent)
     )
     whitened = torch.linalg.solve_triangular(factor, y, upper=False)
 
@@ -116,6 +125,7 @@ def evidence_score(
     y: Tensor,
     extra: Tensor,
     pass_numbers: Tensor | None = None,
+    extent: Tensor | None = None,
     fisher: bool = True,
     average: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
@@ -141,6 +151,7 @@ def evidence_score(
         y: (n, C).
         extra: (n,).
         pass_numbers: (n,).
+        extent: (n,) m.
         fisher: whether F is computed.
         average: whether A is computed in place of F.
 
@@ -159,8 +170,12 @@ def evidence_score(
     kernel = theta.kernel()
     places = sensor_place(x, velocity, heading, *vector[4:])
     scales = theta.lengthscales(torch.as_tensor(length, dtype=x.dtype, device=x.device))
+    averages = matter(extent, length)
+    if averages:
+        places = ends(places, velocity, extent)
     square = scaled_square_distance(places, places, scales)
     field, slope = (part.mul_(signal) for part in kernel.correlation_and_slope(square))
+    field = mean_of_ends(field) if averages else field
 
     # C: field, its mean, noise, body-fixed field, passes' constants
     covariance = field + theta.constant_stddev**2
@@ -177,6 +192,8 @@ def evidence_score(
     # ℓ and what moves a place: ∂C of each pair of samples
     moving = [k for k in (0, 4, 5, 6) if free[k]]
     shifts = _shifts(velocity, heading, x.shape[1]) if moving else ()
+    if averages:  # both ends move
+        shifts = tuple(torch.cat([shift, shift]) for shift in shifts)
     stretch = (scales.expand(x.shape[1]) / length).square()
     centred = places - places.mean(0)
     for k in moving:
@@ -185,7 +202,7 @@ def evidence_score(
         else:
             change = _inner_of_differences(centred / stretch, shifts[k - 4])
             change.mul_(slope).mul_(2.0 / length**2)
-        score.of_matrix(k, change)
+        score.of_matrix(k, mean_of_ends(change) if averages else change)
 
     # s², s_p² and s_h²: C⁻¹∂C without a product of n × n matrices
     if free[1]:

@@ -366,6 +366,7 @@ class HyperLearner:
         return [
             *(data[name][near] for name in ("x", "velocity", "heading", "y", "extra")),
             pass_numbers,
+            data["extent"][near] if "extent" in data else None,
         ]
 
     @torch.no_grad()
@@ -374,7 +375,7 @@ class HyperLearner:
 
         Args:
             data: x and velocity (n, D), heading (n, 2), y (n, C), extra and order (n,), and
-                pass_number (n,) where passes have constants.
+                pass_number (n,) where passes have constants, and extent (n,) of averages.
             generator: of the random choices.
         """
         self.pending -= 1.0

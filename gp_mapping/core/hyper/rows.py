@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper.evidence import pass_membership
+from gp_mapping.core.hyper.extents import ends, matter, mean_of_ends
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import sensor_place
 from gp_mapping.core.hyper.vector_theta import VectorTheta
@@ -19,7 +20,12 @@ _STEP = 1e-4  # of a central difference: error 1e-8 of a derivative
 
 
 def field_covariance(
-    theta: VectorTheta, vector: Tensor, x: Tensor, velocity: Tensor, heading: Tensor
+    theta: VectorTheta,
+    vector: Tensor,
+    x: Tensor,
+    velocity: Tensor,
+    heading: Tensor,
+    extent: Tensor | None = None,
 ) -> Tensor:
     """C of the field at rows, without constant, robot and noise: (n, n).
 
@@ -29,9 +35,21 @@ def field_covariance(
         x: rows (n, D + 1).
         velocity: (n, D + 1).
         heading: (n, 2).
+        extent: of the places that each row averages, along its velocity (n,), m; None: 0.
     """
+    here = theta.with_vector(vector)
     places = sensor_place(x, velocity, heading, *vector[4:7].tolist())
-    return theta.with_vector(vector).kernel()(places, places)
+    return _covariance_of_averages(here.kernel(), here.lengthscale, places, velocity, extent)
+
+
+def _covariance_of_averages(
+    kernel, length: float, places: Tensor, velocity: Tensor, extent: Tensor | None
+) -> Tensor:
+    """Covariance by a kernel of lengthscale `length`, m, of averages about places: (n, n)."""
+    if not matter(extent, length):
+        return kernel(places, places)
+    places = ends(places, velocity, extent)
+    return mean_of_ends(kernel(places, places))
 
 
 class RowLearner(HyperLearner):
@@ -84,7 +102,9 @@ class RowLearner(HyperLearner):
 
         here = self.theta.with_vector(vector)
         row_noise, features = here.row_noise(x[:, -1]), here.feature_rows(x, heading)
-        field = field_covariance(self.theta, vector, x, velocity, heading)
+        extent = data["extent"][near] if "extent" in data else None
+        rows = x, velocity, heading, extent
+        field = field_covariance(self.theta, vector, *rows)
         covariance = field + features.mT @ features + torch.diag(row_noise + extra)
         if here.bias_stddev > 0 and data.get("pass_number") is not None:
             together = pass_membership(data["pass_number"][near], here.bias_correlation)
@@ -113,9 +133,12 @@ class RowLearner(HyperLearner):
                 if k == 8:  # C is linear in γ
                     shifted = replace(here, coherence=here.coherence - 1.0).kernel()
                     places = sensor_place(x, velocity, heading, *vector[4:7].tolist())
-                    change = (1.0 - here.coherence**2) * (field - shifted(places, places))
+                    before = _covariance_of_averages(
+                        shifted, here.lengthscale, places, velocity, extent
+                    )
+                    change = (1.0 - here.coherence**2) * (field - before)
                 else:
-                    change = field if k == 1 else self._slope(vector, k, x, velocity, heading)
+                    change = field if k == 1 else self._slope(vector, k, rows)
                 products[k], pulled = inverse @ change, (alpha * (change @ alpha)).sum()
 
             gradient[k] = 0.5 * (products[k].diagonal().sum() - pulled / y.shape[1])
@@ -127,13 +150,11 @@ class RowLearner(HyperLearner):
         information[torch.tensor(chosen)[:, None], torch.tensor(chosen)] = pairs
         return gradient, information
 
-    def _slope(
-        self, vector: Tensor, k: int, x: Tensor, velocity: Tensor, heading: Tensor
-    ) -> Tensor:
-        """∂_kC of the field by a central difference: (n, n)."""
-        ends = []
+    def _slope(self, vector: Tensor, k: int, rows: tuple) -> Tensor:
+        """∂_kC of the field at rows, as of `field_covariance`, by a central difference: (n, n)."""
+        beside = []
         for sign in (1.0, -1.0):
             shifted = vector.clone()
             shifted[k] += sign * _STEP
-            ends.append(field_covariance(self.theta, shifted, x, velocity, heading))
-        return (ends[0] - ends[1]) / (2 * _STEP)
+            beside.append(field_covariance(self.theta, shifted, *rows))
+        return (beside[0] - beside[1]) / (2 * _STEP)

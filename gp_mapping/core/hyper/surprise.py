@@ -59,7 +59,7 @@ def whitened(
     Args:
         theta: the kernel's form.
         vector: as of Theta.vector (7,).
-        columns: of all samples, x, velocity, heading, y, extra, and pass or None.
+        columns: of all samples, x, velocity, heading, y, extra, and pass and extent or None.
         new: indices (m,).
         before: indices.
         most: how many of `before` count.
@@ -73,10 +73,8 @@ def whitened(
         before = before[away.topk(most, largest=False).indices]
 
     both = torch.cat([before, new])
-    x, velocity, heading, y, extra, of = (None if c is None else c[both] for c in columns)
-    factor = torch.linalg.cholesky(
-        sample_covariance(theta, vector, x, velocity, heading, extra, of)
-    )
+    x, velocity, heading, y, *others = (None if c is None else c[both] for c in columns)
+    factor = torch.linalg.cholesky(sample_covariance(theta, vector, x, velocity, heading, *others))
     return torch.linalg.solve_triangular(factor, y, upper=False)[len(before) :]
 
 

@@ -275,6 +275,7 @@ class ExactGP(ScaledMap):
             "extra": batch.extra + self._pose_noise(batch),
             "weight": torch.ones_like(batch.noise),
             "pass_number": batch.pass_number,
+            "extent": batch.extents,
         }
 
         require_finite("the samples", *fresh.values())
@@ -422,6 +423,7 @@ class ExactGP(ScaledMap):
             "extra": 0 * ones,
             "weight": ones,
             "pass_number": NO_PASS * ones,
+            "extent": 0 * ones,
         }
 
         new.data = {k: torch.cat([v, fresh[k]]) for k, v in self.data.items()}

@@ -28,6 +28,7 @@ COLUMNS = (
     "extra",
     "weight",
     "pass_number",
+    "extent",
     "draw",
     "key",
     "order",
@@ -67,6 +68,7 @@ class Memory(Revertible):
         extra: variance in addition to it (m,).
         weight: of the sample in the likelihood, scaled down by forgetting (m,).
         pass_number: NO_PASS where the sample has none (m,).
+        extent: of the places that the sample averages, along its velocity (m,), m.
         draw: log(u), u uniform (m,).
         key: of the rule, UNRANKED until it is needed (m,).
         order: arrival number (m,).
@@ -160,7 +162,10 @@ class Memory(Revertible):
         order = torch.arange(
             self.arrivals, self.arrivals + n, dtype=torch.float64, device=whitened.device
         )
-        default = {"pass_number": torch.full_like(draw, NO_PASS)}
+        default = {
+            "pass_number": torch.full_like(draw, NO_PASS),
+            "extent": torch.zeros_like(draw),
+        }
         fresh = (
             default
             | values
@@ -407,6 +412,8 @@ class Memory(Revertible):
         new.rule = str(state["rule"])
 
         for name in cls.COLUMNS:
+            if name == "extent" and name not in state:
+                continue  # an older map does not say it: 0
             value = state[name].to(device)
             new._store[name][(slice(new.size), *map(slice, value.shape[1:]))] = value
 

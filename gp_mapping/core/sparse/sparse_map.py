@@ -187,6 +187,7 @@ class SparseMap(ObservingMap):
             "extra": excess_variance(memory.noise, memory.extra, self.theta),
             "order": memory.order,
             "pass_number": memory.pass_number,
+            "extent": memory.extent,
         }
 
     def unremembered_sites(self) -> SiteStore:

@@ -152,6 +152,8 @@ class CurlFree(ScaledMap):
         }
         if batch.pass_number is not None:
             columns["pass_number"] = row_numbers(batch.pass_number)
+        if batch.extent is not None:
+            columns["extent"] = batch.extent.repeat_interleave(COMPONENTS, 0)
 
         report = self.rows.absorb(
             Standardised(

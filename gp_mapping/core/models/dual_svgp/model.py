@@ -202,6 +202,7 @@ class DualSVGP(MergingMap):
             "extra": extra,
             "weight": self.likelihood.weight(batch.count),
             "pass_number": pass_number,
+            "extent": batch.extents,
         }
 
         # sites of samples that fell out stay, and cannot be taken out any more

@@ -164,6 +164,7 @@ class LatticeMap(FeatureWeights):
             "noise": batch.noise,
             "extra": extra,
             "pass_number": batch.pass_number,
+            "extent": batch.extents,
         }
 
         if use is not None:
