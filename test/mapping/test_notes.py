@@ -105,8 +105,11 @@ def test_what_was_left_out_of_a_sensor_that_had_not_begun():
     assert note.startswith("the first 12 measurements are left out (85, SI)")
 
 
-def test_of_bags_side_by_side_nobody_looks_whether_a_sensor_is_slow():
-    (said,) = not_looked_note(map_settings_for("temperature", MapSettings()))
-    assert "response_time" in said and "learn_response_time: never" in said
-    never = map_settings_for("temperature", MapSettings(learn_response_time="never"))
-    assert not_looked_note(never) == []
+def test_of_bags_side_by_side_nobody_looks_whether_a_sensor_is_slow_or_drifts():
+    slow, drifts = not_looked_note(map_settings_for("temperature", MapSettings()))
+    assert "response_time" in slow and "learn_response_time: never" in slow
+    assert "bias_time" in drifts and "learn_bias_time: false" in drifts
+    never = MapSettings(learn_response_time="never", learn_bias_time=False)
+    assert not_looked_note(map_settings_for("temperature", never)) == []
+    told = map_settings_for("temperature", MapSettings(response_time=2.0, bias_time=5.0))
+    assert not_looked_note(told) == []

@@ -137,13 +137,19 @@ def warm_up_note(count: int, value: float) -> str:
 
 
 def not_looked_note(settings: MapSettings) -> list[str]:
-    """That bags mapped side by side do not tell whether sensors are slow, where it matters."""
-    if not settings.learns_response:
-        return []
-    return [
-        "bags that are mapped side by side are not asked whether the sensor follows the field slowly: write "
-        "response_time with what gp-mapping map of one of them says, or learn_response_time: never"
-    ]
+    """What bags mapped side by side are not asked, where it matters: of sensors that lag or drift."""
+    notes = []
+    if settings.learns_response:
+        notes.append(
+            "bags that are mapped side by side are not asked whether the sensor follows the field slowly: write "
+            "response_time with what gp-mapping map of one of them says, or learn_response_time: never"
+        )
+    if settings.learn_bias_time and not settings.bias_time and settings.learns_bias:
+        notes.append(
+            "bags that are mapped side by side are not asked whether the sensor drifts while the robot drives: write "
+            "bias_time with what gp-mapping check of one of them says, or learn_bias_time: false"
+        )
+    return notes
 
 
 def slow_sensor_note(seconds: float) -> str:
