@@ -137,7 +137,7 @@ def warm_up_note(count: int, value: float) -> str:
 
 
 def not_looked_note(settings: MapSettings) -> list[str]:
-    """What bags mapped side by side are not asked, where it matters: of sensors that lag or drift."""
+    """What bags mapped side by side are not asked, where it matters: whether sensors lag, drift."""
     notes = []
     if settings.learns_response:
         notes.append(
