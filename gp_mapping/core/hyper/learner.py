@@ -126,8 +126,9 @@ class HyperLearner:
         # samples that were scheduled; whether steps are by minibatches
         self.seen, self.streams = 0, not self.BLOCKS
         self.blocks: Blocks | None = None
-        # cache of `offset_belief`: its result, and what that was computed from
+        # caches of `offset_belief` and `covariance`: a result, and what it was computed from
         self._believed: tuple | None = None
+        self._covered: tuple | None = None
 
     @property
     def forgetting(self) -> Tensor:
@@ -228,12 +229,14 @@ class HyperLearner:
 
     def covariance(self) -> Tensor:
         """Covariance of θ given all samples and the prior: (P, P), 0 where an entry is held."""
-        precision = self.precision()
-        free, covariance = torch.tensor(self.free), torch.zeros_like(self.metric)
-        if any(self.free):
-            covariance[free[:, None] & free] = torch.linalg.inv(precision[free][:, free]).flatten()
-
-        return covariance
+        inputs = self.metric, self.rounds  # each step replaces them
+        if self._covered is None or any(a is not b for a, b in zip(inputs, self._covered[1:])):
+            free, covariance = torch.tensor(self.free), torch.zeros_like(self.metric)
+            if any(self.free):
+                known = self.precision()[free][:, free]
+                covariance[free[:, None] & free] = torch.linalg.inv(known).flatten()
+            self._covered = covariance, *inputs
+        return self._covered[0]
 
     def supported_vector(self) -> Tensor:
         """v, with as much of the time offset as the samples support: (P,); see `offset_belief`."""
@@ -507,10 +510,8 @@ class HyperLearner:
         """
         blocks, prior = self.blocks, self.prior_precision(1, 1, 1)
         self.metric = blocks.information.sum(0) + torch.diag(prior)
-        self.turns, self.rounds = (
-            torch.full_like(self.turns, 3.0 / self.LAST),
-            torch.ones_like(self.rounds),
-        )
+        self.turns = torch.full_like(self.turns, 3.0 / self.LAST)
+        self.rounds = torch.ones_like(self.rounds)
 
         # ℓ below half the spacing has no slope; see CLOSEST
         low = self.low.clone()

@@ -16,6 +16,7 @@ missed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -72,13 +73,21 @@ class Increment(Increments):
         known = torch.ones(len(x), dtype=torch.bool, device=self.z.device)
         return torch.cat(means) * scale, variance, known
 
+    @cached_property
+    def _of_features(self) -> Tensor | None:
+        """What the features add to the products, (1, r + C); None where there are none."""
+        features = len(self.rows) - len(self.z)
+        if not features:
+            return None
+        # without a heading the features are the same everywhere
+        return self.theta.feature_rows(self.z[:1], None).mT @ self.rows[:features]
+
     def predict_inner(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Changes of the mean (N, C) and of the variance (N,) at standardised x (N, D)."""
-        rank, features = len(self.middle), len(self.rows) - len(self.z)
-        products = self.theta.kernel()(x, self.z) @ self.rows[features:]
-        if features:
-            # without a heading the features are the same everywhere
-            products += self.theta.feature_rows(x[:1], None).mT @ self.rows[:features]
+        rank = len(self.middle)
+        products = self.theta.kernel()(x, self.z) @ self.rows[len(self.rows) - len(self.z) :]
+        if self._of_features is not None:
+            products += self._of_features
 
         p = products[:, :rank]
         return products[:, rank:], -((p @ self.middle) * p).sum(1)

@@ -211,6 +211,18 @@ def test_after_all_samples_at_once_a_step_is_short():
     assert not covariance[5:].any() and not covariance[:, 5:].any()
 
 
+def test_the_covariance_is_computed_once_a_step_and_anew_after_the_next():
+    """A drawing asks for it several times; a step of either kind changes Λ, R, or both."""
+    learner, data = made(Told), data_of(60)
+    for _ in range(2):
+        learner.step(data, torch.Generator().manual_seed(1))
+        covariance = learner.covariance()
+        assert learner.covariance() is covariance
+        assert torch.allclose(covariance, torch.linalg.inv(learner.precision()))
+    learner.rounds = 4.0 * learner.rounds
+    assert torch.allclose(learner.covariance(), 4.0 * covariance)
+
+
 def test_steps_are_queued_by_the_root_of_what_came_and_no_more_than_forty():
     learner = made()
     learner.schedule(100)

@@ -451,10 +451,9 @@ class DualSVGP(MergingMap):
 
         places = self.memory_places(self.theta)
 
-        # squares of one lengthscale in which samples or inputs lie
-        squares = (
-            torch.cat([places, self.basis.z]).div(self.theta.lengthscale).floor().unique(dim=0)
-        )
+        # squares of one lengthscale in which samples or inputs lie; a set counts them soonest
+        corners = torch.cat([places, self.basis.z]).div(self.theta.lengthscale).floor()
+        squares = set(zip(*corners.mT.tolist()))
         return counts | {
             "prior_left": float((self.memory_residual() / self.basis.kernel.diag(places)).max()),
             "inputs_per_square_lengthscale": len(self.basis) / len(squares),
