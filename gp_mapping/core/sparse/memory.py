@@ -39,6 +39,15 @@ _NOTHING = 1e-100
 OFFERED = 32  # samples of one batch that a full memory considers
 
 
+def _side_by_side(columns: list[Tensor]) -> Tensor:
+    """Columns (N,) or (N, W) as one table; a single one stays as it is."""
+    if len(columns) == 1:
+        return columns[0]
+    if all(column.ndim == 1 for column in columns):
+        return torch.stack(columns, 1)
+    return torch.cat([c if c.ndim == 2 else c[:, None] for c in columns], 1)
+
+
 def _draws(n: int, generator: torch.Generator) -> Tensor:
     """log(u) of n uniform u, (n,); a u of 0 has a logarithm, too."""
     return torch.rand(n, dtype=torch.float64, generator=generator).clamp_min(1e-300).log()
@@ -89,18 +98,22 @@ class Memory(Revertible):
             """Zeros of that shape."""
             return torch.zeros(shape, dtype=torch.float64, device=device)
 
-        self._store = {name: new(capacity) for name in COLUMNS[5:]}
-        self._store |= {name: new(capacity, dimension) for name in ("x", "velocity")}
-        self._store |= {name: new(capacity, channels) for name in ("y", "lam")}
-        self._store["heading"] = new(capacity, 2)
+        # Columns are views of two tables, so that a batch is written by two copies, not by one for
+        # each column. Numbers lie one behind the other in their column, vectors in their row.
+        widths = (dimension, dimension, 2, channels, channels)
+        vectors, numbers = new(capacity, sum(widths)), new(len(COLUMNS) - 5, capacity)
+        self._tables = [(COLUMNS[:5], vectors), (COLUMNS[5:], numbers.mT)]
+        self._store = dict(zip(COLUMNS, (*vectors.split(widths, 1), *numbers)))
+        # the columns in use that were asked for, each with the size at which it was
+        self._views: dict[str, tuple[int, Tensor]] = {}
         # empty, not zeros: rows that were never written take no memory
         self._whitened = torch.empty((capacity, rows), dtype=torch.float64, device=device)
 
-        # for `revert` (core/transaction.py): whole columns as they were at `mark`,
-        self._kept: dict[str, Tensor] = {}
+        # for `revert` (core/transaction.py): whole tables as they were at `mark`, by number,
+        self._kept: dict[int | str, Tensor] = {}
         # keys before some of them were computed,
         self._before_keys: Tensor | None = None
-        # rows that were written since, with their columns and features before,
+        # rows that were written since, with their tables and features before,
         self._kept_rows: list[tuple] = []
         # and the first row of features that was added since
         self._extended: int | None = None
@@ -109,9 +122,12 @@ class Memory(Revertible):
         return self.size
 
     def __getattr__(self, name: str) -> Tensor:
-        if name in type(self).COLUMNS:
-            return self._store[name][: self.size]
-        raise AttributeError(name)
+        if name not in type(self).COLUMNS:
+            raise AttributeError(name)
+        seen = self._views.get(name)
+        if seen is None or seen[0] != self.size:
+            seen = self._views[name] = self.size, self._store[name][: self.size]
+        return seen[1]
 
     def whitened(self, rows: int) -> Tensor:
         """Whitened features as they are in the sites, (rows, m)."""
@@ -248,8 +264,8 @@ class Memory(Revertible):
         require_finite("the variance of a remembered sample", fresh["extra"])
 
         self.size += kept - overflow
-        for name, values in fresh.items():
-            self._store[name][slots] = values
+        for names, table in self._tables:
+            table[slots] = _side_by_side([fresh[name] for name in names])
         self._whitened[slots, : len(whitened)] = whitened.mT
         self._whitened[slots, len(whitened) :] = 0.0
         return n - kept + overflow
@@ -286,7 +302,7 @@ class Memory(Revertible):
         """Drop the samples where `which` (m,) is False."""
         self.keep_columns(features=True)
         n = int(which.sum())
-        for store in (*self._store.values(), self._whitened):
+        for store in (*(table for _, table in self._tables), self._whitened):
             store[:n] = store[: self.size][which]
         self.size = n
 
@@ -302,11 +318,9 @@ class Memory(Revertible):
         if self._before is None or "whitened" in self._kept:
             return
 
-        columns = {name: column.index_select(0, slots) for name, column in self._store.items()}
-        self._kept_rows = [
-            *self._kept_rows,
-            (slots, columns, self._whitened.index_select(0, slots)),
-        ]
+        rows = {k: table.index_select(0, slots) for k, (_, table) in enumerate(self._tables)}
+        rows["whitened"] = self._whitened.index_select(0, slots)
+        self._kept_rows = [*self._kept_rows, (slots, rows)]
 
     def keep_columns(self, features: bool = False) -> None:
         """Copy whole columns of a transaction before they are written.
@@ -319,30 +333,31 @@ class Memory(Revertible):
 
         size = self._before["size"]
         used = max(self.size, size)  # nothing behind was written since
-        if "key" not in self._kept:
+        if 0 not in self._kept:
             self._kept = {
-                name: self._restored(column[:used].clone(), name)[:size]
-                for name, column in self._store.items()
+                k: self._restored(table[:used].clone(), k)[:size]
+                for k, (_, table) in enumerate(self._tables)
             }
         if features and "whitened" not in self._kept:
             features_then = self._restored(self._whitened[:used].clone(), "whitened")
             self._kept["whitened"] = features_then[:size]
 
-    def _restored(self, column: Tensor, name: str) -> Tensor:
-        """Undo, in place and in reverse order, what was written into a column since `mark`."""
-        for slots, rows, whitened in reversed(self._kept_rows):
-            column[slots] = whitened if name == "whitened" else rows[name]
-        if name == "whitened" and self._extended is not None:
-            column[:, self._extended :] = 0.0
-        return column
+    def _restored(self, table: Tensor, which: int | str) -> Tensor:
+        """Undo, in place and in reverse order, what was written into a table since `mark`."""
+        for slots, rows in reversed(self._kept_rows):
+            table[slots] = rows[which]
+        if which == "whitened" and self._extended is not None:
+            table[:, self._extended :] = 0.0
+        return table
 
     def _put_back(self) -> None:
-        """Restore the columns as they were at `mark`."""
-        for name, column in {**self._store, "whitened": self._whitened}.items():
-            if name in self._kept:
-                column[: self._before["size"]] = self._kept[name]
+        """Restore the tables as they were at `mark`."""
+        tables = dict(enumerate(table for _, table in self._tables))
+        for which, table in {**tables, "whitened": self._whitened}.items():
+            if which in self._kept:
+                table[: self._before["size"]] = self._kept[which]
             else:
-                self._restored(column, name)
+                self._restored(table, which)
         if self._before_keys is not None:
             self._store["key"][: len(self._before_keys)] = self._before_keys
 

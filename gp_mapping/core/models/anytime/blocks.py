@@ -191,7 +191,9 @@ class BlockMemory(Memory):
             ("tile", (dimension,)),
             ("block", ()),
         ):
-            self._store[name] = torch.zeros((capacity, *size), dtype=torch.float64, device=device)
+            column = torch.zeros((capacity, *size), dtype=torch.float64, device=device)
+            self._store[name] = column
+            self._tables.append(((name,), column))
 
     def mark(self) -> None:
         """Begin a transaction with copies of all columns: blocks are rewritten in place."""

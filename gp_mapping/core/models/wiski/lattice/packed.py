@@ -36,6 +36,7 @@ class PackedMemory(Memory):
         widths = [wide.get(name, 1) for name in COLUMNS]
         self._table = torch.zeros((capacity, sum(widths)), dtype=torch.float64, device=device)
         self._beta = sum(widths[: COLUMNS.index("beta")])
+        self._tables = [(COLUMNS, self._table)]
         views = zip(COLUMNS, self._table.split(widths, 1))
         self._store = {name: view if name in wide else view[:, 0] for name, view in views}
 
