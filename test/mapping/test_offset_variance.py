@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy.spatial import cKDTree
 
 from gp_mapping.core.registry import create_map
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.scoring import offset_variance
-from gp_mapping.mapping.scoring.offset_variance import OffsetVariance
+from gp_mapping.mapping.scoring.offset_variance import KeptVelocity, OffsetVariance
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 
@@ -195,3 +196,40 @@ def test_a_slope_is_exact_of_a_quartic_but_near_the_ends_and_of_few_cells(axis, 
     )
     ends = [i for i in range(count) if not (count > 4 and 2 <= i < count - 2)]
     np.testing.assert_allclose(slope[..., ends], plain[..., ends])
+
+
+class Counting(OffsetVariance):
+    """Counts the nodes at which it is asked."""
+
+    asked = 0
+
+    def velocity_at_nodes(self, nodes):
+        Counting.asked += len(nodes)
+        return super().velocity_at_nodes(nodes)
+
+
+def test_a_drawing_computes_velocities_anew_only_near_samples_that_came_or_went():
+    """What is kept equals what is computed from nothing, also of a second sample like another."""
+    generator, axis, kept = np.random.default_rng(3), np.arange(0.0, 8.0, 0.1), KeptVelocity()
+    samples = np.concatenate(
+        [generator.uniform(0.0, 8.0, (60, 2)), generator.normal(size=(60, 2))], 1
+    )
+    near_one = (2 * 0.6 / 0.1 + 1) ** 2  # nodes within 3 h = ℓ of a sample along both axes
+
+    def drawn(rows: np.ndarray, length: float = 0.6, offset: float = 0.0) -> int:
+        shift = Counting(None, 1e-4, offset, length, cKDTree(rows[:, :2]), rows[:, 2:])
+        before, Counting.asked = Counting.asked, 0
+        found, asked = kept.at(shift, axis, axis), Counting.asked
+        assert np.allclose(found, KeptVelocity().at(shift, axis, axis), rtol=0, atol=1e-14)
+        Counting.asked = before
+        return asked
+
+    assert drawn(samples) == 80**2
+    assert drawn(samples) == 0
+    assert drawn(samples[generator.permutation(60)]) == 0
+    came = np.concatenate([samples, [[4.0, 4.0, 1.0, -1.0]]])
+    assert 0 < drawn(came) <= near_one
+    assert 0 < drawn(np.concatenate([came, came[-1:]])) <= near_one
+    assert 0 < drawn(samples) <= near_one  # both have gone
+    assert 0 < drawn(samples[1:]) <= near_one
+    assert drawn(samples, length=0.5) == 80**2 and drawn(samples, offset=0.01, length=0.5) == 80**2

@@ -28,7 +28,7 @@ from gp_mapping.mapping.drawing.grid import FieldGrid, GridWindow
 from gp_mapping.mapping.drawing.lattice import Lattice
 from gp_mapping.mapping.drawing.vector import excess_of
 from gp_mapping.mapping.scoring.local_scale import LocalScale, ScaleOfGrid
-from gp_mapping.mapping.scoring.offset_variance import OffsetVariance
+from gp_mapping.mapping.scoring.offset_variance import KeptVelocity, OffsetVariance
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["Renderer"]
@@ -75,7 +75,7 @@ class Renderer:
         # the lattice box that was evaluated and not yet drawn
         self._undrawn: tuple[int, int, int, int] | None = None
         self._follower = Follower(self._channels)
-        self._scale = ScaleOfGrid()
+        self._scale, self._velocity = ScaleOfGrid(), KeptVelocity()
         self._random = np.random.default_rng(settings.seed)
 
     def touch(self, x: Tensor, count: int = 0) -> None:
@@ -395,7 +395,8 @@ class Renderer:
             )
 
         if shift is not None:
-            by_offset = shift.of_cells(drawn, self._lattice.xs, self._lattice.ys)
+            xs, ys = self._lattice.xs, self._lattice.ys
+            by_offset = shift.of_cells(drawn, xs, ys, self._velocity)
             stddev = np.hypot(stddev, by_offset)
             if len(drawn) > 1:
                 before = 0.0 if norm_excess is None else norm_excess

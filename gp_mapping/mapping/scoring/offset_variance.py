@@ -12,6 +12,7 @@ meet, v̄ is 0, and so is what a shift does to their mean.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,7 +23,7 @@ from torch import Tensor
 from gp_mapping.core.field_map import FieldMap
 from gp_mapping.core.types import Prediction
 
-__all__ = ["OffsetVariance"]
+__all__ = ["KeptVelocity", "OffsetVariance"]
 
 _WIDTH = 1 / 3  # lengthscales: h of the kernel exp(−d²/2h²) of samples that count for v̄
 _REACH = 3.0  # h beyond which a sample does not count
@@ -100,7 +101,7 @@ class OffsetVariance:
         shifts = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
         around = (corner[:, None] + shifts).reshape(-1, 2)
         nodes, which = np.unique(around, axis=0, return_inverse=True)
-        values = self._velocity_at_nodes(apart * nodes)[which.reshape(-1)].reshape(-1, 4, 2)
+        values = self.velocity_at_nodes(apart * nodes)[which.reshape(-1)].reshape(-1, 4, 2)
 
         weights = np.where(shifts, part[:, None], 1.0 - part[:, None]).prod(2)
         return (weights[:, :, None] * values).sum(1)
@@ -110,7 +111,12 @@ class OffsetVariance:
         """Distance of the nodes of v̄, m."""
         return 0.5 * _WIDTH * self.length
 
-    def _velocity_at_nodes(self, nodes: np.ndarray) -> np.ndarray:
+    @property
+    def samples(self) -> Counter[tuple[float, ...]]:
+        """Place (m) and velocity (m/s) of each sample, and how often there is one like it."""
+        return Counter(map(tuple, np.concatenate([self.tree.data, self.velocity], 1).tolist()))
+
+    def velocity_at_nodes(self, nodes: np.ndarray) -> np.ndarray:
         """v̄ at nodes (K, 2) m: (K, 2) m/s."""
         width = _WIDTH * self.length
         count = np.arange(1, min(_NEIGHBOURS, len(self.velocity)) + 1)
@@ -118,8 +124,9 @@ class OffsetVariance:
 
         # 0 where there is no sample: its distance is infinite
         kernel = np.exp(-0.5 * np.square(away / width))
-        near = np.append(self.velocity, np.zeros((1, 2)), 0)[index]
-        return (kernel[..., None] * near).sum(1) / (_FADES + kernel.sum(1))[:, None]
+        along = np.append(self.velocity, np.zeros((1, 2)), 0).T
+        sums = [np.einsum("kn,kn->k", kernel, part.take(index)) for part in along]
+        return np.stack(sums, 1) / (_FADES + kernel.sum(1))[:, None]
 
     def widened(self, prediction: Prediction, x: Tensor, velocity: Tensor | None) -> Prediction:
         """A prediction with what δ adds to its variance.
@@ -157,24 +164,71 @@ class OffsetVariance:
             covariance=joint,
         )
 
-    def of_cells(self, mean: np.ndarray, xs: np.ndarray, ys: np.ndarray) -> np.ndarray:
+    def of_cells(
+        self, mean: np.ndarray, xs: np.ndarray, ys: np.ndarray, kept: KeptVelocity | None = None
+    ) -> np.ndarray:
         """Standard deviation of a grid's cells by δ, with the sign of the mean's change: (C, H, W).
 
         Args:
             mean: of the cells (C, H, W), in any unit.
             xs: (W,) m.
             ys: (H,) m.
+            kept: what a drawing before has computed; None: nothing is kept.
         """
         if min(mean.shape[1:]) < 2:
             return np.zeros_like(mean)
 
         (columns, across), (rows, down) = (_between_nodes(axis, self._apart) for axis in (xs, ys))
-        places = np.stack(np.meshgrid(columns, rows), -1).reshape(-1, 2)
-        nodes = self._velocity_at_nodes(places).reshape(len(rows), len(columns), 2)
+        nodes = (kept or KeptVelocity()).at(self, columns, rows)
 
         along = _slope(mean, xs, 2) * (down @ nodes[..., 0] @ across.T)
         along += _slope(mean, ys, 1) * (down @ nodes[..., 1] @ across.T)
         return self.variance**0.5 * along
+
+
+class KeptVelocity:
+    """v̄ at the nodes of a grid, from one drawing to the next.
+
+    It is computed anew where a sample within reach has come or gone: that of others is the same.
+    """
+
+    def __init__(self) -> None:
+        # nodes along either axis, ℓ, δ; then the samples, and v̄ at the nodes (rows, columns, 2)
+        self._grid: tuple[bytes, bytes, float, float] | None = None
+        self._samples: Counter[tuple[float, ...]] = Counter()
+        self._values = np.zeros((0, 0, 2))
+
+    def at(self, of: OffsetVariance, columns: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """v̄ at the nodes: (rows, columns, 2) m/s.
+
+        Args:
+            of: the samples, and how they count.
+            columns: x of the nodes, m, ascending.
+            rows: y of the nodes, m, ascending.
+        """
+        grid, samples = (columns.tobytes(), rows.tobytes(), of.length, of.offset), of.samples
+        if grid == self._grid:
+            changed = (samples - self._samples) + (self._samples - samples)
+            stale = np.zeros(self._values.shape[:2], dtype=bool)
+            reach = _REACH * _WIDTH * of.length
+            for x, y, *_ in changed:
+                box = (
+                    slice(
+                        np.searchsorted(axis, v - reach), np.searchsorted(axis, v + reach, "right")
+                    )
+                    for axis, v in ((rows, y), (columns, x))
+                )
+                stale[tuple(box)] = True
+        else:
+            self._values = np.zeros((len(rows), len(columns), 2))
+            stale = np.ones(self._values.shape[:2], dtype=bool)
+
+        row, column = stale.nonzero()
+        if len(row):
+            nodes = np.stack([columns[column], rows[row]], 1)
+            self._values[row, column] = of.velocity_at_nodes(nodes)
+        self._grid, self._samples = grid, samples
+        return self._values
 
 
 def _between_nodes(axis: np.ndarray, apart: float) -> tuple[np.ndarray, np.ndarray]:
