@@ -79,6 +79,8 @@ class Samples:
             constant, the sensor's bias during it; negative, or None: no such constant.
         extent: (N,) standard deviation along the velocity of the places whose measurements y
             averages, m: y is the field's mean over them, not its value at x. None means 0.
+        response_slope: (N,) by how much y would change for a unit of the logarithm of the time
+            constant of a slow sensor; None: that is not uncertain.
 
     Raises:
         ValueError: shapes disagree, a value is not finite, a variance is not positive, or a heading
@@ -96,6 +98,7 @@ class Samples:
     position_variance: Tensor | None = None
     pass_number: Tensor | None = None
     extent: Tensor | None = None
+    response_slope: Tensor | None = None
 
     def __post_init__(self):
         # a gradient would keep everything before it, and could not be copied
@@ -120,6 +123,7 @@ class Samples:
             "position_variance",
             "pass_number",
             "extent",
+            "response_slope",
         ):
             values[name] = _column(name, getattr(self, name), n)
         for name, shape in (("velocity", tuple(x.shape)), ("heading", (n, 2))):

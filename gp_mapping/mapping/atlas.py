@@ -58,6 +58,7 @@ def overview(session: MapSession, most: int = OVERVIEW_CELLS) -> FieldGrid | Non
         None,
         session.local_scale,
         ground=ground(session),
+        slow=session.slow,
     )
 
 
@@ -85,4 +86,5 @@ def blocks(session: MapSession, cells: int) -> Iterator[tuple[tuple[int, int], F
             math.sqrt(session.noise_variance),
             session.revision,
             session.local_scale,
+            session.slow,
         )

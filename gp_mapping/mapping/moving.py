@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.mapping.motion.path import Path
+from gp_mapping.mapping.scoring.response_slopes import SQUARES_IN_A_LENGTHSCALE
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.mapping.tables import rows_of
 
@@ -62,12 +63,19 @@ def move_session(session: MapSession, x: float, y: float, yaw: float) -> MapSess
         "bins": _moved_bins(local["bins"], float(local["width"]), turn, shift)
     }
 
+    own, joined = state["slow"]["own"], state["slow"]["joined"]
+    slow = {
+        "own": _moved_slopes(own, turn, shift),
+        "joined": [_moved_slopes(each, turn, shift) for each in joined],
+    }
+
     path = _moved_path(session, turn, shift)
     beginning = _Beginning(turn, shift, session.channels == 3)
     return MapSession.from_state_dict(
         state
         | {
             "scores": scores,
+            "slow": slow,
             "path": path.state_dict(),
             "track": new_session["track"],
             # its cells are in the old frame; the time constant stays
@@ -158,6 +166,13 @@ def _moved_path(session: MapSession, turn: Tensor, shift: Tensor) -> Path:
 
     new.step, new.length = old.step, old.length
     return new
+
+
+def _moved_slopes(state: dict, turn: Tensor, shift: Tensor) -> dict:
+    """State of ResponseSlopes, each square where its mean place lies now."""
+    side = float(state["lengthscale"]) / SQUARES_IN_A_LENGTHSCALE
+    rows = _moved_bins(state["squares"], side, turn, shift)
+    return state | {"squares": torch.tensor(rows, dtype=torch.float64).reshape(-1, 6)}
 
 
 def _moved_bins(table, width: float, turn: Tensor, shift: Tensor) -> list[list[float]]:

@@ -34,6 +34,8 @@ from gp_mapping.mapping.notes.settings import inconsistent_settings, unused_star
 from gp_mapping.mapping.reporting import report_of
 from gp_mapping.mapping.scoring.answering import Answering
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
+from gp_mapping.mapping.scoring.response_slopes import ResponseSlopes
+from gp_mapping.mapping.scoring.response_variance import ResponseVariance
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["MapSession"]
@@ -71,7 +73,17 @@ class MapSession(Answering, Renewing):
     taken: list[Samples] | None = None
     looks_for_lag = True
     own_names = (
-        *("map", "_start", "_again", "_blank", "scores", "renderer", "last_report", "taken"),
+        *(
+            "map",
+            "_start",
+            "_again",
+            "_blank",
+            "scores",
+            "slow",
+            "renderer",
+            "last_report",
+            "taken",
+        ),
         *("_last_stamp", "_pass_samples", "revision", "cell_count", "left_out"),
     )
 
@@ -103,7 +115,7 @@ class MapSession(Answering, Renewing):
         self._again: RestartedMap | None = None
         self._blank: dict | None = None  # the state of an empty map
 
-        self.scores = OneStepAhead(s)
+        self.scores, self.slow = OneStepAhead(s), self._new_slow()
         self.renderer = Renderer(s)
 
         self._pass_samples = 0
@@ -198,6 +210,9 @@ class MapSession(Answering, Renewing):
             return
         self.scores.note_white(*self.response.white_noise(self.cells))
         self._pass_samples += len(batch)
+        self.slow = self._new_slow()
+        for each in taken:
+            self.slow.own.add(each)
         self.taken = None if self.taken is None else taken
         self.cell_count = sum(map(len, taken))
         self.renderer.touch(batch.x, self.cell_count)
@@ -349,6 +364,11 @@ class MapSession(Answering, Renewing):
         """Make an empty map with the settings, and the centre (C,) where it is known, SI."""
         return new_map(settings, self._room, centre)
 
+    def _new_slow(self) -> ResponseVariance:
+        """What the sensor's time constant adds to the variance, of an empty map."""
+        deviation, length, signal = self.response.uncertainty
+        return ResponseVariance(ResponseSlopes(deviation, length, signal, self.settings.kernel))
+
     def _take(self, batch: Samples) -> list[Samples]:
         """Let the map take the batch in, and count what it took; return these parts."""
         taken: list[Samples] = []
@@ -357,6 +377,8 @@ class MapSession(Answering, Renewing):
             for part, report in absorb_batch(self.map, batch, self._lose):
                 taken.append(part)
                 self.last_report = report
+                self.slow.own.deviation = self.response.deviation
+                self.slow.own.add(part)
                 self._pass_samples += len(part)
                 self.cell_count += len(part)
                 self.renderer.touch(part.x, report.samples)
@@ -405,6 +427,7 @@ class MapSession(Answering, Renewing):
         self.drift.stop_looking()
         self._first.join(other.beginning_notes)
         self.scores.join(other.scores, self.map)
+        self.slow.join(other.slow)
 
         self._path.join(other.path_trace)
         self.fixes.join(other.fixes)
@@ -449,7 +472,7 @@ class MapSession(Answering, Renewing):
         noise = math.sqrt(self.noise_variance)
         bounds, place = self._ground()
         return self.renderer.render(
-            self.map, bounds, noise, self.revision, budget, self.local_scale, place
+            self.map, bounds, noise, self.revision, budget, self.local_scale, place, slow=self.slow
         )
 
     def draw_ahead(self, budget: int) -> None:
@@ -508,6 +531,7 @@ class MapSession(Answering, Renewing):
         return {
             "map": self.map.state_dict(),
             "scores": self.scores.state_dict(),
+            "slow": self.slow.state_dict(),
             "start": self._start.state_dict(),
             "again": None if self._again is None else self._again.state_dict(),
             **self._beginning_state(),
@@ -547,6 +571,9 @@ class MapSession(Answering, Renewing):
             session.resume_notes = unused_starts(state["settings"], session.settings, used)
             session._load_gathered(state)
             session.scores.load_state_dict(state["scores"], session.map)
+            # absent in maps of a version that took the time constant for certain
+            if slow := state.get("slow"):
+                session.slow = ResponseVariance.restored(slow)
             session.__dict__ |= {f"_{n}": state[n] for n in (*_NEWEST, "channels")}
             # 0: in maps saved before it was counted
             session.__dict__ |= {n: state.get(n, 0) for n in _COUNTS}

@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from gp_mapping.mapping.response.lag import Track, find_lag, step_weights
+from gp_mapping.mapping.response.lag import find_lag, step_weights
+from gp_mapping.mapping.response.track import Track
 
 
 def lawnmower(step=0.4, width=8.0, depth=6.0, lane=1.0):
@@ -72,6 +73,19 @@ def test_a_fast_sensor_has_none(seed):
     """Nor has one whose stamps are late: that is a time offset."""
     assert find_lag(track(seed), 2.0, "matern52") is None
     assert find_lag(track(seed, delay=0.8), 2.0, "matern52") is None
+
+
+@pytest.mark.parametrize("delay", [0.4, 1.6])
+def test_a_late_sensor_is_no_slow_one(delay):
+    """Where it was is on the way, not ahead on a line: at the ends of lanes 1.6 s were a lag."""
+    assert find_lag(track(100, delay=delay), 2.0, "matern52") is None
+
+
+def test_a_short_lag_is_none_of_the_delays():
+    """With a field that is a line between blocks it was no better than a delay."""
+    lag = find_lag(track(102, 1.0), 2.0, "matern52")
+    assert lag is not None and lag.gain > 8.0
+    assert abs(math.log(lag.seconds)) < 3.0 * lag.deviation < 0.5
 
 
 def test_a_field_smoother_than_the_kernel_is_no_slow_sensor():

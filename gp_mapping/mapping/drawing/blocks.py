@@ -11,6 +11,7 @@ from gp_mapping.core.field_map import FieldMap
 from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.drawing.renderer import Renderer
 from gp_mapping.mapping.scoring.local_scale import LocalScale
+from gp_mapping.mapping.scoring.response_variance import ResponseVariance
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["block_indices", "drawn_block", "drawn_blocks"]
@@ -46,6 +47,7 @@ def drawn_blocks(
     noise_stddev: float,
     revision: int,
     local: LocalScale | None,
+    slow: ResponseVariance | None = None,
 ) -> Iterator[tuple[tuple[int, int], FieldGrid]]:
     """Draw block after block: index and grid of each; blocks where nothing is known are left out.
 
@@ -57,9 +59,12 @@ def drawn_blocks(
         noise_stddev: SI, of one new measurement.
         revision: of the map.
         local: scales the variance that is shown; None: nothing does.
+        slow: what the time constant of a slow sensor adds to it.
     """
     for index in block_indices(ground, cells * settings.resolution, settings.margin):
-        grid = drawn_block(index, field, settings, ground, cells, noise_stddev, revision, local)
+        grid = drawn_block(
+            index, field, settings, ground, cells, noise_stddev, revision, local, slow
+        )
         if bool(grid.known.any()):
             yield index, grid
 
@@ -73,6 +78,7 @@ def drawn_block(
     noise_stddev: float,
     revision: int,
     local: LocalScale | None,
+    slow: ResponseVariance | None = None,
 ) -> FieldGrid:
     """Draw one block.
 
@@ -85,6 +91,7 @@ def drawn_block(
         noise_stddev: SI.
         revision: of the map.
         local: scales the variance that is shown; None: nothing does.
+        slow: what the time constant of a slow sensor adds to it.
     """
     pitch = settings.resolution
     block_settings = replace(
@@ -93,5 +100,5 @@ def drawn_block(
     # half a cell inside: a corner on a line between cells belongs to one block, however it rounds
     low, high = ([(k * cells + shift) * pitch for k in index] for shift in (0.5, cells - 0.5))
     return Renderer(block_settings).render(
-        field, (low, high), noise_stddev, revision, None, local, ground=ground
+        field, (low, high), noise_stddev, revision, None, local, ground=ground, slow=slow
     )

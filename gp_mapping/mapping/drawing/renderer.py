@@ -29,6 +29,7 @@ from gp_mapping.mapping.drawing.lattice import Lattice
 from gp_mapping.mapping.drawing.vector import excess_of
 from gp_mapping.mapping.scoring.local_scale import LocalScale, ScaleOfGrid
 from gp_mapping.mapping.scoring.offset_variance import KeptVelocity, OffsetVariance
+from gp_mapping.mapping.scoring.response_variance import ResponseVariance
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["Renderer"]
@@ -187,6 +188,7 @@ class Renderer:
         local: LocalScale | None = None,
         about=None,
         ground: np.ndarray | None = None,
+        slow: ResponseVariance | None = None,
     ) -> FieldGrid:
         """Draw the grid over the bounds and a margin, cut where it has more than max_grid_cells.
 
@@ -201,6 +203,7 @@ class Renderer:
                 bounds if None.
             ground: boxes (K, 4) m, low x, y, high x, y; more than _REACH lengthscales outside of
                 them nothing is evaluated.
+            slow: what the time constant of a slow sensor adds to the variance.
         """
         hyper = self.advance(field, bounds, noise_stddev, revision, budget, about, ground)
 
@@ -213,6 +216,7 @@ class Renderer:
             revision,
             local,
             OffsetVariance.of(field, noise_stddev**2) if self.settings.metric else None,
+            slow,
         )
 
     def advance(
@@ -371,6 +375,7 @@ class Renderer:
         revision: int,
         local: LocalScale | None,
         shift: OffsetVariance | None,
+        slow: ResponseVariance | None,
     ) -> FieldGrid:
         """Copy what is drawn into a grid.
 
@@ -380,6 +385,7 @@ class Renderer:
             revision: of the map.
             local: scales the variance.
             shift: what an uncertain time offset adds to it.
+            slow: what an uncertain time constant adds to it.
         """
         drawn, stddev, norm_excess = (
             self._lattice.drawn,
@@ -401,6 +407,9 @@ class Renderer:
             if len(drawn) > 1:
                 before = 0.0 if norm_excess is None else norm_excess
                 norm_excess = before + excess_of(drawn, by_offset)
+
+        if slow is not None and slow.is_active:
+            stddev = np.hypot(stddev, slow.stddev_of_cells(self._lattice.xs, self._lattice.ys))
 
         known, s = None, self.settings
         if not s.metric:  # f is known where all of its channels are

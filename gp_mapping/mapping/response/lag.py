@@ -21,14 +21,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from gp_mapping.core.kernels import make_kernel
+from gp_mapping.mapping.response.block_length import best_length, blur
+from gp_mapping.mapping.response.posterior import known_constant, late_evidence, slow_evidence
+from gp_mapping.mapping.response.track import Track
 
-__all__ = ["Lag", "Search", "Track", "find_lag", "step_weights"]
+__all__ = ["Lag", "Search", "find_lag", "step_weights"]
 
 SURE = 8.0  # nats; worlds without a lag reach −3
 # of the grid: time constants and delays, in usual times between two blocks
@@ -38,26 +41,12 @@ _LENGTHS = (0.35, 0.5, 0.7, 1.0, 1.4, 2.0)  # in the lengthscale that is expecte
 _RATIOS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # noise, in standard deviations of the field
 _BETWEEN = tuple(math.sqrt(2.0) * c for c in _CONSTANTS[:-1])  # peaks are narrower than a doubling
 _FINER = 0.25, 0.125  # of a doubling: how far beside the best τ so far the next ones lie
+_AROUND = (-0.5, -0.25, 0.0, 0.25, 0.5)  # of a doubling: beside the best delay
 _FREE = 1e4  # variance of what is unknown, in that of the values: level, and beginnings of passes
 
+_Told = TypeVar("_Told")
 # log evidence and lengthscale, m, after some steps
 _Evidence = Generator[None, None, tuple[float, float]]
-
-
-class Track(NamedTuple):
-    """Averages of short ways, in order of time.
-
-    Attributes:
-        x: places (N, 2), m.
-        y: values (N,).
-        stamp: (N,), s.
-        begins: (N,) bool, whether a pass begins.
-    """
-
-    x: Tensor
-    y: Tensor
-    stamp: Tensor
-    begins: Tensor
 
 
 class Lag(NamedTuple):
@@ -67,11 +56,19 @@ class Lag(NamedTuple):
         seconds: τ, s.
         lengthscale: of the field that the sensor sees, m.
         gain: nats by which τ is better than the best that has none.
+        deviation: standard deviation of log τ.
+        block: length of the way whose average tells most of the field, m.
+        blur: variance of such an average about the value in its middle, over v² (m⁴), squared SI.
+        signal: variance of the field, squared SI.
     """
 
     seconds: float
     lengthscale: float
     gain: float
+    deviation: float
+    block: float
+    blur: float
+    signal: float
 
 
 def step_weights(elapsed: Tensor, tau: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -104,20 +101,20 @@ class Search:
         track: what the sensor told; at least ten rows.
         lengthscale: that is expected, m, to a factor of two.
         kernel: name of the field's covariance function.
+        finer: the same in shorter ways, of which τ is taken once there is one; None: `track`.
 
     Attributes:
         steps: done so far.
         lag: what was found, at the end; None where the values do not say that there is one.
     """
 
-    def __init__(self, track: Track, lengthscale: float, kernel: str):
+    def __init__(self, track: Track, lengthscale: float, kernel: str, finer: Track | None = None):
         self.lengths = [factor * lengthscale for factor in _LENGTHS]
         self.kernel = kernel
 
-        y = track.y - track.y.mean()
-        self.y = (y / y.square().mean().sqrt().clamp_min(1e-300))[:, None]
-        self.track = track
-        self.same = torch.eye(len(y), dtype=torch.float64)
+        self.y = _standard(track.y)[:, None]
+        self.track, self.finer = track, track if finer is None else finer
+        self.same = torch.eye(len(track.y), dtype=torch.float64)
 
         elapsed = track.stamp.diff()
         inside = ~track.begins[1:] & (elapsed > 0)
@@ -159,8 +156,9 @@ class Search:
         best = max(tried, key=lambda tau: tried[tau][0])
 
         others = [none]
+        late = {}
         for d in _DELAYS:
-            others.append((yield from self._late(d * self.usual)))
+            late[d * self.usual] = yield from self._late(d * self.usual)
         for c in _CONSTANTS:
             others.append((yield from self._slow(c * self.usual, back=True))[0])
         for fine in _FINER:
@@ -170,9 +168,36 @@ class Search:
 
         # delays of the size of the constant that was found, too
         for share in (0.25, 0.5, 1.0):
-            others.append((yield from self._late(best * share)))
+            late[best * share] = yield from self._late(best * share)
         gain = tried[best][0] - max(others)
-        return Lag(_vertex(tried, best), tried[best][1], gain) if gain >= SURE else None
+        if gain < SURE:
+            return None
+
+        start = _vertex(tried, best), tried[best][1], _RATIOS[self.start[1]]
+        finer, kernel = self.finer._replace(y=_standard(self.finer.y)), self.kernel
+        latest = max(late, key=lambda each: late[each])
+        if tried[best][0] - late[latest] < SURE:
+            # a lag pays for the line between blocks, a delay does not: once more without it
+            lag = yield from _in_pairs(slow_evidence(finer, kernel, *start))
+            delays = [latest * 2.0**k for k in _AROUND]
+            delay = yield from _in_pairs(late_evidence(finer, kernel, delays, *start[1:]))
+            gain = min(gain, lag - delay)
+        else:
+            gain = min(gain, tried[best][0] - late[latest])
+        if gain < SURE:
+            return None
+
+        known = yield from _in_pairs(known_constant(finer, kernel, *start))
+        signal = known.signal * _variance(self.finer.y)
+        return Lag(
+            known.seconds,
+            known.lengthscale,
+            gain,
+            known.deviation,
+            best_length(finer, known, kernel),
+            blur(kernel, known.lengthscale) * signal,
+            signal,
+        )
 
     def _slow(self, tau: float, back: bool = False) -> _Evidence:
         """Log evidence of a time constant, and the lengthscale.
@@ -191,7 +216,7 @@ class Search:
 
     def _late(self, seconds: float) -> Generator[None, None, float]:
         """Log evidence of stamps that are late by some seconds."""
-        places = self.track.x - seconds * _velocity(self.track)
+        places = self.track.places_before(seconds)
         return (yield from self._best(lambda length: self._covariance(places, length)))[0]
 
     def _covariance(self, x: Tensor, length: float) -> Tensor:
@@ -245,6 +270,27 @@ class Search:
         return -0.5 * n * math.log(float(square) / n) - float(factor.diagonal().log().sum())
 
 
+def _in_pairs(work: Generator[None, None, _Told]) -> Generator[None, None, _Told]:
+    """Two steps of it as one: each takes less than half the time of one of the search's own."""
+    while True:
+        for _ in range(2):
+            try:
+                next(work)
+            except StopIteration as end:
+                return end.value
+        yield
+
+
+def _variance(y: Tensor) -> float:
+    """Of values (N,)."""
+    return float((y - y.mean()).square().mean())
+
+
+def _standard(y: Tensor) -> Tensor:
+    """Values (N,) about their mean, of variance 1."""
+    return (y - y.mean()) / max(math.sqrt(_variance(y)), 1e-300)
+
+
 def _vertex(tried: dict[float, tuple[float, float]], best: float) -> float:
     """Where the parabola in log τ through the best and its two neighbours has its top, s."""
     times = sorted(tried)
@@ -290,16 +336,3 @@ def _response(track: Track, tau: float, back: bool) -> tuple[Tensor, Tensor]:
         field[i, i] += now[i - 1]
         free[i] = a[i - 1] * free[i - 1]
     return (field.flip(0, 1), free.flip(0)) if back else (field, free)
-
-
-def _velocity(track: Track) -> Tensor:
-    """(N, 2) m/s, from the block before to the one after, of one pass."""
-    n = len(track.y)
-    own = torch.arange(n)
-    ends = torch.cat([track.begins[1:], track.begins.new_ones(1)])
-    before = torch.where(track.begins, own, own - 1)
-    after = torch.where(ends, own, own + 1)
-    elapsed = (track.stamp[after] - track.stamp[before])[:, None]
-    return torch.where(
-        elapsed > 0, (track.x[after] - track.x[before]) / elapsed.clamp_min(1e-9), 0.0
-    )

@@ -30,17 +30,20 @@ import torch
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.cells import CellAverager
 from gp_mapping.mapping.notes.settings import slow_sensor_note
-from gp_mapping.mapping.response.lag import Lag, Search, Track, step_weights
+from gp_mapping.mapping.response.lag import Lag, Search, step_weights
+from gp_mapping.mapping.response.track import Track
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["Response"]
 
 _CHECKS = (64, 96, 144, 216, 320, 400)  # blocks at which τ is looked for
 _PART = 5.0  # blocks in a lengthscale
+_FINER = 10.0  # at most, where τ is taken from them
 _MOST = 6000  # cells that are kept at most
 _FEWEST = 48  # blocks that can tell anything
 _NEW = 1.2  # times the blocks of the last look, at the end of a drive
-_ANOTHER = 0.1  # change of log τ that is worth another beginning
+_ANOTHER = 0.02  # change of log τ that is worth another beginning, and in what it is uncertain by
+_SHARE, _SHARE_AT_LAST = 1.0, 0.5
 _SHORT = 0.25  # of τ: a block, where the lengthscale is not known
 _EVERY = 16  # cells between two looks at how far the way has come
 STEPS = 4  # of a search with each cell: up to 0.04 s
@@ -82,12 +85,17 @@ class Response:
         step: length of a block, m.
         found: whether τ was found from the cells.
         variance: usual white variance of what comes out, squared SI.
+        deviation: standard deviation of log τ; 0 where it was not found.
+        length: lengthscale of the field that goes with τ, m.
+        signal: variance of that field, squared SI.
+        blur: variance of an average along the way, as of Lag.
     """
 
     def __init__(self, settings: MapSettings, looks: bool = False):
         self.settings = settings
         self.seconds, self.step = settings.response_time if settings.metric else 0.0, math.inf
-        self.found, self.variance = False, 0.0
+        self.found, self.variance, self.deviation = False, 0.0, 0.0
+        self.length = self.signal = self.blur = 0.0
         # cells since the beginning; None where τ is not looked for (any more)
         self._kept: list[_Row] | None = [] if looks and settings.learns_response else None
         self._checks, self._looked, self._way = 0, 0, 0.0
@@ -99,6 +107,11 @@ class Response:
     def is_active(self) -> bool:
         """Whether what comes out is another thing than the cells."""
         return self.seconds > 0.0
+
+    @property
+    def uncertainty(self) -> tuple[float, float, float]:
+        """Standard deviation of log τ; the field's lengthscale, m, and variance, squared SI."""
+        return self.deviation, self.length, self.signal
 
     def white_noise(self, cells: CellAverager) -> tuple[float, float]:
         """White variance of one measurement, and of what the map gets of it, squared SI."""
@@ -165,7 +178,7 @@ class Response:
         if before is None or before.passes != block.passes or block.stamp <= before.stamp:
             return []
 
-        made = _settled(before, block, self.seconds)
+        made = _settled(before, block, self.seconds, self.blur, self.deviation > 0.0)
         white = float(made.sensor_variance[0])
         self.variance = white if not self.variance else 0.98 * self.variance + 0.02 * white
         return [made]
@@ -188,7 +201,7 @@ class Response:
             return False
 
         self._search = None
-        changed = self._adopt(search)
+        changed = self._adopt(search, last or search.final)
         if search.final:
             self._kept = None if not changed else self._kept
             self._checks = len(_CHECKS)
@@ -219,18 +232,35 @@ class Response:
         final = full or blocks >= _CHECKS[-1]
         self._search = _Looking(kept, length, self.settings.kernel, final)
 
-    def _adopt(self, search: _Looking) -> bool:
-        """Take over what a search has found; return whether τ is another one than before."""
+    def _adopt(self, search: _Looking, last: bool) -> bool:
+        """Take over what a search has found; return whether τ is another one than before.
+
+        Args:
+            search: at its end.
+            last: whether no other one comes after it.
+        """
         if search.blocks < _FEWEST:
             return False
         lag = search.lag
         if lag is None:
             was, self.seconds, self.found = self.seconds, 0.0, False
+            self.deviation = 0.0
             return was > 0.0
 
-        if self.seconds and abs(math.log(lag.seconds / self.seconds)) < _ANOTHER:
-            return False
-        self.seconds, self.step, self.found = lag.seconds, lag.lengthscale / _PART, True
+        if self.seconds:
+            apart = abs(math.log(lag.seconds / self.seconds))
+            unsure = _SHARE_AT_LAST if last else _SHARE
+            if apart < max(_ANOTHER, unsure * lag.deviation):
+                if self.deviation:  # else of a version that did not know it
+                    self.deviation = math.hypot(lag.deviation, apart)
+                return False
+        self.seconds, self.step, self.deviation, self.found = (
+            lag.seconds,
+            lag.block,
+            lag.deviation,
+            True,
+        )
+        self.length, self.signal, self.blur = lag.lengthscale, lag.signal, lag.blur
         return True
 
     def again(self) -> list[tuple[Samples, int]]:
@@ -298,6 +328,7 @@ class Response:
             "step": self.step,
             "found": self.found,
             "variance": self.variance,
+            "sureness": [self.deviation, self.length, self.signal, self.blur],
             "kept": None if self._kept is None else _table(self._kept),
             "checks": self._checks,
             "looked": self._looked,
@@ -313,6 +344,8 @@ class Response:
             float(state[name]) for name in ("seconds", "step", "variance", "way")
         )
         self.found = bool(state["found"])
+        # absent in maps of a version that took τ for certain
+        self.deviation, self.length, self.signal, self.blur = state.get("sureness", [0.0] * 4)
         self._kept = None if state["kept"] is None else _rows_of(state["kept"])
         self._checks, self._looked = int(state["checks"]), int(state["looked"])
         search = state.get("search")  # absent in maps that looked at once
@@ -338,11 +371,14 @@ class _Looking:
     def __init__(self, cells: list[_Row], length: float, kernel: str, final: bool):
         self.final = final
         self._cells, self._length = len(cells), length
-        blocks = _blocks(cells, length / _PART, _CHECKS[-1])
-        self.blocks = len(blocks)
+        most, step = _CHECKS[-1], length / _PART
+        parts = _parts(cells, step, most)
+        self.blocks = len(parts)
         self._search = None
         if self.blocks >= _FEWEST:
-            self._search = Search(_track(blocks), length, kernel)
+            way = sum(row.way for row in cells)
+            finer = _parts(cells, min(step, max(way / most, length / _FINER)), most)
+            self._search = Search(_track(parts), length, kernel, _track(finer))
 
     def go_on(self, steps: float) -> bool:
         """Do so many steps; return whether the end is reached."""
@@ -443,8 +479,16 @@ def _averaged(rows: list[_Row]) -> _Row:
     )
 
 
-def _settled(before: _Row, block: _Row, tau: float) -> Samples:
-    """What two blocks of a pass say of the field between them."""
+def _settled(before: _Row, block: _Row, tau: float, blur: float, unsure: bool) -> Samples:
+    """What two blocks of a pass say of the field between them.
+
+    Args:
+        before: the earlier one.
+        block: the later one.
+        tau: s.
+        blur: as of Lag.
+        unsure: whether τ is uncertain.
+    """
     elapsed = block.stamp - before.stamp
     a, early, late = (
         float(part) for part in step_weights(torch.tensor(elapsed, dtype=torch.float64), tau)
@@ -455,7 +499,11 @@ def _settled(before: _Row, block: _Row, tau: float) -> Samples:
         return old + late * (new - old)
 
     known = min(before.position, block.position) >= 0.0
+    slope = a * elapsed / tau / (1.0 - a) ** 2 * (block.y - before.y) if a < 1.0 else 0.0
     white = (block.variance + a**2 * before.variance) / (1.0 - a) ** 2
+    # of the mean over the way that it is of, along that way; blocks as long as Δ
+    spread = (tau / elapsed) ** 2 - a / (1.0 - a) ** 2 + 1.0 / 12 if a < 1.0 else 1.0 / 6
+    white += blur * (spread * math.dist(before.x, block.x) ** 2) ** 2
     return Samples(
         x=[[between(*pair) for pair in zip(before.x, block.x)]],
         y=[[(block.y - a * before.y) / (1.0 - a)]],
@@ -464,6 +512,7 @@ def _settled(before: _Row, block: _Row, tau: float) -> Samples:
         sensor_variance=[white],
         velocity=[[(new - old) / elapsed for old, new in zip(before.x, block.x)]],
         position_variance=[max(before.position, block.position)] if known else None,
+        response_slope=[slope] if unsure else None,
     )
 
 
@@ -503,30 +552,32 @@ def _as_samples(before: _Row, row: _Row) -> Samples:
     )
 
 
-def _blocks(rows: list[_Row], step: float, most: int) -> list[_Row]:
-    """The newest `most` blocks of that length."""
-    out: list[_Row] = []
-    part: list[_Row] = []
+def _parts(rows: list[_Row], step: float, most: int) -> list[list[_Row]]:
+    """The cells of the newest `most` blocks of that length."""
+    out: list[list[_Row]] = []
     for row in rows:
-        if part and (
-            row.passes != part[0].passes
-            or math.dist(row.x, part[0].x) >= step * (1 - 1e-6)
-            or row.stamp <= part[-1].stamp
+        first = out[-1][0] if out else row
+        if (
+            not out
+            or row.passes != first.passes
+            or math.dist(row.x, first.x) >= step * (1 - 1e-6)
+            or row.stamp <= out[-1][-1].stamp
         ):
-            out.append(_averaged(part))
-            part = []
-        part.append(row)
-    if part:
-        out.append(_averaged(part))
+            out.append([])
+        out[-1].append(row)
     return out[-most:]
 
 
-def _track(blocks: list[_Row]) -> Track:
+def _track(parts: list[list[_Row]]) -> Track:
     """Blocks as columns."""
+    blocks = [_averaged(part) for part in parts]
     passes = torch.tensor([block.passes for block in blocks])
+    # from the middle of the first cell to that of the last, and half a cell on either side
+    span = [(part[-1].stamp - part[0].stamp) * len(part) / max(len(part) - 1, 1) for part in parts]
     return Track(
         torch.tensor([block.x for block in blocks], dtype=torch.float64),
         torch.tensor([block.y for block in blocks], dtype=torch.float64),
         torch.tensor([block.stamp for block in blocks], dtype=torch.float64),
         torch.cat([torch.ones(1, dtype=torch.bool), passes.diff() != 0]),
+        torch.tensor(span, dtype=torch.float64),
     )

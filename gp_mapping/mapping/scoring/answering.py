@@ -10,6 +10,7 @@ from gp_mapping.core.types import Prediction
 from gp_mapping.mapping.scoring.local_scale import LocalScale
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
 from gp_mapping.mapping.scoring.predictions import ScoredPredictions
+from gp_mapping.mapping.scoring.response_variance import ResponseVariance
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["Answering"]
@@ -21,11 +22,13 @@ class Answering:
     Attributes:
         map: the field model.
         scores: one step ahead, of its predictions.
+        slow: what the time constant of a slow sensor adds to its variance.
     """
 
     settings: MapSettings
     map: FieldMap
     scores: OneStepAhead
+    slow: ResponseVariance
 
     @property
     def noise_variance(self) -> float:
@@ -40,7 +43,7 @@ class Answering:
     @property
     def _answers(self) -> ScoredPredictions:
         """The map as it is now, for questions."""
-        return ScoredPredictions(self.map, self.scores, self.settings)
+        return ScoredPredictions(self.map, self.scores, self.settings, self.slow)
 
     @torch.no_grad()
     def predict(self, x, velocity=None, heading=None) -> Prediction:

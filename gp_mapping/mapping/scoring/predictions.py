@@ -12,6 +12,7 @@ from gp_mapping.core.types import Prediction
 from gp_mapping.mapping.scoring.local_scale import LocalScale
 from gp_mapping.mapping.scoring.offset_variance import OffsetVariance
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
+from gp_mapping.mapping.scoring.response_variance import ResponseVariance
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["ScoredPredictions"]
@@ -25,11 +26,13 @@ class ScoredPredictions:
         field: the map.
         scores: of its predictions.
         settings: which of the scores count, and what is published.
+        slow: what the time constant of a slow sensor adds to the variance.
     """
 
     field: FieldMap
     scores: OneStepAhead
     settings: MapSettings
+    slow: ResponseVariance
 
     def predict(self, x, velocity=None, heading=None) -> Prediction:
         """Mean, latent variance and predictive noise at x.
@@ -37,7 +40,8 @@ class ScoredPredictions:
         Both variances are scaled by the one-step-ahead scores around x (local_scale.py), so
         noise_variance is (N, C) there; the latent variance also by the uncertainty of
         hyper-parameters, and where the time offset is uncertain it has what a shift of the map
-        along the path makes (offset_variance.py). The noise is that of a measurement in a pass to
+        along the path makes (offset_variance.py), of a slow sensor what its time constant makes
+        (response_variance.py). The noise is that of a measurement in a pass to
         come: it includes the pass's unknown constant, which the latent variance does not.
 
         Args:
@@ -82,9 +86,11 @@ class ScoredPredictions:
         return self._shifted(scaled, x, velocity)
 
     def _shifted(self, prediction: Prediction, x: Tensor, velocity: Tensor | None) -> Prediction:
-        """The prediction at x with what an uncertain time offset adds."""
+        """The prediction at x with what an uncertain time offset, and time constant, add."""
         if not self.settings.metric:
             return prediction
+        if self.slow.is_active:
+            prediction = self.slow.widened(prediction, x)
         added = OffsetVariance.of(self.field, self.scores.variance(self.field))
         return prediction if added is None else added.widened(prediction, x, velocity)
 

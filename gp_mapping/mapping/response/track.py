@@ -1,0 +1,64 @@
+"""What a sensor has told along the way."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["Track"]
+
+
+class Track(NamedTuple):
+    """Averages of short ways, in order of time.
+
+    Attributes:
+        x: places (N, 2), m.
+        y: values (N,).
+        stamp: (N,), s.
+        begins: (N,) bool, whether a pass begins.
+        span: time that each averages (N,), s; None: each is a value of one moment.
+    """
+
+    x: Tensor
+    y: Tensor
+    stamp: Tensor
+    begins: Tensor
+    span: Tensor | None = None
+
+    def places_before(self, seconds: Tensor | float) -> Tensor:
+        """Where the sensor was so many seconds before each row: (N, 2) m.
+
+        On the way between the rows, not on a line ahead: at the end of a lane these are apart. At
+        the ends of a pass, with the speed there.
+
+        Args:
+            seconds: (N,) or one number, s; negative: afterwards.
+        """
+        n, then = len(self.y), self.stamp - seconds
+        own = torch.arange(n)
+        number = self.begins.long().cumsum(0) - int(self.begins[0])
+        first = self.begins.clone()
+        first[0] = True
+        starts = own[first]
+        ends = torch.cat([starts[1:] - 1, own[-1:]])
+
+        inside = (then >= self.stamp[starts[number]]) & (then <= self.stamp[ends[number]])
+        along = [np.interp(then, self.stamp, column) for column in self.x.T]
+        between = torch.from_numpy(np.stack(along, 1))
+        ahead = self.x - (self.stamp - then)[:, None] * self._velocity()
+        return torch.where(inside[:, None], between, ahead)
+
+    def _velocity(self) -> Tensor:
+        """(N, 2) m/s, from the row before to the one after, of one pass."""
+        n = len(self.y)
+        own = torch.arange(n)
+        ends = torch.cat([self.begins[1:], self.begins.new_ones(1)])
+        before = torch.where(self.begins, own, own - 1)
+        after = torch.where(ends, own, own + 1)
+        elapsed = (self.stamp[after] - self.stamp[before])[:, None]
+        return torch.where(
+            elapsed > 0, (self.x[after] - self.x[before]) / elapsed.clamp_min(1e-9), 0.0
+        )

@@ -1,0 +1,103 @@
+"""How well the values of a slow sensor tell its time constant."""
+
+import math
+
+import pytest
+import torch
+from test_lag import lawnmower, track
+
+from gp_mapping.mapping.response.posterior import _Best, known_constant
+from gp_mapping.mapping.response.track import Track
+
+
+def known(told, seconds, lengthscale=2.0, noise=0.03):
+    """The posterior of τ from a start."""
+    y = told.y - told.y.mean()
+    told = told._replace(y=y / y.std())
+    work = known_constant(told, "matern52", seconds, lengthscale, noise)
+    steps = 0
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value, steps
+        steps += 1
+
+
+def averaged(told, many):
+    """Averages of `many` values each."""
+    n = len(told.y) // many * many
+    elapsed = float(told.stamp[1] - told.stamp[0])
+    x, y, stamp = (
+        column[:n].reshape(-1, many, *column.shape[1:]).mean(1)
+        for column in (told.x, told.y, told.stamp)
+    )
+    begins = torch.zeros(len(y), dtype=torch.bool)
+    begins[0] = True
+    return Track(x, y, stamp, begins, torch.full((len(y),), many * elapsed).double())
+
+
+@pytest.mark.parametrize("tau", [1.0, 4.0])
+def test_its_deviation_is_that_of_its_error(tau):
+    """In the root mean square over worlds; wherever the search for it begins."""
+    scores = []
+    for seed in range(3):
+        told = track(seed, tau)
+        one, steps = known(told, tau)
+        other, _ = known(told, 1.5 * tau, 3.0, 0.1)
+        assert steps < 250
+        # lengthscale and noise are integrated over by a parabola, about another place
+        assert abs(math.log(one.seconds / other.seconds)) < 0.6 * one.deviation
+        assert 0.02 < one.deviation < 0.3
+        scores.append((math.log(one.seconds / tau) / one.deviation) ** 2)
+    assert 0.05 < sum(scores) / len(scores) < 3.0
+
+
+def test_averages_tell_the_time_constant_that_their_values_tell():
+    """Taken for values of one moment, with the field a line in between, it was .1 too small."""
+    fine = track(3, 1.0, x=lawnmower(step=0.1), elapsed=0.2, noise=0.02)
+    whole, _ = known(fine, 1.0)
+    coarse, _ = known(averaged(fine, 4), 1.0)
+    assert abs(math.log(coarse.seconds / whole.seconds)) < 0.4 * whole.deviation
+    assert coarse.deviation < 1.3 * whole.deviation
+    blind, _ = known(averaged(fine, 4)._replace(span=None), 1.0)
+    assert blind.seconds != coarse.seconds
+
+
+def test_noise_that_alternates_is_counted_as_what_it_is():
+    """A sensor without a field: the noise of e_i = y_i − a y_{i−1}, against 20000 draws."""
+    told = track(0, 3.0)
+    best = _Best(told, "matern52", 2.0, 0.03)
+    weights = best.of_constant(3.0)
+    generator = torch.Generator().manual_seed(0)
+    draws = torch.randn(20000, len(told.y), dtype=torch.float64, generator=generator)
+    e = draws[:, 1:] - (1.0 - weights.gain) * draws[:, :-1]
+    sample = e.mT @ e / len(e)
+    assert (sample - weights.noise).abs().max() < 0.08
+    # and the field's: a constant field is seen as 1 − a times it
+    assert torch.allclose(
+        weights.told, told.y[1:] - (1.0 - weights.gain) * told.y[:-1], rtol=0, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("tau", [0.5, 2.0, 50.0])
+def test_two_places_stand_for_an_average_along_the_way(tau):
+    """Of a field of third degree, exactly: its mean over the blocks' own average and the response."""
+    elapsed, span, fine = 0.8, 0.8, 4000
+    x = torch.tensor([[0.0, 0.0], [0.4, 0.0]], dtype=torch.float64)
+    two = Track(
+        x,
+        torch.zeros(2).double(),
+        torch.tensor([0.0, elapsed]).double(),
+        torch.tensor([True, False]),
+        torch.full((2,), span).double(),
+    )
+    weights = _Best(two, "matern52", 2.0, 0.03).of_constant(tau)
+    t = (torch.arange(fine, dtype=torch.float64) + 0.5) / fine * elapsed
+    response = torch.exp(-(elapsed - t) / tau)
+    response /= response.sum()
+    inside = (torch.arange(fine // 4, dtype=torch.float64) + 0.5) / (fine // 4) * span - span / 2
+    place = 0.5 * (t[:, None] + inside)
+    for power in (1, 2):
+        exact = (response[:, None] * place**power).sum() / len(inside)
+        assert abs(float((weights.nodes[:, 0] ** power).mean() - exact)) < 1e-5
