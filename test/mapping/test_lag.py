@@ -85,7 +85,7 @@ def test_a_short_lag_is_none_of_the_delays():
     """With a field that is a line between blocks it was no better than a delay."""
     lag = find_lag(track(102, 1.0), 2.0, "matern52")
     assert lag is not None and lag.gain > 8.0
-    assert abs(math.log(lag.seconds)) < 3.0 * lag.deviation < 0.5
+    assert abs(math.log(lag.seconds)) < 3.0 * lag.deviation < 0.7
 
 
 def test_a_field_smoother_than_the_kernel_is_no_slow_sensor():

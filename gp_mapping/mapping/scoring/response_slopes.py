@@ -26,7 +26,7 @@ from gp_mapping.mapping.tables import Squares
 __all__ = ["SQUARES_IN_A_LENGTHSCALE", "ResponseSlopes"]
 
 SQUARES_IN_A_LENGTHSCALE = 6.0  # and nodes
-_SQUARES = 16000  # kept; the longest unvisited is dropped first
+_SQUARES = 4000  # kept; the longest unvisited is dropped first
 _NEIGHBOURS = 16  # squares that count at a node
 _REACH = 1.5  # lengthscales beyond which a square does not count
 _NODES = 50000  # values at nodes that are kept
