@@ -287,7 +287,12 @@ class Problem:
         return Spent(0.0, 0.0, self.heading)
 
     def after(self, spent: Spent, leg: Leg) -> Spent:
-        """Return what is spent when one more leg has been driven."""
+        """Return what is spent when one more leg has been driven.
+
+        Args:
+            spent: before it.
+            leg: from there.
+        """
         turned = angle_between(spent.heading, leg.first) + leg.turned
         return Spent(
             spent.metres + leg.metres,

@@ -14,8 +14,6 @@ from rosbags.interfaces import Typestore
 from rosbags.rosbag2 import reader as rosbags_reader
 from rosbags.typesys import Stores, get_typestore
 
-from gp_mapping.recording.cdr import length_of
-
 __all__ = ["present_bytes"]
 
 # the library that rosbags brings along: another one in newer releases, with the same two names
@@ -46,6 +44,10 @@ def present_bytes(kind: str, data: bytes) -> bytes:
         except _LIBRARY.ZstdError:
             return data
 
-    if kind in _GROWN and length_of(bytes(data), kind, _before()) == len(data):
-        return bytes(data) + _GROWN[kind]
-    return data
+    if kind not in _GROWN:
+        return data
+    from gp_mapping.recording.cdr import length_of  # it takes torch along, which bags do without
+
+    return (
+        bytes(data) + _GROWN[kind] if length_of(bytes(data), kind, _before()) == len(data) else data
+    )

@@ -217,7 +217,7 @@ def test_the_summary_is_for_people(bags, tmp_path):
         3,
         *FAST,
     )
-    assert "  dropped 5: measurement with a NaN or infinite axis" in out and "[not_finite]" in out
+    assert "  dropped 5: measurement that is NaN or infinite" in out and "[not_finite]" in out
     assert "  dropped 1: pose with a NaN or infinite number [pose_not_finite]" in out
     assert "lengthscale" in out and " m\n" in out and " µT\n" in out and "in 95 %" in out
     assert f"{tmp_path}/out/map.png" in out

@@ -1,12 +1,13 @@
 """That a sensor drifts is found from places that it passed twice, and nothing else is taken for it."""
 
+import copy
 import math
 
 import pytest
 import torch
 from drifting import LENGTH, crossing, lanes, passes, way
 
-from gp_mapping.mapping.drift.evidence import Way, find_drift
+from gp_mapping.mapping.drift.evidence import DriftSearch, Way, find_drift
 
 STEP = LENGTH / 5.0  # m, between blocks
 LINE = torch.stack([torch.arange(0.0, 80.0, STEP), torch.zeros(200)], 1).double()
@@ -73,6 +74,19 @@ def test_a_sensor_that_turns_with_the_robot_is_no_drift():
     ahead = ahead / ahead.norm(dim=1, keepdim=True).clamp_min(1e-9)
     turned = whole._replace(y=whole.y + 0.5 * ahead[:, 0], heading=ahead)
     assert find_drift(turned, 2.4, "matern52") is None
+
+
+def test_a_copy_in_the_middle_goes_on_by_itself():
+    """As when two maps are merged while one looks: what was there before is kept as a copy."""
+    search = DriftSearch(way(passes(4, crossing(STEP), drift=0.5, warms_up=True)), 2.4, "matern52")
+    for _ in range(10):
+        assert not search.go_on()
+    again = copy.deepcopy(search)
+    while not again.go_on():
+        assert search.steps == 10
+    while not search.go_on():
+        pass
+    assert again.drift == search.drift and search.drift is not None
 
 
 def test_what_is_not_finite_is_no_drift():

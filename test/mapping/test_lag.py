@@ -1,11 +1,12 @@
 """How slowly a sensor follows is found from what it tells on the way to and fro, and only then."""
 
+import copy
 import math
 
 import pytest
 import torch
 
-from gp_mapping.mapping.response.lag import find_lag, step_weights
+from gp_mapping.mapping.response.lag import Search, find_lag, step_weights
 from gp_mapping.mapping.response.track import Track
 
 
@@ -73,6 +74,21 @@ def test_a_fast_sensor_has_none(seed):
     """Nor has one whose stamps are late: that is a time offset."""
     assert find_lag(track(seed), 2.0, "matern52") is None
     assert find_lag(track(seed, delay=0.8), 2.0, "matern52") is None
+
+
+def test_a_copy_in_the_middle_goes_on_by_itself():
+    """As when two maps are merged while one looks: what was there before is kept as a copy."""
+    search = Search(track(1, 3.0), 2.0, "matern52")
+    for _ in range(5):
+        assert not search.go_on()
+    again = copy.deepcopy(search)
+    assert again.steps == 5
+    while not again.go_on():
+        assert search.steps == 5
+    while not search.go_on():
+        pass
+    assert again.lag == search.lag and search.lag is not None and again.steps == search.steps
+    assert copy.deepcopy(search).lag == search.lag
 
 
 @pytest.mark.parametrize("delay", [0.4, 1.6])

@@ -15,6 +15,8 @@ from gp_mapping.core.registry import build_map
 from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
 from gp_mapping.mapping.scoring.predictions import ScoredPredictions
+from gp_mapping.mapping.scoring.response_slopes import ResponseSlopes
+from gp_mapping.mapping.scoring.response_variance import ResponseVariance
 
 SETTINGS = MapSettings(
     model="exact",
@@ -227,7 +229,8 @@ def test_predictions_are_scaled_by_the_scores_around_a_place():
     """The latent variance also by how little θ is known; the noise is no less than the white part."""
     field, scores = begun(local_scale=True)
     x = torch.tensor([[0.5, 0.1], [1.5, 0.0], [40.0, 0.0]]).double()
-    answers = ScoredPredictions(field, scores, scores.settings)
+    fast = ResponseVariance(ResponseSlopes(0.0, 0.6, 1.0, "matern52"))
+    answers = ScoredPredictions(field, scores, scores.settings, fast)
     plain = answers.predict(x)
     assert torch.equal(plain.variance, field.predict(x).variance)
 

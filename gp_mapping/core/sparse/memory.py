@@ -307,7 +307,12 @@ class Memory(Revertible):
         self.size = n
 
     def join_segments(self, earlier: float, later: float) -> None:
-        """Give the samples of one segment of a pass the number of another one."""
+        """Give the samples of one segment of a pass the number of another one.
+
+        Args:
+            earlier: number of the one that goes.
+            later: number of the one that stays.
+        """
         self.keep_columns()
         numbers = self._store["pass_number"][: self.size]
         numbers[numbers == earlier] = later

@@ -109,7 +109,12 @@ class Sites(Revertible):
         return precision, sums[:, : self.channels]
 
     def join_segments(self, earlier: float, later: float) -> None:
-        """Let two segments of a pass share one constant, as PassSums.join_segments."""
+        """Let two segments of a pass share one constant, as PassSums.join_segments.
+
+        Args:
+            earlier: number of the one that goes.
+            later: number of the one that stays.
+        """
         self._keep()
         self.passes = self.passes.join_segments(earlier, later)
 

@@ -102,7 +102,7 @@ class DriftSearch:
     """
 
     def __init__(self, way: Way, lengthscale: float, kernel: str):
-        self.way, self.kernel = way, kernel
+        self.way, self.kernel, self._made_for = way, kernel, (way, lengthscale, kernel)
         self.lengths = [factor * lengthscale for factor in _LENGTHS]
         y = way.y - way.y.mean()
         self.scale = float(y.square().mean().sqrt().clamp_min(1e-300))
@@ -127,6 +127,14 @@ class DriftSearch:
 
         self.steps, self.drift = 0, None
         self._work = self._found()
+
+    def __deepcopy__(self, memo) -> DriftSearch:
+        """A search of its own: the steps are done again, since what waits in one is not copied."""
+        new = DriftSearch(*self._made_for)
+        while new.steps < self.steps:
+            new.go_on()
+        new.drift = self.drift
+        return new
 
     def go_on(self) -> bool:
         """Do one more step; return whether that was the last one."""

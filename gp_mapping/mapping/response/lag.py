@@ -111,7 +111,7 @@ class Search:
 
     def __init__(self, track: Track, lengthscale: float, kernel: str, finer: Track | None = None):
         self.lengths = [factor * lengthscale for factor in _LENGTHS]
-        self.kernel = kernel
+        self.kernel, self._made_for = kernel, (track, lengthscale, kernel, finer)
 
         self.y = _standard(track.y)[:, None]
         self.track, self.finer = track, track if finer is None else finer
@@ -125,6 +125,14 @@ class Search:
 
         self.steps, self.lag = 0, None
         self._work = self._found()
+
+    def __deepcopy__(self, memo) -> Search:
+        """A search of its own: the steps are done again, since what waits in one is not copied."""
+        new = Search(*self._made_for)
+        while new.steps < self.steps:
+            new.go_on()
+        new.lag = self.lag
+        return new
 
     def go_on(self) -> bool:
         """Do one more step; return whether that was the last one."""

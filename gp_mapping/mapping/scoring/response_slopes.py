@@ -105,7 +105,12 @@ class ResponseSlopes:
         return (np.where(shifts, part[:, None], 1.0 - part[:, None]).prod(2) * values).sum(1)
 
     def of_cells(self, xs: np.ndarray, ys: np.ndarray) -> np.ndarray:
-        """D of a grid's cells: (H, W)."""
+        """D of a grid's cells: (H, W).
+
+        Args:
+            xs: of the columns (W,), m, ascending.
+            ys: of the rows (H,), m, ascending.
+        """
         columns, rows = (
             np.arange(np.floor(axis[0] / self.side), np.floor(axis[-1] / self.side) + 2)
             for axis in (xs, ys)

@@ -60,7 +60,12 @@ class ResponseVariance:
         self.joined = self.joined[-_JOINED:]
 
     def widened(self, prediction: Prediction, x: Tensor) -> Prediction:
-        """A prediction at x (N, 2) m with what is added to its variance."""
+        """A prediction with what is added to its variance.
+
+        Args:
+            prediction: at x.
+            x: (N, 2) m.
+        """
         places = x.cpu().numpy()
         added = np.zeros(len(places))
         for each in self.sensors:
