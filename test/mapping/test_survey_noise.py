@@ -66,4 +66,5 @@ def test_a_new_measurement_is_covered_at_every_moment(name, seed):
         assert 0.85 * NOISE <= float(p.noise_variance.mean()) ** 0.5 <= 1.4 * NOISE, (name, k)
     # a hundred places a moment: three standard deviations of such a share below .95 are .88, and a little more, for
     # places within a lengthscale err together: of the exact GP that knows the truth the least of four worlds is .887
-    assert 0.93 <= sum(inside) / len(inside) <= 0.97 and min(inside) >= 0.86, inside
+    # all four together are 340 places: two standard deviations, of .012 each, above .95 are .974
+    assert 0.93 <= sum(inside) / len(inside) <= 0.974 and min(inside) >= 0.86, inside
