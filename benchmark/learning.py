@@ -61,7 +61,8 @@ class Learned:
 
     def _columns(self) -> list[Tensor]:
         data = self.cells.learning_data(self.theta)
-        return [data[name] for name in ("x", "velocity", "heading", "y", "extra", "pass_number")]
+        names = ("x", "velocity", "heading", "y", "extra", "pass_number", "extent")
+        return [data[name] for name in names]
 
     def highest(self, start: Tensor) -> Tensor:
         """Where the evidence is greatest: Fisher scoring on all cells, damped until it climbs."""
