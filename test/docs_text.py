@@ -30,7 +30,7 @@ WHOLE = {
     "sensors/setup.py",
     "intake/stamps.py",
     "intake/order.py",
-    "intake/lateness.py",
+    "poses/lateness.py",
     "poses/motion.py",
 }
 

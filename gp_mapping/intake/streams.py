@@ -16,12 +16,12 @@ from gp_mapping.core.types import Samples
 from gp_mapping.intake import stretch
 from gp_mapping.intake.columns import Readings, Stream
 from gp_mapping.intake.drops import DropCounter, DropReason
-from gp_mapping.intake.lateness import Lateness
 from gp_mapping.intake.messages import Reading
 from gp_mapping.intake.order import InOrder
 from gp_mapping.intake.outlet import Outlet
 from gp_mapping.intake.placing import Placer
 from gp_mapping.intake.poses.buffer import Bracket, Pose, PoseBuffer, read_numbers
+from gp_mapping.intake.poses.lateness import Lateness
 from gp_mapping.intake.poses.tf_poses import TfPoses
 from gp_mapping.intake.poses.track import PoseTrack
 from gp_mapping.intake.poses.transforms import Transform

@@ -86,7 +86,7 @@ def test_a_copy_in_the_middle_goes_on_by_itself():
         assert search.steps == 10
     while not search.go_on():
         pass
-    assert again.drift == search.drift and search.drift is not None
+    assert again.found == search.found and search.found is not None
 
 
 def test_what_is_not_finite_is_no_drift():

@@ -87,8 +87,8 @@ def test_a_copy_in_the_middle_goes_on_by_itself():
         assert search.steps == 5
     while not search.go_on():
         pass
-    assert again.lag == search.lag and search.lag is not None and again.steps == search.steps
-    assert copy.deepcopy(search).lag == search.lag
+    assert again.found == search.found and search.found is not None and again.steps == search.steps
+    assert copy.deepcopy(search).found == search.found
 
 
 @pytest.mark.parametrize("delay", [0.4, 1.6])

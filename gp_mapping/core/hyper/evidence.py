@@ -4,7 +4,7 @@
 
 r is the distance between the sensor's places x − δv + along ĥ + across ĥ⊥, p the pass of a sample.
 Of samples that average the field along a stretch of path, s²ρ is the covariance of the averages
-(extents.py).
+(kernels/extents.py).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper.bias import bias_correlation
-from gp_mapping.core.hyper.extents import ends, matter, mean_of_ends
 from gp_mapping.core.hyper.theta import Theta, sensor_place
+from gp_mapping.core.kernels.extents import ends, matter, mean_of_ends
 from gp_mapping.core.kernels.stationary import scaled_square_distance
 
 __all__ = ["evidence_score", "negative_log_evidence", "pass_membership", "sample_covariance"]

@@ -34,6 +34,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.kernels import make_kernel
+from gp_mapping.mapping.beginning.stepwise import Stepwise
 from gp_mapping.mapping.drift.rivals import Way, response, roughness, velocity, where_it_changed
 
 __all__ = ["Drift", "DriftSearch", "Way", "find_drift"]
@@ -80,13 +81,10 @@ def find_drift(way: Way, lengthscale: float, kernel: str) -> Drift | None:
         lengthscale: that is expected, m, to a factor of two.
         kernel: name of the field's covariance function.
     """
-    search = DriftSearch(way, lengthscale, kernel)
-    while not search.go_on():
-        pass
-    return search.drift
+    return DriftSearch(way, lengthscale, kernel).finish()
 
 
-class DriftSearch:
+class DriftSearch(Stepwise[Drift]):
     """Looks for the drift that suits best, each with the lengthscale and the noise that suit it.
 
     The work comes in steps of one evidence each: O(N³), some milliseconds.
@@ -95,14 +93,11 @@ class DriftSearch:
         way: what the sensor told; at least ten rows.
         lengthscale: that is expected, m, to a factor of two.
         kernel: name of the field's covariance function.
-
-    Attributes:
-        steps: done so far.
-        drift: what was found, at the end; None where the values do not say that there is one.
     """
 
     def __init__(self, way: Way, lengthscale: float, kernel: str):
-        self.way, self.kernel, self._made_for = way, kernel, (way, lengthscale, kernel)
+        super().__init__(way, lengthscale, kernel)
+        self.way, self.kernel = way, kernel
         self.lengths = [factor * lengthscale for factor in _LENGTHS]
         y = way.y - way.y.mean()
         self.scale = float(y.square().mean().sqrt().clamp_min(1e-300))
@@ -125,29 +120,8 @@ class DriftSearch:
         # where the next climb begins: numbers of lengthscale, ratio and spread
         self.start: tuple[int, ...] = (2, 3, 2)
 
-        self.steps, self.drift = 0, None
-        self._work = self._found()
-
-    def __deepcopy__(self, memo) -> DriftSearch:
-        """A search of its own: the steps are done again, since what waits in one is not copied."""
-        new = DriftSearch(*self._made_for)
-        while new.steps < self.steps:
-            new.go_on()
-        new.drift = self.drift
-        return new
-
-    def go_on(self) -> bool:
-        """Do one more step; return whether that was the last one."""
-        try:
-            next(self._work)
-        except StopIteration as end:
-            self.drift = end.value
-            return True
-        self.steps += 1
-        return False
-
     # Each of these yields after a step, and returns what it has found.
-    def _found(self) -> Generator[None, None, Drift | None]:
+    def _search(self) -> Generator[None, None, Drift | None]:
         """The best drift, where it is better than all that is none."""
         if not (self.usual > 0.0 and self.speed > 0.0 and bool(torch.isfinite(self.y).all())):
             return None

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 import torch
 
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.beginning.stepwise import go_on_with
 from gp_mapping.mapping.drift.evidence import Drift, DriftSearch, Way
 from gp_mapping.mapping.drift.kept import KeptCells
 from gp_mapping.mapping.notes.settings import drift_note
@@ -234,18 +235,12 @@ class _Looking:
 
     def go_on(self, steps: float) -> bool:
         """Do so many steps; return whether the end is reached."""
-        if self._search is None:
-            return True
-        while steps > 0:
-            if self._search.go_on():
-                return True
-            steps -= 1
-        return False
+        return go_on_with(self._search, steps)
 
     @property
     def drift(self) -> Drift | None:
         """What was found, at the end."""
-        return None if self._search is None else self._search.drift
+        return None if self._search is None else self._search.found
 
     def state_dict(self) -> dict:
         """For an exact resume, with the cells."""

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.kernels import make_kernel
+from gp_mapping.mapping.beginning.stepwise import Stepwise
 from gp_mapping.mapping.response.block_length import best_length, blur
 from gp_mapping.mapping.response.posterior import known_constant, late_evidence, slow_evidence
 from gp_mapping.mapping.response.track import Track
@@ -87,13 +88,10 @@ def find_lag(track: Track, lengthscale: float, kernel: str) -> Lag | None:
         lengthscale: that is expected, m, to a factor of two.
         kernel: name of the field's covariance function.
     """
-    search = Search(track, lengthscale, kernel)
-    while not search.go_on():
-        pass
-    return search.lag
+    return Search(track, lengthscale, kernel).finish()
 
 
-class Search:
+class Search(Stepwise[Lag]):
     """Looks for the best τ, each with the lengthscale and the noise that suit it best.
 
     The work comes in steps of one evidence each: O(N³), some milliseconds.
@@ -103,15 +101,12 @@ class Search:
         lengthscale: that is expected, m, to a factor of two.
         kernel: name of the field's covariance function.
         finer: the same in shorter ways, of which τ is taken once there is one; None: `track`.
-
-    Attributes:
-        steps: done so far.
-        lag: what was found, at the end; None where the values do not say that there is one.
     """
 
     def __init__(self, track: Track, lengthscale: float, kernel: str, finer: Track | None = None):
+        super().__init__(track, lengthscale, kernel, finer)
         self.lengths = [factor * lengthscale for factor in _LENGTHS]
-        self.kernel, self._made_for = kernel, (track, lengthscale, kernel, finer)
+        self.kernel = kernel
 
         self.y = _standard(track.y)[:, None]
         self.track, self.finer = track, track if finer is None else finer
@@ -123,29 +118,8 @@ class Search:
         # numbers of the best lengthscale and ratio so far: others are looked for next to these
         self.start = (3, 2)
 
-        self.steps, self.lag = 0, None
-        self._work = self._found()
-
-    def __deepcopy__(self, memo) -> Search:
-        """A search of its own: the steps are done again, since what waits in one is not copied."""
-        new = Search(*self._made_for)
-        while new.steps < self.steps:
-            new.go_on()
-        new.lag = self.lag
-        return new
-
-    def go_on(self) -> bool:
-        """Do one more step; return whether that was the last one."""
-        try:
-            next(self._work)
-        except StopIteration as end:
-            self.lag = end.value
-            return True
-        self.steps += 1
-        return False
-
     # Each of these yields after a step, and returns what it has found.
-    def _found(self) -> Generator[None, None, Lag | None]:
+    def _search(self) -> Generator[None, None, Lag | None]:
         """The best τ, where it is better than all that is no lag."""
         if self.usual <= 0.0 or not bool(torch.isfinite(self.y).all()):
             return None

@@ -28,6 +28,7 @@ from typing import NamedTuple
 import torch
 
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.beginning.stepwise import go_on_with
 from gp_mapping.mapping.cells import CellAverager
 from gp_mapping.mapping.notes.settings import slow_sensor_note
 from gp_mapping.mapping.response.lag import Lag, Search, step_weights
@@ -382,18 +383,12 @@ class _Looking:
 
     def go_on(self, steps: float) -> bool:
         """Do so many steps; return whether the end is reached."""
-        if self._search is None:
-            return True
-        while steps > 0:
-            if self._search.go_on():
-                return True
-            steps -= 1
-        return False
+        return go_on_with(self._search, steps)
 
     @property
     def lag(self) -> Lag | None:
         """What was found, at the end."""
-        return None if self._search is None else self._search.lag
+        return None if self._search is None else self._search.found
 
     def state_dict(self) -> dict:
         """For an exact resume, with the cells."""

@@ -12,8 +12,8 @@ from gp_mapping.core.hyper.evidence import (
     negative_log_evidence,
     sample_covariance,
 )
-from gp_mapping.core.hyper.extents import ends, matter, mean_of_ends
 from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.kernels.extents import ends, matter, mean_of_ends
 from gp_mapping.core.types import Samples
 
 THETA = Theta(0.6, 3.0, 0.1, 20.0)
