@@ -130,6 +130,12 @@ def test_cells_lie_where_the_fleets_one_robot_would_have_measured_them():
     assert torch.equal(plain.x, given.x) and torch.equal(plain.y, given.y)
 
 
+def test_a_cell_averages_the_same_stretch_as_before():
+    extent, agreed = torch.linspace(0.01, 0.05, 40).double(), agree(SETTINGS, TOLDS, [robot()] * 3)
+    assert torch.equal(prepare_cells(cells(extent=extent), 0, robot(), agreed).extent, extent)
+    assert not prepare_cells(cells(), 0, robot(), agreed).extent.any(), "nothing is known of it"
+
+
 def test_an_uncertain_place_is_as_much_noise_as_the_field_differs_by_there():
     """E (f(x + e) − f(x))² over places e of that variance, of the kernel itself; of a cell, whatever it averages."""
     agreed = agree(SETTINGS, TOLDS, [robot()] * 3)

@@ -77,6 +77,15 @@ def test_the_map_is_as_if_the_time_had_been_set():
     assert found().raw_count == given.raw_count and found().refused == given.refused == 0
 
 
+def test_there_are_constants_for_twice_the_drive_so_far():
+    """Where few can be kept apart, each is for a longer part of a pass than the drift asks for."""
+    session = mapped(DRIFTING, max_biases=6)
+    seconds = sum(float(part.stamp[-1] - part.stamp[0]) for part in DRIFTING)
+    assert session.drift.drift is not None
+    assert session.drift.bias_time > 2.0 * found().drift.bias_time
+    assert 0.3 * seconds < 6 * session.drift.bias_time / 2.0 <= seconds
+
+
 @pytest.mark.parametrize("model", ["exact", "dual_svgp"])
 def test_a_map_without_a_drift_is_as_if_nobody_had_looked(model):
     """To the bit; and looked it has."""

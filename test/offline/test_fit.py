@@ -137,6 +137,18 @@ def test_blocks_hold_every_cell_once_and_lie_together():
     )
 
 
+def test_cells_keep_the_stretch_that_they_average():
+    theta, extent = Theta(0.5, 10.0, 1.0, 20.0), torch.linspace(0.01, 0.05, 240).double()
+    given, first = [], 0
+    for part in parts():
+        given.append(replace(part, extent=extent[first : first + len(part)]))
+        first += len(part)
+    cells = StoredCells.from_batches(given, UT, theta)
+    assert torch.equal(cells.learning_data(theta)["extent"], extent)
+    some = torch.tensor([3, 1])
+    assert torch.equal(cells[some].learning_data(theta)["extent"], extent[some])
+
+
 def test_the_interpolated_kernel_is_w_k_w():
     theta, spacing = Theta(0.7, 3.0, 1.0, 20.0), 0.2
     places = torch.from_numpy(np.random.default_rng(0).uniform(0.3, 1.9, (40, 2)))
