@@ -28,6 +28,7 @@ WHOLE = {
     "offer.py",
     "parameters.py",
     "sensors/setup.py",
+    "sensors/sketch.py",
     "intake/stamps.py",
     "intake/order.py",
     "poses/lateness.py",

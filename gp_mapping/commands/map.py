@@ -29,6 +29,7 @@ from gp_mapping.intake.fixes import FIX as FIX_TYPE
 from gp_mapping.intake.fixes import ROLE as FIX
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.intake.sensors.setup import SETUP, as_saved
+from gp_mapping.intake.sensors.sketch import MEASURED
 from gp_mapping.mapping.notes.fullness import fullness_notes, inputs_line
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.recording.mapped import no_test, note_mapped, require_distinct, require_new
@@ -142,9 +143,11 @@ def run(args: argparse.Namespace) -> int:
     intake = Intake(parameters.intake, judge=make_judge(parameters.map))
     before = session.report()["samples"]
     stay_in_frame(intake, session, session.about.get("sensor_frame", ""))
+    intake.expect_none_of(session.about.get(MEASURED, ""))
 
     # what the map raises here costs a sample, and is counted; anything else is not the saved map's
-    for samples in ingest_batches(samples_of(plans, intake, "map"), session, intake.drops):
+    stored = samples_of(plans, intake, "map", goes_on=bool(args.resume))
+    for samples in ingest_batches(stored, session, intake.drops):
         session.fixes.add(intake.fixes.take())
         # only the test needs every position, and a recording may be long
         if args.test:
@@ -152,7 +155,11 @@ def run(args: argparse.Namespace) -> int:
     with errors_about(args.resume) if args.resume else nullcontext():
         ingest_remaining(session, intake.drops)
         session.fixes.add(intake.fixes.take(finish=True))
-    session.about = {**intake.about, **session.about, SETUP: intake.about[SETUP]}
+    session.about = {
+        **intake.about,
+        **session.about,
+        **{name: intake.about[name] for name in (SETUP, MEASURED)},
+    }
     note_mapped(plans, session.about)
     if intake.samples == 0 or not session.cell_count:
         raise UsageError(f"no measurement could be used: {drop_reasons(intake)}")
@@ -328,7 +335,7 @@ def score_on_tests(plans, parameters: Parameters, session: MapSession, trained: 
         "test_dropped": intake.drops.as_dict(),
         "test_warnings": [
             *(f"--test: {text}" for text in intake.warnings),
-            *no_test("--test", plans, session.about),
+            *no_test("--test", plans, intake.sketch, session.about),
         ],
         "test_seconds": time.perf_counter() - started,
     }

@@ -14,6 +14,7 @@ from gp_mapping.commands.output import folder_to_write
 from gp_mapping.commands.saved import checkpoint_in, open_session
 from gp_mapping.errors import UsageError, named
 from gp_mapping.intake.sensors.setup import SETUP, common_setup
+from gp_mapping.intake.sensors.sketch import MEASURED, Sketch, union
 from gp_mapping.mapping.moving import move_session
 from gp_mapping.mapping.notes.fullness import fullness_notes
 from gp_mapping.mapping.session import MapSession
@@ -185,6 +186,7 @@ def _note_made_of(about: dict, parts: list[dict], ids: list[str]) -> None:
 
     about.pop(MAP_ID, None)  # the sum is a new map, which gets its own
     about[MADE_OF] = ids
+    about[MEASURED] = union(part.get(MEASURED, "") for part in parts)
     note_mapped([], about, parts)
 
 
@@ -398,8 +400,9 @@ def _frames(paths: list[Path], sessions: list[MapSession], any_frame: bool) -> l
 def _check_recordings(paths: list[Path], sessions: list[MapSession]) -> None:
     """Raise UsageError where two maps were made from one recording."""
     held = [recordings_in(session.about) for session in sessions]
+    sketches = [Sketch(session.about.get(MEASURED, "")) for session in sessions]
     for i, j in combinations(range(len(paths)), 2):
-        if held[i] & held[j]:
+        if held[i] & held[j] or sketches[i].shares(sketches[j]):
             raise UsageError(
                 f"{paths[i]} and {paths[j]} hold measurements of one recording, which would count twice"
             )

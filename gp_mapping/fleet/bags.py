@@ -13,6 +13,7 @@ from gp_mapping.fleet.agreed import Agreed, agree
 from gp_mapping.fleet.cells import BagReport, Job, read_bag, report_of
 from gp_mapping.fleet.engine import Engine, StepLost
 from gp_mapping.fleet.robot import Robot, calibrate, robot_of
+from gp_mapping.intake.sensors.sketch import MEASURED, SHARED, hashes_in, union
 from gp_mapping.recording.mapped import note_marks
 from gp_mapping.settings.build import Parameters
 from gp_mapping.settings.mapping import MapSettings
@@ -116,16 +117,7 @@ def read_bags(
     }
     good = [i for i in good if jobs[i].bag not in failed]
 
-    # a copy, or a part of another bag: the first of them counts
-    first_of: dict[str, str] = {}
-    for i in good:
-        first = next((first_of[mark] for mark in reports[i].marks if mark in first_of), None)
-        if first is None:
-            first_of |= dict.fromkeys(reports[i].marks, jobs[i].bag)
-        else:
-            failed[jobs[i].bag] = (
-                f"{jobs[i].bag}: its measurements are those of {first}, and would count twice"
-            )
+    failed |= _repeated({jobs[i].bag: reports[i] for i in good})
     good = [i for i in good if jobs[i].bag not in failed]
 
     if not good:
@@ -134,6 +126,7 @@ def read_bags(
 
     about, warnings = dict(reports[good[0]].about), []
     note_marks({mark for i in good for mark in reports[i].marks}, about)
+    about[MEASURED] = union(reports[i].about.get(MEASURED, "") for i in good)
     if odometry_frame_of(about) and len(good) > 1:
         warnings.append(
             f"{named(odometry_frame_of(about))} is the frame of an odometry: its origin is where a robot "
@@ -145,6 +138,35 @@ def read_bags(
         about,
         warnings,
     )
+
+
+def _repeated(reports: dict[str, BagReport]) -> dict[str, str]:
+    """Why bags would count twice, by bag: a copy, or a part, of another, or recorded beside it.
+
+    The first of them counts.
+    """
+    first_of: dict[str, str] = {}
+    earlier: dict[int, str] = {}  # hash of a measurement -> the bag that it is in
+    out = {}
+
+    for bag, report in reports.items():
+        same = next((first_of[mark] for mark in report.marks if mark in first_of), None)
+        if same is not None:
+            out[bag] = f"{bag}: its measurements are those of {same}, and would count twice"
+            continue
+
+        hashes = hashes_in(report.about.get(MEASURED, "")).tolist()
+        shared = Counter(earlier[h] for h in hashes if h in earlier).most_common(1)
+        if shared and shared[0][1] >= SHARED:
+            out[bag] = (
+                f"{bag}: measurements of it are in {shared[0][0]}, too, and would count twice: two recorders have "
+                "run at once; cut one where the other begins or ends"
+            )
+            continue
+
+        first_of |= dict.fromkeys(report.marks, bag)
+        earlier |= dict.fromkeys(hashes, bag)
+    return out
 
 
 def _commonest(values: dict[int, Any]) -> Any:

@@ -15,6 +15,7 @@ from gp_mapping.intake.placing import Placed, Placer
 from gp_mapping.intake.poses.buffer import Bracket
 from gp_mapping.intake.poses.motion import Motion
 from gp_mapping.intake.poses.transforms import Transform
+from gp_mapping.intake.sensors.sketch import Sketch
 from gp_mapping.intake.stretch import PoseRows
 
 __all__ = ["Outlet"]
@@ -30,6 +31,7 @@ class Outlet:
         placer: makes Samples of measurements.
         drops: counts measurements that cannot be placed, and those that nobody takes.
         most: how many may wait to be taken.
+        sketch: notes which measurements were handed out; None: a new one.
 
     Attributes:
         samples: how many were handed out.
@@ -37,8 +39,9 @@ class Outlet:
         motion: how they moved.
     """
 
-    def __init__(self, placer: Placer, drops: DropCounter, most: int):
+    def __init__(self, placer: Placer, drops: DropCounter, most: int, sketch: Sketch | None = None):
         self._placer, self._drops, self._most = placer, drops, most
+        self._sketch = sketch or Sketch()
         self._ready: deque[Placed] = deque()
         self._newest: tuple[int, int] | None = None  # epoch and stamp (ns) of the newest that came
         # the next measurement begins a new pass whatever its stamp; take() has stopped at a break
@@ -103,6 +106,10 @@ class Outlet:
             batch.append(self._ready.popleft())
         samples = self._placer.place(batch, oriented)
         self._count(len(batch), samples)
+        self._sketch.add(
+            np.array([placed.reading.stamp for placed in batch]),
+            np.array([placed.reading.values for placed in batch], float),
+        )
         return samples
 
     def take_break(self) -> bool:
@@ -162,6 +169,7 @@ class Outlet:
         """
         if not len(stamps):
             return []
+        self._sketch.add(stamps, readings.values)
 
         last = self._newest
         # begins[i]: a new pass begins with measurement i

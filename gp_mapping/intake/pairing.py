@@ -27,6 +27,7 @@ from gp_mapping.intake.poses.transforms import Transform
 from gp_mapping.intake.sensors.adaptor import make_adaptor
 from gp_mapping.intake.sensors.judged import Judge
 from gp_mapping.intake.sensors.setup import SETUP, sensor_notes, setup_of
+from gp_mapping.intake.sensors.sketch import MEASURED, Sketch
 from gp_mapping.intake.streams import Streams, pose_buffer, to_nanoseconds
 from gp_mapping.settings.intake import IntakeSettings
 
@@ -68,6 +69,7 @@ class Intake:
         drops: counts of messages that were not used.
         received: messages that came, by the name of their input.
         fixes: fixes of a satellite receiver.
+        sketch: of the measurements that were handed out, and those that the map held before.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Intake:
             name: FrameVote(getattr(s, name)) for name in ("sensor_frame", "odometry_frame")
         }
         self._measured_in = ""  # frame of the sensor that made the map that goes on
+        self._held, self.sketch = "", Sketch()  # of the map that goes on; of what comes, too
         self._first: list[tuple] | None = []  # messages as they came, until frames are settled
         # take_restart() has to say it; kept messages are being taken in again
         self._restarted = self._again = False
@@ -95,6 +98,7 @@ class Intake:
         """Set up everything as if nothing had come yet; votes and kept messages stay."""
         s, lookup = self.settings, self._lookup
         self.drops.clear()
+        self.sketch.go_on(self._held)
         self.received = {s.sensor: 0, s.pose_source: 0}
         self._void = 0  # samples that were handed out and are not in the map any more
         self._warnings: list[str] = []
@@ -123,6 +127,7 @@ class Intake:
             self._tf,
             jumps=lookup is None,
             mounting=self._mounting if s.mounting == "tf" else None,
+            sketch=self.sketch,
         )
         self.fixes = FixQueue(s, self.drops, self.received, self._poses)
 
@@ -154,6 +159,7 @@ class Intake:
             "pose_source": s.pose_source,
             SETUP: setup_of(s),
             "began": self.first_stamp,
+            MEASURED: self.sketch.as_text(),
         }
 
     # ---- frames ----------------------------------------------------------------------------------
@@ -171,8 +177,18 @@ class Intake:
         self._votes["odometry_frame"], self._measured_in = FrameVote(frame), sensor_frame
         self.make_final()
 
+    def expect_none_of(self, held: str) -> None:
+        """Say so where measurements come that the map holds already.
+
+        Args:
+            held: the map's Sketch as text; '' where it has none.
+        """
+        self._held = held
+        self.sketch.go_on(held)
+
     def forget_frames(self) -> None:
         """Learn frames that no setting names again: the map has been emptied."""
+        self.expect_none_of("")
         for name, vote in self._votes.items():
             # a frame that a setting names, or the default one of TF, stays
             if not (
@@ -303,7 +319,7 @@ class Intake:
         out of order.
         """
         out = [*self._warnings, *self._streams.notes, *self._streams.motion_notes]
-        out += sensor_notes(self._measured_in, self._votes["sensor_frame"])
+        out += sensor_notes(self._measured_in, self._votes["sensor_frame"]) + self.sketch.notes
         if self._tf is not None:
             out += self._tree.warnings if self._tree is not None else []
             if self._tf.problem is not None and (

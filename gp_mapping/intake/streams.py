@@ -25,6 +25,7 @@ from gp_mapping.intake.poses.lateness import Lateness
 from gp_mapping.intake.poses.tf_poses import TfPoses
 from gp_mapping.intake.poses.track import PoseTrack
 from gp_mapping.intake.poses.transforms import Transform
+from gp_mapping.intake.sensors.sketch import Sketch
 from gp_mapping.intake.stamps import ClockRanges, Spans, Stamped, StampGate
 from gp_mapping.settings.intake import IntakeSettings
 
@@ -83,6 +84,7 @@ class Streams:
         jumps: whether poses by TF notice jumps back in time themselves; an injected look-up does
             not.
         mounting: how the sensor sits on the robot; None: as the settings say.
+        sketch: notes which measurements were handed out; None: a new one.
 
     Attributes:
         poses: where the robot was.
@@ -97,6 +99,7 @@ class Streams:
         tf: TfPoses | None = None,
         jumps: bool = True,
         mounting: Mounting | None = None,
+        sketch: Sketch | None = None,
     ):
         self._settings, self._drops, self._warn = settings, drops, warn
         self._tf, self._jumps, self._mounting = tf, jumps, mounting
@@ -106,7 +109,7 @@ class Streams:
             to_nanoseconds, (s.max_wait, s.jump_back, s.pass_gap)
         )
 
-        self._out = Outlet(placer, drops, _READY_FACTOR * s.queue_size)
+        self._out = Outlet(placer, drops, _READY_FACTOR * s.queue_size, sketch)
         self._waiting: deque[_Waiting] = deque()
         self._ranges, self._lateness = ClockRanges(), Lateness()
 

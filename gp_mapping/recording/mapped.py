@@ -8,6 +8,7 @@ from itertools import combinations, islice
 from pathlib import Path
 
 from gp_mapping.intake.fixes import ROLE as FIX
+from gp_mapping.intake.sensors.sketch import MEASURED, Sketch
 from gp_mapping.recording.bag import (
     STORE,
     BagError,
@@ -82,18 +83,22 @@ def mapped_before(plans: list[BagPlan], about: dict) -> list[BagPlan]:
     return [plan for plan in plans if marks_of(plan) & known] if known else []
 
 
-def no_test(option: str, plans: list[BagPlan], about: dict) -> list[str]:
-    """A sentence for each bag that is given as a test of a map and is in it.
+def no_test(option: str, plans: list[BagPlan], tested: Sketch, about: dict) -> list[str]:
+    """Sentences on what is given as a test of a map and is in it.
 
     Args:
         option: by which it was given.
         plans: of the bags.
+        tested: of their measurements.
         about: of the map's session.
     """
-    return [
-        f"{option}: {plan.path} is in the map: its scores are no test on measurements that the map has not seen"
-        for plan in mapped_before(plans, about)
+    words = "its scores are no test on measurements that the map has not seen"
+    whole = [
+        f"{option}: {plan.path} is in the map: {words}" for plan in mapped_before(plans, about)
     ]
+    if whole or not Sketch(about.get(MEASURED, "")).shares(tested):
+        return whole
+    return [f"{option}: some of its measurements are in the map: {words}"]
 
 
 def require_distinct(plans: list[BagPlan]) -> None:

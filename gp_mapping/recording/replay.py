@@ -21,6 +21,7 @@ from gp_mapping.intake import Intake, inputs_of
 from gp_mapping.intake.columns import Stream
 from gp_mapping.intake.fixes import ROLE as FIX
 from gp_mapping.intake.poses.messages import POSE_MESSAGES, TF_MESSAGE
+from gp_mapping.intake.sensors.sketch import SHARED
 from gp_mapping.intake.topics import Input, feed
 from gp_mapping.recording.bag import (
     STORE,
@@ -232,6 +233,7 @@ def samples_of(
     shown: bool = True,
     before: Taken | None = None,
     taken: Callable[[Taken], None] | None = None,
+    goes_on: bool = False,
 ) -> Iterator[tuple[bool, Samples]]:
     """Samples of bags in the order given.
 
@@ -250,9 +252,13 @@ def samples_of(
             its time.
         taken: called with what the intake has had, each time that the caller has had all samples of
             it.
+        goes_on: whether they go into a map that holds other measurements, which `intake` knows.
 
     Yields:
         Whether a new pass begins, and the samples.
+
+    Raises:
+        BagError: as of read_raw; or measurements are in the map already that goes on.
     """
     total, seen = sum(plan.count for plan in plans), 0
     kept_back: list[tuple[bool, Samples]] = []
@@ -276,6 +282,11 @@ def samples_of(
             while chunk := list(islice(stored, together if seen else min(together, _FIRST))):
                 position = Position.after(position, chunk)
                 yield from _standing(intake, _samples(intake, plan, chunk), kept_back)
+                if goes_on and intake.sketch.repeats >= SHARED:
+                    raise BagError(
+                        f"{plan.path}: measurements of it are in the map already, and would count twice; leave "
+                        "it out, cut it where the map ends, or begin a new map without --resume"
+                    )
                 seen += len(chunk)
                 bar.update(len(chunk))
                 if taken is not None and not kept_back:

@@ -17,6 +17,7 @@ from gp_mapping.intake.fixes import ROLE as FIX
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.intake.messages import has_header, stamp_ns
 from gp_mapping.intake.sensors.setup import SETUP
+from gp_mapping.intake.sensors.sketch import MEASURED
 from gp_mapping.intake.topics import feed
 from gp_mapping.mapping.drawing.levels import field_limits
 from gp_mapping.runtime.drawing_lag import DrawingLag
@@ -258,6 +259,7 @@ class MapWorker:
         # a saved map was measured with the setup that its file names, until something new comes
         self._goes_on = True
         about = self._session.about
+        self._intake.expect_none_of(about.get(MEASURED, ""))
         if frame := about.get("frame"):
             self._intake.expect(frame, about.get("sensor_frame", ""))
         elif self._session.cell_count:
@@ -458,6 +460,7 @@ class MapWorker:
             if self._goes_on or "frame" not in self._session.about:
                 self._goes_on, now_read = False, self._intake.about
                 self._session.about = {**now_read, **self._session.about, SETUP: now_read[SETUP]}
+            self._session.about[MEASURED] = self._intake.sketch.as_text()
 
             now = time.monotonic()
             self._timings["update"].add(now - start)

@@ -135,6 +135,19 @@ def test_copies_in_a_fleet_count_once_and_that_is_said(tmp_path, capsys):
     assert f"left out: {bags[1]}: its measurements are those of {bags[0]}" in shown.err
 
 
+def cut(path, messages, late_ns=0, storage=StoragePlugin.MCAP):
+    """A bag of some messages, as another machine receives them."""
+    with Writer(path, version=9, storage_plugin=storage) as writer:
+        types = {raw.topic: raw.type for raw in messages}
+        connections = {
+            topic: writer.add_connection(topic, kind, typestore=STORE)
+            for topic, kind in types.items()
+        }
+        for raw in messages:
+            writer.write(connections[raw.topic], raw.stamp_ns + late_ns, bytes(raw.data))
+    return path
+
+
 @pytest.mark.parametrize("storage", [StoragePlugin.MCAP, StoragePlugin.SQLITE3])
 def test_recorders_that_have_run_at_once_are_noticed(tmp_path, storage):
     """The second began within the first: what both hold counted twice, unsaid."""
@@ -142,20 +155,10 @@ def test_recorders_that_have_run_at_once_are_noticed(tmp_path, storage):
     stored = list(read_raw(tmp_path / "whole"))
     middle = len(stored) // 2
 
-    def cut(name, messages, late_ns=0):
-        with Writer(tmp_path / name, version=9, storage_plugin=storage) as writer:
-            types = {raw.topic: raw.type for raw in messages}
-            connections = {
-                topic: writer.add_connection(topic, kind, typestore=STORE)
-                for topic, kind in types.items()
-            }
-            for raw in messages:
-                writer.write(connections[raw.topic], raw.stamp_ns + late_ns, bytes(raw.data))
-        return tmp_path / name
-
-    first = cut("first", stored[: middle + 40])
-    within = cut("within", stored[middle:], late_ns=3 * 10**8)  # as another machine receives it
-    after = cut("after", stored[middle + 40 :])
+    first = cut(tmp_path / "first", stored[: middle + 40], storage=storage)
+    # as another machine receives it
+    within = cut(tmp_path / "within", stored[middle:], 3 * 10**8, storage)
+    after = cut(tmp_path / "after", stored[middle + 40 :], storage=storage)
 
     def plans(*bags):
         return plan_bags(list(bags), IntakeSettings(), {})
@@ -164,6 +167,56 @@ def test_recorders_that_have_run_at_once_are_noticed(tmp_path, storage):
     for bags in ((first, within), (within, first)):
         with pytest.raises(BagError, match=r"within: its first measurements are in .*first, too"):
             require_distinct(plans(*bags))
+
+
+@pytest.fixture
+def two_recorders(tmp_path):
+    """Bags of recorders that have run at once for a while, and of what came after the first."""
+    write_drive(tmp_path / "whole", lanes(0.0, count=2), 1000.0, rate=5.0)
+    stored = list(read_raw(tmp_path / "whole"))
+    middle = len(stored) // 2
+    parts = {"one": stored[: middle + 40], "two": stored[middle:], "rest": stored[middle + 40 :]}
+    return [str(cut(tmp_path / name, part)) for name, part in parts.items()]
+
+
+def test_what_two_recorders_have_counts_once_in_a_fleet(tmp_path, capsys, two_recorders):
+    words = ["--output", str(tmp_path / "out"), "--workers", "1", *SETTINGS, "--json"]
+    one, two, rest = two_recorders
+    assert cli.main(["map", one, two, rest, *words]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert [row["bag"] for row in result["fleet"]["bags"]] == [one, rest]
+    assert f"measurements of it are in {one}, too" in result["fleet"]["failed"][two]
+
+    # the map knows the measurements of all its bags
+    more = ["--resume", str(tmp_path / "out"), "--output", str(tmp_path / "more")]
+    assert cli.main(["map", two, *more, "--suggest", "0"]) == 2
+    assert f"{two}: measurements of it are in the map already" in capsys.readouterr().err
+
+
+def test_what_two_recorders_have_counts_once_from_day_to_day(tmp_path, capsys, two_recorders):
+    """By --resume, in a test, and where maps are merged."""
+    one, two, rest = two_recorders
+    words = [*SETTINGS, "--json"]
+    first, other = str(tmp_path / "first"), str(tmp_path / "other")
+    assert cli.main(["map", one, "--output", first, *words]) == 0
+    assert not any("count twice" in t for t in json.loads(capsys.readouterr().out)["warnings"])
+
+    more = ["--resume", first, "--output", str(tmp_path / "second"), "--suggest", "0", "--json"]
+    assert cli.main(["map", two, *more]) == 2
+    error = capsys.readouterr().err
+    assert f"{two}: measurements of it are in the map already" in error
+    assert len(error.splitlines()) == 1 and not (tmp_path / "second").exists()
+
+    assert cli.main(["map", rest, "--test", one, *more]) == 0  # held by the map that goes on
+    warnings = json.loads(capsys.readouterr().out)["warnings"]
+    assert not any("count twice" in text for text in warnings)
+    assert any(f"--test: {one} is in the map" in text for text in warnings)
+
+    assert cli.main(["map", two, "--test", one, "--output", other, *words]) == 0
+    warnings = json.loads(capsys.readouterr().out)["warnings"]
+    assert any("some of its measurements are in the map" in text for text in warnings)
+    assert cli.main(["merge", first, other, "--output", str(tmp_path / "sum")]) == 2
+    assert "hold measurements of one recording" in capsys.readouterr().err
 
 
 def test_robots_that_measured_at_once_are_two_recordings(tmp_path):

@@ -129,6 +129,22 @@ def test_same_map_as_without_a_thread_and_nothing_lost(make_worker):
     assert worker.status.timings["latency"]["count"] == 501
 
 
+def test_what_a_saved_map_holds_is_named_where_it_comes_again(make_worker):
+    """A bag that a node with `resume` gets once more counted twice, unsaid; a cleared map holds nothing."""
+    session = MapSession(SETTINGS)
+    for times, expected in enumerate((False, True, False)):
+        worker = make_worker(session)
+        worker.start()
+        if times == 2:
+            worker.clear().result()
+        for kind, message in messages(0.0, 4.0):
+            worker.put(kind, message)
+        assert worker.stop(timeout=60)
+        said = any("that the map holds already" in text for text in worker.status.warnings)
+        assert said == expected
+        session = MapSession.from_state_dict(session.state_dict())
+
+
 def test_a_time_jump_of_stamps_keeps_the_map_and_begins_a_new_pass(make_worker):
     session = MapSession(SETTINGS)
     worker = make_worker(session)

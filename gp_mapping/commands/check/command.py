@@ -42,6 +42,7 @@ from gp_mapping.core.likelihoods.outcomes import make_judge
 from gp_mapping.core.types import Samples
 from gp_mapping.errors import UsageError
 from gp_mapping.intake import Intake
+from gp_mapping.intake.sensors.sketch import MEASURED
 from gp_mapping.mapping.notes.fullness import fullness_notes
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.recording.mapped import no_test, note_mapped, require_distinct
@@ -186,9 +187,10 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
             _read(against, parameters, topics, "test", intake.frame),
         )
         intakes.append(test_intake)
-        mapped, plans = {}, [plan_bags(b, parameters.intake, topics) for b in (bags, against)]
+        plans = [plan_bags(b, parameters.intake, topics) for b in (bags, against)]
+        mapped = {MEASURED: intake.sketch.as_text()}
         note_mapped(plans[0], mapped)
-        notes = no_test("--against", plans[1], mapped)
+        notes = no_test("--against", plans[1], test_intake.sketch, mapped)
         how = f"maps {', '.join(map(str, bags))}, tests on {', '.join(map(str, against))}"
     else:
         train, test, how = split(passes, intake.drops.explain() + intake.warnings)

@@ -11,6 +11,7 @@ import uuid
 from dataclasses import asdict, dataclass
 
 from gp_mapping.core.stored import StoredState
+from gp_mapping.intake.sensors.sketch import MEASURED
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 
@@ -85,6 +86,8 @@ def totals_of(session: MapSession, key: tuple = ()) -> Totals | None:
         "again": None,
         "renewal": None,
         "pass_open": False,
+        # long, and for recordings: what of a robot's map counts twice is known by the map's id
+        "about": {name: value for name, value in state["about"].items() if name != MEASURED},
         "map": session.map.slimmed(state["map"]),
     }
     return Totals(session.about[MAP_ID], session.revision, out, key)
