@@ -29,6 +29,7 @@ WHOLE = {
     "parameters.py",
     "sensors/setup.py",
     "sensors/sketch.py",
+    "sensors/guarded.py",
     "intake/stamps.py",
     "intake/order.py",
     "poses/lateness.py",

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from enum import Enum
 
+from gp_mapping.errors import one_line
+
 __all__ = ["DropCounter", "DropReason"]
+
+_NAMED = 3  # exceptions that are named; what they cost is counted
 
 
 class DropReason(Enum):
@@ -17,6 +21,7 @@ class DropReason(Enum):
     """
 
     UNREADABLE = "unreadable"
+    ADAPTOR_FAILED = "adaptor_failed"
     NOT_FINITE = "not_finite"
     OUT_OF_RANGE = "out_of_range"
     IMPOSSIBLE = "impossible"
@@ -74,6 +79,7 @@ class DropReason(Enum):
 _EXPLANATIONS = {
     DropReason.UNREADABLE: "measurement whose recorded bytes are no message of its type; is the bag damaged, or "
     "are there several types on its topic?",
+    DropReason.ADAPTOR_FAILED: "measurement that the adaptor of its sensor failed on; the warnings say what it raised",
     DropReason.NOT_FINITE: "measurement that is NaN or infinite, or an axis of it (NaN: not measured; a range of "
     "±inf: nothing in reach, or too near)",
     DropReason.OUT_OF_RANGE: "measurement outside the range of its sensor (max_field, min_value, max_value) or of its "
@@ -124,10 +130,32 @@ _EXPLANATIONS = {
 
 
 class DropCounter:
-    """Counts of dropped messages by reason."""
+    """Counts of dropped messages by reason.
+
+    Attributes:
+        notes: the first exceptions that have cost measurements, in sentences.
+    """
 
     def __init__(self):
         self._counts = dict.fromkeys(DropReason, 0)
+        self.notes: list[str] = []
+
+    def lost_by(self, error: Exception, n: int) -> None:
+        """Count measurements that an exception of the map has cost as REFUSED, and name it.
+
+        Args:
+            error: what was raised.
+            n: how many there were.
+        """
+        self.count(DropReason.REFUSED, n)
+        self._warn(
+            f"the map raised {type(error).__name__}: {one_line(error, 200)}; the measurement that it worked on is "
+            "left out"
+        )
+
+    def _warn(self, text: str) -> None:
+        if text not in self.notes and len(self.notes) < _NAMED:
+            self.notes.append(text)
 
     def count(self, reason: DropReason, n: int = 1) -> None:
         """Add drops.
@@ -159,7 +187,7 @@ class DropCounter:
 
     def clear(self) -> None:
         """Begin again from nothing: the messages that were counted are taken in anew."""
-        self._counts = dict.fromkeys(DropReason, 0)
+        self._counts, self.notes = dict.fromkeys(DropReason, 0), []
 
     def __getitem__(self, reason: DropReason) -> int:
         return self._counts[reason]

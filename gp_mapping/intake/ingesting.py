@@ -52,7 +52,8 @@ def ingest_batches(
         session: takes the samples in.
         drops: counts what is refused.
         on_error: called while an exception is handled, with the exception and the number of samples
-            that it has cost; None: these are counted as REFUSED, too.
+            that it has cost; None: these are counted as REFUSED, and
+            the exception is named.
 
     Yields:
         The samples of each batch.
@@ -66,7 +67,7 @@ def ingest_batches(
             count: how many samples.
         """
         if on_error is None:
-            drops.count(DropReason.REFUSED, count)
+            drops.lost_by(error, count)
         else:
             on_error(error, count)
 

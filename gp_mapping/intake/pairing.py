@@ -25,6 +25,7 @@ from gp_mapping.intake.poses.tf_tree import TfTree
 from gp_mapping.intake.poses.track import PoseTrack
 from gp_mapping.intake.poses.transforms import Transform
 from gp_mapping.intake.sensors.adaptor import make_adaptor
+from gp_mapping.intake.sensors.guarded import GuardedAdaptor
 from gp_mapping.intake.sensors.judged import Judge
 from gp_mapping.intake.sensors.setup import SETUP, sensor_notes, setup_of
 from gp_mapping.intake.sensors.sketch import MEASURED, Sketch
@@ -79,7 +80,8 @@ class Intake:
         judge: Judge | None = None,
     ):
         self.settings = s = settings or IntakeSettings()
-        self._lookup, self._adaptor = lookup, make_adaptor(s, judge)
+        self._lookup = lookup
+        self._adaptor = GuardedAdaptor(make_adaptor(s, judge), s.sensor)
 
         self._votes = {
             name: FrameVote(getattr(s, name)) for name in ("sensor_frame", "odometry_frame")
@@ -318,7 +320,8 @@ class Intake:
         Frames, TF look-ups that fail, poses that are very uncertain, stand still or leap, messages
         out of order.
         """
-        out = [*self._warnings, *self._streams.notes, *self._streams.motion_notes]
+        out = [*self._warnings, *self._adaptor.notes, *self.drops.notes]
+        out += self._streams.notes + self._streams.motion_notes
         out += sensor_notes(self._measured_in, self._votes["sensor_frame"]) + self.sketch.notes
         if self._tf is not None:
             out += self._tree.warnings if self._tree is not None else []

@@ -58,6 +58,9 @@ def test_what_a_sample_spoils_is_that_sample_alone():
     assert [len(samples) for samples in handed_on] == [5, 3, 3]
     # -1 three times and 10 once; a -2 is counted by the session itself
     assert drops.as_dict() == {"refused": 4}
+    # and what it was, once for each exception
+    told = [note.partition("; ")[0] for note in drops.notes]
+    assert told == [f"the map raised ValueError: {name}" for name in ("before", "after", "pass")]
     assert sink.raw_count + drops[DropReason.REFUSED] == 11
 
 

@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from gp_mapping.errors import UserError, named, one_line
 from gp_mapping.intake.columns import Columns, Readings
 from gp_mapping.intake.drops import DropReason
 from gp_mapping.intake.messages import Adaptor, Reading
@@ -181,11 +182,22 @@ def make_adaptor(settings: IntakeSettings, judge: Judge | None = None) -> Adapto
     Args:
         settings: which sensor, and its range.
         judge: says which values the map can take; None: every number.
+
+    Raises:
+        UserError: the adaptor of another package cannot be made.
     """
     kind = SENSOR_TYPES[settings.sensor]
-    adaptor: Adaptor = (
-        ScalarAdaptor(kind, settings)
-        if kind.adaptor is None
-        else Part(kind.adaptor).load()(settings)
-    )
+    adaptor: Adaptor
+    if kind.adaptor is None:
+        adaptor = ScalarAdaptor(kind, settings)
+    else:
+        try:
+            adaptor = Part(kind.adaptor).load()(settings)
+            _ = adaptor.needs_rotation, adaptor.read, adaptor.values
+        except Exception as error:  # of another package, it may be anything
+            name = getattr(kind.adaptor, "__qualname__", kind.adaptor)
+            raise UserError(
+                f"sensor {settings.sensor!r}: its adaptor {named(name)} cannot be made: "
+                f"{type(error).__name__}: {one_line(error, 200)}"
+            ) from error
     return adaptor if judge is None or adaptor.needs_rotation else JudgedAdaptor(adaptor, judge)
