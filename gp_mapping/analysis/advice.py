@@ -9,6 +9,7 @@ from gp_mapping.analysis.calibration import Calibration
 from gp_mapping.analysis.digits import decimals
 from gp_mapping.analysis.metrics import BANDS
 from gp_mapping.analysis.pass_biases import any_differs, biases_text
+from gp_mapping.analysis.unlike import Unlike, unlike_text
 
 __all__ = ["Advice", "advise"]
 
@@ -46,7 +47,7 @@ def advise(
         tried: RMSE of `refits`, by name.
         context: unit, sensor, sensor_faults (list), gross, measurements, dropped, explained (list),
             changes (list), follow_changes, biases (`pass_biases`), drift (`found_drift`), noise (of
-            one measurement, in the unit).
+            one measurement, in the unit), scale (one unit in SI), unlike (`unlike_parts`).
     """
     rmse, unit, out = found["rmse_ut"], context["unit"], []
 
@@ -129,6 +130,12 @@ def advise(
                 gain("without_bias"),
             )
         )
+
+    unlike: list[Unlike] = context["unlike"]
+    for what in dict.fromkeys(part.what for part in unlike):  # of each kind the worst
+        parts = [part for part in unlike if part.what == what]
+        text = unlike_text(parts, context["sensor"], unit, context["scale"])
+        out.append(Advice(text, 1.0 - math.sqrt(1.0 - parts[0].gain)))
 
     # What follows has no refit to be weighed by, or is no fault: it stays behind the sorted ones.
     out.sort(key=lambda a: -(a.gain or 0.0))

@@ -21,7 +21,7 @@ from gp_mapping.analysis.metrics import as_mapped
 from gp_mapping.analysis.residuals import GRID
 from gp_mapping.core.types import Samples
 
-__all__ = ["LAG", "expected_errors"]
+__all__ = ["LAG", "error_covariance", "expected_errors"]
 
 LAG = 0.5  # s, between errors whose correlation is reported
 _ROWS = 400  # measurements of the test, evenly chosen: their covariance is one small matrix
@@ -47,7 +47,7 @@ def expected_errors(session, passes: list[Samples]) -> dict[str, float]:
 
     x = torch.cat([samples.x for samples in passes])[::step]
     latent, noise = _variances(session, x)
-    shared = _correlation(session, x, x) * (latent.sqrt()[:, None] * latent.sqrt())
+    shared = _shared(session, x, latent)
 
     signal = session.map.hyperparameters()["signal_stddev"]
     left = torch.full_like(latent, (_HALF * signal) ** 2)
@@ -66,6 +66,17 @@ def expected_errors(session, passes: list[Samples]) -> dict[str, float]:
         "unknown_share": float((latent > torch.maximum(noise, left)).double().mean()),
         "autocorrelation": _along(session, passes, step),
     }
+
+
+def error_covariance(session, x: Tensor) -> Tensor:
+    """Return the covariance (K, K), squared SI, that the map expects of errors at x (K, D)."""
+    latent, noise = _variances(session, x)
+    return _shared(session, x, latent).diagonal_scatter(latent + noise)
+
+
+def _shared(session, x: Tensor, latent: Tensor) -> Tensor:
+    """Return the covariance (K, K) of the field at x, of which the variances are `latent` (K,)."""
+    return _correlation(session, x, x) * (latent.sqrt()[:, None] * latent.sqrt())
 
 
 def _variances(session, x: Tensor) -> tuple[Tensor, Tensor]:

@@ -61,6 +61,8 @@ def advice(found, calibration=None, sensor="magnetometer", drift=None):
         "biases": [],
         "drift": drift,
         "noise": 0.3,
+        "scale": 1e-6,
+        "unlike": [],
     }
     return " ".join(a.text for a in advise(calibration, found, {}, context))
 

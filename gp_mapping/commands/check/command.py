@@ -33,6 +33,7 @@ from gp_mapping.analysis.refits import (
 )
 from gp_mapping.analysis.residuals import Residuals, residuals
 from gp_mapping.analysis.sensor_faults import SensorFault, sensor_faults
+from gp_mapping.analysis.unlike import Unlike, unlike_parts
 from gp_mapping.commands.check.picture import draw_check
 from gp_mapping.commands.check.refits import refits
 from gp_mapping.commands.check.text import text_of
@@ -232,6 +233,7 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
         tried,
         intakes,
         changes_along(session, test),
+        unlike_parts(session, test),
         parameters,
         sensor_faults(passes, session.settings.field_scale, unit_text(session.settings.field_unit)),
         notes,
@@ -268,6 +270,7 @@ def _result(
     tried: dict,
     intakes: list[Intake],
     later: list[dict],
+    unlike: list[Unlike],
     parameters: Parameters,
     faults: list[SensorFault],
     notes: list[str],
@@ -282,6 +285,7 @@ def _result(
         tried: RMSE of the maps without each correction, by name.
         intakes: of the bags that map, and of those that test.
         later: changes of the field that the test found.
+        unlike: what of the test is unlike the map.
         parameters: checked settings.
         faults: of the sensor itself.
         notes: more warnings.
@@ -320,6 +324,8 @@ def _result(
         "biases": biases,
         "drift": found_drift(session),
         "noise": report["noise_stddev"] / session.settings.field_scale,
+        "scale": session.settings.field_scale,
+        "unlike": unlike,
     }
 
     mend: list[Advice] = advise(c, tested, tried, context)
@@ -342,6 +348,7 @@ def _result(
         "explained": context["explained"],
         "biases": biases,
         "drift": context["drift"],
+        "unlike": [part._asdict() for part in unlike],
         "bias_stddev": report["hyperparameters"].get("bias_stddev", 0.0)
         / session.settings.field_scale,
         "path_length": report["path_length"],

@@ -1,0 +1,137 @@
+"""`check` names what of a test is unlike the map: iron that is not the same in all passes, and where the robot was."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from gp_mapping.analysis.unlike import DISPLACED, TURNING, unlike_parts, unlike_text
+from gp_mapping.core.types import Samples
+from gp_mapping.mapping.session import MapSession
+from gp_mapping.settings.mapping import MapSettings
+
+SHIFT = np.array([0.15, 0.2])  # m
+NOISE = 0.15e-6
+
+
+def field(x, channel=0):
+    """A smooth field of 6 µT, tesla."""
+    generator = np.random.default_rng(channel)
+    waves, phases = generator.standard_normal((200, 2)) / 0.8, generator.uniform(0, 2 * np.pi, 200)
+    return (45.0 + 0.6 * np.cos(x @ waves.T + phases).sum(1)) * 1e-6
+
+
+def lanes(offset, along_y=False):
+    """Corners of six lanes of 4 m."""
+    out = []
+    for i in range(6):
+        ends = [(0.0, offset + 0.6 * i), (4.0, offset + 0.6 * i)]
+        out += ends if i % 2 == 0 else ends[::-1]
+    return np.array(out)[:, ::-1] if along_y else np.array(out)
+
+
+def drive(corners, start, fault="", channels=1):
+    """Ten measurements a second at .4 m/s, with the fault that is named."""
+    generator = np.random.default_rng(int(start))
+    along = np.r_[0.0, np.cumsum(np.linalg.norm(np.diff(corners, axis=0), axis=1))]
+    t = np.arange(0.0, along[-1] / 0.4, 0.1)
+    x = np.stack([np.interp(t * 0.4, along, corners[:, k]) for k in (0, 1)], 1)
+    step = np.gradient(x, axis=0)
+    heading = step / np.linalg.norm(step, axis=1, keepdims=True)
+    cos, sin = heading.T
+
+    y = np.stack([field(x, k) for k in range(channels)], 1)
+    y += NOISE * generator.standard_normal(y.shape)
+    if fault == "iron":
+        y[:, 0] += 0.8e-6 * cos + 0.6e-6 * sin
+    if fault == "iron of a vector":  # R(h) b
+        y[:, :2] += np.stack([0.8e-6 * cos - 0.6e-6 * sin, 0.8e-6 * sin + 0.6e-6 * cos], 1)
+
+    told = x
+    if fault == "leap":
+        told = x + np.where(t > t[-1] / 2, 1.0, 0.0)[:, None] * SHIFT
+    if fault == "slip":  # beyond x = 2 m the wheels turn a tenth more than the robot drives
+        turned = np.where(x[:, :1] > 2.0, 1.1, 1.0) * np.diff(x, axis=0, prepend=x[:1])
+        told = x[0] + np.cumsum(turned, 0)
+    return Samples(
+        torch.from_numpy(told),
+        torch.from_numpy(y),
+        stamp=torch.from_numpy(start + t),
+        heading=torch.from_numpy(heading),
+        sensor_variance=torch.zeros(len(t), dtype=torch.float64),
+    )
+
+
+def mapped(channels=1):
+    settings = {
+        "lengthscale": 0.9,
+        "signal_stddev": 6e-6,
+        "noise_stddev": NOISE,
+        "constant_stddev": 45e-6,
+        "learn_hyperparameters": False,
+        "learn_time_offset": False,
+    }
+    session = MapSession(MapSettings(**settings))
+    for i, corners in enumerate((lanes(0.0), lanes(0.0, True)[::-1], lanes(0.3)[::-1])):
+        session.break_pass()
+        session.ingest(drive(corners, 1000.0 * (i + 1), channels=channels))
+    session.finish()
+    return session
+
+
+@pytest.fixture(scope="module")
+def session():
+    return mapped()
+
+
+@pytest.mark.parametrize("along_y", [False, True])
+def test_a_drive_like_those_of_the_map_is_like_it(session, along_y):
+    tests = [drive(lanes(0.15, along_y), 1000.0 * k) for k in range(10, 14)]
+    assert unlike_parts(session, tests) == []
+
+
+@pytest.mark.parametrize("along_y", [False, True])
+def test_iron_that_only_the_test_has_is_named_with_its_size(session, along_y):
+    """A load that is magnetised: it was called a test unlike what was mapped, or a need of closer lanes."""
+    passes = [drive(lanes(0.15, along_y), 9000.0, fault) for fault in ("", "iron")]
+    found = unlike_parts(session, passes)
+    assert [(part.what, part.pass_number) for part in found] == [(TURNING, 1)]
+    (part,) = found
+    assert (
+        abs(part.along - 0.8e-6) < 4 * part.stddev and abs(part.across - 0.6e-6) < 4 * part.stddev
+    )
+    assert part.stddev < 0.1e-6 and part.gain > 0.5
+    text = unlike_text(found, "magnetometer", "µT", 1e-6)
+    assert text.startswith("keep iron on the robot as it is: ") and "pass 2 of the test" in text
+
+
+@pytest.mark.parametrize("along_y", [False, True])
+def test_poses_that_leap_are_named_with_place_and_time(session, along_y):
+    test = drive(lanes(0.15, along_y), 9000.0, "leap")
+    found = unlike_parts(session, [test])
+    assert found and {part.what for part in found} == {DISPLACED}
+    middle = 0.5 * float(test.stamp[0] + test.stamp[-1])
+    assert all(part.end > middle for part in found)
+    # to first order in a shift of a quarter of a lengthscale: so much of it may be wrong, and twice
+    assert min(math.dist((part.along, part.across), SHIFT) for part in found) < 0.5 * 0.25
+    assert "wheels that slip" in unlike_text(found, "magnetometer", "µT", 1e-6)
+
+
+def test_wheels_that_slip_are_named(session):
+    found = unlike_parts(session, [drive(lanes(0.15), 9000.0, "slip")])
+    assert found and {part.what for part in found} == {DISPLACED}
+
+
+def test_a_vector_that_turns_with_the_robot_is_told_from_the_field():
+    session = mapped(3)
+    found = unlike_parts(session, [drive(lanes(0.15), 9000.0, "iron of a vector", 3)])
+    assert [part.what for part in found] == [TURNING]
+    assert math.dist((found[0].along, found[0].across), (0.8e-6, 0.6e-6)) < 0.1e-6
+
+
+def test_what_no_piece_can_tell_is_not_named(session):
+    """One direction: a field that turns is a constant there. Few measurements: nothing."""
+    straight = drive(np.array([(0.0, 0.15), (4.0, 0.15)]), 9000.0, "iron")
+    assert not [p for p in unlike_parts(session, [straight]) if p.what == TURNING]
+    assert unlike_parts(session, [straight[:20]]) == []
