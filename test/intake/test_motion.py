@@ -79,3 +79,39 @@ def test_floors_above_one_another_are_said_however_large_the_building_is():
 )
 def test_a_ramp_a_drift_and_a_leap_are_no_floors(height_of):
     assert said_of_heights(height_of) == []
+
+
+def said_of_leaps(shift_of, speed=0.5, rate=20.0, seconds=20.0, **settings) -> list[str]:
+    """What is said of a robot on a straight way whose poses are shifted by `shift_of(t)` m."""
+    fields, poses = drive(start=100.0, seconds=seconds, speed=speed, rate=rate)
+    for i, message in enumerate(poses):
+        message.pose.pose.position.y = float(shift_of(i / 20.0))
+    intake = Intake(IntakeSettings(**settings))
+    feed(intake, by_stamp(fields, poses))
+    drain(intake)
+    return [text for text in intake.warnings if text.startswith("poses leap")]
+
+
+def test_an_odometry_that_begins_again_is_said_with_stamp_and_size():
+    """The map holds two frames from then on; nothing said so."""
+    (text,) = said_of_leaps(lambda t: 4.0 * (t >= 12.0))
+    assert text.startswith("poses leap once, at stamp 112.")
+    assert abs(float(text.split(" by ")[1].split()[0]) - 4.0) < 0.1
+    (text,) = said_of_leaps(lambda t: 4.0 * (t >= 8.0) - 9.0 * (t >= 12.0))
+    assert text.startswith("poses leap 2 times, at stamp 112.") and " by 9" in text
+
+
+@pytest.mark.parametrize(
+    "shift_of",
+    [
+        lambda t: 4.0 * (12.0 <= t < 12.4),  # a glitch that comes back
+        lambda t: 0.5 * (t >= 12.0),  # a localiser that corrects itself a little
+        lambda t: min(max(0.0, t - 10.0), 3.0) ** 2 * 2.0,  # 4 m/s² up to 12 m/s
+    ],
+)
+def test_what_comes_back_or_can_be_driven_is_no_leap(shift_of):
+    assert said_of_leaps(shift_of) == []
+
+
+def test_a_slow_sensor_on_a_robot_that_stops_and_goes_sees_no_leaps():
+    assert said_of_leaps(lambda t: 3.0 * (t // 5.0), rate=0.2, seconds=100.0) == []

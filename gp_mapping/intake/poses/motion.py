@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 
 import numpy as np
 
@@ -15,6 +16,9 @@ _STANDS = 0.05  # m; a robot that stays within has not moved: poses tremble
 _PATIENCE = 10.0  # s after which a robot that has never moved is spoken of
 _STEP = 0.5  # s, over which a speed is taken: over less, poses that tremble are fast
 _FASTEST = 60.0  # m/s; what maps moves slower
+# A step is a leap where a robot would start and stop with more than this, m/s², and those before
+# and after it are a fifth as fast: what is fast for longer drives, and a glitch comes back.
+_HARDEST, _ISOLATED = 20.0, 5.0
 _OFTEN = 3  # speeds, or heights, beyond; a single glitch of a localiser is no unit
 # a map is flat: heights that differ by more than FLAT, and by more of the extent, are no ground
 _STEEP = 0.15
@@ -33,6 +37,9 @@ class Motion:
         self._then: tuple[float, np.ndarray] | None = None  # stamp and place of the last step
         self._fast = 0
         self.fastest = 0.0
+        self._leaps = 0
+        self._farthest = 0.0, 0.0, 0.0  # leap: m, s that it took, stamp (s)
+        self._steps: deque[tuple[float, float, float]] = deque(maxlen=3)  # the newest, as a leap
         self._floors = Floors()
         # the _OFTEN lowest and highest heights, m
         self._lowest: list[float] = []
@@ -57,19 +64,31 @@ class Motion:
         while at < len(stamps):
             stamp = float(stamps[at])
             if self._then is not None and stamp >= self._then[0] + _STEP:
-                self._note(math.dist(x[at], self._then[1]) / (stamp - self._then[0]))
+                self._note(math.dist(x[at], self._then[1]), stamp - self._then[0], stamp)
                 self._then = stamp, x[at]
                 self._note_height(x[at], float(heights[at]))
             elif self._then is None or stamp < self._then[0]:
+                self._steps.clear()
                 self._then = stamp, x[at]
                 self._note_height(x[at], float(heights[at]))
             # at least one: of a very large stamp the next half second is no number of its own
             at += max(1, int(np.searchsorted(stamps[at:], self._then[0] + _STEP)))
 
-    def _note(self, speed: float) -> None:
-        """Take in a speed, m/s."""
-        self._fast += speed > _FASTEST
-        self.fastest = max(self.fastest, speed)
+    def _note(self, metres: float, seconds: float, stamp: float) -> None:
+        """Take in a step that ends at a stamp (s)."""
+        self._fast += metres / seconds > _FASTEST
+        self.fastest = max(self.fastest, metres / seconds)
+
+        self._steps.append((metres, seconds, stamp))
+        if len(self._steps) < 3:
+            return
+        before, step, after = self._steps
+        speed = step[0] / step[1]
+        if 4.0 * speed / step[1] > _HARDEST and all(
+            _ISOLATED * one[0] / one[1] < speed for one in (before, after)
+        ):
+            self._leaps += 1
+            self._farthest = max(self._farthest, step)
 
     def _note_height(self, place: np.ndarray, height: float) -> None:
         """Take in a height, m, and where it is."""
@@ -111,5 +130,13 @@ class Motion:
             hint = "" if max_speed > 0.0 else " max_speed drops leaps"
             return [
                 f"poses move at {self.fastest:.3g} m/s: are they metres, and of one robot?{hint}"
+            ]
+        if self._leaps:
+            metres, took, stamp = self._farthest
+            times = "once" if self._leaps == 1 else f"{self._leaps} times"
+            return [
+                f"poses leap {times}, at stamp {stamp:.1f} by {metres:.3g} m in {took:.2g} s, and stay there: has an "
+                "odometry begun again, or a localiser corrected itself? What was mapped before lies that far beside "
+                "what comes: begin a new map, or take the poses of a localiser"
             ]
         return []
