@@ -21,6 +21,7 @@ from gp_mapping.mapping.session import MapSession
 from gp_mapping.planning.area.places import FARTHEST, are_valid_places
 from gp_mapping.recording.mapped import note_mapped, recordings_in
 from gp_mapping.runtime.team.totals import MADE_OF, MAP_ID, map_ids
+from gp_mapping.settings.fields import FULL_TURN
 from gp_mapping.store.atomic import write_atomic
 from gp_mapping.store.checkpoint import about_checkpoint, save_checkpoint
 from gp_mapping.store.export import export_all
@@ -254,10 +255,10 @@ def _transforms(given: list[str], maps: list[str]) -> dict[int, tuple[float, flo
             x, y, yaw = map(float, numbers.replace(",", " ").split())
         except ValueError:
             x = y = yaw = math.nan
-        if not math.isfinite(x + y + yaw) or not name:
+        if not math.isfinite(x + y + yaw) or abs(yaw) > FULL_TURN or not name:
             raise UsageError(
                 f"--transform {text}: expected a map and x, y and yaw, for example {Path(maps[-1]).name}="
-                "1.5,-2.0,0.79 (metres, radians)"
+                "1.5,-2.0,0.79 (metres, radians: 45° are 0.785)"
             )
         if not are_valid_places([(x, y)]).all():
             raise UsageError(f"--transform {text}: farther than {FARTHEST:g} m from the origin")

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.errors import UsageError
+from gp_mapping.settings.fields import FULL_TURN
 
 __all__ = ["Datum", "DatumFit", "Fixes", "fit_datum", "too_few_fixes_note"]
 
@@ -65,11 +66,11 @@ class Datum(NamedTuple):
         if not (
             abs(datum.latitude) <= 90.0
             and abs(datum.longitude) <= 180.0
-            and math.isfinite(datum.heading)
+            and abs(datum.heading) <= FULL_TURN
         ):
             raise UsageError(
                 f"datum is {text!r}, expected latitude and longitude in degrees and the direction of the "
-                "map's x axis in rad from east, as 52.3731,4.8922,0.0"
+                "map's x axis in rad (45° are 0.785) from east, as 52.3731,4.8922,0.0"
             )
         return datum
 

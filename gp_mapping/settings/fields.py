@@ -8,7 +8,9 @@ from typing import Any
 
 from gp_mapping.errors import named
 
-__all__ = ["check_settings", "setting"]
+__all__ = ["FULL_TURN", "check_settings", "setting"]
+
+FULL_TURN = 6.3  # rad; an angle beyond a full turn is one in degrees
 
 
 def setting(

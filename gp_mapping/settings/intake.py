@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gp_mapping.settings.fields import check_settings, setting
+from gp_mapping.settings.fields import FULL_TURN, check_settings, setting
 from gp_mapping.settings.sensors import SENSOR_TYPES
 
 __all__ = ["POSE_SOURCES", "IntakeSettings"]
@@ -205,13 +205,13 @@ class IntakeSettings:
         0.0, "position of the sensor in the base frame, up", "m", -100.0, 100.0
     )
     sensor_roll: float = setting(
-        0.0, "rotation of the sensor in the base frame about x", "rad", -6.3, 6.3
+        0.0, "rotation of the sensor in the base frame about x", "rad", -FULL_TURN, FULL_TURN
     )
     sensor_pitch: float = setting(
-        0.0, "rotation of the sensor in the base frame about y", "rad", -6.3, 6.3
+        0.0, "rotation of the sensor in the base frame about y", "rad", -FULL_TURN, FULL_TURN
     )
     sensor_yaw: float = setting(
-        0.0, "rotation of the sensor in the base frame about z", "rad", -6.3, 6.3
+        0.0, "rotation of the sensor in the base frame about z", "rad", -FULL_TURN, FULL_TURN
     )
 
     @property

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from gp_mapping.errors import named
-from gp_mapping.settings.fields import setting
+from gp_mapping.settings.fields import FULL_TURN, setting
 
 __all__ = ["TEAM_INDUCING_INFORMATION", "TeamSettings", "robots_of", "transforms_of"]
 
@@ -67,10 +67,11 @@ def transforms_of(text: str) -> dict[str, tuple[float, float, float]]:
             x, y, yaw = map(float, numbers.split())
         except ValueError:  # not three numbers: reported below, as what is not finite is
             x = y = yaw = math.nan
-        if not equals or not (math.isfinite(x) and math.isfinite(y) and math.isfinite(yaw)):
+        usable = math.isfinite(x) and math.isfinite(y) and abs(yaw) <= FULL_TURN
+        if not equals or not usable:
             raise ValueError(
                 f"merge_transforms: {named(part)} is no robot with x, y and yaw; expected for example "
-                "'robot2=1.5 -2.0 0.79' (metres, radians)"
+                "'robot2=1.5 -2.0 0.79' (metres, radians: 45° are 0.785)"
             )
         transforms[name.strip().strip("/")] = (x, y, yaw)
     return transforms

@@ -10,6 +10,7 @@ import torch
 from small_drive import field, lanes, write_drive
 
 from gp_mapping import cli
+from gp_mapping.settings.team import transforms_of
 from gp_mapping.store.checkpoint import load_checkpoint
 from gp_mapping.store.trial import tried_session
 
@@ -297,3 +298,14 @@ def test_sensors_that_do_not_read_alike_are_said(folder, tmp_path, capsys):
         assert row["apart"]["values"][0] == pytest.approx(0.6 * more, abs=0.1e-6)
         assert len(said) == (more > 0)
     assert said[0].startswith(f"{row['file']} reads +1.")
+
+
+@pytest.mark.parametrize("transform", ["of_b=1,2", "of_b=1,2,nan", "of_b=1,2,45"])
+def test_a_transform_is_three_numbers_and_its_angle_in_radians(folder, capsys, transform):
+    """45 was taken for 45 rad, seven turns and 58°: a wrong sum without a word."""
+    maps = [str(folder / name) for name in ("of_a", "of_b")]
+    words = ["--output", str(folder / "turned"), "--transform", transform]
+    assert cli.main(["merge", *maps, *words]) == 2
+    assert "(metres, radians: 45° are 0.785)" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="radians: 45° are 0.785"):
+        transforms_of(transform.replace(",", " "))

@@ -246,7 +246,7 @@ def test_a_degree_is_as_long_as_tables_of_wgs_84_say(latitude, north, east):
 
 def test_a_datum_is_a_place_on_the_earth_and_a_direction():
     assert Datum.parse("52.5,-4.25,1.5") == Datum(52.5, -4.25, 1.5)
-    for edge in ("90,180,9", "-90,-180,-9"):
+    for edge in ("90,180,6.28", "-90,-180,-6.28"):
         assert Datum.parse(edge) == Datum(*map(float, edge.split(",")))
     for wrong in (
         "90.1,0,0",
@@ -254,6 +254,7 @@ def test_a_datum_is_a_place_on_the_earth_and_a_direction():
         "0,180.1,0",
         "0,-180.1,0",
         "0,0,inf",
+        "52.1,4.5,45",  # degrees: it was taken for 45 rad
         "nan,0,0",
         "1,2",
         "",
