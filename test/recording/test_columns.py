@@ -320,3 +320,14 @@ def test_scalars_as_columns(sensor, kind):
         alone = adaptor.read(STORE.deserialize_cdr(data, kind), i)
         assert read.refused.get(i) == alone if i in read.refused else read.row(i, i) == alone
     assert 20 < len(read.refused) < 290
+
+
+def test_measurements_are_known_however_they_are_read(tmp_path, stretches):
+    """By one message after the other, or by columns: else a map would not know its own recording."""
+    bag = write_drive(tmp_path / "bag", 1, n=900, trouble=0.0)
+    (plan,) = plan_bags([bag], IntakeSettings(), NAMES)
+    together, apart = Intake(), Intake()
+    rows(samples_of([plan], together, "test", 100))
+    assert any(stretches)
+    one_by_one(bag, apart, plan)
+    assert together.sketch.as_text() == apart.sketch.as_text() != ""
