@@ -92,10 +92,18 @@ class Sketch:
 
     def _merge(self, hashes: np.ndarray) -> None:
         """Take in hashes, and count those that are here."""
-        new = np.setdiff1d(hashes, self._held)
-        self.repeats += len(hashes) - len(new)
-        if len(new):
-            self._held, self._text = np.union1d(self._held, new)[:_SIZE], None
+        hashes = np.sort(hashes)
+        where = np.searchsorted(self._held, hashes)
+        known = np.zeros(len(hashes), bool)
+        inside = where < len(self._held)
+        known[inside] = self._held[where[inside]] == hashes[inside]
+        known[1:] |= hashes[1:] == hashes[:-1]
+
+        self.repeats += int(known.sum())
+        if not known.all():
+            # in place among those that are held: a live map gets few at once
+            self._held = np.insert(self._held, where[~known], hashes[~known])[:_SIZE]
+            self._text = None
 
     def shares(self, other: Sketch) -> bool:
         """Whether another sketch holds some of these measurements."""
