@@ -255,15 +255,14 @@ def _guarded(path: Path, *whole) -> dict:
         raise
     except FileNotFoundError:
         raise MissingCheckpoint(f"{path}: no such checkpoint") from None
-    except (IsADirectoryError, PermissionError) as error:
+    except OSError as error:
         raise CheckpointError(
-            f"{path}: the checkpoint cannot be read ({error.strerror})"
+            f"{path}: the checkpoint cannot be read ({error.strerror or error})"
         ) from error
     # zipfile, zlib, numpy and json each have errors of their own for damaged bytes
     except Exception as error:
-        kind = "cut off or damaged" if _is_zip_start(path) else "not a checkpoint of gp_mapping"
         text = " ".join(str(error).split()) or type(error).__name__
-        raise CheckpointError(f"{path}: {kind} ({text}); use an older one") from error
+        raise CheckpointError(f"{path}: cut off or damaged ({text}); use an older one") from error
 
 
 def _id(tree, digests: dict[str, str]) -> str:
@@ -372,12 +371,6 @@ _head = lru_cache(maxsize=1000)(_parsed)
 
 To parse a head takes longer than to read what follows it.
 """
-
-
-def _is_zip_start(path: Path) -> bool:
-    """Whether a file begins as a zip archive does."""
-    with path.open("rb") as file:
-        return file.read(4) == _ZIP_START
 
 
 def _check_version(path: Path, manifest) -> None:

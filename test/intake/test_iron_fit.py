@@ -82,6 +82,17 @@ def test_a_tilted_sensor_on_a_planar_robot():
     np.testing.assert_allclose(found.soft, np.eye(3), atol=0.02)
 
 
+@pytest.mark.parametrize("up", range(3))
+def test_any_axis_of_the_sensor_may_point_up(up):
+    """Exactly: then the plane has no part of that axis to begin with."""
+    readings = np.roll(read(turning(), 0.0, distort=np.eye(3), hard=0.0), up - 2, axis=1)
+    hard = HARD * (np.arange(3) != up)
+    found = calibrate(readings + hard)
+    np.testing.assert_allclose(np.abs(found.normal), np.arange(3) == up, atol=1e-6)
+    np.testing.assert_allclose(found.hard, hard, atol=1e-8)
+    np.testing.assert_allclose(found.soft, np.eye(3), atol=1e-4)
+
+
 def test_noise_and_wobble_of_a_planar_robot_are_not_a_third_dimension():
     chance = np.random.default_rng(4)
     wobble = Rotation.from_euler("xy", 0.01 * chance.standard_normal((600, 2)))
@@ -122,6 +133,13 @@ def test_a_drive_through_a_changing_field_is_refused():
     strength = 1.0 + 0.4 * np.sin(np.linspace(0, 25, 600)) + 0.2 * chance.standard_normal(600)
     with pytest.raises(CalibrationError, match="field itself changes|turn"):
         calibrate(read(turning(), distort=np.eye(3), hard=np.zeros(3)) * strength[:, None])
+
+
+def test_by_how_much_the_strength_still_varies_is_said():
+    chance = np.random.default_rng(9)
+    readings = tumbling(4000).apply([1.0, 0.0, 0.0]) * chance.uniform(0.6, 1.4, (4000, 1))
+    with pytest.raises(CalibrationError, match="still varies by (2[1-5]) %"):
+        calibrate(40e-6 * readings)
 
 
 @pytest.mark.parametrize("hard", [0.0, 5e-6, 60e-6])

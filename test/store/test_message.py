@@ -130,6 +130,18 @@ def test_what_is_wrong_is_named():
     )
 
 
+def test_a_tensor_takes_its_own_bytes_and_has_four_dimensions_at_most():
+    def one(*shapes) -> bytes:
+        kinds = [["f8", shape] for shape in shapes]
+        state = {"x": {"__tensor__": len(kinds) - 1}}
+        return made({"about": {}, "tensors": kinds, "state": state}, struct.pack("<d", 2.5))
+
+    assert decode(one([1, 1, 1, 1]), 1000)[1]["x"].flatten().tolist() == [2.5]
+    assert reason(one([1, 1, 1, 1, 1])) == "malformed"
+    # a size below nothing would lead back, to bytes that are none of it
+    assert reason(one([-1], [2])) == reason(one([-2, -1], [-1])) == "malformed"
+
+
 def test_a_million_brackets_do_not_end_the_program():
     text = b"[" * 1_000_000
     data = struct.pack("<4sHI32s", b"GPMT", 1, len(text), hashlib.sha256(text).digest()) + text
