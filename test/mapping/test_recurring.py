@@ -90,6 +90,12 @@ def test_rates_that_do_not_divide_each_other():
     assert (void == ~fresh)[100:].all()
 
 
+def test_where_many_numbers_come_once_none_is_taken_for_held():
+    """Two, two, one: a driver that holds each number holds all of them."""
+    values = field(400)[(np.arange(660) * 0.6).astype(int)]
+    assert not left_out(values)[0].any()
+
+
 def test_a_hang_counts_once_and_what_comes_after_it_counts():
     values = field()
     values[500:700] = values[500]

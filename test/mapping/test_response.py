@@ -210,3 +210,9 @@ def test_cells_come_back_from_a_table_as_they_went_and_one_by_one_as_samples():
     other = response._as_samples(rows[1]._replace(passes=6), rows[0])  # noqa: SLF001
     assert other.position_variance.tolist() == [6.0]
     assert other.velocity.tolist() == [[0.0, 0.0]], "it begins a pass"
+
+
+def test_a_block_lasts_from_half_a_cell_before_its_first_to_half_a_cell_after_its_last():
+    first = response._Row((1.0, 2.0), 3.0, 4.0, 5.0, 6.0, 7, 1.0, 9.0)  # noqa: SLF001
+    row = [first._replace(stamp=4.0 + 0.5 * k) for k in range(4)]
+    assert response._track([row, row[:1]]).span.tolist() == [2.0, 0.0]  # noqa: SLF001
