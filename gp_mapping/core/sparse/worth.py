@@ -46,7 +46,7 @@ class InputRemoval:
     """Removes inducing inputs one by one, the one of least worth first.
 
     Removing j replaces u_j by its mean given the others, so their worth grows. With
-    b = −(K⁻¹)_·j / (K⁻¹)_jj, b_j = 0,
+    b = −(K⁻¹)_·j / (K⁻¹)_jj, of which b_j = −1 takes row j to 0,
 
         Λ ← Λ + bΛ_j· + Λ_·j bᵀ + Λ_jj bbᵀ,   K⁻¹ ← K⁻¹ − (K⁻¹)_·j (K⁻¹)_j· / (K⁻¹)_jj
 
@@ -117,7 +117,6 @@ class InputRemoval:
             # the two updates of the class docstring, with b = mean
             column, row, own = prior[:, j].clone(), data[:, j].clone(), float(data[j, j])
             mean = column / -column[j]
-            mean[j] = 0.0
             prior.addr_(column, column, alpha=-1.0 / float(column[j]))
             data.addmm_(torch.stack([mean, row], 1), torch.stack([row + own * mean, mean]))
 
