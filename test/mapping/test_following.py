@@ -92,6 +92,33 @@ def test_with_a_budget_all_points_are_brought_up_to_now_from_few():
     assert (lattice.doubt <= LIMIT).all() and lattice.doubt.any() and follower.knows(lattice).all()
 
 
+class Partly:
+    """A map that does not tell what has changed at x > 2, as beside a tile that has changed as a whole."""
+
+    def __init__(self, field):
+        self.field = field
+
+    def __getattr__(self, name):
+        return getattr(self.field, name)
+
+    def since(self, moment):
+        change = self.field.since(moment)
+
+        def untold(x):
+            mean, variance, told = change(x)
+            here = (x[:, :1] <= 2.0).to(mean)
+            return mean * here, variance * here, told & (x[:, 0] <= 2.0)
+
+        return untold
+
+
+def test_with_a_budget_what_is_not_told_is_evaluated_anew():
+    field, lattice, follower = surveyed()
+    at = measured(field, [2.0, 2.0], 60)
+    follower.follow(lattice, Partly(field), 1, 0.5 * UT, 2000, at)
+    assert off(field, lattice).max() < LIMIT and not lattice.stale.any()
+
+
 def test_doubt_adds_up_until_a_point_is_evaluated_again():
     """However many drawings follow one another, none is farther off than LIMIT."""
     field, lattice, follower = surveyed()
