@@ -340,6 +340,10 @@ def test_inputs_that_are_placed_make_room_and_the_sums_of_samples_there_are_the_
     assert np.allclose(inner.y.numpy(), y - 48.0) and len(field.basis) == 0
     z = field.scaling.inner_x(torch.from_numpy(np.vstack([Z, O])))
     field.place_inputs(z, other)
+    before = field.posterior.z
+    field.place_inputs(z[1:], other)
+    assert len(before) == len(z) == len(field.posterior.z) + 1, "it is of the new inputs"
+    field.place_inputs(z, other)
     theta = other or INNER
     assert field.theta == theta and len(field.basis) == len(z)
     assert field.sites.size == field.basis.size == len(z) + 1

@@ -56,6 +56,25 @@ def test_a_neighbourhood_is_near_the_exact_gp_without_a_solve(n, tolerance):
     assert mean < 0.35 and sd < 0.05, (mean, sd)
 
 
+def test_a_file_keeps_the_passes_and_an_older_one_knows_none():
+    field = create_map("wiski", **(SETTINGS | {"bias_stddev": 3e-6}))
+    x, y = drive(120)
+    for number in range(2):
+        part = samples(x[number::2], y[number::2] + 4.0 * number)
+        feed(field, part.of_pass(float(number)), 20)
+    place = torch.tensor([[1.0, 1.0]])
+    local = field.local_posterior(place, 1.0)
+    state = local.state_dict()
+    again = type(local).from_state_dict(state, "cpu")
+    older = type(local).from_state_dict({k: v for k, v in state.items() if k != "passes"}, "cpu")
+    told = [local.predict_in_pass(place, number) for number in (0.0, 1.0)]
+    assert float(told[1].mean - told[0].mean) > 2e-6
+    for number in (0, 1):
+        same = again.predict_in_pass(place, float(number))
+        assert torch.equal(same.mean, told[number].mean)
+    assert len(state["passes"]) == 2 and older.numbers == ()
+
+
 def test_raw_samples_leave_the_standard_deviation_of_the_exact_gp():
     """Within 1 % everywhere, also beside a lane whose samples say something of the slope across it."""
     rng = np.random.default_rng(4)
