@@ -247,3 +247,18 @@ def test_a_new_pass_is_known_before_the_weights_are_computed_anew():
     assert float(((told.mean - best.mean) / told.stddev).abs().max()) < 2.0
     field.refine()
     assert len(field.features[0]) == field.grid.width
+
+
+def test_of_passes_beyond_the_bound_those_share_whose_difference_is_known_best():
+    """Not those with most in common: of two in a place of their own neither is known, for nobody knows the field."""
+    rng = np.random.default_rng(0)
+    ground = np.stack(np.meshgrid(np.arange(0.0, 2.5, 0.35), np.arange(0.0, 2.5, 0.35)), -1)
+    ground, apart = ground.reshape(-1, 2), 5.0 + 0.05 * rng.standard_normal((8, 2))
+    field = create_map("wiski", wiski_form="dense", **PASSES, max_biases=6)
+    again = [ground[::2] + 0.02 * k for k in range(4)]
+    ways = [apart[:4], again[0], apart[4:], *again[1:]]
+    for number, x in enumerate([*ways, np.array([[0.0, 5.0]])]):
+        y = 48.0 + np.sin(x[:, :1]) + 0.2 * rng.standard_normal((len(x), 1))
+        field.update(samples(x, y, pass_number=np.full(len(x), float(number))))
+    assert field.counters()["closed_passes"] == 1
+    assert {0.0, 2.0, 6.0} < {bias.number for bias in field.biases()}
