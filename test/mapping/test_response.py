@@ -216,3 +216,17 @@ def test_a_block_lasts_from_half_a_cell_before_its_first_to_half_a_cell_after_it
     first = response._Row((1.0, 2.0), 3.0, 4.0, 5.0, 6.0, 7, 1.0, 9.0)  # noqa: SLF001
     row = [first._replace(stamp=4.0 + 0.5 * k) for k in range(4)]
     assert response._track([row, row[:1]]).span.tolist() == [2.0, 0.0]  # noqa: SLF001
+
+
+def test_a_settled_value_says_how_it_changes_with_the_logarithm_of_the_time_constant():
+    before = response._Row((1.0, 2.0), 3.0, 4.0, 0.1, -1.0, 7, 1.0, 0.0)  # noqa: SLF001
+    block = before._replace(x=(1.5, 2.0), y=3.7, stamp=5.2)
+
+    def settled(tau, unsure=False):
+        return response._settled(before, block, tau, 0.0, unsure)  # noqa: SLF001
+
+    for tau in (0.5, 2.0, 30.0):
+        more, less = (float(settled(tau * math.exp(step)).y) for step in (1e-4, -1e-4))
+        assert float(settled(tau, True).response_slope) == pytest.approx((more - less) / 2e-4)
+    assert settled(2.0).response_slope is None
+    assert float(settled(0.01, True).response_slope) == pytest.approx(0.0, abs=1e-9)
