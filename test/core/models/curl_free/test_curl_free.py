@@ -200,6 +200,19 @@ def test_the_norm_by_samples():
         assert abs(b.mean() - float(got.mean[i, 0]) / UT) < 0.1 * sd and abs(b.std() / sd - 1) < 0.1
 
 
+def test_the_norm_is_of_second_order():
+    """Where samples are, a little beside them, and where nothing is known."""
+    field = built()
+    places = torch.cat([PLACES[:5], PLACES[:5] + 3.0, PLACES[:5] + 100.0])
+    told = field.norm(places).mean[:, 0]
+    for mean, covariance, norm in zip(*field.posterior.local(places), told):
+        length = mean.norm()
+        across = torch.eye(3) - torch.outer(mean, mean) / length**2
+        series = length + (across @ covariance).trace() / (2.0 * length)
+        assert float(norm) == pytest.approx(float(series), rel=1e-9)
+        assert float(norm) > float(length)
+
+
 def test_what_turns_with_the_robot_is_told_apart():
     rng = np.random.default_rng(0)
     x, psi = rng.uniform(0, 3, (150, 2)), rng.uniform(-math.pi, math.pi, 150)
