@@ -44,3 +44,10 @@ def test_a_field_is_observed_as_it_is_and_the_rest_is_not_known(field):
     assert FieldMap.counters(field) == {"jitter": 0.0} and FieldMap.notes(field) == []
     with pytest.raises(RuntimeError, match="no sample yet"):
         OwnGP(MapSettings(**SETTINGS)).need_data()
+
+
+def test_it_learns_nothing_agrees_on_nothing_and_has_no_parts(field):
+    state = field.state_dict()
+    assert FieldMap.learning_steps.fget(field) is None and FieldMap.learned(field) is None
+    assert FieldMap.agree_on(field, None) is False
+    assert FieldMap.slimmed(field, state) is state and FieldMap.unreadable(field) == []
