@@ -101,3 +101,18 @@ def test_two_places_stand_for_an_average_along_the_way(tau):
     for power in (1, 2):
         exact = (response[:, None] * place**power).sum() / len(inside)
         assert abs(float((weights.nodes[:, 0] ** power).mean() - exact)) < 1e-5
+
+
+@pytest.mark.parametrize("span", [0.8, None])
+def test_two_places_stand_for_an_average_that_comes_late(span):
+    """They have its mean place, so much earlier, and its variance along the way: (v T)²/12."""
+    t, speed, late, n = 0.8 * torch.arange(9, dtype=torch.float64), 0.5, 1.1, 9
+    x = torch.stack([speed * t, torch.zeros(n)], 1)
+    begins = torch.zeros(n, dtype=torch.bool)
+    spans = None if span is None else torch.full((n,), span).double()
+    moved = Track(x, torch.zeros(n).double(), t, begins, spans)
+    two = _Best(moved, "matern52", 2.0, 0.03).of_delay(late).nodes.reshape(2, n, 2)[:, 3:-3]
+    told = (x[3:-3, 0] - speed * late).numpy()
+    assert two[..., 0].mean(0).numpy() == pytest.approx(told)
+    spread = two[..., 0].var(0, unbiased=False).numpy()
+    assert spread == pytest.approx([(speed * (span or 0.0)) ** 2 / 12.0] * 3)
