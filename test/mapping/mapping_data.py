@@ -54,7 +54,10 @@ def correlated_noise(
     return (sd * out + 0.16 * rng.normal(size=n))[:, None] * UT
 
 
-def drive(seed: int = 0, start: float = 100.0, noise: float = 1.0, **options) -> Samples:
+def drive(
+    seed: int = 0, start: float = 100.0, noise: float = 1.0, rate: float = 50.0, **options
+) -> Samples:
     """Samples of one pass with honest, that is correlated, noise."""
-    stamp, x = lawnmower(**options)
-    return Samples(x, field(x) + correlated_noise(len(x), seed, noise), stamp=start + stamp)
+    stamp, x = lawnmower(rate=rate, **options)
+    y = field(x) + correlated_noise(len(x), seed, noise, rate=rate)
+    return Samples(x, y, stamp=start + stamp)

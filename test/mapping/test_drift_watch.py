@@ -105,7 +105,7 @@ def test_no_call_takes_many_steps_and_a_file_in_the_middle_goes_on_exactly(monke
     begin = sum(map(len, DRIFTING[:2])) - 40
     session, saved = mapped(DRIFTING, begin, finish=False), {}
     restored, most = [], 0
-    for part in DRIFTING:
+    for part in DRIFTING[:3]:
         for i in range(len(part)):
             begin -= 1
             if begin >= 0:
@@ -118,7 +118,7 @@ def test_no_call_takes_many_steps_and_a_file_in_the_middle_goes_on_exactly(monke
             most = max(most, len(steps))
             for each in restored:
                 each.ingest(part[i : i + 1])
-            searching = session.state_dict()["drift"]["search"]
+            searching = session.drift.state_dict()["search"]
             moments = {
                 "search": searching is not None and searching["steps"] > 20,
                 "catching up": session.is_renewing and session.waiting_count < 120,

@@ -116,24 +116,27 @@ def test_protocol_p_with_theta_given(trials, given):
 
 
 def test_raw_samples_make_a_fair_map_too(trials, given):
-    """Without cells: fifty samples a second, correlated; worse, but no disaster. One trial, for time."""
-    session = mapped(trials, (1,), cells=False, memory_size=500, max_inducing=200, **GIVEN)
+    """Without cells: 25 samples a second, correlated; worse, but no disaster. One trial, for time."""
+    every_second = {1: trials[1][torch.arange(0, len(trials[1]), 2)]}
+    session = mapped(every_second, (1,), cells=False, memory_size=500, max_inducing=200, **GIVEN)
     raw, averaged = scores(session, trials[3])[0], scores(given(1), trials[3])[0]
     assert raw < 1.5 * averaged + 0.5, (raw, averaged)
 
 
 def test_leave_one_trial_out(trials, learned):
-    # in an order in which most of them begin alike
-    rows = [
-        scores(learned(*names), trials[left])
-        for left, names in (
-            (5, (1, 2, 3, 4)),
-            (4, (1, 2, 3, 5)),
-            (3, (1, 2, 4, 5)),
-            (2, (4, 5, 3, 1)),
-            (1, (4, 5, 3, 2)),
-        )
-    ]
+    # maps of one robot, in an order in which they begin alike, or of two as one
+    rows = []
+    for left, names, others in (
+        (5, (1, 2, 3), (4,)),
+        (4, (1, 2, 3, 5), ()),
+        (3, (1, 2), (4, 5)),
+        (2, (4, 5, 3), (1,)),
+        (1, (4, 5, 3, 2), ()),
+    ):
+        session = copy.deepcopy(learned(*names))
+        if others:
+            session.merge(learned(*others))
+        rows.append(scores(session, trials[left]))
     rmse, nlpd, coverage = np.mean(rows, axis=0)
     assert rmse <= 3.2 and nlpd <= 2.6 and coverage >= 0.88, rows
 

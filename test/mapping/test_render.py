@@ -51,7 +51,7 @@ def assert_good(grid, field, where=""):
 @pytest.mark.parametrize("model", ["dual_svgp", "exact"])
 def test_a_full_drawing_is_what_predict_says(model, length):
     session = MapSession(MapSettings(model=model, **(FIXED | {"lengthscale": length})))
-    session.ingest(drive())
+    session.ingest(drive(rate=20.0))
     session.flush()
     assert_good(session.render(), session, f"ℓ = {length}")
 
@@ -67,8 +67,8 @@ def test_drawing_what_changed_equals_drawing_all(origin):
     )
     parts, drawn_cells = [], []
     for seed, across in ((0, False), (1, True)):
-        run = drive(seed, start=1000.0 * seed, origin=origin, across=across, lanes=3)
-        parts += [run[i : i + 400] for i in range(0, len(run), 400)]
+        run = drive(seed, start=1000.0 * seed, origin=origin, across=across, lanes=3, rate=10.0)
+        parts += [run[i : i + 80] for i in range(0, len(run), 80)]
     for i, part in enumerate(parts):
         session.ingest(part)
         if i % 3 == 2:
@@ -275,9 +275,9 @@ def test_a_drawing_is_the_readers_own():
 def test_a_change_of_everything_is_drawn():
     """Learning, forgetting and moved inputs change the map where no new sample is."""
     session = MapSession(MapSettings(max_inducing=60, forgetting_time=200.0))
-    run = drive()
-    for i in range(0, len(run), 500):
-        session.ingest(run[i : i + 500])
+    run = drive(rate=20.0)
+    for i in range(0, len(run), 200):
+        session.ingest(run[i : i + 200])
         grid = session.render()
         told = session.predict(grid.centres()).stddev[:, 0].reshape(grid.shape)
         apart = (grid.stddev / told - 1).abs().flatten()
@@ -298,9 +298,9 @@ def followed(budget=None, **settings):
         )
     )
     for seed, across in ((0, False), (1, True)):
-        run = drive(seed, start=1000.0 * seed, across=across, lanes=3)
-        for i in range(0, len(run), 200):
-            session.ingest(run[i : i + 200])
+        run = drive(seed, start=1000.0 * seed, across=across, lanes=3, rate=10.0)
+        for i in range(0, len(run), 40):
+            session.ingest(run[i : i + 40])
             yield session.render(budget), session, session.renderer.points_drawn
 
 

@@ -101,7 +101,7 @@ def test_it_goes_on_after_a_restart_in_its_middle(moment, tmp_path):
         if restored is not None:
             restored.ingest(SAMPLES[i : i + 1])
             continue
-        searching = session.state_dict()["response"]["search"]
+        searching = session.response.state_dict()["search"]
         if moment == "in the search":
             due = searching is not None and searching["steps"] > 8
         else:

@@ -26,11 +26,20 @@ def same(a, b) -> bool:
 def test_what_goes_on_does_not_reach_a_state_that_was_taken(model):
     session = MapSession(
         MapSettings(
-            model=model, max_inducing=20, memory_size=25, forgetting_time=1000.0, resolution=0.2
+            model=model,
+            max_inducing=20,
+            memory_size=25,
+            forgetting_time=1000.0,
+            resolution=0.2,
+            # near what the field is: starts that are found take the first cells in again and again
+            lengthscale=1.0,
+            signal_stddev=8e-6,
+            noise_stddev=0.7e-6,
+            constant_stddev=24e-6,
         )
     )
     channels = 3 if model == "curl_free" else 1
-    samples = drive(seed=1, lanes=2, length=3.0)
+    samples = drive(seed=1, lanes=2, length=3.0, rate=10.0)
     samples = Samples(samples.x, samples.y.expand(-1, channels).contiguous(), stamp=samples.stamp)
     half = len(samples) // 2 + 7  # in the middle of a cell
     session.ingest(samples[:half])
