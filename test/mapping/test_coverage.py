@@ -18,14 +18,14 @@ def coverage(session, run) -> float:
     return float(inside.double().mean())
 
 
-def passes(count, start=0):
+def passes(count, start=0, rate=20.0):
     """Every other pass across, each with an error of its own; 6 m × 4 m, about 20 minutes a dozen."""
     return [
         drive(
             start + i,
             start=1000.0 * i,
             noise=1.2,
-            rate=20.0,
+            rate=rate,
             length=4.0,
             lanes=4,
             across=bool(i % 2),
@@ -124,14 +124,13 @@ def test_nothing_changed_and_nothing_is_found_changed(cells):
             cells=cells,
             memory_size=200,
             max_inducing=60,
-            lengthscale=1.2,
+            **STARTS | {"lengthscale": 1.2, "noise_stddev": 1e-6},
             heading_stddev=0.0,
             learn_hyperparameters=False,
             learn_time_offset=False,
-            noise_stddev=1e-6,
         )
     )
-    for run in passes(4, 20):
+    for run in passes(4, 20, 50.0):
         session.ingest(run)
         session.break_pass()
     assert session.changes == ()

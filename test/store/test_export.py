@@ -23,10 +23,21 @@ def truth(x):
     return 45e-6 + 2e-6 * np.asarray(x)[:, 0]
 
 
+# a slope, which a lengthscale of half a metre knows as far as half a metre
+# to find starts takes the first cells in again and again
+GIVEN = {
+    "learn_hyperparameters": False,
+    "lengthscale": 0.5,
+    "signal_stddev": 3e-6,
+    "noise_stddev": 2e-7,
+    "constant_stddev": 9e-6,
+}
+
+
 @pytest.fixture(scope="module")
 def session():
     """A map of an L-shaped drive, so that a corner of the grid stays unknown."""
-    out = MapSession(MapSettings(learn_hyperparameters=False, lengthscale=0.5))
+    out = MapSession(MapSettings(**GIVEN))
     leg = np.linspace(0.0, 3.0, 300)
     x = np.concatenate([np.stack([leg, 0 * leg], 1), np.stack([3 + 0 * leg, leg], 1)])
     y = truth(x) + 1e-7 * np.random.default_rng(0).standard_normal(600)
@@ -171,7 +182,7 @@ def test_no_line_is_drawn_between_two_passes(session):
 
 
 def test_three_components_are_exported_and_shown(tmp_path):
-    session = MapSession(MapSettings(learn_hyperparameters=False, lengthscale=0.5))
+    session = MapSession(MapSettings(**GIVEN))
     x = np.stack([np.linspace(0.0, 2.0, 100), np.zeros(100)], 1)
     session.ingest(
         Samples(x, np.stack([truth(x), 0 * x[:, 0], -truth(x)], 1), stamp=0.05 * np.arange(100))
