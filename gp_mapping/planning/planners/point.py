@@ -11,6 +11,7 @@ import torch
 from gp_mapping.planning.problem import Problem
 
 __all__ = [
+    "GO_ON",
     "NEAR",
     "expected_improvement",
     "gain_per_metre",
@@ -21,6 +22,10 @@ __all__ = [
 ]
 
 NEAR = 0.3  # m added to each way: places under the robot's feet are not infinitely cheap
+# Rules whose place is driven to before they choose the next one. What is measured on the way takes
+# variance off it, but says of no other place that it is better. Rules that seek high values learn
+# on the way where these are, and choose anew.
+GO_ON = frozenset({"gain_per_metre", "integrated_variance", "variance"})
 _KAPPA = 2.0  # standard deviations that an upper confidence bound adds
 
 

@@ -11,12 +11,14 @@ from gp_mapping.planning.area.travel import Travel
 from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.plan import Plan
+from gp_mapping.planning.planners.point import GO_ON
 from gp_mapping.runtime.surveying.ahead import lead_of, loses_room, next_pose_of
 from gp_mapping.runtime.surveying.rules import Basis
 
 __all__ = ["Course", "Departure"]
 
 _NEARLY = 0.3  # m before the end of a plan from which it counts as driven
+_ROUNDED = 1e-6  # m
 _LATE = 5.0  # s after the expected end of a plan, when it is made anew
 
 
@@ -49,6 +51,9 @@ class Course:
 
     Attributes:
         along: metres of the plan that are behind the robot.
+        moved_then: metres that the robot had moved in all when the plan came.
+        outdated: whether something has changed that the plan was made on, so that its place may
+            not be the one that would be chosen.
     """
 
     def __init__(
@@ -60,8 +65,8 @@ class Course:
     ):
         self.plan, self.basis = plan, basis or Basis()
         self._seen = self.basis.free
-        self.along = 0.0
-        self._moved_then = moved
+        self.along, self.outdated = 0.0, False
+        self.moved_then = moved
         # A way that ends where it began may look undriven at its end: then the time decides.
         self._overdue = (stamp or 0.0) + plan.seconds + _LATE if plan else math.inf
 
@@ -74,6 +79,41 @@ class Course:
     def nearly_driven(self) -> bool:
         """Whether the robot is at the end of the plan, or there is none."""
         return self.along >= self.plan.metres - _NEARLY
+
+    @property
+    def place_mark(self) -> float:
+        """Metres from the beginning to the last stop; what comes then is the way home."""
+        return (
+            float(self.plan.stop_marks[len(self.plan.nodes) - 1])
+            if self.plan.nodes
+            else (self.plan.metres)
+        )
+
+    @property
+    def destination(self) -> np.ndarray | None:
+        """The one place (2,) m that is driven to before the next is chosen.
+
+        None where plans are of another kind, something has changed, or the robot is nearly there.
+        """
+        plan = self.plan
+        if plan.kind not in GO_ON or len(plan.nodes) != 1 or self.outdated:
+            return None
+        return None if self.along >= self.place_mark - _NEARLY else plan.stops[0]
+
+    def arriving(self, position) -> float:
+        """Return the metres to the place of `destination` where the robot is nearly there; else 0.
+
+        Args:
+            position: (2,) m, of the robot.
+        """
+        left = self.place_mark - self.along
+        if self.plan.kind not in GO_ON or not -_ROUNDED < left <= _NEARLY:
+            return 0.0
+        return left + self._aside(position)
+
+    def _aside(self, position) -> float:
+        """Return the metres from a position (2,) m to where the robot is along the plan."""
+        return math.dist(position, self.plan.line_ahead(self.along)[0])
 
     def follow(self, position: np.ndarray, moved: float) -> float:
         """Find how far along the plan the robot is.
@@ -102,10 +142,10 @@ class Course:
             stamp: of the newest measurement, s.
         """
         # Metres driven count, too: a robot that leaves the line makes no progress along it.
-        driven = max(self.along, moved - self._moved_then)
+        driven = max(self.along, moved - self.moved_then)
         return (
             not self.plan
-            or driven >= min(interval, self.plan.metres - _NEARLY)
+            or driven >= min(interval, self.place_mark - _NEARLY)
             or (stamp or 0.0) > self._overdue
         )
 
@@ -141,7 +181,8 @@ class Course:
         Returns:
             (K, 2) m; (0, 2) where the line leaves the free space.
         """
-        left = max(0.0, self.plan.metres - self.along)
+        left = self.plan.metres - self.along
+        left = left + self._aside(position) if left > -_ROUNDED else 0.0
         return lead_of(self.plan, self.along, position, min(metres, left), free)
 
     def departure(self, position, metres: float, travel: Travel, budget: Budget) -> Departure:

@@ -58,6 +58,7 @@ class Question(NamedTuple):
         closed: (n,) bool, nodes that are left out for now as goals; None: no node is.
         rules: those that it keeps to.
         free: the free-space map that it keeps to; None: there was none.
+        others: lines (K, 2) m that other robots will drive.
     """
 
     area: SurveyArea
@@ -69,6 +70,7 @@ class Question(NamedTuple):
     closed: np.ndarray | None
     rules: Rules
     free: FreeSpace | None
+    others: tuple[np.ndarray, ...] = ()
 
     def known_fraction(self, stddev: float) -> float:
         """Return the fraction of the area that is known to a standard deviation, SI."""
@@ -109,7 +111,14 @@ class Question(NamedTuple):
         )
 
     def problem(
-        self, settings: NodeSettings, position, budget: Budget, spent: float, seed: int, **more
+        self,
+        settings: NodeSettings,
+        position,
+        budget: Budget,
+        spent: float,
+        seed: int,
+        lead: np.ndarray | None = None,
+        **more,
     ) -> Problem:
         """Return the problem of planning from a position within a budget.
 
@@ -119,12 +128,14 @@ class Question(NamedTuple):
             budget: what the plan may cost.
             spent: fraction of the survey's budget that is spent.
             seed: of the planner's random choices.
+            lead: (K, 2) m, the line that the robot drives to that position: what it measures there
+                is measured when the plan begins; None: it is there.
             more: further fields of Problem.
         """
         s = settings
         mix = mix_of_rest(s.plan_mix if s.plan_mix >= 0 else default_mix(budget), min(spent, 1.0))
         return Problem(
-            self.value,
+            self.value if lead is None else driven_by_others(self.value, self.travel, [lead]),
             self.travel,
             np.asarray(position, dtype=np.float64),
             budget=budget,
@@ -348,5 +359,6 @@ class Questions:
             closed,
             rules,
             free,
+            tuple(others),
         )
         self.gain = (area, value.gains_at(range(len(value))).numpy(), travel)

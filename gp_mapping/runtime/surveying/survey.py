@@ -18,6 +18,7 @@ from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.plan import Plan, plan_steps, way_home
 from gp_mapping.planning.problem import Problem
 from gp_mapping.runtime.surveying.course import Course, Departure
+from gp_mapping.runtime.surveying.destination import destination, steps_through
 from gp_mapping.runtime.surveying.free_maps import FreeMaps, wrong_frame
 from gp_mapping.runtime.surveying.question import Questions, ask_alike
 from gp_mapping.runtime.surveying.requests import Request, Requests
@@ -331,6 +332,7 @@ class Survey:
 
         began = time.perf_counter(), self._spending.clock
         driving = bool(self.plan) and not self._course.nearly_driven
+        self._course.outdated |= self._stale
         self._stale, self._moved_before = False, self._spending.moved
         self._finish = partial(self._done, *began, driving)
         self._job = self._go_on(session, position)
@@ -372,8 +374,8 @@ class Survey:
                 spending.last, 0.0, self._lead + 0.5, spending.moved - self._moved_before
             )
 
-        plan = plan.plan_ahead(behind) if behind > 0.0 else plan
-        if self._outdated(plan):
+        whole, plan = plan, plan.plan_ahead(behind) if behind > 0.0 else plan
+        if self._outdated(plan) or (whole and not plan):  # all of it is behind the robot
             self._stale = True
             return
 
@@ -482,8 +484,8 @@ class Survey:
         begin = Departure(position)
         same = course.plan and course.basis.ground == self._questions.ground_count
         if same and not reason:
-            metres = min(_AHEAD, s.plan_speed * self._thinking + 0.05)
-            begin = course.departure(position, metres, question.travel, budget)
+            metres = max(s.plan_speed * self._thinking + 0.05, course.arriving(position))
+            begin = course.departure(position, min(_AHEAD, metres), question.travel, budget)
         self._lead = begin.metres
         stops = course.plan.stops_ahead(course.along + begin.metres) if same else ()
         away = 0.0 if budget.home is None else math.dist(begin.start, budget.home)
@@ -493,6 +495,7 @@ class Survey:
         problem = self._problem(
             begin.start,
             budget.minus(begin.metres + reserves[0], begin.seconds + reserves[1]),
+            lead=begin.lead,
             heading=begin.heading,
             old=stops,
             fresh=self._made % _FRESH == 0,
@@ -501,13 +504,15 @@ class Survey:
             yield self._homeward(reason or "the budget is spent")
             return
 
-        plan = None
-        for plan in plan_steps(problem, s.plan_kind):
+        moved, plan = self._moved_before, None
+        place = destination(course, problem, question.others, begin.metres, moved, s.plan_interval)
+        for plan in steps_through(place, problem, s.plan_kind):
             if plan is None:
                 yield None
 
-        least_gain = s.plan_least_gain * question.value.total
-        if plan and s.plan_least_gain and float(plan.gains.sum()) < least_gain:
+        # The rest of a way to a place that was worth it may take less than the least.
+        least_gain = 0.0 if place else s.plan_least_gain * question.value.total
+        if plan and float(plan.gains.sum()) < least_gain:
             yield self._homeward(
                 f"the best plan would take less than {s.plan_least_gain:g} of the area's variance"
             )

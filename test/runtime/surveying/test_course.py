@@ -76,6 +76,22 @@ class Free:
         return np.abs(start[:, 1] - end[:, 1]) < 1e-9
 
 
+def test_what_comes_after_the_last_stop_is_the_way_home():
+    """A robot that had to drive the interval before it is asked anew would be on its way home by then."""
+    stops = {"nodes": (7,), "stops": LINE[1:], "stop_marks": np.array([4.0, 7.0])}
+    course = Course(Plan("variance", LINE, metres=7.0, seconds=20.0, **stops))
+    assert course.place_mark == 4.0 and course.destination.tolist() == [4.0, 0.0]
+    course.along = 3.6
+    assert not course.due(50.0, 0.0, 1.0) and course.arriving((3.6, 0.0)) == 0.0
+    course.along = 3.8
+    assert course.due(50.0, 0.0, 1.0) and course.destination is None
+    assert course.arriving((3.6, 0.0)) == pytest.approx(0.4), "from where the robot is"
+    assert course.lead((3.6, 0.0), 0.4, Free())[-1] == pytest.approx((4.0, 0.0))
+    course.along = 7.0
+    assert course.lead((4.0, 2.9), 0.4, Free()).tolist() == []
+    assert Course(Plan("route", LINE, metres=7.0, **stops)).destination is None
+
+
 def test_the_line_that_is_driven_next_ends_with_the_plan_and_with_free_space():
     course, free = Course(PLAN), Free()
     course.along = 1.0
