@@ -234,7 +234,7 @@ def _route(mix: float | None = None, **settings):
 
 POLICIES = {
     "route": _route(),
-    "gain_per_metre": _by("gain_per_metre", REPLAN),
+    "gain_per_metre": _by("gain_per_metre"),
     "good lanes": good_lanes,
     "border lanes": border_lanes,
     "greedy variance": _by("variance"),
@@ -243,6 +243,7 @@ POLICIES = {
     "random": random,
 }
 STUDIES = {
+    "gain_per_metre, each time": _by("gain_per_metre", REPLAN),
     "whole prior": whole_prior,
     "route mix 0": _route(0.0),
     "route mix .3": _route(0.3),

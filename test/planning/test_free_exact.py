@@ -133,6 +133,17 @@ def test_a_cell_whose_corner_is_cut_is_crossed():
     assert free.sees(np.empty((0, 2)), np.empty((0, 2))).shape == (0,)
 
 
+@pytest.mark.parametrize("back", [False, True])
+def test_what_lies_beyond_the_ends_of_a_line_does_not_matter(back):
+    """It ends past the border of a cell, 15 mm before a shut one: half as long again it would be in that."""
+    data = np.zeros(SHAPE)
+    data[5, 5] = 100
+    free, _ = scene(data=data)
+    start, end = np.array([[4.8 * CELL, 4.65 * CELL]]), np.array([[5.015 * CELL, 4.925 * CELL]])
+    assert not free.sees(start, start + 1.465 * (end - start)).any()
+    assert (free.sees(end, start) if back else free.sees(start, end)).all()
+
+
 @pytest.mark.parametrize("yaw, origin", PLACED[:2])
 def test_a_line_seems_open_by_its_samples(yaw, origin):
     free, _ = scene(yaw, origin, 0.15)
