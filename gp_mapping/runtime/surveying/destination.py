@@ -59,7 +59,13 @@ def destination(
 
 
 def steps_through(stops: tuple[int, ...], problem: Problem, kind: str) -> Iterator[Plan | None]:
-    """Plan in slices, as plan_steps; where stops are given, no others are looked for."""
+    """Plan in slices, as plan_steps; where stops are given, no others are looked for.
+
+    Args:
+        stops: nodes, in order, or none.
+        problem: the question.
+        kind: name of the planner.
+    """
     if stops:
         yield plan_through(problem, kind, stops)
     else:
