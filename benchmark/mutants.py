@@ -24,7 +24,6 @@ import ast
 import compileall
 import copy
 import os
-import py_compile
 import queue
 import random
 import shutil
@@ -258,12 +257,10 @@ def judged(faults: list[Fault], folder: Path) -> Iterator[tuple[Fault, bool]]:
         _ROOT,
         first,
         symlinks=True,
-        ignore=shutil.ignore_patterns("__pycache__", ".git", ".venv", "out", "build"),
+        # *.pyc.*: bytecode that another process is writing
+        ignore=shutil.ignore_patterns(".git", ".venv", "out", "build", "*.pyc.*"),
     )
-    # by their contents: by its time and size a file with a fault may pass for the one without
-    compileall.compile_dir(
-        first / "gp_mapping", quiet=1, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH
-    )
+    compileall.compile_dir(first / "gp_mapping", quiet=1)  # what has no bytecode that is its own
     trees.put(first)
     for i in range(1, jobs):
         trees.put(shutil.copytree(first, folder / f"tree{i}", symlinks=True))
@@ -286,7 +283,7 @@ def _fails(fault: Fault, tree: Path) -> bool:
     file = tree / fault.file.relative_to(_ROOT)
     before = file.read_text(encoding="utf-8")
     tests = [tree / path.relative_to(_ROOT) for path in mirrored_tests(fault.file)]
-    file.write_text(mutated(fault), encoding="utf-8")
+    _write(file, mutated(fault))
     try:
         limits = [f"faulthandler_timeout={_HANGS}", "faulthandler_exit_on_timeout=true"]
         done = subprocess.run(
@@ -311,4 +308,11 @@ def _fails(fault: Fault, tree: Path) -> bool:
     except subprocess.TimeoutExpired:
         return True
     finally:
-        file.write_text(before, encoding="utf-8")
+        _write(file, before)
+
+
+def _write(file: Path, text: str) -> None:
+    """Text in place of a module; by time and size its bytecode may pass for that of another text, so it goes."""
+    for bytecode in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
+        bytecode.unlink()
+    file.write_text(text, encoding="utf-8")
