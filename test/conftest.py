@@ -11,7 +11,6 @@ os.environ.setdefault(
 )  # before torch, and for child processes: on few cores more only wait
 
 import pytest
-import torch
 from file_order import LONG
 from hypothesis import settings
 from recordings import invensense
@@ -28,7 +27,6 @@ os.environ.setdefault(
 os.environ.setdefault("ROS_LOG_DIR", os.path.join(tempfile.gettempdir(), "gp_mapping_test_log"))
 os.environ.setdefault("ROS_PYTHON_CHECK_FIELDS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
-torch.set_num_threads(1)
 # Every run tries the same examples, so that a red run is of the change; others: --hypothesis-profile=search
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("search", deadline=None, max_examples=1000)
@@ -39,6 +37,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """The order is the one below: xdist would take the files with most tests first, which are not the long ones."""
     if config.pluginmanager.hasplugin("xdist"):
         config.option.loadscopereorder = False
+        if config.option.dist != "no" and not hasattr(config, "workerinput"):
+            return  # others run the tests, and begin once this process is here: it needs no torch
+
+    import torch
+
+    torch.set_num_threads(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from benchmark.house import PACKAGE
 
 ROOT = Path(__file__).resolve().parent.parent / PACKAGE
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(ROOT.rglob("*.py"))}
+PATHS = sorted(ROOT.rglob("*.py"))
 # Packages of other people, and a name that stands for one of a user's own.
 _ELSEWHERE = {"rosbags", "my_models", "torch", "__msgtype__"}
 _DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -74,17 +74,23 @@ def untrue(tree, here: set[str], known: set[str]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def words():
+def trees():
+    """Each file's code; every process of a run collects this file, and one of them asks for it."""
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in PATHS}
+
+
+@pytest.fixture(scope="module")
+def words(trees):
     """Names in the code of each file."""
-    return {path: words_of(tree) for path, tree in TREES.items()}
+    return {path: words_of(tree) for path, tree in trees.items()}
 
 
-@pytest.mark.parametrize("room", sorted({path.relative_to(ROOT).parts[0] for path in TREES}))
-def test_docstrings_name_what_is_there(room, words):
-    known = set().union(*words.values(), keyword.kwlist, (path.stem for path in TREES))
+@pytest.mark.parametrize("room", sorted({path.relative_to(ROOT).parts[0] for path in PATHS}))
+def test_docstrings_name_what_is_there(room, trees, words):
+    known = set().union(*words.values(), keyword.kwlist, (path.stem for path in PATHS))
     faults = [
         f"{path.name} {line}"
-        for path, tree in TREES.items()
+        for path, tree in trees.items()
         if path.relative_to(ROOT).parts[0] == room
         for line in untrue(tree, words[path], known)
     ]
