@@ -3,7 +3,7 @@
 import os
 import zlib
 
-_FIRST, _EACH = 21, 24  # domains 21 to 92, 24 of each of three processes
+_FIRST, _LAST = 21, 90
 _SLOTS = {
     "simulator": 0,
     "player": 1,
@@ -16,6 +16,8 @@ _SLOTS = {
 
 def domain_of(name: str) -> int:
     """The domain of a file of tests; another run on this machine has most likely another one."""
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 3
+    count = _LAST + 1 - _FIRST
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % workers
     run = zlib.crc32(os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid())).encode())
-    return _FIRST + (_EACH * worker + _SLOTS[name] + run % (3 * _EACH - 2)) % (3 * _EACH - 2)
+    return _FIRST + (count // workers * worker + _SLOTS[name] + run) % count
