@@ -130,6 +130,23 @@ def test_a_wrong_value_is_set_right_and_configured_again(make_node):
     )
 
 
+def test_what_keeps_its_value_is_not_declared_anew(make_node):
+    """Each declaration is a message to whoever listens; types and ranges are the new ones all the same."""
+    node = make_node(lengthscale=1, max_inducing=50)
+    parameters, declared = params.NodeParameters(node), []
+    node.add_post_set_parameters_callback(lambda given: declared.extend(p.name for p in given))
+    parameters.configure()
+    assert "lengthscale" in declared and "max_inducing" not in declared and len(declared) < 20
+    assert node.get_parameter("lengthscale").value == 1.0
+    for name, value in (("publish_rate", "fast"), ("publish_rate", -1.0), ("max_inducing", 60)):
+        assert not node.set_parameters([Parameter(name, value=value)])[0].successful
+
+    declared.clear()
+    parameters.reopen()
+    assert len(declared) < 20
+    assert node.set_parameters([Parameter("resolution", value="fine")])[0].successful
+
+
 def test_unknown_names_are_reported_with_the_nearest(make_node):
     warnings = params.NodeParameters(make_node(resolutoin=0.1, zzz=1)).unknown
     assert any("'resolutoin' is not known" in text and "'resolution'" in text for text in warnings)

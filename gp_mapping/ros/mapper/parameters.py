@@ -143,14 +143,34 @@ class NodeParameters:
         self._declaring = True  # the callbacks of a change are passed over meanwhile
         try:
             for name, value in values.items():
-                # a declared parameter keeps its type and descriptor
+                described = descriptor(KNOWN[name])
+                if self._describe(name, value, described):
+                    continue
+
+                # a declared parameter keeps its type
                 if self._node.has_parameter(name):
                     self._node.undeclare_parameter(name)
-                self._node.declare_parameter(
-                    name, value, descriptor(KNOWN[name]), ignore_override=True
-                )
+                self._node.declare_parameter(name, value, described, ignore_override=True)
         finally:
             self._declaring = False
+
+    def _describe(self, name: str, value, descriptor: ParameterDescriptor) -> bool:
+        """Give a parameter that has this value already its descriptor; returns whether it has.
+
+        Each declaration is a message on /parameter_events, and all of them take a node longer than
+        anything else that it does when it is configured.
+        """
+        if not self._node.has_parameter(name):
+            return False
+
+        now = self._node.get_parameter(name)
+        # lists: of an empty one ROS does not know the type. 1 and true are equal to 1.0
+        if isinstance(value, list) or type(now.value) is not type(value) or now.value != value:
+            return False
+
+        descriptor.type = now.type_.value
+        self._node.set_descriptor(name, descriptor)
+        return True
 
     def _check(self, parameters) -> SetParametersResult:
         """Whether ROS may set these parameters; keeps the settings that would result for _apply."""
