@@ -113,4 +113,4 @@ class Robot:
 
 
 def settings(**changes) -> NodeSettings:
-    return NodeSettings(**{"plan_places": 120, "plan_effort": 40, "plan_speed": 0.3} | changes)
+    return NodeSettings(**{"plan_places": 90, "plan_effort": 20, "plan_speed": 0.3} | changes)
