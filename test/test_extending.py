@@ -18,8 +18,8 @@ from benchmark import warm
 def folder(tmp_path_factory):
     """The programs, and a bag of a drive through a field whose shape is known."""
     folder = install(tmp_path_factory.mktemp("somebodys"))
-    write_drive(folder / "drive", lanes(count=3))
-    write_drive(folder / "other", lanes(shift=0.2, count=3), seed=1)
+    write_drive(folder / "drive", lanes(count=2))
+    write_drive(folder / "other", lanes(shift=0.2, count=2), seed=1)
     return folder
 
 

@@ -2,10 +2,9 @@
 
 import json
 import os
-import shutil
 
 import pytest
-from small_drive import GIVEN
+from small_drive import GIVEN, lanes, write_drive
 
 from benchmark.faults.command import run_command
 from gp_mapping import cli
@@ -90,7 +89,7 @@ def test_a_bag_of_nothing_but_damage_is_refused_in_one_bounded_line(bag, tmp_pat
 def test_names_of_any_bytes_end_in_pictures(bag, tmp_path, name):
     """A title that is no UTF-8, or that looks like mathematics, is a title."""
     odd = os.fsdecode(os.path.join(os.fsencode(tmp_path), name))
-    shutil.copytree(bag, odd)
+    write_drive(odd, lanes(0.1, count=1), 2000.0, seed=1)
     for words in (
         # the bag that tests is named in the picture
         ["check", bag, "--against", odd, "--no-refits", "--output", tmp_path / "c"],

@@ -35,8 +35,12 @@ def saved(tmp_path_factory):
 def test_route_as_csv_geojson_and_picture(saved, tmp_path, capsys):
     region = "0 0, 4 0, 4 3, 0 3"
     options = [str(saved), "--region", region, "--budget", "9", "--start", "1 1", "--home", "1 1"]
-    for name in ("route.csv", "route.geojson", "route.png"):
-        assert main(["plan", *options, "--output", str(tmp_path / name)]) == 0
+    for name, kind in (
+        ("route.csv", []),
+        ("route.geojson", []),
+        ("route.png", ["--kind", "lanes"]),
+    ):
+        assert main(["plan", *options, *kind, "--output", str(tmp_path / name)]) == 0
     said = capsys.readouterr().out
     assert "stops; stddev over the area" in said and "the whole region is taken to be free" in said
     rows = list(csv.DictReader(open(tmp_path / "route.csv", encoding="utf-8")))
@@ -119,7 +123,8 @@ def test_the_picture_shows_all_of_the_route(saved, tmp_path, monkeypatch):
     monkeypatch.setattr(
         "matplotlib.figure.Figure.savefig", lambda figure, *args, **_: shown.append(figure)
     )
-    options = ["--margin", "3", "--budget", "12", "--output", str(tmp_path / "route.png")]
+    options = ["--margin", "3", "--budget", "12", "--kind", "lanes"]
+    options += ["--output", str(tmp_path / "route.png")]
     assert main(["plan", str(saved), *options]) == 0
     drawn = shown[0].axes[:2]
     line = next(a for a in drawn[0].get_lines() if a.get_label() == "planned route").get_xydata()

@@ -14,7 +14,7 @@ BOUND = [*GIVEN, "--model", "exact", "--set", "max_exact_samples=12"]
 @pytest.fixture(scope="module")
 def drive(tmp_path_factory):
     path = tmp_path_factory.mktemp("full") / "drive"
-    write_drive(path, lanes(count=3), rate=10.0)
+    write_drive(path, lanes(count=2), rate=10.0)
     return path
 
 

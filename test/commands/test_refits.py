@@ -23,7 +23,7 @@ from gp_mapping.settings.mapping import MapSettings
 LONG = 1e9  # s for a map: processes pay
 
 
-def lane(y: float, seed: int, n: int = 60) -> Samples:
+def lane(y: float, seed: int, n: int = 40) -> Samples:
     x = torch.stack([torch.linspace(0.0, 3.0, n).double(), torch.full((n,), y).double()], 1)
     noise = 2e-7 * torch.randn(
         n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64

@@ -40,9 +40,7 @@ def dying(monkeypatch, after):
     monkeypatch.setattr(StepProgress, "save", kept)
     monkeypatch.setattr(StepProgress, "load", found)
     for module in (cells, robot):
-        monkeypatch.setattr(
-            module, "samples_of", functools.partial(module.samples_of, together=100)
-        )
+        monkeypatch.setattr(module, "samples_of", functools.partial(module.samples_of, together=50))
     return lives
 
 
@@ -71,15 +69,15 @@ def assert_same(made: BagCells, whole: BagCells):
 
 def outages(i, vector, place):
     """Absurd values, a robot that is carried away, and a frame of other units, in between."""
-    return (vector * 1e6 if 400 < i < 420 else vector), (
-        place + np.array([0.0, 30.0, 0.0]) if i > 500 else place
+    return (vector * 1e6 if 200 < i < 220 else vector), (
+        place + np.array([0.0, 30.0, 0.0]) if i > 280 else place
     )
 
 
 @pytest.mark.parametrize("settings", [{}, {"cells": False}, {"robust": False, "bias_time": 5.0}])
 @pytest.mark.parametrize("after", [1, 3])
 def test_a_reading_that_is_cut_off_gives_the_same_cells(tmp_path, monkeypatch, settings, after):
-    write_drive(tmp_path / "robot", lanes(), spoil=outages)
+    write_drive(tmp_path / "robot", lanes(count=4), spoil=outages)
     job = Job(0, str(tmp_path / "robot"), parameters(**settings), {})
     whole = read_bag(job)
     lives = dying(monkeypatch, after)
@@ -164,7 +162,7 @@ def test_writing_takes_a_small_part_of_the_time(tmp_path, monkeypatch):
     "settings", [{}, {"lengthscale": 0.3, "max_inducing": 60, "map_tile_side": 5.0}]
 )
 def test_a_calibration_that_is_cut_off_gives_the_same_robot(tmp_path, monkeypatch, settings):
-    write_drive(tmp_path / "robot", lanes(), spoil=outages)
+    write_drive(tmp_path / "robot", lanes(count=3), spoil=outages)
     job = Job(0, str(tmp_path / "robot"), parameters(**settings), {})
     monkeypatch.setattr(robot, "samples_of", functools.partial(robot.samples_of, together=100))
     whole = calibrate(job, 60)

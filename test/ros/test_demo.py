@@ -80,7 +80,7 @@ def wait_for(condition, timeout=30.0):
 
 
 def test_the_robot_plans_its_own_way_and_is_home_within_its_budget(tmp_path):
-    with demo(tmp_path, "--fast", "--seed", "1", "--timeout", "240") as process:
+    with demo(tmp_path, "--fast", "--seed", "1", "--timeout", "240", *FEWER) as process:
         assert process.wait(260.0) == 0, process.output
         text, folder = process.output, tmp_path / "demo"
     numbers = json.loads((folder / "demo.json").read_text())

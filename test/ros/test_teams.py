@@ -1,5 +1,6 @@
 """Robots that make one map over DDS: real processes, a link between them that loses, repeats and invents messages."""
 
+import functools
 import random
 import signal
 import time
@@ -116,6 +117,7 @@ def drive(peer: Peer, start: float, seconds: float) -> None:
     )
 
 
+@functools.cache
 def expected(*drives: tuple[float, float]):
     """The map of all of them, each a pass: (mean, stddev) at X. In this process, without ROS."""
     session = MapSession(MapSettings(**MAP))
