@@ -93,6 +93,7 @@ CORE = {
     "types",
     "typing",
     "warnings",  # a word to who calls a map from Python; commands and nodes are silent about them
+    "weakref",
 }
 # Bounded work needs a stopwatch; it is not a clock: nothing that comes out depends on what time it is.
 STOPWATCH = {"time.perf_counter"}

@@ -229,3 +229,19 @@ def test_covariances_of_components_are_kept_and_splined_too():
     fresh = over(width=40, height=30, length=1.5)
     fresh.copy_nearest(lattice)
     assert fresh.excess is not None and fresh.excess.max() == pytest.approx(0.384)
+
+
+def test_places_of_arrays_that_nobody_can_write_to_are_kept_for_the_next_call():
+    lattice = over()
+    rows, columns = np.array([0, 2, 3]), np.array([1, 1, 4])
+    places = lattice.places(rows, columns)
+    assert lattice.places(rows, columns) is not places
+    rows[0] = 1  # whoever owns them may
+    assert not torch.equal(lattice.places(rows, columns), places)
+
+    for numbers in (rows, columns):
+        numbers.flags.writeable = False
+    kept = lattice.places(rows, columns)
+    assert lattice.places(rows, columns) is kept
+    assert lattice.places(rows.copy(), columns) is not kept
+    assert over(left=5).places(rows, columns) is not kept

@@ -124,12 +124,14 @@ def increment_between(before: Posterior, now: Posterior) -> Increment | None:
         """Columns (R − grown, n) with rows of zeros for the new inducing inputs."""
         return torch.cat([columns, columns.new_zeros((grown, columns.shape[1]))])
 
+    old = size - grown  # rows of D₀ before it is bordered
+
     def product(right: Tensor) -> Tensor:
         """Δ = D₁ − D₀ times columns (R, n)."""
-        old = size - grown
-        return now.R @ (now.R.mT @ right) - torch.cat(
-            [before.R @ (before.R.mT @ right[:old]), right[old:]]
-        )
+        first = now.R @ (now.R.mT @ right)
+        first[:old] -= before.R @ (before.R.mT @ right[:old])
+        first[old:] -= right[old:]
+        return first
 
     # range of Δ: the first `rank` products span it, the further probes check that
     largest = float(now.R.square().sum(1).max())  # of D₁: its diagonal
@@ -147,8 +149,9 @@ def increment_between(before: Posterior, now: Posterior) -> Increment | None:
         return None
 
     # eigenvectors V and eigenvalues S of Δ in that range, without those that are but rounding
-    small = base.mT @ product(base)
-    values, vectors = torch.linalg.eigh(0.5 * (small + small.mT))
+    parts = now.R.mT @ base, before.R.mT @ base[:old], base[old:]  # QᵀΔQ by its three squares
+    small, *less = (part.mT @ part for part in parts)
+    values, vectors = torch.linalg.eigh(small - less[0] - less[1])
     significant = values.abs() > max(_MISSED * 1e-3, rounding)
     values, span = values[significant], base @ vectors[:, significant]
 

@@ -119,8 +119,8 @@ class _Change:
             second: pitch of the next one, half of it.
         """
         nodes = self._grid(second)
-        rows, columns = np.ones(tuple(map(len, nodes)), dtype=bool).nonzero()
-        told = self._at(nodes, rows, columns)
+        rows, columns, points = _whole(*self._shape, second)
+        told = self._at(points)
         self._values = told.reshape(2, -1, *map(len, nodes))
 
         part = (np.searchsorted(on, _nodes(n, first)) for on, n in zip(nodes, self._shape))
@@ -158,7 +158,7 @@ class _Change:
         self._values = values
         if len(at):
             guess = values[:, :, rows, columns]
-            values[:, :, rows, columns] = told = self._at(nodes, rows, columns)
+            values[:, :, rows, columns] = told = self._at((nodes[0][rows], nodes[1][columns]))
         # on the finest grid nothing lies between the nodes
         if pitch > 1 or limited:
             if len(at):
@@ -177,9 +177,8 @@ class _Change:
         rows, columns = (_nodes(n, pitch) for n in self._shape)
         return rows, columns
 
-    def _at(self, nodes, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """The change at nodes (n,): (2, C, n)."""
-        points = nodes[0][rows], nodes[1][columns]
+    def _at(self, points: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+        """The change at points, rows (n,) and columns (n,): (2, C, n)."""
         mean, variance = self._evaluate(*points)
         self._done[points] = True
         return np.stack([mean.T, variance.T])
@@ -248,6 +247,21 @@ def _nodes(count: int, pitch: int) -> np.ndarray:
     """Numbers of the nodes among so many points: every pitch-th, and the last."""
     nodes = np.arange(0, count, pitch)
     return nodes if nodes[-1] == count - 1 else np.append(nodes, count - 1)
+
+
+@lru_cache(maxsize=16)
+def _whole(rows: int, columns: int, pitch: int):
+    """All nodes of a grid, as the same arrays at every call, which nobody can write to.
+
+    Returns:
+        Row and column of each among the nodes, (n,) each, and the same two among the points.
+    """
+    nodes = _nodes(rows, pitch), _nodes(columns, pitch)
+    which = np.ones(tuple(map(len, nodes)), dtype=bool).nonzero()
+    points = tuple(on[index] for on, index in zip(nodes, which))
+    for numbers in (*which, *points):
+        numbers.flags.writeable = False
+    return *which, points
 
 
 @lru_cache(maxsize=64)

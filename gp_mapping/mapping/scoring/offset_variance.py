@@ -112,9 +112,9 @@ class OffsetVariance:
         return 0.5 * _WIDTH * self.length
 
     @property
-    def samples(self) -> Counter[tuple[float, ...]]:
-        """Place (m) and velocity (m/s) of each sample, and how often there is one like it."""
-        return Counter(map(tuple, np.concatenate([self.tree.data, self.velocity], 1).tolist()))
+    def samples(self) -> np.ndarray:
+        """Place (m) and velocity (m/s) of each sample, (m, 4)."""
+        return np.concatenate([self.tree.data, self.velocity], 1)
 
     def velocity_at_nodes(self, nodes: np.ndarray) -> np.ndarray:
         """v̄ at nodes (K, 2) m: (K, 2) m/s."""
@@ -178,8 +178,9 @@ class OffsetVariance:
         if min(mean.shape[1:]) < 2:
             return np.zeros_like(mean)
 
-        (columns, across), (rows, down) = (_between_nodes(axis, self._apart) for axis in (xs, ys))
-        nodes = (kept or KeptVelocity()).at(self, columns, rows)
+        kept = kept or KeptVelocity()
+        (columns, across), (rows, down) = kept.around(xs, ys, self._apart)
+        nodes = kept.at(self, columns, rows)
 
         along = _slope(mean, xs, 2) * (down @ nodes[..., 0] @ across.T)
         along += _slope(mean, ys, 1) * (down @ nodes[..., 1] @ across.T)
@@ -195,8 +196,24 @@ class KeptVelocity:
     def __init__(self) -> None:
         # nodes along either axis, ℓ, δ; then the samples, and v̄ at the nodes (rows, columns, 2)
         self._grid: tuple[bytes, bytes, float, float] | None = None
-        self._samples: Counter[tuple[float, ...]] = Counter()
+        self._samples = np.zeros((0, 4))
         self._values = np.zeros((0, 0, 2))
+        # what `around` gave last, and for which axes and distance
+        self._around: tuple | None = None
+
+    def around(self, xs: np.ndarray, ys: np.ndarray, apart: float):
+        """Nodes around the two axes of a grid, and the matrices that interpolate (_between_nodes).
+
+        Args:
+            xs: (W,) m; the same array as before where the grid is the same.
+            ys: (H,) m, likewise.
+            apart: distance of the nodes, m.
+        """
+        last = self._around
+        if last is None or last[0] is not xs or last[1] is not ys or last[2] != apart:
+            nodes = tuple(_between_nodes(axis, apart) for axis in (xs, ys))
+            self._around = last = xs, ys, apart, nodes
+        return last[3]
 
     def at(self, of: OffsetVariance, columns: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """v̄ at the nodes: (rows, columns, 2) m/s.
@@ -208,7 +225,7 @@ class KeptVelocity:
         """
         grid, samples = (columns.tobytes(), rows.tobytes(), of.length, of.offset), of.samples
         if grid == self._grid:
-            changed = (samples - self._samples) + (self._samples - samples)
+            changed = _changed(self._samples, samples)
             stale = np.zeros(self._values.shape[:2], dtype=bool)
             reach = _REACH * _WIDTH * of.length
             for x, y, *_ in changed:
@@ -242,6 +259,29 @@ def _between_nodes(axis: np.ndarray, apart: float) -> tuple[np.ndarray, np.ndarr
     return nodes, np.stack([np.interp(axis, nodes, one) for one in np.eye(len(nodes))], 1)
 
 
+def _changed(before: np.ndarray, after: np.ndarray) -> list[tuple[float, ...]]:
+    """Rows of which there are more, or fewer, in one table than in another; each one once.
+
+    Args:
+        before: (m, n).
+        after: (m', n); mostly the same rows in the same order.
+    """
+    # what both begin with, and what both end with, has not changed
+    least = min(len(before), len(after))
+    first = _equal_rows(before[:least], after[:least])
+    last = _equal_rows(before[::-1][: least - first], after[::-1][: least - first])
+    counts = [
+        Counter(map(tuple, rows[first : len(rows) - last].tolist())) for rows in (before, after)
+    ]
+    return list((counts[0] - counts[1]) + (counts[1] - counts[0]))
+
+
+def _equal_rows(one: np.ndarray, other: np.ndarray) -> int:
+    """Number of rows (m, n) that two tables have in common before the first that differs."""
+    differ = np.flatnonzero((one != other).any(1))
+    return int(differ[0]) if len(differ) else len(one)
+
+
 def _slope(values: np.ndarray, places: np.ndarray, axis: int) -> np.ndarray:
     """Slope of values along an axis by differences of fourth order, of second near its ends.
 
@@ -250,12 +290,18 @@ def _slope(values: np.ndarray, places: np.ndarray, axis: int) -> np.ndarray:
         places: of the cells along the axis, equally far apart, m.
         axis: of `values`.
     """
-    slope = np.gradient(values, places, axis=axis)
     if len(places) < 5:
-        return slope
+        return np.gradient(values, places, axis=axis)
+
+    slope = np.empty_like(values)
+    moved, inner = np.moveaxis(values, axis, 0), np.moveaxis(slope, axis, 0)
+    inner[:2] = np.gradient(moved[:3], places[:3], axis=0)[:2]
+    inner[-2:] = np.gradient(moved[-3:], places[-3:], axis=0)[-2:]
 
     apart = (places[-1] - places[0]) / (len(places) - 1)
-    moved, inner = np.moveaxis(values, axis, 0), np.moveaxis(slope, axis, 0)
-    near, far = moved[3:-1] - moved[1:-3], moved[4:] - moved[:-4]
-    inner[2:-2] = (8.0 * near - far) / (12.0 * apart)
+    middle = inner[2:-2]
+    np.subtract(moved[3:-1], moved[1:-3], out=middle)
+    middle *= 8.0
+    middle -= moved[4:] - moved[:-4]
+    middle /= 12.0 * apart
     return slope

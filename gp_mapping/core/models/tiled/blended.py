@@ -11,6 +11,7 @@ variance where a = b. Two places that no tile reaches together have covariance 0
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -22,7 +23,7 @@ from gp_mapping.core.models.tiled.layout import Key, Layout
 from gp_mapping.core.places import motion_of, places_of
 from gp_mapping.core.types import Prediction
 
-__all__ = ["blend", "blended_covariances", "blended_prediction", "tile_weights"]
+__all__ = ["KeptWeights", "blend", "blended_covariances", "blended_prediction", "tile_weights"]
 
 TileWeights = tuple[Key | None, Tensor, Tensor]  # a tile, indices of places, and its weights there
 
@@ -57,6 +58,44 @@ def tile_weights(layout: Layout, exists: Callable[[Key], bool], x: Tensor) -> li
     if len(columns) * len(rows) > _FEW:
         return _weights_of_many(layout, exists, x)
     return _weights_of_few(layout, [(i, j) for i in columns for j in rows if exists((i, j))], x)
+
+
+class KeptWeights:
+    """`tile_weights` at places that are asked for again, kept as long as their tensor lives."""
+
+    def __init__(self) -> None:
+        # by id of the tensor: itself, the layout, which tiles were there, and the weights
+        self._kept: dict[int, tuple[weakref.ref, Layout, dict[Key, bool], list[TileWeights]]] = {}
+
+    def at(self, layout: Layout, exists: Callable[[Key], bool], x: Tensor) -> list[TileWeights]:
+        """As `tile_weights`.
+
+        Args:
+            layout: of the tiles.
+            exists: whether a tile is there.
+            x: (N, 2) places, m, a tensor that nobody writes to.
+        """
+        kept = self._kept.get(id(x))
+        if (
+            kept is not None
+            and kept[0]() is x
+            and kept[1] == layout
+            and all(exists(key) == there for key, there in kept[2].items())
+        ):
+            return kept[3]
+
+        asked: dict[Key, bool] = {}
+
+        def ask(key: Key) -> bool:
+            """Whether a tile is there; it is noted that this was asked."""
+            asked[key] = exists(key)
+            return asked[key]
+
+        weights = tile_weights(layout, ask, x)
+        # most tensors live for one question
+        self._kept = {name: kept for name, kept in self._kept.items() if kept[0]() is not None}
+        self._kept[id(x)] = weakref.ref(x), layout, asked, weights
+        return weights
 
 
 def _weights_of_few(layout: Layout, there: list[Key], x: Tensor) -> list[TileWeights]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import FieldMap, Increments, Unchanged
-from gp_mapping.core.models.tiled.blended import tile_weights
+from gp_mapping.core.models.tiled.blended import KeptWeights
 from gp_mapping.core.models.tiled.layout import Key, Layout
 
 __all__ = ["Box", "Changes", "ChangesOfTiles"]
@@ -88,24 +88,25 @@ class TiledIncrements(Increments):
     ):
         self.field, self.tiles, self.others_known = field, tiles, others_known
 
-    def of(self, key: Key) -> Increments | None:
-        """Changes of a tile."""
-        return self.tiles.get(key, self._same() if self.others_known else None)
-
-    def _same(self) -> Unchanged:
-        """Increments where nothing has changed."""
-        return Unchanged(torch.zeros_like(self.field.centre)[None])
+    def _is_same(self, key: Key | None) -> bool:
+        """Whether a tile predicts what it predicted; None: the prior, which does."""
+        if key in self.tiles:
+            return isinstance(self.tiles[key], Unchanged)
+        return key is None or self.others_known  # else one that was on the shelf
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """As Increments.__call__, blended."""
         centre = self.field.centre
         mean = torch.zeros((len(x), len(centre)), dtype=torch.float64, device=centre.device)
         variance = torch.zeros_like(mean)
         known = torch.ones(len(x), dtype=torch.bool, device=mean.device)
 
-        for key, indices, weight in tile_weights(self.field.layout, self.field.predicts, x):
-            increments = self._same() if key is None else self.of(key)
-            if isinstance(increments, Unchanged):
-                continue  # the prior, a tile without news, or one that was on the shelf
+        for key, indices, weight in self.field.kept_weights.at(
+            self.field.layout, self.field.predicts, x
+        ):
+            if self._is_same(key):
+                continue
+            increments = self.tiles.get(key)
             places = indices.to(mean.device)
             if increments is None:
                 known[places] = False
@@ -119,7 +120,13 @@ class TiledIncrements(Increments):
 
 
 class ChangesOfTiles:
-    """What of a TiledMap has changed, for the map, which owns the tiles."""
+    """What of a TiledMap has changed, for the map, which owns the tiles.
+
+    Attributes:
+        kept_weights: of the tiles, at places that drawing after drawing asks for.
+    """
+
+    kept_weights: KeptWeights
 
     def moment(self) -> _Moment | None:
         """What `since` needs later to tell what has changed since now."""

@@ -140,6 +140,23 @@ class Layout:
         """
         return (self._indices(x) == torch.tensor(key, device=x.device)).all(1)
 
+    def in_own(self, parts: list[tuple[Key, Tensor]]) -> tuple[Tensor, Tensor]:
+        """Places of several tiles, and which of them lie in the core of the tile that they are of.
+
+        Args:
+            parts: tiles, at least one, each with places (n, 2), m.
+
+        Returns:
+            The places one tile after the other, (N, 2), and whether each lies there, (N,).
+        """
+        x = torch.cat([places for _, places in parts])
+        counts = [len(places) for _, places in parts]
+        keys = torch.tensor([key for key, _ in parts], device=x.device)
+        own = keys.repeat_interleave(
+            torch.tensor(counts, device=x.device), dim=0, output_size=sum(counts)
+        )
+        return x, (self._indices(x) == own).all(1)
+
     def group_by_tile(self, x: Tensor) -> list[tuple[Key, Tensor]]:
         """The tiles whose cores hold x (N, 2), each with the indices of its places."""
         keys, owner = self.owners(x)
@@ -153,10 +170,13 @@ class Layout:
             key: of the tile.
             x: (N, 2), m.
         """
-        low, high = (
-            torch.tensor(corner, dtype=x.dtype, device=x.device) for corner in self.core(key)
-        )
-        return torch.maximum(low - x, x - high).amax(1)
+        return self._outside([key], x)[0]
+
+    def _outside(self, keys: list[Key], x: Tensor) -> Tensor:
+        """As `outside`, of K tiles: (K, N)."""
+        corners = torch.tensor([self.core(key) for key in keys], dtype=x.dtype, device=x.device)
+        low, high = corners.view(-1, 2, 1, 2).unbind(1)
+        return torch.maximum(low - x, x - high).amax(2)
 
     def covers(self, key: Key, x: Tensor) -> Tensor:
         """Which samples a tile knows, those in its core or halo: (N,).
@@ -166,6 +186,19 @@ class Layout:
             x: (N, 2), m.
         """
         return self.outside(key, x) <= self.halo
+
+    def knowing(self, keys: list[Key], x: Tensor) -> dict[Key, Tensor]:
+        """Which samples each of some tiles knows, of the tiles that know any: (N,) each.
+
+        Args:
+            keys: of the tiles.
+            x: (N, 2), m.
+        """
+        if not keys:
+            return {}
+        covered = self._outside(keys, x) <= self.halo
+        some = covered.any(1).tolist()
+        return {key: which for key, which, any_ in zip(keys, covered, some) if any_}
 
     def neighbourhood(self, key: Key) -> list[Key]:
         """The tile and its eight neighbours."""

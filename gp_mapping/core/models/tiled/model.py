@@ -35,6 +35,7 @@ from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.tiled import shared_constants
 from gp_mapping.core.models.tiled import state as states
+from gp_mapping.core.models.tiled.blended import KeptWeights
 from gp_mapping.core.models.tiled.changes import Changes, ChangesOfTiles
 from gp_mapping.core.models.tiled.joining import merge_tiles, use_budgets
 from gp_mapping.core.models.tiled.layout import Key, Layout, name_of
@@ -122,6 +123,7 @@ class TiledMap(TiledPredictions, ChangesOfTiles, Revertible, FieldMap):
         self.learner = None
         self.generator = torch.Generator().manual_seed(seed)
         self.copies = TileCopies(self.restored, self.most, self.prepare)
+        self.kept_weights = KeptWeights()
         self.lost: dict[Key, str] = {}
 
         self.low, self.high = [math.inf, math.inf], [-math.inf, -math.inf]
@@ -182,13 +184,14 @@ class TiledMap(TiledPredictions, ChangesOfTiles, Revertible, FieldMap):
             # each tile is a transaction of its own, which ends with the map's
             self.current = self.layout.key_at(batch.x[-1])
             reports = []
-            for key in self.keys_knowing(batch.x):
+            for key, known in self.knowing(batch.x).items():
                 tile = self.tiles[key]
                 stack.enter_context(transaction(tile))
                 before = tile.map.epoch
                 tile.adopt_learned(self.learner)
                 tile.absorb_seed()
-                reports.append(tile.map.update(batch[self.layout.covers(key, batch.x)]))
+                # a robot brings one place at a time
+                reports.append(tile.map.update(batch if len(batch) == 1 else batch[known]))
                 if tile.map.epoch > before:
                     self.note_change(key)
             self._split_on(stack)
@@ -235,7 +238,7 @@ class TiledMap(TiledPredictions, ChangesOfTiles, Revertible, FieldMap):
 
         newest = sorted(self.tiles, key=lambda k: (k != self.current, -self.tiles[k].touched, k))
         under_way = [k for k in newest if self.tiles[k].map.rebuild is not None]
-        knowing = set(self.keys_knowing(x))
+        knowing = {} if under_way else self.knowing(x)
 
         for key in under_way[:1] or [k for k in newest if k in knowing]:
             tile = self.tiles[key]
@@ -304,14 +307,12 @@ class TiledMap(TiledPredictions, ChangesOfTiles, Revertible, FieldMap):
         """Whether there is such a tile, in memory or on the shelf."""
         return key in self.tiles or key in self.shelf
 
-    def keys_knowing(self, x: Tensor) -> list[Key]:
-        """Tiles that know at least one of x (N, 2), in a fixed order."""
+    def knowing(self, x: Tensor) -> dict[Key, Tensor]:
+        """Tiles that know at least one of x (N, 2), in a fixed order, and which they know (N,)."""
         around = {
             k for key, _ in self.layout.group_by_tile(x) for k in self.layout.neighbourhood(key)
         }
-        return [
-            k for k in sorted(around) if self.exists(k) and bool(self.layout.covers(k, x).any())
-        ]
+        return self.layout.knowing([k for k in sorted(around) if self.exists(k)], x)
 
     @property
     def tile_count(self) -> int:
@@ -466,7 +467,7 @@ class TiledMap(TiledPredictions, ChangesOfTiles, Revertible, FieldMap):
         if self.former is not None:  # what waits still knows the old field
             self.absorb_waiting()
 
-        keys = self.load_tiles(self.keys_knowing(x))
+        keys = self.load_tiles(list(self.knowing(x)))
         for key in keys:
             self.note_change(key)
         return max((self.tiles[k].map.forget_near(x, radius, newest) for k in keys), default=0)
@@ -490,10 +491,8 @@ class TiledMap(TiledPredictions, ChangesOfTiles, Revertible, FieldMap):
 
         def expect() -> None:
             """Replace the tiles that know a place."""
-            for key in self.keys_knowing(x):
-                new.tiles[key] = Tile(
-                    self.map_for(key).fantasize(x[self.layout.covers(key, x)]), forgot=self.forgot
-                )
+            for key, known in self.knowing(x).items():
+                new.tiles[key] = Tile(self.map_for(key).fantasize(x[known]), forgot=self.forgot)
 
         self.retry_without_lost(expect)
         return new

@@ -193,22 +193,18 @@ class TiledPredictions:
         if self.layout is None or self.former is not None:
             return self.current_map.remembered_motion()
 
-        kept = [(self._no_places(), self._no_places())]
-        for key in sorted(self.tiles):
-            places, velocity = self.tiles[key].map.remembered_motion()
-            inside = self.layout.holds(key, places) if len(places) else slice(0, 0)
-            kept.append((places[inside], velocity[inside]))
-        places, velocities = zip(*kept)
-        return torch.cat(places), torch.cat(velocities)
+        kept = [(key, *self.tiles[key].map.remembered_motion()) for key in sorted(self.tiles)]
+        places, inside = self.layout.in_own([(key, x) for key, x, _ in kept])
+        return places[inside], torch.cat([velocity for _, _, velocity in kept])[inside]
 
     def _places(self, places_of) -> Tensor:
         """What `places_of` gives for each tile's map, in the tile's own core."""
         if self.layout is None or self.former is not None:
             return places_of(self.current_map)
-        parts = [(key, places_of(self.tiles[key].map)) for key in sorted(self.tiles)]
-        return torch.cat(
-            [x[self.layout.holds(key, x)] for key, x in parts if len(x)] or [self._no_places()]
+        places, inside = self.layout.in_own(
+            [(key, places_of(self.tiles[key].map)) for key in sorted(self.tiles)]
         )
+        return places[inside]
 
     def counters(self) -> dict[str, int | float]:
         """Counters of the tile where the robot is, and of the tiles."""

@@ -40,6 +40,8 @@ class Tile(Revertible):
         self.map, self.seeds, self.forgot, self.touched = map_, seeds, forgot, touched
         self.evidence: PassEvidence | None = None
         self.told, self.heard = -1, -1
+        # whether θ is to be adopted, and of which θ and which step of the learner that was asked
+        self._asked: tuple[bool, tuple, tuple] | None = None
         # the newest state, and the moment (see `_moment`) that it is of
         self._stored: tuple[StoredState, tuple] | None = None
 
@@ -82,7 +84,7 @@ class Tile(Revertible):
             learner: of all tiles; None where nothing is learned.
         """
         # θ of an empty map is just set; a map that works in slices adopts it in `advance_transfer`
-        if learner is not None and learner.should_adopt(self.map.theta):
+        if learner is not None and self._should_adopt(learner):
             if not self.map.started:
                 self.map.theta = learner.theta
             elif not self.map.sliced:
@@ -101,16 +103,20 @@ class Tile(Revertible):
             self.map.advance_rebuild()
             return True
 
-        if (
-            learner is None
-            or self.seeds
-            or not self.map.started
-            or not learner.should_adopt(self.map.theta)
-        ):
+        if learner is None or self.seeds or not self.map.started or not self._should_adopt(learner):
             return False
         # one that has just failed is not begun: another tile has its turn
         done = self.map.adopt_in_slices(learner.theta)
         return done or self.map.rebuild is not None
+
+    def _should_adopt(self, learner: HyperLearner) -> bool:
+        """As HyperLearner.should_adopt, asked once for each step of the learner: it takes long."""
+        thetas = learner.theta, self.map.theta
+        step = learner.vector, learner.metric, learner.turns, learner.blocks  # a step replaces them
+        kept = self._asked
+        if kept is None or kept[1] != thetas or any(a is not b for a, b in zip(step, kept[2])):
+            kept = self._asked = learner.should_adopt(self.map.theta), thetas, step
+        return kept[0]
 
     def abandon_transfer(self) -> None:
         """Give up a transfer that is under way, until the tile is needed again."""

@@ -8,6 +8,7 @@ import torch
 
 from gp_mapping import Prediction
 from gp_mapping.core.models.tiled.blended import (
+    KeptWeights,
     blended_covariances,
     blended_prediction,
     tile_weights,
@@ -190,3 +191,36 @@ def test_a_tile_with_its_halo_holds_its_inputs_within_its_budget(density):
     assert side_for(100.0, 400, 1.5, 8.0) == 3.0, (
         "below two halos a sample would lie in more than four tiles"
     )
+
+
+def test_places_of_several_tiles_are_told_at_once_which_of_them_are_in_their_own_core():
+    parts = [((0, 0), PLACES[:300]), ((1, 0), PLACES[:0]), ((-1, 1), PLACES[200:900])]
+    places, inside = LAYOUT.in_own(parts)
+    assert torch.equal(places, torch.cat([x for _, x in parts]))
+    assert torch.equal(inside, torch.cat([LAYOUT.holds(key, x) for key, x in parts]))
+    assert 0 < int(inside.sum()) < len(places)
+
+
+def test_the_tiles_that_know_any_of_some_places_are_told_with_which():
+    keys = [(i, j) for i in range(-3, 4) for j in range(-3, 4)]
+    known = LAYOUT.knowing(keys, PLACES[:5])
+    by_one = {key: LAYOUT.covers(key, PLACES[:5]) for key in keys}
+    assert list(known) == [key for key in keys if bool(by_one[key].any())] and 0 < len(known) < 49
+    assert all(torch.equal(which, by_one[key]) for key, which in known.items())
+    assert LAYOUT.knowing([], PLACES) == {}
+
+
+@pytest.mark.parametrize("count", [60, 4000])
+def test_weights_of_the_same_places_are_kept_until_other_tiles_are_there(count):
+    there, kept = {(0, 0), (1, 0)}, KeptWeights()
+    places = PLACES[:count].clone()
+    first = kept.at(LAYOUT, there.__contains__, places)
+    assert kept.at(LAYOUT, there.__contains__, PLACES[:9].clone()) is not first
+    assert kept.at(LAYOUT, there.__contains__, places) is first
+
+    for change in (lambda: there.add((0, 1)), lambda: there.discard((1, 0))):
+        change()
+        found, fresh = (ask(LAYOUT, there.__contains__, places) for ask in (kept.at, tile_weights))
+        assert found is not first and [part[0] for part in found] == [part[0] for part in fresh]
+        assert all(torch.equal(a, b) for x, y in zip(found, fresh) for a, b in zip(x[1:], y[1:]))
+    assert kept.at(replace(LAYOUT, blend=0.3), there.__contains__, places) is not found
