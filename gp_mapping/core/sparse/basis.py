@@ -44,16 +44,17 @@ def whiten(
     if not len(z):
         return features
 
+    # Column-major, as LAPACK takes and leaves it: else each solve turns what it is given.
     kernel = theta.kernel()
     if factor.dtype == x.dtype or not isinstance(kernel, Stationary):
-        cross = kernel(z, x).to(factor.dtype)
+        cross = kernel(x, z).to(factor.dtype)
     else:  # differences in float64: positions may be far apart
         lengthscale = torch.as_tensor(kernel.lengthscale, dtype=x.dtype, device=x.device)
         cross = kernel.variance * kernel.correlation(
-            scaled_square_distance(z, x, lengthscale).to(factor.dtype)
+            scaled_square_distance(x, z, lengthscale).to(factor.dtype)
         )
 
-    return torch.cat([features, solve_lower(factor, cross)])
+    return torch.cat([features.mT, solve_lower(factor, cross.mT).mT], 1).mT
 
 
 class Basis:

@@ -173,7 +173,7 @@ class LocalScale:
         )
         # 0 where there is no bin: its distance is infinite
         kernel = np.exp(-0.5 * np.square(away / self.width))
-        weight, score = (np.append(sums[:, i], 0.0)[index] for i in (0, 1))
+        weight, score = (np.append(sums[:, i], 0.0).take(index) for i in (0, 1))
 
         return (_PRIOR + (kernel * score).sum(1)) / (_PRIOR + (kernel * weight).sum(1))
 
