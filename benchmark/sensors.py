@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from torch import Tensor
 from benchmark.drawn import DrawnField, ProcessField, exact_scores, lanes, scores
 from benchmark.tables import Goal, Part, Table
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.response.lag import step_weights
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.sensors import map_settings_for
@@ -206,6 +207,21 @@ def _slow(seeds, kinds) -> tuple[Table, float]:
     return table, min(covered)
 
 
+def _followed(field: ProcessField, tau: float, parts: int = 10) -> Tensor:
+    """(N, 1) what the sensor tells at its stamps: τ ẏ + y = f, exact for f linear over a hundredth of a second."""
+    places = lanes(12.0, 8.0, 1.0, 0.05 / parts)
+    truth = field(places)
+    if not tau:
+        return truth[::parts]
+    elapsed = torch.tensor(0.1 / parts, dtype=torch.float64)
+    a, before, now = (float(part) for part in step_weights(elapsed, tau))
+    value, told = float(truth[0]), [float(truth[0])]
+    for old, new in pairwise(truth[:, 0].tolist()):
+        value = a * value + before * old + now * new
+        told.append(value)
+    return torch.tensor(told, dtype=torch.float64)[::parts, None]
+
+
 def _one_slow(seed: int, tau: float, noise: float) -> list[float]:
     """τ found; RMSE of the map, without it, of the exact GP; coverage of both; ms a sample."""
     field = ProcessField(2.0, seed, 21.0, 1.5)
@@ -214,11 +230,7 @@ def _one_slow(seed: int, tau: float, noise: float) -> list[float]:
     truth, stamp = field(x), 0.1 * torch.arange(len(x), dtype=torch.float64)
     white = noise * torch.randn(truth.shape, dtype=torch.float64, generator=generator)
 
-    share, value, told = 1.0 - math.exp(-0.1 / tau) if tau else 1.0, float(truth[0]), []
-    for f in truth[:, 0].tolist():
-        value += share * (f - value)
-        told.append([value])
-    drive = Samples(x, torch.tensor(told, dtype=torch.float64) + white, stamp=stamp)
+    drive = Samples(x, _followed(field, tau) + white, stamp=stamp)
 
     area = torch.tensor([12.0, 8.0], dtype=torch.float64)
     places = area * torch.rand(500, 2, dtype=torch.float64, generator=generator)

@@ -350,6 +350,10 @@ class MapSession(Answering, Renewing):
         """
         super().finish()
         self.finish_starts()
+        # the last look at a slow sensor comes after the last cell
+        if self.slow.own.deviation != self.response.deviation:
+            self.slow.own.deviation = self.response.deviation
+            self.revision += 1
         epoch = self.map.epoch
 
         try:

@@ -73,6 +73,18 @@ def test_a_slow_thermometer_is_found_and_its_map_is_honest():
     assert any("time constant of about" in note for note in session.warnings)
 
 
+def test_what_the_last_look_says_of_its_sureness_counts():
+    """It comes after the last cell, and may keep the time constant: the one before stayed."""
+    session = MapSession(map_settings_for("temperature", MapSettings()))
+    samples = drive(1, 0.0)
+    session.ingest(Samples(samples.x[:60], samples.y[:60], stamp=samples.stamp[:60]))
+    session.finish()
+    revision = session.revision
+    session.response.deviation = 0.3
+    session.finish()
+    assert session.slow.own.deviation == 0.3 and session.revision > revision
+
+
 def test_a_fast_thermometer_is_left_as_it_is():
     """To the bit."""
     session, without = (

@@ -14,7 +14,8 @@ other in opposite directions it tells τ to some per cent, and τ from a delay.
 
 A field smoother than the kernel looks slow, too, but so it does backwards in time: τ counts as
 found where it is better by SURE nats than no lag, than every delay, and than the same lag of a
-sensor that follows the future; where a delay is nearly as good, exact evidences of both decide.
+sensor that follows the future; where a delay is nearly as good, exact evidences of both decide,
+with a prior of the delay.
 """
 
 from __future__ import annotations
@@ -35,7 +36,6 @@ from gp_mapping.mapping.response.track import Track
 __all__ = ["Lag", "Search", "find_lag", "step_weights"]
 
 SURE = 8.0  # nats; worlds without a lag reach −3
-_SURER = 3.0  # nats, from a delay by exact evidences of both: twenty to one
 # of the grid: time constants and delays, in usual times between two blocks
 _CONSTANTS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 _DELAYS = (-4.0, -1.0, -0.5, -0.25, 0.25, 0.5, 1.0, 2.0, 4.0)
@@ -164,9 +164,8 @@ class Search(Stepwise[Lag]):
             lag = yield from _in_pairs(slow_evidence(finer, kernel, *start))
             delays = [latest * 2.0**k for k in _AROUND]
             delay = yield from _in_pairs(late_evidence(finer, kernel, delays, *start[1:]))
-            if lag - delay < _SURER:
+            if lag < delay:
                 return None
-            gain = min(gain, lag - delay)
         else:
             gain = min(gain, tried[best][0] - late[latest])
 
