@@ -22,7 +22,9 @@ def checkpoint():
         # so small that a small map takes several
         for module in ("rebuild", "rebuilding"):
             patch.setattr(f"gp_mapping.core.models.dual_svgp.{module}.SLICE", 1e-4 * SLICE)
-        session = MapSession(MapSettings(learn_hyperparameters=False, lengthscale=0.8))
+        # all starts are given: nothing is begun again at the end of the stream
+        starts = {"signal_stddev": 8e-6, "noise_stddev": 1e-6, "field_scale": 8e-6}
+        session = MapSession(MapSettings(learn_hyperparameters=False, lengthscale=0.8, **starts))
         session.ingest(drive(lanes=3, length=2.0, rate=10.0))
         session.flush()
         one = session.map.current_map

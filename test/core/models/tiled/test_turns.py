@@ -81,7 +81,7 @@ def test_one_slice_with_each_update_first_where_the_robot_is_and_what_has_begun_
             assert all(low[a] < core_low[a] and core_high[a] < high[a] for a in range(2))
 
     far, here = learned.layout.key_at(along(8.9, 9.0).x[0]), learned.current
-    (beside,) = set(learned.keys_knowing(along(1.0, 1.05).x)) - {here}
+    (beside,) = set(learned.knowing(along(1.0, 1.05).x)) - {here}
     assert order == [far, here, beside, far, here, beside]
     assert behind(learned) == set(learned.tiles) - {far, here, beside}, "the others have time"
 
