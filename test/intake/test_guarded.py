@@ -11,7 +11,7 @@ from gp_mapping.errors import UserError
 from gp_mapping.intake import Intake
 from gp_mapping.intake.messages import Reading
 from gp_mapping.settings.intake import IntakeSettings
-from gp_mapping.settings.sensors import SensorType, register_sensor
+from gp_mapping.settings.sensors import SENSOR_TYPES, SensorType, register_sensor
 
 FAILED = r"the adaptor of sensor own\d+ failed in "
 
@@ -32,6 +32,13 @@ class Own:
 
 
 NUMBER = count()
+
+
+@pytest.fixture(autouse=True)
+def no_sensor_left(monkeypatch):
+    """The sensors of these tests are gone after them; nothing public takes one off the table."""
+    parts = dict(SENSOR_TYPES._parts)  # noqa: SLF001
+    monkeypatch.setattr(SENSOR_TYPES, "_parts", parts)
 
 
 def intake_with(adaptor, value=None):
