@@ -4,36 +4,12 @@ import copy
 
 import pytest
 import torch
+from tiled_data import SETTINGS, UT, field_at, road
 
 from gp_mapping import Samples, create_map
 from gp_mapping.errors import MapFullError
 
-UT = 1e-6
 MOST = 12
-SETTINGS = {
-    "lengthscale": 0.6,
-    "signal_stddev": 10 * UT,
-    "noise_stddev": 0.3 * UT,
-    "heading_stddev": 0.0,
-    "learn_hyperparameters": False,
-    "learn_time_offset": False,
-    "centre": [45 * UT],
-    "tiles": True,
-    "max_inducing": 60,
-    "memory_size": 300,
-    "map_tile_side": 5.0,
-    "tiles_in_memory": 9,
-}
-
-
-def field_at(x):
-    return 45 * UT + 8 * UT * torch.sin(2.0 * x[:, :1]) * torch.cos(3.0 * x[:, 1:])
-
-
-def road(start, stop):
-    along = torch.arange(start, stop, 0.1).double()
-    x = torch.stack([along, torch.zeros_like(along)], 1)
-    return Samples(x, field_at(x))
 
 
 def built(**settings):

@@ -4,35 +4,10 @@ import copy
 
 import pytest
 import torch
+from tiled_data import SETTINGS, UT, field_at, road
 
 from gp_mapping import Samples, create_map
 from gp_mapping.core.models.tiled import joining
-
-UT = 1e-6
-SETTINGS = {
-    "lengthscale": 0.6,
-    "signal_stddev": 10 * UT,
-    "noise_stddev": 0.3 * UT,
-    "heading_stddev": 0.0,
-    "learn_hyperparameters": False,
-    "learn_time_offset": False,
-    "centre": [45 * UT],
-    "tiles": True,
-    "max_inducing": 60,
-    "memory_size": 300,
-    "map_tile_side": 5.0,
-    "tiles_in_memory": 9,
-}
-
-
-def field_at(x):
-    return 45 * UT + 8 * UT * torch.sin(2.0 * x[:, :1]) * torch.cos(3.0 * x[:, 1:])
-
-
-def road(start, stop, y=0.0):
-    along = torch.arange(start, stop, 0.1).double()
-    x = torch.stack([along, torch.full_like(along, y)], 1)
-    return Samples(x, field_at(x))
 
 
 def drive(field, samples, size=5):

@@ -2,25 +2,10 @@
 
 import pytest
 import torch
+from tiled_data import SETTINGS, road
 
-from gp_mapping import Samples, create_map
+from gp_mapping import create_map
 from gp_mapping.core.models.tiled.tile_copies import TileLost
-
-UT = 1e-6
-SETTINGS = {
-    "lengthscale": 0.6,
-    "signal_stddev": 10 * UT,
-    "noise_stddev": 0.3 * UT,
-    "heading_stddev": 0.0,
-    "learn_hyperparameters": False,
-    "learn_time_offset": False,
-    "centre": [45 * UT],
-    "tiles": True,
-    "max_inducing": 60,
-    "memory_size": 300,
-    "map_tile_side": 5.0,
-    "tiles_in_memory": 9,
-}
 
 
 @pytest.fixture
@@ -29,9 +14,7 @@ def away():
     field = create_map("dual_svgp", **SETTINGS)
     field.most = 1
     for start in torch.arange(0.0, 12.0, 0.8).tolist():
-        along = torch.arange(start, start + 0.8, 0.1, dtype=torch.float64)
-        x = torch.stack([along, torch.zeros_like(along)], 1)
-        field.update(Samples(x, 45 * UT + 8 * UT * torch.sin(2.0 * x[:, :1])))
+        field.update(road(start, start + 0.8))
         field.absorb_waiting()
     return field
 

@@ -3,40 +3,19 @@
 from dataclasses import replace
 
 import pytest
-import torch
+from tiled_data import SETTINGS, road
 
 import gp_mapping.core.models.dual_svgp.rebuild as rebuild
 import gp_mapping.core.models.dual_svgp.rebuilding as rebuilding
-from gp_mapping import Samples, create_map
+from gp_mapping import create_map
 from gp_mapping.core.models.tiled.tile import Tile
-
-UT = 1e-6
-SETTINGS = {
-    "lengthscale": 0.6,
-    "signal_stddev": 10 * UT,
-    "noise_stddev": 0.3 * UT,
-    "heading_stddev": 0.0,
-    "learn_time_offset": False,
-    "centre": [45 * UT],
-    "tiles": True,
-    "max_inducing": 60,
-    "memory_size": 300,
-    "map_tile_side": 5.0,
-    "tiles_in_memory": 9,
-}
-
-
-def along(start, stop):
-    x = torch.arange(start, stop, 0.1, dtype=torch.float64)
-    x = torch.stack([x, torch.zeros_like(x)], 1)
-    return Samples(x, 45 * UT + 8 * UT * torch.sin(2.0 * x[:, :1]))
 
 
 @pytest.fixture
 def learned():
     """A road through tiles, of which a learner then knows better: a lengthscale twice as large."""
-    field = create_map("dual_svgp", **SETTINGS)
-    samples = along(0.0, 9.0)
+    field = create_map("dual_svgp", **SETTINGS | {"learn_hyperparameters": True})
+    samples = road(0.0, 9.0)
     for i in range(0, len(samples), 5):
         field.update(samples[i : i + 5])
     field.absorb_waiting()
@@ -68,7 +47,7 @@ def test_one_slice_with_each_update_first_where_the_robot_is_and_what_has_begun_
         done = {k: each.done for k, each in begun.items()}
         # it begins where the robot is, which then goes to where two other tiles' budgets fill up
         place = 8.9 if i < 4 else 1.0
-        learned.update(along(place, place + 0.05))
+        learned.update(road(place, place + 0.05))
 
         over = {k for k, each in begun.items() if learned.tiles[k].map.rebuild is not each}
         further = over | {k for k, each in begun.items() if each.done > done[k]}
@@ -80,8 +59,8 @@ def test_one_slice_with_each_update_first_where_the_robot_is_and_what_has_begun_
             core_low, core_high = learned.layout.core(key)
             assert all(low[a] < core_low[a] and core_high[a] < high[a] for a in range(2))
 
-    far, here = learned.layout.key_at(along(8.9, 9.0).x[0]), learned.current
-    (beside,) = set(learned.knowing(along(1.0, 1.05).x)) - {here}
+    far, here = learned.layout.key_at(road(8.9, 9.0).x[0]), learned.current
+    (beside,) = set(learned.knowing(road(1.0, 1.05).x)) - {here}
     assert order == [far, here, beside, far, here, beside]
     assert behind(learned) == set(learned.tiles) - {far, here, beside}, "the others have time"
 
