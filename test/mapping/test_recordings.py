@@ -123,19 +123,17 @@ def test_raw_samples_make_a_fair_map_too(trials, given):
 
 
 def test_leave_one_trial_out(trials, learned):
-    # maps of one robot, in an order in which they begin alike, or of two as one
-    rows = []
-    for left, names, others in (
-        (5, (1, 2, 3), (4,)),
-        (4, (1, 2, 3, 5), ()),
-        (3, (1, 2), (4, 5)),
-        (2, (4, 5, 3), (1,)),
-        (1, (4, 5, 3, 2), ()),
-    ):
-        session = copy.deepcopy(learned(*names))
-        if others:
-            session.merge(learned(*others))
-        rows.append(scores(session, trials[left]))
+    # in an order in which most of them begin alike
+    rows = [
+        scores(learned(*names), trials[left])
+        for left, names in (
+            (5, (1, 2, 3, 4)),
+            (4, (1, 2, 3, 5)),
+            (3, (1, 2, 4, 5)),
+            (2, (4, 5, 3, 1)),
+            (1, (4, 5, 3, 2)),
+        )
+    ]
     rmse, nlpd, coverage = np.mean(rows, axis=0)
     assert rmse <= 3.2 and nlpd <= 2.6 and coverage >= 0.88, rows
 
