@@ -11,7 +11,7 @@ from gp_mapping.planning.area.survey_area import SurveyArea
 from gp_mapping.planning.area.travel import Travel
 from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.free_space import FreeSpace
-from gp_mapping.planning.plan import Plan, allot, driven_by_others, plan, plan_steps
+from gp_mapping.planning.plan import Plan, after_driving, allot, plan, plan_steps
 from gp_mapping.planning.problem import Problem
 from gp_mapping.planning.registry import find_planner, planner_names, register
 from gp_mapping.planning.suggest import Suggestion, Suggestions, suggest
@@ -32,9 +32,9 @@ __all__ = [
     "Suggestions",
     "SurveyArea",
     "Travel",
+    "after_driving",
     "allot",
     "cell_weights",
-    "driven_by_others",
     "find_planner",
     "integrated_variance_reduction",
     "maximum_variance",

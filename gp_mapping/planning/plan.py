@@ -15,7 +15,7 @@ from gp_mapping.planning.problem import Problem
 from gp_mapping.planning.registry import find_planner
 from gp_mapping.planning.worth.path_value import PathValue
 
-__all__ = ["Plan", "allot", "driven_by_others", "plan", "plan_steps", "plan_through", "way_home"]
+__all__ = ["Plan", "after_driving", "allot", "plan", "plan_steps", "plan_through", "way_home"]
 
 # M; points of a line whose distances to the robot differ by less count as equally near.
 _AS_NEAR = 0.05
@@ -299,12 +299,12 @@ def allot(problems: list[Problem], kind: str = "route") -> list[Plan]:
         own = replace(problem, value=value, _known={})
         plans.append(plan(own, kind))
         if plans[-1]:
-            value = driven_by_others(value, problem.travel, [plans[-1].line])
+            value = after_driving(value, problem.travel, [plans[-1].line])
     return plans
 
 
-def driven_by_others(value: PathValue, travel: Travel, lines) -> PathValue:
-    """Return a PathValue after others have driven their lines: nothing is worth measuring twice.
+def after_driving(value: PathValue, travel: Travel, lines) -> PathValue:
+    """Return a PathValue after lines were driven, by this robot or others: nothing is worth twice.
 
     Only what lies among the places counts.
 

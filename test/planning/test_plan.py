@@ -16,8 +16,8 @@ from gp_mapping.planning import (
     Problem,
     SurveyArea,
     Travel,
+    after_driving,
     allot,
-    driven_by_others,
     plan,
     plan_steps,
     planner_names,
@@ -284,7 +284,7 @@ def test_robots_that_share_plans_drive_apart():
     together, alone = allot(problems), [plan(p, "route") for p in problems]
 
     def left(plans):
-        return driven_by_others(problem.value, problem.travel, [p.line for p in plans]).total
+        return after_driving(problem.value, problem.travel, [p.line for p in plans]).total
 
     def near(plans):
         return np.mean(
@@ -306,11 +306,11 @@ def test_a_straight_line_of_another_robot_counts_as_the_same_with_a_point_in_it(
     problem = problem_in(0, 30, 60)
     a, b = problem.travel.xy[[2, 9]]
     left = [
-        driven_by_others(problem.value, problem.travel, [line]).total
+        after_driving(problem.value, problem.travel, [line]).total
         for line in ([a, b], [a, 0.5 * (a + b), b])
     ]
     assert left[0] == pytest.approx(left[1]) and left[0] < 0.99 * problem.value.total
-    assert driven_by_others(problem.value, problem.travel, [[a]]).total == problem.value.total
+    assert after_driving(problem.value, problem.travel, [[a]]).total == problem.value.total
 
 
 def test_lanes_are_as_many_as_the_limit_pays_for_were_it_one_along_the_middle():

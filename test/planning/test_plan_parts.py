@@ -10,7 +10,7 @@ from floor_scene import node, problem_in, travel_in, worth
 
 from gp_mapping.planning.area.travel import Travel
 from gp_mapping.planning.budget import Budget
-from gp_mapping.planning.plan import Plan, allot, driven_by_others, plan, plan_through, way_home
+from gp_mapping.planning.plan import Plan, after_driving, allot, plan, plan_through, way_home
 from gp_mapping.planning.problem import Problem
 from gp_mapping.planning.worth.path_value import Visits
 from gp_mapping.planning.worth.weights import cell_weights
@@ -136,14 +136,14 @@ def test_what_others_drive_is_measured_already(travel):
     value = worth(travel)
     line = np.array([[0.45, 0.45], [3.45, 0.45]])
     visits, _, _ = travel.visits([travel.leg_along(line)])
-    after = driven_by_others(value, travel, [line, line[:1]])
+    after = after_driving(value, travel, [line, line[:1]])
     assert after.total == pytest.approx(value.after_measuring(visits).total)
-    both = driven_by_others(value, travel, [line, line + np.array([0.0, 1.0])])
+    both = after_driving(value, travel, [line, line + np.array([0.0, 1.0])])
     assert both.total < after.total < value.total
     # what lies beyond the area says nothing of it
-    outside = driven_by_others(value, travel, [line + np.array([0.0, 40.0])])
+    outside = after_driving(value, travel, [line + np.array([0.0, 40.0])])
     assert outside.total == pytest.approx(value.total)
-    leaves = driven_by_others(value, travel, [np.array([[0.45, 0.45], [0.45, -30.0]])])
+    leaves = after_driving(value, travel, [np.array([[0.45, 0.45], [0.45, -30.0]])])
     assert value.total > leaves.total > value.total - 4.0
 
 
@@ -155,7 +155,7 @@ def test_robots_that_share_an_area_measure_nothing_twice(travel):
     alone = [plan(each, "gain_per_metre") for each in ends]
     both = allot(ends, "gain_per_metre")
     assert both[0].nodes == alone[0].nodes
-    left = driven_by_others(ends[0].value, travel, [both[0].line])
+    left = after_driving(ends[0].value, travel, [both[0].line])
     assert both[1].nodes == plan(replace(ends[1], value=left, _known={}), "gain_per_metre").nodes
     assert allot([]) == []
     other = Travel(travel.free, 0.41)

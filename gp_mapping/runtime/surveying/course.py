@@ -83,11 +83,8 @@ class Course:
     @property
     def place_mark(self) -> float:
         """Metres from the beginning to the last stop; what comes then is the way home."""
-        return (
-            float(self.plan.stop_marks[len(self.plan.nodes) - 1])
-            if self.plan.nodes
-            else (self.plan.metres)
-        )
+        stops = len(self.plan.nodes)
+        return float(self.plan.stop_marks[stops - 1]) if stops else self.plan.metres
 
     @property
     def destination(self) -> np.ndarray | None:

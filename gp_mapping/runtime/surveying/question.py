@@ -21,7 +21,7 @@ from gp_mapping.planning.area.travel import Travel
 from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.offer import why_no_ways
-from gp_mapping.planning.plan import Plan, driven_by_others
+from gp_mapping.planning.plan import Plan, after_driving
 from gp_mapping.planning.problem import Problem, default_mix, mix_of_rest
 from gp_mapping.planning.worth.cached_value import CachedPathValue
 from gp_mapping.planning.worth.levels import Levels
@@ -135,7 +135,7 @@ class Question(NamedTuple):
         s = settings
         mix = mix_of_rest(s.plan_mix if s.plan_mix >= 0 else default_mix(budget), min(spent, 1.0))
         return Problem(
-            self.value if lead is None else driven_by_others(self.value, self.travel, [lead]),
+            self.value if lead is None else after_driving(self.value, self.travel, [lead]),
             self.travel,
             np.asarray(position, dtype=np.float64),
             budget=budget,
@@ -344,7 +344,7 @@ class Questions:
 
         with self._lock:
             others = list(self._others.values())
-        value = driven_by_others(held_value, travel, others)
+        value = after_driving(held_value, travel, others)
 
         rules = rules._replace(closed=self.rules.now().closed)
         closed = rules.closes(travel.nodes, s.plan_avoid) if rules.closed else None
