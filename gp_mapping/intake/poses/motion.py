@@ -68,7 +68,6 @@ class Motion:
                 self._then = stamp, x[at]
                 self._note_height(x[at], float(heights[at]))
             elif self._then is None or stamp < self._then[0]:
-                self._steps.clear()
                 self._then = stamp, x[at]
                 self._note_height(x[at], float(heights[at]))
             # at least one: of a very large stamp the next half second is no number of its own
