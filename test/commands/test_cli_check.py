@@ -93,6 +93,18 @@ def test_a_sensor_that_reads_otherwise_on_each_drive_is_named(bags, tmp_path, bi
         assert f"pass 2 {second:+.2f} ± " in told[0]
 
 
+def test_poses_that_lie_beside_the_map_are_named(bags, tmp_path, capsys):
+    """From the middle of the test on."""
+    shift, other = np.array([0.1, 0.1, 0.0]), tmp_path / "leaps"
+    corners = lanes(0.2, count=3)
+    write_drive(other, corners, 2000.0, rate=10.0, spoil=lambda i, v, p: (v, p + (i > 85) * shift))
+    words = ["--against", str(other), "--no-refits", "--output", str(tmp_path / "out"), "--json"]
+    assert cli.main(["check", str(bags / "a"), *words, *GIVEN]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["unlike"] and {part["what"] for part in printed["unlike"]} == {"displaced"}
+    assert [m["text"] for m in printed["mend"] if m["text"].startswith("look at the poses: ")]
+
+
 @pytest.mark.parametrize("model", ["dual_svgp", "wiski"])
 def test_a_lone_bag_is_split_and_says_so(bags, tmp_path, model):
     done = gp_mapping(
