@@ -171,17 +171,22 @@ def test_recorders_that_have_run_at_once_are_noticed(tmp_path, storage):
 
 @pytest.fixture
 def two_recorders(tmp_path):
-    """Bags of recorders that have run at once for a while, and of what came after the first."""
-    write_drive(tmp_path / "whole", lanes(0.0, count=2), 1000.0, rate=5.0)
+    """Bags of recorders that have run at once for a while, of what came after the first, and a part of that."""
+    write_drive(tmp_path / "whole", lanes(0.0, count=4), 1000.0, rate=5.0)
     stored = list(read_raw(tmp_path / "whole"))
     middle = len(stored) // 2
-    parts = {"one": stored[: middle + 40], "two": stored[middle:], "rest": stored[middle + 40 :]}
+    parts = {
+        "one": stored[: middle + 40],
+        "two": stored[middle:],
+        "rest": stored[middle + 40 :],
+        "part": stored[middle + 80 :],
+    }
     return [str(cut(tmp_path / name, part)) for name, part in parts.items()]
 
 
 def test_what_two_recorders_have_counts_once_in_a_fleet(tmp_path, capsys, two_recorders):
     words = ["--output", str(tmp_path / "out"), "--workers", "1", *SETTINGS, "--json"]
-    one, two, rest = two_recorders
+    one, two, rest, part = two_recorders
     assert cli.main(["map", one, two, rest, *words]) == 0
     result = json.loads(capsys.readouterr().out)
     assert [row["bag"] for row in result["fleet"]["bags"]] == [one, rest]
@@ -189,13 +194,13 @@ def test_what_two_recorders_have_counts_once_in_a_fleet(tmp_path, capsys, two_re
 
     # the map knows the measurements of all its bags
     more = ["--resume", str(tmp_path / "out"), "--output", str(tmp_path / "more")]
-    assert cli.main(["map", two, *more, "--suggest", "0"]) == 2
-    assert f"{two}: measurements of it are in the map already" in capsys.readouterr().err
+    assert cli.main(["map", part, *more, "--suggest", "0"]) == 2
+    assert f"{part}: measurements of it are in the map already" in capsys.readouterr().err
 
 
 def test_what_two_recorders_have_counts_once_from_day_to_day(tmp_path, capsys, two_recorders):
     """By --resume, in a test, and where maps are merged."""
-    one, two, rest = two_recorders
+    one, two, rest, part = two_recorders
     words = [*SETTINGS, "--json"]
     first, other = str(tmp_path / "first"), str(tmp_path / "other")
     assert cli.main(["map", one, "--output", first, *words]) == 0
@@ -215,8 +220,15 @@ def test_what_two_recorders_have_counts_once_from_day_to_day(tmp_path, capsys, t
     assert cli.main(["map", two, "--test", one, "--output", other, *words]) == 0
     warnings = json.loads(capsys.readouterr().out)["warnings"]
     assert any("some of its measurements are in the map" in text for text in warnings)
-    assert cli.main(["merge", first, other, "--output", str(tmp_path / "sum")]) == 2
+    both = str(tmp_path / "sum")
+    assert cli.main(["merge", first, other, "--output", both]) == 2
     assert "hold measurements of one recording" in capsys.readouterr().err
+
+    assert cli.main(["map", rest, "--output", other, *SETTINGS]) == 0
+    assert cli.main(["merge", first, other, "--output", both]) == 0
+    more = ["--resume", both, "--output", str(tmp_path / "third"), "--suggest", "0"]
+    assert cli.main(["map", part, *more]) == 2
+    assert f"{part}: measurements of it are in the map already" in capsys.readouterr().err
 
 
 def test_robots_that_measured_at_once_are_two_recordings(tmp_path):

@@ -18,6 +18,7 @@ from team_scene import (
 )
 
 from gp_mapping.core.stored import StoredState
+from gp_mapping.intake.sensors.sketch import MEASURED
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.runtime.team.incoming import MemoryPool, Source
 from gp_mapping.runtime.team.outgoing import Outgoing
@@ -43,6 +44,15 @@ def test_loss_repetition_and_order_change_nothing():
         versions.add(tuple(g.version for g in source.ready()))
         assert not source.dropped
     assert len(versions) == 1
+
+
+def test_messages_leave_out_which_measurements_were_taken():
+    """It takes 22 kB; a map's id tells what would count twice."""
+    session = session_of(drives()[0], **QUICK)
+    about = dict(session.about)
+    session.about = about | {MEASURED: "x" * 22000}
+    sent = totals_of(session).state["about"]
+    assert MEASURED not in sent and sent.items() >= about.items()
 
 
 def test_a_robot_started_anew_stays_and_one_that_was_cleared_goes():
