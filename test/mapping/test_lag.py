@@ -62,6 +62,12 @@ def test_of_two_peaks_the_higher_one_is_found(seed):
     assert abs(math.log(lag.seconds / 1.3)) < 2.0 * lag.deviation < 0.7
 
 
+def test_a_lag_that_is_more_probable_than_a_delay_counts():
+    """By less than three nats here."""
+    told = track(11, 0.8, noise=0.05, length=2.0, x=lawnmower(step=0.25, width=9.0), elapsed=0.5)
+    assert abs(find_lag(told, 2.0, "matern52").seconds - 0.8) < 0.2
+
+
 @pytest.mark.parametrize(("tau", "seed"), [(1.5, 0), (4.0, 1), (10.0, 2)])
 def test_time_constant_is_found_to_a_fifth(tau, seed):
     """With another lengthscale expected than the field has."""

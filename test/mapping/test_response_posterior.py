@@ -7,7 +7,7 @@ import torch
 from test_lag import lawnmower, track
 
 from gp_mapping.mapping.response.block_evidence import BlockEvidence
-from gp_mapping.mapping.response.posterior import known_constant
+from gp_mapping.mapping.response.posterior import known_constant, late_evidence
 from gp_mapping.mapping.response.track import Track
 
 
@@ -118,3 +118,38 @@ def test_two_places_stand_for_an_average_that_comes_late(span):
     assert two[..., 0].mean(0).numpy() == pytest.approx(told)
     spread = two[..., 0].var(0, unbiased=False).numpy()
     assert spread == pytest.approx([(speed * (span or 0.0)) ** 2 / 12.0] * 3)
+
+
+def done(steps):
+    """What work in steps returns."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+def test_a_delay_has_a_prior_whose_half_width_is_that_of_stamps_that_come_late():
+    """Cauchy's: of .2 s half as probable as of none, of 2 s a hundredth."""
+    told = track(0, delay=0.8)
+    for seconds, times in ((0.0, 1.0), (0.2, 2.0), (-2.0, 101.0)):
+        best = BlockEvidence(told, "matern52", 2.0, 0.03)
+        likely = done(best.evidence(best.of_delay(seconds)))
+        late = done(late_evidence(told, "matern52", [seconds], 2.0, 0.03))
+        assert late == pytest.approx(likely - math.log(times), abs=1e-9)
+
+
+class Ridge(BlockEvidence):
+    """Of an evidence with a ridge across both axes, whose top is six steps away."""
+
+    def _see(self, seen, place):
+        i, j = place
+        seen.told[place] = -100.0 * (i + j) ** 2 - 0.5 * (i - j - 12) ** 2
+        seen.signal[place] = 1.0
+        yield
+
+
+def test_the_top_of_a_ridge_is_found_along_its_parabola():
+    ridge = Ridge(track(0, 3.0), "matern52", 2.0, 0.03)
+    done(ridge.evidence(ridge.of_constant(3.0)))
+    assert ridge.start == (6, -6)

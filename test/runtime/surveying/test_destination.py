@@ -136,6 +136,14 @@ def test_on_new_ground_the_place_is_found_again_unless_it_is_occupied(scene, shu
     assert bool(found) != shut
     assert shut or math.dist(travel.nodes[found[0]], place) <= travel.spacing
 
+    # another one that is farther away than places lie apart is not that place
+    closed = np.zeros(len(travel.nodes), dtype=bool)
+    closed[travel.places[np.hypot(*(travel.xy - place).T) <= travel.spacing]] = True
+    along = scene.plan.metres - 0.35
+    course, late = under_way(scene, along)
+    problem = replace(problem, position=late.position, closed=closed, _known={})
+    assert destination(course, problem, (), 0.0, along, 0.4) == ()
+
 
 @pytest.mark.parametrize("change", ["kind", "region", "goal"])
 def test_what_changes_on_the_way_has_another_place_chosen(change):

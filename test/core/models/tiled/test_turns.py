@@ -79,3 +79,19 @@ def test_what_was_learned_comes_to_an_empty_tile_always_and_to_another_at_once_w
             tile.adopt_learned(learner)
         assert empty.map.theta == learner.theta
         assert (full.map.theta == learner.theta) is not sliced
+
+
+def test_whether_a_tile_goes_over_is_asked_once_for_each_step_of_the_learner(learned, monkeypatch):
+    asked, learner = [], learned.learner
+    monkeypatch.setattr(type(learner), "should_adopt", lambda _, theta: asked.append(theta))
+    tile = learned.tiles[learned.current]
+    for change in (
+        lambda: None,
+        lambda: setattr(learner, "metric", learner.metric.clone()),
+        lambda: setattr(learner, "theta", replace(learner.theta, lengthscale=1.5)),
+    ):
+        change()
+        before = len(asked)
+        for _ in range(3):
+            tile.adopt_learned(learner)
+        assert len(asked) == before + 1
