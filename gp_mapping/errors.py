@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 __all__ = [
     "MapFullError",
     "NumericalError",
@@ -9,6 +12,7 @@ __all__ = [
     "UsageError",
     "UserError",
     "named",
+    "not_one_of",
     "one_line",
 ]
 
@@ -65,3 +69,20 @@ def _printable(text: str) -> str:
 def named(name: object) -> str:
     """A name from outside for use in a sentence: quoted, on one line, cut in the middle if long."""
     return repr(one_line(name, _NAME) if str(name) else "")
+
+
+def not_one_of(name: object, known: Iterable[str]) -> str:
+    """What is wrong with a name that is none of those known, and which one may be meant.
+
+    Args:
+        name: as it was given.
+        known: the names that there are.
+
+    Returns:
+        A part of a sentence, which follows the name of what was to be chosen.
+    """
+    names = list(known)
+    near = difflib.get_close_matches(str(name)[:_NAME], names, 1)
+    shown = named(name) if isinstance(name, str) else repr(name)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"{shown} is not one of {', '.join(map(repr, names))}{hint}"

@@ -32,7 +32,7 @@ from gp_mapping.core.models.wiski.published import PublishedWiski
 from gp_mapping.core.places import float_tensor
 from gp_mapping.core.scaled_map import ScaledMap
 from gp_mapping.core.stored import Room
-from gp_mapping.errors import UserError
+from gp_mapping.errors import UserError, not_one_of
 from gp_mapping.settings.mapping import MapSettings, within_ranges
 from gp_mapping.settings.parts import MODELS
 
@@ -343,11 +343,11 @@ def create_map(model: str, *, inducing_inputs=None, centre=None, **settings) -> 
         ValueError: an unknown model or setting, or a value out of range.
     """
     if model not in MODELS:
-        raise ValueError(f"model {model!r} is not one of {', '.join(MODELS)}")
+        raise ValueError(f"model {not_one_of(model, MODELS)}")
     known = MapSettings.__dataclass_fields__
     unknown = [name for name in settings if name not in known]
     if unknown:
-        raise ValueError(f"unknown setting {unknown[0]!r}; known are {', '.join(known)}")
+        raise ValueError(f"setting {not_one_of(unknown[0], known)}")
 
     extra: dict[str, Any] = {
         name: float_tensor(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from importlib.metadata import entry_points
 
+from gp_mapping.errors import not_one_of
 from gp_mapping.planning.problem import Problem
 
 __all__ = ["GROUP", "Planner", "find_planner", "planner_names", "register"]
@@ -64,4 +65,4 @@ def find_planner(name: str) -> Planner:
                 ) from error
             return _known[name]
 
-    raise ValueError(f"planner {name!r} is not one of {', '.join(planner_names())}")
+    raise ValueError(f"planner {not_one_of(name, planner_names())}")

@@ -6,7 +6,7 @@ import math
 from dataclasses import field, fields
 from typing import Any
 
-from gp_mapping.errors import named
+from gp_mapping.errors import named, not_one_of
 
 __all__ = ["FULL_TURN", "check_settings", "setting"]
 
@@ -74,9 +74,7 @@ def check_settings(settings) -> None:
                 f"for example {f.default!r}"
             )
         if choices and value not in choices:
-            raise ValueError(
-                f"{f.name}: {_shown(value)} is not one of {', '.join(map(repr, choices))}"
-            )
+            raise ValueError(f"{f.name}: {not_one_of(value, choices)}")
 
 
 def _shown(value: object) -> str:

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from gp_mapping.errors import not_one_of
+
 __all__ = [
     "ANY_LIKELIHOOD",
     "BIASES",
@@ -109,7 +111,7 @@ class Parts(Mapping):
         if name not in self._parts:
             offered = self._entries()
             if name not in offered:
-                raise ValueError(f"{self.kind} {name!r} is not one of {', '.join(self)}")
+                raise ValueError(f"{self.kind} {not_one_of(name, self)}")
             try:
                 self._parts[name] = _part(offered[name].load())
             # another package's module may raise anything: it is reported in one line

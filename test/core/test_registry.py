@@ -179,8 +179,10 @@ def test_constants_of_passes_are_learned_where_the_settings_say_so(model, learns
 @pytest.mark.parametrize(
     "model, settings, words",
     [
-        ("wizard", {}, "'wizard' is not one of .*dual_svgp"),
-        ("exact", {"colour": 1}, "unknown setting 'colour'; known are model"),
+        ("wizard", {}, "'wizard' is not one of .*'curl_free'$"),
+        ("dual_svpg", {}, r"did you mean 'dual_svgp'\?$"),
+        ("exact", {"lenghtscale": 1.0}, r"did you mean 'lengthscale'\?$"),
+        ("exact", {"colour": 1}, "setting 'colour' is not one of 'model', "),
         ("exact", {"inducing_inputs": [[0.0, 0.0]]}, "no inducing inputs"),
         ("exact", {"lengthscale": -1.0}, r"lengthscale: -1.0 m is outside \[0.0, 100000.0\]"),
         (

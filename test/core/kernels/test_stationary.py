@@ -100,7 +100,7 @@ def test_precision_follows_the_input():
 @pytest.mark.parametrize(
     "name, variance, lengthscale, words",
     [
-        ("cubic", 1.0, 1.0, "'cubic' is not one of rbf"),
+        ("cubic", 1.0, 1.0, "'cubic' is not one of 'rbf'"),
         ("rbf", 0.0, 1.0, "variance"),
         ("rbf", np.nan, 1.0, "variance"),
         ("rbf", 1.0, -1.0, "lengthscale"),
