@@ -162,7 +162,7 @@ def run(args: argparse.Namespace) -> int:
     }
     note_mapped(plans, session.about)
     if intake.samples == 0 or not session.cell_count:
-        raise UsageError(f"no measurement could be used: {drop_reasons(intake)}")
+        raise UsageError(f"no measurement could be used: {drop_reasons(intake, session)}")
 
     mapped = time.perf_counter()
     result = {
@@ -261,9 +261,15 @@ def unpaired_fix_warning(
     ]
 
 
-def drop_reasons(intake: Intake) -> str:
-    """Return why measurements were dropped, for the error that none could be used."""
-    return "; ".join(intake.drops.explain() + intake.warnings) or "there was none"
+def drop_reasons(intake: Intake, session: MapSession | None = None) -> str:
+    """Return why measurements were dropped, for the error that none could be used.
+
+    Args:
+        intake: what read them.
+        session: the map that refused them; None: none did.
+    """
+    notes = [] if session is None else session.value_notes
+    return "; ".join([*intake.drops.explain(), *intake.warnings, *notes]) or "there was none"
 
 
 def dropped_lines(dropped: dict[str, int]) -> list[str]:

@@ -107,7 +107,8 @@ def check_magnitudes(batch: Standardised) -> None:
         worst = int(columns.abs().amax(1).argmax())
         raise NumericalError(
             f"sample {worst} of a batch of {len(columns)} lies {float(columns.abs().max()):.3g} from "
-            f"the map's origin or centre, in metres or inner units; at most {_MOST:g} is credible"
+            f"the map's origin or centre, in metres or units of field_scale, and at most {_MOST:g} is credible: "
+            "of large numbers write as field_scale about how much they vary"
         )
 
 

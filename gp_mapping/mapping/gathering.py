@@ -26,6 +26,7 @@ from gp_mapping.mapping.cells import CellAverager, RawRows
 from gp_mapping.mapping.drift.watch import DriftWatch
 from gp_mapping.mapping.motion.attitude import HeadingTrack
 from gp_mapping.mapping.motion.path import Path
+from gp_mapping.mapping.notes.settings import refusal_note
 from gp_mapping.mapping.raw_batch import RAW_BATCH, join_raw, single_batch
 from gp_mapping.mapping.repeated.recurring import Recurring, keys_of
 from gp_mapping.mapping.response.response import Response
@@ -335,6 +336,7 @@ class Gathering(ABC):
     def value_notes(self) -> list[str]:
         """What was left out by its value, in sentences."""
         return [
+            *refusal_note(self.refused, self.left_out, self.last_refusal),
             *self._first.notes,
             *self.recurring.notes(),
             *self.response.notes(),

@@ -96,3 +96,21 @@ def test_where_learning_fails_the_session_knows_what_the_map_holds(at, monkeypat
     session.ingest(samples[at + 1 :])
     session.flush()
     assert session.cell_count == session.map.samples == len(samples)
+
+
+@pytest.mark.parametrize("size", [1e12, 1e13])
+def test_numbers_beyond_what_a_map_can_hold_are_refused_with_what_to_write(size):
+    """Also where not one of the first cells is left, by which the others would be judged."""
+    samples = drive()
+    wild = Samples(samples.x, samples.y / UT * size, stamp=samples.stamp)
+    session = session_of(field_scale=1.0)
+    session.ingest(wild)
+    session.finish()
+    assert session.refused + session.raw_count == len(samples) and session.refused > 20
+    [note] = [text for text in session.warnings if "were refused" in text]
+    assert note.startswith(f"{session.refused} measurements") and "write as field_scale" in note
+
+    scaled = session_of(field_scale=1e9)
+    scaled.ingest(wild)
+    scaled.finish()
+    assert scaled.raw_count == len(samples) and not any("refused" in t for t in scaled.warnings)

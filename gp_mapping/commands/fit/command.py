@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     new.taken = []  # makes the session keep its cells
     streamed, intake, positions = _through(plans, parameters, new, "stream")
     if intake.samples == 0 or not streamed.cell_count:
-        raise UsageError(f"no measurement could be used: {drop_reasons(intake)}")
+        raise UsageError(f"no measurement could be used: {drop_reasons(intake, streamed)}")
 
     progress, again = Progress(args.iterations), {}
 

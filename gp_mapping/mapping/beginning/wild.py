@@ -44,6 +44,8 @@ def first_weights(
     """
     # the newest does not speak of the others either
     x, y, before = x[:-1], y[:-1], None if before is None else before[:-1]
+    if not len(x):  # the map has refused all others
+        return torch.ones(1, dtype=torch.float64)
     signal = settings.signal_stddev
     noise = torch.full((len(x),), (settings.noise_stddev / signal) ** 2, dtype=torch.float64)
     counted = noise if before is None else noise / before

@@ -15,6 +15,7 @@ __all__ = [
     "drift_note",
     "inconsistent_settings",
     "not_looked_note",
+    "refusal_note",
     "slow_sensor_note",
     "unused_starts",
     "warm_up_note",
@@ -134,6 +135,20 @@ def warm_up_note(count: int, value: float) -> str:
         f"the first {count} measurements are left out ({value:.3g}, SI): far from all that followed, as of a "
         "sensor that had not begun to measure"
     )
+
+
+def refusal_note(count: int, left_out: int, why: str) -> list[str]:
+    """Why a map refuses measurements; nothing of one that is full, of which others speak.
+
+    Args:
+        count: measurements that were refused.
+        left_out: cells that a full map has left out.
+        why: what it said of the newest one.
+    """
+    notes = []
+    if count and not left_out:
+        notes.append(f"{count} measurements were refused, the newest because: {why}")
+    return notes
 
 
 def not_looked_note(settings: MapSettings) -> list[str]:
