@@ -208,6 +208,10 @@ def _explain(error: BaseException) -> tuple[int, str]:
             WRONG,
             "the machine's memory does not suffice for this; give less at once, or a coarser resolution",
         )
+    from gp_mapping.settings.blame import blame, raised
+
+    if guilty := blame(error):
+        return WRONG, f"{guilty}, raised {raised(error)}; mend it (--debug shows more)"
     return FAULT, (
         f"a fault of this program, {type(error).__name__}: {one_line(error, 500)}; please report this line "
         "to the maintainers that package.xml names, with what --debug adds to it"

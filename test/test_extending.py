@@ -263,3 +263,52 @@ def test_every_program_of_the_page_is_run_here():
     from extending import PAGE, fenced
 
     assert len(fenced(PAGE, "python")) == len(FILES)
+
+
+FAILS = """
+from own_model import OwnGP
+
+class Fails(OwnGP):
+    def update(self, batch):
+        if self.data and len(self.data[0]) >= 20:
+            raise KeyError("no more")
+        return super().update(batch)
+
+class Blind(OwnGP):
+    def predict(self, *places, **how):
+        raise ZeroDivisionError("no light")
+"""
+
+
+@pytest.mark.parametrize(
+    "model, code, said",
+    [
+        ("fails", 0, "model 'fails', failing.py line 7, in update raised KeyError: 'no more'"),
+        ("blind", 2, "model 'blind', failing.py line 12, in predict, raised ZeroDivisionError: no"),
+    ],
+)
+def test_a_model_that_raises_is_named_and_what_it_knew_is_kept(folder, tmp_path, model, code, said):
+    (tmp_path / "failing.py").write_text(FAILS)
+    info = tmp_path / "failing-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: failing\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[gp_mapping.models]\nfails = failing:Fails\nblind = failing:Blind\n"
+    )
+    out = tmp_path / "o"
+    command = [sys.executable, "-m", "gp_mapping.cli", "map", "drive", "--output", str(out)]
+    done = warm.run(
+        [*command, "--model", model, *GIVEN],
+        cwd=folder,
+        text=True,
+        capture_output=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(folder), *sys.path])},
+    )
+    assert done.returncode == code and said in done.stdout + done.stderr, done.stderr[-2000:]
+    assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) == (code > 0)
+    if code == 0:
+        report = json.loads((out / "report.json").read_text())
+        assert report["map"]["cells"] == 20 and report["samples"] > 20
+        assert (
+            report["samples"] + report["dropped"]["refused"] == report["received"]["magnetic_field"]
+        )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from gp_mapping.errors import one_line
+from gp_mapping.settings.blame import blame, raised
 
 __all__ = ["DropCounter", "DropReason"]
 
@@ -149,8 +149,7 @@ class DropCounter:
         """
         self.count(DropReason.REFUSED, n)
         self._warn(
-            f"the map raised {type(error).__name__}: {one_line(error, 200)}; the measurement that it worked on is "
-            "left out"
+            f"{blame(error) or 'the map'} raised {raised(error)}; the measurement that it worked on is left out"
         )
 
     def _warn(self, text: str) -> None:

@@ -100,12 +100,17 @@ def ingest_batches(
 def ingest_remaining(session: SampleSink, drops: DropCounter) -> None:
     """Put in what the session still holds open, or has put off: no more batches come.
 
+    Where that raises, the map stays as it is by then, and the exception is named.
+
     Args:
         session: takes it in.
         drops: counts what the session refuses meanwhile.
     """
     refused = session.refused
-    session.finish()
+    try:
+        session.finish()
+    except Exception as error:  # the map may have hours of measurements in it
+        drops.lost_by(error, 0)
     _count_refused(drops, session.refused - refused)
 
 

@@ -54,6 +54,9 @@ def absorb_batch(
     Yields:
         Each part that the map took, with its report, before the map learns from it: where learning
         raises, the part is in the map.
+
+    Raises:
+        Exception: any other that the map raises; the samples that it worked on are refused.
     """
     try:
         report = field.update(batch)
@@ -65,6 +68,9 @@ def absorb_batch(
         else:
             refuse(batch, error)
         return
+    except Exception as error:  # a model of another package may raise anything
+        refuse(batch, error)
+        raise
 
     # outside of the try: what learning raises is no refusal of the batch, which is in the map now
     yield batch, report

@@ -83,7 +83,7 @@ class Parts(Mapping):
 
     def __init__(self, kind: str, builtin: dict[str, Part]):
         self.kind, self.group = kind, f"gp_mapping.{kind}s"
-        self._parts = dict(builtin)
+        self._parts, self._builtin = dict(builtin), frozenset(builtin)
         self._offered: dict[str, EntryPoint] | None = None
 
     def register(self, name: str, part: object) -> None:
@@ -133,6 +133,10 @@ class Parts(Mapping):
             ValueError: there is no part of that name, or it cannot be loaded.
         """
         return trait in self.part(name).traits
+
+    def foreign(self) -> list[tuple[str, object]]:
+        """Return name and maker of each part that this package has not."""
+        return [(name, p.make) for name, p in self._parts.items() if name not in self._builtin]
 
     def __getitem__(self, name: str) -> Any:
         return self.part(name).load()

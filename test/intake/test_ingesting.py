@@ -37,6 +37,8 @@ class Sink:
 
     def finish(self):
         self.refused += self.held
+        if self.held == 3:
+            raise ValueError("end")
 
 
 def batch(*values):
@@ -119,3 +121,13 @@ def test_no_more_is_uncounted_than_was_counted():
     assert drops[DropReason.REFUSED] == 0
     with pytest.raises(ValueError, match="n >= 0"):
         drops.count(DropReason.REFUSED, -1)
+
+
+def test_what_is_raised_at_the_end_is_named_and_the_map_stays():
+    sink, drops = Sink(), DropCounter()
+    sink.held = 3
+    ingest_remaining(sink, drops)
+    assert drops.as_dict() == {"refused": 3}
+    assert drops.notes == [
+        "the map raised ValueError: end; the measurement that it worked on is left out"
+    ]
