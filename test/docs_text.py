@@ -20,6 +20,7 @@ KEPT = {"problem", "wrong_type", "wrong_qos"}  # attributes that hold a warning 
 WHOLE = {
     "namesakes.py",
     "notes/settings.py",
+    "notes/leaps.py",
     "notes/repeats.py",
     "repeated/recurring.py",
     "suggester.py",
@@ -135,6 +136,7 @@ def warnings_in_code() -> dict[str, str]:
         package / "planning" / "suggest.py",
         package / "planning" / "offer.py",
         package / "mapping" / "notes" / "settings.py",
+        package / "mapping" / "notes" / "leaps.py",
         package / "mapping" / "notes" / "repeats.py",
         package / "mapping" / "repeated" / "recurring.py",
     ]

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.notes.leaps import Leaps
 
 __all__ = ["Repeats"]
 
@@ -61,21 +62,23 @@ class _Run:
 
 
 class Repeats:
-    """Watches the measurements of one sensor, in order of time."""
+    """Watches the measurements of one sensor, in order of time: also whether they leap."""
 
     def __init__(self):
         self._run: _Run | None = None  # goes on
         self._first: _Run | None = None  # has ended before the sensor was known
-        self._place: list[float] | None = None  # of the newest measurement; None: a pass begins
+        self._place: list[float] | None = None  # of the newest measurement
+        self._begins = True  # a pass, with the next one
         self._steps: deque[float] = deque(maxlen=_KEPT)
         self._lengths: deque[int] = deque(maxlen=_KEPT)
         # hangs that are over, and their measurements
         self._hangs = self._measurements = 0
         self._worst: _Run | None = None
+        self._leaps = Leaps()  # of the same numbers
 
     def break_pass(self) -> None:
         """Let a new pass begin: the way to its first measurement is not driven."""
-        self._place = None
+        self._begins = True
 
     def add(self, samples: Samples) -> None:
         """Take in the next measurements.
@@ -88,9 +91,11 @@ class Repeats:
 
         run, place = self._run, self._place
         for value, x, stamp in zip(values, samples.x.tolist(), stamps):
-            step = 0.0 if place is None else math.hypot(x[0] - place[0], x[1] - place[1])
+            away = 0.0 if place is None else math.hypot(x[0] - place[0], x[1] - place[1])
+            step, self._begins = 0.0 if self._begins else away, False
             leap = 0.0 if run is None else abs(value - run.value)
             place = x
+            self._leaps.add(value, away, stamp)
 
             if run is not None and leap <= _EQUAL * abs(value):
                 run.count, run.metres, run.end = run.count + 1, run.metres + step, stamp
@@ -138,6 +143,10 @@ class Repeats:
             unit: its name.
             end: of the sensor's range, SI, as others say it; from there on it has not hung.
         """
+        return [*self._hang_notes(scale, unit, end), *self._leaps.notes(scale, unit)]
+
+    def _hang_notes(self, scale: float, unit: str, end: float) -> list[str]:
+        """As `notes`, of numbers that repeat."""
         run, worst = (
             None if each is None or each.value >= end else each for each in (self._run, self._worst)
         )
