@@ -39,7 +39,12 @@ class _Range:
     kinds: set[float] = field(default_factory=set)
 
     def add(self, value: float, step: float) -> None:
-        """Take in a number, and the way to it, m."""
+        """Take in a number.
+
+        Args:
+            value: SI.
+            step: the way to it, m.
+        """
         self.low, self.high = min(self.low, value), max(self.high, value)
         self.metres += min(step, _PLACE)  # a robot that was carried has not seen the field
         if len(self.kinds) < _KINDS:
