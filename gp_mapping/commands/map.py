@@ -101,7 +101,8 @@ def _session(args: argparse.Namespace, parameters: Parameters) -> MapSession:
     if saved_quantity and saved_quantity != quantity and "field_unit" not in names:
         raise UsageError(
             f"{args.resume} is a map of {named(saved_quantity)}, and this is {named(quantity)}; "
-            "write --set sensor=… and --set field_component=… as they were, or begin a new map without --resume"
+            "write --set sensor=… and --set field_component=… (or value_field=…) as they were, or begin a new map "
+            "without --resume"
         )
 
     # what is saved from now on holds that map's measurements, too

@@ -206,6 +206,7 @@ def bag_topics(path, prefer: Iterable[str] = ()) -> dict[str, tuple[str, int]]:
         BagError: it cannot be read.
     """
     with _open(path) as reader:
+        _learn_types(reader.connections)
         return _topics(reader, prefer)
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from rosbags.interfaces import Nodetype
 from tqdm import tqdm
 
 from gp_mapping.core.types import Samples
@@ -34,6 +33,7 @@ from gp_mapping.recording.bag import (
     read_raw,
 )
 from gp_mapping.recording.cdr import columns_of
+from gp_mapping.recording.numeric_fields import has_number, numbers_of
 from gp_mapping.recording.position import Position
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.sensors import SENSOR_TYPES
@@ -43,6 +43,7 @@ __all__ = ["BagPlan", "Taken", "plan_bags", "samples_of"]
 _TOGETHER = 2000  # messages that are read at once; the samples do not depend on it
 # the same of the first messages, which come one by one while they decide on frames
 _FIRST = 510
+_NAMED = 12  # numbers of a message that are named
 
 
 class BagPlan(NamedTuple):
@@ -137,10 +138,9 @@ def _found(bag, there, wanted: Input, name: str | None, settings: IntakeSettings
     if wanted.role not in ("tf", "tf_static"):
         scalar = wanted.role == "measurement" and settings.sensor == "scalar"
         topic = choose_topic(bag, there, wanted.messages, name, any_kind=scalar)
-        if scalar and there[topic][0] in STORE.fielddefs and not _is_number(there[topic][0]):
-            raise BagError(
-                f"{bag}: topic {topic} is a {there[topic][0]}, which has no number called data or value"
-            )
+        kind = there[topic][0]
+        if scalar and kind in STORE.fielddefs and not has_number(kind, settings.value_field, STORE):
+            raise BagError(f"{bag}: topic {topic} is a {kind}, {_numbers_in(kind, settings)}")
         return topic
 
     found = [
@@ -160,6 +160,16 @@ def _found(bag, there, wanted: Input, name: str | None, settings: IntakeSettings
     if not found and wanted.role == "tf" and settings.pose_source == "tf":
         return choose_topic(bag, there, wanted.messages, wanted.topic)
     return found[0] if found else None
+
+
+def _numbers_in(kind: str, settings: IntakeSettings) -> str:
+    """That a type has no such number, and which it has, in words."""
+    wanted = f"at {settings.value_field}" if settings.value_field else "called data or value"
+    known = numbers_of(kind, STORE)
+    shown = ", ".join(known[:_NAMED]) + (", …" if len(known) > _NAMED else "")
+    return f"which has no number {wanted}" + (
+        f"; write as value_field one of {shown}" if known else ""
+    )
 
 
 def _mend(there, role: str, name: str | None, settings: IntakeSettings) -> str:
@@ -197,7 +207,7 @@ def _mend(there, role: str, name: str | None, settings: IntakeSettings) -> str:
         (
             topic
             for topic, (kind, n) in there.items()
-            if n and topic in searched and _is_number(kind)
+            if n and topic in searched and has_number(kind, "", STORE)
         ),
         None,
     )
@@ -207,21 +217,6 @@ def _mend(there, role: str, name: str | None, settings: IntakeSettings) -> str:
         f"; {number_topic} has one number in a message: write {given}--field-topic {number_topic}"
         if number_topic is not None
         else ""
-    )
-
-
-def _is_number(kind: str) -> bool:
-    """Whether messages of this type have a number, or yes or no, called data or value.
-
-    Such messages are mapped with sensor: scalar.
-    """
-    fields = dict(STORE.fielddefs[kind][1]) if kind in STORE.fielddefs else {}
-    found = next((fields[name] for name in ("data", "value") if name in fields), None)
-
-    return (
-        found is not None
-        and found[0] == Nodetype.BASE
-        and found[1][0].startswith(("int", "uint", "float", "bool"))
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gp_mapping.errors import named
 from gp_mapping.settings.fields import FULL_TURN, check_settings, setting
 from gp_mapping.settings.sensors import SENSOR_TYPES
 
@@ -44,6 +45,12 @@ class IntakeSettings:
         True,
         "turn the axes by sensor rotation and pose before taking x, y, z or xyz; false "
         "where the message is in the map's axes already",
+    )
+    value_field: str = setting(
+        "",
+        "with sensor scalar: the field of its messages that is mapped, nested ones with dots and "
+        "elements of arrays by their number (voltage, wifi.rssi, readings.0.value); empty: data, "
+        "or value",
     )
     max_field: float = setting(
         1e-2, "a magnetic field beyond this is dropped (the earth's is 5e-5 T)", "SI", 1e-15, 1e9
@@ -221,12 +228,9 @@ class IntakeSettings:
 
     @property
     def quantity(self) -> str:
-        """What is measured: the sensor, and of a magnetic field also its component."""
-        return (
-            f"{self.sensor}, {self.field_component}"
-            if self.sensor == "magnetic_field"
-            else self.sensor
-        )
+        """What is measured: the sensor, and its component or field where that is chosen."""
+        part = self.field_component if self.sensor == "magnetic_field" else self.value_field
+        return f"{self.sensor}, {part}" if part else self.sensor
 
     def __post_init__(self):
         check_settings(self)
@@ -235,6 +239,17 @@ class IntakeSettings:
             raise ValueError(
                 f"min_value: {self.min_value!r} is above max_value {self.max_value!r}; exchange them, or "
                 "write 0 for both to have the sensor's own range"
+            )
+
+        if self.value_field and self.sensor != "scalar":
+            raise ValueError(
+                f"value_field: {named(self.value_field)} is of sensor 'scalar', and sensor {self.sensor!r} knows "
+                "its own field; leave one of them out"
+            )
+
+        if not all(self.value_field.split(".")) and self.value_field:
+            raise ValueError(
+                f"value_field: {named(self.value_field)} has an empty part, expected for example 'wifi.rssi'"
             )
 
         if self.sensor == "scalar" and self.mounting == "tf" and not self.sensor_frame:

@@ -362,3 +362,60 @@ def test_a_number_in_any_message_is_found_and_named(tmp_path, capfd, number, val
         capfd, bag, tmp_path / "out", "--set", "sensor=scalar", "--field-topic", "/clicks"
     )
     assert result["samples"] == len(stamps) - 1
+
+
+AIR = {
+    "air_msgs/msg/Gas": "string name\nfloat32 ppm\n",
+    "air_msgs/msg/Air": "std_msgs/Header header\nair_msgs/Gas[] gases\nfloat64[2] wind\nstring data\n",
+}
+
+
+@pytest.fixture(scope="module")
+def air(tmp_path_factory):
+    """A bag of a type that only its own definition tells: nested, in an array, and `data` is a text."""
+    stamps, places = drive()
+    store = get_typestore(Stores.ROS2_JAZZY)
+    for name, text in AIR.items():
+        store.register(get_types_from_msg(text, name))
+    kind, entries = "air_msgs/msg/Air", [odometry(s, p) for s, p in zip(stamps, places)]
+    for s, p in zip(stamps, places):
+        gases = [
+            make("air_msgs/msg/Gas", store, name=name, ppm=ppm)
+            for name, ppm in (("CO", 1.0), ("CO2", float(warmth(*p))))
+        ]
+        message = make(
+            kind, store, header=header(s, "nose"), gases=gases, wind=np.zeros(2), data="400.0"
+        )
+        entries.append(("/air", kind, s, message))
+    return write_bag(tmp_path_factory.mktemp("air") / "bag", entries, store)
+
+
+def test_any_number_of_any_message_is_mapped_by_where_it_is(air, tmp_path, capfd):
+    options = ("--set", "sensor=scalar", "--field-topic", "/air")
+    result, xs, ys, mean = mapped(
+        capfd, air, tmp_path / "out", *options, "--set", "value_field=gases.1.ppm"
+    )
+    assert result["samples"] == result["received"]["scalar"] and not result["dropped"]
+    assert np.abs(mean - warmth(xs, ys))[inside(xs, ys)].max() < 0.3
+    # the map says which number it is of: another one does not go on in it
+    other = ("--set", "value_field=wind.0", "--resume", tmp_path / "out")
+    code, _, err = run(capfd, "map", air, "--output", tmp_path / "o", *options, *other)
+    assert code == 2 and "a map of 'scalar, gases.1.ppm', and this is 'scalar, wind.0'" in err
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("", "which has no number called data or value; write as value_field one of gases.0.ppm"),
+        ("gases.ppm", "which has no number at gases.ppm; write as value_field one of gases.0.ppm"),
+        ("data", "which has no number at data; write as value_field one of gases.0.ppm, wind.0"),
+        ("gases.5.ppm", "IndexError: `gases.5.ppm`: the array holds 2 numbers"),
+        ("gases..ppm", "'gases..ppm' has an empty part"),
+    ],
+)
+def test_a_number_that_is_not_there_is_answered_with_those_that_are(
+    air, tmp_path, capfd, path, said
+):
+    options = ("--set", "sensor=scalar", "--set", f"value_field={path}", "--field-topic", "/air")
+    code, _, err = run(capfd, "map", air, "--output", tmp_path / "o", *options)
+    assert code == 2 and err.count("\n") == 1 and said in err, err

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from geometry_msgs.msg import PoseStamped, TransformStamped
 from rclpy.qos import DurabilityPolicy
 from ros_helpers import (
@@ -26,7 +27,7 @@ from ros_helpers import (
     spin,
     spin_until,
 )
-from sensor_msgs.msg import MagneticField, PointCloud2, Temperature
+from sensor_msgs.msg import BatteryState, MagneticField, PointCloud2, Temperature
 from std_msgs.msg import Bool, Float32, Float64, Int32, Int32MultiArray
 from visualization_msgs.msg import MarkerArray
 
@@ -116,6 +117,33 @@ def test_whole_numbers_are_taken_however_seldom_the_map_is_drawn(node_of, kind):
         spin(node, peer, 0.005)
     peer.odometry_publisher.publish(odometry(time.time_ns(), 2.0, 0.0))
     spin_until(node, peer, lambda: node.worker.status.used >= 18)
+
+
+@pytest.mark.parametrize(
+    ("path", "taken"), [("voltage", True), ("cell_voltage.1", True), ("volts", False)]
+)
+def test_a_number_is_taken_from_where_value_field_says(node_of, path, taken):
+    node, peer = node_of(sensor="scalar", value_field=path, reliable_inputs=True)
+    battery = peer.node.create_publisher(BatteryState, "scalar", sensor_data(1000, True))
+    if not taken:
+        spin_until(node, peer, lambda: node.inputs.check_types() or node.inputs.problems)
+        assert f"any other with a number at {path}" in node.inputs.problems[0]
+        return
+    ready = peer.odometry_publisher.get_subscription_count
+    spin_until(node, peer, lambda: battery.get_subscription_count() and ready(), timeout=10.0)
+    for i in range(20):
+        stamp = EPOCH + i * NS // 10
+        peer.odometry_publisher.publish(odometry(stamp, 0.1 * i, 0.0))
+        message = BatteryState(voltage=12.5, cell_voltage=[0.0, 12.5])
+        message.header.stamp.sec, message.header.stamp.nanosec = divmod(stamp, NS)
+        battery.publish(message)
+        spin(node, peer, 0.005)
+    spin_until(node, peer, lambda: node.worker.status.used >= 18)
+    settle(node, peer)
+    mean = node.worker.call(
+        lambda session: float(session.predict(torch.tensor([[1.0, 0.0]])).mean[0, 0])
+    )
+    assert mean.result(10) == pytest.approx(12.5, abs=0.1)
 
 
 def test_an_array_is_no_number(node_of):

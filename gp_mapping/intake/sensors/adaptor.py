@@ -15,6 +15,7 @@ from gp_mapping.intake.columns import Columns, Readings
 from gp_mapping.intake.drops import DropReason
 from gp_mapping.intake.messages import Adaptor, Reading
 from gp_mapping.intake.sensors.judged import Judge, JudgedAdaptor
+from gp_mapping.intake.sensors.value_field import DEFAULT, number_at
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.parts import Part
 from gp_mapping.settings.sensors import SENSOR_TYPES, SensorType
@@ -42,10 +43,9 @@ class ScalarAdaptor:
         # a larger variance leaves nothing that is known of the value
         self._widest = (kind.high - kind.low) ** 2
 
-        # std_msgs' `data`; also the `value` that stamped scalars of other packages carry
-        self._names: tuple[str, ...] = (
-            ("data", "value") if kind.value == "data" else (kind.value or "value",)
-        )
+        self._names: tuple[str, ...] = (kind.value or "value",)
+        if kind.value == "data":
+            self._names = (settings.value_field,) if settings.value_field else DEFAULT
 
     def read(self, msg, stamp: int) -> Reading | DropReason:
         """Read a message as a Reading, or say why it cannot be used.
@@ -165,8 +165,8 @@ def _number(msg, names: tuple[str, ...]) -> float:
         ValueError: it has none of several.
     """
     for name in names:
-        if hasattr(msg, name):
-            return float(getattr(msg, name))
+        if (number := number_at(msg, name)) is not None:
+            return number
 
     if len(names) == 1:
         raise AttributeError(f"a {type(msg).__name__} has no `{names[0]}`")

@@ -15,8 +15,9 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from gp_mapping.intake import Input, inputs_of
 from gp_mapping.intake.fixes import ROLE as FIX
 from gp_mapping.intake.messages import has_header, stamp_ns
+from gp_mapping.intake.sensors.value_field import DEFAULT
 from gp_mapping.ros.mapper.descriptors import ParameterError
-from gp_mapping.ros.wire.messages import message_class
+from gp_mapping.ros.wire.messages import field_type, message_class
 from gp_mapping.ros.wire.qos import sensor_data
 from gp_mapping.runtime.health import InputWatch
 from gp_mapping.settings.intake import IntakeSettings
@@ -114,6 +115,7 @@ class Inputs:
         listens: bool = True,
     ):
         self._node, self._on_message, self._find = node, on_message, find
+        self._value_field = settings.value_field
         self._group = _Gate()
         # since moment() was last called: whether a message came; whether more wait than were taken
         self._received = self._more_waiting = False
@@ -234,7 +236,10 @@ class Inputs:
             if published and port.type not in published and not coming:
                 expected = port.type or " or ".join(port.classes)
                 if port.any_scalar and not port.type:
-                    expected += ", or any other with a number called data or value"
+                    wanted = (
+                        f"at {self._value_field}" if self._value_field else "called data or value"
+                    )
+                    expected += f", or any other with a number {wanted}"
                 port.wrong_type = (
                     f"{self._node.resolve_topic_name(port.topic)} is published as {', '.join(published)}, "
                     f"expected {expected}: remap the topic, or set sensor or pose_source"
@@ -247,10 +252,12 @@ class Inputs:
         )
 
     def _scalar(self, kind: str) -> type | None:
-        """The class of a stamped scalar of another package: any with a number `data` or `value`."""
+        """The class of a scalar of another package: any with the number that is mapped."""
         found = self._find(kind)
-        field_types = found.get_fields_and_field_types() if found is not None else {}
-        numeric = any(_NUMBER.fullmatch(field_types.get(name, "")) for name in ("data", "value"))
+        if found is None:
+            return None
+        paths = (self._value_field,) if self._value_field else DEFAULT
+        numeric = any(_NUMBER.fullmatch(field_type(found, path, self._find)) for path in paths)
         return found if numeric else None
 
     def _subscribe(self, port: InputPort, kind: str, found: type) -> None:

@@ -1,0 +1,62 @@
+"""Which fields of a message type hold a number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rosbags.interfaces import Nodetype, Typestore
+
+from gp_mapping.intake.sensors.value_field import DEFAULT, steps_of
+
+__all__ = ["has_number", "numbers_of"]
+
+_PLAIN = ("int", "uint", "float", "bool")
+_DEEP = 4  # fields within fields that are looked at
+_HEADERS = ("std_msgs/msg/Header", "builtin_interfaces/msg/Time")  # no measurement is in them
+
+
+def has_number(kind: str, path: str, store: Typestore) -> bool:
+    """Whether messages of a type have a number, or yes or no, there.
+
+    Args:
+        kind: ROS type.
+        path: of a field; "": `data`, or else `value`.
+        store: knows the type.
+    """
+    if kind not in store.fielddefs:
+        return False
+    if not path:
+        names = dict(store.fielddefs[kind][1])
+        path = next((name for name in DEFAULT if name in names), "")
+        if not path:
+            return False
+
+    node, what = Nodetype.NAME, kind
+    for step in steps_of(path):
+        if isinstance(step, int):
+            if node not in (Nodetype.ARRAY, Nodetype.SEQUENCE):
+                return False
+            node, what = what[0]
+        else:
+            fields = dict(store.fielddefs[what][1]) if node == Nodetype.NAME else {}
+            if step not in fields:
+                return False
+            node, what = fields[step]
+    return node == Nodetype.BASE and what[0].startswith(_PLAIN)
+
+
+def numbers_of(kind: str, store: Typestore) -> list[str]:
+    """Paths of all numbers of a type; of an array its first one."""
+    return list(_numbers("", Nodetype.NAME, kind, store, _DEEP))
+
+
+def _numbers(path: str, node: Nodetype, what, store: Typestore, deep: int) -> Iterator[str]:
+    """As `numbers_of`, of one field."""
+    if node == Nodetype.BASE:
+        if what[0].startswith(_PLAIN):
+            yield path
+    elif node in (Nodetype.ARRAY, Nodetype.SEQUENCE):
+        yield from _numbers(f"{path}.0", *what[0], store, deep)
+    elif deep and what in store.fielddefs and what not in _HEADERS:
+        for name, (inner, of) in store.fielddefs[what][1]:
+            yield from _numbers(f"{path}.{name}" if path else name, inner, of, store, deep - 1)
