@@ -245,3 +245,18 @@ def test_places_of_arrays_that_nobody_can_write_to_are_kept_for_the_next_call():
     assert lattice.places(rows, columns) is kept
     assert lattice.places(rows.copy(), columns) is not kept
     assert over(left=5).places(rows, columns) is not kept
+
+
+def test_a_cell_beside_a_steep_rise_is_about_as_unsure_as_the_points_around_it():
+    """Ground that is known to a thousandth of the prior, and beside it, from one point on, hardly."""
+    lattice = over()
+    rows, columns = everywhere(lattice)
+    x = lattice.places(rows, columns)
+    variance = torch.where(x[:, :1] < 2.0, 1e-6, 1.0) * torch.tensor(PRIOR)
+    lattice.fill(rows, columns, Prediction(torch.zeros_like(variance), variance, torch.zeros(2)))
+    lattice.draw(whole(lattice))
+    least = np.sqrt(0.5e-6 * PRIOR)[:, None, None]
+    assert (lattice.stddev >= (1.0 - 1e-6) * least).all()
+    assert lattice.stddev[:, :, :20] == pytest.approx(
+        np.broadcast_to(np.sqrt(1e-6 * PRIOR)[:, None, None], (2, 90, 20)), rel=0.05
+    )

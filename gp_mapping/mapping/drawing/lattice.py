@@ -17,6 +17,7 @@ __all__ = ["Lattice", "flat", "spline_operator"]
 
 _FRACTION = 12.0  # lattice points in a lengthscale
 _HALO = 6  # lattice points beyond the window, so that the spline's ends are out of sight
+_SURER = 0.5  # of the least variance around a cell: a resolved valley between points is flatter
 _KEEP = 8  # lattice points beyond a changed region that its spline coefficients reach
 
 
@@ -45,6 +46,12 @@ def spline_operator(nodes: np.ndarray, points: np.ndarray):
 def flat(values: np.ndarray) -> np.ndarray:
     """A view (…, R·K) of values (…, R, K): one number for a point is found in half the time."""
     return values.reshape(*values.shape[:-2], -1)
+
+
+def _least_of_four(values: np.ndarray) -> np.ndarray:
+    """The least of each value (R, K) and of those above, to the right, and above to the right."""
+    rows = np.minimum(values, np.vstack([values[1:], values[-1:]]))
+    return np.minimum(rows, np.hstack([rows[:, 1:], rows[:, -1:]]))
 
 
 class Lattice:
@@ -367,14 +374,17 @@ class Lattice:
         # along y first, then along x: a tensor-product spline
         down = spline_operator(self.rows[rows], self.ys[i0:i1])
         across = spline_operator(self.columns[columns], self.xs[j0:j1])
+        # the point below and to the left of each cell
+        low = np.searchsorted(self.rows[rows], self.ys[i0:i1], side="right") - 1
+        left = np.searchsorted(self.columns[columns], self.xs[j0:j1], side="right") - 1
         for channel in range(len(self.mean)):
-            for source, target, root in (
-                (self.mean, self.drawn, False),
-                (self.variance, self.stddev, True),
-            ):
-                values = across(down(source[channel, rows, columns]).T).T
-                # a spline of variances may swing below 0
-                target[channel, i0:i1, j0:j1] = np.sqrt(np.maximum(values, 0.0)) if root else values
+            inner, part = (channel, slice(i0, i1), slice(j0, j1)), (channel, rows, columns)
+            self.drawn[inner] = across(down(self.mean[part]).T).T
+            # beside a path the variance rises a hundredfold between two points, where a spline of it
+            # swings below 0: a cell is not far surer than the surest of the four points around it
+            known = self.variance[part]
+            least = _SURER * _least_of_four(known)[np.ix_(low, left)]
+            self.stddev[inner] = np.sqrt(np.maximum(across(down(known).T).T, least))
         if self.excess is not None:
             self.drawn_excess[i0:i1, j0:j1] = across(down(self.excess[rows, columns]).T).T
 
