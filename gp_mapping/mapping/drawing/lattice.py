@@ -380,7 +380,7 @@ class Lattice:
         for channel in range(len(self.mean)):
             inner, part = (channel, slice(i0, i1), slice(j0, j1)), (channel, rows, columns)
             self.drawn[inner] = across(down(self.mean[part]).T).T
-            # beside a path the variance rises a hundredfold between two points, where a spline of it
+            # beside a path the variance rises a hundredfold between two points, where its spline
             # swings below 0: a cell is not far surer than the surest of the four points around it
             known = self.variance[part]
             least = _SURER * _least_of_four(known)[np.ix_(low, left)]
