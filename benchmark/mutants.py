@@ -35,6 +35,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmark import warm
 from benchmark.tables import Goal, Part, Table
 
 __all__ = ["Fault", "faults_in", "judged", "mirrored_tests", "mutated", "run"]
@@ -286,7 +287,7 @@ def _fails(fault: Fault, tree: Path) -> bool:
     _write(file, mutated(fault))
     try:
         limits = [f"faulthandler_timeout={_HANGS}", "faulthandler_exit_on_timeout=true"]
-        done = subprocess.run(
+        done = warm.run(
             [
                 sys.executable,
                 "-m",
@@ -302,7 +303,7 @@ def _fails(fault: Fault, tree: Path) -> bool:
             timeout=_LONGEST,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
+            env={**os.environ, "PYTHONPATH": str(tree)},
         )
         return done.returncode not in (0, 5)  # 5: there was no test
     except subprocess.TimeoutExpired:
