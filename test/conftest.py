@@ -18,6 +18,8 @@ from recordings import invensense
 # hundreds of processes import the package: without files of bytecode each of them would compile all of it
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# a test makes few cycles and many messages: Python looks for garbage as often as there are so many more of them
+GARBAGE = 10_000, 10, 10
 gc.disable()  # while modules are loaded nothing of them becomes garbage (pytest_runtestloop)
 # Before anything imports rclpy, in this process and the ones it starts. What the caller has set stands.
 os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
@@ -54,10 +56,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop() -> None:
-    """What was loaded stays to the end: no collection looks at it again."""
-    gc.enable()
-    gc.collect()
+    """What was loaded stays to the end: no collection looks at it again, nor is any begun as often as by default."""
     gc.freeze()
+    gc.set_threshold(*GARBAGE)
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
