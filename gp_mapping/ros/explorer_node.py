@@ -64,7 +64,9 @@ class ExplorerNode(Node):
             self.create_publisher(Twist, "cmd_vel", 10) if s.drive == "cmd_vel" else None
         )
         self._nav2 = (
-            Nav2Driver(self, self._on_failed, self._on_cancelled) if s.drive == "nav2" else None
+            Nav2Driver(self, self._on_failed, self._on_cancelled, self._on_blocked)
+            if s.drive == "nav2"
+            else None
         )
 
         self._unreachable = self.create_publisher(PoseStamped, f"{s.mapping}/unreachable", 10)
@@ -134,6 +136,12 @@ class ExplorerNode(Node):
         out.header.frame_id, out.header.stamp = self._plan_frame, self.get_clock().now().to_msg()
         out.pose.position.x, out.pose.position.y, out.pose.orientation.w = x, y, 1.0
         self._unreachable.publish(out)
+
+    def _on_blocked(self, why: str) -> None:
+        """Report the place right ahead of the robot: something is there, whatever the goal is."""
+        x, y, _ = self._pose
+        place = self.pursuit.place_ahead(x, y, self.settings.robot_radius)
+        self._on_failed(*((x, y) if place is None else place), why)
 
     def _on_cancelled(self) -> None:
         """Pause the survey: somebody has cancelled Nav2's goal, and wants the robot to stand."""
@@ -268,8 +276,7 @@ class ExplorerNode(Node):
         if self.settings.drive == "cmd_vel":
             speed, turn = self.pursuit.command(*self._pose)
             if now - self._moved_at > self.settings.stuck_after and not self.pursuit.done:
-                goal = self.pursuit.points_ahead[-1]
-                self._on_failed(float(goal[0]), float(goal[1]), "no progress")
+                self._on_blocked("no progress")
                 self._moved_at = now
             twist = Twist()
             twist.linear.x, twist.angular.z = float(speed), float(turn)

@@ -19,6 +19,8 @@ __all__ = ["Nav2Driver"]
 
 SUCCEEDED, CANCELED = 4, 5  # action_msgs/GoalStatus
 _EVERY = 4  # every that many poses of a plan is one of a goal: Nav2 plans between them
+# errors of nav2_msgs/action/FollowPath: the robot does not get on from where it is
+_BLOCKED = ("PATIENCE_EXCEEDED", "FAILED_TO_MAKE_PROGRESS", "NO_VALID_CONTROL")
 _ACTIONS = (
     ("NavigateThroughPoses", "navigate_through_poses"),
     ("NavigateToPose", "navigate_to_pose"),
@@ -59,9 +61,12 @@ class Nav2Driver:
 
     Args:
         node: The node that drives.
-        on_failed: Called with x, y (m) and the reason where a goal was given up.
+        on_failed: Called with x, y (m) and the reason where a goal was given up: the next pose, as
+            far as Nav2 has told which that is.
         on_cancelled: Called where somebody else has cancelled the goal. The plan is dropped: who
             cancels wants the robot to stand.
+        on_blocked: Called with the reason in place of on_failed where the robot does not get on
+            from where it is.
 
     Raises:
         ParameterError: nav2_msgs is not installed.
@@ -72,6 +77,7 @@ class Nav2Driver:
         node,
         on_failed: Callable[[float, float, str], None],
         on_cancelled: Callable[[], None] = lambda: None,
+        on_blocked: Callable[[str], None] | None = None,
     ):
         try:
             actions = import_module("nav2_msgs.action")
@@ -81,6 +87,11 @@ class Nav2Driver:
                 "(apt: ros-$ROS_DISTRO-nav2-msgs), or choose drive cmd_vel or none"
             ) from error
         self._node, self._on_failed, self._on_cancelled = node, on_failed, on_cancelled
+        self._on_blocked = on_blocked
+        follow_path = getattr(getattr(actions, "FollowPath", None), "Result", None)
+        self._blocked = {
+            getattr(follow_path, name) for name in _BLOCKED if hasattr(follow_path, name)
+        }
 
         kinds = [(getattr(actions, kind, None), name) for kind, name in _ACTIONS]
         self._actions = [
@@ -173,7 +184,7 @@ class Nav2Driver:
 
         if not goal.accepted:
             self._cancel()
-            self._fail(poses, action, "Nav2 did not accept the goal")
+            self._fail(poses[0], "Nav2 did not accept the goal")
             return
 
         self._goal_handle, self._goal_action = goal, action
@@ -196,14 +207,15 @@ class Nav2Driver:
             self._on_cancelled()
         else:
             code = getattr(future.result().result, "error_code", None)
-            self._fail(
-                poses,
-                action,
-                f"Nav2 gave up (status {status}{'' if code is None else f', error {code}'})",
-            )
+            why = f"Nav2 gave up (status {status}{'' if code is None else f', error {code}'})"
+            if self._on_blocked is not None and code in self._blocked:
+                self._remaining = []
+                self._on_blocked(why)
+            else:
+                self._fail((self._remaining or poses)[0], why)
 
-    def _fail(self, poses: list[PoseStamped], action: _Action, why: str) -> None:
+    def _fail(self, pose: PoseStamped, why: str) -> None:
         """Give up the plan and report the pose that was not reached."""
         self._remaining = []
-        position = poses[-1 if action.through else 0].pose.position
+        position = pose.pose.position
         self._on_failed(position.x, position.y, why)

@@ -94,6 +94,24 @@ class Pursuit:
             self._next += 1
         return self.points_ahead
 
+    def place_ahead(self, x: float, y: float, metres: float) -> tuple[float, float] | None:
+        """Return the place that a robot comes to next on its straight way to the next point.
+
+        Args:
+            x: of the robot, m.
+            y: of the robot, m.
+            metres: from the robot, or less where the point is nearer.
+
+        Returns:
+            x and y, m; None where nothing is left to drive.
+        """
+        points = self.ahead_of(x, y)
+        if not len(points):
+            return None
+        dx, dy = points[0] - (x, y)
+        fraction = min(1.0, metres / max(math.hypot(dx, dy), 1e-9))
+        return float(x + fraction * dx), float(y + fraction * dy)
+
     def command(self, x: float, y: float, yaw: float) -> tuple[float, float]:
         """Return speed (m/s) and turn rate (rad/s) for a robot at a pose.
 

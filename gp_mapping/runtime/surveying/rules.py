@@ -18,6 +18,7 @@ __all__ = ["Basis", "Rules", "RulesNow"]
 
 _KEEP_OUT = 100  # polygons at most
 _CLOSED = 200  # goals that are left out at the same time, at most
+_BARRED = 20  # discs that plans lead around at the same time, at most
 _STEP = 0.05  # m between the places of a plan that are compared with polygons
 
 
@@ -26,7 +27,7 @@ class Rules(NamedTuple):
 
     Attributes:
         region: polygons in which the robot stays; empty: anywhere.
-        keep_out: polygons that the robot's body stays out of.
+        keep_out: polygons that the robot's body stays out of, barred ground included.
         closed: goals that are left out: x, y (m) and until when (monotonic s).
     """
 
@@ -104,6 +105,10 @@ class RulesNow:
         self._region: tuple[Polygon, ...] = ()
         self._keep_out: tuple[Polygon, ...] = ()
         self._closed: deque[tuple[float, float, float]] = deque(maxlen=_CLOSED)
+        # disc as polygon, its centre and radius (m), and until when
+        self._barred: deque[tuple[Polygon, tuple[float, float, float], float]]
+        self._barred = deque(maxlen=_BARRED)
+        self._kept_out: tuple[Polygon, ...] = ()  # the newest answer to what is kept out of
         self._frame = ""  # of all of them; "": not known
         self.problem = ""
 
@@ -121,10 +126,11 @@ class RulesNow:
             if not frame or frame == self._frame:
                 return False
             old, self._frame = self._frame, frame
-            if not old or not (self._region or self._keep_out or self._closed):
+            if not old or not (self._region or self._keep_out or self._closed or self._barred):
                 return False
             self._region = self._keep_out = ()
             self._closed.clear()
+            self._barred.clear()
             self.problem = (
                 f"the map is now in frame {named(frame)}, and region, keep-out areas and unreachable "
                 f"goals were in {named(old)}: they are dropped; publish them again"
@@ -189,6 +195,24 @@ class RulesNow:
         with self._lock:
             self._closed.append((x, y, time.monotonic() + seconds))
 
+    def bar(self, polygon: Polygon, disc: tuple[float, float, float], seconds: float) -> None:
+        """Have plans lead around a disc for some time.
+
+        Args:
+            polygon: the disc.
+            disc: its centre x, y and its radius, m.
+            seconds: how long, by this machine's clock.
+        """
+        with self._lock:
+            self._barred.append((polygon, disc, time.monotonic() + seconds))
+
+    @property
+    def barred(self) -> list[tuple[float, float, float]]:
+        """The discs that plans lead around now: x, y and radius, m."""
+        now = time.monotonic()
+        with self._lock:
+            return [disc for _, disc, until in self._barred if until > now]
+
     @property
     def closed_goals(self) -> int:
         """How many goals are left out for now."""
@@ -201,4 +225,13 @@ class RulesNow:
             while self._closed and self._closed[0][2] <= now:
                 self._closed.popleft()
             closed = tuple(goal for goal in self._closed if goal[2] > now)
-            return Rules(self._region, self._keep_out, closed)
+            return Rules(self._region, self._all_kept_out(now), closed)
+
+    def _all_kept_out(self, now: float) -> tuple[Polygon, ...]:
+        """Return keep-out areas and barred discs; the same object as before while they are."""
+        barred = tuple(polygon for polygon, _, until in self._barred if until > now)
+        polygons = (*self._keep_out, *barred)
+        before = self._kept_out
+        if len(polygons) != len(before) or any(p is not q for p, q in zip(polygons, before)):
+            self._kept_out = polygons
+        return self._kept_out

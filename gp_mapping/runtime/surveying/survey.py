@@ -17,6 +17,7 @@ from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.plan import Plan, plan_steps, way_home
 from gp_mapping.planning.problem import Problem
+from gp_mapping.runtime.surveying.blocked import leave_out
 from gp_mapping.runtime.surveying.course import Course, Departure
 from gp_mapping.runtime.surveying.destination import destination, steps_through
 from gp_mapping.runtime.surveying.free_maps import FreeMaps, wrong_frame
@@ -189,8 +190,8 @@ class Survey:
         self._questions.set_others(robot, line)
 
     def close(self, x: float, y: float) -> None:
-        """Leave out an unreachable goal for plan_retry seconds. As RulesNow.close."""
-        self.rules.close(x, y, self.settings.plan_retry)
+        """Leave out a place that was not reached, by leave_out. As RulesNow.close."""
+        leave_out(self.rules, self._course, self._spending.last, (x, y), self.settings)
         with self._lock:
             self._stale = True
 

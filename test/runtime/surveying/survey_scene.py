@@ -77,11 +77,15 @@ class Robot:
             assert slices < 5000
         return slices
 
-    def drive(self, metres: float) -> None:
-        """Along the plan, a few centimetres at a time."""
+    def rest(self) -> np.ndarray:
+        """What is left of the plan (K, 2), m."""
         plan, along = self.survey.plan, self.survey._course.along
         # A loop ends where it begins: of the two the robot is where the survey has it.
-        rest = plan.line_ahead(plan.progress(self.at, along - 0.1, expected=along))
+        return plan.line_ahead(plan.progress(self.at, along - 0.1, expected=along))
+
+    def drive(self, metres: float) -> None:
+        """Along the plan, a few centimetres at a time."""
+        rest = self.rest()
         ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(rest, axis=0).T))])
         marks = np.arange(0.03, min(metres, ends[-1]) + 0.03, 0.03).clip(max=ends[-1])
         x = np.stack([np.interp(marks, ends, rest[:, i]) for i in (0, 1)], 1)

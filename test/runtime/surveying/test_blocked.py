@@ -1,0 +1,143 @@
+"""A robot that does not get on: the next goal and the ground ahead of it are left out, and the survey goes on."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from survey_scene import Robot, floor, settings
+
+from gp_mapping.planning.free_space import FreeSpace
+from gp_mapping.planning.plan import Plan
+from gp_mapping.runtime.surveying import rules as rules_module
+from gp_mapping.runtime.surveying.blocked import leave_out
+from gp_mapping.runtime.surveying.course import Course
+from gp_mapping.runtime.surveying.pursuit import Pursuit
+from gp_mapping.runtime.surveying.rules import Basis, RulesNow
+
+SETTINGS = settings(robot_radius=0.1, plan_avoid=0.5)
+# along y = 1, with goals at 2 and 4 m, and home again
+ALONG = Plan(
+    "route",
+    np.array([[1.0, 1.0], [4.0, 1.0], [4.0, 3.0], [1.0, 3.0]]),
+    stops=np.array([[2.0, 1.0], [4.0, 1.0], [1.0, 3.0]]),
+    stop_marks=np.array([1.0, 3.0, 8.0]),
+    nodes=(7, 8),
+    metres=8.0,
+    seconds=30.0,
+)
+
+
+def course(plan: Plan = ALONG, home=(1.0, 3.0), along: float = 0.0, wall: bool = True) -> Course:
+    free = FreeSpace.from_occupancy_grid(floor(wall=wall), SETTINGS.robot_radius)
+    made = Course(plan, Basis(free=free, home=home))
+    made.along = along
+    return made
+
+
+def closed(rules: RulesNow) -> list:
+    return [goal[:2] for goal in rules.now().closed]
+
+
+def test_a_pose_of_the_plan_that_is_not_reached_takes_its_next_goal_along():
+    rules = RulesNow()
+    leave_out(rules, course(), (1.0, 1.0), (3.0, 1.0), SETTINGS)
+    assert closed(rules) == [(3.0, 1.0), (4.0, 1.0)] and not rules.barred
+
+    rules = RulesNow()
+    leave_out(rules, course(along=4.0), (4.0, 2.0), (1.0, 3.0), SETTINGS)
+    assert closed(rules) == [(1.0, 3.0)], "there is no goal behind home"
+    leave_out(rules, course(along=2.0), (3.0, 1.0), (2.0, 1.0), SETTINGS)
+    assert closed(rules)[1:] == [(2.0, 1.0)], "it lies behind the robot"
+    leave_out(rules, course(Plan("route")), None, (9.0, 9.0), SETTINGS)
+    assert closed(rules)[2:] == [(9.0, 9.0)] and not rules.barred
+
+
+def test_what_stands_right_ahead_is_led_around_from_the_robots_body_on_and_for_a_time(monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(rules_module, "time", SimpleNamespace(monotonic=lambda: now))
+    rules, at = RulesNow(), np.array([3.0, 1.0])
+    leave_out(rules, course(home=None, along=2.0), at, (3.1, 1.0), SETTINGS)
+    ((x, y, radius),) = rules.barred
+    assert radius == 0.5 and (x, y) == pytest.approx((3.8, 1.0))
+    (disc,) = rules.now().keep_out
+    assert disc.distance(at[None])[0] > 0.1 + 0.1 and rules.now().keep_out is rules.now().keep_out
+
+    leave_out(rules, course(home=None, along=2.0), (3.8, 0.5), (3.8, 0.6), SETTINGS)
+    assert [r for *_, r in rules.barred] == [0.5, 1.0], "it stands at the first one again"
+    leave_out(rules, course(home=None, along=2.0), (1.0, 1.0), (1.6, 1.0), SETTINGS)
+    leave_out(rules, course(home=None, along=2.0), (3.0, 1.0), (4.0, 1.0), SETTINGS)
+    assert len(rules.barred) == 2, "these are not right ahead"
+    now = SETTINGS.plan_retry
+    assert not rules.barred and not rules.now().keep_out
+
+
+def test_no_disc_cuts_the_robot_off_from_home():
+    """In the room's doorway: no disc of 0.5 m would leave a way through it."""
+    rules, at = RulesNow(), np.array([2.9, 3.2])
+    way = np.array([at, (1.0, 3.2)])
+    plan = Plan("lanes", way, metres=1.9, seconds=6.0)
+    leave_out(rules, course(plan, home=None), at, (2.8, 3.2), SETTINGS)
+    assert [r for *_, r in rules.barred] == [0.5]
+    rules = RulesNow()
+    leave_out(rules, course(plan, home=(1.0, 3.2)), at, (2.8, 3.2), SETTINGS)
+    assert all(r < 0.5 for *_, r in rules.barred)
+
+    rules = RulesNow()
+    leave_out(rules, course(plan, home=(2.7, 3.2)), at, (2.8, 3.2), SETTINGS)
+    assert not rules.barred and closed(rules) == [(2.8, 3.2)]
+
+
+def test_another_frame_ends_what_is_led_around():
+    rules = RulesNow()
+    rules.enter("map")
+    leave_out(rules, course(home=None, along=2.0), (3.0, 1.0), (3.1, 1.0), SETTINGS)
+    assert rules.enter("odom") and not rules.barred and not rules.now().keep_out
+
+
+def test_the_place_ahead_is_on_the_way_to_the_next_point():
+    pursuit = Pursuit(0.3, 1.0, 0.5, 0.06)
+    assert pursuit.place_ahead(0.0, 0.0, 0.3) is None
+    pursuit.follow([(0.0, 0.0), (2.0, 0.0), (2.0, 2.0)])
+    assert pursuit.place_ahead(1.0, 0.0, 0.3) == pytest.approx((1.3, 0.0))
+    assert pursuit.place_ahead(1.8, 0.0, 0.3) == pytest.approx((2.0, 0.0))
+
+
+class Blocked(Robot):
+    """It stops at the wall of the room, which its map does not show, and says so after 15 s."""
+
+    def __init__(self, **changes):
+        super().__init__(settings(**changes), floor(wall=False))
+        self.stood = 0
+
+    def drive(self, metres: float) -> None:
+        ahead = np.vstack([self.at, self.rest()])
+        ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(ahead, axis=0).T))])
+        marks = np.arange(0.03, min(metres, ends[-1]) + 0.03, 0.03).clip(max=ends[-1])
+        x = np.stack([np.interp(marks, ends, ahead[:, i]) for i in (0, 1)], 1)
+        wall = (np.abs(x[:, 0] - 2.55) < 0.15) & (x[:, 1] < 2.7)
+        if not wall.any():
+            return super().drive(metres)
+
+        x = x[: int(wall.argmax())]
+        if len(x):
+            self.at = x[-1]
+            self.measure(x)
+            self.survey.record_drive(x)
+        self.stood += 1
+        self.measure(np.repeat(self.at[None], 150, 0))
+        towards = ahead[np.hypot(*(ahead - self.at).T) > 0.02][0] - self.at
+        place = self.at + min(1.0, 0.1 / np.hypot(*towards)) * towards
+        self.survey.close(*place.tolist())
+
+
+@pytest.mark.parametrize("kind", ["lanes", "gain_per_metre"])
+def test_a_wall_that_no_map_shows_does_not_end_the_survey(monkeypatch, kind):
+    robot = Blocked(plan_kind=kind, plan_home="start", plan_budget=14.0, robot_radius=0.1)
+    monkeypatch.setattr(rules_module, "time", SimpleNamespace(monotonic=lambda: robot.time))
+    robot.survey.start()
+    robot.go_on(90)
+    state = robot.survey.current_state()
+    assert state.phase == "done" and robot.stood >= 1
+    assert math.dist(robot.at, (1.0, 1.0)) < 0.35
+    assert np.array(robot.track)[:, 0].max() > 3.0, "it went through the door"
