@@ -149,7 +149,10 @@ def _added(
     for i in order[1:]:
         apart = level_difference(first, sessions[i]) if first.settings.metric else None
         rows[i] |= {"apart": None if apart is None else asdict(apart)}
-        if apart is not None and apart.is_seen(math.sqrt(first.noise_variance)):
+        signal = first.map.hyperparameters()["signal_stddev"]
+        if apart is not None and apart.is_another_field(signal):
+            warnings.append(_another_field(paths[i], apart, first))
+        elif apart is not None and apart.is_seen(math.sqrt(first.noise_variance)):
             warnings.append(_apart(paths[i], apart, first))
 
         with errors_about(paths[i]):
@@ -341,6 +344,17 @@ def _apart(path: Path, apart: LevelDifference, first: MapSession) -> str:
         f"{path} reads {values} {unit} beside what it is added to, where both know the field ({apart.places} "
         "places): the sensors do not read alike, or the field has changed; the sum lies in between: calibrate "
         "the sensors, or map the newer recordings alone"
+    )
+
+
+def _another_field(path: Path, apart: LevelDifference, first: MapSession) -> str:
+    """Return a sentence that a map contradicts those before it."""
+    scale, unit = first.settings.field_scale, unit_text(first.settings.field_unit)
+    return (
+        f"{path} contradicts what it is added to: where both know the field ({apart.places} places) they differ by "
+        f"{max(apart.scatters) / scale:.3g} {unit}, {max(apart.ratios):.3g} times what their standard deviations "
+        "allow; their frames do not lie as is said (--transform, or where each odometry was started), or "
+        "the field has changed"
     )
 
 

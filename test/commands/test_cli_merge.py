@@ -300,6 +300,20 @@ def test_sensors_that_do_not_read_alike_are_said(folder, tmp_path, capsys):
     assert said[0].startswith(f"{row['file']} reads +1.")
 
 
+def test_maps_whose_frames_do_not_lie_as_is_said_contradict_each_other(folder, capsys):
+    """b was measured 0.9 m beside a: moved back onto a it is another field there; in its place it is none."""
+    for transform, contradicts in ((None, False), ("of_b=0.3,-0.9,0.0", True)):
+        words = ["--output", str(folder / "frames"), "--json"]
+        words += [] if transform is None else ["--transform", transform]
+        maps = [str(folder / name) for name in ("of_a", "of_b")]
+        assert cli.main(["merge", *maps, *words]) == 0
+        result = json.loads(capsys.readouterr().out)
+        said = [text for text in result["warnings"] if "contradicts what it is added to" in text]
+        assert len(said) == contradicts
+    (row,) = [row for row in result["maps"] if "apart" in row]
+    assert row["apart"]["ratios"][0] > 3.0 and "do not lie as is said" in said[0]
+
+
 @pytest.mark.parametrize("transform", ["of_b=1,2", "of_b=1,2,nan", "of_b=1,2,45"])
 def test_a_transform_is_three_numbers_and_its_angle_in_radians(folder, capsys, transform):
     """45 was taken for 45 rad, seven turns and 58°: a wrong sum without a word."""
