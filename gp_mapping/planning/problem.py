@@ -209,9 +209,11 @@ class Problem:
 
             back = self.drive(())
             if not self.budget.allows(back.metres, back.seconds):
+                kinds = (self.budget.metres, ".1f", "m"), (self.budget.seconds, ".0f", "s")
+                left = " and ".join(f"{v:{form}} {unit}" for v, form, unit in kinds if v < math.inf)
                 return (
-                    f"the way home takes {back.metres:.1f} m and {back.seconds:.0f} s, and "
-                    f"{self.budget.metres:.1f} m and {self.budget.seconds:.0f} s are left"
+                    f"the way home takes {back.metres:.1f} m and {back.seconds:.0f} s, and {left} "
+                    "are left"
                 )
         return ""
 
