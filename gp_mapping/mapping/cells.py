@@ -150,6 +150,11 @@ class CellAverager:
         return self.averaged_sum / self.closed if self.closed else 0.0
 
     @property
+    def known_by(self) -> float:
+        """Differences of cell mates that tell the white variance; inf: the sensor states it."""
+        return math.inf if self._stated else self.white.count
+
+    @property
     def white_variance(self) -> float:
         """Measured white variance of one raw sample, squared SI; 0 while too little is known."""
         return self.white.variance

@@ -30,6 +30,7 @@ from gp_mapping.mapping.notes.settings import refusal_note
 from gp_mapping.mapping.raw_batch import RAW_BATCH, join_raw, single_batch
 from gp_mapping.mapping.repeated.recurring import Recurring, keys_of
 from gp_mapping.mapping.response.response import Response
+from gp_mapping.mapping.scoring.neighbouring_cells import NeighbouringCells
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["Gathering"]
@@ -44,6 +45,7 @@ class Gathering(ABC):
 
     Attributes:
         cells: the averager.
+        neighbours: white noise of samples that are alone in their cells.
         recurring: finds measurements that are no new ones.
         response: takes cells of a slow sensor back to what it would settle at.
         drift: looks whether the sensor drifts.
@@ -70,6 +72,7 @@ class Gathering(ABC):
         self.cells = CellAverager(
             s.cell_length, s.cell_duration, s.robust, s.counts, s.threshold if s.labels else None
         )
+        self.neighbours = NeighbouringCells()
         # without cells: raw samples that wait for their batch
         self._raw: list[Samples] = []
         self._first, self._bias = FirstValues(s), BiasNumbers(s.bias_time)
@@ -270,6 +273,7 @@ class Gathering(ABC):
 
     def _admit(self, cell: Samples) -> None:
         """Hand over a finished cell, or what a slow sensor's cells say of the field."""
+        self.neighbours.add(cell, self.passes)
         self._pass_on(self.response.add(cell, self.passes, self.cells.resolution))
 
     def _pass_on(self, cells: Iterable[Samples]) -> None:
@@ -297,7 +301,7 @@ class Gathering(ABC):
         if again[0].stamp is not None:
             self.response.forget_before(float(again[0].stamp[0]))
             self.drift.forget_before(float(again[0].stamp[0]))
-        unknown = self.cells.forget_white_noise()
+        unknown, self.neighbours = self.cells.forget_white_noise(), NeighbouringCells()
         for early_cell in again:
             variance = early_cell.sensor_variance
             void = unknown and variance is not None
@@ -374,11 +378,18 @@ class Gathering(ABC):
         """The numbers of passes that have a constant of their own, not to be changed."""
         return self._bias
 
+    def _join_gathered(self, other: Gathering) -> None:
+        """Add another's path, white noise and numbers of passes."""
+        self._path.join(other.path_trace)
+        self.neighbours.join(other.neighbours)
+        self._bias.join(other.bias_numbers)
+
     # --- resume -----------------------------------------------------------------------------------
     def _gathered(self) -> dict:
         """Collect what an exact resume of the cells and their path needs."""
         return {
             "cells": self.cells.state_dict(),
+            "neighbours": self.neighbours.state_dict(),
             "path": self._path.state_dict(),
             "track": self._track.state_dict(),
             "recurring": self.recurring.state_dict(),
@@ -404,6 +415,8 @@ class Gathering(ABC):
         self.cells.load_state_dict(state["cells"])
         self._path.load_state_dict(state["path"])
         self._track.load_state_dict(state["track"])
+        if "neighbours" in state:  # else of a version that asked cell mates alone
+            self.neighbours.load_state_dict(state["neighbours"])
         if "recurring" in state:  # else of a version that left out no repeats
             self.recurring.load_state_dict(state["recurring"])
         if "response" in state:

@@ -36,6 +36,7 @@ from gp_mapping.mapping.scoring.answering import Answering
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
 from gp_mapping.mapping.scoring.response_slopes import ResponseSlopes
 from gp_mapping.mapping.scoring.response_variance import ResponseVariance
+from gp_mapping.mapping.scoring.white_noise import white_noise
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["MapSession"]
@@ -208,7 +209,7 @@ class MapSession(Answering, Renewing):
         taken = self._begin_again(first)
         if taken is None:
             return
-        self.scores.note_white(*self.response.white_noise(self.cells))
+        self.scores.note_white(*white_noise(self, self.map))
         self._pass_samples += len(batch)
         self.slow = self._new_slow()
         for each in taken:
@@ -277,7 +278,7 @@ class MapSession(Answering, Renewing):
         if self._start.add(batch):
             self._again = RestartedMap(self._new_map(*self._start.found), self._start.was_guess)
 
-        self.scores.note_white(*self.response.white_noise(self.cells))
+        self.scores.note_white(*white_noise(self, self.map))
         if self.response.is_active:
             self.scores.pick_cell(batch, self._length)
         if self.scores.is_needed:
@@ -328,7 +329,7 @@ class MapSession(Answering, Renewing):
 
         if again.rough:
             self.scores = OneStepAhead(self._start.resolved)
-            self.scores.note_white(*self.response.white_noise(self.cells))
+            self.scores.note_white(*white_noise(self, self.map))
         else:
             self.scores.restart(self._start.resolved)
 
@@ -433,12 +434,11 @@ class MapSession(Answering, Renewing):
         self.scores.join(other.scores, self.map)
         self.slow.join(other.slow)
 
-        self._path.join(other.path_trace)
+        self._join_gathered(other)
         self.fixes.join(other.fixes)
         for name in ("raw_count", "cell_count", "passes", "left_out", "refused", "lost"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.cells.gross += other.gross_errors
-        self._bias.join(other.bias_numbers)
 
         stamps = [stamp for stamp in (self._last_stamp, other.newest_stamp) if stamp is not None]
         self._last_stamp = max(stamps, default=None)

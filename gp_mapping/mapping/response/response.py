@@ -33,6 +33,7 @@ from gp_mapping.mapping.cells import CellAverager
 from gp_mapping.mapping.notes.settings import slow_sensor_note
 from gp_mapping.mapping.response.lag import Lag, Search, step_weights
 from gp_mapping.mapping.response.track import Track
+from gp_mapping.mapping.scoring.neighbouring_cells import NeighbouringCells
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["Response"]
@@ -86,6 +87,7 @@ class Response:
         step: length of a block, m.
         found: whether τ was found from the cells.
         variance: usual white variance of what comes out, squared SI.
+        gain: usual factor of a sample's white variance in that, of samples alone in their cells.
         deviation: standard deviation of log τ; 0 where it was not found.
         length: lengthscale of the field that goes with τ, m.
         signal: variance of that field, squared SI.
@@ -96,7 +98,7 @@ class Response:
         self.settings = settings
         self.seconds, self.step = settings.response_time if settings.metric else 0.0, math.inf
         self.found, self.variance, self.deviation = False, 0.0, 0.0
-        self.length = self.signal = self.blur = 0.0
+        self.length = self.signal = self.blur = self.gain = 0.0
         # cells since the beginning; None where τ is not looked for (any more)
         self._kept: list[_Row] | None = [] if looks and settings.learns_response else None
         self._checks, self._looked, self._way = 0, 0, 0.0
@@ -114,11 +116,20 @@ class Response:
         """Standard deviation of log τ; the field's lengthscale, m, and variance, squared SI."""
         return self.deviation, self.length, self.signal
 
-    def white_noise(self, cells: CellAverager) -> tuple[float, float]:
-        """White variance of one measurement, and of what the map gets of it, squared SI."""
+    def white_noise(
+        self, cells: CellAverager, neighbours: NeighbouringCells
+    ) -> tuple[float, float]:
+        """White variance of one measurement, and of what the map gets of it, squared SI.
+
+        Args:
+            cells: what cell mates tell.
+            neighbours: what samples tell that are alone in their cells.
+        """
         if self.is_active:
-            return self.variance, self.variance
-        return cells.single_variance, cells.averaged_variance
+            # else cells have come with it
+            unknown = 0.0 if cells.single_variance else neighbours.variance
+            return (self.variance + self.gain * unknown,) * 2
+        return neighbours.with_mates(cells.single_variance, cells.averaged_variance, cells.known_by)
 
     def stop_looking(self) -> None:
         """Keep τ: the cells so far are not all that the map holds, or not where it has them.
@@ -182,6 +193,9 @@ class Response:
         made = _settled(before, block, self.seconds, self.blur, self.deviation > 0.0)
         white = float(made.sensor_variance[0])
         self.variance = white if not self.variance else 0.98 * self.variance + 0.02 * white
+        a = math.exp((before.stamp - block.stamp) / self.seconds)
+        gain = (1.0 / block.count + a**2 / before.count) / (1.0 - a) ** 2
+        self.gain = gain if not self.gain else 0.98 * self.gain + 0.02 * gain
         return [made]
 
     # --- the time constant ------------------------------------------------------------------------
@@ -266,7 +280,7 @@ class Response:
 
     def again(self) -> list[tuple[Samples, int]]:
         """All cells so far as the map gets them now, each with the number of its pass."""
-        self._open, self._last, self.variance = [], None, 0.0
+        self._open, self._last, self.variance, self.gain = [], None, 0.0, 0.0
         kept = self._kept or []
         if self._checks >= len(_CHECKS):
             self._kept = None
@@ -329,6 +343,7 @@ class Response:
             "step": self.step,
             "found": self.found,
             "variance": self.variance,
+            "gain": self.gain,
             "sureness": [self.deviation, self.length, self.signal, self.blur],
             "kept": None if self._kept is None else _table(self._kept),
             "checks": self._checks,
@@ -344,7 +359,7 @@ class Response:
         self.seconds, self.step, self.variance, self._way = (
             float(state[name]) for name in ("seconds", "step", "variance", "way")
         )
-        self.found = bool(state["found"])
+        self.found, self.gain = bool(state["found"]), float(state.get("gain", 0.0))
         # absent in maps of a version that took τ for certain
         self.deviation, self.length, self.signal, self.blur = state.get("sureness", [0.0] * 4)
         self._kept = None if state["kept"] is None else _rows_of(state["kept"])
