@@ -15,7 +15,7 @@ k = 1 and weights 1/(σ² + F)²,
 A field that is smoother than the kernel has less than F, so σ² is too small, which a floor may be.
 One that is rougher in places has more. That shows with k = 2, where noise is the same and an edge
 has twice as much, a smoother field up to 16 times: what u_2 − u_1 has beyond F_2 − F_1, and beyond
-the standard deviation that noise alone gives it, is `rough`.
+its own standard deviation, is `rough`.
 """
 
 from __future__ import annotations
@@ -214,5 +214,5 @@ def _white(
     if count < _FEWEST:
         return 0.0, 0.0
     more = float((second_weight * change).sum() / second_weight.sum())
-    rough = max(0.0, more - found * math.sqrt(_BOTH / count))
+    rough = max(0.0, more - math.sqrt(_BOTH / float(second_weight.sum())))
     return max(0.0, (found - rough) * (1.0 - math.sqrt(_ONE / count))), count
