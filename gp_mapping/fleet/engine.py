@@ -224,7 +224,6 @@ class ClusterEngine(Engine):
         aside: dict[str, Any] = {}
         done = self._called(waiting)
         rounds = 0
-        retried = False
 
         while waiting:
             handle = self._next(done)
@@ -234,7 +233,7 @@ class ClusterEngine(Engine):
                 aside[handle.key] = handle
             else:
                 # of those that are tried again one came through: the others may, too
-                rounds = 0 if retried else rounds
+                rounds = 0
                 yield from places[handle.key]
 
             if not waiting and aside:
@@ -245,7 +244,7 @@ class ClusterEngine(Engine):
                     return
 
                 # when nothing else is under way: whoever died beside others has another chance
-                waiting, aside, rounds, retried = aside, {}, rounds + 1, True
+                waiting, aside, rounds = aside, {}, rounds + 1
                 self._retry(waiting)
                 done = self._called(waiting)
 

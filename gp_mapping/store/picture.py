@@ -9,7 +9,6 @@ import math
 
 import numpy as np
 from matplotlib import colormaps
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import ListedColormap, Normalize, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -219,7 +218,6 @@ def _canvas(panels: int, grid: FieldGrid):
         dpi=_DPI,
         layout="constrained",
     )
-    FigureCanvasAgg(figure)
 
     axes = np.atleast_1d(figure.subplots(rows, columns, sharex=True, sharey=True)).ravel()
     for axis in axes[panels:]:

@@ -153,12 +153,16 @@ def test_lanes_leave_nothing_to_add():
 
 def test_a_map_that_has_not_taken_over_an_offset_knows_how_far_it_is_off():
     """Var about the map's own δ: that about the learned one, and the square between both."""
-    session = mapped(road(3.0), learn_time_offset=False)
+    session = mapped(road(3.0), learn_time_offset=False, time_offset=0.1)
     known = session.map.learned()
     other = replace(known, theta=replace(known.theta, time_offset=0.3), offset_variance=0.01)
     session.map.learned = lambda: other
     added = OffsetVariance.of(session.map, session.noise_variance)
-    assert added.variance == pytest.approx(0.01 + 0.3**2) and added.offset == 0.0
+    assert added.variance == pytest.approx(0.01 + 0.2**2) and added.offset == 0.1
+
+    # each sample counts where the sensor was when it measured
+    places, velocity = (part.numpy() for part in session.map.remembered_motion())
+    assert np.allclose(added.samples, np.concatenate([places - 0.1 * velocity, velocity], 1))
 
 
 def test_far_from_the_path_nothing_is_added(late_road):

@@ -57,9 +57,13 @@ def test_of_a_working_sensor_all_counts(values):
     assert not left_out(values)[0].any()
 
 
-def test_repeats_at_the_upper_end_of_the_range_are_left_out():
-    """The first of each run counts; until the sensor is known all do."""
-    values = np.minimum(np.r_[field()[300:400], field(seed=1)], 22.5)
+@pytest.mark.parametrize("noise", [0.1, 0.05])
+def test_repeats_at_the_upper_end_of_the_range_are_left_out(noise):
+    """The first of each run counts; until the sensor is known all do.
+
+    Also where the field itself changes by as much as noise from one value to the next.
+    """
+    values = np.minimum(np.r_[field(noise=noise)[300:400], field(noise=noise, seed=1)], 22.5)
     void, recurring = left_out(values)
     again = np.r_[False, (values[1:] == 22.5) & (values[:-1] == 22.5)]
     assert (void == again)[150:].all() and void.sum() > 100

@@ -44,6 +44,25 @@ def test_a_smooth_change_is_found_from_few_points(edge):
     assert errors(found, change).max() < 0.003 and found.error.max() <= TOLERANCE
 
 
+@pytest.mark.parametrize("most", [0, 10**9])
+def test_where_it_was_evaluated_it_is_what_was_told_and_a_cubic_is_so_everywhere(most):
+    """Of a cubic each interpolation is exact, at the edges as within; of noise none is."""
+    row, column = (ROWS - 40.0) / 50.0, (COLUMNS - 50.0) / 60.0
+    cubic = 0.02 * (row**3 - 2.0 * row * column**2 + column**3 + row - 1.0)
+    assert errors(refined(cubic, most=most)[0], cubic).max() < 1e-12
+
+    noise, asked = np.random.default_rng(0).normal(0.0, 0.1, ROWS.shape), []
+
+    def evaluate(rows, columns):
+        asked.append((rows, columns))
+        return noise[rows, columns, None], 0.0 * noise[rows, columns, None]
+
+    found = refine(evaluate, VARIANCE, 0.04, NOWHERE, NOWHERE, 12.0, TOLERANCE, most)
+    rows, columns = (np.concatenate(part) for part in zip(*asked))
+    np.testing.assert_allclose(found.mean[0, rows, columns], noise[rows, columns], atol=1e-12)
+    assert not found.error[rows, columns].any() and len(rows) == found.evaluations
+
+
 def test_where_it_is_not_smooth_it_is_evaluated_on_finer_grids():
     """A strip along which another tile takes over: the change has kinks there."""
     ramp = 0.05 * np.clip((COLUMNS - 47) / 12.0, 0.0, 1.0)

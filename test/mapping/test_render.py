@@ -182,14 +182,14 @@ def test_bounded_by_max_grid_cells():
     assert_good(grid, session)
 
 
-def windows_of(low, corners, most: int, margin: float = 0.5):
-    """The window after each drawing, of ground from `low` to the corners, about each corner."""
+def windows_of(low, corners, most: int, margin: float = 0.5, end=None):
+    """The window after each drawing, of ground from `low` to the corners (or to `end`), about each corner."""
     settings = MapSettings(max_grid_cells=most, resolution=0.25, margin=margin, **FIXED)
     field, drawn = build_map(settings), Renderer(settings)
     field.update(Samples([[0.1, 0.1]], [[48 * UT]]))
     out = []
     for i, corner in enumerate(corners):
-        drawn.advance(field, (low, corner), UT, i, 0, about=corner)
+        drawn.advance(field, (low, end or corner), UT, i, 0, about=corner)
         out.append(drawn.window)
     return out
 
@@ -222,6 +222,19 @@ def test_a_window_that_is_cut_follows_the_robot_in_large_steps():
         assert ends[0] <= x - reach and min(x + reach, x + 0.25) <= ends[1] + 1e-9
         assert 0.25 * window.bottom <= y <= 0.25 * (window.bottom + window.height)
     assert 2 <= len(moved) <= 30
+
+
+def test_a_window_of_known_ground_moves_when_the_robot_is_a_quarter_of_its_side_from_its_end():
+    """To and fro on ground that stays as it is: no sooner, and to where the robot is in the middle."""
+    way = [0.25 * k for k in range(40, 80)] + [0.25 * k for k in range(80, 40, -1)]
+    windows = windows_of([0.0, 0.0], [[x, 15.0] for x in way], 400, end=[30.0, 30.0])
+    assert {(w.width, w.height) for w in windows} == {(20, 20)}
+    reach = 0.25 * 5.0
+    for before, after, x in zip(windows, windows[1:], way[1:]):
+        low, high = 0.25 * before.left, 0.25 * (before.left + before.width)
+        assert (after is before) == (low <= x - reach and x + reach <= high), x
+        if after is not before:
+            assert abs(0.25 * (after.left + 0.5 * after.width) - x) <= 0.25
 
 
 def test_a_sample_makes_stale_what_lies_near_it():

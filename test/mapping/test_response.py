@@ -252,3 +252,20 @@ def test_a_settled_value_says_how_it_changes_with_the_logarithm_of_the_time_cons
         assert float(settled(tau, True).response_slope) == pytest.approx((more - less) / 2e-4)
     assert settled(2.0).response_slope is None
     assert float(settled(0.01, True).response_slope) == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("tau", [0.4, 2.0, 30.0])
+def test_a_settled_value_is_as_blurred_as_the_way_that_it_is_an_average_of(tau):
+    """Its weights over that way, by their sum: a fading response since the block before, over a block's length."""
+    elapsed, apart, blur, n = 1.2, 0.9, 3.0, 2000
+    before = response._Row((0.0, 0.0), 3.0, 0.0, 0.1, -1.0, 7, 1.0, 0.0)  # noqa: SLF001
+    block = before._replace(x=(apart, 0.0), y=3.7, stamp=elapsed)
+    sharp, blurred = (
+        float(response._settled(before, block, tau, each, False).sensor_variance)  # noqa: SLF001
+        for each in (0.0, blur)
+    )
+    at = (torch.arange(n, dtype=torch.float64) + 0.5) / n * apart
+    weight = torch.exp((at - apart) * elapsed / apart / tau)
+    weight /= weight.sum()
+    spread = (weight * at.square()).sum() - (weight * at).sum() ** 2 + apart**2 / 12
+    assert blurred - sharp == pytest.approx(blur * float(spread) ** 2, rel=1e-4)

@@ -105,6 +105,21 @@ def test_two_places_stand_for_an_average_along_the_way(tau):
         assert abs(float((weights.nodes[:, 0] ** power).mean() - exact)) < 1e-5
 
 
+def test_blocks_of_several_lengths_each_widen_what_they_take_part_in():
+    """e_i = y_i − a y_{i−1}: by the mean of both blocks' (v T)²/12."""
+    x = torch.stack([0.4 * torch.arange(5), torch.zeros(5)], 1).double()
+    span = torch.tensor([0.1, 0.4, 0.8, 0.3, 0.6]).double()
+    begins = torch.tensor([True, False, False, False, False])
+    stamp = 0.8 * torch.arange(5, dtype=torch.float64)
+    spread = []
+    for each in (span, None):
+        told = Track(x, torch.zeros(5).double(), stamp, begins, each)
+        nodes = BlockEvidence(told, "matern52", 2.0, 0.03).of_constant(2.0).nodes
+        spread.append(nodes[:, 0].reshape(2, 4).var(0, unbiased=False))
+    own = (0.5 * span).square() / 12
+    assert (spread[0] - spread[1]).numpy() == pytest.approx(0.5 * (own[1:] + own[:-1]).numpy())
+
+
 @pytest.mark.parametrize("span", [0.8, None])
 def test_two_places_stand_for_an_average_that_comes_late(span):
     """They have its mean place, so much earlier, and its variance along the way: (v T)²/12."""

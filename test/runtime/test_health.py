@@ -147,10 +147,10 @@ def test_a_survey_without_a_plan_says_why_and_its_budget_is_told_where_it_has_on
     )
     assert area.values["share at target_stddev"] == 0.5
     assert areas_of(Health(2.0), survey=replace(state, phase="done"))["survey"].level == OK
-    assert (
-        "survey" not in areas_of(Health(2.0))
-        and "reason" not in areas_of(Health(2.0), survey=SurveyState())["survey"].values
-    )
+    assert "survey" not in areas_of(Health(2.0))
+    idle = areas_of(Health(2.0), survey=SurveyState())["survey"].values
+    assert "reason" not in idle
+    assert (idle["driven (m)"], idle["plan (m)"], idle["plans"]) == (0.0, 0.0, 0)
 
 
 def test_what_a_team_says_of_itself_is_handed_on():
