@@ -109,6 +109,16 @@ def test_what_waits_at_the_end_is_cancelled_where_it_is_abandoned(make_worker):
     assert whole.done()
 
 
+def test_what_was_never_begun_is_cancelled_at_an_end_that_abandons(make_worker):
+    """Whoever waits for it would wait for ever."""
+    worker = make_worker(driven(), start=False)
+    waiting, whole = worker.call(lambda _: 1), worker.whole_map()
+    with pytest.raises(RuntimeError, match="thread"):
+        worker.stop(abandon=True)  # told to end before it begins
+    worker.start()
+    assert worker.stop(timeout=10) and waiting.cancelled() and whole.cancelled()
+
+
 def test_requests_before_a_drawing_begins_share_it(make_worker):
     worker = make_worker(start=False)
     first, second = worker.whole_map(), worker.whole_map()
