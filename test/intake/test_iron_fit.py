@@ -129,6 +129,22 @@ def test_a_tilt_that_is_too_small_for_space_and_too_large_for_a_plane_is_refused
         np.testing.assert_allclose(found.hard, HARD, atol=0.05 * np.linalg.norm(HARD))
 
 
+@pytest.mark.parametrize("missing", [40, 70])
+def test_of_the_sphere_no_more_than_a_cap_of_sixty_degrees_may_be_missing(missing):
+    """What was seen of it is said: within 30 degrees of a reading."""
+    rotations = tumbling(3000)
+    seen = rotations.inv().apply(EARTH / np.linalg.norm(EARTH))[:, 2] > -np.cos(np.radians(missing))
+    readings = read(rotations, 0.0, distort=np.eye(3))[seen]
+    share = 1.0 - 0.5 * (1.0 - np.cos(np.radians(missing - 30.0)))
+    if missing < 60:
+        assert calibrate(readings).turned == pytest.approx(share, abs=0.02)
+        return
+    with pytest.raises(CalibrationError, match="it tilts, but only") as told:
+        calibrate(readings)
+    percent = int(str(told.value).split("only ")[1].split(" %")[0])
+    assert percent == pytest.approx(100 * share, abs=2)
+
+
 def test_a_drive_through_a_changing_field_is_refused():
     chance = np.random.default_rng(8)
     strength = 1.0 + 0.4 * np.sin(np.linspace(0, 25, 600)) + 0.2 * chance.standard_normal(600)

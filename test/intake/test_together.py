@@ -190,6 +190,20 @@ def test_a_bound_cuts_alike(settings, given, reason):
     assert (reason in intake.drops.as_dict()) if reason else not intake.drops.total
 
 
+def test_steps_of_what_was_taken_in_together_count_for_the_pause_that_ends_a_pass():
+    """Seven of fifteen slow ones in such a chunk, and an eighth after it: then the sensor is a slow one."""
+    settings = IntakeSettings(pass_gap=0.5, max_pose_gap=10.0)
+    steps = [0.02] * 60 + [0.2] * 7 + [0.2] + [0.7] + [0.02] * 30 + [0.7] + [0.02] * 30
+    stamps = 1000.0 + np.cumsum(steps)
+    messages = [m for m in drive(12.0, rate=1.0) if is_pose(m[1])]
+    messages += [(round(t * NS), field_message(t, (3e-5, 0.0, 4e-5))) for t in stamps.tolist()]
+    messages.sort(key=lambda each: each[0])
+    fast = sum(at < round(stamps[30] * NS) for at, _ in messages)
+    chunk = sum(at <= round(stamps[66] * NS) for at, _ in messages) - fast
+    together, intake = compared(messages, settings, [chunk, 20, 8], first=fast)
+    assert together >= 2 and intake.samples == len(steps)
+
+
 def shifted(message, seconds):
     t = message.header.stamp.sec * NS + message.header.stamp.nanosec + round(seconds * NS)
     message.header.stamp.sec, message.header.stamp.nanosec = divmod(t, NS)
