@@ -1,6 +1,7 @@
 """Faults of the sensor itself: every component counts, and a pass of nothing is none."""
 
 import numpy as np
+import pytest
 import torch
 
 from gp_mapping import Samples
@@ -28,6 +29,18 @@ def test_a_pass_of_nothing_is_no_fault_and_hides_none():
     y[50:110] = y[50]
     alone, beside = (sensor_faults(passes, UT, "µT") for passes in ([drive(y)], [empty, drive(y)]))
     assert "the sensor hung (1 times" in alone[0].text and beside == alone
+
+
+@pytest.mark.parametrize("begin", [0, 50, 140])
+def test_a_hang_has_its_length_wherever_in_the_pass_it_is(begin):
+    """60 measurements a tenth of a second apart, at .3 m/s; one in a pass of its own is as long."""
+    y = noise(200, 1)
+    y[begin : begin + 60] = 52.5 * UT
+    for before in ([], [drive(noise(100, 1)[:, :1], -50.0)]):
+        (fault,) = sensor_faults([*before, drive(y)], UT, "µT")
+        share = 100 * 60 / (200 + 100 * len(before))
+        said = f"(1 times, {share:.0f} % of the measurements), at worst for 5.9 s and 1.8 m"
+        assert said in fault.text and f"from stamp {0.1 * begin:.1f}, at exactly 52.5" in fault.text
 
 
 def test_values_that_share_one_component_are_not_one_value():
