@@ -28,6 +28,17 @@ def test_a_step_that_failed_says_why_each_time_it_is_asked():
     assert tries == [3, 3, 3]
 
 
+@pytest.mark.parametrize("small", [False, True])
+def test_of_large_results_one_at_a_time_is_in_this_process(small):
+    """Small ones are fetched as they are ready, beside a bar."""
+    asked = []
+    with LocalEngine() as engine:
+        handles = [engine.step("value", lambda k: asked.append(k) or k, k) for k in range(4)]
+        results = engine.results(handles, **({"small": True} if small else {}))
+        assert next(results) == 0 and asked == (list(range(4)) if small else [0])
+        assert list(results) == [1, 2, 3] and asked == list(range(4))
+
+
 def test_two_runs_on_one_scheduler_never_get_each_others_results():
     """Nor where an engine lies in memory where the one before lay: a key that is known is not computed again."""
     distributed = pytest.importorskip("distributed")
