@@ -96,14 +96,12 @@ class Plan:
 
     def line_ahead(self, metres: float) -> np.ndarray:
         """Return the line (N, 2) from that many metres on."""
+        if not self:
+            return self.line
         ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(self.line, axis=0).T))])
-        metres = min(max(metres, 0.0), float(ends[-1])) if self else 0.0
-        first = (
-            [[np.interp(metres, ends, self.line[:, i]) for i in (0, 1)]]
-            if self
-            else np.empty((0, 2))
-        )
-        return np.vstack([first, self.line[ends > metres + 1e-9]]) if self else self.line
+        metres = min(max(metres, 0.0), float(ends[-1]))
+        first = [[np.interp(metres, ends, self.line[:, i]) for i in (0, 1)]]
+        return np.vstack([first, self.line[ends > metres + 1e-9]])
 
     def plan_ahead(self, metres: float) -> Plan:
         """Return the rest of the plan after that many metres, as if it had been planned there."""

@@ -36,3 +36,13 @@ def test_a_cell_of_several_numbers_has_none_of_it_and_the_next_one_begins_anew()
     *_, second, mixed, after = added(cells)
     assert second == pytest.approx(2.0 * 0.5**2 / 12.0) and mixed == 0.0
     assert 0.5**2 / 12.0 <= after < 1.5 * 0.5**2 / 12.0
+
+
+def test_single_samples_show_rounding_where_a_number_comes_again():
+    """One and a half in a row on average; numbers that all differ are those of a fine sensor."""
+    twice = added([[20.0 + 0.5 * (k // 2 % 3)] for k in range(60)])
+    usual = 2.0 - 0.9 ** (29 - 1)  # of 29 numbers that have ended, from 1 on
+    assert twice[-1] == pytest.approx(2.0 * 0.5**2 / 12.0)
+    assert twice[-2] == pytest.approx(usual * 0.5**2 / 12.0, rel=0.1) and twice[3] == 2 * 0.25 / 12
+    fine = added([[20.0 + 0.5 * (k % 3)] for k in range(60)])
+    assert not any(fine)

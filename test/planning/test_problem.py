@@ -267,6 +267,17 @@ def test_an_old_route_competes_with_new_ones_unless_told_not_to(travel):
     assert problem.rate([new])[0] >= best > problem.rate([kept])[0]
 
 
+def test_effort_makes_a_route_that_gains_early_better(travel):
+    """The best of the seeds is where it begins; each that is yielded is no worse than the one before."""
+    ratings = []
+    for effort in (1, 160):
+        problem = problem_in(travel, budget=Budget(8.0), effort=effort, mix=1.0)
+        *_, stops = route(problem)
+        ratings.append(problem.rate([stops])[0])
+    best = max(problem.rate([fitted(problem, stops) for stops in lane_routes(problem)]))
+    assert best <= ratings[0] and ratings[1] > ratings[0] + 1e-4
+
+
 def test_the_unit_of_the_field_changes_no_route(travel):
     value = worth(travel)
     tesla = PathValue(
