@@ -152,6 +152,14 @@ def test_a_drive_through_a_changing_field_is_refused():
         calibrate(read(turning(), distort=np.eye(3), hard=np.zeros(3)) * strength[:, None])
 
 
+def test_readings_that_fill_a_body_are_on_no_ellipsoid():
+    """The search for one does not end, or ends at one that is none."""
+    for seed in range(3):
+        readings = np.random.default_rng(seed).standard_normal((300, 3)) ** 3
+        with pytest.raises(CalibrationError, match="no ellipsoid fits"):
+            calibrate(40e-6 * readings)
+
+
 def test_by_how_much_the_strength_still_varies_is_said():
     chance = np.random.default_rng(9)
     readings = tumbling(4000).apply([1.0, 0.0, 0.0]) * chance.uniform(0.6, 1.4, (4000, 1))

@@ -1,9 +1,13 @@
 """Robots that stand for ever, and poses that are no metres, are spoken of."""
 
+import numpy as np
 import pytest
+import torch
 from intake_messages import by_stamp, drain, drive, feed
 
+from gp_mapping.core.types import Samples
 from gp_mapping.intake import Intake
+from gp_mapping.intake.poses.motion import Motion
 from gp_mapping.settings.intake import IntakeSettings
 
 
@@ -61,6 +65,17 @@ def said_of_heights(height_of, seconds: float = 60.0, side: float = 20.0) -> lis
     feed(intake, by_stamp(fields, poses))
     drain(intake)
     return [text for text in intake.warnings if "the map is flat" in text]
+
+
+@pytest.mark.parametrize("places, said", [(2, 0), (3, 1)])
+def test_two_places_with_two_floors_may_be_glitches_and_three_are_none(places, said):
+    """Along 200 m, and over so many places again, 3 m higher."""
+    x = np.r_[np.arange(0.0, 200.0, 10.0), np.arange(20.0, 20.0 + 10.0 * places, 10.0)]
+    heights, stamps = np.r_[np.zeros(20), np.full(places, 3.0)], 20.0 * np.arange(len(x))
+    motion = Motion()
+    where = torch.from_numpy(np.stack([x, 0.0 * x], 1))
+    motion.watch(Samples(where, torch.zeros(len(x), 1), stamp=stamps), heights)
+    assert sum("in one and the same place" in text for text in motion.notes(10.0)) == said
 
 
 def test_floors_above_one_another_are_said_however_large_the_building_is():

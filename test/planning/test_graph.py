@@ -97,6 +97,9 @@ def test_a_robot_that_sees_none_of_few_points_is_told_so_and_not_that_it_has_no_
     )
     reason = Problem(value, travel, here).obstacle()
     assert re.search(r"sees none of the 1 points .* smaller$", reason), reason
+    # the sides of the squares that have a point each, in metres
+    side = float(re.search(r"one for each ([0-9.]+) m:", reason)[1])
+    assert side == pytest.approx(travel.block * free.resolution, rel=0.05) and side > 1.0
     outside = Problem(value, travel, np.array([900.0, 0.0])).obstacle()
     assert outside.endswith("leaves it no room")
 
