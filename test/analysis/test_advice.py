@@ -226,3 +226,61 @@ def test_passes_that_differ_are_listed_those_that_differ_most():
     assert advice(None, None, biases=biases[1:2]) == []
     assert advice(None, None, biases=[b | {"apart": 0.5} for b in biases]) == []
     assert advice(None, None, biases=biases, noise=1.3) == []
+
+
+def test_the_calibration_says_its_numbers_in_seconds_centimetres_and_degrees():
+    c = replace(
+        CLEAN,
+        offset=-0.1234,
+        offset_stddev=0.0021,
+        along=0.234,
+        along_stddev=0.0123,
+        across=-0.056,
+        across_stddev=0.034,
+        correlation=0.93,
+        steadiness=0.042,
+        lag=0.178,
+        lag_stddev=0.0091,
+        speed=0.37,
+        turning=2.34e-6,
+        turning_stddev=4e-7,
+        direction=1.0,
+        direction_stddev=0.1,
+        turning_chi_square=20.0,
+    )
+    clocks, arm, turns, noise = c.sentences()
+    assert clocks == "the magnetometer is ahead of the pose by 0.123 ± 0.002 s"
+    assert "is assumed 23.4 cm ahead and -5.6 cm to the left" in arm
+    assert "known to ± 1.2 and ± 3.4 cm" in arm
+    assert "a part of 2.3 ± 0.4 µT turns" in turns and "towards 57 ± 6°" in turns
+    assert "differ by 0.3 µT" in noise and "scatters by 0.4 µT" in noise
+
+    free = replace(c, lever_assumed=False, separable=False, offset=0.0312, offset_stddev=0.0095)
+    for lag, where in ((0.178, "behind"), (-0.178, "ahead")):
+        clocks, arm, both, *_ = replace(free, lag=lag).sentences("sensor", "mT")
+        assert clocks == "the sensor lags the pose by 0.03 ± 0.01 s"
+        assert "sits 23.4 ± 1.2 cm ahead and -5.6 ± 3.4 cm to the left" in arm
+        assert "(correlation 0.93, the speed varies by 4 %)" in both
+        assert f"only their sum, 17.8 ± 0.9 cm {where} at 0.37 m/s" in both
+
+    known = replace(c, offset_assumed=True, offset_in_use=0.25, turning_assumed=True)
+    clocks, _, turns, _ = known.sentences()
+    assert "of 0.25 s is assumed" in clocks and "would have it -0.123 ± 0.002 s" in clocks
+    assert "is assumed absent" in turns
+    clocks, _, turns, _ = CLEAN.sentences()
+    assert clocks.startswith("no offset is seen") and "0.00 ± 0.01 s" in clocks
+    assert turns.startswith("nothing is seen")
+
+
+def test_what_is_seen_differs_from_nothing_by_more_than_three_standard_deviations():
+    for name, learned in (("offset", {}), ("along", {"lever_assumed": False})):
+        for size in (0.75, -0.75):
+            of = {name: size, f"{name}_stddev": 0.25} | learned
+            more = {name: 1.01 * size, f"{name}_stddev": 0.25} | learned
+            seen = "has_offset" if name == "offset" else "has_lever_arm"
+            assert not getattr(replace(CLEAN, **of), seen) and getattr(replace(CLEAN, **more), seen)
+    arm = {"across": 0.76, "across_stddev": 0.25}
+    assert replace(CLEAN, **arm, lever_assumed=False).has_lever_arm
+    assert not replace(CLEAN, **arm).has_lever_arm
+    told = replace(CLEAN, **arm, lever_assumed=False, offset=1.0).as_dict()
+    assert (told["offset_seen"], told["lever_seen"], told["turning_seen"]) == (True, True, False)
