@@ -278,9 +278,7 @@ class FreeSpace:
         allowed = inside & self.open[row, column]
 
         need = self.radius
-        if (
-            need > 0
-        ):  # the place is not the cell's centre: its own distance differs by the way between them at most
+        if need > 0:
             # A place's own distance differs from its cell centre's by the way between them at most.
             clearance = self.clearance[row, column]
             sure = clearance - off_centre >= need - 1e-9

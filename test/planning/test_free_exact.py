@@ -242,3 +242,16 @@ def test_a_line_along_the_outermost_cells_is_in_these_alone(closed):
     corners = np.array([(low, low), (high[0], low), tuple(high), (low, high[1])])
     for sight in (free.sees, free.seems_open):
         assert (sight(corners, np.roll(corners, -1, axis=0)) == (closed == "middle")).all()
+
+
+def test_deep_in_an_obstacle_there_is_no_room():
+    """Where no border of it is near; beside it there is as much as there is to its border."""
+    data = np.zeros(SHAPE)
+    data[2:11, 5:15] = 100
+    free, _ = scene(data=data)
+    x = np.random.default_rng(0).uniform(0.0, 1.0, (500, 2)) * np.array(SHAPE)[::-1] * CELL
+    row, column = (x[:, ::-1] / CELL).astype(int).T
+    inside, room = data[row, column] > 0, free.room(x, 0.3)
+    assert inside.sum() > 100 and not room[inside].any()
+    exact = np.minimum(gap(x, data), 0.3)[~inside]
+    assert (np.minimum(room[~inside], 0.3) <= exact + 1e-9).all() and (room[~inside] > 0.0).all()
