@@ -205,3 +205,15 @@ def test_a_map_that_goes_on_with_another_sensor_is_said():
     assert "in frame 'thermometer', and what comes now is from 'magnetometer'" in text
     assert warnings_after("odom", "magnetometer") == [] == warnings_after("odom")
     assert warnings_after("odom", "thermometer", clear=True) == []
+
+
+def test_names_that_come_once_take_no_memory_and_that_of_the_many_is_kept():
+    """Sixteen names have room; one more costs each of them a vote."""
+    vote = FrameVote()
+    assert vote.count_and_check("stray")
+    for _ in range(60):
+        assert not vote.count_and_check("map")
+    for i in range(500):
+        assert not vote.count_and_check(f"other {i}")
+        assert len(vote._votes) <= 17  # noqa: SLF001
+    assert vote.winner == "map"

@@ -96,6 +96,18 @@ def test_closed_nodes_are_none_of_them(travel):
     assert len(more) > 20, "any of the others"
 
 
+@pytest.mark.parametrize("aside", [0, 1, 3])
+def test_what_is_left_out_of_a_route_that_is_too_long_is_a_long_detour(travel, aside):
+    """No other stop makes it half as much longer: so it is that one, whatever the randomness."""
+    line = [(1.45, 0.45), (2.15, 0.45), (2.85, 0.45), (3.55, 0.45)]
+    line[aside] = (line[aside][0], 2.75)
+    stops = tuple(node(travel, *at) for at in line)
+    length = straight(problem_in(travel), stops)
+    moves = Moves(problem_in(travel, budget=Budget(length - 0.5)))
+    rest = tuple(stop for stop in stops if stop != stops[aside])
+    assert {moves._fitting(list(stops)) for _ in range(30)} == {rest}  # noqa: SLF001
+
+
 @pytest.mark.parametrize("budget", [Budget(6.0), Budget(seconds=20.0)])
 def test_what_is_clearly_too_long_is_shortened(travel, budget):
     problem = problem_in(travel, budget=budget)

@@ -172,3 +172,13 @@ def test_arrays_of_any_layout_come_back(tmp_path):
         and back["none"].shape == (0, 4)
     )
     np.testing.assert_array_equal(back["t"].numpy(), rows.T.numpy())
+
+
+def test_what_does_not_fit_together_is_told_from_settings_that_do_not_fit(tmp_path):
+    """The latter say themselves what is wrong."""
+    state = session_with().state_dict()
+    with pytest.raises(CheckpointError, match="fit together .KeyError: .*use an older one"):
+        tried_session({k: v for k, v in state.items() if k != "channels"}, tmp_path / "a.gpm")
+    with pytest.raises(CheckpointError, match="a.gpm: max_inducing") as told:
+        tried_session(state, tmp_path / "a.gpm", max_inducing=-1)
+    assert "older" not in str(told.value)

@@ -39,6 +39,17 @@ def finish(gate, maps):
     gate.clear()
 
 
+def test_a_map_that_is_published_again_is_the_same_object():
+    """What was made of it, such as ways, stays valid; of another radius it is another."""
+    maps = FreeMaps()
+    free, wrong = maps.free_space_of(floor(wall=True), 0.2)
+    assert free is not None and not wrong
+    assert maps.free_space_of(floor(wall=True), 0.2) == (free, "")
+    other, _ = maps.free_space_of(floor(wall=True), 0.3)
+    assert other is not free and other.radius == 0.3
+    assert maps.free_space_of(floor(wall=False), 0.3)[0] is not other
+
+
 def test_while_a_large_map_is_read_the_one_before_stands_in(gate):
     maps, first, second = FreeMaps(aside=True), floor(wall=False), floor(wall=True)
     assert not maps.reading and not maps.making and maps.free_space_of(None, 0.2) == (None, "")
