@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from gp_mapping.mapping.motion import path as path_module
 from gp_mapping.mapping.motion.path import Path
 
 
@@ -181,3 +182,27 @@ def test_a_bend_is_as_long_as_the_robot_drove():
     path.begin_pass()
     path.extend(x.tolist())
     assert path.length == pytest.approx(0.3 * 3.0 * math.pi, rel=0.01)
+
+
+def test_of_a_trace_that_is_full_every_second_point_stays_and_so_does_each_start(monkeypatch):
+    """Its spacing doubles, once and again: what is kept lies that far apart, from the first point on."""
+    monkeypatch.setattr(path_module, "_MOST", 40)
+    path, sides = Path(0.125), [0.125 * k for k in range(300)]
+    most = 0
+    for k, along in enumerate(sides):
+        if k in (120, 201):
+            path.begin_pass()
+        path.add([along, 0.0])
+        most = max(most, len(path.points()))
+        step = path.step / 0.125
+        assert step == 2.0 ** round(math.log2(step)) and len(path.points()) <= 40
+    points, starts = path.points().numpy(), path.starts().numpy()
+    assert most == 40 and path.step == 1.0, "three times full"
+    np.testing.assert_array_equal(points[:, 0], np.arange(len(points)) * 1.0)
+    assert path.length == pytest.approx((299 - 2) * 0.125), "no way leads to a start"
+
+    # a start that is dropped is handed on to the point after it: at most a step further
+    begins = points[starts, 0]
+    assert starts[0] and len(begins) == 3
+    for at, begin in zip((120, 201), begins[1:]):
+        assert 0.125 * at - 1e-9 <= begin <= 0.125 * at + path.step
