@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 
+from gp_mapping.mapping.response import lag as lag_module
 from gp_mapping.mapping.response.lag import Search, find_lag, step_weights
 from gp_mapping.mapping.response.track import Track
 
@@ -133,3 +134,15 @@ def test_weights_are_exact_for_a_field_that_changes_linearly():
     for i in range(steps):
         y += (3.0 + 2.0 * (i + 0.5) / steps - y) / 1.3 * 2.0 / steps
     assert abs(a * 1.0 + before * 3.0 + now * 5.0 - y) < 1e-4
+
+
+@pytest.mark.parametrize("top", [0.7, 1.0, 1.9])
+def test_the_top_of_a_parabola_through_three_time_constants_is_found_exactly(top):
+    """In the logarithm, also where they lie unevenly; at an end of what was tried it is that."""
+    tried = {tau: (5.0 - 3.0 * math.log(tau / top) ** 2, 1.0) for tau in (0.25, 0.5, 0.8, 1.5, 3.0)}
+    best = max(tried, key=lambda tau: tried[tau][0])
+    assert lag_module._vertex(tried, best) == pytest.approx(top)  # noqa: SLF001
+    for end in (0.25, 3.0):
+        assert lag_module._vertex(tried, end) == end  # noqa: SLF001
+    level = dict.fromkeys(tried, (1.0, 1.0))
+    assert lag_module._vertex(level, 0.8) == 0.8  # noqa: SLF001
