@@ -8,7 +8,6 @@ import torch
 from core_data import correlation
 
 from gp_mapping.core.models.wiski.lattice.interpolation import cubic_weights, interpolation_matrix
-from gp_mapping.core.models.wiski.lattice.root import RootCache
 from gp_mapping.offline.dense_wiski import DenseWiski, Projection
 from gp_mapping.offline.dirichlet import DirichletWiski
 
@@ -138,25 +137,6 @@ def test_predictions_are_those_of_the_dense_gp(residual):
         np.abs(got[0].numpy() - mean).max() < 1e-8
         and np.abs(got[1].numpy() - variance).max() < 1e-8
     )
-
-
-def test_root_and_pseudo_inverse_root_follow_every_vector():
-    root, total = RootCache(12), torch.zeros(12, 12, dtype=torch.float64)
-    basis = torch.from_numpy(RNG.normal(size=(12, 7)))
-    for i in range(2500):
-        w = basis[:, : 3 + i % 5] @ torch.from_numpy(RNG.normal(size=3 + i % 5))
-        root.add(w)
-        total += torch.outer(w, w)
-    assert root.L.shape[1] == 7 and root.dropped == 0.0
-    assert torch.allclose(root.L @ root.L.mT, total, rtol=1e-11, atol=1e-11 * float(total.max()))
-    assert torch.allclose(root.J.mT @ root.L, torch.eye(7, dtype=torch.float64), atol=1e-10)
-
-
-def test_a_rank_that_is_too_small_says_what_it_dropped():
-    root = RootCache(5, rank=2)
-    for w in torch.eye(5, dtype=torch.float64):
-        root.add(w)
-    assert root.L.shape == (5, 2) and root.dropped == pytest.approx(3.0)
 
 
 def test_the_evidence_is_right_beyond_the_rank():

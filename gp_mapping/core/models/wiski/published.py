@@ -224,7 +224,6 @@ class PublishedWiski(LatticeMap):
         if self.root is None:
             rooted = self._whole()
             return None if rooted is None else rooted[:2]
-        self._follow()
         return self.root, self.held
 
     def _solved(self) -> WiskiPosterior:
@@ -335,7 +334,6 @@ class PublishedWiski(LatticeMap):
         """The root of the sums, too, for a file."""
         root = self.root
         if root is not None:
-            self._follow()
             root = root.state_dict() | {"held": self.held.clone()}
         return super()._saved_parts() | {
             "form": "dense",
@@ -358,11 +356,14 @@ class PublishedWiski(LatticeMap):
         if state["root"] is None or state["root"]["dropped"]:
             return parts
 
-        held = state["root"]["held"].to(self.device, copy=True)
-        grid, slot = (
-            parts["sites"],
-            torch.full((parts["sites"].nodes,), -1, dtype=torch.long, device=self.device),
-        )
+        held, grid = state["root"]["held"].to(self.device, copy=True), parts["sites"]
+        left, right = (state["root"][name].shape for name in "LJ")
+        known = bool(((held >= 0) & (held < grid.nodes)).all())
+        if left != right or left[0] != grid.width + len(held) or not known:
+            raise ValueError(
+                f"not a state of a {self.name} map: its root is not of the features and nodes of its sums"
+            )
+        slot = torch.full((grid.nodes,), -1, dtype=torch.long, device=self.device)
         slot[held] = torch.arange(len(held), device=self.device)
 
         width = self.rank * (self.WIDEST if parts["widened"] else 1)
@@ -382,7 +383,7 @@ def root_from_sums(grid: GridSites, rank: int) -> tuple[RootCache, Tensor]:
     """
     m, width = grid.nodes, grid.shape[1]
     diagonal = torch.cat([grid.stencil[:, 0], grid.features.diagonal()]).clamp_min(0.0)
-    floor, root = 1e-13 * float(diagonal.max()), RootCache(1, 1, grid.device)
+    floor, root = 1e-13 * float(diagonal.max()), RootCache(m + grid.width, rank, grid.device)
 
     ahead = torch.tensor([i * width + j for i, j in OFFSETS], device=grid.device)
     columns = torch.zeros(

@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 import torch
 from core_data import SETTINGS, correlation, drive, feed, samples
-from map_contract import MapContract
+from map_contract import MapContract, same_state
 from test_wiski import TURNING, dense_stencil, filled, moving
 
-from gp_mapping import create_map
+from gp_mapping import Samples, create_map
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.models.wiski.lattice import toeplitz
 from gp_mapping.core.models.wiski.lattice.interpolation import (
     interpolation_error,
     interpolation_matrix,
 )
+from gp_mapping.core.models.wiski.lattice.sites import OFFSETS
 from gp_mapping.core.models.wiski.published import root_from_sums
 
 
@@ -221,3 +222,88 @@ def test_a_snapshot_is_the_posterior_or_the_neighbourhood_of_a_place():
         assert torch.allclose(got.stddev, told.stddev, rtol=tolerance)
     again = field.load_snapshot(local.state_dict()).predict(near)
     assert torch.equal(again.mean, local.predict(near).mean)
+
+
+def root_of_sums(field):
+    """L Lᵀ and JᵀL of a map's root, what the sums have at its rows, and their diagonal elsewhere."""
+    grid, root, held = field.grid, field.root, field.held
+    nodes = torch.zeros((len(held), len(held)), dtype=torch.float64)
+    slot = torch.full((grid.nodes,), -1).index_copy_(0, held, torch.arange(len(held)))
+    for k, (i, j) in enumerate(OFFSETS):
+        here = (grid.stencil[held, k] != 0).nonzero()[:, 0]
+        there = slot[held[here] + i * grid.shape[1] + j]
+        nodes[here, there] = nodes[there, here] = grid.stencil[held[here], k]
+    border = grid.border[held]
+    dense = torch.cat([torch.cat([grid.features, border.mT], 1), torch.cat([border, nodes], 1)])
+    return root.L @ root.L.mT, root.J.mT @ root.L, dense, grid.stencil[slot < 0]
+
+
+def assert_root_is_of_the_sums(field):
+    got, one, expected, rest = root_of_sums(field)
+    tolerance = 1e-10 * float(expected.diagonal().max())
+    assert torch.allclose(got, expected, rtol=0.0, atol=tolerance)
+    assert torch.allclose(one, torch.eye(len(one), dtype=torch.float64), atol=1e-9)
+    # of every node that a sample touches, once, and of no other
+    assert not bool(rest.any()) and bool((field.grid.stencil[field.held, 0] > 0).all())
+    assert len(field.held) == len(set(field.held.tolist()))
+
+
+def test_the_root_follows_every_sample_where_the_lattice_grows(monkeypatch):
+    """The box grows to all sides, passes come, weights differ; the root is of the sums, and never made anew."""
+    field = create_map("wiski", wiski_form="dense", **(TURNING | {"bias_stddev": 3e-6}))
+    rng, boxes = np.random.default_rng(2), set()
+
+    def batch(number, corner):
+        x = np.array(corner) + rng.uniform(0, 0.5, (4, 2))
+        columns = {"velocity": rng.normal(size=(4, 2)), "noise_variance": rng.uniform(0.5, 3, 4)}
+        return samples(x, 48 + rng.normal(size=(4, 1)), **columns).of_pass(float(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(field), "_whole", lambda self: pytest.fail("made from the sums"))
+        for number, corner in enumerate([(0, 0), (0.9, 0.1), (-1.1, -0.2), (0.1, -0.9), (0, 1)]):
+            field.update(batch(number, corner))
+            boxes.add((field.grid.low, field.grid.shape))
+            assert_root_is_of_the_sums(field)
+    assert field.grid.width == 3 + 5 and field.root.dropped == 0.0 and len(boxes) > 3
+
+    # another θ, another root of all that is known, and then of what comes
+    field.adopt(replace(field.theta, noise_stddev=2.0, lengthscale=0.55))
+    for number in (5, 5, 6):
+        field.update(batch(number, (0.5, 0.5)))
+        assert_root_is_of_the_sums(field)
+
+
+def test_a_fantasy_is_a_measurement_of_its_own_mean():
+    """With the noise of one more of the samples: as an update with the mean."""
+    field = create_map("wiski", wiski_form="dense", **(SETTINGS | {"noise_stddev": 2e-6}))
+    x, y = drive(60)
+    feed(field, samples(x, y), 20)
+    at, asked = torch.from_numpy(x[5:55:10] + 0.1), torch.from_numpy(x[::4])
+    dreamt = field.fantasize(at).predict(asked)
+    field.update(Samples(at, field.predict(at).mean))
+    told = field.predict(asked)
+    assert torch.allclose(dreamt.mean, told.mean, rtol=1e-9, atol=0.0)
+    assert torch.allclose(dreamt.variance, told.variance, rtol=1e-7, atol=0.0)
+
+
+def spoilt(root: dict) -> dict[str, dict]:
+    """States of a root that are not of the map's sums, by what is wrong."""
+    wrong = {f"without {name}": {k: v for k, v in root.items() if k != name} for name in root}
+    for name in "LJ":
+        wrong[f"{name} lacks a row"] = root | {name: root[name][:-1]}
+        wrong[f"{name} lacks a column"] = root | {name: root[name][:, :-1]}
+    wrong["a row too many"] = root | {"held": root["held"][:-1]}
+    for node in (-1, 10**6):
+        wrong[f"node {node}"] = root | {"held": root["held"].index_fill(0, torch.tensor(0), node)}
+    return wrong
+
+
+def test_a_root_that_is_not_of_the_sums_is_refused():
+    field = create_map("wiski", wiski_form="dense", **SETTINGS)
+    feed(field, samples(*drive(20)), 20)
+    good = field.state_dict()
+    for what, root in spoilt(good["root"]).items():
+        with pytest.raises(ValueError, match="not a state of a wiski map"):
+            field.load_state_dict(good | {"root": root})
+            pytest.fail(what)
+    assert same_state(field.state_dict(), good)

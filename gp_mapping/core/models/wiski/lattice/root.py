@@ -71,7 +71,6 @@ class RootCache:
         beyond = w - self.L @ p
         p = p + self.J.mT @ beyond  # a second time, so that rounding in J does not add up
         beyond = w - self.L @ p
-        beyond = beyond - self.L @ (self.J.mT @ beyond)
 
         length, whole = float(beyond @ beyond), float(w @ w)
         if length > _TOLERANCE**2 * whole:
@@ -116,7 +115,7 @@ class RootCache:
             rank: columns that it may have from now on.
             device: of all tensors.
         """
-        new = RootCache(1, 1, device)
+        new = RootCache(len(state["L"]), rank, device)
         new.L, new.J = (state[name].to(device, copy=True) for name in "LJ")
         new.rank, new.dropped, new._since = rank, state["dropped"], state["since"]
         return new
