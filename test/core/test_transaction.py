@@ -10,6 +10,7 @@ import torch
 from map_contract import same_state
 
 from gp_mapping.core.registry import create_map, model_names
+from gp_mapping.core.transaction import transaction
 from gp_mapping.core.types import Samples
 from gp_mapping.errors import MapFullError, NumericalError
 
@@ -236,3 +237,15 @@ def test_a_theta_that_cannot_be_adopted_is_tried_again_later_and_learning_goes_o
     field.refine(math.inf)
     assert field.theta == field.learner.theta and field.failed is None
     assert not any("taken over" in note for note in field.notes())
+
+
+@pytest.mark.parametrize("name", model_names())
+def test_a_copy_that_is_made_in_a_transaction_is_in_none(name):
+    """Nothing of the transaction is in it, and what is taken back afterwards stays as it was in the copy."""
+    field, x = _driven(name, 2), torch.full((1, 2), 0.7, dtype=torch.float64)
+    outside, copied = field.fantasize(x), []
+    with pytest.raises(RuntimeError, match="taken back"), transaction(field):
+        copied.append(field.fantasize(x))
+        raise RuntimeError("taken back")
+    assert not copied[0].marked and vars(copied[0]).keys() == vars(outside).keys()
+    assert same_state(copied[0].state_dict(), outside.state_dict())

@@ -409,6 +409,7 @@ class ExactGP(ScaledMap):
         mean = posterior.mean(inner)
 
         new: ExactGP = copy.copy(self)
+        new.forget_mark()
         noise = torch.full(
             (len(inner),), posterior.noise_variance, dtype=torch.float64, device=self.device
         )

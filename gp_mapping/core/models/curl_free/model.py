@@ -263,6 +263,7 @@ class CurlFree(ScaledMap):
         """A copy conditioned on its own mean at x (K, D), all three components."""
         self.need_data()
         new = copy.copy(self)
+        new.forget_mark()
         new.rows = self.rows.fantasize(to_rows(self.scaling.inner_x(x)))
         return new
 

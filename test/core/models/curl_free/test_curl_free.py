@@ -343,3 +343,16 @@ def test_the_body_fixed_field_is_at_first_as_unsure_as_given():
     field.update(Samples(x, y, heading=heading))
     _, stddev = field.posterior.body()
     assert stddev.tolist() == pytest.approx([0.1 * UT] * 3, rel=0.01)
+
+
+@pytest.mark.parametrize("noise, vertical", [(0.4, 1.0), (2.5, 1.0), (0.4, 3.0)])
+def test_the_noise_of_a_new_measurement_is_its_component_s(noise, vertical):
+    """σ² of each, that of the third times `vertical`², and what poses and averages add is that of the plane."""
+    x, y = drive(20)
+    field = create_map("curl_free", **(SETTINGS | {"noise_stddev": noise * UT}))
+    field.update(samples(x, y))
+    field.rows.adopt(replace(field.theta, vertical=vertical))
+    expected = noise**2 * torch.tensor([1.0, 1.0, vertical**2], dtype=torch.float64)
+    assert torch.allclose(field.noise_variance() / UT**2, expected, rtol=1e-9)
+    assert torch.allclose(field.posterior.component_noise, expected, rtol=1e-9)
+    assert torch.allclose(field.predict(PLACES[:2]).noise_variance / UT**2, expected, rtol=1e-9)
