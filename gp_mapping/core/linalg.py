@@ -33,7 +33,7 @@ def cholesky(matrix: Tensor, rungs: int = 6) -> tuple[Tensor, float]:
     if int(info) == 0 and bool(torch.isfinite(factor.diagonal()).all()):
         return factor, 0.0
 
-    scale = float(matrix.diagonal().abs().mean()) if len(matrix) else 0.0
+    scale = float(matrix.diagonal().abs().mean())
     jitter = torch.finfo(matrix.dtype).eps * scale
     for _ in range(rungs if 0.0 < jitter < float("inf") else 0):
         jitter *= 10.0

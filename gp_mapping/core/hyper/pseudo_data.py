@@ -69,6 +69,5 @@ class PseudoLearner(HyperLearner):
             gradient[2] = (weight * each).sum()
 
             nu = self.likelihood.degrees
-            information[2] = information[:, 2] = 0.0
             information[2, 2] = nu / (2 * (nu + 3)) * (weight * scale_variance / total).sum()
         return gradient, information

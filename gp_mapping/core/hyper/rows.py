@@ -141,7 +141,7 @@ class RowLearner(HyperLearner):
                     change = field if k == 1 else self._slope(vector, k, rows)
                 products[k], pulled = inverse @ change, (alpha * (change @ alpha)).sum()
 
-            gradient[k] = 0.5 * (products[k].diagonal().sum() - pulled / y.shape[1])
+            gradient[k] = 0.5 * (products[k].diagonal().sum() - pulled)
 
         information = torch.zeros((size, size), dtype=torch.float64, device=x.device)
         chosen, parts = list(products), torch.stack(list(products.values()))

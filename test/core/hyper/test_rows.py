@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.rows import RowLearner
 from gp_mapping.core.hyper.theta import Theta, heading_from_velocity
 from gp_mapping.core.hyper.vector_theta import VectorTheta
@@ -118,3 +119,16 @@ def test_a_step_asks_all_components_of_places_that_lie_together():
     assert (
         bool((moved > 0).all()) and bool((moved <= longest * (1 + 1e-12)).all()) and learner.streams
     )
+
+
+def test_neighbours_are_near_in_the_plane_whatever_their_component():
+    """Beside the newest row: none is left out that is nearer than one that is taken."""
+    learner = RowLearner(VectorTheta.from_theta(PLAIN), VectorTheta.from_theta(PLAIN), free=FREE)
+    places = torch.rand(400, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    x = torch.cat([places * 20.0, torch.arange(400).double()[:, None] % 3], 1)
+    order, generator = torch.arange(400).double(), torch.Generator().manual_seed(0)
+    near, _ = learner.neighbourhood(x, order, generator)
+    same = HyperLearner(PLAIN, PLAIN)
+    same.NEIGHBOURS, same.LEAST = learner.NEIGHBOURS, learner.LEAST
+    alone, _ = same.neighbourhood(x[:, :2], order, torch.Generator().manual_seed(0))
+    assert torch.equal(near, alone) and 0 < len(near) < 400

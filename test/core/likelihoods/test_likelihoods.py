@@ -174,6 +174,7 @@ def test_observables_against_samples():
         ("bernoulli", torch.special.ndtr),
         ("poisson", torch.exp),
         ("student_t", lambda v: v),
+        ("gaussian", lambda v: v),
     ):
         first, spread = ALL[name].observable(mean, variance)
         sampled = g(f)

@@ -8,6 +8,7 @@ import torch
 from core_data import SETTINGS, THETA, UT, covariance
 
 from gp_mapping import Samples, create_map
+from gp_mapping.core.hyper.bias import SEGMENT
 from gp_mapping.core.sparse.pass_evidence import PassEvidence
 
 BIAS, NOISE, CENTRE = 3.0, 1.0, 48.0  # s_b, s_p, centre, µT
@@ -163,6 +164,15 @@ def test_passes_integrated_out_leave_what_is_known_of_the_others():
     assert left.numbers == (0.0, 4.0)
     for a, b in zip(left.prior_of((4.0, 0.0), BIAS**2), evidence.prior_of((4.0, 0.0), BIAS**2)):
         assert torch.allclose(a, b, atol=1e-12)
+
+
+def test_segments_of_a_pass_are_independent_where_no_correlation_is_told():
+    """As constants of passes of their own: by (I + s²N)⁻¹ s²."""
+    evidence = some((3.0, 3.0 + SEGMENT, 4.0), 5)
+    mean, covariance = evidence.prior_of(evidence.numbers, BIAS**2)
+    prior = torch.linalg.inv(evidence.precision + torch.eye(3, dtype=torch.float64) / BIAS**2)
+    assert torch.allclose(covariance, prior, atol=1e-12)
+    assert torch.allclose(mean, prior @ evidence.linear, atol=1e-12)
 
 
 def test_the_divergence_is_that_of_the_two_normals():

@@ -155,3 +155,14 @@ def test_a_full_budget_gives_up_what_is_worth_least_and_says_so():
     again = create_map("dual_svgp", **(SETTINGS | {"lengthscale": 0.5, "max_inducing": 120}))
     again.load_state_dict(tight.state_dict())
     assert (again.moves, again.floor, again.thinned) == (tight.moves, tight.floor, tight.thinned)
+
+
+def test_an_input_that_is_worth_just_the_least_stays():
+    """One that no sample touches is worth 0, exactly: where 0 is enough, nothing is to be removed."""
+    excess = torch.diag(torch.tensor([2.0, 0.0, 0.5])).double()
+    eye = torch.eye(3, dtype=torch.float64)
+    assert InputRemoval.start(eye, excess, 0.0, 3) is None
+    assert InputRemoval.start(eye, excess, 0.5, 3) is not None
+    removal = InputRemoval.start(eye, excess, 0.5, 3)
+    assert removal.advance(0.5, None) and removal.alive.tolist() == [True, False, True]
+    assert removal.worst == 0.0

@@ -48,7 +48,6 @@ class ClassMap(FieldMap):
     def __init__(self, likelihood: Dirichlet, make: Callable[[], ScaledMap]):
         self.likelihood = likelihood
         self.fields = [make() for _ in range(likelihood.classes)]
-        self.note_changes()
 
     def note_changes(self) -> None:
         """The epoch grows with that of each class."""

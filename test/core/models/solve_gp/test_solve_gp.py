@@ -203,8 +203,8 @@ def test_orthogonal_inputs_come_when_the_first_set_is_full_and_bring_the_map_nea
 
 def test_iterations_in_a_stream_stay_within_their_tolerance_and_begin_where_they_ended():
     exact, quick = streamed(), streamed(direct=0, solve_tolerance=1e-3)
-    assert exact.solve_steps == 0 and 0 <= quick.solve_steps < 20
     a, b = exact.predict(PLACES), quick.predict(PLACES)
+    assert exact.solve_steps == 0 and 0 <= quick.solve_steps < 20
     assert float(((a.mean - b.mean).abs() / a.stddev).max()) < 0.01
     assert torch.allclose(a.variance, b.variance, rtol=1e-9, atol=0.0)
 
@@ -353,3 +353,28 @@ def test_inputs_that_are_placed_make_room_and_the_sums_of_samples_there_are_the_
     k = covariance(x, np.vstack([Z, O]), "matern52", theta.lengthscale, theta.signal_stddev)
     kzz = covariance(*(np.vstack([Z, O]),) * 2, "matern52", theta.lengthscale, theta.signal_stddev)
     assert np.allclose(gram, k @ np.linalg.solve(kzz, k.T) + CONSTANT**2, atol=1e-4)
+
+
+def test_iterations_that_do_not_converge_are_not_tried_in_the_next_eight_updates(monkeypatch):
+    """Where they do, each update iterates; a factorisation of all of D gives the same weights."""
+    tried, converges = [], [True]
+
+    def solve(precision, linear, *others):
+        tried.append(field.samples)
+        return torch.linalg.solve(precision, linear), 3 if converges[0] else -1
+
+    monkeypatch.setattr("gp_mapping.core.models.solve_gp.model.solve_blocks", solve)
+    field = SolveGP(INNER, max_inducing=25, max_orthogonal=40, tolerance=1e-3, scale=UT, direct=0)
+    x, y = drive(200, seed=2)
+    feed(field, samples(x[:100], y[:100]), 10)  # the second set of inputs is in use by then
+    tried.clear()
+    feed(field, samples(x[100:110], y[100:110]), 5)
+    assert len(tried) == 2 and field.solve_steps == 3
+
+    converges[0] = False
+    feed(field, samples(x[110:115], y[110:115]), 5)
+    converges[0] = True
+    told = feed(field, samples(x[115:155], y[115:155]), 5)
+    assert len(told) == 8 and len(tried) == 3 and field.solve_steps == 0
+    feed(field, samples(x[155:165], y[155:165]), 5)
+    assert len(tried) == 5 and field.solve_steps == 3

@@ -219,3 +219,50 @@ def test_tiles_of_two_robots_know_the_constants_of_both(told):
     before = error(first)
     first.use_budget()
     assert error(first) < 1.1 * error(told) < 0.8 * before
+
+
+def told_nothing(tiles):
+    """The map, none of whose tiles in memory has told or been told anything."""
+    field = copy.deepcopy(tiles)
+    field.absorb_waiting()
+    for tile in field.tiles.values():
+        passes = tile.map.sites.passes
+        if passes.elsewhere is not None:
+            tile.map.adopt_pass_evidence(passes.elsewhere.scale(0.0))
+        tile.evidence, tile.told = None, -1
+    return field
+
+
+def test_settled_tiles_have_told_all_that_they_know_and_know_what_the_others_say(tiles):
+    """First all tell and then all are told: what the last one says, the first one knows. Again, nothing changes."""
+    field = told_nothing(tiles)
+    copied = {key: field.map_for(key) for key in field.shelf.keys()}
+    versions = []
+    for _ in range(2):
+        shared_constants.settle(field)
+        versions.append((field.evidence_version, [t.map.epoch for t in field.tiles.values()]))
+    assert versions[0] == versions[1]
+
+    said = shared_constants.said_by(field)
+    assert (
+        len(said.tiles) > 1 and len({n for part in said.tiles.values() for n in part.numbers}) > 1
+    )
+    for key, tile in field.tiles.items():
+        assert tile.told == tile.map.samples
+        own = tile.map.posterior.pass_evidence()
+        if own is not None and len(own) > 1:
+            own = own.of_differences().scale(field.layout.core_fraction(key))
+            assert torch.allclose(tile.evidence.precision, own.precision, rtol=1e-6, atol=1e-9)
+        others, passes = said.others(key), tile.map.sites.passes
+        assert others.divergence(passes.elsewhere, passes.numbers, BIAS**2) < 0.02
+    # of those on the shelf, copies are told anew
+    assert copied and all(field.map_for(key) is not copied[key] for key in copied)
+
+
+def test_a_map_without_tiles_or_constants_settles_as_it_is(told):
+    one = driven(build(), [survey()[0][:20]])
+    assert one.layout is None and len(told.tiles) > 1
+    for field in (one, copy.deepcopy(told)):
+        before = plain(field.state_dict())
+        shared_constants.settle(field)
+        assert same_state(before, plain(field.state_dict()))
