@@ -182,6 +182,16 @@ def test_observables_against_samples():
         assert torch.allclose(spread[:, 0], sampled.var(1), rtol=0.08)
 
 
+def test_a_rate_is_of_a_second_however_long_counts_are_taken():
+    """exp f is the count of one measurement, which takes `duration` seconds: half of them, twice the rate."""
+    mean, variance = torch.tensor([[0.4], [-1.0]]).double(), torch.tensor([[1.5], [0.2]]).double()
+    expected, spread = Poisson(1.0).observable(mean, variance)
+    for duration in (0.5, 20.0):
+        rate, of_rate = Poisson(duration).observable(mean, variance)
+        assert torch.allclose(rate * duration, expected, rtol=1e-12)
+        assert torch.allclose(of_rate * duration**2, spread, rtol=1e-12)
+
+
 def test_information_is_the_expected_curvature():
     """Σ_y p(y) β(y) where y are few; for a Student-t (ν + 1)/((ν + 3)σ²)."""
     _, mean, variance, noise = case("bernoulli", 1.0)

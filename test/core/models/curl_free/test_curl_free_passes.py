@@ -154,9 +154,9 @@ def test_with_the_body_fixed_field_a_measurement_has_both():
     apart = field.predict(PLACES, still, heading)
     known = field.predict_in_pass(PLACES, 1.0, still, heading)
     unknown = field.predict_in_pass(PLACES, 9.0, still, heading)
-    assert torch.allclose(unknown.mean, apart.mean)
+    assert torch.allclose(unknown.mean, apart.mean, rtol=1e-9, atol=0.0)
     more = 25.0 * UT**2 * torch.eye(3, dtype=torch.float64)
-    assert torch.allclose(unknown.covariance, apart.covariance + more, rtol=1e-9)
+    assert torch.allclose(unknown.covariance, apart.covariance + more, rtol=1e-9, atol=0.0)
     assert bool((known.variance < unknown.variance).all())
     assert float((known.mean - apart.mean - field.biases()[1].mean).abs().max()) < 1e-9 * UT
 

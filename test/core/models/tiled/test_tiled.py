@@ -181,7 +181,7 @@ def test_a_tile_forgets_when_it_comes_back_what_was_forgotten_meanwhile(survey, 
     x = torch.cartesian_prod(torch.linspace(0.0, 8.0, 30), torch.linspace(0.0, 4.0, 15)).double()
     a, b = whole.predict(x), few.predict(x)
     assert torch.allclose(a.mean / UT, b.mean / UT, atol=1e-6) and torch.allclose(
-        a.variance, b.variance, rtol=1e-6
+        a.variance, b.variance, rtol=1e-6, atol=0.0
     )
 
 
@@ -465,3 +465,10 @@ def test_cost_and_memory_stay_as_they_are():
     p = field.predict(x)
     assert float((p.mean - field_at(x)).square().mean().sqrt()) < 0.5 * UT
     assert float(p.stddev.max()) < UT
+
+
+def test_nothing_can_be_asked_before_the_first_sample():
+    field, x = build(tiles=True, **SMALL), torch.zeros(1, 2, dtype=torch.float64)
+    for ask in (field.predict, field.fantasize, lambda at: field.covariance(at, at)):
+        with pytest.raises(RuntimeError, match="no sample"):
+            ask(x)

@@ -74,7 +74,9 @@ def test_maps_merge_whatever_frame_they_came_from(shift, exact):
             mean, stddev = off(one, exact)
             assert mean < worst and stddev < 0.03
         empty.merge(come)
-        assert torch.allclose(empty.predict(PLACES).mean, come.predict(PLACES).mean, rtol=1e-9)
+        assert torch.allclose(
+            empty.predict(PLACES).mean, come.predict(PLACES).mean, rtol=1e-9, atol=0.0
+        )
 
 
 def test_after_a_move_drawings_and_plans_are_of_the_new_frame():
@@ -84,7 +86,7 @@ def test_after_a_move_drawings_and_plans_are_of_the_new_frame():
     field.drawable(0.0)
     field.move(STILL, shift)
     for posterior in (field.drawable(0.0)[0], field.for_planning()):
-        assert torch.allclose(posterior.predict(PLACES + shift).mean, before, rtol=1e-9)
+        assert torch.allclose(posterior.predict(PLACES + shift).mean, before, rtol=1e-9, atol=0.0)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -125,7 +127,7 @@ def test_a_plan_at_another_theta_has_the_mean_of_the_last_refresh_everywhere():
     before = field.predict(far)
     field.adopt(replace(field.theta, lengthscale=0.6, signal_stddev=14.0))
     planned = field.for_planning()
-    assert torch.allclose(planned.predict(far).mean, before.mean, rtol=1e-9)
+    assert torch.allclose(planned.predict(far).mean, before.mean, rtol=1e-9, atol=0.0)
     assert float(planned.predict(far[-1:]).stddev) > 1.1 * float(before.stddev[-1])
     again = type(planned).from_state_dict(planned.state_dict(), "cpu")
     assert torch.equal(again.predict(far).mean, planned.predict(far).mean)
@@ -155,5 +157,5 @@ def test_a_delay_that_moves_all_places_out_of_the_box_moves_the_box_along(form):
     places = torch.from_numpy(x[::7] - np.array([8.0, 0.0]))
     a, b = late.predict(places), right.predict(places)
     assert float(((a.mean - b.mean).abs() / b.stddev).max()) < 0.05
-    assert torch.allclose(a.stddev, b.stddev, rtol=0.02)
+    assert torch.allclose(a.stddev, b.stddev, rtol=0.02, atol=0.0)
     assert float(b.stddev.max()) < 5 * UT
