@@ -287,3 +287,18 @@ def test_settings_say_which_models_take_it():
     assert not settings.cells and not settings.metric and settings.of_classes
     with pytest.raises(ValueError, match="field_scale must be 1"):
         create_map("wiski", likelihood="dirichlet", field_scale=2.0)
+
+
+def test_the_epoch_grows_where_all_of_a_class_s_map_has_changed(maps):
+    """Whoever holds a drawing asks it, whether of one class or of all: by what was forgotten, merged and fantasised."""
+    field = copy.deepcopy(maps["matrix_free"])
+    for change in (
+        lambda: field.forget(0.5),
+        lambda: field.forget_near(PLACES[:2], 0.3, newest=0),
+        lambda: field.merge(maps["matrix_free"]),
+    ):
+        before, each = field.epoch, [one.epoch for one in field.fields]
+        change()
+        assert all(one.epoch > was for one, was in zip(field.fields, each))
+        assert field.epoch == sum(one.epoch for one in field.fields) > before
+    assert made("exact").epoch == 0
