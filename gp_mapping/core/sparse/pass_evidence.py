@@ -291,7 +291,7 @@ class PassEvidence:
         shrunk = variance / (1.0 + variance * values)
         return 0.5 * (shrunk * pulls - (variance * values).log1p()).sum(1)
 
-    def _spectrum(self, correlation: float = 0.0) -> tuple[Tensor, Tensor]:
+    def _spectrum(self, correlation: float) -> tuple[Tensor, Tensor]:
         """λ_k (P,), and v_k² as a mean over channels (P,), of LᵀNL and Lᵀv, LLᵀ the correlation."""
         precision, linear = self.precision, self.linear
         if correlation > 0:
