@@ -472,3 +472,10 @@ def test_nothing_can_be_asked_before_the_first_sample():
     for ask in (field.predict, field.fantasize, lambda at: field.covariance(at, at)):
         with pytest.raises(RuntimeError, match="no sample"):
             ask(x)
+
+
+def test_a_map_of_one_room_agrees_on_a_theta_as_its_one_map_does():
+    field = drive(build(tiles=True, **SMALL), measured(lanes(1.0, 0.4)))
+    theta = replace(field.current_map.theta, lengthscale=0.7)
+    assert field.layout is None and field.agree_on(theta) is True
+    assert field.current_map.theta.lengthscale == 0.7
