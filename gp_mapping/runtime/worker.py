@@ -67,6 +67,7 @@ class MapWorker:
         session_number: of the session; a loaded map is another one.
         revision: of the map that is shown; 0 while nothing can be drawn.
         results: the newest Results, or None.
+        answered: number of requests for Results that were carried out, or have failed.
         status: the newest Status.
         suggesting_time: of suggestions, running mean, s.
         drawing_time: of a drawing, running mean, s.
@@ -120,6 +121,7 @@ class MapWorker:
         self._expect_frame()
         self.revision = self._drawable_revision()
         self.results: Results | None = None
+        self.answered = 0
         self._lag = DrawingLag()
         self.status = self._make_status()
         self._thread = threading.Thread(target=self._run, name="map", daemon=True)
@@ -257,7 +259,7 @@ class MapWorker:
     def _expect_frame(self) -> None:
         """Tell the intake that the session's map is in a frame already, which stays."""
         # a saved map was measured with the setup that its file names, until something new comes
-        self._goes_on = True
+        self._goes_on, self._measured_more = True, False
         about = self._session.about
         self._intake.expect_none_of(about.get(MEASURED, ""))
         if frame := about.get("frame"):
@@ -377,6 +379,7 @@ class MapWorker:
                 wanted, self._wanted = self._wanted, set()
             if wanted:
                 self._guard("render", self._draw, wanted, self._draw_budget)
+                self.answered += 1
                 self._on_result()  # also where it failed: the node may ask again
 
             if self._wholes:
@@ -441,6 +444,7 @@ class MapWorker:
             try:
                 # who has cancelled it before it has begun does not want it any more
                 if future.set_running_or_notify_cancel():
+                    self._note_measured()
                     future.set_result(function(self._session))
             except BaseException as error:
                 future.set_exception(error)
@@ -460,7 +464,7 @@ class MapWorker:
             if self._goes_on or "frame" not in self._session.about:
                 self._goes_on, now_read = False, self._intake.about
                 self._session.about = {**now_read, **self._session.about, SETUP: now_read[SETUP]}
-            self._session.about[MEASURED] = self._intake.sketch.as_text()
+            self._measured_more = True
 
             now = time.monotonic()
             self._timings["update"].add(now - start)
@@ -480,6 +484,12 @@ class MapWorker:
 
         self._session.fixes.add(self._intake.fixes.take(finish))
 
+    def _note_measured(self) -> None:
+        """Have the session know which measurements it holds, for who is about to read it."""
+        if self._measured_more:
+            self._session.about[MEASURED] = self._intake.sketch.as_text()
+            self._measured_more = False
+
     def _lost(self, error: Exception, count: int) -> None:
         """Count and log samples lost by an error in the map; the rest of their batch goes on."""
         self._counts["lost_by_error"] += count
@@ -488,6 +498,7 @@ class MapWorker:
     def draw_last(self, wanted) -> None:
         """Make Results of the finished map, after stop()."""
         self.call(lambda _: self._draw(set(wanted), None)).result()
+        self.answered += 1
 
     def _draw(self, wanted: set[str], budget: int | None) -> None:
         """Make new Results of what is shown."""
@@ -564,6 +575,7 @@ class MapWorker:
 
         self._ingest(finish=True)
         ingest_remaining(self._session, self._intake.drops)
+        self._note_measured()
         self.revision = self._drawable_revision()
         self.status = self._make_status()
 

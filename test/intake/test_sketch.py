@@ -32,6 +32,33 @@ def test_a_sketch_does_not_depend_on_batches_and_is_bounded():
     assert len(union(halves)) <= len(text)
 
 
+def test_few_measurements_at_once_are_hashed_together(monkeypatch):
+    """A live map gets five at once; hashing costs as much for five as for hundreds."""
+    stamps, values = measurements(1003)
+    whole, made, calls = of(stamps, values).as_text(), [], []
+    ordered = np.sort
+    monkeypatch.setattr(np, "sort", lambda hashes: calls.append(len(hashes)) or ordered(hashes))
+    live = Sketch()
+    for i in range(0, len(stamps), 5):
+        made.append((stamps[i : i + 5].copy(), values[i : i + 5].copy()))
+        live.add(*made[-1])
+        for array in made[-1]:
+            array[:] = 0  # the caller's to use again
+    assert len(calls) <= 4
+    assert live.as_text() == whole and sum(calls) == len(stamps)
+
+
+def test_measurements_of_another_size_follow():
+    """A scalar sensor after one of three axes: each is hashed as it came."""
+    stamps, values = measurements(6)
+    mixed, apart = Sketch(), Sketch()
+    for sketch, look in ((mixed, lambda: None), (apart, apart.as_text)):
+        sketch.add(stamps[:3], values[:3])
+        look()
+        sketch.add(stamps[3:], values[3:, :1])
+    assert mixed.as_text() == apart.as_text() != of(stamps, values).as_text()
+
+
 @pytest.mark.parametrize("count", [10, 300_000])
 def test_what_comes_again_is_found(count):
     stamps, values = measurements(count)

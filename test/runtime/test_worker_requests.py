@@ -13,6 +13,7 @@ from test_worker import SETTINGS, magnetic_field, messages, odometry, until
 from gp_mapping import Samples
 from gp_mapping.intake import Intake
 from gp_mapping.intake.sensors.setup import SETUP
+from gp_mapping.intake.sensors.sketch import MEASURED, hashes_in
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.runtime.worker import MapWorker
 from gp_mapping.runtime.worker_results import Status
@@ -95,6 +96,30 @@ def test_after_the_end_a_question_is_answered_at_once(make_worker):
     assert worker.revision > 0
     worker.draw_last({"markers"})
     assert worker.results.inducing is not None and worker.results.suggestions is None
+
+
+def test_who_asks_for_the_session_finds_which_measurements_it_holds(make_worker):
+    """While it runs, with what came last, and after the end."""
+    worker, seen = make_worker(), []
+    for seconds in (1.0, 2.0):
+        put_all(worker, messages(seconds - 1.0, seconds))
+        seen.append(worker.call(lambda session: session.about[MEASURED]).result(10))
+    assert 0 < len(hashes_in(seen[0])) < len(hashes_in(seen[1]))
+    session = worker.call(lambda session: session).result(10)
+    put_all(worker, messages(2.0, 3.0))
+    assert worker.stop(timeout=30)
+    assert len(hashes_in(session.about[MEASURED])) > len(hashes_in(seen[1]))
+
+
+def test_each_request_for_results_is_answered_once_also_where_it_fails(make_worker):
+    worker = make_worker()
+    put_all(worker, messages(0.0, 1.0))
+    worker.request({"grid"})
+    until(lambda: worker.answered == 1 and worker.results is not None)
+    worker.call(lambda session: setattr(session, "render", None)).result(10)
+    worker.request({"grid"})
+    until(lambda: worker.answered == 2)
+    assert worker.errors
 
 
 def test_what_waits_at_the_end_is_cancelled_where_it_is_abandoned(make_worker):

@@ -18,6 +18,7 @@ __all__ = ["MEASURED", "SHARED", "Sketch", "hashes_in", "union"]
 MEASURED = "measured"  # in `about` of a session
 SHARED = 3  # measurements in common that are no chance; stamps are equal to the nanosecond
 
+_TOGETHER = 256  # measurements that are hashed together: a call costs as much as hundreds of them
 _SIZE = 2048  # hashes that are kept: of a map of N measurements the share 2048/N, and 22 kB of text
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX = (
@@ -45,9 +46,6 @@ class Sketch:
     Args:
         text: of an earlier sketch, by `as_text`, which this one goes on from.
 
-    Attributes:
-        repeats: measurements that came, and were in the sketch already.
-
     Reference:
         K. Beyer et al., On synopses for distinct-value estimation under multiset operations,
         SIGMOD 2007, for the k minimum values of a hash.
@@ -65,7 +63,9 @@ class Sketch:
         self._held = hashes_in(text)
         self._text: str | None = None
         self._newest: np.ndarray | None = None  # values of the newest measurement
-        self.repeats = 0
+        self._repeats = 0
+        # stamps and values that came and are not hashed yet: as many numbers in each measurement
+        self._waiting: list[tuple[np.ndarray, np.ndarray]] = []
 
     def add(self, stamps: np.ndarray, values: np.ndarray) -> None:
         """Take in measurements, in order of time.
@@ -76,6 +76,20 @@ class Sketch:
         """
         if not len(stamps):
             return
+        if self._waiting and self._waiting[0][1].shape[1:] != values.shape[1:]:
+            self._look()
+        # copies: the arrays are the caller's
+        self._waiting.append((np.array(stamps), np.array(values)))
+        if sum(len(part) for part, _ in self._waiting) >= _TOGETHER:
+            self._look()
+
+    def _look(self) -> None:
+        """Take in what waits."""
+        if not self._waiting:
+            return
+        parts, self._waiting = self._waiting, []
+        stamps, values = (np.concatenate(column) for column in zip(*parts))
+
         before = values[:1] if self._newest is None else self._newest
         changed = np.ones(len(values), bool)
         if before.shape[1:] == values.shape[1:]:
@@ -99,15 +113,23 @@ class Sketch:
         known[inside] = self._held[where[inside]] == hashes[inside]
         known[1:] |= hashes[1:] == hashes[:-1]
 
-        self.repeats += int(known.sum())
+        self._repeats += int(known.sum())
         if not known.all():
-            # in place among those that are held: a live map gets few at once
+            # in place among those that are held: few come at once
             self._held = np.insert(self._held, where[~known], hashes[~known])[:_SIZE]
             self._text = None
 
     def shares(self, other: Sketch) -> bool:
         """Whether another sketch holds some of these measurements."""
+        self._look()
+        other._look()
         return len(np.intersect1d(self._held, other._held)) >= SHARED
+
+    @property
+    def repeats(self) -> int:
+        """Measurements that came, and were in the sketch already."""
+        self._look()
+        return self._repeats
 
     @property
     def notes(self) -> list[str]:
@@ -116,6 +138,7 @@ class Sketch:
 
     def as_text(self) -> str:
         """The sketch as plain text."""
+        self._look()
         if self._text is None:
             self._text = base64.b64encode(self._held.astype("<u8").tobytes()).decode()
         return self._text
