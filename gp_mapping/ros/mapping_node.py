@@ -223,7 +223,7 @@ class MappingNode(ManagedNode):
 
         self._health = Health(self.settings.silence_warning)
         self._namesakes = Namesakes(self)
-        self._requested = self._published = None
+        self._answered, self._requested, self._published = 0, None, None
         self.map_services = MapServices(self, self.files, self.saver, self._find_message)
         self._undo_configure.callback(
             self.map_services.refuse, ClosingError("the node is not configured; configure it first")
@@ -324,9 +324,8 @@ class MappingNode(ManagedNode):
             self.worker.count("paused", role=port.role)
         else:
             unstamped = port.role == "measurement" and not has_header(message)
-            self.worker.put(
-                port.role, message, self._arrival_time(port, age) if unstamped else None
-            )
+            arrived = self._arrival_time(port, age) if unstamped else None
+            self.worker.put(port.role, message, arrived)
 
     def _arrival_time(self, port: InputPort, age: int) -> int:
         """The node's time (ns) at which a message of that age (ns of wall time) arrived.
@@ -374,18 +373,17 @@ class MappingNode(ManagedNode):
         self._free_space_changed |= self.worker.set_free(message)
 
     def _on_tick(self) -> None:
-        """Request from the worker what subscribers wait for, unless a request is unanswered."""
+        """Request what subscribers wait for, unless a request waits for an answer (10 s long)."""
         if self._finished:
             return
         self.inputs.look()
-        # after 10 s without an answer, ask again
+        self._publish_results()  # what is ready may have its own turn only after this one
         if self._requested is not None and time.monotonic() - self._requested < 10.0:
             return
 
-        if self.suggester.should_ask_again:
-            self.publishers_.renew_part("suggestions")
-        elif self._free_space_changed:
-            self.publishers_.renew_part("suggestions", at_once=False)
+        at_once = self.suggester.should_ask_again
+        if at_once or self._free_space_changed:
+            self.publishers_.renew_part("suggestions", at_once)
         self._free_space_changed = False
         if wanted := self._due(self._periods()):
             self._requested = time.monotonic()
@@ -405,6 +403,9 @@ class MappingNode(ManagedNode):
             self._publish_results()
 
     def _publish_results(self) -> None:
+        if self._answered == self.worker.answered:
+            return
+        self._answered = self.worker.answered
         results, self._requested = self.worker.results, None
         if self.active and results is not None and results is not self._published:
             self._published = results

@@ -3,6 +3,8 @@
 import signal
 import subprocess
 import sys
+import time
+from threading import Event
 
 import numpy as np
 import pytest
@@ -150,6 +152,46 @@ def test_the_map_of_a_robot_that_stands_is_completed_and_then_rests(node_of):
     error = (truth.mean[:, 0] - grid.mean.flatten()).abs().numpy()[known]
     predictive = (truth.variance + truth.noise_variance)[:, 0].sqrt().numpy()[known]
     assert known.sum() > 250 and (error < 0.05 * predictive).all()
+
+
+def test_a_tick_publishes_what_is_ready_and_asks_for_the_next(node_of, monkeypatch):
+    """Its own turn may come after the tick's, which would then ask for nothing: half the maps."""
+    node, peer = node_of(reliable_inputs=True)
+    peer.listen(OccupancyGrid, "/mapping/mean")
+    spin_until(node, peer, peer.field_publisher.get_subscription_count)
+    worker, asked, gate = node.worker, [], Event()
+    request = worker.request
+    monkeypatch.setattr(worker, "request", lambda wanted: asked.append(wanted) or request(wanted))
+
+    def until(condition):
+        """Wait until the worker's thread has brought it about; no callback has a turn meanwhile."""
+        end = time.monotonic() + 10.0
+        while not condition():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+    for start in (0.0, 1.0):
+        before = worker.revision
+        for i in range(50):
+            t = start + i / 50
+            stamp, (x, y) = 1_700_000_000 * NS + round(t * NS), place_at(t)
+            worker.put("pose", odometry(stamp, x, y))
+            worker.put("measurement", magnetic_field(stamp, field_at(x, y)))
+        until(lambda before=before: worker.revision > before)
+        if not asked:
+            while not asked:
+                node.executor_.spin_once(timeout_sec=0.1)
+            until(lambda: worker.answered == 1)
+    time.sleep(1.0 / node.settings.publish_rate)
+
+    worker.call(lambda _: gate.wait(20.0))
+    while not node.publishers_.published:
+        node.executor_.spin_once(timeout_sec=0.1)
+    assert len(asked) == 2, "the turn that publishes the first drawing asks for the second"
+    spin(node, peer, 0.5)
+    assert len(asked) == 2, "it waits for the answer"
+    gate.set()
+    until(lambda: worker.answered == 2)
 
 
 def _check_against_cloud(mean, stddev, cloud, limits):
