@@ -72,9 +72,18 @@ def field_limits(grid) -> Limits | None:
     if not known.any():
         return None
 
-    shown = mean[known]
-    highest = float(stddev.max(where=known, initial=-np.inf))
-    return Limits(*nice_limits(float(shown.min()), float(shown.max())), *nice_limits(0.0, highest))
+    found = []  # lowest and highest mean and highest stddev of some rows each
+    for i in range(0, len(known), _ROWS):
+        at = np.flatnonzero(known[i : i + _ROWS])  # a mask would be slower
+        if len(at):
+            shown = mean[i : i + _ROWS].ravel().take(at)
+            spread = stddev[i : i + _ROWS].ravel().take(at)
+            found.append((shown.min(), shown.max(), spread.max()))
+
+    lows, highs, spreads = np.array(found).T
+    return Limits(
+        *nice_limits(float(lows.min()), float(highs.max())), *nice_limits(0.0, float(spreads.max()))
+    )
 
 
 def levels(values: np.ndarray, known: np.ndarray, low: float, high: float) -> np.ndarray:
@@ -102,8 +111,7 @@ def levels(values: np.ndarray, known: np.ndarray, low: float, high: float) -> np
         part *= scale
         part += LOWEST
         np.rint(part, out=part)
-        np.maximum(part, LOWEST, out=part)
-        np.minimum(part, HIGHEST, out=part)
+        np.clip(part, LOWEST, HIGHEST, out=part)
         np.copyto(out[i : i + _ROWS], part, casting="unsafe")
 
     out |= np.negative((~known).view(np.int8))  # all bits set is −1
