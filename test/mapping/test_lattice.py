@@ -1,11 +1,14 @@
 """Points where a map is evaluated: which are stale, which are asked first, and the cells that are splined from them."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
 from scipy.interpolate import RectBivariateSpline
 
 from gp_mapping.core.types import Prediction
+from gp_mapping.mapping.drawing import lattice as lattice_module
 from gp_mapping.mapping.drawing.grid import GridWindow
 from gp_mapping.mapping.drawing.lattice import Lattice
 
@@ -260,3 +263,24 @@ def test_a_cell_beside_a_steep_rise_is_about_as_unsure_as_the_points_around_it()
     assert lattice.stddev[:, :, :20] == pytest.approx(
         np.broadcast_to(np.sqrt(1e-6 * PRIOR)[:, None, None], (2, 90, 20)), rel=0.05
     )
+
+
+def test_a_spline_is_factored_once_while_the_same_points_are_drawn(monkeypatch):
+    """The cells are those of a spline that is made anew, also after a part was drawn."""
+    made, make = [], lattice_module.spline_operator
+    monkeypatch.setattr(
+        lattice_module, "spline_operator", lambda *axes: made.append(1) or make(*axes)
+    )
+    lattice = over()
+    part, everything = (20, 24, 20, 26), whole(lattice)
+    for turn, (box, count) in enumerate(((everything, 2), (everything, 2), (part, 4), (part, 4))):
+        filled(lattice, shift=turn).draw(box)
+        assert len(made) == count
+    lattice.draw(everything)
+    fresh = filled(over(), shift=3)
+    fresh.draw(everything)
+    assert np.array_equal(lattice.drawn, fresh.drawn) and len(made) == 8
+
+    again = pickle.loads(pickle.dumps(lattice))
+    again.draw(everything)
+    assert np.array_equal(again.drawn, lattice.drawn) and len(made) == 10

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from scipy.interpolate import BSpline, make_interp_spline
+from scipy.sparse.linalg import splu
 from torch import Tensor
 
 from gp_mapping.core.types import Prediction
@@ -24,7 +26,7 @@ _KEEP = 8  # lattice points beyond a changed region that its spline coefficients
 def spline_operator(nodes: np.ndarray, points: np.ndarray):
     """Cubic spline interpolation between two sets of places along an axis.
 
-    It is a prefilter and a sparse evaluation.
+    It is a prefilter, which is factored here, and a sparse evaluation.
 
     Args:
         nodes: (n,) where values are known.
@@ -35,10 +37,12 @@ def spline_operator(nodes: np.ndarray, points: np.ndarray):
     """
     knots = make_interp_spline(nodes, np.zeros_like(nodes), k=3).t
     design = BSpline.design_matrix(points, knots, 3)
+    # banded: without reordering the factors are, too
+    prefilter = splu(BSpline.design_matrix(nodes, knots, 3).tocsc(), permc_spec="NATURAL")
 
     def apply(values: np.ndarray) -> np.ndarray:  # (n, m) -> (p, m)
         """Evaluate the spline through values (n, m), column by column: (p, m)."""
-        return design @ make_interp_spline(nodes, values, k=3, axis=0).c
+        return design @ prefilter.solve(values)
 
     return apply
 
@@ -123,6 +127,12 @@ class Lattice:
         self.newest = [float(self.columns.mean()), float(self.rows.mean())]
         # row and column indices that were asked for, and the places there (`places`)
         self._kept_places: tuple[np.ndarray, np.ndarray, Tensor] | None = None
+        # the last spline along each axis, and between which nodes and cells it is
+        self._splines: dict[str, tuple[tuple[int, ...], Callable]] = {}
+
+    def __getstate__(self) -> dict:
+        """Without the splines, whose factors cannot be pickled."""
+        return self.__dict__ | {"_splines": {}}
 
     @property
     def points_per_length(self) -> float:
@@ -372,8 +382,8 @@ class Lattice:
             return
 
         # along y first, then along x: a tensor-product spline
-        down = spline_operator(self.rows[rows], self.ys[i0:i1])
-        across = spline_operator(self.columns[columns], self.xs[j0:j1])
+        down = self._spline("down", self.rows, rows, self.ys, slice(i0, i1))
+        across = self._spline("across", self.columns, columns, self.xs, slice(j0, j1))
         # the point below and to the left of each cell
         low = np.searchsorted(self.rows[rows], self.ys[i0:i1], side="right") - 1
         left = np.searchsorted(self.columns[columns], self.xs[j0:j1], side="right") - 1
@@ -387,6 +397,25 @@ class Lattice:
             self.stddev[inner] = np.sqrt(np.maximum(across(down(known).T).T, least))
         if self.excess is not None:
             self.drawn_excess[i0:i1, j0:j1] = across(down(self.excess[rows, columns]).T).T
+
+    def _spline(
+        self, name: str, nodes: np.ndarray, some: slice, cells: np.ndarray, which: slice
+    ) -> Callable:
+        """The spline between some of the nodes and of the cells along an axis; the last is kept.
+
+        Args:
+            name: of the axis.
+            nodes: (n,) m.
+            some: which of them.
+            cells: (p,) m.
+            which: of them.
+        """
+        between = some.start, some.stop, which.start, which.stop
+        kept = self._splines.get(name)
+        if kept is None or kept[0] != between:
+            kept = between, spline_operator(nodes[some], cells[which])
+            self._splines[name] = kept
+        return kept[1]
 
     @staticmethod
     def _inner(cells: np.ndarray, nodes: np.ndarray, part: slice) -> tuple[int, int]:
