@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -125,6 +126,34 @@ class Stationary(Kernel):
             a / lengthscale, b / lengthscale, compute_mode="donot_use_mm_for_euclid_dist"
         )
         return self.from_distance(distance).mul_(self.variance)
+
+    def correlations_with(self, b: Tensor) -> Callable[[Tensor], Tensor]:
+        """ρ(r) of many a and the same b, without gradients: less work than as many k(a, b).
+
+        Args:
+            b: (K, D).
+
+        Returns:
+            A function of a (N, D) that returns ρ between them, (N, K).
+        """
+        lengthscale = self.lengthscale
+        if not isinstance(lengthscale, float):
+            lengthscale = torch.as_tensor(lengthscale, dtype=b.dtype, device=b.device)
+        columns = (b / lengthscale).mT.contiguous()  # by whole columns: cdist goes pair by pair
+
+        def at(a: Tensor) -> Tensor:
+            """ρ between a (N, D) and b, (N, K)."""
+            total: Tensor | None = None
+            for one, other in zip((a / lengthscale).mT, columns):
+                difference = one[:, None] - other
+                total = (
+                    difference.square_()
+                    if total is None
+                    else total.addcmul_(difference, difference)
+                )
+            return self.from_distance(total.sqrt_())
+
+        return at
 
     def diag(self, a):
         """As Kernel.diag: s²."""

@@ -15,6 +15,7 @@ missed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.kernels.stationary import Stationary
 from gp_mapping.core.linalg import chunk_size, solve_lower
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.snapshot import Increments
@@ -82,10 +84,19 @@ class Increment(Increments):
         # without a heading the features are the same everywhere
         return self.theta.feature_rows(self.z[:1], None).mT @ self.rows[:features]
 
+    @cached_property
+    def _of_inputs(self) -> Callable[[Tensor], Tensor]:
+        """A function of x (N, D), standardised: what the inducing inputs add to the products."""
+        kernel, rows = self.theta.kernel(), self.rows[len(self.rows) - len(self.z) :]
+        if not isinstance(kernel, Stationary):
+            return lambda x: kernel(x, self.z) @ rows
+        correlations, scaled = kernel.correlations_with(self.z), kernel.variance * rows
+        return lambda x: correlations(x) @ scaled
+
     def predict_inner(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Changes of the mean (N, C) and of the variance (N,) at standardised x (N, D)."""
         rank = len(self.middle)
-        products = self.theta.kernel()(x, self.z) @ self.rows[len(self.rows) - len(self.z) :]
+        products = self._of_inputs(x)
         if self._of_features is not None:
             products += self._of_features
 

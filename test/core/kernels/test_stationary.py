@@ -31,6 +31,11 @@ def test_formula(name, lengthscale):
     assert torch.allclose(kernel.diag(A), kernel(A, A).diagonal(), rtol=1e-13)
     assert kernel(A, B[:0]).shape == (30, 0) and kernel.diag(A[:0]).shape == (0,)
 
+    of_b, before = kernel.correlations_with(B), B.clone()
+    assert torch.allclose(4.0 * of_b(A), expected, rtol=1e-13, atol=1e-13)
+    assert torch.allclose(4.0 * of_b(A[:7]), expected[:7], rtol=1e-13, atol=1e-13)
+    assert torch.equal(B, before) and of_b(A[:0]).shape == (0, 20)
+
 
 @pytest.mark.parametrize("name", NAMES)
 def test_positive_definite_and_symmetric(name):
