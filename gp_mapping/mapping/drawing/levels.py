@@ -72,18 +72,9 @@ def field_limits(grid) -> Limits | None:
     if not known.any():
         return None
 
-    found = []  # lowest and highest mean and highest stddev of some rows each
-    for i in range(0, len(known), _ROWS):
-        at = np.flatnonzero(known[i : i + _ROWS])  # a mask would be slower
-        if len(at):
-            shown = mean[i : i + _ROWS].ravel().take(at)
-            spread = stddev[i : i + _ROWS].ravel().take(at)
-            found.append((shown.min(), shown.max(), spread.max()))
-
-    lows, highs, spreads = np.array(found).T
-    return Limits(
-        *nice_limits(float(lows.min()), float(highs.max())), *nice_limits(0.0, float(spreads.max()))
-    )
+    shown = mean[known]
+    highest = float(stddev.max(where=known, initial=-np.inf))
+    return Limits(*nice_limits(float(shown.min()), float(shown.max())), *nice_limits(0.0, highest))
 
 
 def levels(values: np.ndarray, known: np.ndarray, low: float, high: float) -> np.ndarray:
