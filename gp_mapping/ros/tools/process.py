@@ -56,6 +56,8 @@ def spin(node, over: Callable[[], object], moment: Callable[[], float] = lambda:
     """Run the node's callbacks in this thread until over() or ROS is shut down.
 
     Single-threaded on purpose: this rclpy's MultiThreadedExecutor loses messages (#1223, #1452).
+    Its experimental EventsExecutor (rclpy 7.1.5) is not used: it refuses guard conditions, takes no
+    notice of callback groups, and never calls a callback that asks for a message's info.
     An exception in a callback comes out of spin_once: it is logged (the same one every 5 s at
     most), and the node goes on.
 
