@@ -254,7 +254,11 @@ class PassEvidence:
         return mean[at], covariance[at[:, None], at]
 
     def divergence(
-        self, before: PassEvidence, numbers: tuple[float, ...], variance: float
+        self,
+        before: PassEvidence,
+        numbers: tuple[float, ...],
+        variance: float,
+        correlation: float = 0.0,
     ) -> float:
         """Kullback-Leibler divergence of what is known here of some constants from what was known.
 
@@ -264,12 +268,13 @@ class PassEvidence:
             before: what was known, μ₀ and Σ₀.
             numbers: of K passes.
             variance: s_b².
+            correlation: ρ of neighbouring segments of a pass.
 
         Returns:
             In nats.
         """
-        old_mean, old = before.prior_of(numbers, variance)
-        mean, new = self.prior_of(numbers, variance)
+        old_mean, old = before.prior_of(numbers, variance, correlation)
+        mean, new = self.prior_of(numbers, variance, correlation)
         if not len(numbers):
             return 0.0
         factor = torch.linalg.cholesky(old)

@@ -129,17 +129,25 @@ def test_what_is_known_of_constants_is_the_posterior_of_all_of_them(correlation)
     )
 
 
-def test_the_divergence_is_kullback_and_leiblers():
+@pytest.mark.parametrize("rho", [0.0, 0.8])
+def test_the_divergence_is_kullback_and_leiblers(rho):
     numbers, variance = (1.0, 0.0), 1.3
     (m0, s0), (m1, s1) = (
-        tuple(t.numpy() for t in part.prior_of(numbers, variance)) for part in (A, B)
+        tuple(t.numpy() for t in part.prior_of(numbers, variance, rho)) for part in (A, B)
     )
     inverse = np.linalg.inv(s0)
     wanted = 0.5 * (np.trace(inverse @ s1) - 2 + np.log(np.linalg.det(s0) / np.linalg.det(s1)))
     wanted += np.mean([0.5 * (m1 - m0)[:, c] @ inverse @ (m1 - m0)[:, c] for c in (0, 1)])
-    assert B.divergence(A, numbers, variance) == pytest.approx(wanted)
-    assert A.divergence(A, numbers, variance) == pytest.approx(0.0, abs=1e-12)
-    assert A.divergence(B, (), variance) == 0.0
+    assert B.divergence(A, numbers, variance, rho) == pytest.approx(wanted)
+    assert A.divergence(A, numbers, variance, rho) == pytest.approx(0.0, abs=1e-12)
+    assert A.divergence(B, (), variance, rho) == 0.0
+
+
+def test_what_is_said_of_a_segment_differs_for_the_segments_beside_it():
+    first, second = 1.0, 1.0 + SEGMENT
+    said, nothing = drawn((first,)), PassEvidence.none(2, "cpu")
+    assert said.divergence(nothing, (second,), 1.3) == 0.0  # each has a constant of its own
+    assert said.divergence(nothing, (second,), 1.3, 0.9) > 0.02
 
 
 def test_of_more_passes_than_may_stay_the_oldest_are_integrated_out():

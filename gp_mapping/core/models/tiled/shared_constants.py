@@ -239,4 +239,5 @@ def _differs(
 ) -> bool:
     """Whether the prior of some passes' constants differs by so many nats."""
     before = after.scale(0.0) if before is None else before
-    return after.divergence(before, numbers, tile_map.theta.bias_stddev**2) >= least
+    theta = tile_map.theta
+    return after.divergence(before, numbers, theta.bias_stddev**2, theta.bias_correlation) >= least

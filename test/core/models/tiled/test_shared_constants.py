@@ -9,6 +9,7 @@ from map_contract import same_state
 from test_tiled import SETTINGS, UT, field_at, lanes, measured
 
 from gp_mapping import create_map
+from gp_mapping.core.hyper.bias import SEGMENT
 from gp_mapping.core.models.tiled import shared_constants
 from gp_mapping.core.sparse.pass_evidence import PassEvidence
 from gp_mapping.core.stored import StoredState
@@ -196,6 +197,20 @@ def test_a_tile_is_told_of_so_many_passes_by_the_nearest_first():
     # one on the shelf is told what those there say first
     assert set(said.others((9, 0), on_shelf=True).numbers) == {90.0, 91.0, 30.0, 31.0, 40.0, 41.0}
     assert shared_constants.Said({}, None, most=6, variance=1.0).others((0, 0)) is None
+
+
+def test_a_tile_is_told_of_the_segments_beside_its_own():
+    """Of a sensor that drifts: another tile knows the segment before, and nothing of this one."""
+    here, beside = 1.0 + SEGMENT, 1.0
+    field = create_map("dual_svgp", **SETTINGS | {"bias_stddev": BIAS * UT, "learn_bias": False})
+    x = lanes(2.0, 1.0)
+    field.update(replace(measured(x), pass_number=torch.full((len(x),), here, dtype=torch.float64)))
+    one = torch.ones(1, 1, dtype=torch.float64)
+    said = shared_constants.Said({(1, 0): PassEvidence((beside,), one, one)}, None, 6, BIAS**2)
+    for correlation in (0.0, 0.9):
+        field.adopt(replace(field.theta, bias_correlation=correlation))
+        said.prepare((0, 0), field, {})
+        assert (field.sites.passes.elsewhere is not None) == (correlation > 0.0)
 
 
 def test_a_tile_that_is_sent_knows_the_constants(tiles):
