@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
+from gp_mapping import MapSettings
 from gp_mapping.analysis.residuals import Residuals
+from gp_mapping.analysis.residuals import residuals as residuals_of
+from gp_mapping.mapping.session import MapSession
 
 
 def residuals(error, rate=10.0):
@@ -24,3 +27,8 @@ def test_an_error_that_stays_is_correlated_and_none_is_not_known():
     error = np.sin(np.linspace(0.0, 6.28, 600))
     assert residuals(error).autocorrelation()["0.1"] > 0.99
     assert residuals(np.zeros(60)).autocorrelation() == {}
+
+
+def test_of_no_pass_there_are_no_errors():
+    told = residuals_of(MapSession(MapSettings()), [], np.zeros((1, 2)))
+    assert all(len(column) == 0 for column in (told.stamp, told.x, told.error, told.which))

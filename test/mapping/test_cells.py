@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gp_mapping.core.types import Samples
-from gp_mapping.mapping.cells import CellAverager, anscombe
+from gp_mapping.mapping.cells import CellAverager, RawRows, anscombe
 from gp_mapping.mapping.raw_batch import join_raw
 
 
@@ -411,3 +411,20 @@ def test_the_transform_of_counts_has_a_standard_deviation_of_one():
     assert anscombe(0.625) == 2.0 and anscombe([0.625, 1.875]).tolist() == [2.0, 3.0]
     counts = np.random.default_rng(0).poisson(30.0, 20_000)
     assert anscombe(counts).std() == pytest.approx(1.0, abs=0.02)
+
+
+@pytest.mark.parametrize("part", [7, 100, 600])
+def test_a_full_cell_is_the_same_however_its_rows_come(part):
+    """More rows than are kept: every second one is dropped, alike for one by one and many at once."""
+    n = 1500
+    x, y, stamp = np.zeros((n, 2)), np.random.default_rng(0).normal(48.0, 0.2, (n, 1)), np.arange(n)
+    rows = RawRows(x.tolist(), y.tolist(), stamp.tolist(), *3 * [[None] * n])
+    cells = []
+    for step in (1, part):
+        averager = CellAverager(0.1, 1e9)
+        for start in range(0, n, step):
+            averager.add_rows(rows, start, min(start + step, n), 0.0)
+        cells.append(averager.flush())
+    one, many = cells
+    for name in ("x", "y", "stamp", "count"):
+        assert torch.equal(getattr(one, name), getattr(many, name)), name

@@ -218,6 +218,15 @@ def test_another_lengthscale_shows_what_was_known_until_it_is_drawn_anew(length)
     assert (other.mean == CENTRE[0]).all(), "a map of another number of channels tells nothing"
 
 
+def test_a_window_of_one_row_is_taken_over_too():
+    """Of coarse cells, which are the points themselves: one row has no pitch."""
+    old = filled(over(height=1, resolution=0.2))
+    new = over(height=1, resolution=0.2, length=1.5)
+    assert old.direct and new.direct and len(old.rows) == 1
+    new.copy_nearest(old)
+    assert np.array_equal(new.mean, old.mean)
+
+
 def test_covariances_of_components_are_kept_and_splined_too():
     lattice = over(width=40, height=30)
     rows, columns = everywhere(lattice)

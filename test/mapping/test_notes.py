@@ -55,6 +55,10 @@ def test_what_is_not_drawn_is_named_with_its_distance_and_the_rest_counted():
         ),
     ):
         assert words in note
+    # straight beside it, nothing is added across
+    for low, high in (((11.4, 1.0), (12.0, 2.0)), ((2.0, 5.4), (3.0, 6.0))):
+        beside = drawing_notes([MAIN], [area(low, high)], lambda *_: True, MapSettings())
+        assert "lies 1 m from" in beside[0]
     # a kilometre is written as one
     exact = drawing_notes(
         [MAIN], [area((1010.0, 0.0), (1011.0, 1.0))], lambda *_: True, MapSettings()

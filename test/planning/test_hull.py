@@ -62,6 +62,12 @@ def test_the_far_corner_of_the_world_keeps_its_digits():
     )
 
 
+@pytest.mark.parametrize(("away", "inside"), [(0.0005, True), (0.002, False), (0.5, False)])
+def test_a_grid_of_one_cell_has_no_spacing(away, inside):
+    told = within_hull([[3.0 + away, 4.0]], np.array([3.0]), np.array([4.0]), 0.0)
+    assert told.shape == (1, 1) and bool(told[0, 0]) is inside
+
+
 def test_a_pose_that_leapt_away_does_not_stretch_the_hull():
     path = np.concatenate([PATHS["lanes"], [[1100.0, 900.0]]])
     assert np.array_equal(within_hull(path, X, Y, 0.0), within_hull(PATHS["lanes"], X, Y, 0.0))

@@ -10,6 +10,7 @@ from core_data import SETTINGS, UT, drive, feed, lattice, samples
 from map_contract import PLACES, same_state
 
 from gp_mapping import MapSettings, Samples, create_map
+from gp_mapping.errors import NumericalError
 from gp_mapping.mapping.session import MapSession
 
 SMALL = SETTINGS | {
@@ -161,3 +162,23 @@ def test_blocks_are_those_of_their_samples_after_a_merge_of_full_memories(name):
         )
         assert torch.allclose(factor @ factor.mT, gamma, atol=1e-6 * float(gamma.max())), name
     assert bool(torch.isfinite(mine.predict(PLACES).mean).all())
+
+
+def test_a_refused_update_leaves_the_noise_of_what_is_remembered(monkeypatch):
+    """New inputs near by make it smaller before the update is refused."""
+    field = create_map("fitc", **SETTINGS | {"max_inducing": 60, "memory_size": 60})
+    x, y = drive(40, size=1.0)
+    feed(field, samples(x, y), 20)
+    before, beta, more = field.state_dict(), field.memory.beta.clone(), samples(x + 0.9, y)
+
+    def fails(self):
+        raise NumericalError("not sound")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(field), "check", fails)
+        with pytest.raises(NumericalError):
+            field.update(more)
+    assert same_state(field.state_dict(), before)
+
+    field.update(more[:1])
+    assert not torch.equal(field.memory.beta[: len(beta)], beta), "it would have been smaller"

@@ -95,3 +95,15 @@ def test_what_is_no_state_is_refused():
     for wrong in (None, [], 3):
         with pytest.raises(ValueError, match="not a state"):
             build().load_state_dict(wrong)
+
+
+def test_a_snapshot_comes_back_from_its_state(plane):
+    """As it is sent to whoever plans with it: tiles in memory, of which a few are asked for."""
+    near = torch.tensor([[19.0, 0.0]], dtype=torch.float64)
+    kept = plane.snapshot(near, 1.0)
+    again = plane.load_snapshot(kept.state_dict())
+    assert set(again.tiles) == set(kept.tiles) and len(kept.tiles) >= 1
+    x = near + torch.linspace(-1.0, 1.0, 9, dtype=torch.float64)[:, None]
+    one, other = kept.predict(x), again.predict(x)
+    assert torch.equal(one.mean, other.mean) and torch.equal(one.variance, other.variance)
+    assert bool((one.variance < 0.5 * again.prior.variance).all()), "it knows something there"
