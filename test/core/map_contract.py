@@ -99,7 +99,9 @@ class MapContract:
             c,
         ) and prior.noise_variance.shape == (c,)
         assert torch.equal(prior.mean[0], field.centre)
-        assert prior.variance.cpu().numpy() == pytest.approx(PRIOR_VARIANCE * UT**2)
+        assert prior.variance.cpu().numpy() == pytest.approx(
+            PRIOR_VARIANCE * UT**2, rel=1e-6, abs=0.0
+        )
         assert torch.allclose(
             field.noise_variance(), field.predict(PLACES).noise_variance, rtol=1e-12, atol=0.0
         )
@@ -191,7 +193,9 @@ class MapContract:
             assert torch.equal(
                 prediction.measurement_variance, prediction.variance + prediction.noise_variance
             )
-        assert float(prediction.noise_variance[0]) == pytest.approx(SETTINGS["noise_stddev"] ** 2)
+        assert float(prediction.noise_variance[0]) == pytest.approx(
+            SETTINGS["noise_stddev"] ** 2, rel=1e-6, abs=0.0
+        )
 
     def test_learns_the_field(self, model, device):
         # whatever a residual: with one bit the prior may leave three times the noise of a sample open

@@ -108,7 +108,7 @@ def test_cells_lie_where_the_fleets_one_robot_would_have_measured_them():
         replace(agreed.theta, time_offset=0.1, lever_arm_along=0.05, lever_arm_across=0.02),
         agreed.information,
     )
-    body = torch.tensor([[2.0 * UT], [-3.0 * UT]]).double()
+    body = torch.tensor([[2.0 * UT], [-3.0 * UT]], dtype=torch.float64)
     who = replace(robot(learned=True, body=body), theta=replace(robot().theta, **own))
     given = cells()
     got = prepare_cells(given, 0, who, agreed)
@@ -125,7 +125,7 @@ def test_cells_lie_where_the_fleets_one_robot_would_have_measured_them():
 
     torch.testing.assert_close(sensor(got.x, agreed.theta), sensor(given.x, who.theta))
     turned = 2.0 * UT * given.heading[:, :1] - 3.0 * UT * given.heading[:, 1:]
-    torch.testing.assert_close(got.y, given.y - turned)
+    torch.testing.assert_close(got.y, given.y - turned, rtol=1e-9, atol=0.0)
     plain = prepare_cells(given, 0, replace(who, learned=False), agreed)
     assert torch.equal(plain.x, given.x) and torch.equal(plain.y, given.y)
 

@@ -19,6 +19,15 @@ def found(seed, paths=None, **world):
     return find_drift(way(passes(seed, paths, **world)), 2.4, "matern52")
 
 
+def done(steps):
+    """What work in steps returns."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
 @pytest.mark.parametrize(("seconds", "seed"), [(40.0, 1), (120.0, 3)])
 def test_a_sensor_that_wanders(seconds, seed):
     """How fast it does, s²/T, is found to a factor of three; T and s each less well."""
@@ -93,3 +102,12 @@ def test_what_is_not_finite_is_no_drift():
     whole = way(passes(1, crossing(STEP)))
     assert find_drift(whole._replace(y=whole.y * math.nan), 2.0, "matern52") is None
     assert find_drift(whole._replace(stamp=0.0 * whole.stamp), 2.0, "matern52") is None
+
+
+def test_a_quick_look_begins_where_none_was_best():
+    """What is added being nothing, it says the same: field, noise and all that is unknown are those."""
+    search = DriftSearch(way(passes(1, crossing(STEP))), 2.4, "matern52")
+    best = search._best(search._field)  # noqa: SLF001  a part of the search, with a known answer
+    none, _ = done(best)
+    quick = done(search._quick(torch.zeros_like(search.eye)))  # noqa: SLF001
+    assert quick == pytest.approx(none, rel=1e-12)

@@ -122,7 +122,7 @@ def test_what_was_said_counts_exp_of_the_time_since(elapsed):
     expected = s**2 * (1 - s**2 / (s**2 + noise**2 / weight))
     assert float(
         session.map.predict(torch.zeros((1, 2), dtype=torch.float64)).variance
-    ) == pytest.approx(expected, rel=1e-6)
+    ) == pytest.approx(expected, rel=1e-6, abs=0.0)
 
 
 def scored(spike: float) -> OneStepAhead:

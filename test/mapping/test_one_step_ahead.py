@@ -240,9 +240,11 @@ def test_predictions_are_scaled_by_the_scores_around_a_place():
     for white in (0.0, 0.03):
         scores.note_white(white, white)
         told = answers.predict(x)
-        torch.testing.assert_close(told.variance, plain.variance * factor * scores.local.everywhere)
+        torch.testing.assert_close(
+            told.variance, plain.variance * factor * scores.local.everywhere, rtol=1e-9, atol=0.0
+        )
         noise = (plain.noise_variance * factor).clamp_min(white)
-        torch.testing.assert_close(told.noise_variance, noise)
+        torch.testing.assert_close(told.noise_variance, noise, rtol=1e-9, atol=0.0)
         assert torch.equal(told.mean, plain.mean)
 
 

@@ -168,3 +168,12 @@ def test_the_top_of_a_ridge_is_found_along_its_parabola():
     ridge = Ridge(track(0, 3.0), "matern52", 2.0, 0.03)
     done(ridge.evidence(ridge.of_constant(3.0)))
     assert ridge.start == (6, -6)
+
+
+def test_a_sensor_without_noise_is_given_a_thousandth_of_the_field():
+    """The least that is looked at: of less, matrices do not factor."""
+    told = track(0, noise=0.0)
+    y = told.y - told.y.mean()
+    best = BlockEvidence(told._replace(y=y / y.std()), "matern52", 2.0, 0.03)
+    done(best.evidence(best.of_delay(0.0)))
+    assert 0.0 <= best.vertex[1] - math.log(1e-3) < 0.12  # a step of the grid

@@ -77,7 +77,9 @@ def test_every_component_is_drawn_as_predicted(model):
     predictive = (told.measurement_variance.mT.reshape(3, *grid.shape)).sqrt()
     assert float(((grid.axes_mean - mean).abs() / predictive).max()) <= 0.02
     assert float((grid.axes_stddev / stddev - 1).abs().max()) <= 0.02
-    torch.testing.assert_close(grid.mean, grid.axes_mean.square().sum(0).sqrt())
+    torch.testing.assert_close(
+        grid.mean, grid.axes_mean.square().sum(0).sqrt(), rtol=1e-9, atol=0.0
+    )
     true = np.linalg.norm(components(grid.centres().numpy()), axis=1).reshape(grid.shape)
     error = ((grid.mean.numpy() - true) / grid.stddev.numpy())[grid.known.numpy()]
     assert grid.known.float().mean() > 0.3 and np.abs(error).mean() < 2.0
@@ -136,7 +138,9 @@ def test_the_norm_of_a_curl_free_map_is_drawn_with_the_covariances_of_its_compon
         assert drawn.std() * UT == pytest.approx(float(grid.stddev.reshape(-1)[cell]), rel=0.04)
     scaled = session_of(drive(), model="curl_free", max_inducing=60, resolution=0.1)
     p = scaled.predict(PLACES)
-    torch.testing.assert_close(p.covariance.diagonal(dim1=1, dim2=2), p.variance)
+    torch.testing.assert_close(
+        p.covariance.diagonal(dim1=1, dim2=2), p.variance, rtol=1e-9, atol=0.0
+    )
 
 
 def test_the_norm_is_drawn_in_parts_as_at_once():
@@ -181,7 +185,7 @@ def test_what_scales_variances_scales_those_between_components_as_well():
         )
         for local in (None, scale)
     )
-    torch.testing.assert_close(scaled.stddev, 2.0 * plain.stddev)
-    torch.testing.assert_close(scaled.mean, plain.mean)
+    torch.testing.assert_close(scaled.stddev, 2.0 * plain.stddev, rtol=1e-9, atol=0.0)
+    torch.testing.assert_close(scaled.mean, plain.mean, rtol=1e-9, atol=0.0)
     alone = (plain.axes_mean / plain.mean * plain.axes_stddev).square().sum(0).sqrt()
     assert float((alone / plain.stddev - 1.0).abs().max()) > 0.02, "they are correlated"

@@ -112,3 +112,17 @@ def test_no_way_leads_over_a_corner_that_alone_joins_two_cells():
         i, j = np.nonzero(rising)
         assert len(i) > 3
         assert not free.sees(free.centres_at(i, j), free.centres_at(i + 1, j + 1)).any()
+
+
+def test_the_first_part_has_its_passages_too():
+    """A room of the first block whose only door leads round a corner into the next one."""
+    inside = np.ones((20, 20), dtype=bool)
+    inside[:10, 9] = inside[9, :10] = False  # walls about the first block
+    inside[0, 9] = True  # and the door, at its far end
+    inside[1:10, 10:12] = False
+    clearance = 0.1 * ndimage.distance_transform_edt(np.pad(inside, 1))[1:-1, 1:-1]
+    free = FreeSpace((0.0, 0.0), 0.0, 0.1, 0.0, clearance, inside)
+    nodes, side = graph.nodes_of(free, 8)
+    assert side > 2
+    moves = graph.moves_between(free, nodes, side)
+    assert connected_components(moves, directed=False)[0] == 1, "a passage was lost"

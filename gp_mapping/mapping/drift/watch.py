@@ -226,7 +226,7 @@ class _Looking:
         self._search = None
         if n >= _FEWEST:
             first = 0 if all_of_them else max(0, n - _BLOCKS)
-            chosen = torch.linspace(first, n - 1, min(_BLOCKS, n - first), dtype=torch.float64)
+            chosen = torch.linspace(first, n - 1, min(_BLOCKS, n), dtype=torch.float64)
             self._search = DriftSearch(
                 Way(*(c if c is None else c[chosen.round().long()] for c in way)),
                 length,

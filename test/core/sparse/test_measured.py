@@ -15,7 +15,7 @@ NEW, VALUES = drive(20, seed=4)
 def test_the_noise_of_a_new_measurement_is_that_of_the_settings():
     field = create_map("dual_svgp", **SETTINGS)
     feed(field, samples(X, np.hstack([Y, Y + 3.0])), 20)
-    assert field.noise_variance().tolist() == pytest.approx([UT**2] * 2)
+    assert field.noise_variance().tolist() == pytest.approx([UT**2] * 2, rel=1e-6, abs=0.0)
 
 
 @pytest.mark.parametrize("scale, own", [(1e-6, None), (1.0, None), (1e-6, 4.0)])

@@ -142,7 +142,10 @@ def test_it_is_dense_regression_with_a_constant_of_each_pass_and_component(poten
         assert bool((bias.stddev_apart < bias.stddev).all())
     assert field.bias_variance().shape == (3,)
     assert torch.allclose(
-        field.bias_variance(), torch.full((3,), 25.0 * UT**2, dtype=torch.float64)
+        field.bias_variance(),
+        torch.full((3,), 25.0 * UT**2, dtype=torch.float64),
+        rtol=1e-9,
+        atol=0.0,
     )
 
 
