@@ -22,6 +22,7 @@ setup(
         "numpy>=1.26",
         "scipy>=1.11",
         "matplotlib>=3.6",
+        "Pillow>=9.2",
         "PyYAML>=6.0",
         "tqdm>=4.66",
         "rosbags>=0.11",

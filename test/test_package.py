@@ -125,6 +125,7 @@ ROSDEP = {
     "numpy": "python3-numpy",
     "scipy": "python3-scipy",
     "yaml": "python3-yaml",
+    "PIL": "python3-pil",
     "matplotlib": "python3-matplotlib",
     "mpl_toolkits": "python3-matplotlib",
     "tqdm": "python3-tqdm",
@@ -198,7 +199,7 @@ def test_dependencies_are_what_is_imported():
 
 def test_pip_installs_what_is_imported():
     """install_requires, by the names under which they are imported."""
-    pip = {"PyYAML": "yaml"}
+    pip = {"PyYAML": "yaml", "Pillow": "PIL"}
     wanted = {
         re.match(r"\w+", line)[0]
         for line in ast.literal_eval(setup_arguments()["install_requires"])

@@ -46,7 +46,11 @@ COMMANDS = {
         "saved",
         "all of a saved map at full resolution, for map_server or as a GeoTIFF",
     ),
-    "plan": ("plan", "saved", "a way to measure next on a saved map: CSV, GeoJSON or a picture"),
+    "plan": (
+        "plan.command",
+        "saved",
+        "a way to measure next on a saved map: CSV, GeoJSON or a picture",
+    ),
     "calibrate": (
         "calibrate",
         "bags",

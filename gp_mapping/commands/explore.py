@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from gp_mapping.commands.plan import places
+from gp_mapping.commands.plan.asked import places
 from gp_mapping.commands.processes import (
     NodeProcess,
     Signals,

@@ -36,7 +36,7 @@ def test_turned_and_moved_it_contains_the_same(angle, dx, dy):
         ([], "0 corners"),
         ([(0, 0)], "1 corners"),
         ([(0, 0), (1, 0)], "2 corners"),
-        ([(0, 0), (1, 0), (0, 0)], "2 corners"),
+        ([(0, 0), (1, 0), (0, 0)], "has 3 corners, 2 without repeated ones"),
         ([(0, 0), (1, 0), (2, 0)], "crosses or touches|encloses? no area"),
         (
             [(0, 0), (1, 1), (1, 0), (0, 1)],
@@ -44,7 +44,8 @@ def test_turned_and_moved_it_contains_the_same(angle, dx, dy):
         ),
         ([(0, 0), (2, 0), (2, 2), (1, 0), (0, 2)], "crosses or touches"),
         ([(0, 0), (2, 0), (1, 0), (1, 1)], "crosses or touches"),
-        ([(0, 0), (1, 0), (1, 0), (0, 0)], "2 corners"),
+        ([(0, 0), (1, 0), (1, 0), (0, 0)], "has 4 corners, 2 without repeated ones"),
+        ([(0, 0), (0, 0), (0, 0)], "its 3 corners are one place"),
         ([(0, 0), (1, 0), (0, 1), (1, 0)], "crosses or touches"),
         ([(0, 0), (1, float("nan")), (0, 1)], "corner 1 is"),
         ([(0, 0), (float("inf"), 0), (0, 1)], "finite"),

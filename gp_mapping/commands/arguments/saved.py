@@ -110,12 +110,44 @@ def plan_arguments(parser: argparse.ArgumentParser) -> None:
 
     # the area
     parser.add_argument(
-        "--region",
-        metavar="'X Y, X Y, …'",
-        help="corners in metres of the area (default: the hull of the path, grown by --margin)",
+        "--free-space",
+        metavar="FILE",
+        help="obstacles, as map_server has them: a yaml with its pgm or png, in the map's frame "
+        "(default: none are known, and the area is taken to be free)",
     )
     parser.add_argument(
-        "--margin", type=float, default=1.0, metavar="M", help="metres the hull grows (default: 1)"
+        "--robot-radius",
+        type=float,
+        metavar="M",
+        help="metres that the route keeps from what is not free (default: --params, or 0.2)",
+    )
+    parser.add_argument(
+        "--region",
+        metavar="'X Y, X Y, …'",
+        help="corners in metres of the area (default: all free ground that can be reached; without "
+        "--free-space the hull of the path, grown by --margin)",
+    )
+    parser.add_argument(
+        "--keep-out",
+        action="append",
+        default=[],
+        metavar="'X Y, X Y, …'",
+        help="corners in metres of an area that the robot stays out of; may be repeated",
+    )
+    parser.add_argument(
+        "--margin", type=float, metavar="M", help="metres the hull grows (default: --params, or 1)"
+    )
+
+    # what is to become known
+    parser.add_argument(
+        "--objective",
+        metavar="NAME",
+        help="area, level_set, hotspot or local_scale: all of the area alike, where the field is "
+        "near --level, where it is above, or where the map has been wrong more often than it said "
+        "(default: --params, or area)",
+    )
+    parser.add_argument(
+        "--level", type=float, metavar="SI", help="of these objectives (default: --params, or 0)"
     )
 
     # the drive
@@ -123,13 +155,35 @@ def plan_arguments(parser: argparse.ArgumentParser) -> None:
         "--budget",
         type=float,
         metavar="M",
-        help="metres to drive; 0 is no budget, as without it: 16 at most",
+        help="metres to drive; 0 is no limit, as without it: 16 at most where time is none either",
+    )
+    parser.add_argument(
+        "--budget-time", type=float, metavar="S", help="seconds, at --speed; 0 is no limit"
+    )
+    parser.add_argument(
+        "--speed", type=float, metavar="M/S", help="of the robot (default: --params, or 0.3)"
     )
     parser.add_argument(
         "--start", metavar="'X Y'", help="where to begin (default: the end of the path)"
     )
-    parser.add_argument("--home", metavar="'X Y'", help="where to end (default: anywhere)")
-    parser.add_argument("--kind", default="route", metavar="NAME", help="planner (default: route)")
+    parser.add_argument(
+        "--home",
+        metavar="PLACE",
+        help="where to end: start, none, or 'X Y' in metres (default: --params, or none)",
+    )
+    parser.add_argument("--kind", metavar="NAME", help="planner (default: --params, or route)")
+
+    # the same parameters as a node's
+    parser.add_argument(
+        "--params", metavar="FILE", help="the parameter file of mapping_node (ROS 2 YAML)"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a parameter that plans depend on, for example plan_turn_rate=0.5",
+    )
 
     parser.add_argument(
         "--output",

@@ -47,11 +47,17 @@ class Polygon:
             ) from None
 
         # Clicked twice, or closed.
-        if len(x) > 1:
+        given = len(x)
+        if given > 1 and (x == x[0]).all():
+            raise ValueError(f"{name}: its {given} corners are one place, and enclose no area")
+        if given > 1:
             x = x[(x != np.roll(x, -1, axis=0)).any(1)]
 
         if not 3 <= len(x) <= _POINTS:
-            raise ValueError(f"{name}: it has {len(x)} corners, expected 3 to {_POINTS}")
+            counted = f"{len(x)} corners"
+            if len(x) < given:
+                counted = f"{given} corners, {len(x)} without repeated ones"
+            raise ValueError(f"{name}: it has {counted}; expected 3 to {_POINTS}")
 
         if not np.isfinite(x).all():
             bad = int((~np.isfinite(x)).any(1).argmax())
