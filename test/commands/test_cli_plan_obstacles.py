@@ -286,3 +286,11 @@ def test_an_objective_without_its_level_is_said(scene, tmp_path, capsys):
     assert "over the area, by its weight as hotspot, " in said
     planned(scene, tmp_path, *options, "--level", "46e-6")
     assert "no --level" not in capsys.readouterr().out
+
+
+def test_places_too_far_apart_for_the_field_are_said(scene, tmp_path, capsys):
+    options = ["--free-space", str(scene[1]), "--start", words(START), "--budget", "6", *QUICK]
+    planned(scene, tmp_path, *options, "--set", "plan_places=10")
+    assert "m apart and the lengthscale is 0.8 m" in capsys.readouterr().out
+    planned(scene, tmp_path, *options)
+    assert "m apart" not in capsys.readouterr().out

@@ -133,6 +133,13 @@ def _problem(
         notes.append(
             f"only what lies within {settings.plan_reach:g} m of the beginning counts, {reach}"
         )
+    lengthscale = session.map.hyperparameters()["lengthscale"]
+    if question.travel.spacing > lengthscale:
+        notes.append(
+            f"the plan's places lie {question.travel.spacing:.2g} m apart and the lengthscale is "
+            f"{lengthscale:.2g} m: what lies between them hardly counts; write --region, a smaller "
+            "--set plan_reach or a larger --set plan_places"
+        )
     if not budget.limited and args.budget is not None:
         notes.append(f"--budget 0 is no budget: the route is {problem.horizon:g} m at most")
     if settings.plan_objective in ("level_set", "hotspot") and "plan_level" not in wanted.stated:
