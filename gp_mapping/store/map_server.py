@@ -93,8 +93,8 @@ def read_map_server(path) -> OccupancyFile:
             )
 
     resolution = _number(path, content, "resolution")
-    if not 0.0 < resolution <= 1e3:
-        raise UsageError(f"{path}: resolution is {resolution:g}, expected metres above 0")
+    if not 1e-3 <= resolution <= 1e3:
+        raise UsageError(f"{path}: resolution is {resolution:g}, expected 0.001 to 1000 metres")
     origin = content["origin"]
     if not isinstance(origin, list) or len(origin) != 3:
         raise UsageError(
@@ -110,8 +110,7 @@ def read_map_server(path) -> OccupancyFile:
 
 def _content(path: Path) -> dict:
     """Return the names and values of the yaml, those that it leaves out included."""
-    if path.is_dir():
-        raise UsageError(f"{path}: a folder, expected the yaml of a map_server file")
+    _check_regular(path)
     try:
         with path.open("rb") as file:
             text = file.read(_LARGEST + 1)
@@ -131,6 +130,14 @@ def _content(path: Path) -> dict:
     return _DEFAULTS | content
 
 
+def _check_regular(path: Path) -> None:
+    """Raise UsageError for a folder, a device or a pipe, which would be waited for."""
+    if path.exists() and not path.is_file():
+        raise UsageError(
+            f"{path}: not a regular file, expected the yaml of a map_server file, or its picture"
+        )
+
+
 def _number(path: Path, content: dict, name: str) -> float:
     """Return a value of the yaml as a finite number; 1e-2 is a text to PyYAML."""
     value = content[name]
@@ -145,6 +152,7 @@ def _number(path: Path, content: dict, name: str) -> float:
 
 def _brightness(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the brightness (H, W) of a picture, 0 to 1, and its opacity; None: it has none."""
+    _check_regular(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)

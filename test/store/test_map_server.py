@@ -1,5 +1,7 @@
 """map_server's files: cells as map_server would publish them, and errors of one line."""
 
+import os
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -92,7 +94,8 @@ def test_free_space_lies_where_the_file_says(tmp_path):
     ("old", "new", "words"),
     [
         ("image: hall.pgm\n", "", "it has no 'image'"),
-        ("0.05", "-1", "resolution is -1, expected metres above 0"),
+        ("0.05", "-1", "resolution is -1, expected 0.001 to 1000 metres"),
+        ("0.05", "1e-300", "resolution is 1e-300, expected 0.001"),
         ("0.05", "fine", "resolution is 'fine', expected a finite number"),
         ("[1.0, -2.0, 0.5]", "[1.0, -2.0]", "expected [x, y, yaw]"),
         ("[1.0, -2.0, 0.5]", "[1.0, .nan, 0.5]", "origin is 'nan'"),
@@ -132,11 +135,15 @@ def test_a_picture_that_is_not_what_its_head_says_is_one_line(tmp_path, content,
 def test_files_that_are_none(tmp_path):
     (tmp_path / "large.yaml").write_bytes(b"#" * 200_000)
     (tmp_path / "list.yaml").write_text("- 1\n")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "piped.yaml").write_text("image: pipe\nresolution: 1\norigin: [0, 0, 0]\n")
     for name, words in (
         ("no.yaml", "No such file"),
         ("large.yaml", "larger than"),
         ("list.yaml", "no names and values"),
-        ("", "a folder"),
+        ("", "not a regular file"),
+        ("piped.yaml", "pipe: not a regular file"),
+        ("pipe", "not a regular file"),
     ):
         with pytest.raises(UsageError, match=words):
             read_map_server(tmp_path / name)
