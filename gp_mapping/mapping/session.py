@@ -7,7 +7,6 @@ All learning is done inside `ingest`, a bounded number of steps per cell.
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import asdict
 
@@ -18,12 +17,13 @@ from gp_mapping.core.stored import Room
 from gp_mapping.core.transaction import taken_back
 from gp_mapping.core.types import Samples, UpdateReport
 from gp_mapping.errors import MapFullError, one_line
+from gp_mapping.mapping.beginning.first_map import map_first_cells
 from gp_mapping.mapping.beginning.renewing import Renewing
 from gp_mapping.mapping.beginning.restarted import RestartedMap
 from gp_mapping.mapping.beginning.start import Start
 from gp_mapping.mapping.cells import RawRows
 from gp_mapping.mapping.drawing.grid import FieldGrid
-from gp_mapping.mapping.drawing.ground import choose_ground
+from gp_mapping.mapping.drawing.ground import DrawnGround
 from gp_mapping.mapping.drawing.renderer import Renderer
 from gp_mapping.mapping.earth import Fixes
 from gp_mapping.mapping.feeding import REFUSALS, absorb_batch, forget_elapsed, new_map, stamp_of
@@ -41,8 +41,6 @@ from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["MapSession"]
 
-# Revisions after which `warnings` looks at the ground again, of a map that nobody draws.
-_LOOK_AGAIN = 200
 # Attributes of the saved state, by name; those of _NEWEST are private here.
 _COUNTS = ("revision", "cell_count", "left_out", "lost")
 _NEWEST = ("last_stamp", "pass_samples")
@@ -98,9 +96,7 @@ class MapSession(Answering, Renewing):
         self._begin()
         self._empty_map()
         self._channels: int | None = None
-        # notes on what the last drawing has left out, or would have; the revision they are of
-        self._cut: list[str] = []
-        self._looked = -_LOOK_AGAIN
+        self._drawn = DrawnGround()
         self._repeats = Repeats()
         self.resume_notes: list[str] = []
         self.fixes = Fixes(self.settings.max_fixes)
@@ -224,54 +220,26 @@ class MapSession(Answering, Renewing):
         self.revision += 1
 
     def _begin_again(self, first: Samples) -> list[Samples] | None:
-        """Make the map of the first cells alone: of all that are not far from their median.
+        """Go on with the map of the first cells alone, of all that are not far from their median.
 
         Returns:
-            The parts that the map took; None where it refuses some and more are to come: it stays
-            as it was, for too few are there to tell which of them is wild.
+            The parts that it took; None where the map stays as it was (map_first_cells).
         """
-        s, start = self.settings, copy.copy(self._start)
         self._blank = self._blank or self.map.state_dict()
-        found, before = start.set_first_cells(first), None
-
-        # with forgetting each cell enters with its age; the centre is still the median of all
-        parts = [first]
-        if s.forgetting_time > 0 and first.stamp is not None:
-            parts = [first[i] for i in range(len(first))]
-            field = self._new_map(start.resolved, first.y.median(0).values if s.metric else None)
-        elif found:
-            field = self._new_map(start.resolved, start.centre)
-        else:
-            field, before = self.map, self.map.state_dict()
-            field.load_state_dict(self._blank)
-
-        taken: list[Samples] = []
-        refused: list[tuple[Samples, Exception]] = []
-        kept, last_stamp, report = False, None, None
-        try:
-            for part in parts:
-                last_stamp = self._fade(field, last_stamp, part)
-                for each, told in absorb_batch(field, part, lambda *why: refused.append(why)):
-                    taken.append(each)
-                    report = told
-            full = any(isinstance(error, MapFullError) for _, error in refused)
-            kept = not refused or full or not self._first.is_open
-        finally:
-            # what a question gets now is the map before, never half of a new one
-            if before is not None and not kept:
-                field.load_state_dict(before)
-        if not kept:
+        new = map_first_cells(
+            first, self._start, self.map, self._blank, self._new_map, self._first.is_open
+        )
+        if new is None:
             return None
 
-        for each, error in refused:
+        for each, error in new.refused:
             self._lose(each, error)
-        if refused:
-            self._first.drop_newest(len(refused))
-            start.keep_taken(taken)
-        if found:
-            self.scores.restart(start.resolved)
-        self.map, self._start, self.last_report = field, start, report
-        return taken
+        if new.refused:
+            self._first.drop_newest(len(new.refused))
+        if new.found:
+            self.scores.restart(new.start.resolved)
+        self.map, self._start, self.last_report = new.map, new.start, new.report
+        return new.taken
 
     def _absorb(self, batch: Samples) -> None:
         """Score a cell, look for a change of the field, then let the map take the cell."""
@@ -284,7 +252,9 @@ class MapSession(Answering, Renewing):
         if self.scores.is_needed:
             self.scores.score(batch.velocity[-1], self.map, self._bias.number, batch, self._length)
         # forgetting comes after the scores, which are of the map before this cell
-        self._last_stamp = self._fade(self.map, self._last_stamp, batch)
+        self._last_stamp = forget_elapsed(
+            self.map, self.settings.forgetting_time, self._last_stamp, batch
+        )
         if self.scores.is_needed:
             # the newest metres, of this pass, saw the field as it is now
             recent = min(
@@ -303,17 +273,6 @@ class MapSession(Answering, Renewing):
         """As the map has learned it, m."""
         return self.map.hyperparameters()["lengthscale"] if self.map.started else None
 
-    def _feed(
-        self, field: FieldMap, last_stamp: float | None, batch: Samples
-    ) -> tuple[list[Samples], float | None]:
-        """Let another map forget up to a batch of first cells, and take it in.
-
-        Returns:
-            The parts that the map took, and the stamp (s) up to which it has forgotten.
-        """
-        stamp = self._fade(field, last_stamp, batch)
-        return [part for part, _ in absorb_batch(field, batch, self._lose)], stamp
-
     def _go_on_again(self) -> None:
         """Feed some more first cells to the map with the new starts.
 
@@ -321,7 +280,9 @@ class MapSession(Answering, Renewing):
         are dropped: they judge that start, not the map.
         """
         again = self._again
-        if again is None or not again.feed(self._start.cells, self._feed):
+        if again is None or not again.feed(
+            self._start.cells, self.settings.forgetting_time, self._lose
+        ):
             return
         self._again = None
         self._start.adopt_found(again.taken)
@@ -404,10 +365,6 @@ class MapSession(Answering, Renewing):
         self.lost += count
         self._refuse(count, one_line(error))
 
-    def _fade(self, field: FieldMap, before: float | None, batch: Samples) -> float | None:
-        """Let a map forget up to the batch, as `forget_elapsed` does."""
-        return forget_elapsed(field, self.settings.forgetting_time, before, batch)
-
     def merge(self, other: "MapSession") -> None:
         """Add what another session has mapped: cells, path and scores. The other stays as it is.
 
@@ -474,22 +431,25 @@ class MapSession(Answering, Renewing):
                 remainder comes with later calls, nearest to the robot first. None draws everything.
         """
         noise = math.sqrt(self.noise_variance)
-        bounds, place = self._ground()
+        ground = self._drawn.choose(self.settings, self._path, self.revision)
         return self.renderer.render(
-            self.map, bounds, noise, self.revision, budget, self.local_scale, place, slow=self.slow
+            self.map,
+            ground.bounds,
+            noise,
+            self.revision,
+            budget,
+            self.local_scale,
+            ground.place,
+            slow=self.slow,
         )
 
     def draw_ahead(self, budget: int) -> None:
         """Evaluate so many points of the next drawing, the longest waiting first; make no grid."""
         noise = math.sqrt(self.noise_variance)
-        bounds, place = self._ground()
-        self.renderer.advance(self.map, bounds, noise, self.revision, budget, place, oldest=True)
-
-    def _ground(self) -> tuple[tuple[list[float], list[float]], tuple[float, float]]:
-        """Corners of what to draw, and the robot's place in it, m; notes what is left out."""
-        ground = choose_ground(self.settings, self._path)
-        self._cut, self._looked = ground.notes, self.revision
-        return (ground.low, ground.high), ground.place
+        ground = self._drawn.choose(self.settings, self._path, self.revision)
+        self.renderer.advance(
+            self.map, ground.bounds, noise, self.revision, budget, ground.place, oldest=True
+        )
 
     @property
     def stale_share(self) -> float:
@@ -499,11 +459,10 @@ class MapSession(Answering, Renewing):
     @property
     def warnings(self) -> list[str]:
         """What a person should look at, in sentences: ground not drawn, settings at odds."""
-        if self.cell_count and self.revision >= self._looked + _LOOK_AGAIN:
-            # of a map that nobody draws the notes would stay those of long ago
-            self._ground()
+        if self.cell_count:
+            self._drawn.look_again(self.settings, self._path, self.revision)
         return [
-            *self._cut,
+            *self._drawn.notes,
             *self._repeats.notes(
                 self.settings.field_scale, self.settings.field_unit, self.recurring.end
             ),

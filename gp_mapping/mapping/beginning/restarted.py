@@ -7,6 +7,7 @@ from dataclasses import fields
 
 from gp_mapping.core.field_map import FieldMap
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.feeding import absorb_batch, forget_elapsed
 
 __all__ = ["RestartedMap"]
 
@@ -34,22 +35,27 @@ class RestartedMap:
         self.last_stamp: float | None = None
 
     def feed(
-        self, cells: list[Samples], feed: Callable[[FieldMap, float | None, Samples], tuple]
+        self,
+        cells: list[Samples],
+        forgetting_time: float,
+        refuse: Callable[[Samples, Exception], None],
     ) -> bool:
-        """Feed some more of the cells to the map.
+        """Feed some more of the cells to the map, which forgets between two batches.
 
         Args:
             cells: all first cells, batch by batch.
-            feed: lets a map forget since a stamp, take in a batch and learn; returns the parts that
-                it took, and the new stamp.
+            forgetting_time: s; 0: nothing is forgotten.
+            refuse: called with each single sample that the map refuses, and the reason.
 
         Returns:
             Whether the map has seen all of them.
         """
         # bounded work with each new cell, however many there are
         for batch in cells[self.used : self.used + _TOGETHER]:
-            taken, self.last_stamp = feed(self.map, self.last_stamp, batch)
+            stamp = forget_elapsed(self.map, forgetting_time, self.last_stamp, batch)
+            taken = [part for part, _ in absorb_batch(self.map, batch, refuse)]
             self.taken += taken
+            self.last_stamp = stamp
             self.used += 1
         return self.used >= len(cells)
 

@@ -9,7 +9,10 @@ from gp_mapping.mapping.motion.path import Path
 from gp_mapping.mapping.notes.settings import drawing_notes
 from gp_mapping.settings.mapping import MapSettings
 
-__all__ = ["Ground", "choose_ground", "overview_window"]
+__all__ = ["DrawnGround", "Ground", "choose_ground", "overview_window"]
+
+# Revisions after which the ground is looked at again, of a map that nobody draws.
+LOOK_AGAIN = 200
 
 
 class Ground(NamedTuple):
@@ -26,6 +29,46 @@ class Ground(NamedTuple):
     high: list[float]
     place: tuple[float, float]
     notes: list[str]
+
+    @property
+    def bounds(self) -> tuple[list[float], list[float]]:
+        """Both corners, m."""
+        return self.low, self.high
+
+
+class DrawnGround:
+    """Chooses the ground of each drawing, and keeps what the newest one leaves out.
+
+    Attributes:
+        notes: on what the last drawing has left out, or would have.
+    """
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self._looked = -LOOK_AGAIN  # the revision that the notes are of
+
+    def choose(self, settings: MapSettings, path: Path, revision: int) -> Ground:
+        """Choose what the next drawing shows.
+
+        Args:
+            settings: as of `choose_ground`.
+            path: where the robot has been.
+            revision: of the map that is drawn.
+        """
+        ground = choose_ground(settings, path)
+        self.notes, self._looked = ground.notes, revision
+        return ground
+
+    def look_again(self, settings: MapSettings, path: Path, revision: int) -> None:
+        """Renew the notes of a map that nobody draws: they would stay those of long ago.
+
+        Args:
+            settings: as of `choose`.
+            path: likewise.
+            revision: likewise; soon after that of the notes nothing is done.
+        """
+        if revision >= self._looked + LOOK_AGAIN:
+            self.choose(settings, path, revision)
 
 
 def choose_ground(settings: MapSettings, path: Path) -> Ground:
