@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 
 from gp_mapping.mapping.drawing.levels import field_limits
 
-__all__ = ["WholeMap"]
+__all__ = ["WholeMap", "WholeMaps"]
 
 # Work of one slice, in s of processor time: on a busy machine it takes longer, and is as much work.
 SLICE = 0.05
@@ -86,3 +87,41 @@ class WholeMap:
         grid = session.render(0)
         self.future.set_result((grid, field_limits(grid)))
         return True
+
+
+class WholeMaps:
+    """Drawings of the whole map that are requested: the oldest is drawn first.
+
+    It has no lock of its own: `request` and `take_all` are for who holds the caller's, the other
+    methods for the map's thread.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[WholeMap] = deque()
+        self._newest: WholeMap | None = None
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def request(self) -> Future:
+        """Request a drawing, or share the newest one where it has not begun; return its Future."""
+        if self._newest is None or self._newest.begun:
+            self._newest = WholeMap()
+            self._waiting.append(self._newest)
+        return self._newest.future
+
+    def draw_slice(self, session) -> None:
+        """Draw a slice of the oldest, in the map's thread; a session as in WholeMap."""
+        if self._waiting and self._waiting[0].draw_slice(session):
+            self._waiting.popleft()
+
+    def finish(self, session) -> None:
+        """Draw all of all of them at once."""
+        while self._waiting:
+            self._waiting.popleft().finish(session)
+
+    def take_all(self) -> list[WholeMap]:
+        """Take out the drawings that wait."""
+        waiting = list(self._waiting)
+        self._waiting.clear()
+        return waiting

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import threading
 import time
-import traceback
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -16,13 +15,14 @@ from concurrent.futures import Future
 from gp_mapping.intake.fixes import ROLE as FIX
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.intake.messages import has_header, stamp_ns
-from gp_mapping.intake.sensors.setup import SETUP
-from gp_mapping.intake.sensors.sketch import MEASURED
 from gp_mapping.intake.topics import feed
 from gp_mapping.mapping.drawing.levels import field_limits
 from gp_mapping.runtime.drawing_lag import DrawingLag
+from gp_mapping.runtime.failures import Failures
+from gp_mapping.runtime.latency import Latency
+from gp_mapping.runtime.origin import Origin
 from gp_mapping.runtime.timing import Durations
-from gp_mapping.runtime.whole_map import WholeMap
+from gp_mapping.runtime.whole_map import WholeMaps
 from gp_mapping.runtime.worker_results import Results, Status
 
 __all__ = ["MapWorker"]
@@ -89,7 +89,7 @@ class MapWorker:
         self._session, self._intake = session, intake
         self._queue: deque = deque()
         self._queue_size, self._draw_budget = queue_size, draw_budget
-        self._suggest, self._on_result, self._on_error = suggest, on_result, on_error
+        self._suggest, self._on_result = suggest, on_result
         self._survey, self._planning = survey, False
         self._published_frame = published_frame
         self._wake, self._lock = threading.Event(), threading.Lock()
@@ -100,25 +100,24 @@ class MapWorker:
         self._stopping = self._abandon = self._ended = False
 
         self._counts: Counter = Counter()
-        # of measurements: stamp (s), monotonic time (s)
-        self._arrivals: deque[tuple[float, float]] = deque(maxlen=100_000)
+        self._failures = Failures(self._counts, on_error)
         self._timings = {
             name: Durations()
             for name in ("latency", "update", "render", "suggest", "plan", "snapshot", "totals")
         }
-        self._last_error = ("", 0.0)
+        self._latency = Latency(self._timings["latency"])
         self._position: tuple[float, float] | None = None  # of the newest sample, m
         self._free = None
         # a session of several robots' maps, which is shown in place of this robot's
         self._team = None
-        self._wholes: deque[WholeMap] = deque()
-        self._whole: WholeMap | None = None  # the newest of them
+        self._wholes = WholeMaps()
 
         self.session_number = 0
         self.suggesting_time = 0.0
         # a mean: one full redraw among small ones must not slow the pace for long
         self.drawing_time = 0.0
-        self._expect_frame()
+        self._origin = Origin(intake)
+        self._origin.expect(session)
         self.revision = self._drawable_revision()
         self.results: Results | None = None
         self.answered = 0
@@ -240,7 +239,7 @@ class MapWorker:
             """Go on with the other session, in the worker's thread."""
             self._session, self.results, self._team = session, None, None
             self.session_number += 1
-            self._expect_frame()
+            self._origin.expect(session)
             return self.session_number
 
         return self.call(put)
@@ -255,17 +254,6 @@ class MapWorker:
             self._intake.forget_frames()
 
         return self.call(empty)
-
-    def _expect_frame(self) -> None:
-        """Tell the intake that the session's map is in a frame already, which stays."""
-        # a saved map was measured with the setup that its file names, until something new comes
-        self._goes_on, self._measured_more = True, False
-        about = self._session.about
-        self._intake.expect_none_of(about.get(MEASURED, ""))
-        if frame := about.get("frame"):
-            self._intake.expect(frame, about.get("sensor_frame", ""))
-        elif self._session.cell_count:
-            self._intake.make_final()
 
     def timed(self, stage: str, function, *arguments):
         """Call a function, in the worker's thread, and record the time it takes.
@@ -293,17 +281,12 @@ class MapWorker:
             The Future of (FieldGrid, Limits), or of None for an empty map.
         """
         with self._lock:
-            if self._whole is None or self._whole.begun:
-                self._whole = whole = WholeMap()
-                self._wholes.append(whole)
-            else:
-                whole = self._whole
-            ended = self._ended
+            future, ended = self._wholes.request(), self._ended
         if ended:
             with self._after:
-                self._draw_whole(finish=True)
+                self._wholes.finish(self._shown)
         self._wake.set()
-        return whole.future
+        return future
 
     @property
     def key(self) -> tuple[int, int, int]:
@@ -373,47 +356,29 @@ class MapWorker:
             hurried = self._stopping or self._wholes or self._planning or len(self._queue) >= CHUNK
             self._wake.wait(0.0 if hurried else POLL)
             self._wake.clear()
-            self._guard("update", self._absorb)
+            self._failures.guard("update", self._absorb)
 
             with self._lock:
                 wanted, self._wanted = self._wanted, set()
             if wanted:
-                self._guard("render", self._draw, wanted, self._draw_budget)
+                self._failures.guard("render", self._draw, wanted, self._draw_budget)
                 self.answered += 1
                 self._on_result()  # also where it failed: the node may ask again
 
             if self._wholes:
-                self._guard("render", self._draw_whole)
+                self._failures.guard("render", self._wholes.draw_slice, self._shown)
             if self._survey is not None and not self._stopping:
-                self._guard("plan", self._plan)
+                self._failures.guard("plan", self._plan)
             if time.monotonic() - self.status.made > STATUS_PERIOD:
-                self._guard("status", lambda: setattr(self, "status", self._make_status()))
+                self._failures.guard("status", lambda: setattr(self, "status", self._make_status()))
 
         # callers from now on run their functions themselves, after this
         with self._after:
-            self._guard("finish", self._finish)
+            self._failures.guard("finish", self._finish)
 
     def _drawable_revision(self) -> int:
         """Revision of the map; 0 while it holds nothing that could be drawn."""
         return self._shown.revision if self._shown.cell_count else 0
-
-    def _guard(self, stage: str, function, *arguments) -> None:
-        """Call a function; an exception is counted under its stage and logged, and ends here."""
-        try:
-            function(*arguments)
-        except Exception:  # a robot's map must go on; nothing is hidden, all is logged and counted
-            self._failed(stage)
-
-    def _failed(self, stage: str) -> None:
-        """Count the exception that is being handled, and log it, the same one every 5 s at most."""
-        self._counts[f"error_{stage}"] += 1
-        text, now = traceback.format_exc(), time.monotonic()
-        if text != self._last_error[0] or now - self._last_error[1] > 5.0:
-            self._last_error = (text, now)
-            self._on_error(
-                f"{stage} failed ({self._counts[f'error_{stage}']} times so far); the map goes on "
-                f"without it:\n{text}"
-            )
 
     def _absorb(self) -> None:
         """Process at most CHUNK entries of the queue.
@@ -427,7 +392,7 @@ class MapWorker:
                     message, received = content
                     if kind == "measurement":
                         stamp = stamp_ns(message) if has_header(message) else received
-                        self._arrivals.append((1e-9 * stamp, arrived))
+                        self._latency.add_arrival(1e-9 * stamp, arrived)
                     feed(self._intake, kind, message, received)
                 else:
                     self._ingest()  # a command comes after the messages before it
@@ -444,7 +409,7 @@ class MapWorker:
             try:
                 # who has cancelled it before it has begun does not want it any more
                 if future.set_running_or_notify_cancel():
-                    self._note_measured()
+                    self._origin.note_measured(self._session)
                     future.set_result(function(self._session))
             except BaseException as error:
                 future.set_exception(error)
@@ -461,10 +426,7 @@ class MapWorker:
             self._intake.batches(finish), self._session, self._intake.drops, self._lost
         ):
             self.revision = self._drawable_revision()
-            if self._goes_on or "frame" not in self._session.about:
-                self._goes_on, now_read = False, self._intake.about
-                self._session.about = {**now_read, **self._session.about, SETUP: now_read[SETUP]}
-            self._measured_more = True
+            self._origin.add_samples(self._session)
 
             now = time.monotonic()
             self._timings["update"].add(now - start)
@@ -472,28 +434,16 @@ class MapWorker:
             if self._survey is not None:
                 self._survey.record_drive(samples.x.numpy())
 
-            # latency of the measurements up to the newest sample; others are forgotten after 60 s
             newest = math.inf if samples.stamp is None else float(samples.stamp[-1])
-            while self._arrivals and (
-                self._arrivals[0][0] <= newest + 1e-6 or now - self._arrivals[0][1] > 60.0
-            ):
-                stamp, arrived = self._arrivals.popleft()
-                if stamp <= newest + 1e-6:
-                    self._timings["latency"].add(now - arrived)
+            self._latency.reach(newest, now)
             start = time.monotonic()
 
         self._session.fixes.add(self._intake.fixes.take(finish))
 
-    def _note_measured(self) -> None:
-        """Have the session know which measurements it holds, for who is about to read it."""
-        if self._measured_more:
-            self._session.about[MEASURED] = self._intake.sketch.as_text()
-            self._measured_more = False
-
     def _lost(self, error: Exception, count: int) -> None:
         """Count and log samples lost by an error in the map; the rest of their batch goes on."""
         self._counts["lost_by_error"] += count
-        self._failed("update")
+        self._failures.record("update")
 
     def draw_last(self, wanted) -> None:
         """Make Results of the finished map, after stop()."""
@@ -531,13 +481,6 @@ class MapWorker:
         revision = session.revision - (1 if session.renderer.points_stale else 0)
         self.results = Results(revision, grid, field_limits(grid), position=self._position, **parts)
 
-    def _draw_whole(self, finish: bool = False) -> None:
-        """Draw a slice of the oldest whole map that is requested; finish: all of all of them."""
-        while finish and self._wholes:
-            self._wholes.popleft().finish(self._shown)
-        if self._wholes and self._wholes[0].draw_slice(self._shown):
-            self._wholes.popleft()
-
     def _plan(self) -> None:
         """Plan a slice, where there is something to plan."""
         start, self._planning = time.monotonic(), False
@@ -560,9 +503,8 @@ class MapWorker:
         # under the lock: whatever is put or requested later sees that the thread has ended
         with self._lock:
             self._ended = True
-            remaining, wholes = list(self._queue), list(self._wholes)
+            remaining, wholes = list(self._queue), self._wholes.take_all()
             self._queue.clear()
-            self._wholes.clear()
             self._counts.update(
                 _reason(kind, "abandoned") for kind, *_ in remaining if kind in ROLES
             )
@@ -575,7 +517,7 @@ class MapWorker:
 
         self._ingest(finish=True)
         ingest_remaining(self._session, self._intake.drops)
-        self._note_measured()
+        self._origin.note_measured(self._session)
         self.revision = self._drawable_revision()
         self.status = self._make_status()
 

@@ -137,3 +137,22 @@ def test_a_drawing_that_nobody_wants_any_more_ends(monkeypatch):
     monkeypatch.setattr(session, "draw_ahead", cancelled_meanwhile)
     meanwhile.finish(session)
     assert meanwhile.future.cancelled()
+
+
+def test_requests_share_a_drawing_until_it_begins_and_the_oldest_is_drawn_first(monkeypatch):
+    monkeypatch.setattr(whole_map, "FIRST", 40)
+    monkeypatch.setattr(whole_map, "SLICE", 0.0)
+    session, wholes = driven(), whole_map.WholeMaps()
+    wholes.draw_slice(session)  # nothing is requested
+    first = wholes.request()
+    assert wholes.request() is first and len(wholes) == 1
+
+    wholes.draw_slice(session)
+    second = wholes.request()
+    assert second is not first and wholes.request() is second and len(wholes) == 2
+    wholes.finish(session)
+    assert first.done() and second.done() and not wholes
+
+    third = wholes.request()
+    assert third is not second
+    assert [whole.future for whole in wholes.take_all()] == [third] and not wholes

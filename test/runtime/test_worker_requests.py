@@ -338,7 +338,7 @@ def test_a_survey_is_told_of_the_drive_and_its_failures_are_logged_once_in_a_whi
 def test_the_same_failure_is_logged_again_after_five_seconds(make_worker, monkeypatch):
     now, script = [100.0], [(100.0, "a"), (104.9, "a"), (105.1, "a"), (105.2, "b"), (105.3, "a")]
     clock = Namespace(monotonic=lambda: now[0])
-    monkeypatch.setattr("gp_mapping.runtime.worker.time", clock)
+    monkeypatch.setattr("gp_mapping.runtime.failures.time", clock)
 
     class Failing(Survey):
         def step(self, *arguments):
