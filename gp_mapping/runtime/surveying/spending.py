@@ -13,7 +13,7 @@ from gp_mapping.planning.plan import Plan
 from gp_mapping.settings.node import NodeSettings
 from gp_mapping.settings.plan import home_of
 
-__all__ = ["LEAST", "Spending", "is_spent", "reserves_of", "whole_budget"]
+__all__ = ["LEAST", "Spending", "ending", "is_spent", "reserves_of", "whole_budget"]
 
 _STEP = 0.02  # m of motion that counts as driven: jitter of a position does not
 _LEAP = 5.0  # m between two positions beyond which the robot was moved, not driven
@@ -245,3 +245,25 @@ def is_spent(settings: NodeSettings, budget: Budget, reserves: list[float], metr
         left - reserve - metres * rate < minimum
         for (left, rate), reserve, minimum in zip(kinds, reserves, least)
     )
+
+
+def ending(settings: NodeSettings, plan: Plan, budget: Budget, reserve: float, total: float) -> str:
+    """Return why a survey ends in place of driving a plan, in words; "" where it goes on.
+
+    Args:
+        settings: with the least gain that is worth a plan.
+        plan: the best one from where the robot will be; empty where there is none.
+        budget: of which it was made.
+        reserve: m of it that are kept for the corners of the way home.
+        total: gain of the whole area, of which the plan's is a fraction; 0: any gain is enough.
+    """
+    least = settings.plan_least_gain
+    if plan and float(plan.gains.sum()) < least * total:
+        return f"the best plan would take less than {least:g} of the area's variance"
+    if plan and (not plan.nodes or (budget.limited and plan.metres < 0.5 * LEAST)):
+        return "nothing is left to measure within the budget"
+    if not plan and budget.limited:
+        # Nothing is left to measure, or the budget allows the way home only.
+        kept = f"; {reserve:.1f} m are kept for the corners of it" if reserve else ""
+        return f"the budget is spent ({plan.reason}{kept})"
+    return ""

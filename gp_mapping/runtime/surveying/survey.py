@@ -25,8 +25,8 @@ from gp_mapping.runtime.surveying.question import Questions, ask_alike
 from gp_mapping.runtime.surveying.requests import Request, Requests
 from gp_mapping.runtime.surveying.rules import Basis
 from gp_mapping.runtime.surveying.spending import (
-    LEAST,
     Spending,
+    ending,
     is_spent,
     reserves_of,
     whole_budget,
@@ -512,17 +512,11 @@ class Survey:
                 yield None
 
         # The rest of a way to a place that was worth it may take less than the least.
-        least_gain = 0.0 if place else s.plan_least_gain * question.value.total
-        if plan and float(plan.gains.sum()) < least_gain:
-            yield self._homeward(
-                f"the best plan would take less than {s.plan_least_gain:g} of the area's variance"
-            )
-        elif plan and (not plan.nodes or (budget.limited and plan.metres < 0.5 * LEAST)):
-            yield self._homeward("nothing is left to measure within the budget")
-        elif plan is not None and not plan and budget.limited and problem.start is not None:
-            # Nothing is left to measure, or the budget allows the way home only.
-            kept = f"; {reserves[0]:.1f} m are kept for the corners of it" if reserves[0] else ""
-            yield self._homeward(f"the budget is spent ({plan.reason}{kept})")
+        worth = 0.0 if place else question.value.total
+        # Where a robot stands that cannot begin, its plan says so, and nothing ends.
+        judged = plan if plan or problem.start is not None else None
+        if judged is not None and (why := ending(s, judged, budget, reserves[0], worth)):
+            yield self._homeward(why)
         else:
             yield plan.with_lead(begin.lead, begin.seconds) if plan else plan
 

@@ -7,7 +7,13 @@ import pytest
 
 from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.plan import Plan
-from gp_mapping.runtime.surveying.spending import Spending, is_spent, reserves_of, whole_budget
+from gp_mapping.runtime.surveying.spending import (
+    Spending,
+    ending,
+    is_spent,
+    reserves_of,
+    whole_budget,
+)
 from gp_mapping.settings.node import NodeSettings
 
 
@@ -171,3 +177,30 @@ def test_a_budget_is_spent_where_the_robot_would_only_turn_round():
     turn = math.pi / 0.8
     assert late(0.95 + turn, home=(0.0, 0.0)) and not late(1.05 + turn, home=(0.0, 0.0))
     assert late(2.95, home=(0, 0), whole=10.0) and not late(3.05, home=(0, 0), whole=10.0)
+
+
+def plan_of(gain: float, metres: float = 5.0, nodes: tuple[int, ...] = (1,)) -> Plan:
+    """A plan that takes so much off the area."""
+    line = np.array([[0.0, 0.0], [metres, 0.0]])
+    return Plan("any", line=line, nodes=nodes, gains=np.array([gain]), metres=metres)
+
+
+def test_a_survey_ends_where_no_plan_is_worth_its_way():
+    s, limited = settings(plan_least_gain=0.1), Budget(metres=8.0)
+    assert ending(s, plan_of(1.1), limited, 1.0, 10.0) == ""
+    assert "less than 0.1 of the area's variance" in ending(s, plan_of(0.9), limited, 1.0, 10.0)
+    assert ending(s, plan_of(0.9), limited, 1.0, 0.0) == "", "any gain is enough"
+
+    nothing = "nothing is left to measure within the budget"
+    assert ending(s, plan_of(5.0, nodes=()), Budget(), 1.0, 10.0) == nothing
+    assert ending(s, plan_of(5.0, metres=0.09), limited, 1.0, 10.0) == nothing
+    assert ending(s, plan_of(5.0, metres=0.09), Budget(), 1.0, 10.0) == ""
+
+
+def test_without_a_plan_it_ends_only_where_the_budget_is_limited():
+    s, empty = settings(), Plan("any", reason="too far")
+    assert ending(s, empty, Budget(), 1.0, 10.0) == ""
+    assert ending(s, empty, Budget(metres=8.0), 0.0, 10.0) == "the budget is spent (too far)"
+    assert ending(s, empty, Budget(metres=8.0), 1.25, 10.0) == (
+        "the budget is spent (too far; 1.2 m are kept for the corners of it)"
+    )
