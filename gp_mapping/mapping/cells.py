@@ -7,20 +7,20 @@ samples has the noise
     s_p² + white/n + m q²/12
 
 s_p: standard deviation of what does not average out, white: the white variance of one raw sample,
-q: the sensor's resolution, m: cells in a row that tell one and the same number. Rounding averages
-out where noise moves the number, but m cells without another number err together, as one.
+m q²/12: what rounding leaves (rounding.py).
 """
 
 from __future__ import annotations
 
 import math
-from statistics import median_low
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.averaging.rounding import Rounding
+from gp_mapping.mapping.averaging.white_average import WhiteAverage
 from gp_mapping.mapping.labels import by_side
 from gp_mapping.mapping.scoring.neighbours import (
     Spread,
@@ -32,12 +32,8 @@ from gp_mapping.mapping.scoring.neighbours import (
 __all__ = ["CellAverager", "RawRows", "anscombe"]
 
 _CELL_ROWS = 512  # raw samples kept of one cell; beyond it every second one is dropped
-_RECENT = 0.99  # factor of a cell's weight with each later one, in averages of white variances
 _FEW = 5  # samples of a cell below which none of them is judged by these alone
 _WILD = 25.0  # times the typical squared difference; beyond it one is an error (five deviations)
-_FIRST_STATED = 9  # first cells whose median is taken for the variance that a driver states
-_ROUNDS = 1.5  # cells in a row of the same number, from which on a sensor of single samples rounds
-_NEWEST = 0.1  # weight of the newest number of cells that tell the same, in its average
 _GROSS = 6.0  # robust standard deviations from its neighbours' median beyond which a sample is a gross error
 _STEP = 0.25  # of the sensor's resolution: with _GROSS one and a half steps are no error
 _COLUMNS = ("x", "y", "t", "sensor", "heading", "position")
@@ -99,13 +95,8 @@ class CellAverager:
     Attributes:
         open: columns, `count`, `stride` and `reach` of the open cell; None where none is.
         gross: raw samples that were left out as gross errors.
-        resolution: smallest step between samples of a cell, SI; of a sensor that does not round
-            nearly 0.
         white: spread of raw samples without the field's own change, measured.
         steps: spread of successive samples, the field's change in it; it tells a gross error.
-        closed: weight of the recent cells that have a white variance.
-        single_sum: Σ of their white variances, weighted alike.
-        averaged_sum: Σ of white/n, weighted alike.
     """
 
     def __init__(
@@ -122,19 +113,14 @@ class CellAverager:
         # place and stamp of the sample before the open cell
         self._before: tuple[list[float], float] | None = None
         self.white, self.steps, self.gross = Spread(robust), Spread(robust), 0
-        self.closed, self.single_sum, self.averaged_sum = 0.0, 0.0, 0.0
-        self.resolution = math.inf
-        # the number that the newest cells tell alike, so many of them, and how many usually do
-        self._level: list[float] | None = None
-        self._alike, self._usual_alike = 0, 1.0
-        self._step = math.inf  # smallest step from such a number to the next sample
-
-        # (white, white/n) of the first cells that state it
-        self._stated: list[tuple[float, float]] = []
+        self._rounding, self._recent = Rounding(), WhiteAverage(robust)
         # the newest good values, and stamps, of the cells before in this pass: they judge a few
         self._tail: list[tuple[list[float], float]] = []
-        # white variance and count of each of the first cells; None: they are over
-        self._whites: list[tuple[float, int]] | None = []
+
+    @property
+    def resolution(self) -> float:
+        """Smallest step between samples of a cell, SI (Rounding.resolution)."""
+        return self._rounding.resolution
 
     @property
     def single_variance(self) -> float:
@@ -142,17 +128,17 @@ class CellAverager:
 
         As the sensor states it, else as measured.
         """
-        return self.single_sum / self.closed if self.closed else 0.0
+        return self._recent.single
 
     @property
     def averaged_variance(self) -> float:
         """Mean of white/n over recent cells, squared SI: what averaging leaves of it in a cell."""
-        return self.averaged_sum / self.closed if self.closed else 0.0
+        return self._recent.averaged
 
     @property
     def known_by(self) -> float:
         """Differences of cell mates that tell the white variance; inf: the sensor states it."""
-        return math.inf if self._stated else self.white.count
+        return math.inf if self._recent.is_stated else self.white.count
 
     @property
     def white_variance(self) -> float:
@@ -273,7 +259,7 @@ class CellAverager:
         rows, first, last = len(y), x[0], x[-1]
         began, elapsed = cell["t"][0], cell["t"][-1] - cell["t"][0]
 
-        self._note_resolution(y)
+        self._rounding.note_steps(y)
         if before is None or math.dist(before[0], first) > self.length:
             self._tail = []
         few = rows < _FEW and self.robust
@@ -305,7 +291,7 @@ class CellAverager:
             stated = stated[known] if 2 * int(known.sum()) >= len(known) else None
         sensor = self.white_variance if stated is None else float(_mean(stated)[0])
         if sensor > 0.0:  # else too little is known of it
-            self._remember(sensor, n, stated is not None and self.robust)
+            self._recent.add(sensor, n, stated is not None and self.robust)
 
         # between the first and the last row, whether or not their values are good
         velocity = (
@@ -320,7 +306,7 @@ class CellAverager:
             "velocity": velocity[None],
             "stamp": began + _mean(stamps - began),
             "count": np.array([float(n)]),
-            "sensor_variance": np.array([sensor + n * self._rounding_variance(y)]),
+            "sensor_variance": np.array([sensor + n * self._rounding.variance(y)]),
             "heading": None if heading is None else _mean(heading),
             "position_variance": None if position is None else _mean(position),
             "extent": np.array([_extent(x, velocity)]),
@@ -330,58 +316,12 @@ class CellAverager:
         )
         return averaged if self.threshold is None else by_side(averaged, y, self.threshold)
 
-    def _remember(self, white: float, n: int, stated: bool) -> None:
-        """Count a cell's white variance into what recent cells have on average.
-
-        Of what a driver states the median of the first cells counts, and later no cell for more
-        than _WILD times what was usual: one message with an absurd covariance must not be the
-        sensor's noise. What is measured of the first cells counts for no more than _WILD times the
-        newest of them.
-
-        Args:
-            white: white variance of one raw sample of the cell, squared SI.
-            n: how many of them the cell averages.
-            stated: whether the sensor states it.
-        """
-        if stated and len(self._stated) < _FIRST_STATED:
-            # the median of all first ones stands for each of them
-            self._stated.append((white, white / n))
-            self.closed = float(len(self._stated))
-            self.single_sum, self.averaged_sum = (
-                self.closed * median_low(column) for column in zip(*self._stated)
-            )
-            return
-
-        if stated:
-            white = min(white, _WILD * self.single_variance)
-        elif self._whites is not None and self.robust:
-            self._whites.append((white, n))
-            # anew from all first cells: the newest white variance bounds the earlier ones
-            first_cells, self.closed, self.single_sum, self.averaged_sum = (
-                self._whites,
-                0.0,
-                0.0,
-                0.0,
-            )
-            for variance, count in first_cells:
-                self._average(min(variance, _WILD * white), count)
-            if len(first_cells) >= _FIRST_STATED:
-                self._whites = None
-            return
-        self._average(white, n)
-
-    def _average(self, white: float, n: int) -> None:
-        """Add a cell's white variance to the fading averages."""
-        self.closed = _RECENT * self.closed + 1.0
-        self.single_sum = _RECENT * self.single_sum + white
-        self.averaged_sum = _RECENT * self.averaged_sum + white / n
-
     def forget_white_noise(self) -> bool:
         """Forget measured white noise; False, and nothing done, where a sensor states it."""
-        if self._stated:
+        if self._recent.is_stated:
             return False
-        self.white, self.steps, self._whites = Spread(self.robust), Spread(self.robust), []
-        self.closed = self.single_sum = self.averaged_sum = 0.0
+        self.white, self.steps = Spread(self.robust), Spread(self.robust)
+        self._recent.forget()
         return True
 
     def _squares(self, y: np.ndarray, stamps: np.ndarray) -> list[tuple[Spread, list[float]]]:
@@ -392,36 +332,6 @@ class CellAverager:
             steps = np.concatenate([np.array(values[-1:]), y])
             y, stamps = np.concatenate([np.array(values), y]), np.concatenate([times, stamps])
         return [(self.white, noise_squares(y, stamps)), (self.steps, step_squares(steps))]
-
-    def _note_resolution(self, y: np.ndarray) -> None:
-        """Note the smallest step of a sensor that rounds.
-
-        A sensor of whole degrees gives the same number nearly always, and the next one is no error.
-        """
-        steps = np.abs(y[1:] - y[:-1])
-        # smaller ones are rounding of float64
-        real = steps[steps > 1e-12 * np.abs(y).max()]
-        if len(real):
-            self.resolution = min(self.resolution, float(real.min()))
-
-    def _rounding_variance(self, y: np.ndarray) -> float:
-        """m q²/12 of a cell of a sensor that rounds, SI²; 0 where its samples differ.
-
-        Args:
-            y: (n, C), SI, of the cell.
-        """
-        level = y[0].tolist() if (y == y[0]).all() else None
-        if level is None or level != self._level:
-            if self._level is not None:
-                step = [abs(a - b) for a, b in zip(y[0].tolist(), self._level) if a != b]
-                self._step = min([self._step, *step])
-                self._usual_alike += _NEWEST * (self._alike - self._usual_alike)
-            self._level, self._alike = level, 0
-        self._alike += 1
-        step, alike = min(self.resolution, self._step), max(self._alike, self._usual_alike)
-        # a single sample shows no rounding
-        rounds = level is not None and (len(y) > 1 or alike >= _ROUNDS)
-        return alike * step**2 / 12.0 if rounds and step < math.inf else 0.0
 
     def _good(self, y: np.ndarray) -> np.ndarray:
         """Which samples lie within _GROSS robust standard deviations of two medians.
@@ -495,16 +405,9 @@ class CellAverager:
             "white": self.white.state_dict(),
             "spread": self.steps.state_dict(),
             "gross": self.gross,
-            "closed": self.closed,
-            "single_sum": self.single_sum,
-            "averaged_sum": self.averaged_sum,
-            "resolution": self.resolution,
-            "level": self._level and [list(self._level), self._alike],
-            "usual_alike": self._usual_alike,
-            "step": self._step,
-            "whites": self._whites and [list(pair) for pair in self._whites],
+            **self._recent.state_dict(),
+            **self._rounding.state_dict(),
             "tail": [[list(values), stamp] for values, stamp in self._tail],
-            "told": [list(pair) for pair in self._stated],
             "before": None if self._before is None else [list(self._before[0]), self._before[1]],
         }
 
@@ -524,21 +427,10 @@ class CellAverager:
         self.steps.load_state_dict(state.get("spread", older))
         self.gross = int(state["gross"])
         self._tail = [(list(map(float, y)), float(t)) for y, t in state.get("tail", [])]
-        self._stated = [(float(a), float(b)) for a, b in state.get("told", [])]
-        self.resolution = float(state.get("resolution", math.inf))
-        level = state.get("level")  # absent in older maps, as what follows
-        self._level, self._alike = (None, 0) if level is None else (list(level[0]), int(level[1]))
-        self._usual_alike = float(state.get("usual_alike", 1.0))
-        self._step = float(state.get("step", math.inf))
-        # absent in older maps, where the first cells are over
-        whites = state.get("whites")
-        self._whites = None if whites is None else [(float(a), int(b)) for a, b in whites]
-
+        self._recent.load_state_dict(state)
+        self._rounding.load_state_dict(state)
         before = state.get("before")
         self._before = None if before is None else ([float(a) for a in before[0]], float(before[1]))
-        self.closed, self.single_sum, self.averaged_sum = (
-            float(state.get(name, 0.0)) for name in ("closed", "single_sum", "averaged_sum")
-        )
 
 
 def _slower(before, here, after) -> np.ndarray:
