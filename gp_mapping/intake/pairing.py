@@ -7,8 +7,9 @@ messages: what they say, and which frame they are in; streams.py pairs what was 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
+from types import SimpleNamespace
 
 from gp_mapping.core.types import Samples
 from gp_mapping.errors import named
@@ -108,6 +109,7 @@ class Intake:
         self._named_base, self._two_bases = "", False  # as the newest pose message names it
 
         self._tf: TfPoses | None = None
+        self._tree: TfTree | None = None
         if "tf" in (s.pose_source, s.mounting):
             # the frame of TF poses is never put to the vote
             if s.pose_source == "tf":
@@ -413,6 +415,20 @@ class Intake:
         self._keep("add_tf", msg, static)
         self.received["tf"] += 1
         self._streams.pair_transforms(self._tree.add(msg, static))
+
+    def add_static_ahead(self, messages: Iterable) -> None:
+        """Take in static links of a recording before they come, as a recorder may get them late.
+
+        Args:
+            messages: tf2_msgs/TFMessage of /tf_static, which come again in their order.
+
+        Raises:
+            ValueError: there is no tree to take them.
+        """
+        if self._tree is None:
+            raise ValueError("static links came ahead, but nothing asks for TF")
+        taken = self._tree.add_ahead(messages)
+        self._keep("add_static_ahead", [SimpleNamespace(transforms=taken)])
 
     def add_fix(self, msg) -> None:
         """Take in a sensor_msgs/NavSatFix: where on the earth the robot is."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -273,6 +274,8 @@ def samples_of(
                 seen, position, before = before.messages, before.position, None
                 bar.update(seen)
 
+            if position is None:
+                _expect_links(intake, plan)
             stored = read_raw(plan.path, list(plan.roles), position)
             while chunk := list(islice(stored, together if seen else min(together, _FIRST))):
                 position = Position.after(position, chunk)
@@ -290,6 +293,23 @@ def samples_of(
         intake.make_final()  # no message comes that could change a frame
         yield from _standing(intake, intake.batches(finish=True), kept_back)
         bar.update(total - seen)
+
+
+def _expect_links(intake: Intake, plan: BagPlan) -> None:
+    """Let an intake have the static links of a bag before its measurements.
+
+    A recorder may get /tf_static after them. What cannot be read is counted when it comes.
+    """
+
+    def messages() -> Iterator:
+        for raw in read_raw(plan.path, topics):
+            if raw.type == plan.types[raw.topic]:
+                with suppress(UnreadableError):
+                    yield deserialize(raw)
+
+    topics = [topic for topic, role in plan.roles.items() if role == "tf_static"]
+    if topics:
+        intake.add_static_ahead(messages())
 
 
 def _standing(

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from any_bag import NS, header, make, transform
+from any_bag import write_bag as write_any
 
 from gp_mapping.intake import DropReason, Intake
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
@@ -128,3 +130,70 @@ def test_a_bag_that_is_given_twice_is_refused(tmp_path):
     for again in (bag, str(bag), bag / ".." / "drive"):
         with pytest.raises(BagError, match="given twice"):
             plan_bags([bag, again], settings, NAMES)
+
+
+TF = "tf2_msgs/msg/TFMessage"
+
+
+def mounted(path, *links, count=120):
+    """A drive of 6 s along x; links: (record time after its start in s, lever arm in m)."""
+    mag, odom = "sensor_msgs/msg/MagneticField", "nav_msgs/msg/Odometry"
+    entries = []
+    for i in range(count):
+        stamp = 1000 * NS + i * NS // 20
+        at = {"position": {"x": 0.02 * i}, "orientation": {"w": 1.0}}
+        pose = make(
+            odom, header=header(stamp, "odom"), child_frame_id="base_link", pose={"pose": at}
+        )
+        value = make(mag, header=header(stamp, "imu"), magnetic_field={"z": 45e-6 + i * 1e-8})
+        entries += [("/odom", odom, stamp, pose), ("/mag", mag, stamp + 1, value)]
+    for after, lever in links:
+        stamp = round((1000 + after) * NS) + 2
+        link = transform(stamp, "base_link", "imu", (lever, 0.0, 0.0))
+        entries.append(("/tf_static", TF, stamp, make(TF, transforms=[link])))
+    return write_any(path, entries)
+
+
+def placed(bags):
+    """Stamps after the start and places along x, (N,) each, and the intake that gave them."""
+    intake = Intake(IntakeSettings(mounting="tf"))
+    plans = plan_bags(bags, intake.settings, NAMES)
+    parts = [samples for _, samples in samples_of(plans, intake, "")]
+    stamps = np.concatenate([part.stamp.numpy() for part in parts])
+    return stamps - 1000.0, np.concatenate([part.x.numpy()[:, 0] for part in parts]), intake
+
+
+def test_a_static_link_that_was_recorded_late_holds_from_the_start(tmp_path):
+    """A recorder gets /tf_static, which is transient local, when it has found its publisher."""
+    early = placed(mounted(tmp_path / "early", (-1.0, 0.5)))
+    late = placed(mounted(tmp_path / "late", (7.0, 0.5)))
+    np.testing.assert_array_equal(late[:2], early[:2])
+    assert len(late[0]) > 115 and not late[2].drops.measurements
+    # each message is counted once, where it was recorded
+    assert late[2].received["tf"] == 1
+
+
+def test_a_static_link_that_changes_holds_from_where_it_changes(tmp_path):
+    first, second = mounted(tmp_path / "bag", (2.0, 0.5), (4.0, 0.9)), mounted(tmp_path / "next")
+    stamps, places, _ = placed([first])
+    levers = places - 0.4 * stamps
+    np.testing.assert_allclose(levers[stamps < 3.99], 0.5, atol=1e-9)
+    np.testing.assert_allclose(levers[stamps > 4.01], 0.9, atol=1e-9)
+
+    # the next bag has none of its own, and the robot is as it was
+    _, places, intake = placed([first, second])
+    assert not intake.drops[DropReason.NO_TRANSFORM] and len(places) > len(stamps)
+
+
+def test_each_bag_begins_with_its_own_static_links(tmp_path):
+    """Of two days: in between the sensor was moved, and the second recorder got /tf_static late."""
+    bags = [mounted(tmp_path / "one", (0.0, 0.5)), mounted(tmp_path / "two", (3.0, 0.9))]
+    stamps, places, _ = placed(bags)
+    levers = (places - 0.4 * stamps)[np.argmax(np.diff(stamps) < 0) + 1 :]
+    np.testing.assert_allclose(levers, 0.9, atol=1e-9)
+
+
+def test_a_static_link_that_is_no_transform_leaves_the_one_after_it(tmp_path):
+    _, places, intake = placed(mounted(tmp_path / "bag", (2.0, float("nan")), (4.0, 0.5)))
+    assert len(places) > 115 and intake.drops[DropReason.POSE_NOT_FINITE] == 1
+    np.testing.assert_allclose(places[0], 0.5, atol=1e-9)

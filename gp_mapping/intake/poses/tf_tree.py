@@ -10,8 +10,8 @@ where they are, since nothing tells which of them the correction would have move
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from gp_mapping.errors import named
 from gp_mapping.intake.drops import DropCounter, DropReason
@@ -96,9 +96,7 @@ class TfTree:
         """
         stamps = []
         for item in message.transforms:
-            t, q = item.transform.translation, item.transform.rotation
-            pose = (t.x, t.y, t.z), (q.x, q.y, q.z, q.w)
-            parent, child = frame_of(item), str(item.child_frame_id).lstrip("/")
+            parent, child, *pose = _read(item)
             if self._too_many(parent, child):
                 self._drops.count(DropReason.POSE_FRAMES_FULL)
                 continue
@@ -116,6 +114,29 @@ class TfTree:
             elif refused is None and not static:
                 stamps.append(stamp_ns(item))
         return stamps
+
+    def add_ahead(self, messages: Iterable) -> list:
+        """Take in static links of messages that come later, of each link the first that is valid.
+
+        A static link holds for all time, and a recorder may get /tf_static late. Nothing is
+        counted, since the messages come again; a link that changes then holds from there on.
+
+        Args:
+            messages: tf2_msgs/TFMessage of /tf_static.
+
+        Returns:
+            The transforms that were taken.
+        """
+        taken: dict[str, Any] = {}
+        for item in (item for message in messages for item in message.transforms):
+            parent, child, *pose = _read(item)
+            if (
+                child not in taken
+                and not self._too_many(parent, child)
+                and self._set_static(parent, child, *pose) is None
+            ):
+                taken[child] = item
+        return list(taken.values())
 
     def _too_many(self, parent: str, child: str) -> bool:
         """Whether a link must be left out: it is one too many, or has a name that is too long."""
@@ -306,6 +327,13 @@ class TfTree:
         )
         # the orientation is not extrapolated
         return Transform(position, slerp(turn, end_turn, min(max(weight, 0.0), 1.0)))
+
+
+def _read(item) -> tuple[str, str, tuple[float, ...], tuple[float, ...]]:
+    """Parent, child, translation and rotation of a geometry_msgs/TransformStamped."""
+    t, q = item.transform.translation, item.transform.rotation
+    child = str(item.child_frame_id).lstrip("/")
+    return frame_of(item), child, (t.x, t.y, t.z), (q.x, q.y, q.z, q.w)
 
 
 def _newest(link: _Link) -> int:
