@@ -333,6 +333,11 @@ class Intake:
                 out.append(self._tf.problem.text)
         return out
 
+    @property
+    def standing(self) -> str:
+        """That all measurements have one stamp, in words; "" where stamps move."""
+        return self._streams.ranges.note_standing(2)
+
     # ---- poses in --------------------------------------------------------------------------------
 
     def add_pose_message(self, msg) -> None:

@@ -35,6 +35,7 @@ Spans = Iterable[tuple[int, int]]  # first and last stamp, ns: where a stream is
 _STEPS = 5  # a step forward of so many usual steps is no leap
 _NO_STEP = 60_000_000_000  # ns; such a step while no usual step is known
 _SLOW = 5  # so many leaps in a row are the steps of a stream that has become slow
+_STANDING = 10  # measurements with one stamp that are spoken of while more may come
 _WEIGHT = 0.1  # of a new step in the usual step, an exponential average
 
 
@@ -54,18 +55,47 @@ class ClockRanges:
     """From when to when measurements and poses are stamped: whether they have one clock at all."""
 
     def __init__(self):
+        self._fields = 0  # measurements; not counted on once their stamps have moved
         self._field: tuple[int, int] | None = None  # first and last stamp, ns
         self._pose: tuple[int, int] | None = None
 
     def add_field(self, stamp: int) -> None:
         """Note the stamp of a measurement, ns."""
         self._field = _widened(self._field, stamp)
+        self._fields += self._field[0] == self._field[1]
 
     def add_pose(self, stamp: int) -> None:
         """Note the stamp of a pose, ns."""
         self._pose = _widened(self._pose, stamp)
 
-    def note(self, near: int) -> list[str]:
+    def note_standing(self, fewest: int) -> str:
+        """Say that all measurements have one stamp.
+
+        Args:
+            fewest: of which that is said.
+
+        Returns:
+            "" where stamps move, or there are fewer.
+        """
+        if self._field is None or self._field[0] < self._field[1] or self._fields < fewest:
+            return ""
+        return (
+            f"all {self._fields} measurements have one stamp, {self._field[0] / 1e9:.3f} s, so that nothing tells "
+            "where each was taken: mend the driver, which has to set header.stamp; or publish the bare number "
+            "(std_msgs/Float64, sensor: scalar), which counts by when it was received"
+        )
+
+    def notes(self, near: int, lost: bool) -> list[str]:
+        """Return what is wrong with the clocks, in sentences.
+
+        Args:
+            near: two ranges that are further apart are of two clocks, ns.
+            lost: no measurement has found a pose so far.
+        """
+        standing = self.note_standing(_STANDING)
+        return [standing] if standing else self._note_apart(near) if lost else []
+
+    def _note_apart(self, near: int) -> list[str]:
         """Return a sentence where the two ranges are more than `near` (ns) apart."""
         if self._field is None or self._pose is None:
             return []

@@ -88,6 +88,7 @@ class Streams:
 
     Attributes:
         poses: where the robot was.
+        ranges: of the stamps of both streams.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class Streams:
 
         self._out = Outlet(placer, drops, _READY_FACTOR * s.queue_size, sketch)
         self._waiting: deque[_Waiting] = deque()
-        self._ranges, self._lateness = ClockRanges(), Lateness()
+        self.ranges, self._lateness = ClockRanges(), Lateness()
 
         # a measurement further from any pose in time is never paired
         near = max(self._max_wait, to_nanoseconds(s.max_pose_gap))
@@ -174,7 +175,7 @@ class Streams:
     def notes(self) -> list[str]:
         """What came out of order and was put in order, and two clocks, in words."""
         lost = not self.samples and self._drops[DropReason.NO_POSE]
-        apart = self._ranges.note(self._max_wait) if lost else []
+        apart = self.ranges.notes(self._max_wait, bool(lost))
         # poses of another clock are not late, whatever max_wait is
         apart = apart or self._lateness.note(self._settings.max_wait)
         return [*apart, *self._field_order.note("measurements"), *self._pose_order.note("poses")]
@@ -201,7 +202,7 @@ class Streams:
         if isinstance(pose, DropReason):
             return self._drops.count(pose)
 
-        self._ranges.add_pose(stamp)
+        self.ranges.add_pose(stamp)
         taken, strays = self._pose_gate.admit(stamp, (*pose, variance))
         self._drops.count(DropReason.POSE_STRAY_STAMP, strays)
         self._order_poses(taken)
@@ -282,7 +283,7 @@ class Streams:
 
     def add_reading(self, reading: Reading) -> None:
         """Take in a measurement."""
-        self._ranges.add_field(reading.stamp)
+        self.ranges.add_field(reading.stamp)
         taken, strays = self._field_gate.admit(reading.stamp, reading)
         self._drops.count(DropReason.STRAY_STAMP, strays)
         self._order_readings(taken)
@@ -549,7 +550,7 @@ class Streams:
         self._field_order.clear()
         self._pose_order.clear()
 
-        self._last_pose, self._ranges = None, ClockRanges()
+        self._last_pose, self.ranges = None, ClockRanges()
         # later than any epoch so far
         self._field_epoch = max(self._field_epoch, self.poses.epoch) + 1
         self.poses.restart(self._field_epoch)

@@ -254,7 +254,8 @@ def samples_of(
         Whether a new pass begins, and the samples.
 
     Raises:
-        BagError: as of read_raw; or measurements are in the map already that goes on.
+        BagError: as of read_raw; or measurements are in the map already that goes on; or all have
+            one stamp.
     """
     total, seen = sum(plan.count for plan in plans), 0
     kept_back: list[tuple[bool, Samples]] = []
@@ -293,6 +294,12 @@ def samples_of(
         intake.make_final()  # no message comes that could change a frame
         yield from _standing(intake, intake.batches(finish=True), kept_back)
         bar.update(total - seen)
+
+    if intake.standing:
+        names = {
+            topic for plan in plans for topic, role in plan.roles.items() if role == "measurement"
+        }
+        raise BagError(f"{', '.join(sorted(names))}: {intake.standing}")
 
 
 def _expect_links(intake: Intake, plan: BagPlan) -> None:

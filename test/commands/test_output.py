@@ -8,6 +8,7 @@ from small_drive import lanes, write_drive
 from gp_mapping import cli
 from gp_mapping.commands.output import file_to_write, folder_to_write
 from gp_mapping.errors import UsageError
+from gp_mapping.recording.bag_writer import BagWriter
 
 
 @pytest.fixture(scope="module")
@@ -91,3 +92,20 @@ def test_nothing_is_written_into_a_recording(folder, capfd):
     assert cli.main(["map", str(bag), "--output", str(bag)]) == 2
     assert f"'{bag}' is a recording; --output takes another folder" in capfd.readouterr().err
     assert sorted(bag.iterdir()) == before
+
+
+@pytest.mark.parametrize("command", ["map", "fit", "check"])
+def test_stamps_that_do_not_move_make_no_map_and_the_old_one_stays(
+    folder, tmp_path, capfd, command
+):
+    """Of a driver and an odometry that leave their stamps at 0, one measurement has a place."""
+    with BagWriter(tmp_path / "still") as still:
+        for _ in range(40):
+            still.odometry(0, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0))
+            still.magnetic_field(0, (0.0, 0.0, 45e-6), "imu")
+
+    before = {path.name: path.read_bytes() for path in (folder / "map").iterdir()}
+    assert cli.main([command, str(tmp_path / "still"), "--output", str(folder / "map")]) == 2
+    said = capfd.readouterr().err
+    assert "/magnetic_field: all 40 measurements have one stamp, 0.000 s" in said
+    assert {path.name: path.read_bytes() for path in (folder / "map").iterdir()} == before

@@ -226,3 +226,14 @@ def test_one_clock_is_not_called_two():
     for messages in (late, [(r, m) for _, r, m in drive()]):
         _, intake = samples(messages)
         assert intake.samples and not any("two clocks" in w for w in intake.warnings)
+
+
+@pytest.mark.parametrize("stamp", [0.0, START])
+def test_stamps_that_do_not_move_are_named(stamp):
+    """The measurements of a node whose driver does not stamp; one more stamp, and they move."""
+    still = [("measurement", measurement(stamp)) for _ in range(12)]
+    _, intake = samples([("pose", m) for _, role, m in drive() if role == "pose"] + still)
+    (said,) = [w for w in intake.warnings if "one stamp" in w]
+    assert f"all 12 measurements have one stamp, {stamp:.3f} s" in said == intake.standing
+    _, intake = samples([*still, ("measurement", measurement(stamp + 1.0))])
+    assert not intake.standing and not any("one stamp" in w for w in intake.warnings)

@@ -236,15 +236,15 @@ def test_a_thousand_in_order_end_the_wait():
 def test_two_clocks_are_those_of_ranges_farther_apart_than_near(order):
     ranges = ClockRanges()
     early, late = (ranges.add_field, ranges.add_pose)[::order]
-    assert ranges.note(0) == []
+    assert ranges.notes(0, lost=True) == []
     for second in (5, 3, 9):
         early(second * 10**9)
-    assert ranges.note(0) == [], "there is one range yet"
+    assert ranges.notes(0, lost=True) == [], "there is one range yet"
     for second in (30, 12, 20):
         late(second * 10**9)
-    assert ranges.note(3 * 10**9) == []
-    (said,) = ranges.note(3 * 10**9 - 1)
+    assert ranges.notes(3 * 10**9, lost=True) == []
+    (said,) = ranges.notes(3 * 10**9 - 1, lost=True)
     field, pose = ("from 3.0 to 9.0 s", "from 12.0 to 30.0 s")[::order]
     assert f"stamped {field} and poses {pose}, 3.0 s apart" in said
     late(8 * 10**9)
-    assert ranges.note(0) == [], "they overlap"
+    assert ranges.notes(0, lost=True) == [], "they overlap"
