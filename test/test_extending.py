@@ -277,6 +277,10 @@ class Fails(OwnGP):
 class Blind(OwnGP):
     def predict(self, *places, **how):
         raise ZeroDivisionError("no light")
+
+class Silent(OwnGP):
+    def update(self, batch):
+        super().update(batch)
 """
 
 
@@ -285,6 +289,7 @@ class Blind(OwnGP):
     [
         ("fails", 0, "model 'fails', failing.py line 7, in update raised KeyError: 'no more'"),
         ("blind", 2, "model 'blind', failing.py line 12, in predict, raised ZeroDivisionError: no"),
+        ("silent", 2, "failing.Silent.update returned None, and has to return an UpdateReport"),
     ],
 )
 def test_a_model_that_raises_is_named_and_what_it_knew_is_kept(folder, tmp_path, model, code, said):
@@ -293,7 +298,7 @@ def test_a_model_that_raises_is_named_and_what_it_knew_is_kept(folder, tmp_path,
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: failing\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
-        "[gp_mapping.models]\nfails = failing:Fails\nblind = failing:Blind\n"
+        "[gp_mapping.models]\nfails = failing:Fails\nblind = failing:Blind\nsilent = failing:Silent\n"
     )
     out = tmp_path / "o"
     command = [sys.executable, "-m", "gp_mapping.cli", "map", "drive", "--output", str(out)]

@@ -11,7 +11,7 @@ from gp_mapping.core.field_map import FieldMap
 from gp_mapping.core.registry import build_map
 from gp_mapping.core.stored import Room
 from gp_mapping.core.types import Samples, UpdateReport
-from gp_mapping.errors import MapFullError, NumericalError
+from gp_mapping.errors import MapFullError, NumericalError, one_line
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["REFUSALS", "absorb_batch", "forget_elapsed", "learn_pending", "new_map", "stamp_of"]
@@ -20,6 +20,7 @@ __all__ = ["REFUSALS", "absorb_batch", "forget_elapsed", "learn_pending", "new_m
 REFUSALS = NumericalError, ArithmeticError, torch.linalg.LinAlgError
 
 _FORGOTTEN = 1e-12  # fraction of the data's weight that is left when all of it is forgotten
+_SHOWN = 60  # characters of what a model returned
 
 
 def new_map(settings: MapSettings, room: Room | None, centre=None) -> FieldMap:
@@ -59,7 +60,7 @@ def absorb_batch(
         Exception: any other that the map raises; the samples that it worked on are refused.
     """
     try:
-        report = field.update(batch)
+        report = _update(field, batch)
     except (MapFullError, *REFUSALS) as error:
         if len(batch) > 1:
             half = len(batch) // 2
@@ -75,6 +76,23 @@ def absorb_batch(
     # outside of the try: what learning raises is no refusal of the batch, which is in the map now
     yield batch, report
     learn_pending(field)
+
+
+def _update(field: FieldMap, batch: Samples) -> UpdateReport:
+    """Update a map, and see that it says what it did: one that does not may not have done it.
+
+    Raises:
+        TypeError: it returned something else than a report.
+        Exception: whatever the map raises.
+    """
+    report: object = field.update(batch)
+    if not isinstance(report, UpdateReport):
+        kind = type(field)
+        raise TypeError(
+            f"{kind.__module__}.{kind.__qualname__}.update returned {one_line(repr(report), _SHOWN)}, and has to "
+            "return an UpdateReport"
+        )
+    return report
 
 
 def forget_elapsed(
