@@ -22,6 +22,7 @@ import numpy as np
 
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.notes.leaps import Leaps
+from gp_mapping.mapping.notes.two_levels import TwoLevels
 
 __all__ = ["Repeats"]
 
@@ -62,7 +63,7 @@ class _Run:
 
 
 class Repeats:
-    """Watches the measurements of one sensor, in order of time: also whether they leap."""
+    """Watches the numbers of one sensor, in order of time: also whether they leap, or alternate."""
 
     def __init__(self):
         self._run: _Run | None = None  # goes on
@@ -74,11 +75,12 @@ class Repeats:
         # hangs that are over, and their measurements
         self._hangs = self._measurements = 0
         self._worst: _Run | None = None
-        self._leaps = Leaps()  # of the same numbers
+        self._leaps, self._levels = Leaps(), TwoLevels()  # of the same numbers
 
     def break_pass(self) -> None:
         """Let a new pass begin: the way to its first measurement is not driven."""
         self._begins = True
+        self._levels.break_pass()
 
     def add(self, samples: Samples) -> None:
         """Take in the next measurements.
@@ -96,6 +98,7 @@ class Repeats:
             leap = 0.0 if run is None else abs(value - run.value)
             place = x
             self._leaps.add(value, away, stamp)
+            self._levels.add(value)
 
             if run is not None and leap <= _EQUAL * abs(value):
                 run.count, run.metres, run.end = run.count + 1, run.metres + step, stamp
@@ -143,7 +146,11 @@ class Repeats:
             unit: its name.
             end: of the sensor's range, SI, as others say it; from there on it has not hung.
         """
-        return [*self._hang_notes(scale, unit, end), *self._leaps.notes(scale, unit)]
+        return [
+            *self._hang_notes(scale, unit, end),
+            *self._leaps.notes(scale, unit),
+            *self._levels.notes(scale, unit),
+        ]
 
     def _hang_notes(self, scale: float, unit: str, end: float) -> list[str]:
         """As `notes`, of numbers that repeat."""
