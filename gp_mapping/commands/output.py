@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from gp_mapping.errors import UsageError, named
+from gp_mapping.store.atomic import remove_partials
 
 __all__ = ["file_to_write", "folder_to_write"]
 
@@ -25,6 +26,7 @@ def folder_to_write(path) -> Path:
     if (folder / "metadata.yaml").exists():
         raise UsageError(f"{named(folder)} is a recording; --output takes another folder")
     _check(folder, folder)
+    remove_partials(folder)  # of a command that was killed: as large as a map
     return folder
 
 

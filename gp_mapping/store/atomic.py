@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["hold", "is_held", "open_atomic", "sync_folder", "write_atomic"]
+__all__ = ["hold", "is_held", "open_atomic", "remove_partials", "sync_folder", "write_atomic"]
+
+_PARTIAL = re.compile(r"\..+\.(\d+)(?:-\d+)?\.partial")
 
 
 def hold(file: int) -> None:
@@ -43,6 +46,25 @@ def is_held(path: Path, pid: int) -> bool:
     finally:
         os.close(file)
     return False
+
+
+def remove_partials(folder: Path) -> list[str]:
+    """Remove what was left half written in a folder, and nobody writes any more.
+
+    Returns:
+        The names of what is gone.
+    """
+    removed = []
+    with suppress(OSError):
+        for path in sorted(folder.iterdir()):
+            found = _PARTIAL.fullmatch(path.name)
+            # a number in the name is the process that wrote the file
+            if found and not is_held(path, int(found[1])):
+                with suppress(OSError):
+                    path.unlink()
+                    removed.append(path.name)
+
+    return removed
 
 
 def _lives(pid: int) -> bool:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.store.atomic import is_held
+from gp_mapping.store.atomic import remove_partials
 from gp_mapping.store.checkpoint import CheckpointError, about_checkpoint
 from gp_mapping.store.sessions import CHECKPOINT, Requirements, open_session
 from gp_mapping.store.tile_files import REFUSED
@@ -29,7 +29,6 @@ __all__ = ["MapFiles", "Resumed", "autosave_name", "foreign_exports"]
 _EXPORTS = ("mean.yaml", "stddev.yaml", "map.png", "map.npz")
 _BELONGS = re.compile(rb"map: ([0-9a-f]{12})")
 _PREVIOUS = 5  # autosaves of runs before that are kept at most
-_PARTIAL = re.compile(r"\..+\.(\d+)(?:-\d+)?\.partial")
 
 
 def autosave_name(node_name: str) -> str:
@@ -213,17 +212,7 @@ class MapFiles:
 
     def remove_partials(self) -> list[str]:
         """Remove what was left half written and nobody writes any more; return the names."""
-        removed = []
-        with suppress(OSError):
-            for path in sorted(self.folder.iterdir()):
-                found = _PARTIAL.fullmatch(path.name)
-                # a number in the name is the process that wrote the file
-                if found and not is_held(path, int(found[1])):
-                    with suppress(OSError):
-                        path.unlink()
-                        removed.append(path.name)
-
-        return removed
+        return remove_partials(self.folder)
 
 
 def _same(first: Path, second: Path) -> bool:

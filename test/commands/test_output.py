@@ -1,5 +1,8 @@
 """Where a command cannot write is said before its work, in one line."""
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ from gp_mapping import cli
 from gp_mapping.commands.output import file_to_write, folder_to_write
 from gp_mapping.errors import UsageError
 from gp_mapping.recording.bag_writer import BagWriter
+from gp_mapping.store.atomic import open_atomic
 
 
 @pytest.fixture(scope="module")
@@ -109,3 +113,26 @@ def test_stamps_that_do_not_move_make_no_map_and_the_old_one_stays(
     said = capfd.readouterr().err
     assert "/magnetic_field: all 40 measurements have one stamp, 0.000 s" in said
     assert {path.name: path.read_bytes() for path in (folder / "map").iterdir()} == before
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from gp_mapping.store.atomic import open_atomic
+with open_atomic(Path(sys.argv[1])) as file:
+    file.write(bytes(1000))
+    file.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_command_left_half_written_goes_with_the_next_one(tmp_path):
+    """Each was as large as a map, and stayed for good; a file that is being written stays."""
+    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "map.gpm")])
+    assert done.returncode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    with open_atomic(tmp_path / "map.npz") as written:
+        written.write(b"half")
+        folder_to_write(tmp_path)
+        assert not left.exists() and len(list(tmp_path.iterdir())) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["map.npz"]
