@@ -5,6 +5,7 @@ Messages come back with the attribute names that ROS gives them. bag_writer.py w
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -48,6 +49,8 @@ STORE = get_typestore(Stores.ROS2_JAZZY)
 _BOTH: dict[str, str | None] = {MAGNETIC_FIELD: None, ODOMETRY: None}
 _SUFFIXES = (".mcap", ".db3")
 _COMPRESSED = ".zstd"  # of a file of a bag, as its recorder packs it
+_FILES = 12  # of a bag that are named
+_DIGITS = re.compile(r"(\d+)")  # the recorder numbers files without leading zeros
 _NAME = 100  # characters of a name, or of a reason, that comes out of a bag
 
 
@@ -89,12 +92,23 @@ def _check_path(path: Path) -> None:
         raise BagError(f"{path}: no such bag; expected a rosbag2 folder, or a .mcap or .db3 file")
     if path.is_dir():
         if not (path / "metadata.yaml").exists():
-            stored = sorted(p.name for p in path.iterdir() if p.suffix in _SUFFIXES)
+            stored = sorted(
+                (p.name for p in path.iterdir() if p.suffix in _SUFFIXES),
+                key=lambda name: [
+                    int(part) if part.isdigit() else part for part in _DIGITS.split(name)
+                ],
+            )
             # a recorder that is killed leaves no metadata
             if stored:
+                parts = (
+                    f"the file itself ({stored[0]})"
+                    if len(stored) == 1
+                    else f"its {len(stored)} files ({' '.join(stored[:_FILES])}"
+                    f"{' …' if len(stored) > _FILES else ''}) in this order"
+                )
                 raise BagError(
-                    f"{path}: metadata.yaml is missing, the recording was cut off; pass the file itself "
-                    f"({stored[0]}), or run: ros2 bag reindex {path}"
+                    f"{path}: metadata.yaml is missing, the recording was cut off; pass {parts}, or run: ros2 bag "
+                    f"reindex {path}"
                 )
             if any(path.glob("*.gpm")):
                 raise BagError(

@@ -1,4 +1,5 @@
 import os
+import re
 import shutil
 import sqlite3
 
@@ -201,6 +202,18 @@ def test_a_damaged_metadata_file_is_an_error(bag, text):
 def test_a_recording_that_was_killed_says_what_to_do(bag):
     (bag / "metadata.yaml").unlink()
     with pytest.raises(BagError, match=r"metadata.yaml is missing.*drive\.(mcap|db3).*reindex"):
+        list(read_messages(bag))
+
+
+def test_of_a_recording_in_several_files_all_are_named_in_their_order(bag):
+    """Whoever passed the first alone had a map of the first minutes; 10 comes after 2."""
+    file = next(path for path in bag.iterdir() if path.suffix != ".yaml")
+    for number in (10, 2, 0):
+        (bag / f"drive_{number}{file.suffix}").write_bytes(file.read_bytes())
+    file.unlink()
+    (bag / "metadata.yaml").unlink()
+    names = " ".join(f"drive_{number}{file.suffix}" for number in (0, 2, 10))
+    with pytest.raises(BagError, match=rf"pass its 3 files \({re.escape(names)}\) in this order"):
         list(read_messages(bag))
 
 
