@@ -266,7 +266,9 @@ class MapSession(Answering, Renewing):
         taken = self._take(self.scores.down_weight(batch, self.map))
 
         self._go_on_again()
-        if taken and self.scores.is_needed:
+        if not taken:
+            self.scores.leave(self._length)
+        elif self.scores.is_needed:
             self.scores.keep_posterior(self._length, self.map, batch.x[-1:])
 
     def _lengthscale(self) -> float | None:

@@ -189,6 +189,15 @@ class OneStepAhead:
                 (length, field.snapshot(place, 1.6 * distance + 2 * self.settings.cell_length))
             )
 
+    def leave(self, length: float) -> None:
+        """Of a cell that the map leaves out: where that goes on, nothing is one step ahead of it.
+
+        Args:
+            length: of the path, m.
+        """
+        if self._snapshots and length - self._snapshots[-1][0] > self.settings.score_distance:
+            self._snapshots.clear()
+
     def predicts_finite(self, x: Tensor) -> bool:
         """Whether all posteriors that are kept predict finite values at x (N, 2) m."""
         predictions = [
