@@ -85,11 +85,11 @@ def _update(field: FieldMap, batch: Samples) -> UpdateReport:
         TypeError: it returned something else than a report.
         Exception: whatever the map raises.
     """
-    report: object = field.update(batch)
+    update = field.update
+    report: object = update(batch)
     if not isinstance(report, UpdateReport):
-        kind = type(field)
         raise TypeError(
-            f"{kind.__module__}.{kind.__qualname__}.update returned {one_line(repr(report), _SHOWN)}, and has to "
+            f"{update.__module__}.{update.__qualname__} returned {one_line(repr(report), _SHOWN)}, and has to "
             "return an UpdateReport"
         )
     return report

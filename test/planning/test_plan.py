@@ -369,11 +369,8 @@ def test_a_budget_that_does_not_reach_home_is_said_with_its_length():
     problem = problem_in(7)
     far = problem.travel.nodes[problem.travel.distances(problem.start).argmax()]
     found = plan(replace(problem, budget=Budget(1.0, home=tuple(far)), _known={}), "route")
-    assert (
-        not found
-        and "the way home takes" in found.reason
-        and "1.0 m and inf s are left" in found.reason
-    )
+    assert not found and "the way home takes" in found.reason
+    assert found.reason.endswith(" s, and 1.0 m are left")
 
 
 def test_a_line_before_a_plan_takes_its_metres_and_its_seconds():
