@@ -85,7 +85,7 @@ def test_offline_part_imports_without_rclpy():
         "for name in [m for m in sys.modules if m.startswith(('rclpy', 'rcl_interfaces'))]: del sys.modules[name]\n"
         "sys.modules['rclpy'] = None\n"
         "import gp_mapping.cli, gp_mapping.recording.bag, gp_mapping.intake.pairing, gp_mapping.planning\n"
-        "import gp_mapping.store.checkpoint, gp_mapping.store.export\n"
+        "import gp_mapping.store.checkpoint, gp_mapping.store.exports.export\n"
         "assert not [m for m in sys.modules if m.startswith(('rclpy.', 'rcl_interfaces', 'gp_mapping.ros'))]"
     )
     done = warm.run(

@@ -19,8 +19,8 @@ from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.drawing.levels import Limits, field_limits
 from gp_mapping.mapping.earth import Datum
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.store.export import export_map_server
-from gp_mapping.store.geotiff import export_geotiff
+from gp_mapping.store.exports.geotiff import export_geotiff
+from gp_mapping.store.exports.map_server import export_map_server
 from gp_mapping.store.trial import errors_about
 from gp_mapping.store.wording import quantity
 

@@ -39,7 +39,7 @@ from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.sensors import SENSOR_TYPES
 from gp_mapping.store.atomic import write_atomic
 from gp_mapping.store.checkpoint import about_checkpoint, save_checkpoint
-from gp_mapping.store.export import export_all
+from gp_mapping.store.exports.export import export_all
 from gp_mapping.store.holdings import holdings_of, map_in, note_holdings, replaced
 from gp_mapping.store.sessions import new_session, quantity_of
 from gp_mapping.store.trial import errors_about

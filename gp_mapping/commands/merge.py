@@ -24,7 +24,7 @@ from gp_mapping.runtime.team.totals import MADE_OF, MAP_ID, map_ids
 from gp_mapping.settings.fields import FULL_TURN
 from gp_mapping.store.atomic import write_atomic
 from gp_mapping.store.checkpoint import about_checkpoint, save_checkpoint
-from gp_mapping.store.export import export_all
+from gp_mapping.store.exports.export import export_all
 from gp_mapping.store.holdings import (
     holdings_of,
     map_in,

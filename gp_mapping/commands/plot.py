@@ -9,7 +9,7 @@ from gp_mapping.commands.output import file_to_write
 from gp_mapping.commands.saved import check_suggest, checkpoint_in, next_places, open_session
 from gp_mapping.errors import UsageError
 from gp_mapping.store.atomic import write_atomic
-from gp_mapping.store.picture import draw_map
+from gp_mapping.store.exports.picture import draw_map
 from gp_mapping.store.trial import errors_about
 
 __all__ = ["run"]

@@ -338,7 +338,9 @@ def write_snapshot(
 
 def _export(snapshot: Snapshot, folder: Path, suggest, map_id: str) -> dict[str, Path]:
     """Write the exports of a snapshot, from a session of its own; name -> path."""
-    from gp_mapping.store.export import export_all  # imports matplotlib: not before somebody saves
+    from gp_mapping.store.exports.export import (
+        export_all,  # imports matplotlib: not before somebody saves
+    )
 
     session = MapSession.from_state_dict(snapshot.state)
     grid = session.render()

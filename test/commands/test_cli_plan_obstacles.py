@@ -17,7 +17,7 @@ from gp_mapping.runtime.surveying.survey import Survey
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.node import NodeSettings
 from gp_mapping.store.checkpoint import save_checkpoint
-from gp_mapping.store.map_server import read_map_server
+from gp_mapping.store.exports.map_server import read_map_server
 
 RADIUS = 0.2
 CELL = 0.1  # m

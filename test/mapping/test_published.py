@@ -13,7 +13,7 @@ from gp_mapping import MapSettings, Samples
 from gp_mapping.analysis.metrics import PredictionScores
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.ros.mapper.queries import predict_columns
-from gp_mapping.store.export import export_all
+from gp_mapping.store.exports.export import export_all
 
 CLASSES = ("softmax", "dirichlet")
 KINDS = ("bernoulli", "poisson", *CLASSES)

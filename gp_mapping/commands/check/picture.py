@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from gp_mapping.analysis.residuals import LEVELS, Residuals
-from gp_mapping.store.picture import lay_out, picture_text
+from gp_mapping.store.exports.picture import lay_out, picture_text
 
 __all__ = ["draw_check"]
 

@@ -70,7 +70,7 @@ def draw_comparison(
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # no display, no global state
     from matplotlib.figure import Figure
 
-    from gp_mapping.store.picture import lay_out
+    from gp_mapping.store.exports.picture import lay_out
 
     x, y = cells["x"], cells["y"]
     mean, stddev, truth = (UT * cells[name] for name in ("mean", "stddev", "truth"))

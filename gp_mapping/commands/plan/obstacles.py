@@ -11,7 +11,7 @@ from matplotlib.transforms import Affine2D
 
 from gp_mapping.errors import UsageError
 from gp_mapping.planning import FreeSpace
-from gp_mapping.store.map_server import OccupancyFile, read_map_server
+from gp_mapping.store.exports.map_server import OccupancyFile, read_map_server
 
 __all__ = ["Obstacles"]
 

@@ -91,7 +91,7 @@ def route_file(
 
 def _picture(session, grid, route: Plan, kind: str, obstacles, keep_out) -> bytes:
     """Return the picture of a route on the map; arguments as in `route_file`."""
-    from gp_mapping.store.picture import draw_map
+    from gp_mapping.store.exports.picture import draw_map
 
     figure, picture = draw_map(session, grid, ()), io.BytesIO()
     for axis in figure.axes[:2]:

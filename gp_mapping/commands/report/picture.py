@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from mpl_toolkits.axes_grid1.anchored_artists import AnchoredSizeBar
 
 from gp_mapping.mapping.drawing.grid import FieldGrid
-from gp_mapping.store.picture import draw_map
+from gp_mapping.store.exports.picture import draw_map
 
 __all__ = ["as_png", "draw_run", "nice_length"]
 

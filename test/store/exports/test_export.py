@@ -13,8 +13,9 @@ from gp_mapping.mapping.atlas import overview
 from gp_mapping.mapping.drawing.levels import field_limits, levels, nice_limits
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.planning.suggest import Suggestion
-from gp_mapping.store.export import UNKNOWN, export_all, export_map_server
-from gp_mapping.store.picture import draw_map
+from gp_mapping.store.exports.export import export_all
+from gp_mapping.store.exports.map_server import UNKNOWN, export_map_server, read_map_server
+from gp_mapping.store.exports.picture import draw_map
 from gp_mapping.store.wording import unit_text
 
 
@@ -122,6 +123,9 @@ def test_map_server_files_say_what_the_map_says(session, exported, name, tmp_pat
         "\n# map: 5f2c9a\n" in of_one.read_text()
         and yaml.safe_load(of_one.read_text())["mode"] == "raw"
     )
+    again = read_map_server(of_one)
+    assert np.array_equal(again.cells, levels(values, grid.known.numpy(), 0.0, 1.0))
+    assert again.origin == pytest.approx((*grid.origin, 0.0))
     limits = [line for line in text.splitlines() if line.startswith(("# pixel 1 ", "# pixel 98 "))]
     low, high = (float(line.split("=")[1]) for line in limits)
     back = low + (image[grid.known].astype(float) - 1) / 97 * (high - low)

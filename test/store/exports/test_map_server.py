@@ -8,7 +8,7 @@ from PIL import Image
 
 from gp_mapping.errors import UsageError
 from gp_mapping.planning import FreeSpace
-from gp_mapping.store.map_server import read_map_server
+from gp_mapping.store.exports.map_server import read_map_server
 
 YAML = """image: hall.{ending}
 resolution: 0.05

@@ -1,4 +1,4 @@
-"""Occupancy grids from map_server's files: a yaml, and the picture that it names."""
+"""The files of nav2's map_server, a yaml and the picture that it names: maps out, free space in."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ import yaml
 from PIL import Image
 
 from gp_mapping.errors import UsageError, named, one_line
+from gp_mapping.mapping.drawing.grid import FieldGrid
+from gp_mapping.mapping.drawing.levels import HIGHEST, LOWEST, levels
+from gp_mapping.store.atomic import write_atomic
 
-__all__ = ["OccupancyFile", "read_map_server"]
+__all__ = ["UNKNOWN", "OccupancyFile", "export_map_server", "read_map_server"]
 
 _LARGEST = 100_000  # bytes of the yaml
 _PICTURES = ("PPM", "PNG", "BMP")  # the first one has pgm, too
@@ -24,6 +27,48 @@ _FREE, _OCCUPIED, _UNKNOWN = 0, 100, -1  # of nav_msgs/OccupancyGrid
 # what map_server takes where the file does not say
 _DEFAULTS = {"mode": "trinary", "negate": 0, "free_thresh": 0.25, "occupied_thresh": 0.65}
 _MODES = ("trinary", "scale", "raw")
+# in a pgm of mode raw, map_server takes what is above 100 for unknown: −1 of int8 as it is
+UNKNOWN = 255
+
+
+def export_map_server(
+    path, values, grid: FieldGrid, limits: tuple[float, float], what: str, map_id: str = ""
+) -> tuple[Path, Path]:
+    """Write path.yaml and path.pgm as nav2's map_server reads them (mode raw).
+
+    The limits are in the yaml's comments. In the picture the first row is at the largest y.
+
+    Args:
+        path: without ending.
+        values: (H, W) SI, row 0 at the smallest y.
+        grid: where they are, and which are known.
+        limits: the values that 1 and 98 stand for, SI; those of the live topics, so that both have
+            the same colours.
+        what: the quantity, in words.
+        map_id: of the checkpoint that it belongs to.
+
+    Returns:
+        The paths of yaml and pgm.
+    """
+    path, (low, high) = Path(path), limits
+    # int8 of the live topics as unsigned bytes: −1 becomes 255
+    cells = levels(np.asarray(values), grid.known.numpy(), low, high).view(np.uint8)
+    height, width = cells.shape
+
+    image = write_atomic(
+        path.with_suffix(".pgm"), f"P5\n{width} {height}\n255\n".encode() + cells[::-1].tobytes()
+    )
+
+    belongs = f"# map: {map_id}\n" if map_id else ""
+    text = (
+        f"# {what}, SI units: value = {low!r} + (pixel - {LOWEST}) / {HIGHEST - LOWEST} * {high - low!r}\n"
+        f"# pixel {LOWEST} = {low!r}\n# pixel {HIGHEST} = {high!r}\n# pixel {UNKNOWN} = unknown\n{belongs}"
+        f"image: {image.name}\nmode: raw\nresolution: {grid.resolution!r}\n"
+        f"origin: [{round(float(grid.origin[0]), 9)!r}, {round(float(grid.origin[1]), 9)!r}, 0.0]\n"
+        "negate: 0\noccupied_thresh: 0.65\nfree_thresh: 0.25\n"
+    )
+
+    return write_atomic(path.with_suffix(".yaml"), text.encode()), image
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from gp_mapping.mapping.drawing.levels import HIGHEST, LOWEST
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.store.checkpoint import save_checkpoint
-from gp_mapping.store.export import UNKNOWN
-from gp_mapping.store.geotiff import Datum
+from gp_mapping.store.exports.geotiff import Datum
+from gp_mapping.store.exports.map_server import UNKNOWN
 
 SETTINGS = {
     "learn_hyperparameters": False,

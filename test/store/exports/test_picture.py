@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from gp_mapping import MapSettings
 from gp_mapping.mapping.drawing.grid import FieldGrid
-from gp_mapping.store.picture import draw_map, lay_out, picture_text
+from gp_mapping.store.exports.picture import draw_map, lay_out, picture_text
 
 
 def grid_of(height, width, axes=None):

@@ -13,56 +13,14 @@ import numpy as np
 
 from gp_mapping.mapping.atlas import overview
 from gp_mapping.mapping.drawing.grid import FieldGrid
-from gp_mapping.mapping.drawing.levels import HIGHEST, LOWEST, Limits, field_limits, levels
+from gp_mapping.mapping.drawing.levels import Limits, field_limits
 from gp_mapping.store.atomic import write_atomic
+from gp_mapping.store.exports.map_server import export_map_server
+from gp_mapping.store.exports.picture import draw_map
 from gp_mapping.store.marks import with_nulls
-from gp_mapping.store.picture import draw_map
 from gp_mapping.store.wording import quantity, unit_text
 
-__all__ = ["UNKNOWN", "export_all", "export_map_server", "export_npz"]
-
-# in a pgm of mode raw, map_server takes what is above 100 for unknown: −1 of int8 as it is
-UNKNOWN = 255
-
-
-def export_map_server(
-    path, values, grid: FieldGrid, limits: tuple[float, float], what: str, map_id: str = ""
-) -> tuple[Path, Path]:
-    """Write path.yaml and path.pgm as nav2's map_server reads them (mode raw).
-
-    The limits are in the yaml's comments. In the picture the first row is at the largest y.
-
-    Args:
-        path: without ending.
-        values: (H, W) SI, row 0 at the smallest y.
-        grid: where they are, and which are known.
-        limits: the values that 1 and 98 stand for, SI; those of the live topics, so that both have
-            the same colours.
-        what: the quantity, in words.
-        map_id: of the checkpoint that it belongs to.
-
-    Returns:
-        The paths of yaml and pgm.
-    """
-    path, (low, high) = Path(path), limits
-    # int8 of the live topics as unsigned bytes: −1 becomes 255
-    cells = levels(np.asarray(values), grid.known.numpy(), low, high).view(np.uint8)
-    height, width = cells.shape
-
-    image = write_atomic(
-        path.with_suffix(".pgm"), f"P5\n{width} {height}\n255\n".encode() + cells[::-1].tobytes()
-    )
-
-    belongs = f"# map: {map_id}\n" if map_id else ""
-    text = (
-        f"# {what}, SI units: value = {low!r} + (pixel - {LOWEST}) / {HIGHEST - LOWEST} * {high - low!r}\n"
-        f"# pixel {LOWEST} = {low!r}\n# pixel {HIGHEST} = {high!r}\n# pixel {UNKNOWN} = unknown\n{belongs}"
-        f"image: {image.name}\nmode: raw\nresolution: {grid.resolution!r}\n"
-        f"origin: [{round(float(grid.origin[0]), 9)!r}, {round(float(grid.origin[1]), 9)!r}, 0.0]\n"
-        "negate: 0\noccupied_thresh: 0.65\nfree_thresh: 0.25\n"
-    )
-
-    return write_atomic(path.with_suffix(".yaml"), text.encode()), image
+__all__ = ["export_all", "export_npz"]
 
 
 def export_npz(path, session, grid: FieldGrid, suggestions=None, map_id: str = "") -> Path:
