@@ -5,12 +5,17 @@ A stray message that comes first decides nothing.
 
 from __future__ import annotations
 
-__all__ = ["LONGEST", "FrameVote", "without_long_frame"]
+from gp_mapping.errors import named
+from gp_mapping.settings.intake import IntakeSettings
+
+__all__ = ["LONGEST", "FirstMessages", "FrameVote", "Frames", "without_long_frame"]
 
 LONGEST = 200  # characters of a frame's name; what is longer is no name, and is not kept
 # frames that are counted besides the expected one: of however many, one with more than
 # 1 / (_NAMES + 1) of the messages in other frames is among them
 _NAMES = 16
+_DECIDING = 500  # messages that are kept at most, until it is settled which frame they are in
+_TF_MAP = "map"  # frame of the samples, where poses come from TF and no setting names it
 _LEAD = 5  # messages by which another frame must lead, in addition to being twice as many
 
 
@@ -114,3 +119,97 @@ class FrameVote:
             and self._votes[most] >= max(2 * expected_votes, expected_votes + _LEAD)
             else None
         )
+
+
+class Frames:
+    """The frames of the two streams: of the sensor, and of the poses, in which the samples are.
+
+    Args:
+        settings: may name them; of poses by TF the frame is never put to the vote.
+    """
+
+    def __init__(self, settings: IntakeSettings):
+        self._settings = settings
+        self._votes = {
+            name: FrameVote(getattr(settings, name)) for name in ("sensor_frame", "odometry_frame")
+        }
+        if settings.pose_source == "tf":
+            self.expect(settings.odometry_frame or _TF_MAP)
+
+    def __getitem__(self, which: str) -> FrameVote:
+        """The vote on sensor_frame, or on odometry_frame."""
+        return self._votes[which]
+
+    def expect(self, frame: str) -> None:
+        """Expect poses in this frame, whatever comes."""
+        self._votes["odometry_frame"] = FrameVote(frame)
+
+    def relearn(self) -> None:
+        """Learn frames again that no setting names; those of now are expected until then."""
+        for name, vote in self._votes.items():
+            # a frame that a setting names, or the default one of TF, stays
+            if not (
+                vote.held and (getattr(self._settings, name) or self._settings.pose_source == "tf")
+            ):
+                self._votes[name] = FrameVote(expected=vote.frame) if vote.known else FrameVote()
+
+    def elect(self, which: str, winner: str) -> str:
+        """Expect another frame of one stream; the votes on both begin anew.
+
+        Args:
+            which: sensor_frame or odometry_frame.
+            winner: the frame.
+
+        Returns:
+            What happened, in words.
+        """
+        before = self._votes[which].frame
+        self._votes = {
+            name: vote if vote.held else FrameVote(expected=vote.frame if vote.known else None)
+            for name, vote in self._votes.items()
+        }
+
+        self._votes[which] = FrameVote(expected=winner)
+        return (
+            f"{which}: the first messages were in frame {named(before)} and most are in {named(winner)}, which "
+            "is now expected"
+        )
+
+
+class FirstMessages:
+    """The first messages as they came, to be taken in again where their frame is another one.
+
+    Attributes:
+        replaying: whether they are being taken in again.
+    """
+
+    def __init__(self) -> None:
+        self._kept: list[tuple] | None = []  # None: what was handed out stands
+        self.replaying = False
+
+    @property
+    def is_final(self) -> bool:
+        """Whether none is kept any longer, so that what was handed out stands."""
+        return self._kept is None
+
+    def make_final(self) -> None:
+        """Keep none any longer."""
+        self._kept = None
+
+    def keep(self, *message) -> None:
+        """Keep a message, unless it is one of those that are taken in again.
+
+        Args:
+            message: name of the method that takes it in, and arguments.
+        """
+        if self._kept is not None and not self.replaying:
+            self._kept.append(message)
+            if len(self._kept) > _DECIDING:
+                self.make_final()
+
+    def replay(self, taker: object) -> None:
+        """Let `taker` take in all that are kept, in their order, by the methods they came by."""
+        self.replaying = True
+        for method, *arguments in self._kept or ():
+            getattr(taker, method)(*arguments)
+        self.replaying = False

@@ -17,7 +17,7 @@ from gp_mapping.intake import stretch
 from gp_mapping.intake.columns import Stream, reads_columns
 from gp_mapping.intake.drops import DropCounter, DropReason
 from gp_mapping.intake.fixes import ROLE, FixQueue
-from gp_mapping.intake.frames import FrameVote, without_long_frame
+from gp_mapping.intake.frames import FirstMessages, Frames, without_long_frame
 from gp_mapping.intake.messages import frame_of, has_header, stamp_ns
 from gp_mapping.intake.placing import Placer
 from gp_mapping.intake.poses.messages import LARGE_VARIANCE, LOST_VARIANCE, read_pose
@@ -39,9 +39,6 @@ _UNREADABLE = (DropReason.UNREADABLE, DropReason.POSE_UNREADABLE, DropReason.FIX
 _UNREADABLE_NAMED = 3  # messages that cannot be read, which are named one by one
 # different texts; a frame that changes with each message must not fill the memory
 _MAX_WARNINGS = 20
-_TF_MAP = "map"  # frame of the samples, where poses come from TF and no setting names it
-# messages that are kept, to be taken in again where their frame turns out to be another one
-_DECIDING = 500
 
 
 class Intake:
@@ -53,11 +50,10 @@ class Intake:
     `take_break` are the same in two calls: take() never hands out samples across a break, nor past
     one until take_break() was asked.
 
-    Where no setting names a frame, it is the frame of the majority. The first _DECIDING messages
-    are kept: where most of them turn out to be in another frame than the first one, they are taken
-    in again as if that frame had been named. What was handed out until then is void, and
-    `take_restart` says so: who got it begins an empty map. Who can wait takes nothing before
-    `is_final`.
+    Where no setting names a frame, it is the frame of the majority. The first messages are kept:
+    where most of them turn out to be in another frame than the first one, they are taken in again
+    as if that frame had been named. What was handed out until then is void, and `take_restart` says
+    so: who got it begins an empty map. Who can wait takes nothing before `is_final`.
 
     Args:
         settings: which sensor, which poses, and how they are paired.
@@ -84,21 +80,17 @@ class Intake:
         self._lookup = lookup
         self._adaptor = GuardedAdaptor(make_adaptor(s, judge), s.sensor)
 
-        self._votes = {
-            name: FrameVote(getattr(s, name)) for name in ("sensor_frame", "odometry_frame")
-        }
+        self._frames, self._first = Frames(s), FirstMessages()
         self._measured_in = ""  # frame of the sensor that made the map that goes on
         self._held, self.sketch = "", Sketch()  # of the map that goes on; of what comes, too
-        self._first: list[tuple] | None = []  # messages as they came, until frames are settled
-        # take_restart() has to say it; kept messages are being taken in again
-        self._restarted = self._again = False
+        self._restarted = False  # take_restart() has to say it
 
         # one counter for as long as this intake lives: others hold it, too
         self.drops = DropCounter()
         self._begin()
 
     def _begin(self) -> None:
-        """Set up everything as if nothing had come yet; votes and kept messages stay."""
+        """Set up everything as if nothing had come yet; frames and kept messages stay."""
         s, lookup = self.settings, self._lookup
         self.drops.clear()
         self.sketch.go_on(self._held)
@@ -111,11 +103,7 @@ class Intake:
         self._tf: TfPoses | None = None
         self._tree: TfTree | None = None
         if "tf" in (s.pose_source, s.mounting):
-            # the frame of TF poses is never put to the vote
-            if s.pose_source == "tf":
-                self._votes["odometry_frame"] = FrameVote(s.odometry_frame or _TF_MAP)
-            else:
-                self.received["tf"] = 0
+            self.received["tf"] = 0
             self._tree = (
                 TfTree(partial(pose_buffer, s), to_nanoseconds(s.jump_back), self.drops)
                 if lookup is None
@@ -143,13 +131,13 @@ class Intake:
         """T_base_sensor at a stamp (ns) by TF; None: not known yet."""
         if self._tf is None:
             return None
-        frame = self._votes["sensor_frame"].frame
+        frame = self._frames["sensor_frame"].frame
         return self._tf.transform(self._base, frame, stamp, last_chance=last_chance)
 
     @property
     def frame(self) -> str:
         """Frame of the samples; empty until the first pose."""
-        return self._votes["odometry_frame"].frame
+        return self._frames["odometry_frame"].frame
 
     @property
     def about(self) -> dict:
@@ -159,7 +147,7 @@ class Intake:
             "frame": self.frame,
             "sensor": s.sensor,
             "quantity": s.quantity,
-            "sensor_frame": self._votes["sensor_frame"].frame,
+            "sensor_frame": self._frames["sensor_frame"].frame,
             "pose_source": s.pose_source,
             SETUP: setup_of(s),
             "began": self.first_stamp,
@@ -178,7 +166,8 @@ class Intake:
             sensor_frame: that the map's measurements had; another one is spoken of. '' where it is
                 not known.
         """
-        self._votes["odometry_frame"], self._measured_in = FrameVote(frame), sensor_frame
+        self._frames.expect(frame)
+        self._measured_in = sensor_frame
         self.make_final()
 
     def expect_none_of(self, held: str) -> None:
@@ -193,13 +182,7 @@ class Intake:
     def forget_frames(self) -> None:
         """Learn frames that no setting names again: the map has been emptied."""
         self.expect_none_of("")
-        for name, vote in self._votes.items():
-            # a frame that a setting names, or the default one of TF, stays
-            if not (
-                vote.held and (getattr(self.settings, name) or self.settings.pose_source == "tf")
-            ):
-                self._votes[name] = FrameVote(expected=vote.frame) if vote.known else FrameVote()
-
+        self._frames.relearn()
         self._measured_in = ""
         self.make_final()
         self._void = self.samples
@@ -215,25 +198,14 @@ class Intake:
     @property
     def is_final(self) -> bool:
         """Whether everything that was handed out stands, whatever comes."""
-        return self._first is None
+        return self._first.is_final
 
     def make_final(self) -> None:
         """Let everything stand that was handed out, whatever comes.
 
         No message is kept any longer.
         """
-        self._first = None
-
-    def _keep(self, *message) -> None:
-        """Keep a message while its frame may turn out to be another one.
-
-        Args:
-            message: name of the method that takes it in, and arguments.
-        """
-        if self._first is not None and not self._again:
-            self._first.append(message)
-            if len(self._first) > _DECIDING:
-                self.make_final()
+        self._first.make_final()
 
     def _elect(self, which: str) -> None:
         """Change to the frame of the majority, if it is another one than was expected.
@@ -244,24 +216,14 @@ class Intake:
         Args:
             which: sensor_frame or odometry_frame.
         """
-        winner = self._votes[which].winner
+        winner, first = self._frames[which].winner, self._first
         # without kept messages, samples in the map cannot be withdrawn: its frame stays
-        if winner is None or self._again or (self._first is None and self.samples > self._void):
+        if winner is None or first.replaying or (first.is_final and self.samples > self._void):
             return
 
-        before, handed_out = self._votes[which].frame, self.samples > 0
-        self._votes = {
-            name: vote if vote.held else FrameVote(expected=vote.frame if vote.known else None)
-            for name, vote in self._votes.items()
-        }
-
-        self._votes[which] = FrameVote(expected=winner)
-        text = (
-            f"{which}: the first messages were in frame {named(before)} and most are in {named(winner)}, which "
-            "is now expected"
-        )
-
-        if self._first is None:
+        handed_out = self.samples > 0
+        text = self._frames.elect(which, winner)
+        if first.is_final:
             self.time_jump()  # what waits, and the poses, are in the other frame
             self._warn(text)
             return
@@ -269,10 +231,7 @@ class Intake:
         self._restarted |= handed_out
         self._begin()
         self._warn(text)  # first: what is said of the kept messages may leave no room for it
-        self._again = True
-        for method, *arguments in self._first:
-            getattr(self, method)(*arguments)
-        self._again = False
+        first.replay(self)
 
     def _frame_fits(self, which: str, msg) -> bool:
         """Count a message in its frame and return whether that is the expected frame.
@@ -281,7 +240,7 @@ class Intake:
             which: sensor_frame or odometry_frame.
             msg: the message.
         """
-        vote, frame = self._votes[which], frame_of(msg)
+        vote, frame = self._frames[which], frame_of(msg)
         if vote.count_and_check(frame):
             return True
 
@@ -324,7 +283,7 @@ class Intake:
         """
         out = [*self._warnings, *self._adaptor.notes, *self.drops.notes]
         out += self._streams.notes + self._streams.motion_notes
-        out += sensor_notes(self._measured_in, self._votes["sensor_frame"]) + self.sketch.notes
+        out += sensor_notes(self._measured_in, self._frames["sensor_frame"]) + self.sketch.notes
         if self._tf is not None:
             out += self._tree.warnings if self._tree is not None else []
             if self._tf.problem is not None and (
@@ -348,7 +307,7 @@ class Intake:
                 PoseWithCovarianceStamped).
         """
         s = self.settings
-        self._keep("add_pose_message", without_long_frame(msg, frame_of(msg)))
+        self._first.keep("add_pose_message", without_long_frame(msg, frame_of(msg)))
         self.received[s.pose_source] += 1
 
         if not self._frame_fits("odometry_frame", msg):
@@ -399,7 +358,7 @@ class Intake:
                 pose.
             variance: of a coordinate, m².
         """
-        self._keep("add_pose", stamp, position, quaternion, variance)
+        self._first.keep("add_pose", stamp, position, quaternion, variance)
         self._streams.add_pose(stamp, position, quaternion, variance)
 
     def add_tf(self, msg, static: bool = False) -> None:
@@ -417,7 +376,7 @@ class Intake:
                 "a TF message came, but neither pose_source nor mounting is 'tf', or a look-up was given"
             )
 
-        self._keep("add_tf", msg, static)
+        self._first.keep("add_tf", msg, static)
         self.received["tf"] += 1
         self._streams.pair_transforms(self._tree.add(msg, static))
 
@@ -433,11 +392,11 @@ class Intake:
         if self._tree is None:
             raise ValueError("static links came ahead, but nothing asks for TF")
         taken = self._tree.add_ahead(messages)
-        self._keep("add_static_ahead", [SimpleNamespace(transforms=taken)])
+        self._first.keep("add_static_ahead", [SimpleNamespace(transforms=taken)])
 
     def add_fix(self, msg) -> None:
         """Take in a sensor_msgs/NavSatFix: where on the earth the robot is."""
-        self._keep("add_fix", msg)
+        self._first.keep("add_fix", msg)
         self.fixes.add(msg)
 
     def poll(self) -> None:
@@ -460,7 +419,7 @@ class Intake:
         Raises:
             ValueError: there is no stamp, and received_ns is not given.
         """
-        self._keep("add_measurement", without_long_frame(msg, frame_of(msg)), received_ns)
+        self._first.keep("add_measurement", without_long_frame(msg, frame_of(msg)), received_ns)
         self.received[self.settings.sensor] += 1
 
         if has_header(msg):
@@ -499,13 +458,13 @@ class Intake:
             of the ordinary: nothing has been taken in, and the messages are to be taken in one by
             one.
         """
-        usual = self._first is None and self._streams.is_steady
+        usual = self._first.is_final and self._streams.is_steady
         if not usual or not reads_columns(self._adaptor):
             return None
 
-        votes = [(self._votes["odometry_frame"], pose.columns.frame(), len(pose.columns))]
+        votes = [(self._frames["odometry_frame"], pose.columns.frame(), len(pose.columns))]
         if field.columns.stamps() is not None:
-            votes.append((self._votes["sensor_frame"], field.columns.frame(), len(field.columns)))
+            votes.append((self._frames["sensor_frame"], field.columns.frame(), len(field.columns)))
         # a frame that is new decides one by one
         if not all(vote.is_established(frame) for vote, frame, _ in votes):
             return None
@@ -569,7 +528,7 @@ class Intake:
             role: of its input, as `inputs_of` names it.
             why: in words.
         """
-        self._keep("add_unreadable", role, why)
+        self._first.keep("add_unreadable", role, why)
 
         s = self.settings
         reasons = {"measurement": DropReason.UNREADABLE, ROLE: DropReason.FIX_UNREADABLE}
@@ -588,7 +547,7 @@ class Intake:
 
         Called where the clock was set, or a bag loops.
         """
-        self._keep("time_jump")
+        self._first.keep("time_jump")
         self._streams.time_jump()
 
     def _warn(self, text: str) -> None:

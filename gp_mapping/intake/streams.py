@@ -16,6 +16,7 @@ from gp_mapping.core.types import Samples
 from gp_mapping.intake import stretch
 from gp_mapping.intake.columns import Readings, Stream
 from gp_mapping.intake.drops import DropCounter, DropReason
+from gp_mapping.intake.field_clock import FieldClock
 from gp_mapping.intake.messages import Reading
 from gp_mapping.intake.order import InOrder
 from gp_mapping.intake.outlet import Outlet
@@ -110,7 +111,12 @@ class Streams:
             to_nanoseconds, (s.max_wait, s.jump_back, s.pass_gap)
         )
 
-        self._out = Outlet(placer, drops, _READY_FACTOR * s.queue_size, sketch)
+        ready = _READY_FACTOR * s.queue_size
+        self._limits = stretch.Limits(
+            self._max_wait, self._pass_gap, s.max_speed, s.queue_size, ready
+        )
+
+        self._out = Outlet(placer, drops, ready, sketch)
         self._waiting: deque[_Waiting] = deque()
         self.ranges, self._lateness = ClockRanges(), Lateness()
 
@@ -129,11 +135,7 @@ class Streams:
 
         # stamp and position, for max_speed
         self._last_pose: tuple[int, tuple[float, ...]] | None = None
-        self._field_epoch = 0
-        self._last_field: int | None = None  # stamp of the newest accepted measurement, ns
-        self._advance = 0  # of the stamps of measurements in all, without jumps back, ns
-        # between the newest measurements, ns
-        self._steps: deque[int] = deque(maxlen=stretch.RECENT_STEPS)
+        self._clock = FieldClock(self._jump_back, self._pass_gap)
         self._oriented: bool | None = None  # whether poses have orientations; the first decides
 
         # of poses that come as messages; a partial, for an intake may go on in another process
@@ -160,7 +162,7 @@ class Streams:
     @property
     def last_stamp(self) -> float | None:
         """Stamp of the newest accepted measurement, s; None before the first."""
-        return None if self._last_field is None else self._last_field / 1e9
+        return None if self._clock.newest is None else self._clock.newest / 1e9
 
     @property
     def waiting(self) -> int:
@@ -270,14 +272,10 @@ class Streams:
         Args:
             stamp: of the pose that has come, ns.
         """
-        newest = self._last_field
-        self._lateness.add_pose(self.poses.epoch, stamp, newest)
-        if (
-            self.poses.epoch < self._field_epoch
-            and newest is not None
-            and stamp <= newest + self._jump_back
-        ):
-            self.poses.move_to(self._field_epoch)
+        clock = self._clock
+        self._lateness.add_pose(self.poses.epoch, stamp, clock.newest)
+        if self.poses.epoch < clock.epoch and clock.is_in_time_of(stamp, clock.newest):
+            self.poses.move_to(clock.epoch)
 
     # ---- measurements in -------------------------------------------------------------------------
 
@@ -298,43 +296,30 @@ class Streams:
 
     def _take_reading(self, reading: Reading) -> None:
         """Take in the next measurement."""
-        stamp, last = reading.stamp, self._last_field
+        stamp, clock = reading.stamp, self._clock
 
-        if last is not None and stamp < last - self._jump_back:
-            # it jumps back: a new epoch
-            self._field_epoch += 1
+        if clock.jumps_back(stamp):
+            clock.epoch += 1
             # an injected look-up does not notice jumps itself
             if self._tf is self.poses and not self._jumps:
-                self.poses.restart(self._field_epoch)
-        elif last is not None and stamp <= last:
+                self.poses.restart(clock.epoch)
+        elif clock.is_past(stamp):
             return self._drops.count(
-                DropReason.REPEATED_STAMP if stamp == last else DropReason.OUT_OF_ORDER
+                DropReason.REPEATED_STAMP if stamp == clock.newest else DropReason.OUT_OF_ORDER
             )
-        else:
-            # the poses have jumped back, and this measurement is not ahead of them: one time again
-            newest = self.poses.newest
-            if (
-                self._field_epoch < self.poses.epoch
-                and newest is not None
-                and stamp <= newest + self._jump_back
-            ):
-                self._field_epoch = self.poses.epoch
+        # the poses have jumped back, and this measurement is not ahead of them: one time again
+        elif clock.epoch < self.poses.epoch and clock.is_in_time_of(stamp, self.poses.newest):
+            clock.epoch = self.poses.epoch
 
-        if last is not None and stamp > last:
-            self._advance += stamp - last
-            self._steps.append(stamp - last)
-
-        self._last_field = stamp
-        self._waiting.append(
-            _Waiting(self._field_epoch, reading, self._advance, self._longest_pause())
-        )
+        clock.move_to(stamp)
+        self._waiting.append(_Waiting(clock.epoch, reading, clock.advance, self._longest_pause()))
 
         self._resolve()
         self._give_up()
 
     def _longest_pause(self) -> int:
         """The longest pause within a pass, ns."""
-        longest, slow = stretch.longest_pause(self._steps, self._pass_gap)
+        longest, slow = self._clock.longest_pause()
         if slow:
             self._warn(
                 f"the sensor is slower than pass_gap allows ({self._settings.pass_gap:g} s): a pass ends after a "
@@ -354,12 +339,12 @@ class Streams:
             and self._out.empty
             and self._field_order.passing
             and self._pose_order.passing
-            and self._field_epoch == self.poses.epoch
-            and self._last_field == self._field_gate.newest is not None
+            and self._clock.epoch == self.poses.epoch
+            and self._clock.newest == self._field_gate.newest is not None
             and self._last_pose is not None
             and self._last_pose[0] == self._pose_gate.newest
             and all(
-                w.epoch == self._field_epoch and w.longest == self._pass_gap for w in self._waiting
+                w.epoch == self._clock.epoch and w.longest == self._pass_gap for w in self._waiting
             )
         )
 
@@ -379,106 +364,61 @@ class Streams:
             Whether a new pass begins, and the samples, for each batch. None where something is out
             of the ordinary: nothing has been taken in.
         """
-        # what is refused for itself never comes to the gates
-        usable = np.setdiff1d(np.arange(len(read)), list(read.refused))
-        drops.update(read.refused.values())
-        stamps = field.columns.stamps()
-        stamps = (field.recorded if stamps is None else stamps)[usable]
-
-        known_rows = np.flatnonzero(~np.isnan(poses.rows[:, 0]))
-        poses = poses.select(known_rows)
-
-        # where admitting all would lead; None where a stamp leaps
-        field_steps, pose_steps = (
-            self._field_gate.plan_admission(stamps.tolist()),
-            self._pose_gate.plan_admission(poses.stamps.tolist()),
+        begun = stretch.Begun(
+            self._clock,
+            (self._field_gate, self._pose_gate),
+            self._track.buffer,
+            [(waits.reading.stamp, waits.advance) for waits in self._waiting],
         )
-
-        last_field = self._last_field
-        if (
-            field_steps is None
-            or pose_steps is None
-            or last_field is None
-            or not len(stamps)
-            or not len(known_rows)
-        ):
-            return None
-
-        gates = field_steps, pose_steps
-        for (_, _, late), again in (
-            (gates[0], DropReason.REPEATED_STAMP),
-            (gates[1], DropReason.POSE_REPEATED_STAMP),
-        ):
-            if not all(late.values()):
-                return None  # out of order: from here on messages wait for older ones
-            drops[again] += len(late)
-
-        fresh, on_time = (
-            np.setdiff1d(np.arange(n), list(gate[2]))
-            for n, gate in zip((len(stamps), len(known_rows)), gates)
-        )
-        stamps, poses = stamps[fresh], poses.select(on_time)
-
-        buffer, waiting = self._track.buffer, list(self._waiting)
-        all_stamps = np.array([*(w.reading.stamp for w in waiting), *stamps.tolist()])
-        advance = np.array(
-            [*(w.advance for w in waiting), *(self._advance + stamps - last_field).tolist()]
-        )
-        known = buffer.since(int(all_stamps[0])) if len(stamps) else []
-        if not known:
-            return None
-
-        # by the order of all messages: the newest pose when each measurement came, and how long
-        # measurements waited
-        rows = poses.preceded_by(known)
-        poses_before = np.searchsorted(pose.where[known_rows[on_time]], field.where[usable[fresh]])
-        longest, queue = stretch.longest_waits(
-            all_stamps, advance, len(waiting), rows.stamps[len(known) - 1 + poses_before]
-        )
-        steps = [*self._steps, *np.diff(stamps, prepend=last_field).tolist()]
-        if (
-            len(rows.stamps) > buffer.size
-            or rows.too_fast(len(known), self._settings.max_speed)
-            or longest > self._max_wait
-            or queue > self._settings.queue_size
-            or len(all_stamps) > _READY_FACTOR * self._settings.queue_size
-            or not stretch.keeps_pass_gap(steps, len(self._steps), self._pass_gap)
-        ):
+        plan = stretch.plan_stretch(begun, self._limits, field, read, pose, poses)
+        if plan is None:
             return None
 
         # nothing is out of the ordinary: from here on the state changes
-        for why, times in drops.items():
+        for why, times in (drops + plan.drops).items():
             self._drops.count(why, times)
-        orders = self._field_order, self._pose_order
-        for gate, order, (last, step, _) in zip((self._field_gate, self._pose_gate), orders, gates):
-            gate.admit_planned(last, step)
-            order.go_on(last)
+        self._field_gate.admit_planned(*plan.gates[0])
+        self._pose_gate.admit_planned(*plan.gates[1])
+        self._field_order.go_on(plan.gates[0][0])
+        self._pose_order.go_on(plan.gates[1][0])
 
+        buffer, poses = self._track.buffer, plan.poses
         buffer.extend(poses.poses())
         if len(poses.stamps):
             self._last_pose = int(poses.stamps[-1]), tuple(poses.rows[-1, :3].tolist())
-        self._advance, self._last_field = int(advance[-1]), int(stamps[-1])
-        self._steps.extend(steps[len(self._steps) :])
+        self._clock.move_through(plan.stamps[len(self._waiting) :].tolist())
+
+        readings = read.select(plan.usable).preceded_by([w.reading for w in self._waiting])
+        return self._pair_planned(plan, readings)
+
+    def _pair_planned(
+        self, plan: stretch.StretchPlan, readings: Readings
+    ) -> list[tuple[bool, Samples]]:
+        """Pair all measurements of a plan, those that had waited among them; the last may wait.
+
+        Args:
+            plan: of a stretch.
+            readings: (N,) a row for each of the plan's stamps.
+
+        Returns:
+            Whether a new pass begins, and the samples, for each batch.
+        """
+        stamps, rows, epoch = plan.stamps, plan.rows, self._clock.epoch
 
         # measurements before number `placed` have their pose, the others wait
-        placed = int(np.searchsorted(all_stamps, rows.stamps[-1], side="right"))
-        readings = read.select(usable[fresh]).preceded_by([w.reading for w in waiting])
+        placed = int(np.searchsorted(stamps, rows.stamps[-1], side="right"))
         self._waiting = deque(
-            _Waiting(
-                self._field_epoch,
-                readings.row(i, int(all_stamps[i])),
-                int(advance[i]),
-                self._pass_gap,
-            )
-            for i in range(placed, len(all_stamps))
+            _Waiting(epoch, readings.row(i, int(stamps[i])), int(plan.advance[i]), self._pass_gap)
+            for i in range(placed, len(stamps))
         )
 
-        before, after, near = stretch.find_poses(all_stamps[:placed], rows.stamps, buffer.max_gap)
+        max_gap = self._track.buffer.max_gap
+        before, after, near = stretch.find_poses(stamps[:placed], rows.stamps, max_gap)
         self._drops.count(DropReason.POSE_GAP, int((~near).sum()))
 
         return self._out.place_rows(
-            self._field_epoch,
-            all_stamps[:placed][near],
+            epoch,
+            stamps[:placed][near],
             rows,
             before[near],
             after[near],
@@ -552,9 +492,8 @@ class Streams:
 
         self._last_pose, self.ranges = None, ClockRanges()
         # later than any epoch so far
-        self._field_epoch = max(self._field_epoch, self.poses.epoch) + 1
-        self.poses.restart(self._field_epoch)
-        self._last_field = None
+        self._clock.restart(max(self._clock.epoch, self.poses.epoch) + 1)
+        self.poses.restart(self._clock.epoch)
         self._out.begin_pass()
 
     def _resolve(self, last_chance: bool = False) -> None:
@@ -587,7 +526,7 @@ class Streams:
 
         Too long: until stamps have advanced by more than max_wait.
         """
-        while self._waiting and self._advance - self._waiting[0].advance > self._max_wait:
+        while self._waiting and self._clock.advance - self._waiting[0].advance > self._max_wait:
             waited = self._waiting.popleft()
             self._lateness.give_up(waited.epoch, waited.reading.stamp)
             # where TF failed, a transform is what was missing

@@ -10,33 +10,31 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from statistics import median_low
 from typing import NamedTuple
 
 import numpy as np
 
-from gp_mapping.intake.columns import Stream
+from gp_mapping.intake.columns import Readings, Stream
 from gp_mapping.intake.drops import DropReason
-from gp_mapping.intake.poses.buffer import Pose, PosePairs, read_rows
+from gp_mapping.intake.field_clock import PERIODS, RECENT_STEPS, FieldClock
+from gp_mapping.intake.poses.buffer import Pose, PoseBuffer, PosePairs, read_rows
 from gp_mapping.intake.poses.messages import LARGE_VARIANCE, LOST_VARIANCE, read_pose_columns
+from gp_mapping.intake.stamps import StampGate
 from gp_mapping.settings.intake import IntakeSettings
 
 __all__ = [
-    "PERIODS",
-    "RECENT_STEPS",
+    "Begun",
+    "Limits",
     "PoseRows",
+    "StretchPlan",
     "Waits",
     "distance",
     "find_poses",
     "keeps_pass_gap",
-    "longest_pause",
     "longest_waits",
+    "plan_stretch",
     "read_poses",
 ]
-
-PERIODS = 4  # a longer pause of a slow sensor, in units of its own period, ends a pass
-RECENT_STEPS = 15  # whose median is the period
 
 
 def distance(a: tuple[float, ...], b: tuple[float, ...]) -> float:
@@ -50,26 +48,6 @@ def distance(a: tuple[float, ...], b: tuple[float, ...]) -> float:
     """
     x, y, z = (p_k - q_k for p_k, q_k in zip(a, b))
     return math.sqrt(x * x + y * y + z * z)
-
-
-def longest_pause(steps: Sequence[int], pass_gap: int) -> tuple[int, bool]:
-    """The longest pause within a pass: pass_gap, or PERIODS periods of a sensor that is slower.
-
-    It depends on the sensor's stamps alone.
-
-    Args:
-        steps: between the newest measurements, ns, at most RECENT_STEPS.
-        pass_gap: ns.
-
-    Returns:
-        That pause in ns, and whether the sensor is so slow that a person has to be told.
-    """
-    slow = sum(PERIODS * step > pass_gap for step in steps)
-    if 2 * slow <= len(steps):
-        return pass_gap, False
-
-    period = median_low(steps)
-    return PERIODS * period, period > pass_gap and len(steps) >= RECENT_STEPS
 
 
 class PoseRows(NamedTuple):
@@ -248,3 +226,150 @@ def keeps_pass_gap(steps: list[int], first: int, pass_gap: int) -> bool:
     ends = np.arange(first + 1, len(steps) + 1)
     starts = np.maximum(ends - RECENT_STEPS, 0)
     return bool((2 * (slow_until[ends] - slow_until[starts]) <= ends - starts).all())
+
+
+class Begun(NamedTuple):
+    """The two streams where a stretch begins; nothing of it is changed here.
+
+    Attributes:
+        clock: of the measurements.
+        gates: of the stamps of measurements and of poses.
+        poses: that are known.
+        waiting: stamp of each measurement that waits, ns, and by how much stamps had advanced in
+            all when it came, ns.
+    """
+
+    clock: FieldClock
+    gates: tuple[StampGate, StampGate]
+    poses: PoseBuffer
+    waiting: list[tuple[int, int]]
+
+
+class Limits(NamedTuple):
+    """What a stretch must keep to be taken in at once.
+
+    Attributes:
+        max_wait: of a measurement, ns of stamps.
+        pass_gap: ns.
+        max_speed: of poses, m/s; 0: any.
+        queue: measurements that may wait together.
+        ready: samples that may be ready together.
+    """
+
+    max_wait: int
+    pass_gap: int
+    max_speed: float
+    queue: int
+    ready: int
+
+
+class StretchPlan(NamedTuple):
+    """What taking in a stretch at once does.
+
+    Attributes:
+        drops: messages that are dropped, by reason.
+        gates: newest stamp (ns) and usual step (ns) of measurements and of poses afterwards.
+        usable: numbers of the measurements that are taken.
+        stamps: (N,) of those that wait and those that are taken, ns.
+        advance: (N,) by how much stamps have advanced in all when each comes, ns.
+        poses: the new ones.
+        rows: of those known already that are needed, and the new ones.
+    """
+
+    drops: Counter
+    gates: list[tuple[int, float]]
+    usable: np.ndarray
+    stamps: np.ndarray
+    advance: np.ndarray
+    poses: PoseRows
+    rows: PoseRows
+
+
+def plan_stretch(
+    begun: Begun, limits: Limits, field: Stream, read: Readings, pose: Stream, poses: PoseRows
+) -> StretchPlan | None:
+    """Plan how a stretch is taken in at once.
+
+    Args:
+        begun: the two streams as they are.
+        limits: what is out of the ordinary beyond them.
+        field: measurements.
+        read: as the adaptor read them.
+        pose: pose messages.
+        poses: a row for each.
+
+    Returns:
+        The plan. None where something is out of the ordinary: the messages are to be taken in one
+        by one.
+    """
+    # what is refused for itself never comes to the gates
+    usable = np.setdiff1d(np.arange(len(read)), list(read.refused))
+    stamps = field.columns.stamps()
+    stamps = (field.recorded if stamps is None else stamps)[usable]
+    known_rows = np.flatnonzero(~np.isnan(poses.rows[:, 0]))
+    poses = poses.select(known_rows)
+
+    admitted = _admissions(begun, stamps, poses.stamps)
+    newest = begun.clock.newest
+    if admitted is None or newest is None or not len(stamps) or not len(known_rows):
+        return None
+
+    drops = Counter(read.refused.values())
+    again = DropReason.REPEATED_STAMP, DropReason.POSE_REPEATED_STAMP
+    for (_, _, late), reason in zip(admitted, again):
+        drops[reason] += len(late)
+    fresh, on_time = (
+        np.setdiff1d(np.arange(n), list(late))
+        for n, (_, _, late) in zip((len(stamps), len(known_rows)), admitted)
+    )
+    stamps, poses = stamps[fresh], poses.select(on_time)
+
+    waiting = begun.waiting
+    all_stamps = np.array([*(stamp for stamp, _ in waiting), *stamps.tolist()])
+    advance = np.array(
+        [*(then for _, then in waiting), *(begun.clock.advance + stamps - newest).tolist()]
+    )
+    known = begun.poses.since(int(all_stamps[0])) if len(stamps) else []
+    if not known:
+        return None
+
+    rows = poses.preceded_by(known)
+    # by the order of all messages: the newest pose when each measurement came
+    before = np.searchsorted(pose.where[known_rows[on_time]], field.where[usable[fresh]])
+    waits = longest_waits(all_stamps, advance, len(waiting), rows.stamps[len(known) - 1 + before])
+    steps = [*begun.clock.steps, *np.diff(stamps, prepend=newest).tolist()]
+    if (
+        len(rows.stamps) > begun.poses.size
+        or rows.too_fast(len(known), limits.max_speed)
+        or waits.longest > limits.max_wait
+        or waits.queue > limits.queue
+        or len(all_stamps) > limits.ready
+        or not keeps_pass_gap(steps, len(begun.clock.steps), limits.pass_gap)
+    ):
+        return None
+
+    gates = [(last, step) for last, step, _ in admitted]
+    return StretchPlan(drops, gates, usable[fresh], all_stamps, advance, poses, rows)
+
+
+def _admissions(
+    begun: Begun, field: np.ndarray, poses: np.ndarray
+) -> list[tuple[int, float, dict[int, bool]]] | None:
+    """Where admitting all would lead the two gates (StampGate.plan_admission).
+
+    Args:
+        begun: the two streams as they are.
+        field: (N,) stamps of the measurements, ns.
+        poses: (n,) stamps of the poses, ns.
+
+    Returns:
+        For measurements and poses. None where a stamp leaps, or one is out of order: from there on
+        messages wait for older ones.
+    """
+    admitted = []
+    for gate, stamps in zip(begun.gates, (field, poses)):
+        planned = gate.plan_admission(stamps.tolist())
+        if planned is None or not all(planned[2].values()):
+            return None
+        admitted.append(planned)
+    return admitted
