@@ -9,7 +9,6 @@ from test_lag import field, lawnmower
 
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.moving import move_session
-from gp_mapping.mapping.response import response
 from gp_mapping.mapping.response.response import Response
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.intake import IntakeSettings
@@ -209,63 +208,3 @@ def test_a_pass_is_settled_over_the_way_of_a_block_before_and_after():
     assert response.settled(samples[:1]) is not None and len(response.settled(samples[:1])) == 1
     untimed = Samples(samples.x, samples.y)
     assert response.settled(untimed) is untimed
-
-
-def test_cells_come_back_from_a_table_as_they_went_and_one_by_one_as_samples():
-    rows = [
-        response._Row((1.0, 2.0), 3.0, 4.0, 5.0, 6.0, 7, 8.0, 9.0),  # noqa: SLF001
-        response._Row((1.5, 1.0), 3.5, 4.5, 5.5, -1.0, 7, 8.5, 9.5),  # noqa: SLF001
-    ]
-    assert response._rows_of(response._table(rows)) == rows  # noqa: SLF001
-    assert response._rows_of(response._table([])) == []  # noqa: SLF001
-    cell = response._as_samples(rows[0], rows[1])  # noqa: SLF001
-    for name, told in (
-        ("x", [[1.5, 1.0]]),
-        ("y", [[3.5]]),
-        ("stamp", [4.5]),
-        ("count", [1.0]),
-        ("sensor_variance", [5.5]),
-        ("velocity", [[1.0, -2.0]]),
-    ):
-        assert getattr(cell, name).tolist() == told, name
-    assert cell.position_variance is None
-    other = response._as_samples(rows[1]._replace(passes=6), rows[0])  # noqa: SLF001
-    assert other.position_variance.tolist() == [6.0]
-    assert other.velocity.tolist() == [[0.0, 0.0]], "it begins a pass"
-
-
-def test_a_block_lasts_from_half_a_cell_before_its_first_to_half_a_cell_after_its_last():
-    first = response._Row((1.0, 2.0), 3.0, 4.0, 5.0, 6.0, 7, 1.0, 9.0)  # noqa: SLF001
-    row = [first._replace(stamp=4.0 + 0.5 * k) for k in range(4)]
-    assert response._track([row, row[:1]]).span.tolist() == [2.0, 0.0]  # noqa: SLF001
-
-
-def test_a_settled_value_says_how_it_changes_with_the_logarithm_of_the_time_constant():
-    before = response._Row((1.0, 2.0), 3.0, 4.0, 0.1, -1.0, 7, 1.0, 0.0)  # noqa: SLF001
-    block = before._replace(x=(1.5, 2.0), y=3.7, stamp=5.2)
-
-    def settled(tau, unsure=False):
-        return response._settled(before, block, tau, 0.0, unsure)  # noqa: SLF001
-
-    for tau in (0.5, 2.0, 30.0):
-        more, less = (float(settled(tau * math.exp(step)).y) for step in (1e-4, -1e-4))
-        assert float(settled(tau, True).response_slope) == pytest.approx((more - less) / 2e-4)
-    assert settled(2.0).response_slope is None
-    assert float(settled(0.01, True).response_slope) == pytest.approx(0.0, abs=1e-9)
-
-
-@pytest.mark.parametrize("tau", [0.4, 2.0, 30.0])
-def test_a_settled_value_is_as_blurred_as_the_way_that_it_is_an_average_of(tau):
-    """Its weights over that way, by their sum: a fading response since the block before, over a block's length."""
-    elapsed, apart, blur, n = 1.2, 0.9, 3.0, 2000
-    before = response._Row((0.0, 0.0), 3.0, 0.0, 0.1, -1.0, 7, 1.0, 0.0)  # noqa: SLF001
-    block = before._replace(x=(apart, 0.0), y=3.7, stamp=elapsed)
-    sharp, blurred = (
-        float(response._settled(before, block, tau, each, False).sensor_variance)  # noqa: SLF001
-        for each in (0.0, blur)
-    )
-    at = (torch.arange(n, dtype=torch.float64) + 0.5) / n * apart
-    weight = torch.exp((at - apart) * elapsed / apart / tau)
-    weight /= weight.sum()
-    spread = (weight * at.square()).sum() - (weight * at).sum() ** 2 + apart**2 / 12
-    assert blurred - sharp == pytest.approx(blur * float(spread) ** 2, rel=1e-4)

@@ -23,7 +23,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
 
 import torch
 
@@ -31,8 +30,19 @@ from gp_mapping.core.types import Samples
 from gp_mapping.mapping.beginning.stepwise import go_on_with
 from gp_mapping.mapping.cells import CellAverager
 from gp_mapping.mapping.notes.settings import slow_sensor_note
-from gp_mapping.mapping.response.lag import Lag, Search, step_weights
-from gp_mapping.mapping.response.track import Track
+from gp_mapping.mapping.response.blocks import (
+    Row,
+    as_samples,
+    averaged,
+    blocks_of,
+    rows_of_cell,
+    rows_of_table,
+    settled,
+    table_of,
+    track_of,
+    way_between,
+)
+from gp_mapping.mapping.response.lag import Lag, Search
 from gp_mapping.mapping.scoring.neighbouring_cells import NeighbouringCells
 from gp_mapping.settings.mapping import MapSettings
 
@@ -49,30 +59,6 @@ _SHARE, _SHARE_AT_LAST = 1.0, 0.5
 _SHORT = 0.25  # of τ: a block, where the lengthscale is not known
 _EVERY = 16  # cells between two looks at how far the way has come
 STEPS = 4  # of a search with each cell: up to 0.04 s
-
-
-class _Row(NamedTuple):
-    """A cell, or a block of them.
-
-    Attributes:
-        x: place, m.
-        y: value, SI.
-        stamp: s.
-        variance: white variance of y, squared SI.
-        position: variance of x, m²; negative: not known.
-        passes: number of its pass.
-        count: cells that it averages.
-        way: driven since the row before it in its pass, m.
-    """
-
-    x: tuple[float, float]
-    y: float
-    stamp: float
-    variance: float
-    position: float
-    passes: int
-    count: float
-    way: float
 
 
 class Response:
@@ -100,11 +86,11 @@ class Response:
         self.found, self.variance, self.deviation = False, 0.0, 0.0
         self.length = self.signal = self.blur = self.gain = 0.0
         # cells since the beginning; None where τ is not looked for (any more)
-        self._kept: list[_Row] | None = [] if looks and settings.learns_response else None
+        self._kept: list[Row] | None = [] if looks and settings.learns_response else None
         self._checks, self._looked, self._way = 0, 0, 0.0
         self._search: _Looking | None = None
-        self._open: list[_Row] = []  # cells of the open block
-        self._last: _Row | None = None  # the block before it
+        self._open: list[Row] = []  # cells of the open block
+        self._last: Row | None = None  # the block before it
 
     @property
     def is_active(self) -> bool:
@@ -153,17 +139,17 @@ class Response:
             return [cell]
 
         rounding = resolution**2 / 12.0 if math.isfinite(resolution) else 0.0
-        for row in _rows(cell, passes, rounding):
+        for row in rows_of_cell(cell, passes, rounding):
             if self._kept is not None:
                 newest = self._kept[-1] if self._kept else None
-                way = _way(newest, row)
+                way = way_between(newest, row)
                 self._kept.append(row._replace(way=way))
                 self._way += way
         if not self.is_active:
             return [cell]
-        return [made for row in _rows(cell, passes, rounding) for made in self._take(row)]
+        return [made for row in rows_of_cell(cell, passes, rounding) for made in self._take(row)]
 
-    def _take(self, row: _Row) -> list[Samples]:
+    def _take(self, row: Row) -> list[Samples]:
         """Put a cell into the open block; return what the block before it says, if it closes."""
         out = []
         if self._open and self._is_full(row):
@@ -171,7 +157,7 @@ class Response:
         self._open.append(row)
         return out
 
-    def _is_full(self, row: _Row) -> bool:
+    def _is_full(self, row: Row) -> bool:
         """Whether a cell begins another block."""
         first = self._open[0]
         if row.passes != first.passes or row.stamp <= self._open[-1].stamp:
@@ -185,12 +171,12 @@ class Response:
         """Close the open block: what it says of the field, with the one before it in its pass."""
         if not self._open:
             return []
-        block, before = _averaged(self._open), self._last
+        block, before = averaged(self._open), self._last
         self._open, self._last = [], block
         if before is None or before.passes != block.passes or block.stamp <= before.stamp:
             return []
 
-        made = _settled(before, block, self.seconds, self.blur, self.deviation > 0.0)
+        made = settled(before, block, self.seconds, self.blur, self.deviation > 0.0)
         white = float(made.sensor_variance[0])
         self.variance = white if not self.variance else 0.98 * self.variance + 0.02 * white
         a = math.exp((before.stamp - block.stamp) / self.seconds)
@@ -286,7 +272,7 @@ class Response:
             self._kept = None
         out = []
         for i, row in enumerate(kept):
-            made = self._take(row) if self.is_active else [_as_samples(kept[max(i - 1, 0)], row)]
+            made = self._take(row) if self.is_active else [as_samples(kept[max(i - 1, 0)], row)]
             # a block that a new pass closes is of the pass before
             out += [(each, (self._last or row).passes) for each in made]
         return out
@@ -345,13 +331,13 @@ class Response:
             "variance": self.variance,
             "gain": self.gain,
             "sureness": [self.deviation, self.length, self.signal, self.blur],
-            "kept": None if self._kept is None else _table(self._kept),
+            "kept": None if self._kept is None else table_of(self._kept),
             "checks": self._checks,
             "looked": self._looked,
             "way": self._way,
             "search": self._search and self._search.state_dict(),
-            "open": _table(self._open),
-            "last": None if self._last is None else _table([self._last]),
+            "open": table_of(self._open),
+            "last": None if self._last is None else table_of([self._last]),
         }
 
     def load_state_dict(self, state: dict) -> None:
@@ -362,13 +348,13 @@ class Response:
         self.found, self.gain = bool(state["found"]), float(state.get("gain", 0.0))
         # absent in maps of a version that took τ for certain
         self.deviation, self.length, self.signal, self.blur = state.get("sureness", [0.0] * 4)
-        self._kept = None if state["kept"] is None else _rows_of(state["kept"])
+        self._kept = None if state["kept"] is None else rows_of_table(state["kept"])
         self._checks, self._looked = int(state["checks"]), int(state["looked"])
         search = state.get("search")  # absent in maps that looked at once
         if search is not None and self._kept is not None:
             self._search = _Looking.restored(search, self._kept, self.settings.kernel)
-        self._open = _rows_of(state["open"])
-        self._last = None if state["last"] is None else _rows_of(state["last"])[0]
+        self._open = rows_of_table(state["open"])
+        self._last = None if state["last"] is None else rows_of_table(state["last"])[0]
 
 
 class _Looking:
@@ -384,17 +370,17 @@ class _Looking:
         blocks: that they make; with fewer than _FEWEST nothing is looked for.
     """
 
-    def __init__(self, cells: list[_Row], length: float, kernel: str, final: bool):
+    def __init__(self, cells: list[Row], length: float, kernel: str, final: bool):
         self.final = final
         self._cells, self._length = len(cells), length
         most, step = _CHECKS[-1], length / _PART
-        parts = _parts(cells, step, most)
+        parts = blocks_of(cells, step, most)
         self.blocks = len(parts)
         self._search = None
         if self.blocks >= _FEWEST:
             way = sum(row.way for row in cells)
-            finer = _parts(cells, min(step, max(way / most, length / _FINER)), most)
-            self._search = Search(_track(parts), length, kernel, _track(finer))
+            finer = blocks_of(cells, min(step, max(way / most, length / _FINER)), most)
+            self._search = Search(track_of(parts), length, kernel, track_of(finer))
 
     def go_on(self, steps: float) -> bool:
         """Do so many steps; return whether the end is reached."""
@@ -415,7 +401,7 @@ class _Looking:
         }
 
     @staticmethod
-    def restored(state: dict, cells: list[_Row], kernel: str) -> _Looking:
+    def restored(state: dict, cells: list[Row], kernel: str) -> _Looking:
         """Continue where state_dict was taken: the steps are done again now.
 
         Args:
@@ -428,102 +414,6 @@ class _Looking:
         )
         search.go_on(int(state["steps"]))
         return search
-
-
-def _table(rows: list[_Row]) -> torch.Tensor:
-    """Rows as a table (n, 9), as a file holds them."""
-    values = [[*row.x, *row[1:]] for row in rows]
-    return torch.tensor(values, dtype=torch.float64).reshape(len(rows), 9)
-
-
-def _rows_of(table: torch.Tensor) -> list[_Row]:
-    """Rows from what was saved of them."""
-    return [
-        _Row((values[0], values[1]), *values[2:6], int(values[6]), *values[7:])
-        for values in torch.as_tensor(table).tolist()
-    ]
-
-
-def _rows(cell: Samples, passes: int, rounding: float) -> list[_Row]:
-    """The rows of a cell.
-
-    Args:
-        cell: one row, or some.
-        passes: how many passes have begun.
-        rounding: variance that rounding adds, however many samples a cell averages.
-    """
-    n = len(cell)
-    white = [0.0] * n if cell.sensor_variance is None else cell.sensor_variance.tolist()
-    count = [1.0] * n if cell.count is None else cell.count.tolist()
-    position = [-1.0] * n if cell.position_variance is None else cell.position_variance.tolist()
-    return [
-        _Row((x[0], x[1]), y[0], t, w / c + rounding, p, passes, 1.0, 0.0)
-        for x, y, t, w, c, p in zip(
-            cell.x.tolist(), cell.y.tolist(), cell.stamp.tolist(), white, count, position
-        )
-    ]
-
-
-def _way(before: _Row | None, row: _Row) -> float:
-    """What was driven from one cell to the next, m; 0 to the first of a pass."""
-    return math.dist(before.x, row.x) if before and before.passes == row.passes else 0.0
-
-
-def _averaged(rows: list[_Row]) -> _Row:
-    """The mean of cells; its place about the first, whose coordinates may be 1e6 m."""
-    n, first = sum(row.count for row in rows), rows[0]
-
-    def mean(value: Callable[[_Row], float]) -> float:
-        about = value(first)
-        return about + sum(row.count * (value(row) - about) for row in rows) / n
-
-    return _Row(
-        (mean(lambda row: row.x[0]), mean(lambda row: row.x[1])),
-        mean(lambda row: row.y),
-        mean(lambda row: row.stamp),
-        sum(row.count**2 * row.variance for row in rows) / n**2,
-        mean(lambda row: row.position),
-        first.passes,
-        n,
-        0.0,
-    )
-
-
-def _settled(before: _Row, block: _Row, tau: float, blur: float, unsure: bool) -> Samples:
-    """What two blocks of a pass say of the field between them.
-
-    Args:
-        before: the earlier one.
-        block: the later one.
-        tau: s.
-        blur: as of Lag.
-        unsure: whether τ is uncertain.
-    """
-    elapsed = block.stamp - before.stamp
-    a, early, late = (
-        float(part) for part in step_weights(torch.tensor(elapsed, dtype=torch.float64), tau)
-    )
-    late = late / (1.0 - a) if a < 1.0 else 0.5
-
-    def between(old: float, new: float) -> float:
-        return old + late * (new - old)
-
-    known = min(before.position, block.position) >= 0.0
-    slope = a * elapsed / tau / (1.0 - a) ** 2 * (block.y - before.y) if a < 1.0 else 0.0
-    white = (block.variance + a**2 * before.variance) / (1.0 - a) ** 2
-    # of the mean over the way that it is of, along that way; blocks as long as Δ
-    spread = (tau / elapsed) ** 2 - a / (1.0 - a) ** 2 + 1.0 / 12 if a < 1.0 else 1.0 / 6
-    white += blur * (spread * math.dist(before.x, block.x) ** 2) ** 2
-    return Samples(
-        x=[[between(*pair) for pair in zip(before.x, block.x)]],
-        y=[[(block.y - a * before.y) / (1.0 - a)]],
-        stamp=[between(before.stamp, block.stamp)],
-        count=[1.0],
-        sensor_variance=[white],
-        velocity=[[(new - old) / elapsed for old, new in zip(before.x, block.x)]],
-        position_variance=[max(before.position, block.position)] if known else None,
-        response_slope=[slope] if unsure else None,
-    )
 
 
 def _averages(sums: torch.Tensor, stamp: torch.Tensor, centre: torch.Tensor, width: float):
@@ -540,54 +430,3 @@ def _averages(sums: torch.Tensor, stamp: torch.Tensor, centre: torch.Tensor, wid
     end = torch.searchsorted(stamp, centre + 0.5 * width, right=True)
     end = torch.maximum(end, first + 1)
     return (sums[end] - sums[first]) / (end - first)[:, None]
-
-
-def _as_samples(before: _Row, row: _Row) -> Samples:
-    """A cell as it came, but for its heading.
-
-    Args:
-        before: the cell before it.
-        row: the cell.
-    """
-    elapsed = row.stamp - before.stamp if row.passes == before.passes else 0.0
-    velocity = [(b - a) / elapsed if elapsed > 0 else 0.0 for a, b in zip(before.x, row.x)]
-    return Samples(
-        x=[list(row.x)],
-        y=[[row.y]],
-        stamp=[row.stamp],
-        count=[1.0],
-        sensor_variance=[row.variance],
-        velocity=[velocity],
-        position_variance=None if row.position < 0.0 else [row.position],
-    )
-
-
-def _parts(rows: list[_Row], step: float, most: int) -> list[list[_Row]]:
-    """The cells of the newest `most` blocks of that length."""
-    out: list[list[_Row]] = []
-    for row in rows:
-        first = out[-1][0] if out else row
-        if (
-            not out
-            or row.passes != first.passes
-            or math.dist(row.x, first.x) >= step * (1 - 1e-6)
-            or row.stamp <= out[-1][-1].stamp
-        ):
-            out.append([])
-        out[-1].append(row)
-    return out[-most:]
-
-
-def _track(parts: list[list[_Row]]) -> Track:
-    """Blocks as columns."""
-    blocks = [_averaged(part) for part in parts]
-    passes = torch.tensor([block.passes for block in blocks])
-    # from the middle of the first cell to that of the last, and half a cell on either side
-    span = [(part[-1].stamp - part[0].stamp) * len(part) / max(len(part) - 1, 1) for part in parts]
-    return Track(
-        torch.tensor([block.x for block in blocks], dtype=torch.float64),
-        torch.tensor([block.y for block in blocks], dtype=torch.float64),
-        torch.tensor([block.stamp for block in blocks], dtype=torch.float64),
-        torch.cat([torch.ones(1, dtype=torch.bool), passes.diff() != 0]),
-        torch.tensor(span, dtype=torch.float64),
-    )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from gp_mapping.core.models.wiski.lattice.pass_columns import MOMENTS
+from gp_mapping.core.models.wiski.lattice.moments import MOMENTS
 from gp_mapping.core.models.wiski.lattice.sites import OFFSETS, TILE, GridSites
 
 SPACING, ORIGIN = 0.25, np.array([0.3, -7.1])

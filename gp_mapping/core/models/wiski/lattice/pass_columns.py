@@ -11,13 +11,10 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.models.wiski.lattice.features import COVARIATES, FEATURES
+from gp_mapping.core.models.wiski.lattice.moments import MOMENTS
 from gp_mapping.core.transaction import Revertible
 
-__all__ = ["MOMENTS", "PassColumns"]
-
-# columns of an aggregate before its covariates: mass (1), first moment (2) and second moments (3)
-# about the square's centre, in spacings
-MOMENTS = 6
+__all__ = ["PassColumns"]
 
 
 class PassColumns(Revertible):

@@ -25,7 +25,13 @@ from torch import Tensor
 
 from gp_mapping.core.models.wiski.lattice.features import feature_rows
 from gp_mapping.core.models.wiski.lattice.interpolation import stencil_nodes
-from gp_mapping.core.models.wiski.lattice.pass_columns import MOMENTS, PassColumns
+from gp_mapping.core.models.wiski.lattice.moments import (
+    MOMENTS,
+    mean_and_covariance,
+    moments_in_squares,
+    split_wide,
+)
+from gp_mapping.core.models.wiski.lattice.pass_columns import PassColumns
 from gp_mapping.core.transaction import require_finite
 
 __all__ = ["OFFSETS", "TILE", "GridSites"]
@@ -258,15 +264,10 @@ class GridSites(PassColumns):
         # moments about the centre of the square of half a spacing that holds the sample
         if aggregate:
             doubled = 2.0 * (units - self._low)
-            square = doubled.floor()
-            offset = 0.5 * (doubled - square - 0.5)
-            moment = offset * mass
-            second = torch.cat([moment * offset, moment[:, :1] * offset[:, 1:]], 1)
+            square, moments = moments_in_squares(doubled, mass)
             number = torch.add(square[:, 1], square[:, 0], alpha=2 * self.shape[1]).long()
             self._keep(self.aggregates, number)
-            self.aggregates.index_add_(
-                0, number, torch.cat([mass, moment, second, weighted_covariates, lam], 1)
-            )
+            self.aggregates.index_add_(0, number, torch.cat([moments, weighted_covariates, lam], 1))
 
     def _keep(self, array: Tensor, where: Tensor) -> None:
         """Record, within a transaction, the values at `where` before they are overwritten."""
@@ -382,43 +383,14 @@ class GridSites(PassColumns):
     def split(self, worth: float) -> tuple[Tensor, Tensor, Tensor]:
         """The aggregates as weighted samples without λ; wide ones are split to keep their spread.
 
-        An aggregate whose β times variance along its longer axis exceeds `worth` becomes two
-        samples, four where that along its shorter axis does, too: what its samples say of the
-        field's slope is kept.
-
         Args:
-            worth: bound of β·(spread, m²).
+            worth: bound of β·(spread, m²), as of moments.split_wide.
 
         Returns:
             x (K', 2), covariates (K', 2 + P), beta (K',).
         """
         x, covariates, beta, _, second = self._moments()
-
-        # eigenvalues middle ± gap of the 2 × 2 covariance, and the directions of its axes
-        a, b, c = second[:, 0], second[:, 1], second[:, 2]
-        gap = (0.25 * (a - b).square() + c.square()).sqrt()
-        middle, angle = 0.5 * (a + b), 0.5 * torch.atan2(2 * c, a - b)
-        axis = torch.stack([angle.cos(), angle.sin()], 1)
-        across = torch.stack([-axis[:, 1], axis[:, 0]], 1)
-
-        # places that keep the second moment: ±√λ of half the mass each, ±√(2λ) of a quarter
-        long, short = (
-            axis * (middle + gap).clamp_min(0.0).sqrt()[:, None],
-            across * (middle - gap).clamp_min(0.0).sqrt()[:, None],
-        )
-        two, four = beta * (middle + gap) > worth, beta * (middle - gap) > worth
-        unsplit, two = ~two, two & ~four
-        steps = torch.cat([long[four], -long[four], short[four], -short[four]]) * 2**0.5
-
-        return (
-            torch.cat(
-                [x[unsplit], x[two] + long[two], x[two] - long[two], x[four].repeat(4, 1) + steps]
-            ),
-            torch.cat(
-                [covariates[unsplit], covariates[two].repeat(2, 1), covariates[four].repeat(4, 1)]
-            ),
-            torch.cat([beta[unsplit], 0.5 * beta[two].repeat(2), 0.25 * beta[four].repeat(4)]),
-        )
+        return split_wide(x, covariates, beta, second, worth)
 
     def around(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The aggregates, as in `samples`, whose squares meet a box of places.
@@ -467,11 +439,7 @@ class GridSites(PassColumns):
 
         beta = rows[:, 0]
         centre = 0.5 * square.double() + self._low + 0.25
-        # subtractions leave rounding here as well: the mean stays within its square
-        offset = (rows[:, 1:3] / beta[:, None]).clamp(-0.25, 0.25)
-        second = rows[:, 3:6] / beta[:, None] - torch.cat(
-            [offset.square(), offset[:, :1] * offset[:, 1:]], 1
-        )
+        offset, second = mean_and_covariance(rows)
 
         return (
             (centre + offset - self.shift) * self.spacing,
