@@ -11,6 +11,8 @@ FILES = {
     "own_kernel": "class RationalQuadratic",
     "own_likelihood": "class Logit",
     "own_sensor": "BATTERY =",
+    "own_adaptor": "class WindSpeed",
+    "own_program": "from gp_mapping.cli import main",
     "own_planner": "def spiral",
     "known": "class Known",
     "drying": "class Drying",

@@ -174,6 +174,34 @@ def test_a_sensor_is_mapped(folder):
     assert report["map"]["cells"] > 50 and report["unit"] == "V"
 
 
+def test_an_adaptor_computes_the_number_and_what_has_none_is_dropped(folder):
+    told = run(
+        folder,
+        code="""
+from types import SimpleNamespace as Message
+from gp_mapping.intake.sensors.adaptor import make_adaptor
+from gp_mapping.intake.sensors.guarded import GuardedAdaptor
+from gp_mapping.settings.intake import IntakeSettings
+adaptor = GuardedAdaptor(make_adaptor(IntakeSettings(sensor="wind"), None), "wind")
+read = [adaptor.read(Message(vector=Message(x=3.0, y=0.0, z=k)), 7) for k in (0.0, 4.0)]
+y, variance = adaptor.values(read, None)
+print(y.tolist(), variance.tolist(), adaptor.read(Message(), 8).value)""",
+    )
+    assert told.strip() == "[3.0, 5.0] [0.0, 0.0] adaptor_failed"
+
+
+def test_a_program_of_one_file_is_every_command_with_its_parts(folder):
+    """A kernel that nobody has installed maps as the same one that is."""
+    words = ["map", "drive", "--output", "one_file", "--test", "other", *GIVEN]
+    words += ["--set", "kernel=own_rational", "--set", "model=exact"]
+    run(folder, code=f"import own_program; own_program.main({words!r})")
+    one, installed = (
+        json.loads((folder / name / "report.json").read_text())
+        for name in ("one_file", "kernel_exact")
+    )
+    assert one["rmse_ut"] == installed["rmse_ut"]
+
+
 def test_a_planner_plans_on_a_saved_map(folder):
     """Within the budget, along the rim, in a region; and it is one of the planners' names."""
     run(folder, "map", "drive", "--output", "for_plans", *GIVEN)

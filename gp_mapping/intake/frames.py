@@ -5,7 +5,6 @@ A stray message that comes first decides nothing.
 
 from __future__ import annotations
 
-from gp_mapping.errors import named
 from gp_mapping.settings.intake import IntakeSettings
 
 __all__ = ["LONGEST", "FirstMessages", "FrameVote", "Frames", "without_long_frame"]
@@ -161,7 +160,7 @@ class Frames:
             winner: the frame.
 
         Returns:
-            What happened, in words.
+            The frame that was expected before.
         """
         before = self._votes[which].frame
         self._votes = {
@@ -170,10 +169,7 @@ class Frames:
         }
 
         self._votes[which] = FrameVote(expected=winner)
-        return (
-            f"{which}: the first messages were in frame {named(before)} and most are in {named(winner)}, which "
-            "is now expected"
-        )
+        return before
 
 
 class FirstMessages:

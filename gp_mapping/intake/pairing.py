@@ -222,7 +222,11 @@ class Intake:
             return
 
         handed_out = self.samples > 0
-        text = self._frames.elect(which, winner)
+        before = self._frames.elect(which, winner)
+        text = (
+            f"{which}: the first messages were in frame {named(before)} and most are in {named(winner)}, which "
+            "is now expected"
+        )
         if first.is_final:
             self.time_jump()  # what waits, and the poses, are in the other frame
             self._warn(text)
