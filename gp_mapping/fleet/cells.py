@@ -17,8 +17,11 @@ from gp_mapping.errors import UserError, one_line
 from gp_mapping.fleet.workers.step_progress import StepProgress
 from gp_mapping.intake import Intake
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
+from gp_mapping.mapping.cells import RawRows
 from gp_mapping.mapping.earth import Fixes
 from gp_mapping.mapping.gathering import Gathering
+from gp_mapping.mapping.growing.admission import Admission
+from gp_mapping.mapping.growing.counts import SampleCounts
 from gp_mapping.recording.mapped import marks_of
 from gp_mapping.recording.replay import Taken, plan_bags, samples_of
 from gp_mapping.settings.build import Parameters
@@ -115,37 +118,105 @@ class BagCells:
     fixes: dict | None = None
 
 
-class CellMaker(Gathering):
+class CellMaker:
     """The cells that a MapSession with these settings would hand to its map; refusals are counted.
 
-    A cell that contradicts the map is not weakened, since there is no map.
+    A cell that contradicts the map is not weakened, since there is no map. It judges the raw
+    samples (gathering.SampleJudge), and takes the cells (growing.admission.CellTaker).
+
+    Args:
+        settings: of the map.
+
+    Attributes:
+        gathered: raw samples as cells, and their path.
+        admission: decides which cells are handed over, and counts raw samples.
+        made: the cells, once the first few are there.
     """
 
     def __init__(self, settings: MapSettings):
-        super().__init__(settings)
-        self._begin()
+        self.gathered = Gathering(settings)
+        self.admission = Admission(settings, self.gathered, settings.bias_time)
 
         # the first cells, while they are still coming
         self._opening: Samples | None = None
         self.made: list[Samples] = []
 
+    # --- samples in -------------------------------------------------------------------------------
     def ingest(self, samples: Samples) -> None:
         """Take in raw samples of one pass."""
-        self._gather(samples)
+        for cell in self.gathered.gather(samples, self):
+            self._pass_on(self.gathered.settle(cell))
 
-    def _open_with(self, first: Samples, cell: Samples) -> None:
+    def flush(self) -> None:
+        """Take the open cell, or the raw samples that wait for their batch, and the open block."""
+        pending = self.gathered.close()
+        if pending is not None:
+            self._pass_on(self.gathered.settle(pending))
+        self._pass_on(self.gathered.response.flush())
+
+    def break_pass(self) -> None:
+        """Close the open cell at a gap or a time jump: the next sample starts a new pass."""
+        self.flush()
+        self.admission.first.drop_held()  # what comes now is elsewhere, or later
+        self.gathered.end_pass()
+
+    def finish(self) -> None:
+        """Leave nothing pending: the stream has ended."""
+        self.flush()
+
+    def _pass_on(self, cells: list[Samples]) -> None:
+        """Hand over cells of the pass that is open."""
+        passes, length = self.gathered.passes, self.gathered.path_trace.length
+        for cell in cells:
+            self.admission.admit(cell, passes, length, self)
+
+    # --- as judge of raw samples ------------------------------------------------------------------
+    @property
+    def counts(self) -> SampleCounts:
+        """Raw samples that were used, or not."""
+        return self.admission.counts
+
+    def is_credible(self, values: list[float]) -> bool:
+        """Whether a raw value (C,), SI, can be of this field."""
+        return self.admission.first.is_credible(values)
+
+    def look(self, rows: RawRows, part: slice, rates: list[float], lengths: list[float]) -> None:
+        """Look at nothing: there is no map whose predictions would be scored."""
+
+    # --- as taker of cells ------------------------------------------------------------------------
+    def open_with(self, first: Samples, cell: Samples, length: float) -> None:
         """Hold the first cells back until the map would begin."""
         self._opening = first
-        if not self.is_opening:
+        if not self.admission.first.is_open:
             self.made, self._opening = [first], None
 
-    def _absorb(self, cell: Samples) -> None:
+    def absorb(self, cell: Samples, length: float) -> None:
         """Take a finished cell."""
         self.made.append(cell)
 
-    def _begin_over(self) -> None:
+    def begin_over(self) -> None:
         """Discard all cells."""
         self.made, self._opening = [], None
+
+    def is_settled(self) -> bool:
+        """True: there is no map that would have to settle before it judges cells."""
+        return True
+
+    # --- the cells --------------------------------------------------------------------------------
+    @property
+    def raw_count(self) -> int:
+        """Raw samples that were used."""
+        return self.counts.used
+
+    @property
+    def refused(self) -> int:
+        """Raw samples that were not used."""
+        return self.counts.refused
+
+    @property
+    def gross_errors(self) -> int:
+        """Raw samples that were left out as gross errors."""
+        return self.gathered.gross_errors + self.admission.gross_errors
 
     def joined_cells(self) -> Samples | None:
         """All cells as one batch, with every column; None where there is none."""
@@ -276,13 +347,13 @@ def _read(job: Job, halfway: StepProgress) -> BagCells:
         job.parameters.map.field_scale,
         unit_text(job.parameters.map.field_unit),
     )
-    low, high = maker.path_trace.bounds()
+    low, high = maker.gathered.path_trace.bounds()
     report = BagReport(
         job.bag,
         "",
         maker.raw_count,
         len(cells),
-        maker.passes,
+        maker.gathered.passes,
         dict(intake.received),
         dict(intake.drops.as_dict()),
         intake.drops.measurements,
@@ -292,14 +363,14 @@ def _read(job: Job, halfway: StepProgress) -> BagCells:
         dict(intake.about),
         maker.gross_errors,
         maker.refused,
-        maker.path_trace.length,
+        maker.gathered.path_trace.length,
         None if cells.stamp is None else float(cells.stamp.max()),
         list(low),
         list(high),
         (cells.x.median(0).values.tolist(), cells.y.median(0).values.tolist()),
         sorted(marks_of(plans[0])),
     )
-    return BagCells(report, cells, maker.path_trace.state_dict(), fixes.state_dict())
+    return BagCells(report, cells, maker.gathered.path_trace.state_dict(), fixes.state_dict())
 
 
 def report_of(made: BagCells) -> BagReport:

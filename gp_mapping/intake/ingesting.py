@@ -15,15 +15,15 @@ __all__ = ["SampleSink", "ingest_batches", "ingest_remaining"]
 
 
 class SampleSink(Protocol):
-    """What takes samples in: a mapping session.
+    """What takes samples in: a mapping session."""
 
-    Attributes:
-        raw_count: samples that it has used so far.
-        refused: samples that it has refused so far.
-    """
+    @property
+    def raw_count(self) -> int:
+        """Samples that it has used so far."""
 
-    raw_count: int
-    refused: int
+    @property
+    def refused(self) -> int:
+        """Samples that it has refused so far."""
 
     def ingest(self, samples: Samples) -> object:
         """Take samples in, in order of time."""

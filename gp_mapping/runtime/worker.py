@@ -216,7 +216,7 @@ class MapWorker:
             """Draw this session from now on, in the worker's thread."""
             # the drawing goes on where the map has not changed
             if session is not None and self._team is not None:
-                session.renderer = self._team.renderer
+                session.shown.renderer = self._team.renderer
                 for places in touched:
                     session.renderer.touch(places, session.cell_count)
             self._team = session

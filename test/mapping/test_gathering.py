@@ -7,23 +7,24 @@ import pytest
 import torch
 
 from gp_mapping.core.types import Samples
-from gp_mapping.mapping.gathering import Gathering
+from gp_mapping.fleet.cells import CellMaker
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.sensors import map_settings_for
 
 
-class Kept(Gathering):
+class Kept:
     """Keeps the values and headings of its cells; judges by the last cells alone."""
 
     def __init__(self, **settings):
-        super().__init__(map_settings_for("scalar", MapSettings(**settings)))
-        self._begin()
-        self.values, self.headings = [], []
+        self.maker = CellMaker(map_settings_for("scalar", MapSettings(**settings)))
+        self.gathered, self.admission = self.maker.gathered, self.maker.admission
+        self.flush, self.finish = self.maker.flush, self.maker.finish
+        self.break_pass, self.take = self.maker.break_pass, self.maker.ingest
 
     def ingest(self, values, start):
         n = len(values)
         along = start + torch.arange(n).double()
-        self._gather(
+        self.take(
             Samples(
                 torch.stack([along, 0.0 * along], 1),
                 torch.tensor(values).double()[:, None],
@@ -34,28 +35,25 @@ class Kept(Gathering):
 
     def stand(self, values):
         """Samples of one place, without stamps; the cell stays open."""
-        self._gather(
+        self.take(
             Samples(torch.zeros(len(values), 2).double(), torch.tensor(values).double()[:, None])
         )
 
-    def take(self, samples):
-        self._gather(samples)
-
     def state(self):
-        return self._gathered()
+        return self.gathered.state_dict() | self.admission.state_dict()
 
     def load(self, state):
-        self._load_gathered(state)
+        self.gathered.load_state_dict(state)
+        self.admission.load_state_dict(state)
 
-    def _open_with(self, first, cell):
-        self.values = first.y[:, 0].tolist()
+    @property
+    def values(self):
+        cells = self.maker.joined_cells()
+        return [] if cells is None else cells.y[:, 0].tolist()
 
-    def _absorb(self, cell):
-        self.values += cell.y[:, 0].tolist()
-        self.headings += [] if cell.heading is None else cell.heading.tolist()
-
-    def _begin_over(self):
-        self.values, self.headings = [], []
+    @property
+    def headings(self):
+        return [row for cell in self.maker.made[1:] for row in cell.heading.tolist()]
 
 
 def test_what_waits_to_be_confirmed_is_not_confirmed_by_the_next_pass():
@@ -67,9 +65,14 @@ def test_what_waits_to_be_confirmed_is_not_confirmed_by_the_next_pass():
     cut.break_pass()
     for kept in (whole, cut):
         kept.ingest([905.0, 910.0], 61.0)
-    assert max(whole.values) > 900.0 and whole.gross_errors == 0 and whole.passes == 1
-    assert max(cut.values) < 30.0 and cut.gross_errors == 1 and cut.passes == 2
-    assert whole.raw_count == cut.raw_count == 63 and cut.refused == 0
+    assert (
+        max(whole.values) > 900.0 and whole.maker.gross_errors == 0 and whole.gathered.passes == 1
+    )
+    assert max(cut.values) < 30.0 and cut.maker.gross_errors == 1 and cut.gathered.passes == 2
+    assert (
+        whole.admission.counts.used == cut.admission.counts.used == 63
+        and cut.admission.counts.refused == 0
+    )
 
 
 def test_a_pass_goes_on_neither_from_the_place_nor_from_the_heading_of_the_one_before():
@@ -78,13 +81,15 @@ def test_a_pass_goes_on_neither_from_the_place_nor_from_the_heading_of_the_one_b
     whole, cut = Kept(axle_distance=0.05), Kept(axle_distance=0.05)
     for kept in (whole, cut):
         kept.ingest(values, 0.0)
-    driven = cut.path_trace.length
+    driven = cut.gathered.path_trace.length
     cut.break_pass()
     for kept in (whole, cut):
         kept.ingest(values[:1], 60.5)
-    assert whole.path_trace.length > driven + 1.0 and cut.path_trace.length == driven
+    assert (
+        whole.gathered.path_trace.length > driven + 1.0 and cut.gathered.path_trace.length == driven
+    )
     assert whole.headings[-1] != [0.0, 0.0] and cut.headings[-1] == [0.0, 0.0]
-    assert cut.passes == whole.passes + 1
+    assert cut.gathered.passes == whole.gathered.passes + 1
 
 
 def test_a_robot_that_goes_on_from_a_saved_moment_looks_where_it_looked():
@@ -104,8 +109,8 @@ def test_of_the_first_cells_a_wild_one_is_left_out():
     assert (
         len(kept.values) == 20
         and max(kept.values) < 30.0
-        and kept.gross_errors == 1
-        and not kept.is_opening
+        and kept.maker.gross_errors == 1
+        and not kept.admission.first.is_open
     )
 
 
@@ -114,15 +119,15 @@ def test_after_a_hundred_cells_whoever_takes_them_judges():
     kept = Kept()
     kept.ingest([20.0 + 0.1 * (i % 7) for i in range(101)], 0.0)
     kept.ingest([900.0], 101.0)
-    assert kept.values[-1] == 900.0 and kept.gross_errors == 0
+    assert kept.values[-1] == 900.0 and kept.maker.gross_errors == 0
 
 
-@pytest.mark.parametrize("end", [Kept.finish, Kept.break_pass])
+@pytest.mark.parametrize("end", ["finish", "break_pass"])
 def test_at_the_end_and_at_a_gap_the_open_cell_is_handed_over(end):
     kept = Kept()
     kept.stand([20.0, 21.0, 22.0])
     assert kept.values == []
-    end(kept)
+    getattr(kept, end)()
     assert kept.values == [21.0]
 
 
@@ -131,7 +136,7 @@ def test_samples_without_stamps_come_fifty_times_a_second():
     kept = Kept(cell_duration=1.0)
     kept.stand([20.0] * 3000)
     kept.finish()
-    assert kept.raw_count == 3000 and len(kept.values) == 6
+    assert kept.admission.counts.used == 3000 and len(kept.values) == 6
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -145,7 +150,7 @@ def test_passes_go_on_with_their_numbers_and_in_a_file_from_before_they_had_any_
         del state["bias"]
     second.load(state)
     second.ingest([20.0], 900.0)
-    assert second.bias_numbers.number == (3.0 if known else 0.0) and second.passes == 4
+    assert second.admission.bias.number == (3.0 if known else 0.0) and second.gathered.passes == 4
 
 
 @pytest.mark.parametrize("cells", [True, False])
@@ -167,8 +172,8 @@ def test_what_no_map_can_take_leaves_the_cells_of_the_rest_as_they_are(cells, cu
     rest.take(stream[torch.tensor(good)])
     for kept in (whole, rest):
         kept.flush()
-    assert whole.refused == len(bad) and rest.refused == 0
-    assert whole.raw_count == rest.raw_count == len(good)
+    assert whole.admission.counts.refused == len(bad) and rest.admission.counts.refused == 0
+    assert whole.admission.counts.used == rest.admission.counts.used == len(good)
     assert len(whole.values) > 5 and whole.values == pytest.approx(rest.values, rel=1e-12)
 
 
@@ -184,4 +189,6 @@ def test_a_refused_sample_does_not_say_how_far_the_robot_has_moved():
     rest.take(stream[torch.tensor([i for i in range(n) if i not in bad])])
     for kept in (whole, rest):
         kept.flush()
-    assert whole.refused == len(bad) and whole.values == pytest.approx(rest.values, rel=1e-12)
+    assert whole.admission.counts.refused == len(bad) and whole.values == pytest.approx(
+        rest.values, rel=1e-12
+    )

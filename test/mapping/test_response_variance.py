@@ -34,7 +34,10 @@ def mapped(tau, deviation=DEVIATION, seed=1, count=320):
     response = session.response
     response.step, response.deviation = 0.4, deviation
     response.length, response.signal = 2.0, 1.5**2
-    session.slow = session._new_slow()  # noqa: SLF001  as a map begins that has found it
+    # as a map begins that has found it
+    session.shown.slow = ResponseVariance(
+        ResponseSlopes(*response.uncertainty, session.settings.kernel)
+    )
     session.ingest(drive(seed, 3.0)[:count])
     session.flush()
     return session
@@ -49,9 +52,9 @@ def places():
 def added(session, x):
     """Standard deviation by the time constant."""
     own, told = session.slow, session.predict(x).variance
-    session.slow = ResponseVariance(ResponseSlopes(0.0, 2.0, 2.25, "matern52"))
+    session.shown.slow = ResponseVariance(ResponseSlopes(0.0, 2.0, 2.25, "matern52"))
     more = told - session.predict(x).variance
-    session.slow = own
+    session.shown.slow = own
     return more[:, 0].clamp_min(0.0).sqrt()
 
 

@@ -11,23 +11,22 @@ with the length of the path at which it came, which scores and changes go by.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import fields
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from gp_mapping.core.stored import Room
 from gp_mapping.core.types import Samples
-from gp_mapping.mapping.beginning.first_values import FirstValues
-from gp_mapping.mapping.bias_numbers import BiasNumbers
+from gp_mapping.mapping.cells import RawRows
 from gp_mapping.mapping.gathering import Gathering
+from gp_mapping.mapping.growing.counts import SampleCounts
+from gp_mapping.mapping.growing.growing_map import GrowingMap
+from gp_mapping.settings.mapping import MapSettings
 
-__all__ = ["Renewing"]
+__all__ = ["RenewableMap"]
 
 TOGETHER = 2  # earlier cells that go in with each new one; early ones may cost 0.04 s each
-# What belongs to one of the two maps, beside what a subclass names.
-_OWN = ("_first", "_bias", "raw_count", "refused", "lost", "last_refusal")
 
 
 class _Waiting(NamedTuple):
@@ -44,31 +43,33 @@ class _Waiting(NamedTuple):
     length: float
 
 
-class Renewing(Gathering):
-    """Gathers cells for a map that may begin again."""
+class RenewableMap:
+    """The map that answers, and the new one that is on its way to take its place, if any.
 
-    own_names: tuple[str, ...] = ()  # attributes of a subclass that belong to one of the two maps
+    It judges the raw samples of `gathered` (gathering.SampleJudge), and gets their cells.
 
-    def _begin(self) -> None:
-        """Start with nothing: no sample has come yet."""
-        super()._begin()
-        # the new map's attributes by name, and what it has yet to see; None: there is no new map
-        self._new: dict[str, Any] | None = None
+    Args:
+        settings: of the map.
+        room: where parts of the map go that are not needed now; they stay in memory if None.
+        gathered: where the cells come from.
+        before: the map whose place it takes, by GrowingMap.
+
+    Attributes:
+        shown: the map that answers.
+    """
+
+    def __init__(
+        self,
+        settings: MapSettings,
+        room: Room | None,
+        gathered: Gathering,
+        before: GrowingMap | None = None,
+    ):
+        self._settings, self._room, self._gathered = settings, room, gathered
+        self.shown = GrowingMap(settings, room, gathered, settings.bias_time, before)
+        # the new map, and what it has yet to see; None: there is no new map
+        self._new: GrowingMap | None = None
         self._waiting: deque[_Waiting] = deque()
-        self._length_then: float | None = None
-
-    @abstractmethod
-    def _lengthscale(self) -> float | None:
-        """The field's, m, as a map has learned it; None where there is none."""
-
-    @abstractmethod
-    def _end_pass(self) -> None:
-        """Let the map know that a pass has ended."""
-
-    @property
-    def _length(self) -> float:
-        """Length of the path when the cell came that the map takes now, m."""
-        return self._path.length if self._length_then is None else self._length_then
 
     @property
     def is_renewing(self) -> bool:
@@ -80,131 +81,158 @@ class Renewing(Gathering):
         """Number of cells that the new map has yet to see, and of ends of passes among them."""
         return len(self._waiting)
 
-    # --- cells in ---------------------------------------------------------------------------------
-    def _pass_on(self, cells: Iterable[Samples]) -> None:
-        """Hand over cells of the pass that is open, or let them wait for the new map."""
-        cells = list(cells)
-        for cell in cells:
-            self.drift.add(cell, self.passes)
-        if self._new is None:
-            super()._pass_on(cells)
-            return
-        new = [_Waiting(cell, self.passes, self._path.length) for cell in cells]
-        self._waiting.extend(new)
-        self._catch_up(len(new))  # so that the queue never grows
+    # --- raw samples, before they enter their cell ------------------------------------------------
+    @property
+    def counts(self) -> SampleCounts:
+        """Raw samples that were used, or not."""
+        return self.shown.admission.counts
 
-    def _admit(self, cell: Samples) -> None:
-        """Hand over a finished cell; look a few steps on for a slow sensor, or one that drifts."""
-        super()._admit(cell)
+    def is_credible(self, values: list[float]) -> bool:
+        """Whether a raw value (C,), SI, can be of this field."""
+        return self.shown.admission.first.is_credible(values)
+
+    def look(self, rows: RawRows, part: slice, rates: list[float], lengths: list[float]) -> None:
+        """Turn vectors back by their attitude's lag, and pick some samples for scoring.
+
+        Args:
+            rows: raw samples as columns, which are changed.
+            part: which of them are new.
+            rates: yaw rates of the new ones, rad/s.
+            lengths: of the path up to each new one, m.
+        """
+        self.shown.turn_back(rows, part, rates)
+        # of a slow sensor the blocks are picked, not what it tells; a new map has not come here yet
+        if not (self._gathered.response.is_active or self.is_renewing):
+            self.shown.scores.pick_rows(
+                rows.x[part], rows.y[part], rows.stamp[part], lengths, rows.heading[part], rates
+            )
+
+    # --- cells in ---------------------------------------------------------------------------------
+    def admit(self, cell: Samples) -> None:
+        """Take a finished cell; look a few steps on for a slow sensor, or one that drifts."""
+        self._pass_on(self._gathered.settle(cell))
         if self._new is not None:
             self._catch_up(TOGETHER)
-        elif self.response.look(self._lengthscale):
+        elif self._gathered.response.look(self.shown.lengthscale):
             self._renew_settled()
-        elif self.drift.look(self._lengthscale):
-            self._renew(self.drift.again())
+        elif self._gathered.drift.look(self.shown.lengthscale):
+            self._renew(self._gathered.drift.again())
+
+    def _pass_on(self, cells: list[Samples]) -> None:
+        """Hand over cells of the pass that is open, or let them wait for the new map."""
+        passes, length = self._gathered.passes, self._gathered.path_trace.length
+        for cell in cells:
+            self._gathered.drift.add(cell, passes)
+        if self._new is None:
+            for cell in cells:
+                self.shown.admit(cell, passes, length)
+            return
+        self._waiting.extend(_Waiting(cell, passes, length) for cell in cells)
+        self._catch_up(len(cells))  # so that the queue never grows
+
+    def _close_cell(self) -> None:
+        """Take the open cell, or the raw samples that wait for their batch, and the open block."""
+        pending = self._gathered.close()
+        if pending is not None:
+            self.admit(pending)
+        self._pass_on(self._gathered.response.flush())
 
     def break_pass(self) -> None:
         """Close the open cell at a gap or a time jump: the next sample starts a new pass."""
-        super().break_pass()
+        # the open cell must not reach into the next pass
+        self._close_cell()
+        # what comes now is elsewhere, or later: it confirms nothing
+        self.shown.admission.first.drop_held()
+        self._gathered.end_pass()
+
         if self._new is None:
-            self._end_pass()
+            self.shown.end_pass()
         elif not self._waiting or self._waiting[-1].cell is not None:
-            self._waiting.append(_Waiting(None, self.passes, self._path.length))
+            passes, length = self._gathered.passes, self._gathered.path_trace.length
+            self._waiting.append(_Waiting(None, passes, length))
 
     def flush(self) -> None:
-        """Hand over the open cell, and all that waits."""
-        super().flush()
-        if self.response.finish_search():
+        """Take the open cell, and all that waits."""
+        response, drift = self._gathered.response, self._gathered.drift
+        self._close_cell()
+        if response.finish_search():
             self._renew_settled()
         self._catch_up(len(self._waiting))
-        if self.drift.finish_search():
-            self._renew(self.drift.again())
+        if drift.finish_search():
+            self._renew(drift.again())
             self._catch_up(len(self._waiting))
 
     def finish(self) -> None:
-        """Leave nothing pending: the stream has ended."""
+        """Leave nothing pending, nor put off to cells to come: the stream has ended."""
+        response, drift = self._gathered.response, self._gathered.drift
         self.flush()
-        if self.response.look(self._lengthscale, last=True):
+        if response.look(self.shown.lengthscale, last=True):
             self._renew_settled()
             self.flush()
-        if self.drift.look(self._lengthscale, last=True):
-            self._renew(self.drift.again())
+        if drift.look(self.shown.lengthscale, last=True):
+            self._renew(drift.again())
             self.flush()
+        self.finish_starts()
+        self.shown.finish()
+
+    def finish_starts(self) -> None:
+        """Finish the map that is made again with other starts, or cells; it replaces this one."""
+        self._catch_up(len(self._waiting))
+        self.shown.finish_starts()
 
     # --- the new map ------------------------------------------------------------------------------
-    @contextmanager
-    def _on_new_map(self) -> Iterator[None]:
-        """Work on the new map, and put the one that answers back afterwards."""
-        assert self._new is not None
-        new = self._new
-        shown = {name: getattr(self, name) for name in (*_OWN, *self.own_names)}
-        self.__dict__ |= new
-        try:
-            yield
-        finally:
-            new |= {name: self.__dict__[name] for name in new}
-            self.__dict__ |= shown
-
     def _renew_settled(self) -> None:
         """Begin the new map, with what a slow sensor's cells say of the field."""
-        cells = self.response.again()
-        self.drift.replace(cells)
+        cells = self._gathered.response.again()
+        self._gathered.drift.replace(cells)
         self._renew(cells)
 
-    def _renew(self, cells: list[tuple[Samples, int]]) -> None:
+    def _renew(self, cells: Iterable[tuple[Samples, int]]) -> None:
         """Begin the new map.
 
         Args:
             cells: all so far, each with the number of its pass.
         """
-        self._new = {name: getattr(self, name) for name in (*_OWN, *self.own_names)}
-        with self._on_new_map():
-            # what it refuses, from here on
-            self.raw_count = self.refused = self.lost = 0
-            self._begin_over()
-            notes, self._first = self._first.notes, FirstValues(self.settings)
-            self._first.notes, self._bias = notes, BiasNumbers(self.drift.bias_time)
-        self._waiting = deque(_Waiting(cell, passes, self._path.length) for cell, passes in cells)
+        shown, gathered = self.shown, self._gathered
+        new = GrowingMap(self._settings, self._room, gathered, gathered.drift.bias_time, shown)
+        new.last_report = shown.last_report
+        new.admission.first.notes = shown.admission.first.notes
+
+        self._new, length = new, gathered.path_trace.length
+        self._waiting = deque(_Waiting(cell, passes, length) for cell, passes in cells)
 
     def _catch_up(self, count: int) -> None:
         """Let the new map see so much of what waits; once nothing does, it is the map."""
-        if self._new is None:
+        new = self._new
+        if new is None:
             return
-        with self._on_new_map():
-            try:
-                # ends of passes cost nothing, and do not count
-                while self._waiting and (count > 0 or self._waiting[0].cell is None):
-                    cell, passes, self._length_then = self._waiting.popleft()
-                    if cell is not None:
-                        count -= 1
-                        self._admit_block(cell, passes)
-                    else:
-                        self._first.drop_held()
-                        self._end_pass()
-            finally:
-                self._length_then = None
+        # ends of passes cost nothing, and do not count
+        while self._waiting and (count > 0 or self._waiting[0].cell is None):
+            cell, passes, length = self._waiting.popleft()
+            if cell is not None:
+                count -= 1
+                new.admit(cell, passes, length)
+            else:
+                new.admission.first.drop_held()
+                new.end_pass()
         if self._waiting:
             return
 
         # cells that the map of before has refused were offered once more
-        new, self._new = self._new, None
-        used, refused = self.raw_count + self.lost, self.refused - self.lost
-        self.__dict__ |= new
-        self.raw_count, self.refused = used + self.raw_count, refused + self.refused
+        new.admission.counts.follow(self.counts)
+        self.shown, self._new = new, None
 
     # --- resume -----------------------------------------------------------------------------------
-    @abstractmethod
-    def _map_state(self) -> dict:
-        """Collect the state of the map and of all else in `own_names`."""
+    def state_dict(self) -> dict:
+        """All that an exact resume needs; `renewal` is of the new map, None: there is none."""
+        return {**self.shown.state_dict(), "renewal": self._renewal_state()}
 
     def _renewal_state(self) -> dict | None:
         """Collect what an exact resume of the new map needs; None: there is none."""
         if self._new is None:
             return None
-        with self._on_new_map():
-            state = self._map_state()
         return {
-            "map": state,
+            "map": self._new.state_dict(),
             "waiting": [
                 {
                     "cell": cell and {f.name: getattr(cell, f.name) for f in fields(cell)},
@@ -215,15 +243,20 @@ class Renewing(Gathering):
             ],
         }
 
-    def _load_renewal(self, state: dict, new: Renewing) -> None:
-        """Continue where `_renewal_state` was taken.
+    def load_state_dict(self, state: dict) -> None:
+        """Continue where state_dict was taken; `gathered` and this one are empty.
 
         Args:
-            state: it.
-            new: made of the state of the new map.
+            state: as of state_dict, also of older versions.
         """
-        self._new = {name: getattr(new, name) for name in (*_OWN, *self.own_names)}
+        self.shown.load_state_dict(state)
+        # absent in maps of a version that began again at once
+        if not (renewal := state.get("renewal")):
+            return
+        s = self._settings
+        self._new = GrowingMap(s, self._room, self._gathered, s.bias_time)
+        self._new.load_state_dict(state | renewal["map"])
         self._waiting = deque(
             _Waiting(each["cell"] and Samples(**each["cell"]), each["passes"], each["length"])
-            for each in state["waiting"]
+            for each in renewal["waiting"]
         )

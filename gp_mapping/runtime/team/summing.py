@@ -360,7 +360,7 @@ def _add_up(sessions: list[MapSession], out: TeamSum, before: TeamSum | None) ->
         first.map.use_budget()
 
     first.about = _about(sessions)
-    first.revision = (
+    first.shown.revision = (
         _FIRST_REVISION if before is None or before.session is None else before.session.revision + 1
     )
     out.session, out.theta = first, first.map.hyperparameters()
