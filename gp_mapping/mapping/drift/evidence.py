@@ -128,24 +128,8 @@ class DriftSearch(Stepwise[Drift]):
 
         none, at = yield from self._best(self._field)
         self._alone = at
-        # the usual case costs no more than this: the parameters of none, with some drift more
-        tried: dict[tuple[bool, int], float] = {}
-        for warms_up in (False, True):
-            for k in range(self._time_count):
-                tried[warms_up, k] = yield from self._quick(self._drift(warms_up, k))
-        best = max(tried, key=lambda which: tried[which])
-
-        # at its own best, and at that of its neighbours
-        told: dict[tuple[bool, int], tuple[float, tuple[int, ...]]] = {}
-        while True:
-            warms_up, k = best
-            for near in (k, k - 1, k + 1):
-                if 0 <= near < self._time_count and (warms_up, near) not in told:
-                    told[warms_up, near] = yield from self._more(self._drift(warms_up, near))
-            higher = max(told, key=lambda which: told[which][0])
-            if higher == best:
-                break
-            best = higher
+        told = yield from self._drifts()
+        best = max(told, key=lambda which: told[which][0])
         value, at = told[best]
         if value < none + SURE:
             return None
@@ -169,6 +153,32 @@ class DriftSearch(Stepwise[Drift]):
         covariance = self._field(i) + _SPREADS[q] ** 2 * self._drift(warms_up, k)
         stddev = _SPREADS[q] * self.scale * self._scale(covariance + _RATIOS[j] ** 2 * self.eye)
         return Drift(self._time(k), self._time(least), stddev, warms_up, value - others)
+
+    def _drifts(
+        self,
+    ) -> Generator[None, None, dict[tuple[bool, int], tuple[float, tuple[int, ...]]]]:
+        """Log evidence and best parameters of drifts: of the best one, and of its neighbours.
+
+        By whether they warm up, and the number of T.
+        """
+        # the usual case costs no more than this: the parameters of none, with some drift more
+        tried: dict[tuple[bool, int], float] = {}
+        for warms_up in (False, True):
+            for k in range(self._time_count):
+                tried[warms_up, k] = yield from self._quick(self._drift(warms_up, k))
+        best = max(tried, key=lambda which: tried[which])
+
+        # at its own best, and at that of its neighbours
+        told: dict[tuple[bool, int], tuple[float, tuple[int, ...]]] = {}
+        while True:
+            warms_up, k = best
+            for near in (k, k - 1, k + 1):
+                if 0 <= near < self._time_count and (warms_up, near) not in told:
+                    told[warms_up, near] = yield from self._more(self._drift(warms_up, near))
+            higher = max(told, key=lambda which: told[which][0])
+            if higher == best:
+                return told
+            best = higher
 
     # --- covariances ------------------------------------------------------------------------------
     @property

@@ -125,41 +125,50 @@ class Search(Stepwise[Lag]):
             return None
 
         none, _ = yield from self._best(lambda length: self._covariance(self.track.x, length))
-        tried = {}
-        for c in _CONSTANTS:
-            tried[c * self.usual] = yield from self._slow(c * self.usual)
-        best = max(tried, key=lambda tau: tried[tau][0])
+        tried: dict[float, _Evidence] = {}
+        yield from self._try(tried, [c * self.usual for c in _CONSTANTS])
         # the usual case costs no more than this
-        if tried[best][0] < none + SURE:
+        if tried[_best_of(tried)][0] < none + SURE:
             return None
 
         # of two peaks the higher one may lie between two constants that are lower than the other
-        for c in _BETWEEN:
-            tried[c * self.usual] = yield from self._slow(c * self.usual)
-        best = max(tried, key=lambda tau: tried[tau][0])
+        yield from self._try(tried, [c * self.usual for c in _BETWEEN])
 
+        late: dict[float, float] = {}
+        yield from self._delay(late, [d * self.usual for d in _DELAYS])
         others = [none]
-        late = {}
-        for d in _DELAYS:
-            late[d * self.usual] = yield from self._late(d * self.usual)
         for c in _CONSTANTS:
             others.append((yield from self._slow(c * self.usual, back=True))[0])
-        for fine in _FINER:
-            for tau in (best * 2.0**-fine, best * 2.0**fine):
-                tried[tau] = yield from self._slow(tau)
-            best = max(tried, key=lambda tau: tried[tau][0])
 
+        best = _best_of(tried)
+        for fine in _FINER:
+            yield from self._try(tried, [best * 2.0**-fine, best * 2.0**fine])
+            best = _best_of(tried)
         # delays of the size of the constant that was found, too
-        for share in (0.25, 0.5, 1.0):
-            late[best * share] = yield from self._late(best * share)
+        yield from self._delay(late, [best * share for share in (0.25, 0.5, 1.0)])
+
         gain = tried[best][0] - max(others)
         if gain < SURE:
             return None
+        return (yield from self._unless_late(tried, late, gain))
 
+    def _unless_late(
+        self, tried: dict[float, _Evidence], late: dict[float, float], gain: float
+    ) -> Generator[None, None, Lag | None]:
+        """The best τ in shorter ways; None where stamps that are late explain as much.
+
+        Args:
+            tried: evidence of each τ, and the lengthscale.
+            late: log evidence of each delay, s.
+            gain: nats by which the best τ is better than all else that is no lag.
+        """
+        best = _best_of(tried)
         start = _vertex(tried, best), tried[best][1], _RATIOS[self.start[1]]
         finer, kernel = self.finer._replace(y=_standard(self.finer.y)), self.kernel
+
         latest = max(late, key=lambda each: late[each])
-        if tried[best][0] - late[latest] < SURE:
+        apart = tried[best][0] - late[latest]
+        if apart < SURE:
             # a lag pays for the line between blocks, a delay does not: once more without it
             lag = yield from _in_pairs(slow_evidence(finer, kernel, *start))
             delays = [latest * 2.0**k for k in _AROUND]
@@ -167,7 +176,7 @@ class Search(Stepwise[Lag]):
             if lag < delay:
                 return None
         else:
-            gain = min(gain, tried[best][0] - late[latest])
+            gain = min(gain, apart)
 
         known = yield from _in_pairs(known_constant(finer, kernel, *start))
         signal = known.signal * _variance(self.finer.y)
@@ -180,6 +189,18 @@ class Search(Stepwise[Lag]):
             blur(kernel, known.lengthscale) * signal,
             signal,
         )
+
+    def _try(
+        self, tried: dict[float, _Evidence], constants: list[float]
+    ) -> Generator[None, None, None]:
+        """Add the evidence of time constants, s, to those tried."""
+        for tau in constants:
+            tried[tau] = yield from self._slow(tau)
+
+    def _delay(self, late: dict[float, float], delays: list[float]) -> Generator[None, None, None]:
+        """Add the log evidence of delays, s, to those found."""
+        for seconds in delays:
+            late[seconds] = yield from self._late(seconds)
 
     def _slow(self, tau: float, back: bool = False) -> _Evidence:
         """Log evidence of a time constant, and the lengthscale.
@@ -250,6 +271,11 @@ class Search(Stepwise[Lag]):
         square = torch.linalg.solve_triangular(factor, self.y, upper=False).square().sum()
         n = len(self.y)
         return -0.5 * n * math.log(float(square) / n) - float(factor.diagonal().log().sum())
+
+
+def _best_of(tried: dict[float, _Evidence]) -> float:
+    """The time constant of the largest evidence, s."""
+    return max(tried, key=lambda tau: tried[tau][0])
 
 
 def _in_pairs(work: Generator[None, None, _Told]) -> Generator[None, None, _Told]:
