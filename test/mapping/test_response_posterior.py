@@ -78,7 +78,7 @@ def test_noise_that_alternates_is_counted_as_what_it_is():
     assert (sample - weights.noise).abs().max() < 0.08
     # and the field's: a constant field is seen as 1 − a times it
     assert torch.allclose(
-        weights.told, told.y[1:] - (1.0 - weights.gain) * told.y[:-1], rtol=0, atol=1e-12
+        weights.differences, told.y[1:] - (1.0 - weights.gain) * told.y[:-1], rtol=0, atol=1e-12
     )
 
 
@@ -159,7 +159,7 @@ class Ridge(BlockEvidence):
 
     def _see(self, seen, place):
         i, j = place
-        seen.told[place] = -100.0 * (i + j) ** 2 - 0.5 * (i - j - 12) ** 2
+        seen.evidence[place] = -100.0 * (i + j) ** 2 - 0.5 * (i - j - 12) ** 2
         seen.signal[place] = 1.0
         yield
 

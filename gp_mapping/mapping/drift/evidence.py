@@ -128,9 +128,9 @@ class DriftSearch(Stepwise[Drift]):
 
         none, at = yield from self._best(self._field)
         self._alone = at
-        told = yield from self._drifts()
-        best = max(told, key=lambda which: told[which][0])
-        value, at = told[best]
+        evidence = yield from self._drifts()
+        best = max(evidence, key=lambda which: evidence[which][0])
+        value, at = evidence[best]
         if value < none + SURE:
             return None
         self.start = at
@@ -169,15 +169,15 @@ class DriftSearch(Stepwise[Drift]):
         best = max(tried, key=lambda which: tried[which])
 
         # at its own best, and at that of its neighbours
-        told: dict[tuple[bool, int], tuple[float, tuple[int, ...]]] = {}
+        evidence: dict[tuple[bool, int], tuple[float, tuple[int, ...]]] = {}
         while True:
             warms_up, k = best
             for near in (k, k - 1, k + 1):
-                if 0 <= near < self._time_count and (warms_up, near) not in told:
-                    told[warms_up, near] = yield from self._more(self._drift(warms_up, near))
-            higher = max(told, key=lambda which: told[which][0])
+                if 0 <= near < self._time_count and (warms_up, near) not in evidence:
+                    evidence[warms_up, near] = yield from self._more(self._drift(warms_up, near))
+            higher = max(evidence, key=lambda which: evidence[which][0])
             if higher == best:
-                return told
+                return evidence
             best = higher
 
     # --- covariances ------------------------------------------------------------------------------
@@ -306,12 +306,12 @@ class DriftSearch(Stepwise[Drift]):
             added: what is added, its spread being 1; None: nothing.
         """
         made: dict[int, tuple[Tensor, Tensor | None]] = {}
-        told: dict[tuple[int, ...], float] = {}
+        evidence: dict[tuple[int, ...], float] = {}
         sizes = (len(self.lengths), len(_RATIOS), *((len(_SPREADS),) if added else ()))
 
         def tell(*places: tuple[int, ...]) -> Iterator[None]:
             for at in places:
-                if at in told:
+                if at in evidence:
                     continue
                 if at[0] not in made:
                     made[at[0]] = covariance(at[0]), added(at[0]) if added else None
@@ -319,7 +319,7 @@ class DriftSearch(Stepwise[Drift]):
                 total = base + _RATIOS[at[1]] ** 2 * self.eye
                 if more is not None:
                     total = total + _SPREADS[at[2]] ** 2 * more
-                told[at] = self._evidence(total)
+                evidence[at] = self._evidence(total)
                 yield
 
         best = self.start[: len(sizes)]
@@ -331,10 +331,10 @@ class DriftSearch(Stepwise[Drift]):
                 if 0 <= best[d] + step < sizes[d]
             ]
             yield from tell(*near, best)
-            higher = max(near, key=lambda at: told[at])
-            if told[higher] <= told[best]:
+            higher = max(near, key=lambda at: evidence[at])
+            if evidence[higher] <= evidence[best]:
                 self.start = (*best, *self.start[len(best) :])
-                return told[best], best
+                return evidence[best], best
             best = higher
 
     def _evidence(self, covariance: Tensor) -> float:

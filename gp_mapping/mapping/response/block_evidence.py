@@ -72,8 +72,8 @@ class BlockEvidence:
             near = [p for p in _beside(best) if self._is_inside(p)]
             for place in (best, *near):
                 yield from self._see(seen, place)
-            higher = max(near, key=lambda at: seen.told[at])
-            if seen.told[higher] > seen.told[best]:
+            higher = max(near, key=lambda at: seen.evidence[at])
+            if seen.evidence[higher] > seen.evidence[best]:
                 best = higher
                 continue
 
@@ -84,8 +84,8 @@ class BlockEvidence:
             top = self._top(seen, best)
             if top is not None:
                 yield from self._see(seen, top)
-            higher = max(seen.told, key=lambda at: seen.told[at])
-            if seen.told[higher] <= seen.told[best]:
+            higher = max(seen.evidence, key=lambda at: seen.evidence[at])
+            if seen.evidence[higher] <= seen.evidence[best]:
                 return best
             best = higher
 
@@ -93,18 +93,18 @@ class BlockEvidence:
         """The place nearest to the top of the parabola about one; None where it is that one."""
         if not self._has_all(best):
             return None
-        _, shift = _laplace(seen.told, best)
+        _, shift = _laplace(seen.evidence, best)
         top = best[0] + round(shift[0]), best[1] + round(shift[1])
         return top if top != best and self._is_inside(top) else None
 
     def _see(self, seen: _Seen, place: _Place) -> Generator[None, None, None]:
         """Evidence at a place of the grid, in a step, where it has not been seen yet."""
-        if place in seen.told:
+        if place in seen.evidence:
             return
         lengthscale, noise = (math.exp(value) for value in self._at(place))
         if place[0] not in seen.covariance:
             seen.covariance[place[0]] = self._covariance(seen.weights, lengthscale)
-        seen.told[place], seen.signal[place] = _evidence(
+        seen.evidence[place], seen.signal[place] = _evidence(
             seen.covariance[place[0]], seen.weights, noise
         )
         yield
@@ -113,8 +113,8 @@ class BlockEvidence:
         """Log of Laplace's integral about a place; at the edge of the grid, the evidence there."""
         self.vertex, self.signal = self._at(best), seen.signal[best]
         if not self._has_all(best):
-            return seen.told[best]
-        value, shift = _laplace(seen.told, best)
+            return seen.evidence[best]
+        value, shift = _laplace(seen.evidence, best)
         self.vertex = tuple(
             value + step * part for value, step, part in zip(self.vertex, _STEPS, shift)
         )
@@ -167,7 +167,7 @@ class BlockEvidence:
 
     def _covariance(self, weights: Weights, lengthscale: float) -> Tensor:
         """Of what the field makes of e, in its variance: (n, n)."""
-        n = len(weights.told)
+        n = len(weights.differences)
         two = make_kernel(self.kernel, 1.0, lengthscale)(weights.nodes, weights.nodes)
         mean = 0.25 * (two[:n, :n] + two[:n, n:] + two[n:, :n] + two[n:, n:]) + _FREE
         return weights.gain[:, None] * mean * weights.gain
@@ -180,13 +180,13 @@ class Weights(NamedTuple):
         nodes: two places for each e (2n, 2), m: the earlier ones, then the later ones.
         gain: 1 − a (n,).
         noise: covariance of e's noise (n, n), in that of one block.
-        told: e (n,).
+        differences: e (n,), of neighbouring blocks.
     """
 
     nodes: Tensor
     gain: Tensor
     noise: Tensor
-    told: Tensor
+    differences: Tensor
 
 
 class _Seen:
@@ -199,7 +199,7 @@ class _Seen:
     def __init__(self, weights: Weights):
         self.weights = weights
         self.covariance: dict[int, Tensor] = {}
-        self.told: dict[_Place, float] = {}
+        self.evidence: dict[_Place, float] = {}
         self.signal: dict[_Place, float] = {}
 
 
@@ -214,15 +214,15 @@ def _corner(place: _Place) -> _Place:
     return place[0] + 1, place[1] + 1
 
 
-def _laplace(told: dict[_Place, float], at: _Place) -> tuple[float, list[float]]:
+def _laplace(evidence: dict[_Place, float], at: _Place) -> tuple[float, list[float]]:
     """Log of the integral about a place of a grid, in its steps, without 2π; and its top, in steps.
 
     By the parabola through the place, its neighbours and its corner; where these are not finite,
     the value there.
     """
-    top = told[at]
-    left, right, low, high = (told[p] for p in _beside(at))
-    across = right + high - top - told[_corner(at)]
+    top = evidence[at]
+    left, right, low, high = (evidence[p] for p in _beside(at))
+    across = right + high - top - evidence[_corner(at)]
     slope = torch.tensor([0.5 * (right - left), 0.5 * (high - low)], dtype=torch.float64)
     curved = torch.tensor(
         [[2 * top - left - right, across], [across, 2 * top - low - high]], dtype=torch.float64
@@ -243,7 +243,7 @@ def _evidence(covariance: Tensor, weights: Weights, noise: float) -> tuple[float
     factor, failed = torch.linalg.cholesky_ex(covariance + noise**2 * weights.noise)
     if int(failed):
         return -math.inf, 1.0
-    told = weights.told[:, None]
-    square = float(torch.linalg.solve_triangular(factor, told, upper=False).square().sum())
-    n = len(told)
+    y = weights.differences[:, None]
+    square = float(torch.linalg.solve_triangular(factor, y, upper=False).square().sum())
+    n = len(y)
     return -0.5 * n * math.log(square / n) - float(factor.diagonal().log().sum()), square / n

@@ -232,15 +232,15 @@ class Search(Stepwise[Lag]):
         From the best so far it climbs to a maximum from which no neighbour is higher.
         """
         made: dict[int, Tensor] = {}
-        told: dict[tuple[int, int], float] = {}
+        evidence: dict[tuple[int, int], float] = {}
 
         def tell(*places: tuple[int, int]) -> Iterator[None]:
             for i, j in places:
-                if (i, j) in told:
+                if (i, j) in evidence:
                     continue
                 if i not in made:
                     made[i] = covariance(self.lengths[i])
-                told[i, j] = self._evidence(made[i] + _RATIOS[j] ** 2 * self.same)
+                evidence[i, j] = self._evidence(made[i] + _RATIOS[j] ** 2 * self.same)
                 yield
 
         best = self.start
@@ -256,12 +256,12 @@ class Search(Stepwise[Lag]):
                 if 0 <= i < len(_LENGTHS) and 0 <= j < len(_RATIOS)
             ]
             yield from tell(*near, best)
-            higher = max(near, key=lambda at: told[at])
-            if told[higher] <= told[best]:
+            higher = max(near, key=lambda at: evidence[at])
+            if evidence[higher] <= evidence[best]:
                 break
             best = higher
         self.start = best
-        return told[best], self.lengths[best[0]]
+        return evidence[best], self.lengths[best[0]]
 
     def _evidence(self, covariance: Tensor) -> float:
         """log N(y; 0, s² C) at the best s², up to a constant."""

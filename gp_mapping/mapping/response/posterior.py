@@ -73,15 +73,15 @@ def known_constant(
     start, width = yield from _peak(best, math.log(seconds))
 
     # equally far apart: the sum over them is the integral
-    told: dict[int, float] = {}
+    evidence: dict[int, float] = {}
     for side in (range(_MOST + 1), range(-1, -_MOST - 1, -1)):
         for k in side:
-            told[k] = yield from best.evidence(best.of_constant(math.exp(start + k * width)))
-            if max(told.values()) - told[k] > _ENOUGH:
+            evidence[k] = yield from best.evidence(best.of_constant(math.exp(start + k * width)))
+            if max(evidence.values()) - evidence[k] > _ENOUGH:
                 break
 
-    places = torch.tensor([start + k * width for k in told], dtype=torch.float64)
-    share = torch.softmax(torch.tensor(list(told.values()), dtype=torch.float64), 0)
+    places = torch.tensor([start + k * width for k in evidence], dtype=torch.float64)
+    share = torch.softmax(torch.tensor(list(evidence.values()), dtype=torch.float64), 0)
     mean = float((share * places).sum())
     variance = float((share * (places - mean).square()).sum())
 
@@ -143,20 +143,22 @@ def _peak(best: BlockEvidence, start: float) -> Generator[None, None, tuple[floa
         best: evidences.
         start: log τ near it.
     """
-    told = {0: (yield from best.evidence(best.of_constant(math.exp(start))))}
+    evidence = {0: (yield from best.evidence(best.of_constant(math.exp(start))))}
     top = 0
     for _ in range(_CLIMBS):
         for k in (top - 1, top + 1):
-            if k not in told:
-                told[k] = yield from best.evidence(best.of_constant(math.exp(start + k * _FIRST)))
-        higher = max(told, key=lambda at: told[at])
+            if k not in evidence:
+                evidence[k] = yield from best.evidence(
+                    best.of_constant(math.exp(start + k * _FIRST))
+                )
+        higher = max(evidence, key=lambda at: evidence[at])
         if higher == top:
             break
         top = higher
-    if top - 1 not in told or top + 1 not in told:  # still climbing
+    if top - 1 not in evidence or top + 1 not in evidence:  # still climbing
         return start + top * _FIRST, _WIDTHS[1]
 
-    down, up = told[top] - told[top - 1], told[top] - told[top + 1]
+    down, up = evidence[top] - evidence[top - 1], evidence[top] - evidence[top + 1]
     if not 0.0 < down + up < math.inf:
         return start + top * _FIRST, _WIDTHS[1]
     at = top + 0.5 * (down - up) / (down + up)

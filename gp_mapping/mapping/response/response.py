@@ -309,8 +309,8 @@ class Response:
         )
         between = late[:, :1] - early[:, :1]
         a = torch.exp(-between.clamp_min(1e-9) / self.seconds)
-        told = (late[:, 1:] - a * early[:, 1:]) / (1.0 - a)
-        return replace(samples, y=samples.y[:1] + torch.where(between > 1e-6, told, y))
+        field = (late[:, 1:] - a * early[:, 1:]) / (1.0 - a)
+        return replace(samples, y=samples.y[:1] + torch.where(between > 1e-6, field, y))
 
     def _usual_time(self, samples: Samples) -> float:
         """Usual time of a block on this drive, s; at least that from one sample to the next."""

@@ -161,8 +161,8 @@ class ResponseSlopes:
         noise = np.maximum(1.0 / weight, _LEAST * self.signal)[index]
         covariance += np.eye(len(count)) * np.where(there, noise, self.signal)[:, None]
 
-        told = np.where(there, (slope / weight)[index], 0.0)
-        solved = np.linalg.solve(covariance, told[..., None])[..., 0]
+        slopes = np.where(there, (slope / weight)[index], 0.0)
+        solved = np.linalg.solve(covariance, slopes[..., None])[..., 0]
         return (np.where(there, self._covariance(np.where(there, away, 0.0)), 0.0) * solved).sum(1)
 
     def _covariance(self, apart: np.ndarray) -> np.ndarray:
