@@ -176,22 +176,42 @@ def _unpacked(body: memoryview, length: int) -> tuple[dict, dict]:
         MessageError: a number is NaN.
         ValueError: it does not fit together, as do the errors of what it is made of.
     """
+    if length > len(body):
+        raise ValueError("it is shorter than it says")
+
     manifest = json.loads(bytes(body[:length]).decode(), parse_constant=_number)
-    tensors, at = [], length
+    restored = _Restoring(_tensors_of(manifest["tensors"], body[length:]))
+    state, about = restored(manifest["state"]), manifest["about"]
+    if not isinstance(about, dict) or not isinstance(state, dict):
+        raise ValueError("it has no map in it")
+    return about, state
 
-    if len(manifest["tensors"]) > _VALUES:
-        raise ValueError(f"{len(manifest['tensors'])} tensors")
-    # before a tensor is made, its size is compared with the bytes that are there
 
-    for kind, shape in manifest["tensors"]:
-        if len(shape) > 4 or not all(type(n) is int and 0 <= n <= len(body) for n in shape):
+def _tensors_of(listed: list, data: memoryview) -> list[torch.Tensor]:
+    """The tensors of a message.
+
+    Args:
+        listed: kind and shape of each.
+        data: their numbers, one after the other.
+
+    Raises:
+        MessageError: a number is NaN.
+        ValueError: what is listed is not what is there.
+    """
+    if len(listed) > _VALUES:
+        raise ValueError(f"{len(listed)} tensors")
+
+    tensors, at = [], 0
+    for kind, shape in listed:
+        if len(shape) > 4 or not all(type(n) is int and 0 <= n <= len(data) for n in shape):
             raise ValueError(f"a tensor of shape {shape}")
 
+        # before a tensor is made, its size is compared with the bytes that are there
         size = math.prod(shape) * np.dtype(kind if kind in _DTYPES else "").itemsize
-        if at + size > len(body):
+        if at + size > len(data):
             raise ValueError("it is shorter than it says")
         # a copy is made below: frombuffer refers to the message
-        values = np.frombuffer(body[at : at + size], np.dtype(kind).newbyteorder("<")).reshape(
+        values = np.frombuffer(data[at : at + size], np.dtype(kind).newbyteorder("<")).reshape(
             shape
         )
 
@@ -200,33 +220,39 @@ def _unpacked(body: memoryview, length: int) -> tuple[dict, dict]:
         tensors.append(torch.from_numpy(values.astype(np.dtype(kind), copy=True)))
         at += size
 
-    if at != len(body):
+    if at != len(data):
         raise ValueError("it is longer than it says")
+    return tensors
 
-    left = _VALUES
 
-    def restored(value, depth: int):
-        """A value with its tensors in place; ValueError where it is too deep, or has too many."""
-        nonlocal left  # values that may still come
-        left -= 1
-        if depth > _DEPTH or left < 0:
+class _Restoring:
+    """Puts tensors, parts and numbers that JSON does not have back where marks stand for them.
+
+    Args:
+        tensors: by their number in the message.
+    """
+
+    def __init__(self, tensors: list[torch.Tensor]):
+        self._tensors = tensors
+        self._left = _VALUES  # values that may still come
+
+    def __call__(self, value, depth: int = 0):
+        """A value with all that it holds; ValueError where it is too deep, or has too many."""
+        self._left -= 1
+        if depth > _DEPTH or self._left < 0:
             raise ValueError("more values, or deeper ones, than any map has")
-        if isinstance(value, dict):
-            if _TENSOR in value:
-                return tensors[int(value[_TENSOR])]
-            if _PART in value:
-                return Part(str(value[_PART]))
-            if NUMBER in value:
-                return _number(number_of(value))
-            return {_MARKS.unescape(key): restored(each, depth + 1) for key, each in value.items()}
         if isinstance(value, list):
-            return [restored(each, depth + 1) for each in value]
-        return value
+            return [self(each, depth + 1) for each in value]
+        if not isinstance(value, dict):
+            return value
 
-    state, about = restored(manifest["state"], 0), manifest["about"]
-    if not isinstance(about, dict) or not isinstance(state, dict):
-        raise ValueError("it has no map in it")
-    return about, state
+        if _TENSOR in value:
+            return self._tensors[int(value[_TENSOR])]
+        if _PART in value:
+            return Part(str(value[_PART]))
+        if NUMBER in value:
+            return _number(number_of(value))
+        return {_MARKS.unescape(key): self(each, depth + 1) for key, each in value.items()}
 
 
 def _number(value: float | str) -> float:
