@@ -85,7 +85,7 @@ class Scaling:
         return (y.to(self.centre.device) - self.centre) / self.scale
 
     def inner_variance(self, variance: Tensor | None) -> Tensor | None:
-        """variance/scale², of squared SI; None stays."""
+        """variance/scale² of a variance of any shape, squared SI; None stays."""
         return None if variance is None else variance.to(self.centre.device) / self.scale**2
 
     def outer(self, mean: Tensor, variance: Tensor, noise_variance: Tensor) -> Prediction:

@@ -102,7 +102,7 @@ class Readings:
         return Reading(stamp, tuple(self.values[i].tolist()), covariance)
 
     def select(self, which: np.ndarray) -> Readings:
-        """The rows of these numbers, none of which may be refused."""
+        """The rows of these numbers (n,), none of which may be refused."""
         return Readings(self.values[which], self.covariance[which], self.known[which], {})
 
     def preceded_by(self, earlier: list[Reading]) -> Readings:

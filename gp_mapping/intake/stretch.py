@@ -64,7 +64,7 @@ class PoseRows(NamedTuple):
     variance: np.ndarray
 
     def select(self, which: np.ndarray) -> PoseRows:
-        """The rows of these numbers."""
+        """The rows of these numbers (n,)."""
         return PoseRows(self.stamps[which], self.rows[which], self.variance[which])
 
     def preceded_by(self, earlier: list[Pose]) -> PoseRows:

@@ -162,13 +162,19 @@ class Stationary(Kernel):
     def correlation(self, square: Tensor) -> Tensor:
         """ρ as a function of r² = `square`; a kernel of your own defines it.
 
+        Args:
+            square: r², of any shape, in squared lengthscales; it must not be changed.
+
+        Returns:
+            ρ, of the same shape; 1 at 0.
+
         Raises:
             TypeError: the kernel does not define it.
         """
         raise TypeError("use RBF, Matern12, Matern32 or Matern52")
 
     def slope(self, square: Tensor) -> Tensor:
-        """∂ρ/∂(r²) as a function of r²; here by automatic differentiation."""
+        """∂ρ/∂(r²) as a function of r², of the same shape; here by automatic differentiation."""
         with torch.enable_grad():
             at = square.detach().clone().requires_grad_(True)
             return torch.autograd.grad(self.correlation(at).sum(), at)[0]
@@ -178,7 +184,11 @@ class Stationary(Kernel):
         return self.correlation(square), self.slope(square)
 
     def from_distance(self, r: Tensor) -> Tensor:
-        """ρ as a function of r, without a gradient; it may overwrite r."""
+        """ρ as a function of r, in lengthscales and of any shape, without a gradient.
+
+        Args:
+            r: it may be overwritten.
+        """
         return self.correlation(r.square_())
 
 

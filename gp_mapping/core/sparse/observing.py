@@ -89,7 +89,7 @@ class ObservingMap(ScaledMap):
         return Prediction(mean, variance, torch.zeros_like(p.noise_variance))
 
     def outcome(self, y: Tensor) -> Tensor:
-        """Measurements as `observed` predicts them: 0 or 1, a one-hot row of C classes, counts."""
+        """Measurements (N, C) as `observed` predicts them: 0 or 1, one-hot rows, or counts."""
         # a Bernoulli 0 is encoded as −1
         return y if self.likelihood.metric else self.likelihood.encode(y).clamp_min(0.0)
 

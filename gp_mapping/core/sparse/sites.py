@@ -162,7 +162,13 @@ class Sites(Revertible):
         self._r[: self.size].addmm_(whitened, torch.cat([lam, beta[:, None]], 1))
 
     def subtract(self, whitened: Tensor, beta: Tensor, lam: Tensor) -> None:
-        """Take sites out again: As `add` with the signs of beta and lam reversed."""
+        """Take sites out again: as `add`, with the signs of beta and lam reversed.
+
+        Args:
+            whitened: features a, (R, N).
+            beta: precisions β, (N,).
+            lam: precision-weighted values λ, (N, C).
+        """
         self.add(whitened, -beta, -lam)
 
     def scale(self, factor: float) -> None:

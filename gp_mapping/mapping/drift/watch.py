@@ -301,7 +301,7 @@ def _way_of(kept: KeptCells, rows: int, step: float, heading: bool) -> Way:
     count = torch.bincount(where, minlength=n).double()
 
     def mean(values: torch.Tensor) -> torch.Tensor:
-        """Of each block, about the first row: coordinates may be 1e6 m."""
+        """Of each block, from rows (N, …); about the first one, since coordinates may be 1e6 m."""
         about = values - values[:1]
         sums = about.new_zeros((n, *values.shape[1:])).index_add(0, where, about)
         return sums / count.reshape(n, *(1 for _ in values.shape[1:])) + values[:1]

@@ -61,7 +61,7 @@ def table_of(rows: list[Row]) -> torch.Tensor:
 
 
 def rows_of_table(table: torch.Tensor) -> list[Row]:
-    """Rows from what was saved of them."""
+    """Rows from a table (n, 9) of `table_of`."""
     return [
         Row((values[0], values[1]), *values[2:6], int(values[6]), *values[7:])
         for values in torch.as_tensor(table).tolist()

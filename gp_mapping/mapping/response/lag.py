@@ -74,7 +74,17 @@ class Lag(NamedTuple):
 
 
 def step_weights(elapsed: Tensor, tau: float) -> tuple[Tensor, Tensor, Tensor]:
-    """a, w₀, w₁ of steps of so many seconds: of the last value, the last field, the field now."""
+    """Weights of a sensor of first order over steps in which the field changes along a line.
+
+        y_i = a y_{i−1} + w₀ f_{i−1} + w₁ f_i,   a = exp(−Δ/τ)
+
+    Args:
+        elapsed: Δ of each step, of any shape, s.
+        tau: τ, s.
+
+    Returns:
+        a, w₀ and w₁, each of that shape; their sum is 1.
+    """
     a = torch.exp(-elapsed / tau)
     share = (1.0 - a) * tau / elapsed
     return a, share - a, 1.0 - share
