@@ -317,7 +317,7 @@ def test_lanes_are_as_many_as_the_limit_pays_for_were_it_one_along_the_middle():
     problem = problem_in(3, 30, 60, budget=Budget(3.0))
     x = problem.travel.nodes
     ends = [x[list(stops)] for stops in lane_routes(problem) if len(stops) == 2]
-    assert len(ends) == 2 and np.ptp(ends[0][:, 0]) > 1.3
+    assert len(ends) == 1 and np.ptp(ends[0][:, 0]) > 0.9
     np.testing.assert_allclose([end[:, 1] for end in ends], 0.5 * (x[:, 1].min() + x[:, 1].max()))
 
 
@@ -457,7 +457,7 @@ def test_between_two_slices_few_routes_are_rated(monkeypatch, kind, most):
     for _ in plan_steps(problem, kind):
         slices.append(rated[0])
         rated[0] = 0
-    assert sum(slices) > 10
+    assert sum(slices) > 7
     assert max(slices) <= max(1, most // len(problem.value))
 
 

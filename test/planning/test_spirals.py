@@ -70,6 +70,17 @@ def test_routes_are_as_long_as_the_budget_and_begin_beside_the_robot(corner, bud
     assert turned == {0, 1}, "either way round"
 
 
+def test_where_the_first_spiral_is_not_promising_others_are_tried_the_other_way_round_alone():
+    travel = travel_in()
+    problem = problem_in(travel, budget=Budget(18.0))
+    asked = []
+    few = list(spiral_routes(problem, asked.append))
+    every = list(spiral_routes(problem))
+    assert len(asked) == 2 and set(few) < set(every) and 2 * len(few) < len(every) + 2
+    turned = {abs(np.diff(travel.nodes[list(stops[:2])], axis=0)[0]).argmax() for stops in asked}
+    assert turned == {0, 1}
+
+
 def test_there_is_no_spiral_without_a_budget_or_in_a_corridor():
     travel = travel_in()
     assert not list(spiral_routes(problem_in(travel, budget=Budget(0.0))))

@@ -446,17 +446,30 @@ class Travel:
         ]
         marks = (np.cumsum(lengths) - lengths)[leg_of] + fraction * lengths[leg_of]
 
-        # Each is taken at the nearest of the leg's points.
-        points = np.array([leg.count for leg in legs])
-        take = (np.cumsum(points) - points)[leg_of] + np.rint(
-            fraction * (points[leg_of] - 1)
-        ).astype(int)
-        x = np.concatenate([leg.points for leg in legs])[take]
+        x = _positions([leg.line for leg in legs], leg_of, fraction * lengths[leg_of])
         places, weights = self.interpolation_at(x)
 
         # A measurement for a longer piece of way is worth more: its noise is smaller.
         scale = torch.from_numpy((step * counts / lengths)[leg_of])
         return Visits(torch.from_numpy(places), torch.from_numpy(weights), scale), x, marks
+
+
+def _positions(lines: list[np.ndarray], line_of: np.ndarray, metres: np.ndarray) -> np.ndarray:
+    """Return points along lines: (m, 2) m.
+
+    Args:
+        lines: (K, 2) m each.
+        line_of: (m,) index of each point's line.
+        metres: (m,) from where that line begins.
+    """
+    x = np.concatenate(lines)
+    first = np.cumsum([0, *(len(line) for line in lines[:-1])])
+    step = np.hypot(*np.diff(x, axis=0, prepend=x[:1]).T)
+    # All lines are measured as one, with a metre between two of them.
+    step[first] = 1.0
+    ends = np.cumsum(step)
+    marks = ends[first][line_of] + metres
+    return np.stack([np.interp(marks, ends, x[:, i]) for i in (0, 1)], 1)
 
 
 def _pull(count: int, kept: list[int]) -> Generator[tuple[int, np.ndarray], np.ndarray, None]:

@@ -28,6 +28,8 @@ _DETOUR = 1.5
 _FAR = 10.0  # times that distance, beyond which all of the ground is looked at
 _STARTS = 20  # distances from so many places are kept beside those from the pieces' ends
 _TOGETHER = 4  # routes whose ways are found at once: lines of sight cost less in large batches
+# Distances between lanes by which they end before the walls: nothing is to be known beyond.
+_INSET = 0.35
 _PASSES = 2  # over the area: all of it is known a little before any of it is known well
 
 
@@ -115,14 +117,13 @@ def lane_routes(problem: Problem) -> Iterator[tuple[int, ...]]:
         for count in sorted(
             {max(1, round(affordable) + k) for k in range(-_TRIED + 1, _TRIED - 1)}
         ):
-            for inset in (0.0, 0.35 * span / count):
-                key = (angle, low, span / count, count, inset)
-                pieces: _Pieces = travel.cached(("lanes", *key), partial(_pieces, travel, *key))
-                if not len(pieces.ends):
-                    continue
-                yield pieces.joined(problem.start, reached)
-                if problem.mix > 0.0 and inset > 0.0 and count > 1:
-                    yield pieces.joined(problem.start, reached, _PASSES)
+            key = (angle, low, span / count, count, _INSET * span / count)
+            pieces: _Pieces = travel.cached(("lanes", *key), partial(_pieces, travel, *key))
+            if not len(pieces.ends):
+                continue
+            yield pieces.joined(problem.start, reached)
+            if problem.mix > 0.0 and count > 1:
+                yield pieces.joined(problem.start, reached, _PASSES)
 
 
 class _Pieces:

@@ -22,6 +22,7 @@ _PATIENCE = 8  # batches without a better route after which the search ends
 _LOOKS = 2  # approximate routes that cost as much as one rated along its exact ways
 # Mix up to which the final gain is searched for, and not traded for earlier gains.
 _LATE = 0.3
+_NEAR = 1.25  # ratio of variances left up to which one route leaves little more than another
 
 
 def route(problem: Problem) -> Iterator[tuple[int, ...]]:
@@ -44,19 +45,18 @@ def route(problem: Problem) -> Iterator[tuple[int, ...]]:
         for greedy_route in greedy(problem):
             yield old or greedy_route
 
-        lanes, spirals = [], []
+        lanes: list[tuple[int, ...]] = []
         for group in fitted_in_groups(problem, lane_routes(problem)):
             lanes += group
             yield old or greedy_route
-
-        for stops in spiral_routes(problem) if late and problem.mix > 0.0 else ():
-            spirals.append(fitted(problem, stops))
+        for _ in seeds.add_in_groups([greedy_route, *lanes]):
             yield old or greedy_route
 
-        for _ in seeds.add_in_groups([greedy_route, *lanes, *spirals]):
-            yield old or greedy_route
         if late:
             seeds.leave_no_more_than(lanes)
+        for stops in spiral_routes(problem, seeds.near) if late and problem.mix > 0.0 else ():
+            seeds.add([fitted(problem, stops)])
+            yield old or greedy_route
     elif late:
         seeds.leave_no_more_than([])
 
@@ -68,10 +68,11 @@ def route(problem: Problem) -> Iterator[tuple[int, ...]]:
     if not late:
         yield from _improved(problem, seeds)
         return
-    # Annealing begins at one or two routes, each with its own effort.
-    for start in seeds.starts():
+    # Annealing begins at one or two routes, which share the effort.
+    starts = seeds.starts()
+    for start in starts:
         routes: list[tuple[int, ...]] = []
-        for so_far in annealed(problem, start, _LOOKS * problem.effort):
+        for so_far in annealed(problem, start, _LOOKS * problem.effort // len(starts)):
             routes = so_far
             yield seeds.best
         for _ in seeds.add_in_groups(routes):
@@ -111,6 +112,12 @@ class _Seeds:
             old_gain = self._known[self.old][0]
             required = required if required > self._clearly(old_gain) else old_gain
         self._least = required
+
+    def near(self, stops: tuple[int, ...]) -> bool:
+        """Return whether as much of a route as fits leaves little more than is allowed."""
+        stops = fitted(self.problem, stops)
+        self.add([stops])
+        return bool(stops) and 1.0 - self._known[stops][0] <= _NEAR * (1.0 - self._least)
 
     def _clearly(self, gained: float) -> float:
         """Return the final gain that is clearly better than another one."""

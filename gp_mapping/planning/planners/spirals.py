@@ -8,7 +8,7 @@ Lanes in two passes cross the area once more.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -17,18 +17,25 @@ from gp_mapping.planning.problem import Problem
 __all__ = ["in_and_out", "spiral_routes"]
 
 # Distance of the first turn off the walls, in distances between turns: beyond the walls nothing is
-# measured, and nothing needs to be known.
-_FIRST = (0.35, 0.42, 0.5)
+# measured, and nothing needs to be known. The middle one tells whether the others are looked at.
+_FIRST = (0.42, 0.35, 0.5)
 _CORE = 0.6  # distances of turns: what is farther from the innermost one gets a way of its own
 _STEP = 1.005  # ratio of one distance tried to the one before
 # Ways tried: of the length of the limit, and shorter by as much as that one is too long.
 _AGAIN = 2
 
 
-def spiral_routes(problem: Problem) -> Iterator[tuple[int, ...]]:
+def spiral_routes(
+    problem: Problem, promising: Callable[[tuple[int, ...]], bool] = lambda stops: True
+) -> Iterator[tuple[int, ...]]:
     """Yield the stops of spirals as long as the limit, in and out, either way round.
 
     They begin at the corner nearest to the robot. Corners that are not free are left out.
+
+    Args:
+        problem: the question.
+        promising: whether a spiral is worth trying the same way round at other distances off the
+            walls: among walls hardly one is.
     """
     travel, limit = problem.travel, problem.limit
     free = travel.free
@@ -48,7 +55,7 @@ def spiral_routes(problem: Problem) -> Iterator[tuple[int, ...]]:
     for transposed in (False, True) if affordable > 0.0 else ():
         sides = (high - low)[::-1] if transposed else high - low
         for first in _FIRST:
-            metres = affordable
+            metres, stops = affordable, None
             for _ in range(_AGAIN):
                 x = _as_long_as(*sides, first, metres, travel.spacing, grain)
                 if x is None:
@@ -71,6 +78,9 @@ def spiral_routes(problem: Problem) -> Iterator[tuple[int, ...]]:
                 metres = (
                     length / max(drive.metres / limit.metres, drive.seconds / limit.seconds) - grain
                 )
+
+            if stops is None or not promising(stops):
+                break
 
 
 def _as_long_as(
