@@ -58,7 +58,7 @@ def offer_as_set(
         session: MapSession.
         grid: the FieldGrid that was drawn of it.
         settings: suggestion_kind, suggestion_count, suggestion_distance, suggestion_margin,
-            plan_reach.
+            plan_reach, robot_radius.
         ground: cached area, kept from call to call.
         free: where the robot may be; None: not known.
         position: (x, y) of the robot, metres; None: where the newest sample of the map was taken.
@@ -77,6 +77,7 @@ def offer_as_set(
                 region=region,
                 keep_out=keep_out,
                 margin=max(s.suggestion_margin, 1e-3),
+                robot_radius=s.robot_radius,
                 places=_PLACES,
             )
             if not area:
@@ -104,6 +105,7 @@ def offer_as_set(
         reach=s.plan_reach,
         region=region,
         keep_out=keep_out,
+        robot_radius=s.robot_radius,
     )
 
 
@@ -143,6 +145,7 @@ def offer_by_way(
     reach: float = math.inf,
     region: tuple[Polygon, ...] = (),
     keep_out: tuple[Polygon, ...] = (),
+    robot_radius: float = 0.0,
     places: int = _PLACES,
 ) -> Suggestions:
     """Return the k places of the survey area with the most gain for each metre of the way.
@@ -160,6 +163,7 @@ def offer_by_way(
         reach: metres from the robot to the farthest place.
         region: as in SurveyArea.from_free_space.
         keep_out: as in SurveyArea.from_free_space.
+        robot_radius: m, as in SurveyArea.from_free_space.
         places: bound of the places that are compared.
     """
     kind, path = "gain_per_metre", session.driven.numpy()
@@ -177,6 +181,7 @@ def offer_by_way(
         keep_out=keep_out,
         reach=reach,
         margin=max(beyond, 1e-3),
+        robot_radius=robot_radius,
         places=places,
     )
 

@@ -114,7 +114,8 @@ class NodeSettings(PlanSettings, TeamSettings):
     )
     robot_radius: float = setting(
         0.2,
-        "a suggestion keeps this far from what the free-space map calls occupied",
+        "plans and suggestions keep this far from what the free-space map calls occupied, and from "
+        "keep-out areas",
         "m",
         0.0,
         1e3,

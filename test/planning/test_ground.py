@@ -78,7 +78,13 @@ def test_a_ground_is_made_anew_where_it_would_be_another_one(room):
     # where it was made a while ago it stands in, for the same settings
     far = here + np.array([50.0, 0.0])
     assert ground.can_stand_in(far, free, **given), "obstacles are known: a new one would not help"
-    for other in ({"reach": 2.1}, {"margin": 0.6}, {"places": 90}, {"keep_out": (around(9, 9),)}):
+    for other in (
+        {"reach": 2.1},
+        {"margin": 0.6},
+        {"places": 90},
+        {"robot_radius": 0.1},
+        {"keep_out": (around(9, 9),)},
+    ):
         assert not ground.can_stand_in(here, free, **{**given, **other})
         assert not ground.is_valid_for(here, free, path, 0.9, **{**given, **other})
     assert not ground.can_stand_in(here, None, **given)

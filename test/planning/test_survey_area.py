@@ -237,6 +237,14 @@ def test_the_robots_body_stays_out_of_what_is_kept_out_cell_by_cell():
     x = plain.free.centres()
     kept = x[~hole.contains(x) & (hole.distance(x) > 0.2 + 0.1 * np.sqrt(0.5))]
     np.testing.assert_allclose(area.free.centres(), kept)
+    # no map of obstacles has the radius: it is given, and has no effect where one has it
+    same = SurveyArea.from_free_space(free, (6.0, 0.0), keep_out=[hole], robot_radius=0.4)
+    np.testing.assert_array_equal(same.free.open, area.free.open)
+    region = [square(5.0, -2.0, 4.0)]
+    for radius in (0.0, 0.3):
+        given = {"region": region, "keep_out": [hole], "robot_radius": radius}
+        x = SurveyArea.from_free_space(None, (6.0, 0.0), **given).free.centres()
+        assert radius < hole.distance(x).min() < radius + 0.11
     inside = SurveyArea.from_free_space(free, (6.0, 0.0), region=[square(5.5, -0.5, 1.03)])
     x = plain.free.centres()
     whole = x[((x >= [5.55, -0.45]) & (x <= [6.481, 0.481])).all(1)]

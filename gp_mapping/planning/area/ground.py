@@ -78,6 +78,7 @@ class Ground:
         keep_out: tuple[Polygon, ...] = (),
         reach: float = math.inf,
         margin: float = 1.0,
+        robot_radius: float = 0.0,
         places: int = 450,
         frame: str = "",
     ) -> tuple[SurveyArea, Travel | None]:
@@ -92,6 +93,7 @@ class Ground:
             keep_out: as in SurveyArea.from_free_space.
             reach: m, as in SurveyArea.from_free_space.
             margin: m, `grow` of SurveyArea.from_free_space.
+            robot_radius: m, as in SurveyArea.from_free_space.
             places: bound of the places.
             frame: of the map.
 
@@ -103,6 +105,7 @@ class Ground:
             "keep_out": keep_out,
             "reach": reach,
             "margin": margin,
+            "robot_radius": robot_radius,
             "places": places,
             "frame": frame,
         }
@@ -117,6 +120,7 @@ class Ground:
                 keep_out=keep_out,
                 reach=reach,
                 grow=margin,
+                robot_radius=robot_radius,
                 frame=frame,
             )
 
@@ -140,6 +144,7 @@ class Ground:
         keep_out: tuple[Polygon, ...] = (),
         reach: float = math.inf,
         margin: float = 1.0,
+        robot_radius: float = 0.0,
         places: int = 450,
         frame: str = "",
     ) -> bool:
@@ -154,11 +159,14 @@ class Ground:
             keep_out: polygons.
             reach: m.
             margin: m.
+            robot_radius: m.
             places: bound.
             frame: of the map.
         """
         position = np.asarray(position, dtype=np.float64)
-        same = _key(free, region, keep_out, reach, margin, places, frame).same_as(self._key)
+        same = _key(free, region, keep_out, reach, margin, robot_radius, places, frame).same_as(
+            self._key
+        )
         return bool(self.area) and same and not self._left(position, free)
 
     def is_valid_for(
@@ -172,6 +180,7 @@ class Ground:
         keep_out: tuple[Polygon, ...] = (),
         reach: float = math.inf,
         margin: float = 1.0,
+        robot_radius: float = 0.0,
         places: int = 450,
         frame: str = "",
     ) -> bool:
@@ -186,11 +195,12 @@ class Ground:
             keep_out: polygons.
             reach: m.
             margin: m.
+            robot_radius: m.
             places: bound.
             frame: of the map.
         """
         position = np.asarray(position, dtype=np.float64)
-        key = _key(free, region, keep_out, reach, margin, places, frame)
+        key = _key(free, region, keep_out, reach, margin, robot_radius, places, frame)
         spacing = lengthscale / _PER_LENGTHSCALE
 
         moved = math.dist(position, self._centre) > _MOVED * reach
@@ -221,13 +231,13 @@ class Ground:
         )
 
 
-def _key(free, region, keep_out, reach, margin, places, frame) -> _Key:
+def _key(free, region, keep_out, reach, margin, robot_radius, places, frame) -> _Key:
     """Return the key of the area that these arguments of `ground_at` ask for."""
     polygons = tuple(
         tuple((polygon.frame, polygon.corners.tobytes()) for polygon in part)
         for part in (region, keep_out)
     )
-    return _Key(free, (*polygons, reach, margin, places, frame))
+    return _Key(free, (*polygons, reach, margin, robot_radius, places, frame))
 
 
 def _bounds(path: np.ndarray) -> np.ndarray:

@@ -61,6 +61,7 @@ class SurveyArea:
         keep_out=(),
         reach: float = math.inf,
         grow: float = 2.0,
+        robot_radius: float = 0.0,
         frame: str = "",
         max_cells: int = 1024,
         search: float = 0.5,
@@ -76,6 +77,7 @@ class SurveyArea:
             keep_out: polygons that the robot's body stays out of.
             reach: metres from the robot, as the crow flies, to the farthest place of the area.
             grow: metres by which the hull of the path is grown.
+            robot_radius: m, by which keep_out is grown where free is None; else free has it.
             frame: of the map; polygons and free must be in it where they name one.
             max_cells: bound of G; larger areas are represented more coarsely.
             search: metres to the open cell where the robot is taken to stand.
@@ -86,10 +88,10 @@ class SurveyArea:
         Raises:
             ValueError: a frame that is not the map's, a reach or bound out of range.
         """
-        if not reach > 0 or not grow >= 0 or max_cells < 1:
+        if not reach > 0 or not grow >= 0 or not robot_radius >= 0 or max_cells < 1:
             raise ValueError(
-                f"reach={reach}, grow={grow}, max_cells={max_cells}: expected a reach above 0 m, grow of "
-                "0 m or more and 1 cell or more"
+                f"reach={reach}, grow={grow}, robot_radius={robot_radius}, max_cells={max_cells}: "
+                "expected a reach above 0 m, grow and robot_radius of 0 m or more and 1 cell or more"
             )
         for name, polygons in (("region", region), ("keep_out", keep_out)):
             for polygon in polygons:
@@ -103,8 +105,10 @@ class SurveyArea:
                 return SurveyArea.empty(note)
         else:
             _same_frame("the free-space map", free.frame, frame)
+            robot_radius = free.radius
 
-        allowed = _restricted(_cropped(free, position, reach), position, region, keep_out, reach)
+        cropped = _cropped(free, position, reach)
+        allowed = _restricted(cropped, position, region, keep_out, reach, robot_radius)
         reached = allowed.reachable_from(position, search)
         if not reached.open.any():
             return SurveyArea(
@@ -247,8 +251,19 @@ def _cropped(free: FreeSpace, position: np.ndarray, reach: float) -> FreeSpace:
     )
 
 
-def _restricted(free: FreeSpace, position: np.ndarray, region, keep_out, reach: float) -> FreeSpace:
-    """Return only cells that lie within a region as a whole, clear of keep_out, and in reach."""
+def _restricted(
+    free: FreeSpace, position: np.ndarray, region, keep_out, reach: float, radius: float
+) -> FreeSpace:
+    """Return only cells that lie within a region as a whole, clear of keep_out, and in reach.
+
+    Args:
+        free: the free space.
+        position: (2,) m, the robot.
+        region: polygons.
+        keep_out: polygons.
+        reach: m.
+        radius: m that the centre of the robot keeps from keep_out.
+    """
     height, width = free.open.shape
     corners = free.centres_at(np.array([0, 0, height, height]), np.array([0, width, 0, width]))
     if not region and not keep_out and (np.hypot(*(corners - position).T) <= reach).all():
@@ -280,7 +295,7 @@ def _restricted(free: FreeSpace, position: np.ndarray, region, keep_out, reach: 
 
     for polygon in keep_out:
         # The whole cell, and the robot around its centre, stay out.
-        kept &= ~polygon.contains(x) & (polygon.distance(x) > half_diagonal + free.radius)
+        kept &= ~polygon.contains(x) & (polygon.distance(x) > half_diagonal + radius)
 
     remaining = np.zeros_like(free.open)
     remaining[free.open] = kept

@@ -174,7 +174,7 @@ class GroundAside:
             free: map of obstacles, or None.
             path: (K, 2) m where the robot has been.
             lengthscale: m.
-            given: region, keep_out, reach, margin, places and frame.
+            given: region, keep_out, reach, margin, robot_radius, places and frame.
         """
         self.waiting, ground, aside = False, self._ground, self._aside
         if aside is None:

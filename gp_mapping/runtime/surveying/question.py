@@ -251,7 +251,7 @@ class Questions:
         """Prepare the area around a position, and the ways through it, for the next question.
 
         Args:
-            settings: plan_reach, plan_margin and plan_places.
+            settings: plan_reach, plan_margin, robot_radius and plan_places.
             session: MapSession.
             position: (x, y) m.
             free: free space; None: there is no map of it.
@@ -271,6 +271,7 @@ class Questions:
                 keep_out=rules.keep_out,
                 reach=s.plan_reach,
                 margin=s.plan_margin,
+                robot_radius=s.robot_radius,
                 places=s.plan_places,
             )
         except ValueError as error:  # what the planner cannot answer becomes the reason

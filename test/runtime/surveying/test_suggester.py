@@ -46,7 +46,7 @@ def test_they_lie_in_the_region_and_out_of_keep_out_areas(robot, kind, free):
     rules.restrict("keep_out", area, "map", "map")
     assert live.should_ask_again
     after, kept = places(), Polygon.from_corners(area)
-    radius = live.settings.robot_radius if free else 0.0
+    radius = live.settings.robot_radius
     assert len(after) and Polygon.from_corners(REGION).contains(after).all()
     assert not kept.contains(after).any() and (kept.distance(after) >= radius).all()
     rules.restrict("keep_out", [], "map", "map")

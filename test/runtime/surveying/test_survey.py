@@ -265,6 +265,9 @@ def test_region_and_keep_out_bound_the_plan_and_wrong_ones_are_refused():
     robot.think()
     x = survey.plan.line
     assert not ((x[:, 0] > 1.1) & (x[:, 0] < 1.8) & (x[:, 1] < 1.6)).any()
+    survey.start()
+    robot.think(message=None)  # without a map of obstacles the robot is as large
+    assert survey.plan and not survey.rules.now().broken_on(survey.plan, 0.2)
     assert survey.set_keep_out([], "map", "map") == "" and survey.set_region([], "map", "map") == ""
     survey.set_region([(3.0, 3.0), (4.0, 3.0), (4.0, 3.8)], "map", "map")
     robot.think()
