@@ -9,11 +9,13 @@ import torch
 
 from gp_mapping.planning.area.polygon import Polygon
 from gp_mapping.planning.area.survey_area import SurveyArea
+from gp_mapping.planning.budget import Budget
+from gp_mapping.planning.plan import Plan
 from gp_mapping.runtime.surveying.course import Course
 from gp_mapping.runtime.surveying.rules import Rules, RulesNow
 from gp_mapping.settings.node import NodeSettings
 
-__all__ = ["leave_out"]
+__all__ = ["beside", "leave_out"]
 
 _FINEST = 0.05  # m, cells of the ground where there is no free-space map
 _CORNERS = 16  # of the polygon that stands for a disc
@@ -55,6 +57,27 @@ def leave_out(
     if position is None or not 0.0 < math.dist(position, place) <= s.robot_radius + s.plan_avoid:
         return
     _bar(rules, course, np.asarray(position), np.asarray(place), s)
+
+
+def beside(plan: Plan, budget: Budget, discs: int) -> str:
+    """Say what is not as it should be on a way home, for the end of its reason.
+
+    Args:
+        plan: the way home; empty: there is none to drive.
+        budget: what is left.
+        discs: number of places where the robot did not get on and that plans lead around.
+
+    Returns:
+        In words; "" where nothing is in the way and the budget is enough.
+    """
+    if not plan:
+        return ""
+    words = ""
+    if discs:
+        words = f", around {discs} place{'s' * (discs > 1)} where the robot did not get on"
+    if not budget.allows(plan.metres, plan.seconds):
+        words += ", beyond the budget"
+    return words
 
 
 def _bar(

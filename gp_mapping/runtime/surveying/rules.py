@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -18,7 +19,8 @@ __all__ = ["Basis", "Rules", "RulesNow"]
 
 _KEEP_OUT = 100  # polygons at most
 _CLOSED = 200  # goals that are left out at the same time, at most
-_BARRED = 20  # discs that plans lead around at the same time, at most
+_BARRED = 20  # discs that are remembered, at most
+_DOUBLED = 6  # times that the time of a disc is doubled, at most
 _STEP = 0.05  # m between the places of a plan that are compared with polygons
 
 
@@ -198,12 +200,19 @@ class RulesNow:
     def bar(self, polygon: Polygon, disc: tuple[float, float, float], seconds: float) -> None:
         """Have plans lead around a disc for some time.
 
+        Twice as long for each disc remembered that it touches, over or not: what is still there
+        when its time is over is met less and less often. No robot drives up and down for ever
+        before a door that is shut for good.
+
         Args:
             polygon: the disc.
             disc: its centre x, y and its radius, m.
-            seconds: how long, by this machine's clock.
+            seconds: how long the first time, by this machine's clock.
         """
+        x, y, radius = disc
         with self._lock:
+            met = sum(math.dist((x, y), (a, b)) <= radius + r for _, (a, b, r), _ in self._barred)
+            seconds *= 2.0 ** min(met, _DOUBLED)
             self._barred.append((polygon, disc, time.monotonic() + seconds))
 
     @property

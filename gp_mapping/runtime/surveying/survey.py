@@ -17,7 +17,7 @@ from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.plan import Plan, plan_steps, way_home
 from gp_mapping.planning.problem import Problem
-from gp_mapping.runtime.surveying.blocked import leave_out
+from gp_mapping.runtime.surveying.blocked import beside, leave_out
 from gp_mapping.runtime.surveying.course import Course, Departure
 from gp_mapping.runtime.surveying.destination import destination, steps_through
 from gp_mapping.runtime.surveying.free_maps import FreeMaps, wrong_frame
@@ -526,8 +526,9 @@ class Survey:
         Empty, with the reason, where there is no home or the robot is there.
         """
         self._reason = reason
-        last = self._spending.last
-        return way_home(self._problem(last, self.budget), self.settings.plan_kind, reason)
+        budget, discs = self.budget, len(self.rules.barred)
+        plan = way_home(self._problem(self._spending.last, budget), self.settings.plan_kind, reason)
+        return replace(plan, reason=f"{plan.reason}{beside(plan, budget, discs)}")
 
     def _answer(self, request: Request, session, position) -> Iterator[Plan | None]:
         """Plan on demand, in slices; the survey's own budget and plan stay what they are."""

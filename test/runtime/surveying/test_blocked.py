@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from survey_scene import Robot, floor, settings
 
+from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.plan import Plan
 from gp_mapping.runtime.surveying import rules as rules_module
-from gp_mapping.runtime.surveying.blocked import leave_out
+from gp_mapping.runtime.surveying.blocked import beside, leave_out
 from gp_mapping.runtime.surveying.course import Course
 from gp_mapping.runtime.surveying.pursuit import Pursuit
 from gp_mapping.runtime.surveying.rules import Basis, RulesNow
@@ -69,7 +70,33 @@ def test_what_stands_right_ahead_is_led_around_from_the_robots_body_on_and_for_a
     leave_out(rules, course(home=None, along=2.0), (3.0, 1.0), (4.0, 1.0), SETTINGS)
     assert len(rules.barred) == 2, "these are not right ahead"
     now = SETTINGS.plan_retry
+    assert [r for *_, r in rules.barred] == [1.0], "it touches one before: for twice as long"
+    now = 2.0 * SETTINGS.plan_retry
     assert not rules.barred and not rules.now().keep_out
+
+
+def test_what_is_still_in_the_way_is_met_less_and_less_often(monkeypatch):
+    """Before a door that is shut for good a robot would drive up and down, however little is left."""
+    now = 0.0
+    monkeypatch.setattr(rules_module, "time", SimpleNamespace(monotonic=lambda: now))
+    rules, met = RulesNow(), []
+    while now < 200.0 * SETTINGS.plan_retry:
+        if not rules.barred:
+            leave_out(rules, course(home=None, along=2.0), (3.0, 1.0), (3.1, 1.0), SETTINGS)
+            met.append(now / SETTINGS.plan_retry)
+        now += SETTINGS.plan_retry
+    assert met == [0, 1, 3, 7, 15, 31, 63, 127, 191], "64 times as long at most"
+    leave_out(rules, course(home=None, along=2.0), (3.0, 3.0), (3.1, 3.0), SETTINGS)
+    now += SETTINGS.plan_retry
+    assert [y for _, y, _ in rules.barred] == [1.0], "elsewhere it is the first one"
+
+
+def test_of_a_way_home_it_is_said_what_is_in_its_way_and_that_it_is_too_long():
+    assert beside(ALONG, Budget(8.0), 0) == beside(Plan("route"), Budget(0.0), 3) == ""
+    assert beside(ALONG, Budget(9.0), 1) == ", around 1 place where the robot did not get on"
+    assert beside(ALONG, Budget(seconds=20.0), 0) == ", beyond the budget"
+    both = ", around 2 places where the robot did not get on, beyond the budget"
+    assert beside(ALONG, Budget(7.9), 2) == both
 
 
 def test_no_disc_cuts_the_robot_off_from_home():
@@ -126,6 +153,7 @@ class Blocked(Robot):
             self.survey.record_drive(x)
         self.stood += 1
         self.measure(np.repeat(self.at[None], 150, 0))
+        ahead = self.rest()  # from here on
         towards = ahead[np.hypot(*(ahead - self.at).T) > 0.02][0] - self.at
         place = self.at + min(1.0, 0.1 / np.hypot(*towards)) * towards
         self.survey.close(*place.tolist())
