@@ -283,9 +283,11 @@ def test_an_objective_without_its_level_is_said(scene, tmp_path, capsys):
     planned(scene, tmp_path, *options)
     said = capsys.readouterr().out
     assert "no --level: hotspot is about the level 0" in said
+    assert "hotspot about the level 0 makes no place count more than another" in said
     assert "over the area, by its weight as hotspot, " in said
     planned(scene, tmp_path, *options, "--level", "46e-6")
-    assert "no --level" not in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "no --level" not in said and "makes no place count more" not in said
 
 
 def test_places_too_far_apart_for_the_field_are_said(scene, tmp_path, capsys):

@@ -9,7 +9,7 @@ import torch
 from gp_mapping import Samples
 from gp_mapping.core.sparse.posterior import Posterior
 from gp_mapping.planning.worth.path_value import PathValue
-from gp_mapping.planning.worth.weights import OBJECTIVES, cell_weights
+from gp_mapping.planning.worth.weights import OBJECTIVES, cell_weights, why_all_alike
 
 MODELS = ["exact", "dual_svgp"]
 
@@ -161,6 +161,16 @@ def test_objectives_look_where_they_should(objective):
         "local_scale": [1, 4, 1],
     }[objective]
     torch.testing.assert_close(w, torch.tensor(expected).double(), rtol=1e-3, atol=1e-6)
+    assert why_all_alike(objective, 45e-6, areas, w * areas, mean) == ""
+
+    for level in (45.0, 0.0):  # in microtesla, or none at all
+        w = cell_weights(objective, areas, mean, stddev, level=level, scale=scale)
+        said = why_all_alike(objective, level, areas, w, mean)
+        if objective not in ("level_set", "hotspot"):
+            assert said == ""
+            continue
+        assert f"{objective} about the level {level:g} makes no place count more" in said
+        assert "expects 4e-05 to 5e-05" in said
 
 
 def test_errors_say_what_was_expected():

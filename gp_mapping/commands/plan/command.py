@@ -144,6 +144,8 @@ def _problem(
         notes.append(f"--budget 0 is no budget: the route is {problem.horizon:g} m at most")
     if settings.plan_objective in ("level_set", "hotspot") and "plan_level" not in wanted.stated:
         notes.append(f"no --level: {settings.plan_objective} is about the level 0")
+    if questions.aimless:
+        notes.append(questions.aimless)
     return problem, notes
 
 

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["OBJECTIVES", "cell_weights"]
+__all__ = ["OBJECTIVES", "cell_weights", "why_all_alike"]
 
 OBJECTIVES = ("area", "level_set", "hotspot", "local_scale")
 # Least probability of a cell, so that no place is never looked at because the map is sure of it.
@@ -73,3 +73,26 @@ def cell_weights(
         width = (float(stddev.mean()) if band is None else band) / stddev
         probability = _below(width - away) - _below(-width - away)
     return areas * probability.clamp_min(_FLOOR)
+
+
+def why_all_alike(
+    objective: str, level: float, areas: Tensor, weights: Tensor, mean: Tensor
+) -> str:
+    """Say why an objective with a level makes no difference; "" where it makes one.
+
+    Args:
+        objective: one of OBJECTIVES.
+        level: SI.
+        areas: (G,) m², as in `cell_weights`.
+        weights: (G,), what it returned.
+        mean: (G,) SI, the map's mean at the cells.
+    """
+    if objective not in ("level_set", "hotspot") or not len(areas):
+        return ""
+    probability = weights / areas
+    if float(probability.max()) > _FLOOR and float(probability.min()) < 1.0 - _FLOOR:
+        return ""
+    return (
+        f"{objective} about the level {level:g} makes no place count more than another: the map "
+        f"expects {float(mean.min()):.3g} to {float(mean.max()):.3g} in the area (SI units)"
+    )

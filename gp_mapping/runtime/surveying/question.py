@@ -26,7 +26,7 @@ from gp_mapping.planning.problem import Problem, default_mix, mix_of_rest
 from gp_mapping.planning.worth.cached_value import CachedPathValue
 from gp_mapping.planning.worth.levels import Levels
 from gp_mapping.planning.worth.path_value import PathValue
-from gp_mapping.planning.worth.weights import cell_weights
+from gp_mapping.planning.worth.weights import cell_weights, why_all_alike
 from gp_mapping.runtime.surveying.ahead import loses_room
 from gp_mapping.runtime.surveying.free_maps import GroundAside
 from gp_mapping.runtime.surveying.rules import Basis, Rules, RulesNow
@@ -159,13 +159,14 @@ class Questions:
     Attributes:
         gain: (area, gain of one measurement at each place, travel) of the newest question.
         nowhere: why there is no ground for the next question, in words.
+        aimless: why the objective of the newest question makes no difference, in words.
         rules: the rules that questions keep to, and plans with them.
     """
 
     def __init__(self, aside: bool = False):
         self._newest: Question | None = None
         self.gain: tuple | None = None
-        self.nowhere = ""
+        self.nowhere = self.aimless = ""
         self.rules = RulesNow()
         self._lock = threading.Lock()
         self._others: dict[str, np.ndarray] = {}
@@ -316,6 +317,10 @@ class Questions:
             at_cells.stddev,
             level=s.plan_level,
             scale=scale,
+        )
+
+        self.aimless = why_all_alike(
+            s.plan_objective, s.plan_level, area.areas, weights, at_cells.mean
         )
 
         at_places = Levels.of(field, travel.xy)

@@ -558,9 +558,9 @@ class Survey:
 
     def _tell(self, plan: Plan) -> None:
         """Set the state by the current plan."""
-        ground = self._questions.area
+        ground, aimless = self._questions.area, self._questions.aimless
         self.state = SurveyState(
-            reason=self._reason or plan.reason or (ground.reason if ground else ""),
+            reason=self._reason or plan.reason or aimless or (ground.reason if ground else ""),
             area=ground.size if ground else 0.0,
             stddev_now=plan.stddev_now,
             stddev_then=plan.stddev_then,

@@ -1,5 +1,7 @@
 """What a survey says and is in: its phases, what starts and ends them, and why there is no plan."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from survey_scene import Robot, floor, settings
@@ -180,3 +182,15 @@ def test_seconds_count_while_it_runs_and_a_pause_takes_none():
     assert left_at(20.0) == 55.0
     survey.start()
     assert left_at(21.0) == 54.0
+
+
+def test_a_level_far_from_the_field_is_said_until_it_is_mended():
+    """Most likely it was given in microtesla: every place counts alike, as without an objective."""
+    robot = Robot(settings(plan_budget=4.0, plan_objective="level_set", plan_level=45.0))
+    survey = robot.survey
+    survey.start()
+    robot.think()
+    assert survey.plan and "level_set about the level 45 makes no place" in survey.state.reason
+    survey.settings = replace(survey.settings, plan_level=45e-6)
+    robot.think()
+    assert survey.plan and not survey.state.reason
