@@ -9,9 +9,9 @@ from gp_mapping.errors import NumericalError
 
 __all__ = ["cholesky", "chunk_size", "pivoted_cholesky", "solve_lower"]
 
-# Columns that are computed at a time. On a CPU (M, chunk) stays in the cache, and out of malloc's
-# slow large blocks.
-_CHUNK, _CHUNK_ELSEWHERE = {"cpu": 512}, 16384
+# Columns that are computed at a time. On a CPU a few arrays (M, chunk) stay in the cache, and out
+# of malloc's slow large blocks.
+_CHUNK, _CHUNK_ELSEWHERE = {"cpu": 256}, 16384
 
 
 def cholesky(matrix: Tensor, rungs: int = 6) -> tuple[Tensor, float]:

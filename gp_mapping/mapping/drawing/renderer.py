@@ -387,42 +387,37 @@ class Renderer:
             shift: what an uncertain time offset adds to it.
             slow: what an uncertain time constant adds to it.
         """
-        drawn, stddev, norm_excess = (
-            self._lattice.drawn,
-            self._lattice.stddev,
-            self._lattice.drawn_excess,
-        )
+        xs, ys = self._lattice.xs, self._lattice.ys
+        drawn, norm_excess = self._lattice.drawn, self._lattice.drawn_excess
+        variance = np.square(self._lattice.stddev)
 
         if local is not None and local.is_active:
-            scale = self._scale.scale_of_cells(local, self._lattice.xs, self._lattice.ys)
-            stddev, norm_excess = (
-                stddev * np.sqrt(scale),
-                norm_excess if norm_excess is None else norm_excess * scale,
-            )
+            scale = self._scale.scale_of_cells(local, xs, ys)
+            variance *= scale
+            norm_excess = norm_excess if norm_excess is None else norm_excess * scale
 
         if shift is not None:
-            xs, ys = self._lattice.xs, self._lattice.ys
             by_offset = shift.of_cells(drawn, xs, ys, self._velocity)
-            stddev = np.hypot(stddev, by_offset)
             if len(drawn) > 1:
                 before = 0.0 if norm_excess is None else norm_excess
                 norm_excess = before + excess_of(drawn, by_offset)
+            variance += np.square(by_offset, out=by_offset)
 
         if slow is not None and slow.is_active:
-            stddev = np.hypot(stddev, slow.stddev_of_cells(self._lattice.xs, self._lattice.ys))
+            variance += np.square(slow.stddev_of_cells(xs, ys))
 
         known, s = None, self.settings
         if not s.metric:  # f is known where all of its channels are
             latent = len(drawn) // 2 if s.observes else len(drawn)
-            known = stddev[:latent].max(0) <= unknown_above
+            known = np.sqrt(variance[:latent].max(0)) <= unknown_above
         if s.observes:  # channels: f first, then what it stands for
-            drawn, stddev = drawn[latent:], stddev[latent:]
+            drawn, variance = drawn[latent:], variance[latent:]
             # a spline may swing beyond the range of probabilities and rates
             drawn = np.clip(drawn, 0.0, None if s.likelihood == "poisson" else 1.0)
 
         shown = show(
             drawn,
-            np.square(stddev),
+            variance,
             s.of_classes,
             0.0 if norm_excess is None else norm_excess,
         )

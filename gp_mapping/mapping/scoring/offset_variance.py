@@ -295,13 +295,17 @@ def _slope(values: np.ndarray, places: np.ndarray, axis: int) -> np.ndarray:
 
     slope = np.empty_like(values)
     moved, inner = np.moveaxis(values, axis, 0), np.moveaxis(slope, axis, 0)
-    inner[:2] = np.gradient(moved[:3], places[:3], axis=0)[:2]
-    inner[-2:] = np.gradient(moved[-3:], places[-3:], axis=0)[-2:]
-
     apart = (places[-1] - places[0]) / (len(places) - 1)
+
+    # to one side at the ends, to both sides next to them
+    inner[0], inner[-1] = (moved[1] - moved[0]) / apart, (moved[-1] - moved[-2]) / apart
+    inner[1] = (moved[2] - moved[0]) / (2.0 * apart)
+    inner[-2] = (moved[-1] - moved[-3]) / (2.0 * apart)
+
     middle = inner[2:-2]
     np.subtract(moved[3:-1], moved[1:-3], out=middle)
     middle *= 8.0
-    middle -= moved[4:] - moved[:-4]
-    middle /= 12.0 * apart
+    middle -= moved[4:]
+    middle += moved[:-4]
+    middle *= 1.0 / (12.0 * apart)
     return slope

@@ -16,7 +16,7 @@ from gp_mapping.core.types import Prediction
 
 __all__ = ["CurlFreePosterior"]
 
-_CHUNK = 170  # places at a time, as rows in core/sparse/posterior.py: time and memory alone
+_CHUNK = 85  # places at a time, as rows in core/sparse/posterior.py: time and memory alone
 
 
 @dataclass(frozen=True)

@@ -47,12 +47,14 @@ def tile_weights(layout: Layout, exists: Callable[[Key], bool], x: Tensor) -> li
     """
     if not len(x):
         return []
-    low, high = (layout.key_at(corner.tolist()) for corner in (x.amin(0), x.amax(0)))
-    # a robot brings one place at a time, mostly far from borders
-    if len(x) == 1 and exists(low):
-        margins = [min(v - a, b - v) for v, a, b in zip(x[0].tolist(), *layout.core(low))]
+    least, most = x.amin(0).tolist(), x.amax(0).tolist()
+    low, high = layout.key_at(least), layout.key_at(most)
+    # what a robot brings, and what it changes, mostly lies in one tile, far from its borders
+    if low == high and exists(low):
+        from_low, to_high = layout.core(low)
+        margins = [v - a for v, a in zip(least, from_low)] + [b - v for v, b in zip(most, to_high)]
         if min(margins) >= 0.5 * layout.blend:
-            return [(low, torch.zeros(1, dtype=torch.long, device=x.device), x.new_ones(1))]
+            return [(low, torch.arange(len(x), device=x.device), x.new_ones(len(x)))]
 
     columns, rows = ([*range(a - 1, b + 2)] for a, b in zip(low, high))
     if len(columns) * len(rows) > _FEW:

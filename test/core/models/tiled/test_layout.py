@@ -107,7 +107,10 @@ def said_plainly(there: set, x, layout=LAYOUT) -> dict:
 )
 def test_who_answers_is_what_the_formula_says_for_one_place_and_for_many(there):
     close = PLACES[:300] * 0.2  # about the borders of the first tiles
-    for places in (PLACES[:300], close, close[:1], close[:0], PLACES[:1]):
+    # in the first tile: far from its borders, then up to one of them
+    inside = PLACES[:300] * 0.045 + torch.tensor([1.5, 3.25]).double()
+    in_one = [inside, *(inside + torch.tensor(by).double() for by in ((1.6, 0.0), (0.0, -0.3)))]
+    for places in (PLACES[:300], close, close[:1], close[:0], PLACES[:1], *in_one):
         told = [{} for _ in places]
         for key, which, weight in tile_weights(LAYOUT, there.__contains__, places):
             assert bool((which[1:] > which[:-1]).all())
