@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from gp_mapping.errors import NumericalError
 
-__all__ = ["cholesky", "chunk_size", "pivoted_cholesky", "solve_lower"]
+__all__ = ["cholesky", "chunk_size", "pivoted_cholesky", "solve_lower", "solve_within"]
 
 # Columns that are computed at a time. On a CPU a few arrays (M, chunk) stay in the cache, and out
 # of malloc's slow large blocks.
@@ -65,6 +67,42 @@ def solve_lower(factor: Tensor, right: Tensor, transpose: bool = False) -> Tenso
     if transpose:
         return torch.linalg.solve_triangular(factor.mT, right, upper=True)
     return torch.linalg.solve_triangular(factor, right, upper=False)
+
+
+def solve_within(
+    matrix: Tensor, right: Tensor, free: Sequence[bool], longest: Sequence[float]
+) -> Tensor:
+    """Solve A x = b with |x_i| at most a limit each.
+
+    An entry that would be beyond its limit is held there, and the others are solved again given it,
+    the farthest beyond first.
+
+    Args:
+        matrix: A, (P, P), positive definite.
+        right: b, (P,).
+        free: whether each entry is solved for; the others are 0.
+        longest: limits of the entries.
+
+    Returns:
+        x, (P,).
+    """
+    loose = [i for i, is_free in enumerate(free) if is_free]
+    held: list[int] = []
+    x = torch.zeros_like(right)
+    while loose:
+        rows, remainder = matrix[loose], right[loose]
+        if held:
+            remainder = remainder - rows[:, held] @ x[held]
+        x[loose] = torch.linalg.solve(rows[:, loose], remainder)
+
+        beyond = (x[loose].abs() / x.new_tensor([longest[i] for i in loose])).tolist()
+        worst = max(range(len(loose)), key=beyond.__getitem__)
+        if beyond[worst] <= 1.0:
+            break
+        at = loose.pop(worst)
+        x[at] = longest[at] * x[at].sign()
+        held.append(at)
+    return x
 
 
 def pivoted_cholesky(

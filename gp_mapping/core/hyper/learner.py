@@ -27,6 +27,7 @@ from gp_mapping.core.hyper.evidence import evidence_score
 from gp_mapping.core.hyper.stamps import Stamps
 from gp_mapping.core.hyper.surprise import surprise
 from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.linalg import solve_within
 
 __all__ = ["HyperLearner"]
 
@@ -528,27 +529,13 @@ class HyperLearner:
     def limited_step(self, downhill: Tensor) -> Tensor:
         """Λ⁻¹ downhill (P,), with no entry beyond LONGEST, where the quadratic fails.
 
-        An entry that would be longer is held at its limit, and the others are solved again given
-        it, the longest first. Shortening the step as a whole would let a parameter of which little
-        is known hold up all others.
+        Shortening the step as a whole would let a parameter of which little is known hold up all
+        others.
 
         Args:
             downhill: gradient of −log posterior (P,).
         """
-        longest = torch.tensor(self.LONGEST, dtype=torch.float64)
-        loose, move = torch.tensor(self.free), torch.zeros_like(downhill)
-        while bool(loose.any()):
-            remainder = downhill[loose] - self.metric[loose][:, ~loose] @ move[~loose]
-            move[loose] = torch.linalg.solve(self.metric[loose][:, loose], remainder)
-
-            excess = (move / longest).abs() * loose
-            worst = int(excess.argmax())
-            if excess[worst] <= 1.0:
-                break
-            # hold the entry that exceeds its limit most, and solve for the others again
-            move[worst] = longest[worst] * move[worst].sign()
-            loose[worst] = False
-        return move
+        return solve_within(self.metric, downhill, self.free, self.LONGEST)
 
     def _move_vector(self, move: Tensor, low: Tensor) -> None:
         """Move v by −move (P,), within the limits.

@@ -22,6 +22,8 @@ from gp_mapping.core.transaction import Revertible, require_finite
 
 __all__ = ["SiteStore", "Sites"]
 
+_ROOM = 64  # rows beyond those in use that new buffers have room for
+
 
 class SiteStore(Protocol):
     """Sums over sites, kept in a dense basis (Sites) or on a lattice (GridSites).
@@ -56,22 +58,24 @@ class SiteStore(Protocol):
 
 
 class Sites(Revertible):
-    """D, r and s of a dense basis, in buffers of `capacity` rows that grow without copying.
+    """D, r and s of a dense basis, in buffers that double where they are full.
 
     `size` rows are in use; beyond them D is the identity, and r and s are zero.
 
     Args:
         size: R, rows in use.
         channels: C, of values.
-        capacity: rows that there is room for.
+        capacity: most rows.
         device: of all tensors.
     """
 
     def __init__(self, size: int, channels: int, capacity: int, device):
-        self.size, self.channels = size, channels
-        self._d = torch.eye(capacity, dtype=torch.float64, device=device)
+        self.size, self.channels, self.capacity = size, channels, capacity
+        # most sites are of few rows, or made for one sum: not all of the capacity is written
+        room = min(capacity, size + _ROOM)
+        self._d = torch.eye(room, dtype=torch.float64, device=device)
         # r and s are columns of one buffer: one product updates both
-        self._r = torch.zeros((capacity, channels + 1), dtype=torch.float64, device=device)
+        self._r = torch.zeros((room, channels + 1), dtype=torch.float64, device=device)
         self._copy: tuple[Tensor, Tensor] | None = None  # D and [r | s] as they were at `mark`
         self.passes = PassSums.empty(size, channels, device)
 
@@ -187,12 +191,22 @@ class Sites(Revertible):
         Raises:
             ValueError: the rows exceed the capacity.
         """
-        if self.size + rows > len(self._d):
+        size = self.size + rows
+        if size > self.capacity:
             raise ValueError(
-                f"{self.size} + {rows} rows exceed the capacity {len(self._d)} of the sites"
+                f"{self.size} + {rows} rows exceed the capacity {self.capacity} of the sites"
             )
-        self.size += rows
+        if size > len(self._d):
+            self._widen(min(self.capacity, max(2 * len(self._d), size)))
+        self.size = size
         self.passes = self.passes.pad(rows)
+
+    def _widen(self, room: int) -> None:
+        """Go on in buffers with room for so many rows; those of before stay as they are."""
+        used, before_d, before_r = self.size, self._d, self._r
+        self._d = torch.eye(room, dtype=torch.float64, device=before_d.device)
+        self._r = before_r.new_zeros((room, self.channels + 1))
+        self._d[:used, :used], self._r[:used] = before_d[:used, :used], before_r[:used]
 
     def border(
         self,
@@ -230,7 +244,7 @@ class Sites(Revertible):
 
         Args:
             transfer: T, (R', R).
-            capacity: rows that the new sites have room for.
+            capacity: most rows of the new sites.
 
         Returns:
             New sites; these stay as they are.
@@ -284,12 +298,14 @@ class Sites(Revertible):
         if self._copy is None:
             return
 
-        # rows that came since `mark` become the identity again, the others what they were
-        size = self._before["size"]
-        self._d[size : self.size, : self.size] = self._d[: self.size, size : self.size] = 0.0
-        self._d.diagonal()[size : self.size] = 1.0
-        self._r[size : self.size] = 0.0
-        self._d[:size, :size], self._r[:size] = self._copy
+        # rows that came since `mark` become the identity again, the others what they were: in the
+        # buffers of then, which may have become too small
+        size, d, r = (self._before[name] for name in ("size", "_d", "_r"))
+        used = min(self.size, len(d))
+        d[size:used, :used] = d[:used, size:used] = 0.0
+        d.diagonal()[size:used] = 1.0
+        r[size:used] = 0.0
+        d[:size, :size], r[:size] = self._copy
 
     def release(self) -> None:
         """As Revertible.release."""
@@ -300,11 +316,6 @@ class Sites(Revertible):
         """Raise NumericalError where a sum is not finite."""
         # D is a sum of β a aᵀ: where anything in it is not finite, its diagonal is not, either
         require_finite("the sites", self.precision.diagonal(), self._r[: self.size])
-
-    @property
-    def capacity(self) -> int:
-        """Number of rows that the buffers have room for."""
-        return len(self._d)
 
     def emptied(self) -> Sites:
         """Sites with as many rows and no data."""

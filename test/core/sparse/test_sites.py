@@ -7,6 +7,7 @@ import torch
 from core_data import close
 
 from gp_mapping.core.sparse.sites import Sites
+from gp_mapping.core.transaction import transaction
 
 GENERATOR = torch.Generator().manual_seed(0)
 
@@ -71,6 +72,25 @@ def test_pad_and_border_are_as_if_the_rows_had_always_been_there():
     agrees(sites, written_out(padded, BETA, LAM))
     with pytest.raises(ValueError, match="capacity"):
         sites.pad(5)
+
+
+def test_more_rows_than_the_buffers_hold_and_back():
+    """Buffers double where they are full; a refused change is undone in those of before."""
+    wide = rand(200, 12)
+    beta, lam = BETA[:12], LAM[:12]
+    sites = Sites(6, 2, 200, "cpu")
+    sites.add(wide[:6], beta, lam)
+    with pytest.raises(RuntimeError), transaction(sites):
+        sites.pad(1)
+        sites.border(wide[6:7], wide[:6], beta, lam)
+        sites.pad(193)
+        sites.border(wide[7:], wide[:7], beta, lam)
+        agrees(sites, written_out(wide, beta, lam), 1e-11)
+        raise RuntimeError
+    agrees(sites, written_out(wide[:6], beta, lam))
+    sites.pad(30)  # behind what was undone: the identity, and 0
+    padded = torch.cat([wide[:6], torch.zeros(30, 12).double()])
+    agrees(sites, written_out(padded, beta, lam))
 
 
 def test_project():
