@@ -250,12 +250,12 @@ class TiledMap(TiledPredictions, ChangesOfTiles, Revertible, FieldMap):
 
     def _report(self, used: int, reports: list[UpdateReport]) -> UpdateReport:
         """The report of an update from those of the tiles that took part."""
-        maps = [tile.map for tile in self.tiles.values()]
+        maps = [tile.map.report(0) for tile in self.tiles.values()]
         return UpdateReport(
             used,
             self.samples,
-            sum(len(m.inducing_inputs()) for m in maps),
-            sum(len(m.remembered_places()) for m in maps),
+            sum(m.inducing for m in maps),
+            sum(m.memory for m in maps),
             sum(r.added for r in reports),
             sum(r.removed for r in reports),
             max((r.jitter for r in reports), default=0.0),
