@@ -61,13 +61,13 @@ def passes(
 class Stream:
     """A map over a square of the given number of nodes, and batches of 100 along short stretches of path in it."""
 
-    def __init__(self, nodes: int, seed: int = 0):
+    def __init__(self, nodes: int, seed: int = 0, **settings):
         self.generator, self.field = (
             torch.Generator().manual_seed(seed),
             RandomField(seed, LENGTHSCALE),
         )
         self.side = side_of(nodes)
-        self.map: Wiski = create_map("wiski", **SETTINGS)
+        self.map: Wiski = create_map("wiski", **(SETTINGS | settings))
         self.map.update(passes(self.field, self.side, self.generator))
         self.pool = [self.stretch() for _ in range(_POOL)]
         self.turn = 0

@@ -7,6 +7,7 @@ import json
 import math
 import mmap
 import pathlib
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -302,3 +303,16 @@ def test_a_number_that_is_not_finite_is_stored_as_json(tmp_path):
     text = (tmp_path / "odd.json").read_text()
     assert "NaN" not in text and "Infinity" not in text
     assert rows.stored(tmp_path)["odd"][0].worst is None
+
+
+def test_without_a_card_the_page_says_not_run(tmp_path, capsys):
+    arguments = ["gpu", "--quick", "--only", "updates,calls", "--output", str(tmp_path)]
+    with mock.patch("torch.cuda.is_available", lambda: False):
+        assert main(arguments) == 0
+    page = capsys.readouterr().out
+    assert "Card: not run, since there is no CUDA device here" in page
+    rows = [line for line in page.splitlines() if "| float" in line]
+    assert rows and all(row.count("not run") == 3 for row in rows)
+    # an update with 200 samples waits no more often for a card than one with 20
+    waits = [int(line.split("|")[3]) for line in page.splitlines() if line.startswith("| update")]
+    assert 0 < waits[1] <= waits[0]

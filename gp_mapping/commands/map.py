@@ -23,6 +23,7 @@ from gp_mapping.commands.fleet.arguments import uses_workers
 from gp_mapping.commands.output import folder_to_write
 from gp_mapping.commands.saved import check_suggest, checkpoint_in, next_places, open_session
 from gp_mapping.core.likelihoods.outcomes import make_judge
+from gp_mapping.core.models.device import AUTO
 from gp_mapping.errors import UsageError, named
 from gp_mapping.intake import DropReason, Intake
 from gp_mapping.intake.fixes import FIX as FIX_TYPE
@@ -410,6 +411,9 @@ def summary(result: dict, session: MapSession, written: dict[str, Path]) -> str:
     if taken := result.get("as_saved"):
         values = ", ".join(f"{name} {value}" for name, value in taken.items())
         lines.append(f"the sensor's setup as in the saved map: {values}")
+
+    if session.settings.device == AUTO:
+        lines.append(f"device: auto is {report['device']}: {report['device_reason']}")
 
     lines += dropped_lines(result["dropped"])
     lines += [f"  warning: {text}" for text in result["warnings"]]

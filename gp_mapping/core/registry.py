@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from gp_mapping.core.models.anytime.model import MEMBERS, AnytimeMap
 from gp_mapping.core.models.anytime.tiles import TileMap
 from gp_mapping.core.models.classes.model import ClassMap
 from gp_mapping.core.models.curl_free.model import CurlFree
+from gp_mapping.core.models.device import AUTO, Device, check_device, faster_device, grid_of
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.exact import ExactGP
 from gp_mapping.core.models.solve_gp.model import SolveGP
@@ -36,7 +37,7 @@ from gp_mapping.errors import UserError, not_one_of
 from gp_mapping.settings.mapping import MapSettings, within_ranges
 from gp_mapping.settings.parts import MODELS
 
-__all__ = ["build_map", "create_map", "model_names"]
+__all__ = ["build_map", "create_map", "device_of", "model_names", "with_device_here"]
 
 
 # Start of bias_stddev, relative to noise_stddev: it is harmless where passes have no constants.
@@ -277,7 +278,7 @@ def build_map(settings: MapSettings, room: Room | None = None, **extra) -> Field
     Raises:
         UserError: settings that do not go together, or a device that is not here.
     """
-    _check_device(settings.device)
+    settings = replace(settings, device=device_of(settings).name)
     try:
         return _build(with_defaults(settings), room, extra)
     except UserError:
@@ -286,24 +287,48 @@ def build_map(settings: MapSettings, room: Room | None = None, **extra) -> Field
         raise UserError(str(error)) from error
 
 
-def _check_device(name: str) -> None:
-    """Raise UserError for a device on which no map runs here."""
+def device_of(settings: MapSettings) -> Device:
+    """Where the tensors of a map of these settings are, and why.
+
+    Raises:
+        UserError: a device that is not here.
+    """
+    if settings.device != AUTO:
+        check_device(settings.device)
+        return Device(settings.device, "as set")
+    exact = settings.model == "exact"
+    return _faster(settings.max_exact_samples if exact else settings.max_inducing, settings.dtype)
+
+
+def with_device_here(settings: dict) -> dict:
+    """Saved settings; on the processor where the device of the map is not here."""
+    name = settings.get("device", "cpu")
+    if name == AUTO or not isinstance(name, str):  # what is no name is refused with the settings
+        return settings
+
     try:
-        device = torch.device(name)
-    except RuntimeError:
-        device = None
+        check_device(name)
+    except UserError:
+        return settings | {"device": "cpu"}
+    return settings
 
-    if device is None or device.type not in ("cpu", "cuda"):
-        raise UserError(
-            f"device {name!r} is not a torch device that a map runs on; write cpu, cuda or cuda:1"
-        )
 
-    count = torch.cuda.device_count() if device.type == "cuda" else 0
-    if device.type == "cuda" and (device.index or 0) >= count:
-        raise UserError(
-            f"device {name!r}: {'no CUDA device' if not count else f'{count} CUDA devices'} here; write "
-            f"device: {'cpu' if not count else 'cuda'}"
+@cache
+def _faster(size: int, dtype: str) -> Device:
+    """The faster device for maps of `size` inputs; tried once in a process."""
+
+    def make(name: str) -> FieldMap:
+        """A map for a trial on the device of that name."""
+        tried = MapSettings(
+            device=name,
+            dtype=dtype,
+            max_inducing=size,
+            learn_hyperparameters=False,
+            field_scale=1.0,
         )
+        return build_dual_svgp(with_defaults(tried), inducing_inputs=grid_of(size))
+
+    return faster_device(make, size)
 
 
 def _build(settings: MapSettings, room: Room | None, extra: dict) -> FieldMap:

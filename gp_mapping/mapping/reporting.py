@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from gp_mapping.core.registry import device_of
+
 if TYPE_CHECKING:
     from gp_mapping.mapping.session import MapSession
 
@@ -16,6 +18,7 @@ def report_of(session: MapSession) -> dict:
 
     Numbers of the map itself (FieldMap.counters) come last.
     """
+    device = device_of(session.settings)
     return {
         "samples": session.raw_count,
         "cells": session.cell_count,
@@ -40,6 +43,8 @@ def report_of(session: MapSession) -> dict:
         "attitude_lag": session.scores.lag.seconds,
         "fixes": session.fixes.count,
         "datum": session.fixes.summary()[1],
+        "device": device.name,
+        "device_reason": device.reason,
         "hyperparameters": session.map.hyperparameters(),
         **session.map.counters(),
     }

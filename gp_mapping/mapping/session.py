@@ -15,6 +15,7 @@ from dataclasses import asdict
 
 import torch
 
+from gp_mapping.core.registry import with_device_here
 from gp_mapping.core.stored import Room
 from gp_mapping.core.transaction import taken_back
 from gp_mapping.core.types import Samples, UpdateReport
@@ -275,8 +276,12 @@ class MapSession(Answering):
             ValueError: the state is not of a session, or does not fit the settings.
         """
         try:
-            session = MapSession(MapSettings(**(state["settings"] | overrides)), room)
+            saved = state["settings"]
+            moved = with_device_here(saved)
+            session = MapSession(MapSettings(**(moved | overrides)), room)
             session._load(state)
+            if moved is not saved and "device" not in overrides:
+                session.resume_notes.append(f"device {saved['device']!r} is not here: it is on cpu")
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise ValueError(
                 f"not the state of a mapping session: {type(error).__name__}: {error}"

@@ -443,7 +443,9 @@ class MapSettings:
 
     # computing
     seed: int = setting(0, "seed of every random choice", "", 0, 2**31 - 1)
-    device: str = setting("cpu", "torch device of the map: cpu, cuda, cuda:1")
+    device: str = setting(
+        "cpu", "torch device of the map: cpu, cuda, cuda:1, or auto for the faster one"
+    )
     dtype: str = setting(
         "float64",
         "precision of kernels and rendering (sums are always float64)",

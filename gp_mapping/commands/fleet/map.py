@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from gp_mapping.commands.export import BLOCK_CELLS, write_blocks
@@ -19,6 +20,8 @@ from gp_mapping.commands.map import (
 )
 from gp_mapping.commands.output import folder_to_write
 from gp_mapping.commands.saved import check_suggest, next_places
+from gp_mapping.core.models.device import AUTO
+from gp_mapping.core.registry import device_of
 from gp_mapping.errors import UsageError
 from gp_mapping.fleet.agreed import Agreed
 from gp_mapping.fleet.bags import Bags, agreed_by, read_bags
@@ -45,6 +48,11 @@ def run(args: argparse.Namespace, parameters: Parameters) -> int:
     """
     started = time.perf_counter()
     check_fleet(parameters.map)
+    # chosen once: workers that chose for themselves could make parts that differ by rounding
+    device = device_of(parameters.map)
+    if parameters.map.device == AUTO:
+        print(f"fleet: device auto is {device.name}: {device.reason}", file=sys.stderr, flush=True)
+    parameters = replace(parameters, map=replace(parameters.map, device=device.name))
     if args.resume:
         raise UsageError(
             "--resume goes on with a map, bag after bag; leave --workers and --scheduler out, or merge "

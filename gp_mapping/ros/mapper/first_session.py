@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from gp_mapping.core.models.device import AUTO
+from gp_mapping.core.registry import device_of
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.runtime.saving import keep_before
 from gp_mapping.settings.node import NodeSettings
@@ -55,6 +57,7 @@ def first_session(settings: NodeSettings, wanted: Requirements, name: str, log) 
         if path is not None:
             resumed = f"resumed {path}: {session.raw_count} measurements"
             log.info("; ".join([resumed, *session.resume_notes]))
+            _say_device(session, log)
             return FirstSession(session, path, files.autosave)
         log.info(f"nothing to resume in {files.folder}")
 
@@ -65,9 +68,17 @@ def first_session(settings: NodeSettings, wanted: Requirements, name: str, log) 
         if path is not None
         else new_session(wanted.settings, files.folder)
     )
+    _say_device(session, log)
     may_write = (
         s.resume
         or path == files.autosave
         or (s.autosave_period > 0 and keep_before(files, log.warning))
     )
     return FirstSession(session, path, files.autosave if may_write else None)
+
+
+def _say_device(session: MapSession, log) -> None:
+    """Log which device `device: auto` has become, and why."""
+    if session.settings.device == AUTO:
+        device = device_of(session.settings)
+        log.info(f"device: auto is {device.name}: {device.reason}")

@@ -1,0 +1,138 @@
+"""Where the tensors of a map are: all on its device, without waiting for each sample; and which device is chosen."""
+
+import itertools
+
+import pytest
+import torch
+from core_data import SETTINGS, drive, feed, lattice, samples
+from pretended_card import CARD, pretended_card
+
+from gp_mapping import MapSettings, create_map
+from gp_mapping.core import registry
+from gp_mapping.core.models import device as devices
+from gp_mapping.core.models.device import faster_device, grid_of
+from gp_mapping.core.registry import build_map, device_of, model_names
+from gp_mapping.errors import NumericalError
+
+X, Y = drive(40, 0)
+PLACES = torch.from_numpy(lattice(0.8))
+LEARNS = SETTINGS | {"learn_hyperparameters": True, "learn_time_offset": True, "seed": 3}
+VECTORS = ("curl_free",)
+
+
+def life_of_a_map(model: str, device: str, **settings) -> dict[str, torch.Tensor]:
+    """Numbers of a map that is fed, learns, is asked, saved, opened, merged and forgets; all here."""
+    own = LEARNS | settings
+    y = Y.repeat(3, 1) if model in VECTORS else Y
+    field, other = (create_map(model, device=device, **own) for _ in range(2))
+    feed(field, samples(X, y, pass_number=1.0 * (X[:, 0] > 1.5)), 10)
+    told = {"field": field.predict(PLACES).mean, "kept": field.snapshot().predict(PLACES).variance}
+    told["covariance"] = field.covariance(PLACES[:5], PLACES)
+
+    opened = create_map(model, device=device, **own)
+    opened.load_state_dict(field.state_dict())
+    told["opened"] = opened.predict(PLACES).mean
+    told["guessed"] = opened.fantasize(PLACES[:3]).predict(PLACES).variance
+
+    feed(other, samples(X + 0.4, y), 20)
+    opened.merge(other)
+    opened.forget(0.9)
+    told["merged"] = opened.predict(PLACES).variance
+    assert {t.device.type for t in told.values()} == {device}
+    return {name: t.cpu() for name, t in told.items()}
+
+
+@pytest.mark.parametrize("model", model_names())
+def test_all_tensors_of_a_map_are_on_its_device(model):
+    here = life_of_a_map(model, "cpu")
+    with pretended_card():  # fails where an operation has tensors of both
+        there = life_of_a_map(model, CARD)
+    for name, told in here.items():
+        torch.testing.assert_close(there[name], told, rtol=0, atol=0, msg=name)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_an_update_waits_for_the_card_as_often_whatever_its_samples(dtype):
+    x, y = drive(300, 1)
+    with pretended_card() as counts:
+        field = create_map(
+            "dual_svgp", device=CARD, inducing_inputs=lattice(0.6), dtype=dtype, **SETTINGS
+        )
+        field.update(samples(x[:100], y[:100]))
+        spent = []
+        for part in (slice(100, 120), slice(120, 300)):
+            counts.clear()
+            field.update(samples(x[part], y[part]))
+            spent.append(dict(counts))
+    assert spent[0] == spent[1]
+    assert sum(spent[0].values()) <= 40, spent
+
+
+def test_the_pretended_card_is_as_strict_as_one():
+    with pretended_card() as counts:
+        there, here = torch.ones(3, device=CARD), torch.ones(3)
+        with pytest.raises(RuntimeError, match="two devices"):
+            there + here
+        with pytest.raises(RuntimeError, match="indexed by one on the card"):
+            here[there > 0]
+        with pytest.raises(TypeError, match="numpy"):
+            there.numpy()
+        assert (there * 2.0 + torch.tensor(1.0)).tolist() == [3.0, 3.0, 3.0]
+        assert there[[0, 2]].sum().item() == 2.0
+    assert counts == {"copied from the card": 1, "copied to the card": 1, "waits": 1}
+
+
+# --- device: auto ---------------------------------------------------------------------------------
+def test_without_a_card_auto_is_the_processor(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    # a size of its own: a trial of another test is not taken for this one's
+    open_ = MapSettings(device="auto", max_inducing=77, tiles=False)
+    assert device_of(open_) == devices.Device("cpu", "no CUDA device here")
+    assert build_map(open_).device.type == "cpu"
+    assert device_of(MapSettings(device="cpu")).reason == "as set"
+
+
+@pytest.mark.parametrize(("faster", "slower"), [("cpu", "cuda"), ("cuda", "cpu")])
+def test_auto_is_the_device_that_took_less_time_and_says_so(monkeypatch, faster, slower):
+    seconds = {faster: 0.002, slower: 0.005}
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(devices, "trial_seconds", lambda field, size: seconds[field])
+    chosen = faster_device(str, 400)
+    assert chosen.name == faster
+    assert f"{1e3 * seconds['cuda']:g} ms on cuda" in chosen.reason
+    assert "400 inducing inputs" in chosen.reason
+
+
+def test_a_card_that_fails_its_trial_is_not_chosen(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+
+    def make(name: str):
+        """A map here; none there."""
+        if name == "cuda":
+            raise NumericalError("out of memory")
+        return create_map("dual_svgp", inducing_inputs=grid_of(9), **SETTINGS)
+
+    assert faster_device(make, 9) == devices.Device(
+        "cpu", "the CUDA device failed a trial: out of memory"
+    )
+
+
+def test_a_trial_takes_updates_and_drawings_to_their_end(monkeypatch):
+    clock = itertools.count()
+    monkeypatch.setattr(devices, "perf_counter", lambda: next(clock))
+    with pretended_card() as counts:
+        field = create_map("dual_svgp", device=CARD, inducing_inputs=grid_of(9), **SETTINGS)
+        assert devices.trial_seconds(field, 9) == 1.0
+        assert counts["copied to the card"], "the trial was on the card"
+
+
+def test_a_map_of_a_card_opens_where_none_is():
+    saved = registry.with_device_here({"device": "cuda:7"})
+    assert saved == {"device": "cpu"}
+    for same in ({"device": "auto"}, {"device": "cpu"}, {"device": 5}, {}):
+        assert registry.with_device_here(same) is same
+
+
+def test_places_of_a_trial():
+    assert grid_of(5).tolist() == [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1]]
+    assert len(grid_of(400)) == 400 and len(grid_of(0)) == 0
