@@ -181,17 +181,17 @@ class CellMaker:
         return self.admission.first.is_credible(values)
 
     def look(self, rows: RawRows, part: slice, rates: list[float], lengths: list[float]) -> None:
-        """Look at nothing: there is no map whose predictions would be scored."""
+        """As SampleJudge.look, at nothing: there is no map whose predictions would be scored."""
 
     # --- as taker of cells ------------------------------------------------------------------------
     def open_with(self, first: Samples, cell: Samples, length: float) -> None:
-        """Hold the first cells back until the map would begin."""
+        """As CellTaker.open_with: hold the first cells back until the map would begin."""
         self._opening = first
         if not self.admission.first.is_open:
             self.made, self._opening = [first], None
 
     def absorb(self, cell: Samples, length: float) -> None:
-        """Take a finished cell."""
+        """As CellTaker.absorb."""
         self.made.append(cell)
 
     def begin_over(self) -> None:

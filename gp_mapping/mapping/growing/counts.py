@@ -29,12 +29,22 @@ class SampleCounts:
         return self.used + self.lost
 
     def refuse(self, count: int, why: str) -> None:
-        """Count raw samples as refused, and keep the reason."""
+        """Count raw samples as refused, and keep the reason.
+
+        Args:
+            count: of samples.
+            why: a sentence.
+        """
         self.refused += count
         self.last_refusal = why
 
     def lose(self, count: int, why: str) -> None:
-        """Count raw samples as refused whose cell a map refuses; they were counted as used."""
+        """Count raw samples as refused whose cell a map refuses; they were counted as used.
+
+        Args:
+            count: of samples.
+            why: a sentence.
+        """
         self.used -= count
         self.lost += count
         self.refuse(count, why)

@@ -171,7 +171,13 @@ def as_samples(before: Row, row: Row) -> Samples:
 
 
 def blocks_of(rows: list[Row], step: float, most: int) -> list[list[Row]]:
-    """The cells of the newest `most` blocks of that length."""
+    """The cells of the newest blocks, each of one pass and one stretch of the path.
+
+    Args:
+        rows: the cells, in the order of the drive.
+        step: m between the first cells of two blocks, at least.
+        most: blocks.
+    """
     out: list[list[Row]] = []
     for row in rows:
         first = out[-1][0] if out else row
