@@ -74,7 +74,7 @@ def anscombe(counts):
 class CellAverager:
     """Averages raw samples of a pass into cells.
 
-    A robot that stands still (moves less than a tenth of `length`) fills one cell for up to ten
+    A robot that stands still (moves less than a tenth of `longest`) fills one cell for up to ten
     durations: its samples are not new evidence of the place. The white variance of one raw sample
     is what the sensor states, else half the mean of `noise_squares` inside cells,
     remembered over about 1000 of them. With `robust`, samples far from their cell's median are left
@@ -93,6 +93,8 @@ class CellAverager:
             for either side (labels.py).
 
     Attributes:
+        length: of a cell at most, from the open one on, m; the owner may shorten it.
+        longest: what it was to begin with, m.
         open: columns, `count`, `stride` and `reach` of the open cell; None where none is.
         gross: raw samples that were left out as gross errors.
         white: spread of raw samples without the field's own change, measured.
@@ -108,6 +110,7 @@ class CellAverager:
         threshold: float | None = None,
     ):
         self.length, self.duration, self.robust, self.counts = length, duration, robust, counts
+        self.longest = length
         self.threshold = threshold
         self.open: dict | None = None
         # place and stamp of the sample before the open cell
@@ -193,7 +196,7 @@ class CellAverager:
 
         # The millionth keeps rounding, which depends on where the map's origin lies, from deciding.
         longest, oldest = self.length * (1 + 1e-6), self.duration * (1 + 1e-6)
-        standing, longest_stand = 0.1 * self.length, self.duration * 10.0 * (1 + 1e-6)
+        standing, longest_stand = 0.1 * self.longest, self.duration * 10.0 * (1 + 1e-6)
 
         dist, x, stamp = math.dist, rows.x, rows.stamp
         for i in range(begin, stop):
@@ -402,6 +405,7 @@ class CellAverager:
 
         return {
             "open": opened,
+            "length": self.length,
             "white": self.white.state_dict(),
             "spread": self.steps.state_dict(),
             "gross": self.gross,
@@ -419,6 +423,8 @@ class CellAverager:
         else:
             self.open = {name: [row[name] for row in opened["rows"]] for name in _COLUMNS}
             self.open |= {name: opened[name] for name in ("count", "stride", "reach")}
+
+        self.length = float(state.get("length", self.longest))  # absent where it never changed
 
         # in an older map both are its successive differences
         older = {"sum": state.get("white_sum"), "count": state.get("white_count")}

@@ -100,7 +100,7 @@ def unchanged_cells(session: MapSession) -> list[Samples]:
     score_distance metres before it: these saw the field as it is now.
     """
     parts, reach = session.taken or [], session.map.hyperparameters()["lengthscale"]
-    recent = round(session.settings.score_distance / session.settings.cell_length)
+    recent = round(session.settings.score_distance / session.cells.length)
 
     for change in session.changes:
         place = torch.tensor([[change.x, change.y]], dtype=torch.float64)

@@ -117,6 +117,7 @@ class RenewableMap:
             self._renew_settled()
         elif self._gathered.drift.look(self.shown.lengthscale):
             self._renew(self._gathered.drift.again())
+        self._gathered.cells.length = self.shown.suitable_length()
 
     def _pass_on(self, cells: list[Samples]) -> None:
         """Hand over cells of the pass that is open, or let them wait for the new map."""

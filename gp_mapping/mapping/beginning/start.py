@@ -23,11 +23,11 @@ from gp_mapping.mapping.beginning.wild import first_weights, in_runs, weakened
 from gp_mapping.mapping.labels import fractions_above
 from gp_mapping.settings.mapping import AUTOMATIC, MapSettings, within_ranges
 
-__all__ = ["Start"]
+__all__ = ["ROUGH", "Start"]
 
 _LAST = 128  # cells; their lanes show the lengthscale to a factor of two, then learning goes on
 _FIRST = 4  # cells, in the doubling from there to _LAST
-_ROUGH = 32  # cells up to which the starts before were rough
+ROUGH = 32  # cells up to which the starts before were rough
 _STANDING = 8  # cells at one place that count as one, so that standing for long is bounded, too
 _LOOKS = 5  # at cells that are wild, each with the weights of the look before
 _CONSTANT = 3.0  # signal stddevs by which the mean may lie from the first values' median
@@ -148,7 +148,7 @@ class Start:
     @property
     def was_guess(self) -> bool:
         """Whether the starts before were a guess, so that predictions with them mean nothing."""
-        return self._count <= _ROUGH
+        return self._count <= ROUGH
 
     def adopt_found(self, taken: list[Samples]) -> None:
         """Take over `found`: the map is made again, and took these cells.

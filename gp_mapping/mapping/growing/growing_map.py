@@ -11,9 +11,10 @@ from gp_mapping.core.field_map import VECTOR, FieldMap
 from gp_mapping.core.stored import Room
 from gp_mapping.core.types import Samples, UpdateReport
 from gp_mapping.errors import MapFullError, one_line
+from gp_mapping.mapping.averaging.cell_length import suitable_length
 from gp_mapping.mapping.beginning.first_map import map_first_cells
 from gp_mapping.mapping.beginning.restarted import RestartedMap
-from gp_mapping.mapping.beginning.start import Start
+from gp_mapping.mapping.beginning.start import ROUGH, Start
 from gp_mapping.mapping.cells import RawRows
 from gp_mapping.mapping.drawing.renderer import Renderer
 from gp_mapping.mapping.feeding import REFUSALS, absorb_batch, forget_elapsed, new_map, stamp_of
@@ -118,6 +119,21 @@ class GrowingMap:
     def lengthscale(self) -> float | None:
         """As the map has learned it, m; None before the first cell."""
         return self.map.hyperparameters()["lengthscale"] if self.map.started else None
+
+    def suitable_length(self) -> float:
+        """Length of the cells to come, m (averaging/cell_length.py)."""
+        cells, s = self._gathered.cells, self.settings
+        known = s.metric and self.map.started and self.cell_count > ROUGH
+        if not known or self._gathered.response.is_active:
+            return cells.longest
+        learned = self.map.hyperparameters()
+        return suitable_length(
+            cells.longest,
+            s.kernel,
+            learned["lengthscale"],
+            learned["signal_stddev"] ** 2,
+            cells.averaged_variance * cells.length,
+        )
 
     # --- raw samples, before they enter their cell ------------------------------------------------
     def turn_back(self, rows: RawRows, part: slice, rates: list[float]) -> None:
@@ -225,8 +241,9 @@ class GrowingMap:
         )
         if self.scores.is_needed:
             # the newest metres, of this pass, saw the field as it is now
+            length_of_cells = self._gathered.cells.length
             recent = min(
-                self._pass_samples, round(self.settings.score_distance / self.settings.cell_length)
+                self._pass_samples, round(self.settings.score_distance / length_of_cells)
             )
             self.scores.detect_change(cell, length, self.map, recent)
 
