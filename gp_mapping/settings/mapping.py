@@ -384,7 +384,13 @@ class MapSettings:
 
     # cells, gross errors and changes of the field
     cells: bool = setting(True, "average raw samples into cells along each pass")
-    cell_length: float = setting(0.1, "longest path in one cell; shorter ones where the field changes within it", "m", 1e-4, 1e4)
+    cell_length: float = setting(
+        0.1,
+        "longest path in one cell; shorter ones where the field changes within it",
+        "m",
+        1e-4,
+        1e4,
+    )
     cell_duration: float = setting(1.0, "longest time in one cell", "s", 1e-3, 1e4)
     robust: bool = setting(
         True,

@@ -76,6 +76,23 @@ def test_of_a_pass_that_crosses_itself():
     assert found(8, [one]) is None
 
 
+@pytest.mark.parametrize("ratio", [1.0, 4.0, 0.25])
+def test_a_field_that_is_longer_along_one_axis(ratio):
+    """It is found, and no drift; one that is alike in all directions is not taken for it."""
+    whole = way(passes(3, crossing(STEP)))
+    stretched = whole._replace(x=whole.x * whole.x.new_tensor([1.0, ratio]))
+    search = DriftSearch(stretched, LENGTH * ratio**0.5, "matern52")
+    assert search.finish() is None and search.anisotropy == ratio
+
+
+def test_rows_along_the_lanes_are_no_drift():
+    """A field of crop in rows changes from lane to lane, as a sensor would that drifts in that time."""
+    x, g = lanes(8.0, 2.0, 0.25, 0.25), torch.Generator().manual_seed(1)
+    y = (2 * math.pi * x[:, 1] / 0.75).sin() + 0.1 * torch.randn(len(x), generator=g)
+    search = DriftSearch(Way(x, y, 0.5 * torch.arange(len(x)), torch.ones(len(x))), 1.0, "matern52")
+    assert search.finish() is None and search.anisotropy < 0.1
+
+
 def test_a_sensor_that_turns_with_the_robot_is_no_drift():
     parts = passes(9, [lanes(10.0, 8.0, 1.0, STEP)] * 2)
     whole = way(parts)

@@ -18,10 +18,11 @@ different times. Other faults look alike, each with a covariance of its own:
     poses that wander                  −∇²k(x_i, x_j) exp(−|t_i − t_j|/T)
     stamps that are late               k of places earlier on the way
     a sensor that follows slowly       H k Hᵀ
+    a field longer along one axis      k of places that are stretched
 
-A drift counts as found where it is better by SURE nats than none, and than all that may be so
-along one line; by less than that where places passed twice differ anyhow, and it is only asked
-what makes them differ.
+The last shows without a drift, too: `DriftSearch.anisotropy` says so. A drift counts as found where
+it is better by SURE nats than none, and than all that may be so along one line; by less than that
+where places passed twice differ anyhow, and it is only asked what makes them differ.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ _HARDLY = 2.0  # nats that are no difference between two T
 _DELAYS = (-4.0, -2.0, -1.0, -0.5, 0.5, 1.0, 2.0, 4.0)  # in usual times between two blocks
 _WIDTHS = 1.0, 2.0  # of places that change, in lengthscales
 _LAGS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+_LONGER = (2.0, 8.0, 32.0)  # times that a field's lengthscale may be longer along one axis
 
 # log evidence and numbers of the best parameters, after some steps
 _Evidence = Generator[None, None, tuple[float, tuple[int, ...]]]
@@ -93,7 +95,13 @@ class DriftSearch(Stepwise[Drift]):
         way: what the sensor told; at least ten rows.
         lengthscale: that is expected, m, to a factor of two.
         kernel: name of the field's covariance function.
+
+    Attributes:
+        anisotropy: how many times longer the lengthscale along y is than along x, a power of two,
+            where values that do not drift say so by SURE nats; else 1.
     """
+
+    anisotropy = 1.0
 
     def __init__(self, way: Way, lengthscale: float, kernel: str):
         super().__init__(way, lengthscale, kernel)
@@ -128,14 +136,16 @@ class DriftSearch(Stepwise[Drift]):
 
         none, at = yield from self._best(self._field)
         self._alone = at
+        stretched, self.anisotropy = yield from self._stretch(none)
+        self.start = (*at, *self.start[len(at) :])
         evidence = yield from self._drifts()
         best = max(evidence, key=lambda which: evidence[which][0])
         value, at = evidence[best]
-        if value < none + SURE:
+        if value < max(none, stretched) + SURE:
             return None
         self.start = at
 
-        others = none
+        others = max(none, stretched)
         for margin, rival in self._rivals():
             other = yield from rival
             if value < other + margin:
@@ -149,6 +159,7 @@ class DriftSearch(Stepwise[Drift]):
                 break
             least -= 1
 
+        self.anisotropy = 1.0
         i, j, q = at
         covariance = self._field(i) + _SPREADS[q] ** 2 * self._drift(warms_up, k)
         stddev = _SPREADS[q] * self.scale * self._scale(covariance + _RATIOS[j] ** 2 * self.eye)
@@ -278,6 +289,37 @@ class DriftSearch(Stepwise[Drift]):
             )
         )
         return found[0]
+
+    def _stretch(self, none: float) -> Generator[None, None, tuple[float, float]]:
+        """Largest log evidence of a field that is longer along one axis, and how much longer.
+
+        The geometric mean of both lengthscales stays within those that are tried.
+
+        Args:
+            none: of one that is not.
+
+        Returns:
+            The evidence, at least `none`, and ℓ_y/ℓ_x; 1 where it is not SURE nats better.
+        """
+        told = {1.0: none}
+
+        def tell(longer: float) -> Generator[None, None, None]:
+            places = self.way.x * self.way.x.new_tensor([longer**0.5, longer**-0.5])
+            told[longer] = (
+                yield from self._best(
+                    lambda i: self._kernel_of(self.lengths[i], places) + self.free
+                )
+            )[0]
+
+        for longer in _LONGER:
+            yield from tell(longer)
+            yield from tell(1.0 / longer)
+        ratio = max(told, key=lambda which: told[which])
+        if ratio != 1.0:
+            yield from tell(0.5 * ratio)
+            yield from tell(2.0 * ratio)
+        ratio = max(told, key=lambda which: told[which])
+        return told[ratio], ratio if told[ratio] >= none + SURE else 1.0
 
     # --- evidence ---------------------------------------------------------------------------------
     def _quick(self, added: Tensor) -> Generator[None, None, float]:

@@ -19,7 +19,7 @@ from gp_mapping.core.types import Samples
 from gp_mapping.mapping.beginning.stepwise import go_on_with
 from gp_mapping.mapping.drift.evidence import Drift, DriftSearch, Way
 from gp_mapping.mapping.drift.kept import KeptCells
-from gp_mapping.mapping.notes.settings import drift_note
+from gp_mapping.mapping.notes.settings import anisotropy_note, drift_note
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["STEPS", "DriftWatch"]
@@ -45,13 +45,14 @@ class DriftWatch:
 
     Attributes:
         drift: what was found, in SI units; None: nothing.
+        anisotropy: as the setting should be, by the newest look, where a drift was not found.
         bias_time: after how many seconds a pass gets another constant; 0: never.
     """
 
     def __init__(self, settings: MapSettings, looks: bool = False):
         self.settings = settings
         self.drift: Drift | None = None
-        self.bias_time = settings.bias_time
+        self.bias_time, self.anisotropy = settings.bias_time, settings.anisotropy
         # cells since the beginning; None where a drift is not looked for (any more)
         self._kept: KeptCells | None = KeptCells() if looks and _may_look(settings) else None
         self._checks, self._looked, self._way = 0, 0, 0.0
@@ -98,7 +99,7 @@ class DriftWatch:
             return False
 
         self._search = None
-        self.drift = search.drift
+        self.drift, self.anisotropy = search.drift, search.anisotropy
         if self.drift is None:
             self._kept = None if search.final else self._kept
             return False
@@ -154,10 +155,10 @@ class DriftWatch:
             self.replace([each for each in self._kept if float(each[0].stamp[0]) >= stamp])
 
     def notes(self) -> list[str]:
-        """That the sensor drifts, in a sentence."""
+        """That the sensor drifts, or that the field is longer along one axis, in a sentence."""
         d, s = self.drift, self.settings
         if d is None:
-            return []
+            return [anisotropy_note(self.anisotropy)] if self.anisotropy != s.anisotropy else []
         return [drift_note(d.stddev / s.field_scale, s.field_unit, d.seconds, self.bias_time)]
 
     # --- resume -----------------------------------------------------------------------------------
@@ -165,6 +166,7 @@ class DriftWatch:
         """For an exact resume."""
         return {
             "bias_time": self.bias_time,
+            "anisotropy": self.anisotropy,
             "drift": None if self.drift is None else self.drift._asdict(),
             "kept": None if self._kept is None else self._kept.state_dict(),
             "checks": self._checks,
@@ -178,6 +180,8 @@ class DriftWatch:
         """Continue where state_dict was taken."""
         self.drift = None if state["drift"] is None else Drift(**state["drift"])
         self.bias_time = self.settings.bias_time or float(state["bias_time"])
+        # absent in maps of a version that did not look for it
+        self.anisotropy = float(state.get("anisotropy", self.settings.anisotropy))
         looks = state["kept"] is not None and _may_look(self.settings)
         self._kept = KeptCells.restored(state["kept"]) if looks else None
         self._checks, self._looked = int(state["checks"]), int(state["looked"])
@@ -217,7 +221,7 @@ class _Looking:
         final: bool,
         rows: int | None = None,
     ):
-        self.final = final
+        self.final, self._given = final, settings.anisotropy
         self._rows, self._length, self._all = rows or kept.rows, length, all_of_them
         way = _way_of(kept, self._rows, length / _PARTS, settings.heading_stddev > 0)
         n = len(way.y)
@@ -227,6 +231,9 @@ class _Looking:
         if n >= _FEWEST:
             first = 0 if all_of_them else max(0, n - _BLOCKS)
             chosen = torch.linspace(first, n - 1, min(_BLOCKS, n), dtype=torch.float64)
+            # as the map sees them, in units of the shorter lengthscale
+            axes = way.x.new_tensor([max(1.0, 1.0 / self._given), max(1.0, self._given)])
+            way = way._replace(x=way.x / axes)
             self._search = DriftSearch(
                 Way(*(c if c is None else c[chosen.round().long()] for c in way)),
                 length,
@@ -241,6 +248,12 @@ class _Looking:
     def drift(self) -> Drift | None:
         """What was found, at the end."""
         return None if self._search is None else self._search.found
+
+    @property
+    def anisotropy(self) -> float:
+        """As the setting should be."""
+        found = 1.0 if self._search is None else self._search.anisotropy
+        return self._given * found
 
     def state_dict(self) -> dict:
         """For an exact resume, with the cells."""

@@ -11,6 +11,7 @@ from gp_mapping.mapping.motion.extent import Area
 from gp_mapping.settings.mapping import AUTOMATIC, MapSettings
 
 __all__ = [
+    "anisotropy_note",
     "drawing_notes",
     "drift_note",
     "inconsistent_settings",
@@ -193,4 +194,18 @@ def drift_note(stddev: float, unit: str, seconds: float, bias_time: float) -> st
         f"warm-up or drift: what the sensor tells at one place changes during a pass, by about {stddev:.2g} {unit} in "
         f"{seconds:.2g} s; the map gives each pass another constant every {bias_time:.2g} s. bias_time: "
         f"{bias_time:.2g} says so from the start, and learn_bias_time: false leaves one constant for each pass"
+    )
+
+
+def anisotropy_note(ratio: float) -> str:
+    """That the field changes faster along one axis, as was found.
+
+    Args:
+        ratio: lengthscale along y over that along x.
+    """
+    fast, slow = ("x", "y") if ratio > 1.0 else ("y", "x")
+    return (
+        f"the field changes about {max(ratio, 1.0 / ratio):.2g} times faster along {fast} than along {slow} of the "
+        f"map's frame, and this map takes it for alike in all directions; anisotropy: {ratio:.3g} makes one that is "
+        "better between the lanes (not with wiski)"
     )
