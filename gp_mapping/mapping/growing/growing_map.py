@@ -242,9 +242,7 @@ class GrowingMap:
         if self.scores.is_needed:
             # the newest metres, of this pass, saw the field as it is now
             length_of_cells = self._gathered.cells.length
-            recent = min(
-                self._pass_samples, round(self.settings.score_distance / length_of_cells)
-            )
+            recent = min(self._pass_samples, round(self.settings.score_distance / length_of_cells))
             self.scores.detect_change(cell, length, self.map, recent)
 
         # only now does the map see the cell: everything above judges it as unseen
