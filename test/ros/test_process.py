@@ -9,6 +9,7 @@ import rclpy
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 
+from gp_mapping.ros.tools.playback import run_node
 from gp_mapping.ros.tools.process import ENDINGS, Stopper, spin
 
 
@@ -92,3 +93,26 @@ def test_a_terminal_that_is_closed_is_an_end_as_well(nohup):
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", ENDINGS)
+def test_explorer_and_players_end_in_order_at_each_of_these_signals(number):
+    """The explorer stops the robot at its end: the last command of a process that is killed would go on."""
+
+    class Driving(Node):
+        def __init__(self):
+            super().__init__("driving")
+
+        def run(self, executor, stop):
+            os.kill(os.getpid(), number)
+            return 7 if stop.wait(1.0) else 8
+
+    def passed_over(*_):
+        """In place of the system's way, which would end the tests."""
+
+    before = signal.signal(number, passed_over)
+    try:
+        assert run_node(Driving) == 7
+        assert signal.getsignal(number) is passed_over
+    finally:
+        signal.signal(number, before)

@@ -19,6 +19,7 @@ from rosgraph_msgs.msg import Clock
 
 from gp_mapping.errors import one_line
 from gp_mapping.ros.mapper.descriptors import ParameterError, describe
+from gp_mapping.ros.tools.process import ending_signals
 from gp_mapping.settings.groups import build_groups, is_foreign, nearest
 
 __all__ = [
@@ -303,8 +304,8 @@ def run_node(make: Callable[[], Node], args=None) -> int:
         args: Of rclpy.init.
 
     Returns:
-        0: done, or stopped by SIGINT or SIGTERM (as launch ends a node); 1: failed; 2: wrong
-        parameter; 3: no subscriber came.
+        0: done, or stopped by SIGINT or SIGTERM (as launch ends a node) or SIGHUP (of a terminal
+        that was closed); 1: failed; 2: wrong parameter; 3: no subscriber came.
     """
     stop = threading.Event()
 
@@ -312,9 +313,7 @@ def run_node(make: Callable[[], Node], args=None) -> int:
         """Ask the node to stop."""
         stop.set()
 
-    previous = {
-        number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    previous = {number: signal.signal(number, handler) for number in ending_signals()}
 
     node = None
     try:

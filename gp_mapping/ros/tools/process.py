@@ -9,12 +9,17 @@ from collections.abc import Callable
 
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 
-__all__ = ["Stopper", "spin"]
+__all__ = ["Stopper", "ending_signals", "spin"]
 
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # s in which signals count as one: a launch file and the terminal, or systemd and a launch file,
 # each pass on the same one
 ONE_PRESS = 1.0
+
+
+def ending_signals() -> list[int]:
+    """Signals that ask this process to end; SIGHUP, of a terminal that was closed, but under nohup."""
+    return [n for n in ENDINGS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
 
 
 class Stopper:
@@ -30,9 +35,7 @@ class Stopper:
 
     def __init__(self):
         self.count, self._counted = 0, -ONE_PRESS
-        self._numbers = [
-            n for n in ENDINGS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN
-        ]
+        self._numbers = ending_signals()
 
         for number in self._numbers:
             signal.signal(number, self._on_signal)
