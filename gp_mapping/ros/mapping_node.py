@@ -452,7 +452,7 @@ class MappingNode(ManagedNode):
         """Publish /diagnostics as they are now."""
         now, status = time.monotonic(), self.worker.status
         clock = self.get_clock().now().nanoseconds / 1e9
-        self.inputs.check_types()
+        self.inputs.check_publishers()
         notes = [
             (WARN, text)
             for text in (

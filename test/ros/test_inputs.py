@@ -126,7 +126,7 @@ def test_a_number_is_taken_from_where_value_field_says(node_of, path, taken):
     node, peer = node_of(sensor="scalar", value_field=path, reliable_inputs=True)
     battery = peer.node.create_publisher(BatteryState, "scalar", sensor_data(1000, True))
     if not taken:
-        spin_until(node, peer, lambda: node.inputs.check_types() or node.inputs.problems)
+        spin_until(node, peer, lambda: node.inputs.check_publishers() or node.inputs.problems)
         assert f"any other with a number at {path}" in node.inputs.problems[0]
         return
     ready = peer.odometry_publisher.get_subscription_count
@@ -149,7 +149,7 @@ def test_a_number_is_taken_from_where_value_field_says(node_of, path, taken):
 def test_an_array_is_no_number(node_of):
     node, peer = node_of(sensor="scalar")
     peer.node.create_publisher(Int32MultiArray, "scalar", 10)
-    spin_until(node, peer, lambda: node.inputs.check_types() or node.inputs.problems)
+    spin_until(node, peer, lambda: node.inputs.check_publishers() or node.inputs.problems)
     assert "a number called data or value" in node.inputs.problems[0]
 
 
@@ -187,10 +187,10 @@ def test_a_topic_of_another_type_is_named_and_a_reliable_wish_that_nobody_meets(
     peer.node.destroy_publisher(peer.odometry_publisher)
     peer.node.destroy_publisher(peer.field_publisher)
     peer.node.create_publisher(PoseStamped, "odometry", 10)
-    peer.node.create_publisher(MagneticField, "magnetic_field", sensor_data(10, False))
+    weak = peer.node.create_publisher(MagneticField, "magnetic_field", sensor_data(10, False))
 
     def problems():
-        node.inputs.check_types()
+        node.inputs.check_publishers()
         return " ".join(node.inputs.problems)
 
     spin_until(
@@ -200,6 +200,11 @@ def test_a_topic_of_another_type_is_named_and_a_reliable_wish_that_nobody_meets(
     )
     spin_until(node, peer, lambda: "QoS mismatch: a publisher of /magnetic_field" in problems())
     assert "reliable_inputs: false" in problems()
+    peer.node.destroy_publisher(weak)  # its driver begins again, as is asked for
+    peer.field_publisher = peer.node.create_publisher(
+        MagneticField, "magnetic_field", sensor_data(10, True)
+    )
+    spin_until(node, peer, lambda: "QoS mismatch" not in problems(), timeout=20.0)
 
 
 def transforms(*links):

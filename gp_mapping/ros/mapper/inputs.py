@@ -10,7 +10,13 @@ from functools import partial
 
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.event_handler import SubscriptionEventCallbacks
-from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.qos import (
+    DurabilityPolicy,
+    QoSCompatibility,
+    QoSProfile,
+    ReliabilityPolicy,
+    qos_check_compatible,
+)
 
 from gp_mapping.intake import Input, inputs_of
 from gp_mapping.intake.fixes import ROLE as FIX
@@ -221,10 +227,15 @@ class Inputs:
                         self._subscribe(port, kind, found)
                         break
 
-    def check_types(self) -> None:
-        """Note inputs whose topic is published with another type only, which DDS never reports."""
+    def check_publishers(self) -> None:
+        """Note inputs whose topic is published with another type only, which DDS never reports.
+
+        Of a publisher that offered less than is asked for DDS does not report when it has gone.
+        """
         for port in self.ports:
             published, port.wrong_type = self._published_types(port), ""
+            if port.wrong_qos and not self._offers_less(port):
+                port.wrong_qos = ""
             # resolved: count_publishers does not know of remapped names
             resolved = self._node.resolve_topic_name(port.topic)
             port.watch.publishers = self._node.count_publishers(resolved)
@@ -249,6 +260,13 @@ class Inputs:
         """ROS names of the types with which the input's topic is published now."""
         return sorted(
             {each.topic_type for each in self._node.get_publishers_info_by_topic(port.topic)}
+        )
+
+    def _offers_less(self, port: InputPort) -> bool:
+        """Whether a publisher of the input's topic offers less than is asked for."""
+        return any(
+            qos_check_compatible(each.qos_profile, port.qos)[0] == QoSCompatibility.ERROR
+            for each in self._node.get_publishers_info_by_topic(port.topic)
         )
 
     def _scalar(self, kind: str) -> type | None:
