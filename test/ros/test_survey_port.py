@@ -126,8 +126,9 @@ def test_a_region_from_before_the_first_pose_is_compared_with_the_frame_of_the_m
         spin_until(node, peer, lambda: sender.get_subscription_count())
         sender.publish(message)
 
-    port, survey, came = node.survey_port, node.survey, []
+    port, survey, came, said = node.survey_port, node.survey, [], []
     monkeypatch.setattr(node.get_logger(), "info", came.append)
+    monkeypatch.setattr(node.get_logger(), "warning", said.append)
     for number, (topic, frame) in enumerate(
         [("region", "odom"), ("region", "elsewhere"), ("keep_out", "odom"), ("keep_out", "")]
     ):
@@ -142,9 +143,12 @@ def test_a_region_from_before_the_first_pose_is_compared_with_the_frame_of_the_m
     spin_until(node, peer, lambda: len(survey.rules.now().keep_out) == 2)
     rules = survey.rules.now()
     assert [float(p.corners.min()) for p in rules.region] == [0.0]  # not that of `elsewhere`
-    polygon("region", "elsewhere", 40.0)
-    spin_until(node, peer, lambda: "'elsewhere'" in survey.note)
-    assert survey.rules.now() == rules
+    # a publisher that repeats itself fills no log
+    for _ in range(3):
+        polygon("region", "elsewhere", 40.0)
+    spin_until(node, peer, lambda: node.worker.status.counts.get("polygon_refused") == 4)
+    assert "'elsewhere'" in survey.note and survey.rules.now() == rules
+    assert len(said) == 1 and "'elsewhere'" in said[0]
 
 
 def test_a_goal_in_another_frame_is_not_left_out_here(node_of):

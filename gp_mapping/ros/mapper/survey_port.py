@@ -38,6 +38,7 @@ __all__ = ["SurveyPort"]
 _SPACING = 0.25  # m between the poses of a published plan
 _QUEUE = 10  # messages of a subscription
 _GONE = 10.0  # s without a publisher of another robot's plan, after which what it claimed is free
+_AGAIN = 10.0  # s in which the same refusal of a polygon is logged once
 _EARLY = 100  # polygons that wait for the map's frame, at most
 _GAIN_CELLS = 10_000  # grid cells of ~/gain
 
@@ -59,6 +60,7 @@ class SurveyPort:
         self._published, self._drawn_gain = None, None
         self._drawing: Future | None = None  # of the newest gain surface
         self._dropped = ""  # the last warning about the frame of regions
+        self._refused = "", 0.0  # the last warning about a polygon, and when (monotonic s)
         # plans and surfaces come in the worker's thread and are published in the executor's
         self._changed = node.create_guard_condition(self._publish_news)
         survey.on_plan = self._wake
@@ -138,7 +140,11 @@ class SurveyPort:
 
         corners = [(point.x, point.y) for point in message.polygon.points]
         if wrong := take(corners, message.header.frame_id, self._node.frame):
-            self._node.get_logger().warning(wrong)
+            self._node.worker.count("polygon_refused")
+            now = time.monotonic()
+            if wrong != self._refused[0] or now - self._refused[1] > _AGAIN:
+                self._refused = wrong, now
+                self._node.get_logger().warning(wrong)
 
     def _on_unreachable(self, message: PoseStamped) -> None:
         """Close a place that was not reached to plans, for plan_retry seconds."""

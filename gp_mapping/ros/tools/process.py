@@ -18,7 +18,7 @@ ONE_PRESS = 1.0
 
 
 def ending_signals() -> list[int]:
-    """Signals that ask this process to end; SIGHUP, of a terminal that was closed, but under nohup."""
+    """Signals that ask this process to end: of a terminal that was closed, too, but for nohup."""
     return [n for n in ENDINGS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
 
 
