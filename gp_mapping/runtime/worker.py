@@ -21,6 +21,7 @@ from gp_mapping.runtime.drawing_lag import DrawingLag
 from gp_mapping.runtime.failures import Failures
 from gp_mapping.runtime.latency import Latency
 from gp_mapping.runtime.origin import Origin
+from gp_mapping.runtime.slices import Slices
 from gp_mapping.runtime.timing import Durations
 from gp_mapping.runtime.whole_map import WholeMaps
 from gp_mapping.runtime.worker_results import Results, Status
@@ -98,6 +99,7 @@ class MapWorker:
         self._wanted: set[str] = set()
         # ended: the thread takes no more entries from the queue
         self._stopping = self._abandon = self._ended = False
+        self._slices = Slices(lambda: self._stopping and self._abandon)
 
         self._counts: Counter = Counter()
         self._failures = Failures(self._counts, on_error)
@@ -422,9 +424,8 @@ class MapWorker:
             self._session.clear()
 
         start = time.monotonic()
-        for samples in ingest_batches(
-            self._intake.batches(finish), self._session, self._intake.drops, self._lost
-        ):
+        parts = self._slices.cut(self._intake.batches(finish))
+        for samples in ingest_batches(parts, self._session, self._intake.drops, self._lost):
             self.revision = self._drawable_revision()
             self._origin.add_samples(self._session)
 
@@ -530,6 +531,7 @@ class MapWorker:
             self._counts,
             self._timings,
             self._lag.state(time.monotonic()),
+            self._slices.abandoned,
         )
 
 

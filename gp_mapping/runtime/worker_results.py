@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 
 from gp_mapping.intake.drops import DropReason
@@ -74,7 +75,13 @@ class Status:
 
     @staticmethod
     def gather(
-        session, intake, queue: int, counts: dict[str, int], timings, lag=(0.0, 0.0)
+        session,
+        intake,
+        queue: int,
+        counts: dict[str, int],
+        timings,
+        lag=(0.0, 0.0),
+        abandoned: int = 0,
     ) -> Status:
         """The current status; only for the thread that owns session and intake.
 
@@ -85,19 +92,23 @@ class Status:
             counts: what the worker itself counts, by name.
             timings: stage -> Durations.
             lag: fraction of the path that is not drawn yet, and for how long (s).
+            abandoned: measurements that the intake has handed out, and that were then dropped.
         """
+        counted = Counter(dict(list(counts.items())))  # others count meanwhile
+        counted["abandoned"] += abandoned
+        not_used = intake.drops[DropReason.REFUSED] + counted["lost_by_error"] + abandoned
         return Status(
             made=time.monotonic(),
             report=dict(session.report()),
             received=dict(intake.received),
-            used=intake.samples - intake.drops[DropReason.REFUSED] - counts.get("lost_by_error", 0),
+            used=intake.samples - not_used,
             drops=intake.drops.as_dict(),
             explanations=intake.drops.explanations(),
             warnings=[*intake.warnings, *session.warnings],
             waiting=intake.waiting,
             last_stamp=intake.last_stamp,
             queue=queue,
-            counts={name: n for name, n in list(counts.items()) if n},
+            counts={name: n for name, n in counted.items() if n},
             timings={name: timing.summary() for name, timing in timings.items()},
             lag=lag,
         )

@@ -13,6 +13,7 @@ import torch
 
 from gp_mapping.intake import DropReason, Intake
 from gp_mapping.mapping.session import MapSession
+from gp_mapping.runtime.slices import FIRST
 from gp_mapping.runtime.worker import MapWorker
 from gp_mapping.runtime.worker_results import Status
 from gp_mapping.settings.intake import IntakeSettings
@@ -269,10 +270,33 @@ def test_abandoning_counts_what_was_not_used(make_worker):
         worker.put(kind, message)
     worker.start()
     assert worker.stop(abandon=True, timeout=30)
-    used = sum(worker.status.received.values())
-    counts = worker.status.counts
-    assert counts["abandoned"] + counts["pose_abandoned"] == 6002 - used > 0
-    assert counts["abandoned"] + worker.status.received["magnetic_field"] == 3001
+    status, counts = worker.status, worker.status.counts
+    assert counts["pose_abandoned"] == 3001 - status.received["odometry"] > 0
+    assert counts["abandoned"] + status.used + sum(status.drops.values()) == 3001
+
+
+def test_an_end_that_is_late_waits_for_a_part_of_a_batch_however_slow_the_map(make_worker):
+    """A model that needs a second for an update: the whole batch would have taken a minute, and every end with it."""
+    session = MapSession(SETTINGS)
+    worker, taken, ingest = make_worker(session), [], session.ingest
+    go_on = threading.Event()
+
+    def slow(samples):
+        taken.append(len(samples))
+        assert go_on.wait(10.0)
+        return ingest(samples)
+
+    session.ingest = slow
+    for kind, message in messages(0.0, 5.0):
+        worker.put(kind, message)
+    worker.start()
+    until(lambda: taken)
+    assert not worker.stop(abandon=True, timeout=0.0)
+    go_on.set()
+    assert worker.stop(timeout=10.0)
+    status = worker.status
+    assert taken == [FIRST] and status.used == status.report["samples"] == FIRST
+    assert status.counts["abandoned"] + status.used + sum(status.drops.values()) == 251
 
 
 def test_a_whole_map_is_drawn_while_the_worker_runs_and_of_an_empty_one_there_is_none(make_worker):
