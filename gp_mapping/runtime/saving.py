@@ -12,7 +12,7 @@ from pathlib import Path
 from gp_mapping.runtime.file_thread import FileThread, QueueFullError
 from gp_mapping.runtime.surveying.rules import RulesNow
 from gp_mapping.runtime.surveying.suggester import Suggester
-from gp_mapping.store.checkpoint import save_checkpoint
+from gp_mapping.store.checkpoint import CheckpointError, about_checkpoint, save_checkpoint
 from gp_mapping.store.resume import MapFiles
 from gp_mapping.store.sessions import SaveResult, map_folder, take_snapshot, write_snapshot
 
@@ -91,7 +91,9 @@ class Saver:
         rules: RulesNow | None = None,
     ):
         self._rules = rules
-        self._own = {own}
+        # the autosaves that may be written over, and which map is in each; "": none
+        self._own: dict[Path, str] = {} if own is None else {own: _map_in(own)}
+        self._shared: set[Path] = set()  # those that somebody else writes, too
         self._ask = worker.ask if shown else worker.call
         self._worker, self._files, self._settings = worker, files, settings
         self._node_name, self._on_saved, self._on_error = node_name, on_saved, on_error
@@ -239,14 +241,12 @@ class Saver:
         started = time.monotonic()
         try:
             files = self._files_now()
-            if files.autosave not in self._own:
-                with suppress(FileNotFoundError):  # somebody has moved it
-                    _say_kept(files.keep_before(self.newest_path == files.saved), self._on_error)
-                self._own.add(files.autosave)
+            said: list[str] = []
+            self._keep_others(files, said.append)
             snapshot = self._snapshot(flush=False)
             files.folder.mkdir(parents=True, exist_ok=True)
-            left_out: list[str] = []
-            save_checkpoint(files.autosave, snapshot.state, self._about(files.folder), left_out)
+            save_checkpoint(files.autosave, snapshot.state, self._about(files.folder), said)
+            self._own[files.autosave] = _map_in(files.autosave)
         except Exception as error:  # a full disk must not end a map, but has to be reported
             reason = str(error) if isinstance(error, ValueError | OSError) else repr(error)
             self.problem = f"the map could not be saved by itself: {reason}"
@@ -255,9 +255,29 @@ class Saver:
 
         self._autosaved, self._took = snapshot.key, time.monotonic() - started
         self.autosaves, before = self.autosaves + 1, self.problem
-        self.problem = "; ".join(left_out)
+        self.problem = "; ".join(said)
         if self.problem not in ("", before):
             self._on_error(self.problem)
+
+    def _keep_others(self, files: MapFiles, warn) -> None:
+        """Set an autosave aside that is not this run's.
+
+        Args:
+            files: of the map.
+            warn: called with a sentence where somebody else still writes that file.
+        """
+        path = files.autosave
+        if path not in self._own:
+            with suppress(FileNotFoundError):  # somebody has moved it
+                _say_kept(files.keep_before(self.newest_path == files.saved), self._on_error)
+            self._own[path] = _map_in(path)
+        elif _map_in(path) not in ("", self._own[path]):
+            kept = files.set_aside(again=path in self._shared)
+            self._shared.add(path)
+            warn(
+                f"somebody else saves by itself as {path}, too: a node of the same name on another machine or "
+                f"ROS_DOMAIN_ID? Its map is kept as {kept}; give each node a save_directory or a namespace of its own"
+            )
 
     def is_autosaved(self) -> bool:
         """Whether the newest autosave of this run has all of the map."""
@@ -267,3 +287,11 @@ class Saver:
         """Files of the map that the settings name now."""
         settings = self._settings()
         return MapFiles(map_folder(settings.save_directory, settings.map_name), self._node_name)
+
+
+def _map_in(path: Path) -> str:
+    """The id of the map in a file; "" where there is none, or none that can be read."""
+    try:
+        return about_checkpoint(path)["id"]
+    except CheckpointError:
+        return ""

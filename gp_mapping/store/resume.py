@@ -192,13 +192,16 @@ class MapFiles:
         newest = names[:1] == [self.autosave] or (saved_since and self.autosave in names)
         return self.set_aside() if newest else None
 
-    def set_aside(self) -> Path:
+    def set_aside(self, again: bool = False) -> Path:
         """Rename the autosave to that of the run before; return its new name, or raise OSError.
 
         One that is there already, of a run before that one, gets a number: the autosave of a run of
         seconds must not take the place of that of a day. Of more than _PREVIOUS the smallest goes.
+
+        Args:
+            again: the one that is there already is of the same run, and is replaced.
         """
-        if self.before.exists():
+        if self.before.exists() and not again:
             numbered = [
                 self.before.with_name(f"{self.before.stem}-{n}.gpm")
                 for n in range(2, _PREVIOUS + 1)

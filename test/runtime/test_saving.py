@@ -91,6 +91,41 @@ def test_a_tile_that_is_gone_costs_no_autosave_and_is_said_once(worker, tmp_path
     assert load_checkpoint(saver.autosaved_path)["raw_count"] == 30
 
 
+def test_two_nodes_of_one_name_that_save_by_themselves_into_one_folder_keep_both_maps(
+    worker, tmp_path
+):
+    """Robots in DDS domains of their own, on one network folder: each went on from the other's map after a crash."""
+    settings = SimpleNamespace(save_directory=str(tmp_path), map_name="", autosave_period=10.0)
+    others = MapSession(worker.call(lambda session: session.settings).result(30.0))
+    x = torch.rand(40, 2, dtype=torch.float64)
+    others.ingest(Samples(x, 1e-6 * x[:, :1]))
+    others.flush()
+    other = MapWorker(others, Intake(IntakeSettings()), queue_size=10)
+    other.start()
+    said, files = [], FileThread()
+    path, kept = tmp_path / "autosave.gpm", tmp_path / "autosave.previous.gpm"
+    savers = [  # both have begun before either has saved
+        Saver(each, files, lambda: settings, "/mapping", on_error=said.append, own=path)
+        for each in (worker, other)
+    ]
+    earlier = save_checkpoint(kept, {"of": "a day before"}).read_bytes()
+    try:
+        savers[0].autosave_now()
+        assert savers[0].problem == ""
+        for turn in (1, 0, 1):
+            savers[turn].autosave_now()
+            assert "a node of the same name" in savers[turn].problem
+            assert load_checkpoint(path)["raw_count"] == (30, 40)[turn]
+            assert load_checkpoint(kept)["raw_count"] == (40, 30)[turn]
+        assert len(said) == 2  # each says it once
+        assert (tmp_path / "autosave.previous-2.gpm").read_bytes() == earlier
+        savers[1].autosave_now()
+        assert savers[1].problem == ""
+    finally:
+        other.stop(abandon=True)
+        files.close(10.0)
+
+
 def test_a_map_that_was_saved_when_asked_is_not_saved_again_by_itself(worker, tmp_path):
     files = FileThread(size=2)
     settings = SimpleNamespace(
