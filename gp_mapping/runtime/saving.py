@@ -244,7 +244,6 @@ class Saver:
             said: list[str] = []
             self._keep_others(files, said.append)
             snapshot = self._snapshot(flush=False)
-            files.folder.mkdir(parents=True, exist_ok=True)
             save_checkpoint(files.autosave, snapshot.state, self._about(files.folder), said)
             self._own[files.autosave] = _map_in(files.autosave)
         except Exception as error:  # a full disk must not end a map, but has to be reported

@@ -141,9 +141,9 @@ def write_state(
             if ready is not None:
                 ready()
     except OSError as error:
-        raise CheckpointError(
-            f"{path}: the checkpoint cannot be written ({error.strerror or error})"
-        ) from error
+        no_folder = isinstance(error, FileExistsError | NotADirectoryError)
+        reason = f"{path.parent} is no folder" if no_folder else error.strerror or error
+        raise CheckpointError(f"{path}: the checkpoint cannot be written ({reason})") from error
     return manifest["id"]
 
 

@@ -318,8 +318,6 @@ def write_snapshot(
         )
 
     folder = folder.absolute()
-    folder.mkdir(parents=True, exist_ok=True)
-
     # the checkpoint first: it cannot be made again, exports can
     problems: list[str] = []
     paths = {"checkpoint": save_checkpoint(folder / CHECKPOINT, snapshot.state, about, problems)}

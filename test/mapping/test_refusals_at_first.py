@@ -6,6 +6,7 @@ import torch
 
 from gp_mapping import MapSettings, Samples
 from gp_mapping.errors import NumericalError
+from gp_mapping.mapping.notes.settings import refusal_note
 from gp_mapping.mapping.session import MapSession
 
 UT = 1e-6
@@ -114,3 +115,10 @@ def test_numbers_beyond_what_a_map_can_hold_are_refused_with_what_to_write(size)
     scaled.ingest(wild)
     scaled.finish()
     assert scaled.raw_count == len(samples) and not any("refused" in t for t in scaled.warnings)
+
+
+def test_a_model_that_explains_itself_at_length_is_cut():
+    """The text goes out with each report on /diagnostics, once a second."""
+    [note] = refusal_note(3, 0, "my model fails: " + "x" * 1_000_000)
+    assert note.startswith("3 measurements were refused, the newest because: my model fails: x")
+    assert len(note) < 3000

@@ -1,5 +1,6 @@
 """Saves of a live map, by the map's and the file thread, without ROS."""
 
+import re
 import threading
 import time
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from gp_mapping.runtime.saving import Saver
 from gp_mapping.runtime.worker import MapWorker
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
-from gp_mapping.store.checkpoint import load_checkpoint, save_checkpoint
+from gp_mapping.store.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from gp_mapping.store.resume import MapFiles
 from gp_mapping.store.sessions import Requirements, saved_session
 
@@ -124,6 +125,25 @@ def test_two_nodes_of_one_name_that_save_by_themselves_into_one_folder_keep_both
     finally:
         other.stop(abandon=True)
         files.close(10.0)
+
+
+@pytest.mark.parametrize("in_the_way", ["a file", "a link that leads nowhere"])
+def test_where_no_folder_can_be_made_that_is_said(worker, tmp_path, in_the_way):
+    hall, files = tmp_path / "hall", FileThread()
+    if in_the_way == "a file":
+        hall.write_text("")
+    else:
+        hall.symlink_to(tmp_path / "nowhere" / "hall")
+    settings = SimpleNamespace(save_directory=str(tmp_path), map_name="hall", autosave_period=10.0)
+    saver = Saver(worker, files, lambda: settings, "/mapping", on_error=lambda text: None)
+    reason = rf"cannot be written \({hall} is no folder\)"
+    saver.autosave_now()
+    assert re.search(
+        rf"^the map could not be saved by itself: {hall}/autosave.gpm: .*{reason}", saver.problem
+    )
+    with pytest.raises(CheckpointError, match=reason):
+        saver.save_now(hall)
+    assert files.close(10.0) and not saver.written
 
 
 def test_a_map_that_was_saved_when_asked_is_not_saved_again_by_itself(worker, tmp_path):

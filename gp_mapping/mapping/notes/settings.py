@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+from gp_mapping.errors import one_line
 from gp_mapping.mapping.motion.extent import Area
 from gp_mapping.settings.mapping import AUTOMATIC, MapSettings
 
@@ -148,7 +149,7 @@ def refusal_note(count: int, left_out: int, why: str) -> list[str]:
     """
     notes = []
     if count and not left_out:
-        notes.append(f"{count} measurements were refused, the newest because: {why}")
+        notes.append(f"{count} measurements were refused, the newest because: {one_line(why)}")
     return notes
 
 
