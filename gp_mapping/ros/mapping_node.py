@@ -469,20 +469,6 @@ class MappingNode(ManagedNode):
             if text
         ]
 
-        if self.worker.revision and not self.frame:
-            notes.append(
-                (
-                    WARN,
-                    "the poses have an empty frame_id, so the map is in no frame and cannot be shown: "
-                    "have their source fill in header.frame_id",
-                )
-                if status.used
-                else (
-                    WARN,
-                    "the frame of the loaded map is not known before the first pose; set map_frame to "
-                    "see the map now",
-                )
-            )
         if not self.active:
             notes.append((WARN, "inactive: nothing is listened to; activate the node"))
         if clock == 0.0:
@@ -498,6 +484,8 @@ class MappingNode(ManagedNode):
             limits=self.publishers_.limits,
             published=self.publishers_.published,
             stamp_age=age,
+            simulated=self.get_clock().ros_time_is_active,
+            frameless=self.worker.revision > 0 and not self.frame,
             queue=self.worker.queued,
             facts=self._facts(),
             survey=self.survey.current_state(),

@@ -105,6 +105,37 @@ class InputWatch:
         return None if self._last is None else max(0.0, now - self._last)
 
 
+def _no_frame(area: Area, status) -> None:
+    """Warn of a map whose frame is not known, with the cause."""
+    if status.used:
+        area.warn(
+            "the poses have an empty frame_id, so the map is in no frame and cannot be shown: have their "
+            "source fill in header.frame_id"
+        )
+    else:
+        area.warn(
+            "the frame of the loaded map is not known before the first pose; set map_frame to see the map "
+            "now"
+        )
+
+
+def _other_time(area: Area, stamp_age: float, simulated: bool) -> None:
+    """Warn of stamps that are far from the node's clock."""
+    side = "behind" if stamp_age > 0 else "ahead of"
+    if abs(stamp_age) <= 3600.0:
+        return
+    if simulated:
+        area.warn(
+            f"measurement stamps are {abs(stamp_age):.0f} s {side} /clock, which the node follows: are both of "
+            "one recording, or of one simulator, and does /clock go on?"
+        )
+    else:
+        area.warn(
+            f"measurement stamps are {abs(stamp_age):.0f} s {side} the node's clock; for a recording, play it "
+            "with /clock and set use_sim_time: true"
+        )
+
+
 def _group_of(reason: str) -> str:
     """The heading under which a count is reported.
 
@@ -157,6 +188,8 @@ class Health:
         published,
         stamp_age,
         queue,
+        simulated: bool = False,
+        frameless: bool = False,
         facts: dict | None = None,
         survey=None,
         team=None,
@@ -173,20 +206,22 @@ class Health:
             published: number of Results that were published.
             stamp_age: node clock − newest measurement stamp, s, or None.
             queue: entries that wait for the worker.
+            simulated: whether the node's clock is /clock.
+            frameless: whether there is a map, in a frame that is not known.
             facts: more values of the map, by name, or None.
             survey: runtime.surveying.survey_state.SurveyState or None.
             team: numbers and sentences about other robots' maps, or None.
         """
         self._started = now if self._started is None else self._started
         return [
-            self._input(now, status, watches, paused, notes, stamp_age),
+            self._input(now, status, watches, paused, notes, stamp_age, simulated, frameless),
             self._map(status, limits, published, facts or {}),
             self._timing(now, status, queue),
             *([] if survey is None else [_survey(survey)]),
             *([] if team is None else [_team(*team)]),
         ]
 
-    def _input(self, now, status, watches, paused, notes, stamp_age) -> Area:
+    def _input(self, now, status, watches, paused, notes, stamp_age, simulated, frameless) -> Area:
         """What arrives, and what is dropped of it."""
         area = Area("input")
         for watch in watches:
@@ -206,6 +241,8 @@ class Health:
             area.warn("paused: measurements are not used")
         for level, text in notes:
             area.warn(text, level)
+        if frameless:
+            _no_frame(area, status)
 
         counted = {name: n for name, n in status.counts.items() if not name.startswith("error")}
         self._refused(area, status)
@@ -228,12 +265,7 @@ class Health:
         area.values["waiting for a pose"] = status.waiting
         if stamp_age is not None:
             area.values["age of the newest stamp (s)"] = stamp_age
-            if abs(stamp_age) > 3600.0:
-                side = "behind" if stamp_age > 0 else "ahead of"
-                area.warn(
-                    f"measurement stamps are {abs(stamp_age):.0f} s {side} the node's clock; for a recording, "
-                    "play it with /clock and set use_sim_time: true"
-                )
+            _other_time(area, stamp_age, simulated)
         return area
 
     def _silence(self, area: Area, watch: InputWatch, now: float) -> None:

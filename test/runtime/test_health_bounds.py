@@ -56,6 +56,17 @@ def test_stamps_that_are_an_hour_off_are_spoken_of(age, words):
     assert (f"3601 s {words} the node's clock" in said(area)) == bool(words)
     assert bool(area.warnings) == bool(words)
     assert "age of the newest stamp (s)" not in areas_of(Health(2.0))["input"].values
+    # whose clock is /clock has set use_sim_time already
+    simulated = said(areas_of(Health(2.0), stamp_age=age, simulated=True)["input"])
+    assert (f"3601 s {words} /clock" in simulated) == bool(words)
+    assert "use_sim_time" not in simulated
+
+
+@pytest.mark.parametrize("used, words", [(0, "of the loaded map"), (3, "an empty frame_id")])
+def test_a_map_in_no_frame_is_said_with_the_cause(used, words):
+    status = status_of(made=100.0, used=used)
+    assert words in said(areas_of(Health(2.0), status=status, frameless=True)["input"])
+    assert "frame" not in said(areas_of(Health(2.0), status=status)["input"])
 
 
 @pytest.mark.parametrize(
