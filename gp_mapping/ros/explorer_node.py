@@ -23,6 +23,7 @@ from std_srvs.srv import Trigger
 from gp_mapping.errors import named, one_line
 from gp_mapping.intake.drops import DropReason
 from gp_mapping.intake.poses.buffer import read_numbers
+from gp_mapping.planning.area.places import FARTHEST, are_valid_places
 from gp_mapping.ros.tools.nav2 import Nav2Driver
 from gp_mapping.ros.tools.playback import declare_groups, run_node
 from gp_mapping.ros.tools.survey_action import SurveyAction
@@ -83,15 +84,17 @@ class ExplorerNode(Node):
     # ---- incoming --------------------------------------------------------------------------------
 
     def _take_plan(self, message: Path) -> None:
-        """Drive this plan from now on; an empty one, or one that is not finite: stand still."""
+        """Drive this plan from now on; an empty one, or one that leads to no place: stand still."""
         xy = np.array([(p.pose.position.x, p.pose.position.y) for p in message.poses]).reshape(
             -1, 2
         )
         self._plan_frame, self._path = message.header.frame_id, message
         self._moved_at, self._moved_from = time.monotonic(), None
 
-        if not np.isfinite(xy).all():
-            self.get_logger().warning("the plan has poses that are not finite: it is not driven")
+        if not are_valid_places(xy).all():
+            self.get_logger().warning(
+                f"the plan has poses that are not finite, or farther than {FARTHEST:g} m: it is not driven"
+            )
             xy = np.empty((0, 2))
 
         if self._nav2 is not None:
@@ -301,7 +304,10 @@ class ExplorerNode(Node):
         if now - self._mapper_at > s.map_stale_after:
             return f"standing still: {_silence('nothing from the mapper', now - self._mapper_at)}"
         if self._plan_frame.lstrip("/") != self._pose_frame.lstrip("/"):
-            return f"standing still: the plan is in frame {self._plan_frame!r} and the pose in {self._pose_frame!r}"
+            return (
+                f"standing still: the plan is in frame {named(self._plan_frame)} and the pose in "
+                f"{named(self._pose_frame)}"
+            )
         return self._reason_of_free_space()
 
     def _reason_of_free_space(self) -> str:
@@ -315,7 +321,10 @@ class ExplorerNode(Node):
         # a map without a frame is in none that can be compared, as for the mapper
         frame = self._free.frame.lstrip("/")
         if frame != self._plan_frame.lstrip("/"):
-            return f"standing still: the free-space map is in frame {named(frame)} and the plan in {self._plan_frame!r}"
+            return (
+                f"standing still: the free-space map is in frame {named(frame)} and the plan in "
+                f"{named(self._plan_frame)}"
+            )
         if not self._path_is_free():
             return f"standing still: the free-space map leaves no room within {self.settings.stop_distance:g} m ahead"
         return ""

@@ -157,3 +157,18 @@ def test_a_pose_without_a_heading_is_not_driven_by_and_one_of_any_norm_is(explor
         pose.pose.pose.orientation.z = 2.0 * math.sin(0.5)
         until(lambda: commands[-1].linear.x > 0.0)
         assert commands[-1].angular.z == pytest.approx(0.0, abs=1e-9)
+
+        # a plan of a broken publisher: neither driven nor repeated at its length
+        plan.header.frame_id = "frame" * 100_000
+        plans.publish(plan)
+        until(lambda: "the plan is in frame 'frame" in explorer.state)
+        assert len(explorer.state) < 500
+        plan.header.frame_id = "odom"
+        for bad in (math.nan, 1e300):
+            plan.poses[1].pose.position.x = bad
+            plans.publish(plan)
+            until(lambda: "there is no plan" in explorer.state and commands[-1] == Twist())
+            assert explorer.pursuit.done
+            plan.poses[1].pose.position.x = 1.0
+            plans.publish(plan)
+            until(lambda: not explorer.pursuit.done)
