@@ -4,7 +4,7 @@ The live node and the offline tool use it alike. The map depends on the sequence
 never on how it is cut into calls nor on a clock: the same bag gives the same map, live or offline.
 All learning is done inside `ingest`, a bounded number of steps per cell.
 
-    raw samples → Gathering → cells → RenewableMap → Admission → GrowingMap
+    raw samples → Gathering → cells → RenewableMap → Admission → CellMap
                                       (two maps, while one takes the other's place)
 """
 
@@ -25,7 +25,7 @@ from gp_mapping.mapping.drawing.ground import DrawnGround
 from gp_mapping.mapping.earth import Fixes
 from gp_mapping.mapping.gathering import Gathering
 from gp_mapping.mapping.growing.answering import Answering
-from gp_mapping.mapping.growing.growing_map import GrowingMap
+from gp_mapping.mapping.growing.cell_map import CellMap
 from gp_mapping.mapping.merging import prepare_merge
 from gp_mapping.mapping.motion.attitude import with_attitude_lag
 from gp_mapping.mapping.notes.repeats import Repeats
@@ -60,7 +60,7 @@ class MapSession(Answering):
         """Forget everything; the settings stay."""
         self._begin(self.shown)
 
-    def _begin(self, before: GrowingMap | None) -> None:
+    def _begin(self, before: CellMap | None) -> None:
         """Start with nothing: no sample has come yet.
 
         Args:
@@ -78,7 +78,7 @@ class MapSession(Answering):
         self.about: dict = {}
 
     @property
-    def shown(self) -> GrowingMap:
+    def shown(self) -> CellMap:
         """The map that answers, with its starts, scores, drawing and counts."""
         return self._maps.shown
 

@@ -9,7 +9,7 @@ from test_cuts import same
 from test_response import drive
 
 from gp_mapping.mapping.beginning import renewing
-from gp_mapping.mapping.growing.growing_map import GrowingMap
+from gp_mapping.mapping.growing.cell_map import CellMap
 from gp_mapping.mapping.response import response
 from gp_mapping.mapping.response.lag import Search
 from gp_mapping.mapping.session import MapSession
@@ -47,9 +47,9 @@ def one_by_one(session):
 def test_no_call_takes_more_than_a_few_cells_or_steps(monkeypatch):
     """However many cells there are to be taken again."""
     session, cells, steps, most = session_of(), [], [], [0, 0]
-    go_on, admit = Search.go_on, GrowingMap.admit
+    go_on, admit = Search.go_on, CellMap.admit
     monkeypatch.setattr(Search, "go_on", lambda self: steps.append(1) or go_on(self))
-    monkeypatch.setattr(GrowingMap, "admit", lambda *which: cells.append(1) or admit(*which))
+    monkeypatch.setattr(CellMap, "admit", lambda *which: cells.append(1) or admit(*which))
     renewing_calls = 0
     for _ in one_by_one(session):
         most = [max(most[0], len(cells)), max(most[1], len(steps))]

@@ -20,8 +20,8 @@ from gp_mapping.core.stored import Room
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.cells import RawRows
 from gp_mapping.mapping.gathering import Gathering
+from gp_mapping.mapping.growing.cell_map import CellMap
 from gp_mapping.mapping.growing.counts import SampleCounts
-from gp_mapping.mapping.growing.growing_map import GrowingMap
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["RenewableMap"]
@@ -52,7 +52,7 @@ class RenewableMap:
         settings: of the map.
         room: where parts of the map go that are not needed now; they stay in memory if None.
         gathered: where the cells come from.
-        before: the map whose place it takes, by GrowingMap.
+        before: the map whose place it takes, by CellMap.
 
     Attributes:
         shown: the map that answers.
@@ -63,12 +63,12 @@ class RenewableMap:
         settings: MapSettings,
         room: Room | None,
         gathered: Gathering,
-        before: GrowingMap | None = None,
+        before: CellMap | None = None,
     ):
         self._settings, self._room, self._gathered = settings, room, gathered
-        self.shown = GrowingMap(settings, room, gathered, settings.bias_time, before)
+        self.shown = CellMap(settings, room, gathered, settings.bias_time, before)
         # the new map, and what it has yet to see; None: there is no new map
-        self._new: GrowingMap | None = None
+        self._new: CellMap | None = None
         self._waiting: deque[_Waiting] = deque()
 
     @property
@@ -195,7 +195,7 @@ class RenewableMap:
             cells: all so far, each with the number of its pass.
         """
         shown, gathered = self.shown, self._gathered
-        new = GrowingMap(self._settings, self._room, gathered, gathered.drift.bias_time, shown)
+        new = CellMap(self._settings, self._room, gathered, gathered.drift.bias_time, shown)
         new.last_report = shown.last_report
         new.admission.first.notes = shown.admission.first.notes
 
@@ -255,7 +255,7 @@ class RenewableMap:
         if not (renewal := state.get("renewal")):
             return
         s = self._settings
-        self._new = GrowingMap(s, self._room, self._gathered, s.bias_time)
+        self._new = CellMap(s, self._room, self._gathered, s.bias_time)
         self._new.load_state_dict(state | renewal["map"])
         self._waiting = deque(
             _Waiting(each["cell"] and Samples(**each["cell"]), each["passes"], each["length"])

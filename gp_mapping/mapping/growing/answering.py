@@ -18,7 +18,7 @@ from gp_mapping.mapping.cells import CellAverager
 from gp_mapping.mapping.drawing.renderer import Renderer
 from gp_mapping.mapping.drift.watch import DriftWatch
 from gp_mapping.mapping.gathering import Gathering
-from gp_mapping.mapping.growing.growing_map import GrowingMap
+from gp_mapping.mapping.growing.cell_map import CellMap
 from gp_mapping.mapping.motion.path import Path
 from gp_mapping.mapping.notes.settings import refusal_note
 from gp_mapping.mapping.repeated.recurring import Recurring
@@ -38,7 +38,7 @@ class Answering(ABC):
 
     @property
     @abstractmethod
-    def shown(self) -> GrowingMap:
+    def shown(self) -> CellMap:
         """The map that answers, with its starts, scores, drawing and counts."""
 
     @property

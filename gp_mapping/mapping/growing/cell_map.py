@@ -27,10 +27,10 @@ from gp_mapping.mapping.scoring.response_variance import ResponseVariance
 from gp_mapping.mapping.scoring.white_noise import white_noise
 from gp_mapping.settings.mapping import MapSettings
 
-__all__ = ["GrowingMap"]
+__all__ = ["CellMap"]
 
 
-class GrowingMap:
+class CellMap:
     """A map that takes in cells, learns, scores its predictions and is drawn.
 
     Args:
@@ -60,7 +60,7 @@ class GrowingMap:
         room: Room | None,
         gathered: Gathering,
         bias_time: float,
-        before: GrowingMap | None = None,
+        before: CellMap | None = None,
     ):
         self.settings, self._room, self._gathered = settings, room, gathered
         self.admission = Admission(settings, gathered, bias_time)
@@ -331,7 +331,7 @@ class GrowingMap:
             self.map.in_slices(True)
         self.revision += self.map.epoch != epoch
 
-    def merge(self, other: GrowingMap) -> None:
+    def merge(self, other: CellMap) -> None:
         """Add another map; where that fails, this one is half of the sum."""
         self.map.merge(other.map)
         self._start.close()
