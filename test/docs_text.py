@@ -36,6 +36,7 @@ WHOLE = {
     "intake/order.py",
     "poses/lateness.py",
     "poses/motion.py",
+    "poses/two_tracks.py",
 }
 
 

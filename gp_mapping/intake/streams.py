@@ -151,8 +151,8 @@ class Streams:
 
     @property
     def motion_notes(self) -> list[str]:
-        """What a person should look at of how the samples moved, in sentences."""
-        return self._out.motion.notes(self._settings.max_speed)
+        """What a person should look at of how poses and samples moved, in sentences."""
+        return [*self._track.tracks.notes(), *self._out.motion.notes(self._settings.max_speed)]
 
     @property
     def first_stamp(self) -> float | None:
@@ -218,9 +218,9 @@ class Streams:
         Args:
             stamps: of the transforms that have come, ns.
         """
-        for stamp in stamps:
-            if self.poses is self._tf:
-                self._follow(stamp)
+        for stamp in stamps if self.poses is self._tf else ():
+            self.ranges.add_pose(stamp)
+            self._follow(stamp)
 
         self._order_readings(self._field_gate.release())
         self._resolve()
@@ -382,8 +382,8 @@ class Streams:
         self._field_order.go_on(plan.gates[0][0])
         self._pose_order.go_on(plan.gates[1][0])
 
-        buffer, poses = self._track.buffer, plan.poses
-        buffer.extend(poses.poses())
+        poses = plan.poses
+        self._track.extend(poses.poses())
         if len(poses.stamps):
             self._last_pose = int(poses.stamps[-1]), tuple(poses.rows[-1, :3].tolist())
         self._clock.move_through(plan.stamps[len(self._waiting) :].tolist())
@@ -529,8 +529,8 @@ class Streams:
         while self._waiting and self._clock.advance - self._waiting[0].advance > self._max_wait:
             waited = self._waiting.popleft()
             self._lateness.give_up(waited.epoch, waited.reading.stamp)
-            # where TF failed, a transform is what was missing
-            missing = self._tf is not None and self._tf.problem is not None
+            # where TF does not connect the frames, a transform is what was missing
+            missing = self._tf is not None and self._tf.apart
             self._drops.count(DropReason.NO_TRANSFORM if missing else DropReason.NO_POSE)
 
         while len(self._waiting) > self._settings.queue_size:

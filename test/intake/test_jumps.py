@@ -82,7 +82,10 @@ def test_poses_of_a_tree_go_on_under_another_epoch_or_begin_anew():
     found = poses.find(3, round(1.5 * NS), False)
     assert found.before.position == pytest.approx((1.5, 0.0, 0.0)) and poses.problem is None
     assert poses.find(3, 3 * NS, False) is None
-    assert "has not come yet for 3.000 s" in poses.problem.text
+    assert poses.problem.text == (
+        "TF 'map' to 'odom' has not come yet at stamp 3.000 s: its newest is of 2.000 s"
+    )
+    assert not poses.apart  # the links are there
     assert isinstance(poses.find(3, 3 * NS, True), DropReason)
     poses.restart(5)
     assert poses.epoch == links.epoch == 5 and poses.newest is None

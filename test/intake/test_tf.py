@@ -88,6 +88,36 @@ def test_no_interpolation_across_a_gap_of_one_link():
     assert out.lookup("map", "base_link", 1_200_000_000).reason is DropReason.POSE_GAP
 
 
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        (3.0, "is not known at stamp 3.000 s: it ends at 2.500 s"),
+        (0.5, "is not known at stamp 0.500 s: it begins at 1.000 s"),
+        (
+            2.0,
+            "is not known at stamp 2.000 s: the transforms around it are more than max_pose_gap apart",
+        ),
+    ],
+)
+def test_a_stamp_without_transform_is_said_with_what_there_is(asked, why):
+    out = tree(tf_message((1.0, "odom", "base_link")), tf_message((2.5, "odom", "base_link")))
+    found = out.lookup("odom", "base_link", round(asked * 10**9), last_chance=True)
+    assert found.linked and found.text == f"TF 'odom' to 'base_link' {why}"
+
+
+def test_transforms_of_another_clock_are_no_missing_link():
+    """Frames are connected: what is wrong is the time, and the two clocks are said."""
+    intake = Intake(IntakeSettings(**TF, odometry_frame="odom"))
+    for i in range(100):
+        intake.add_measurement(field_message(1000.0 + 0.1 * i))
+        intake.add_tf(tf_message((5.0 + 0.1 * i, "odom", "base_link", (0.1 * i, 0.0, 0.0))))
+    assert len(drain(intake)[0]) == 0
+    assert intake.drops.as_dict() == {"no_pose": 100}
+    assert intake.warnings[0].startswith(
+        "measurements are stamped from 1000.0 to 1009.9 s and poses from 5.0 to 14.9 s, 985.1 s apart"
+    )
+
+
 def test_what_is_not_connected_is_said_with_the_frames_that_are():
     out = tree(tf_message((1.0, "odom", "base_link")), static=[IMU])
     found = out.lookup("map", "imu", 10**9)

@@ -149,6 +149,11 @@ class PoseBuffer:
         """Stamp of the newest pose, ns; None without any."""
         return self._poses[-1].stamp if self._poses else None
 
+    @property
+    def span(self) -> tuple[int, int]:
+        """Stamps of the oldest and the newest pose that are kept, ns; of a buffer with poses."""
+        return self._poses[0].stamp, self._poses[-1].stamp
+
     def add(
         self, stamp: int, position, quaternion=None, variance: float = 0.0
     ) -> DropReason | None:

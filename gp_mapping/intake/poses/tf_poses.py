@@ -53,6 +53,11 @@ class TfPoses:
         """Stamp of the newest transform, ns; None where that is not known."""
         return None if self._tree is None else self._tree.newest
 
+    @property
+    def apart(self) -> bool:
+        """Whether the last look-up failed, and not for want of its stamp alone."""
+        return self.problem is not None and not self.problem.linked
+
     def move_to(self, epoch: int) -> None:
         """As PoseTrack.move_to."""
         self._epoch = epoch

@@ -19,6 +19,7 @@ from gp_mapping.intake.frames import LONGEST
 from gp_mapping.intake.messages import frame_of, stamp_ns
 from gp_mapping.intake.poses.buffer import Pose, PoseBuffer
 from gp_mapping.intake.poses.transforms import IDENTITY, Transform, slerp
+from gp_mapping.intake.poses.two_tracks import TwoTracks
 
 __all__ = ["Missing", "TfTree"]
 
@@ -34,10 +35,12 @@ class Missing(NamedTuple):
     Attributes:
         text: in words.
         reason: None: it may still come.
+        linked: whether links connect the frames, and one is not known at that stamp.
     """
 
     text: str
     reason: DropReason | None = None
+    linked: bool = False
 
 
 class _Link(NamedTuple):
@@ -77,7 +80,8 @@ class TfTree:
         # epoch -> child -> link, of this epoch and the one before
         self._moving: dict[int, dict[str, _Link]] = {0: {}}
         self._newest: int | None = None
-        self._used: set[str] = set()  # children whose links look-ups have used
+        # children whose links look-ups have used, and whether two nodes publish them
+        self._used: dict[str, TwoTracks] = {}
 
     @property
     def newest(self) -> int | None:
@@ -200,7 +204,13 @@ class TfTree:
             self._moving = {self.epoch: links, self.epoch + 1: {}}
             self.epoch, self._newest = self.epoch + 1, None
 
-        if child not in self._used and len(link.transforms) > _UNUSED:
+        if child in self._used:
+            self._used[child].add(stamp, position)
+            for text in self._used[child].notes(
+                f"TF: transforms of {named(parent)} to {named(child)}"
+            ):
+                self._warn(text)
+        elif len(link.transforms) > _UNUSED:
             # half at a time, so that trimming is rare
             link.transforms.trim(_UNUSED // 2)
         self._moving[self.epoch][child] = link
@@ -298,21 +308,14 @@ class TfTree:
         if self._static.get(child) is link:
             return _transform(link.transforms.since(1)[0])
 
-        self._used.add(child)
+        self._used.setdefault(child, TwoTracks())
         found = link.transforms.bracket(stamp, last_chance or over)
         if over and found is DropReason.NO_POSE and stamp > _newest(link):
             # the link ended where time jumped
             found = DropReason.TIME_JUMP
 
-        if found is None:
-            return Missing(
-                f"TF {named(link.parent)} to {named(child)} has not come yet for {stamp / 1e9:.3f} s"
-            )
-        if isinstance(found, DropReason):
-            return Missing(
-                f"TF {named(link.parent)} to {named(child)} cannot be told for {stamp / 1e9:.3f} s",
-                found,
-            )
+        if found is None or isinstance(found, DropReason):
+            return _missing(child, link, stamp, found)
 
         before, after = found
         if after is before:
@@ -334,6 +337,29 @@ def _read(item) -> tuple[str, str, tuple[float, ...], tuple[float, ...]]:
     t, q = item.transform.translation, item.transform.rotation
     child = str(item.child_frame_id).lstrip("/")
     return frame_of(item), child, (t.x, t.y, t.z), (q.x, q.y, q.z, q.w)
+
+
+def _missing(child: str, link: _Link, stamp: int, reason: DropReason | None) -> Missing:
+    """What is missing of a link at a stamp (ns)."""
+    first, last = (kept / 1e9 for kept in link.transforms.span)
+    parent, frame, seconds = named(link.parent), named(child), stamp / 1e9
+    if reason is None:
+        text = (
+            f"TF {parent} to {frame} has not come yet at stamp {seconds:.3f} s: its newest is of "
+            f"{last:.3f} s"
+        )
+    elif seconds > last:
+        text = (
+            f"TF {parent} to {frame} is not known at stamp {seconds:.3f} s: it ends at {last:.3f} s"
+        )
+    elif seconds < first:
+        text = f"TF {parent} to {frame} is not known at stamp {seconds:.3f} s: it begins at {first:.3f} s"
+    else:
+        text = (
+            f"TF {parent} to {frame} is not known at stamp {seconds:.3f} s: the transforms around it are more than "
+            "max_pose_gap apart"
+        )
+    return Missing(text, reason, linked=True)
 
 
 def _newest(link: _Link) -> int:

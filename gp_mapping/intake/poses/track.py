@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from gp_mapping.intake.drops import DropReason
 from gp_mapping.intake.poses.buffer import Bracket, Pose, PoseBuffer
+from gp_mapping.intake.poses.two_tracks import TwoTracks
 
 __all__ = ["PoseTrack"]
 
@@ -20,11 +21,12 @@ class PoseTrack:
 
     Attributes:
         epoch: grows by one with each jump.
+        tracks: whether they are of two sources.
     """
 
     def __init__(self, buffer, jump_back: int):
         self._make, self._jump_back = buffer, jump_back
-        self.epoch = 0
+        self.epoch, self.tracks = 0, TwoTracks()
         self._buffers: dict[int, PoseBuffer] = {0: buffer()}
 
     @property
@@ -39,12 +41,20 @@ class PoseTrack:
         buffer = self._make() if jumped else self._buffers[self.epoch]
 
         refused = buffer.append(pose)
+        if refused is None:
+            self.tracks.add(pose.stamp, pose.position)
 
         # the epoch before stays for measurements that still wait
         if refused is None and jumped:
             self._buffers = {self.epoch: self._buffers[self.epoch], self.epoch + 1: buffer}
             self.epoch += 1
         return refused
+
+    def extend(self, poses: list[Pose]) -> None:
+        """As PoseBuffer.extend, of the current epoch."""
+        self._buffers[self.epoch].extend(poses)
+        for pose in poses:
+            self.tracks.add(pose.stamp, pose.position)
 
     @property
     def buffer(self) -> PoseBuffer:
