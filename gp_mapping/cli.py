@@ -47,9 +47,16 @@ class _Parser(argparse.ArgumentParser):
         text = one_line(self._misspelt() or message)
         self.exit(WRONG, f"{self.prog}: {text}; see {self.prog} --help\n")
 
+    @property
+    def options(self) -> list[str]:
+        """Names of its options, and of those of the subcommands below it."""
+        below = [action.choices for action in self._actions if action.nargs == argparse.PARSER]
+        parsers = [parser for choices in below for parser in dict(choices or {}).values()]
+        return [*self._option_string_actions, *(name for p in parsers for name in p.options)]
+
     def _misspelt(self) -> str:
         """An option that there is not, which may be why others are missing; "" without one."""
-        known = list(self._option_string_actions)
+        known = self.options
         for word in itertools.takewhile(lambda w: w != "--", self._words):
             option = word.partition("=")[0]
             if len(option) > 2 and option.startswith("--"):

@@ -49,6 +49,7 @@ class DropReason(Enum):
     POSE_UNEXPECTED_FRAME = "pose_unexpected_frame"
     POSE_BAD_COVARIANCE = "pose_bad_covariance"
     POSE_FRAMES_FULL = "pose_frames_full"
+    POSE_FRAMES_LOOP = "pose_frames_loop"
     POSE_LOST = "pose_lost"
     FIX_UNREADABLE = "fix_unreadable"
     FIX_INVALID = "fix_invalid"
@@ -118,6 +119,8 @@ _EXPLANATIONS = {
     "before; do two publishers with different clocks share the topic?",
     DropReason.POSE_UNEXPECTED_FRAME: "pose in another frame than odometry_frame (or than the first pose)",
     DropReason.POSE_FRAMES_FULL: "transform of a frame beyond the number that is kept, or with a name that is too long",
+    DropReason.POSE_FRAMES_LOOP: "transform that would put a frame of TF above itself; does a node publish one the "
+    "wrong way round?",
     DropReason.POSE_BAD_COVARIANCE: "pose whose covariance is NaN, infinite or negative; the pose is used, its "
     "uncertainty counts as unknown",
     DropReason.POSE_LOST: "pose whose covariance says that the robot may be anywhere (10 km and more); if covariances "

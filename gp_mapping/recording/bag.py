@@ -23,6 +23,7 @@ from gp_mapping.recording.stored_bytes import present_bytes
 __all__ = [
     "MAGNETIC_FIELD",
     "ODOMETRY",
+    "ROS_TYPES",
     "STORE",
     "BagError",
     "RawMessage",
@@ -45,6 +46,7 @@ ODOMETRY = "nav_msgs/msg/Odometry"
 # since Iron (stored_bytes.py). Types of other topics in a bag are never looked at: an unknown one
 # does no harm.
 STORE = get_typestore(Stores.ROS2_JAZZY)
+ROS_TYPES = frozenset(STORE.types)  # which ROS itself has; bags teach the store others
 
 _BOTH: dict[str, str | None] = {MAGNETIC_FIELD: None, ODOMETRY: None}
 _SUFFIXES = (".mcap", ".db3")
@@ -92,20 +94,8 @@ def _check_path(path: Path) -> None:
         raise BagError(f"{path}: no such bag; expected a rosbag2 folder, or a .mcap or .db3 file")
     if path.is_dir():
         if not (path / "metadata.yaml").exists():
-            stored = sorted(
-                (p.name for p in path.iterdir() if p.suffix in _SUFFIXES),
-                key=lambda name: [
-                    int(part) if part.isdigit() else part for part in _DIGITS.split(name)
-                ],
-            )
             # a recorder that is killed leaves no metadata
-            if stored:
-                parts = (
-                    f"the file itself ({stored[0]})"
-                    if len(stored) == 1
-                    else f"its {len(stored)} files ({' '.join(stored[:_FILES])}"
-                    f"{' …' if len(stored) > _FILES else ''}) in this order"
-                )
+            if parts := _files_of(path):
                 raise BagError(
                     f"{path}: metadata.yaml is missing, the recording was cut off; pass {parts}, or run: ros2 bag "
                     f"reindex {path}"
@@ -126,13 +116,12 @@ def _check_path(path: Path) -> None:
                 if bags
                 else ""
             )
+            old = min(path.glob("*.bag"), default=None)
+            if old is not None and not bags:
+                raise _of_ros1(old)
             raise BagError(f"{path}: not a rosbag2 folder, it has no metadata.yaml{inside}")
     elif path.suffix == ".bag":
-        new = path.with_suffix("").name
-        raise BagError(
-            f"{path}: a bag of ROS 1; write one of ROS 2 from it: rosbags-convert --src {path.name} "
-            f"--dst {new}, and pass {new}"
-        )
+        raise _of_ros1(path)
     elif path.suffix == _COMPRESSED:
         raise BagError(
             f"{path}: a compressed file of a bag; pass its folder, {path.parent}, or unpack it: "
@@ -147,6 +136,44 @@ def _check_path(path: Path) -> None:
         sorted(path.glob("*.db3")) if path.is_dir() else [path] * (path.suffix == ".db3")
     ):
         _check_database(database)
+
+
+def _stored_in(path: Path) -> list[str]:
+    """Names of the files with the messages of a bag, in their order."""
+    return sorted(
+        (p.name for p in path.iterdir() if p.suffix in _SUFFIXES),
+        key=lambda name: [int(part) if part.isdigit() else part for part in _DIGITS.split(name)],
+    )
+
+
+def _files_of(path: Path) -> str:
+    """The files with the messages of a bag, in words, for whoever is to pass them; "" without."""
+    stored = _stored_in(path)
+    if len(stored) <= 1:
+        return f"the file itself ({stored[0]})" if stored else ""
+    shown = " ".join(stored[:_FILES]) + (" …" if len(stored) > _FILES else "")
+    return f"its {len(stored)} files ({shown}) in this order"
+
+
+def _past_metadata(path: Path) -> str:
+    """What to do where metadata.yaml alone is damaged, in words; "" where more is."""
+    try:
+        for name in _stored_in(path) if path.is_dir() else ():
+            with Reader(path / name):
+                pass
+    except Exception:  # as in _reading
+        return ""
+    parts = _files_of(path) if path.is_dir() else ""
+    return f"pass {parts}, or " if parts else ""
+
+
+def _of_ros1(path: Path) -> BagError:
+    """What to do with a bag of ROS 1."""
+    new = path.with_suffix("").name
+    return BagError(
+        f"{path}: a bag of ROS 1; write one of ROS 2 from it: rosbags-convert --src {path.name} "
+        f"--dst {new}, and pass {new}"
+    )
 
 
 def _check_database(path: Path) -> None:
@@ -174,8 +201,13 @@ def _check_database(path: Path) -> None:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Turn whatever a library raises about a damaged file into one clear BagError."""
+def _reading(path: Path, instead: Callable[[], str] = str) -> Iterator[None]:
+    """Turn whatever a library raises about a damaged file into one clear BagError.
+
+    Args:
+        path: of the bag.
+        instead: tells what else may be done than to mend it.
+    """
     try:
         yield
     except BagError:
@@ -184,7 +216,7 @@ def _reading(path: Path) -> Iterator[None]:
     except Exception as error:
         text = " ".join(str(error).split()) or type(error).__name__
         raise BagError(
-            f"{path}: the bag is cut off or damaged ({text}); try ros2 bag reindex or mcap recover"
+            f"{path}: the bag is cut off or damaged ({text}); {instead()}try ros2 bag reindex or mcap recover"
         ) from error
 
 
@@ -194,7 +226,7 @@ def _open(path) -> Iterator[Reader]:
     path = Path(path)
     _check_path(path)
 
-    with _reading(path):
+    with _reading(path, partial(_past_metadata, path)):
         reader = Reader(path)
         reader.open()
 

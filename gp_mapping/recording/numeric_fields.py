@@ -12,7 +12,8 @@ __all__ = ["has_number", "numbers_of"]
 
 _PLAIN = ("int", "uint", "float", "bool")
 _DEEP = 4  # fields within fields that are looked at
-_HEADERS = ("std_msgs/msg/Header", "builtin_interfaces/msg/Time")  # no measurement is in them
+# no measurement is in them
+_HEADERS = ("std_msgs/msg/Header", "builtin_interfaces/msg/Time", "std_msgs/msg/MultiArrayLayout")
 
 
 def has_number(kind: str, path: str, store: Typestore) -> bool:

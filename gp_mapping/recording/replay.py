@@ -19,11 +19,13 @@ from gp_mapping.core.types import Samples
 from gp_mapping.errors import one_line
 from gp_mapping.intake import Intake, inputs_of
 from gp_mapping.intake.columns import Stream
+from gp_mapping.intake.fixes import FIX as FIX_TYPE
 from gp_mapping.intake.fixes import ROLE as FIX
 from gp_mapping.intake.poses.messages import POSE_MESSAGES, TF_MESSAGE
 from gp_mapping.intake.sensors.sketch import SHARED
 from gp_mapping.intake.topics import Input, feed
 from gp_mapping.recording.bag import (
+    ROS_TYPES,
     STORE,
     BagError,
     RawMessage,
@@ -45,6 +47,19 @@ _TOGETHER = 2000  # messages that are read at once; the samples do not depend on
 # the same of the first messages, which come one by one while they decide on frames
 _FIRST = 510
 _NAMED = 12  # numbers of a message that are named
+# messages of a robot that hold numbers, and no field
+_NO_FIELD = {
+    *POSE_MESSAGES.values(),
+    TF_MESSAGE,
+    FIX_TYPE,
+    "rosgraph_msgs/msg/Clock",
+    "rcl_interfaces/msg/Log",
+    "rcl_interfaces/msg/ParameterEvent",
+    "nav_msgs/msg/Path",
+    "nav_msgs/msg/OccupancyGrid",
+    "geometry_msgs/msg/Twist",
+    "geometry_msgs/msg/TwistStamped",
+}
 
 
 class BagPlan(NamedTuple):
@@ -201,24 +216,39 @@ def _mend(there, role: str, name: str | None, settings: IntakeSettings) -> str:
     if role != "measurement":
         return f"; poses may be {', '.join(POSE_MESSAGES.values())}, or {TF_MESSAGE} on /tf"
 
-    # else a topic with one number in a message can be mapped as a scalar
-
-    searched = there if name is None else (name, "/" + name.lstrip("/"))
-    number_topic = next(
-        (
-            topic
-            for topic, (kind, n) in there.items()
-            if n and topic in searched and has_number(kind, "", STORE)
-        ),
-        None,
-    )
-
+    # else a topic with numbers in its messages can be mapped as a scalar
     given = "" if current == "scalar" else "--set sensor=scalar "
-    return (
-        f"; {number_topic} has one number in a message: write {given}--field-topic {number_topic}"
-        if number_topic is not None
-        else ""
-    )
+    return _mend_by_number(there, name, given, settings.value_field)
+
+
+def _mend_by_number(there, name: str | None, given: str, path: str) -> str:
+    """How a number of some message would be mapped, in words; "" where none has one.
+
+    Args:
+        there: topics of the bag.
+        name: of the only topic that is meant; None: any.
+        given: options that are needed in any case.
+        path: value_field, as it is set.
+    """
+    searched = there if name is None else [t for t in (name, "/" + name.lstrip("/")) if t in there]
+    for topic in searched:
+        kind, n = there[topic]
+        if n and has_number(kind, path, STORE):
+            told = f"has a number at {path}" if path else "has one number in a message"
+            return f"; {topic} {told}: write {given}--field-topic {topic}"
+    for topic in searched:
+        kind, n = there[topic]
+        # an Imu is no hint for somebody whose magnetometer was not recorded
+        meant = n and kind not in _NO_FIELD and (name or not given or kind not in ROS_TYPES)
+        known = numbers_of(kind, STORE) if meant else []
+        if known:
+            first, *others = known[:_NAMED]
+            more = ", ".join([*others, *["…"] * (len(known) > _NAMED)])
+            return (
+                f"; {topic} has numbers in a message: write {given}--field-topic {topic} "
+                f"--set value_field={first}" + (f" (or one of {more})" if more else "")
+            )
+    return ""
 
 
 def samples_of(

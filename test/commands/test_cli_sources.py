@@ -404,6 +404,33 @@ def test_any_number_of_any_message_is_mapped_by_where_it_is(air, tmp_path, capfd
 
 
 @pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            (),
+            "write --set sensor=scalar --field-topic /air --set value_field=gases.0.ppm (or one of wind.0)",
+        ),
+        (
+            ("sensor=scalar",),
+            "write --field-topic /air --set value_field=gases.0.ppm (or one of wind.0)",
+        ),
+        (
+            ("sensor=scalar", "value_field=wind.1"),
+            "/air has a number at wind.1: write --field-topic /air",
+        ),
+        (
+            ("sensor=scalar", "value_field=wind"),
+            "write --field-topic /air --set value_field=gases.0.ppm (or one of wind.0)",
+        ),
+    ],
+)
+def test_where_no_topic_fits_a_message_with_numbers_is_named(air, tmp_path, capfd, given, said):
+    options = [word for value in given for word in ("--set", value)]
+    code, _, err = run(capfd, "map", air, "--output", tmp_path / "o", *options)
+    assert code == 2 and err.count("\n") == 1 and err.rstrip().endswith(said), err
+
+
+@pytest.mark.parametrize(
     ("path", "said"),
     [
         ("", "which has no number called data or value; write as value_field one of gases.0.ppm"),

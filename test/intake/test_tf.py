@@ -147,6 +147,27 @@ def test_two_parents_of_one_frame_are_reported():
     assert len(many.warnings) == 10
 
 
+def test_a_transform_the_wrong_way_round_is_left_out_and_said():
+    """It made a map of both: the chain went up the one and down the other."""
+    intake = Intake(IntakeSettings(**TF, odometry_frame="odom"))
+    wrong = {2: ("base_link", "odom"), 5: ("odom", "odom"), 7: ("imu", "odom")}
+    intake.add_tf(tf_message(IMU), static=True)
+    for i in range(20):
+        stamp = 1.0 + 0.1 * i
+        links = [(stamp, "odom", "base_link", (0.1 * i, 0.0, 0.0))]
+        if i in wrong:
+            links.append((stamp, *wrong[i], (-0.1 * i, 0.0, 0.0)))
+        intake.add_tf(tf_message(*links))
+        intake.add_measurement(field_message(stamp))
+    np.testing.assert_allclose(drain(intake)[0][:, 1], 0.1 * np.arange(20), atol=1e-9)
+    assert intake.drops.as_dict() == {"pose_frames_loop": 3}
+    assert [text.partition(",")[0] for text in intake.warnings] == [
+        "TF: 'odom' is above 'base_link'",
+        "TF: 'odom' is above 'odom'",
+        "TF: 'odom' is above 'imu'",
+    ]
+
+
 def test_links_that_nobody_asks_for_take_little_memory():
     out = TfTree(lambda: PoseBuffer(5000), 10**9)
     for i in range(6000):

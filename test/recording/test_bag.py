@@ -195,8 +195,16 @@ def test_bytes_in_the_middle_that_are_wrong_are_an_error(bag):
 )
 def test_a_damaged_metadata_file_is_an_error(bag, text):
     (bag / "metadata.yaml").write_text(text)
-    with pytest.raises(BagError, match="damaged"):
+    with pytest.raises(
+        BagError, match=r"damaged .*; pass the file itself \(drive\.(mcap|db3)\), or"
+    ):
         list(read_messages(bag))
+
+
+def test_a_folder_with_a_bag_of_ros_1_says_how_to_convert_it(tmp_path):
+    (tmp_path / "drive.bag").write_bytes(b"#ROSBAG V2.0")
+    with pytest.raises(BagError, match=r"drive\.bag: a bag of ROS 1.*--src drive\.bag --dst drive"):
+        list(read_messages(tmp_path))
 
 
 def test_a_recording_that_was_killed_says_what_to_do(bag):

@@ -104,6 +104,9 @@ class TfTree:
             if self._too_many(parent, child):
                 self._drops.count(DropReason.POSE_FRAMES_FULL)
                 continue
+            if self._closes_loop(parent, child):
+                self._drops.count(DropReason.POSE_FRAMES_LOOP)
+                continue
 
             refused = (
                 self._set_static(parent, child, *pose)
@@ -137,6 +140,7 @@ class TfTree:
             if (
                 child not in taken
                 and not self._too_many(parent, child)
+                and not self._closes_loop(parent, child)
                 and self._set_static(parent, child, *pose) is None
             ):
                 taken[child] = item
@@ -156,6 +160,19 @@ class TfTree:
             )
             return True
         return False
+
+    def _closes_loop(self, parent: str, child: str) -> bool:
+        """Whether a link would put a frame above itself: chains through it would have no end."""
+        links = ChainMap(self._moving[self.epoch], self._static)
+        known = links.get(child)
+        if (known is not None and known.parent == parent) or child not in _ancestors(parent, links):
+            return False
+
+        self._warn(
+            f"TF: {named(child)} is above {named(parent)}, and is published below it as well; the second is left out: "
+            "end the node that publishes a transform the wrong way round"
+        )
+        return True
 
     def _set_static(self, parent: str, child: str, position, quaternion) -> DropReason | None:
         """Take in a static link; return a reason where it is refused."""
