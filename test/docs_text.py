@@ -32,6 +32,7 @@ WHOLE = {
     "sensors/setup.py",
     "sensors/sketch.py",
     "sensors/guarded.py",
+    "sensors/other_unit.py",
     "intake/stamps.py",
     "intake/order.py",
     "poses/lateness.py",

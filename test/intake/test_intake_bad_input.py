@@ -1,10 +1,13 @@
 """What a robot really sends: each bad input costs itself, is counted under its reason, and nothing else."""
 
+import re
+
 import numpy as np
 import pytest
 from intake_messages import by_stamp, drain, drive, feed, field_message, odometry_message
 
 from gp_mapping.intake import DropReason, Intake
+from gp_mapping.intake.sensors.other_unit import OtherUnit
 from gp_mapping.settings.intake import IntakeSettings
 
 
@@ -38,6 +41,54 @@ def test_a_message_in_microtesla_is_out_of_range():
     assert len(drain(intake)[0]) == 99
     assert intake.drops.as_dict() == {"out_of_range": 1}
     assert "tesla" in intake.drops.explain()[0]
+    assert not intake.warnings  # one spike is no unit
+
+
+@pytest.mark.parametrize(
+    ("power", "unit"),
+    [(3, "millitesla"), (4, "gauss"), (6, "microtesla"), (7, "milligauss"), (9, "nanotesla")],
+)
+def test_a_recording_in_another_unit_is_named_with_the_settings_that_map_it(power, unit):
+    """The settings that the sentence asks for give the map of the same drive in tesla."""
+
+    def taken_in(**settings):
+        intake = Intake(IntakeSettings(**settings))
+        feed(intake, by_stamp(fields, poses))
+        return intake, drain(intake)[0]
+
+    fields, poses = drive()
+    in_tesla = taken_in()[1]
+    for message in fields:
+        for axis in "xyz":
+            setattr(
+                message.magnetic_field, axis, getattr(message.magnetic_field, axis) * 10.0**power
+            )
+
+    intake, rows = taken_in()
+    (text,) = intake.warnings
+    assert len(rows) == 0 and f"and read like {unit}: mend the driver" in text
+    limit, scale = re.search(r"max_field: (\S+) and soft_iron_.*: (\S+)$", text).groups()
+    iron = {f"soft_iron_{axis}{axis}": float(scale) for axis in "xyz"}
+    intake, rows = taken_in(max_field=float(limit), **iron)
+    np.testing.assert_allclose(rows, in_tesla, rtol=1e-9)
+    assert not intake.warnings and not intake.drops.total
+
+
+@pytest.mark.parametrize(
+    "norms",
+    [
+        [0.4] * 9,  # too few
+        [0.02, 0.9] * 20,  # of no one size
+        [0.0105] * 20 + [0.5],  # a strong magnet, and a spike
+        [1e200] * 20,
+        [1e-300] * 20,
+    ],
+)
+def test_what_is_the_size_of_no_unit_is_not_taken_for_one(norms):
+    watched = OtherUnit()
+    for norm in norms:
+        watched.add(norm)
+    assert watched.notes(0.01) == []
 
 
 def test_zero_covariance_means_unknown_and_known_covariance_is_passed_on():

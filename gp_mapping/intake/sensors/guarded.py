@@ -14,6 +14,7 @@ from gp_mapping.errors import one_line
 from gp_mapping.intake.columns import Columns, Readings, reads_columns
 from gp_mapping.intake.drops import DropReason
 from gp_mapping.intake.messages import Adaptor, Reading
+from gp_mapping.intake.sensors.magnetic import MagneticField
 
 __all__ = ["GuardedAdaptor"]
 
@@ -30,17 +31,20 @@ class GuardedAdaptor:
     Args:
         adaptor: reads the messages.
         sensor: its name, for sentences.
-
-    Attributes:
-        notes: the first failures, in sentences.
     """
 
     def __init__(self, adaptor: Adaptor, sensor: str):
         self._adaptor, self._sensor = adaptor, sensor
         self.needs_rotation = bool(adaptor.needs_rotation)
-        self.notes: list[str] = []
+        self._failures: list[str] = []
         self._numbers: int | None = None  # in a reading
         self._channels: tuple[int, ...] | None = None  # of a value
+
+    @property
+    def notes(self) -> list[str]:
+        """The first failures, and what the package's own adaptor has to say, in sentences."""
+        own = self._adaptor.notes if isinstance(self._adaptor, MagneticField) else []
+        return [*self._failures, *own]
 
     def read(self, msg, stamp: int) -> Reading | DropReason:
         """Read a message as the adaptor does; ADAPTOR_FAILED where it does not.
@@ -161,13 +165,13 @@ class GuardedAdaptor:
 
     def _note(self, method: str, error: Exception) -> None:
         """Keep the first failures for a person."""
-        if len(self.notes) < _NAMED:
+        if len(self._failures) < _NAMED:
             text = (
                 f"the adaptor of sensor {self._sensor} failed in {method}: {type(error).__name__}: "
                 f"{one_line(error, _LONGEST)}; such measurements are left out"
             )
-            if text not in self.notes:
-                self.notes.append(text)
+            if text not in self._failures:
+                self._failures.append(text)
 
 
 def _of(turn, i: int):

@@ -12,6 +12,7 @@ import numpy as np
 from gp_mapping.intake.columns import Columns, Readings
 from gp_mapping.intake.drops import DropReason
 from gp_mapping.intake.messages import Reading
+from gp_mapping.intake.sensors.other_unit import OtherUnit
 from gp_mapping.settings.intake import IntakeSettings
 
 __all__ = ["MagneticField", "iron_of_settings"]
@@ -77,7 +78,12 @@ class MagneticField:
 
         self._hard, self._soft = iron_of_settings(settings)
         self._corrected = bool(self._hard.any()) or not np.array_equal(self._soft, np.eye(3))
-        self._limit = settings.max_field
+        self._limit, self._beyond = settings.max_field, OtherUnit()
+
+    @property
+    def notes(self) -> list[str]:
+        """What a person should look at of the measurements beyond the range, in sentences."""
+        return self._beyond.notes(self._limit)
 
     def read(self, msg, stamp: int) -> Reading | DropReason:
         """Read a message as a Reading, or say why it cannot be used.
@@ -145,7 +151,8 @@ class MagneticField:
             return DropReason.NOT_FINITE
 
         x, y, z = field if mixes else (*needed, 0.0, 0.0)
-        if math.sqrt(x * x + y * y + z * z) > self._limit:
+        if (norm := math.sqrt(x * x + y * y + z * z)) > self._limit:
+            self._beyond.add(norm)
             return DropReason.OUT_OF_RANGE
 
         # of an axis that is not measured nothing is known: its covariances count as 0
