@@ -84,7 +84,8 @@ _EXPLANATIONS = {
     DropReason.NOT_FINITE: "measurement that is NaN or infinite, or an axis of it (NaN: not measured; a range of "
     "±inf: nothing in reach, or too near)",
     DropReason.OUT_OF_RANGE: "measurement outside the range of its sensor (max_field, min_value, max_value) or of its "
-    "message (min_range, max_range); is it in the unit that ROS asks for (tesla for a magnetic field)?",
+    "message (min_range, max_range); is it in the unit that ROS asks for (tesla for a magnetic field, 0 to 1 for a "
+    "humidity)?",
     DropReason.IMPOSSIBLE: "measurement that cannot be of what is mapped: a label that is none of the classes, a count "
     "below 0 or beyond belief; are likelihood and classes right for this topic?",
     DropReason.BAD_COVARIANCE: "measurement whose covariance is NaN, infinite, negative or larger than the square of "

@@ -5,6 +5,8 @@ import pytest
 from intake_messages import by_stamp, drive, feed, tf_message
 
 from gp_mapping.intake import Intake, PoseBuffer, TfTree
+from gp_mapping.intake.poses.buffer import Pose
+from gp_mapping.intake.poses.track import PoseTrack
 from gp_mapping.intake.poses.two_tracks import TwoTracks
 from gp_mapping.settings.intake import IntakeSettings
 
@@ -101,6 +103,18 @@ def test_an_intake_watches_its_poses():
     intake = Intake(IntakeSettings())
     feed(intake, by_stamp(fields, poses, aside))
     assert SAID.format(what="poses", apart="0.499") in intake.warnings
+
+
+def test_poses_that_come_many_at_once_are_watched():
+    track = PoseTrack(lambda: PoseBuffer(5000), 10**9)
+    for begin in range(0, 700, 100):
+        track.extend(
+            [
+                Pose(25_000_000 * i, (0.01 * i + 0.3 * (i % 2), 0.0, 0.0), None)
+                for i in range(begin, begin + 100)
+            ]
+        )
+    assert track.tracks.notes() == [SAID.format(what="poses", apart="0.3")]
 
 
 def test_two_nodes_that_publish_one_link_of_tf_are_said_with_its_frames():

@@ -201,6 +201,14 @@ def test_a_damaged_metadata_file_is_an_error(bag, text):
         list(read_messages(bag))
 
 
+def test_where_the_file_is_damaged_as_well_nobody_is_sent_to_it(tmp_path):
+    bag = make_bag(tmp_path / "drive", "mcap")
+    (bag / "metadata.yaml").write_text("a: [")
+    file_in(bag).write_bytes(file_in(bag).read_bytes()[:1000])
+    with pytest.raises(BagError, match=r"damaged .*\); try ros2 bag reindex"):
+        list(read_messages(bag))
+
+
 def test_a_folder_with_a_bag_of_ros_1_says_how_to_convert_it(tmp_path):
     (tmp_path / "drive.bag").write_bytes(b"#ROSBAG V2.0")
     with pytest.raises(BagError, match=r"drive\.bag: a bag of ROS 1.*--src drive\.bag --dst drive"):
