@@ -23,7 +23,7 @@ from gp_mapping.commands.fleet.arguments import uses_workers
 from gp_mapping.commands.output import folder_to_write
 from gp_mapping.commands.saved import check_suggest, checkpoint_in, next_places, open_session
 from gp_mapping.core.likelihoods.outcomes import make_judge
-from gp_mapping.core.models.device import AUTO
+from gp_mapping.core.registry import AUTO
 from gp_mapping.errors import UsageError, named
 from gp_mapping.intake import DropReason, Intake
 from gp_mapping.intake.fixes import FIX as FIX_TYPE

@@ -37,7 +37,7 @@ from gp_mapping.errors import UserError, not_one_of
 from gp_mapping.settings.mapping import MapSettings, within_ranges
 from gp_mapping.settings.parts import MODELS
 
-__all__ = ["build_map", "create_map", "device_of", "model_names", "with_device_here"]
+__all__ = ["AUTO", "build_map", "create_map", "device_of", "model_names", "with_device_here"]
 
 
 # Start of bias_stddev, relative to noise_stddev: it is harmless where passes have no constants.

@@ -483,8 +483,8 @@ def test_pipes_and_devices_are_not_waited_for(bag, tmp_path):
     "settings, said",
     [
         (["device=cuda:99"], "write device: c"),
-        (["device=meta"], "write cpu, cuda or cuda:1"),
-        (["device=x"], "write cpu, cuda or cuda:1"),
+        (["device=meta"], "write auto, cpu, cuda or cuda:1"),
+        (["device=x"], "write auto, cpu, cuda or cuda:1"),
         (["model=wiski", "anisotropy=3.0"], "anisotropy"),
     ],
 )

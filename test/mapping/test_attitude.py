@@ -171,7 +171,7 @@ def test_resuming_in_a_turn_is_exact_and_one_channel_is_not_touched():
         first.ingest(samples[:640])
         again = MapSession.from_state_dict(first.state_dict())
         again.ingest(samples[640:1300])
-        assert again._track.state_dict() == straight._track.state_dict()
+        assert again.state_dict()["track"] == straight.state_dict()["track"]
         assert torch.equal(
             torch.tensor(again.cells.open["y"][0]), torch.tensor(straight.cells.open["y"][0])
         )

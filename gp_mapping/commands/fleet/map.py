@@ -20,8 +20,7 @@ from gp_mapping.commands.map import (
 )
 from gp_mapping.commands.output import folder_to_write
 from gp_mapping.commands.saved import check_suggest, next_places
-from gp_mapping.core.models.device import AUTO
-from gp_mapping.core.registry import device_of
+from gp_mapping.core.registry import AUTO, device_of
 from gp_mapping.errors import UsageError
 from gp_mapping.fleet.agreed import Agreed
 from gp_mapping.fleet.bags import Bags, agreed_by, read_bags

@@ -121,9 +121,13 @@ class CellMap:
         return self.map.hyperparameters()["lengthscale"] if self.map.started else None
 
     def suitable_length(self) -> float:
-        """Length of the cells to come, m (averaging/cell_length.py)."""
+        """Length of the cells to come, m (averaging/cell_length.py).
+
+        Where hyper-parameters are given, so is that: a fleet's bags have the same cells.
+        """
         cells, s = self._gathered.cells, self.settings
-        known = s.metric and self.map.started and self.cell_count > ROUGH
+        known = s.learn_hyperparameters and s.metric and self.map.started
+        known = known and self.cell_count > ROUGH
         if not known or self._gathered.response.is_active:
             return cells.longest
         learned = self.map.hyperparameters()

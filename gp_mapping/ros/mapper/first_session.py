@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from gp_mapping.core.models.device import AUTO
-from gp_mapping.core.registry import device_of
+from gp_mapping.core.registry import AUTO, device_of
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.runtime.saving import keep_before
 from gp_mapping.settings.node import NodeSettings
