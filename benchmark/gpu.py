@@ -10,6 +10,8 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from unittest import mock
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -20,7 +22,9 @@ from benchmark.timing import median
 from benchmark.wiski import Stream as LatticeStream
 from benchmark.worlds import LENGTHSCALE, RandomField, lawnmower
 from gp_mapping import create_map
+from gp_mapping.core.field_map import FieldMap
 from gp_mapping.core.models.device import finish, grid_of
+from gp_mapping.core.models.tiled import blended
 from gp_mapping.core.types import Samples
 from gp_mapping.planning.worth.surface import variance_reduction_surface
 
@@ -31,6 +35,7 @@ NOT_RUN = "not run"
 CARD = "cuda"  # torch's name of the card
 _DTYPES = ("float64", "float32")
 _PLACES = 16384  # evaluated at once on the processor, of a drawing; its time is scaled to all
+_TILES = "64 tiles or more, drawn at 16 384 places,"
 _WAITS = ("_local_scalar_dense", "nonzero", "_unique2", "equal", "_linalg_eigh", "masked_select")
 _COPIES = ("_to_copy", "copy_")
 
@@ -199,7 +204,8 @@ def _others(quick: bool, card: Roofline | None) -> tuple[Table, list[Goal]]:
     goals = []
     nodes = 64 if quick else 1024
     works = {
-        "tiles, drawn at 16 384 places": lambda device: _tiles(quick, device),
+        f"{_TILES} in one batch": lambda device: _tiles(quick, device, True),
+        f"{_TILES} one after the other": lambda device: _tiles(quick, device, False),
         f"wiski, refresh of {nodes}² nodes": lambda device: _refresh(nodes, device),
         "curl_free, 100 samples of three axes": lambda device: _vectors(quick, device),
         "value of a measurement, surface of 16 384 places": lambda device: _surface(quick, device),
@@ -210,23 +216,36 @@ def _others(quick: bool, card: Roofline | None) -> tuple[Table, list[Goal]]:
         table.add(*_row(name, "float64", here, there, None))
         if there is not None and name.startswith("wiski") and not quick:
             goals.append(Goal(f"gpu: {name}", there, high=0.2, unit="s"))
-    table.notes = ["No roofline: these are many small operations, or transforms."]
+    table.notes = [
+        "No roofline: these are many small operations, or transforms. A map takes tiles in batches on a card, "
+        "one after the other on a processor."
+    ]
     return table, goals
 
 
-def _tiles(quick: bool, device: str) -> Callable[[], object]:
-    """A map of 8 × 8 tiles or more (of 2 × 2), asked all over."""
-    side = (2 if quick else 8) * 3.0 * LENGTHSCALE
-    field = create_map(
-        "dual_svgp", device=device, tiles=True, max_inducing=60, map_tile_side=3.0, **SETTINGS
-    )
+@cache
+def _tiled(side: int, device: str) -> tuple[FieldMap, torch.Tensor]:
+    """A map of side² tiles or more, and places all over it."""
+    extent = side * 3.0 * LENGTHSCALE
+    tiles = {"tiles": True, "max_inducing": 60, "map_tile_side": 3.0, "tiles_in_memory": 200}
+    field = create_map("dual_svgp", device=device, **tiles, **SETTINGS)
     generator = torch.Generator().manual_seed(0)
-    drive = RandomField(0).measure(lawnmower(0.0, side, 0.4, 0.1), generator)
+    drive = RandomField(0).measure(lawnmower(0.0, extent, 0.4, 0.1), generator)
     for k in range(0, len(drive), 100):
         field.update(drive[k : k + 100])
-    x = side * torch.rand(_PLACES, 2, dtype=torch.float64, generator=generator)
     say(f"{field.counters().get('tiles')} tiles on {device}")
-    return lambda: field.predict(x)
+    return field, extent * torch.rand(_PLACES, 2, dtype=torch.float64, generator=generator)
+
+
+def _tiles(quick: bool, device: str, together: bool) -> Callable[[], object]:
+    """The drawing of a map of 64 tiles (of 4), in batches or tile after tile, whatever the device."""
+    field, x = _tiled(2 if quick else 8, device)
+
+    def draw():
+        with mock.patch.object(blended, "predicts_together", lambda device: together):
+            return field.predict(x)
+
+    return draw
 
 
 def _refresh(nodes: int, device: str) -> Callable[[], object]:

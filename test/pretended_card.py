@@ -6,7 +6,7 @@ results of the processor, to the bit; and, as on a card,
 
 - an operation on tensors of both devices fails (a number alone, and indices, may come along);
 - `.numpy()` of a tensor on the card fails;
-- what waits for the card, and what is copied to and from it, is counted.
+- what waits for the card, what is copied to and from it, and what it computes, is counted.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from gp_mapping.core import registry
 
-__all__ = ["CARD", "pretended_card"]
+__all__ = ["CARD", "Counts", "pretended_card"]
 
 CARD = "meta"
 _DEVICE = torch.device(CARD)
@@ -34,6 +34,16 @@ _WAITS = (  # the processor has to know numbers of the card, or how many there a
     "_linalg_eigh",
 )
 _INDEXED = ("index", "index_put_", "index_put", "_index_put_impl_")
+
+
+class Counts(Counter):
+    """How often the card was waited for, or copied to or from.
+
+    Attributes:
+        launches: operations on tensors of the card; views of one are none.
+    """
+
+    launches = 0
 
 
 class _OnCard(torch.Tensor):
@@ -65,10 +75,16 @@ def _is_on_card(value) -> bool:
     return isinstance(value, _OnCard)
 
 
+def _is_view(schema) -> bool:
+    """Whether an operation gives a tensor another shape, and computes nothing."""
+    aliases = [result.alias_info for result in schema.returns]
+    return any(alias is not None and not alias.is_write for alias in aliases)
+
+
 class _Operations(TorchDispatchMode):
     """Does on the held tensors what is asked of those on the card."""
 
-    def __init__(self, counts: Counter):
+    def __init__(self, counts: Counts):
         super().__init__()
         self.counts = counts
 
@@ -78,6 +94,7 @@ class _Operations(TorchDispatchMode):
         flat, _ = tree_flatten((args, kwargs))
         here = [t for t in flat if torch.is_tensor(t) and not _is_on_card(t) and t.ndim]
         any_there = any(map(_is_on_card, flat))
+        self.counts.launches += any_there and not _is_view(schema)
         copies = name in ("_to_copy", "copy_")
         if any_there and not copies:
             self._check(name, args, here)
@@ -168,7 +185,7 @@ def _index(key):
 @contextlib.contextmanager
 def pretended_card():
     """Maps may be on device "meta" in the block. Yields how often something was counted, by name."""
-    counts: Counter = Counter()
+    counts = Counts()
 
     def check(name: str) -> None:
         assert name in ("cpu", CARD), name

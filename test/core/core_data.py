@@ -5,6 +5,11 @@ import torch
 from scipy.linalg import solve_triangular
 
 from gp_mapping import Samples
+from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.linalg import cholesky
+from gp_mapping.core.scaling import Scaling
+from gp_mapping.core.sparse.basis import whiten
+from gp_mapping.core.sparse.posterior import Posterior
 
 UT = 1e-6  # tesla
 # ℓ, s, s_p, s_c: the tests' usual hyper-parameters, as settings (SI) and, in microtesla, as THETA
@@ -127,3 +132,20 @@ def close(got, expected, tolerance: float, what: str = "") -> None:
     scale = np.abs(expected).max() or 1.0
     error = np.abs(got - expected).max() / scale
     assert error <= tolerance, f"{what}: relative error {error:.3g} exceeds {tolerance:.3g}"
+
+
+def posterior_about(
+    origin, inputs: int, theta: Theta, dtype=torch.float64, seed: int = 0, device="cpu"
+) -> Posterior:
+    """A posterior, given a field at 40 places within a metre of an origin (2,) m, on inducing inputs there."""
+    generator = torch.Generator().manual_seed(seed)
+    z, x = (torch.rand(n, 2, dtype=torch.float64, generator=generator) for n in (inputs, 40))
+    y, noise = torch.sin(3.0 * x[:, :1]) * torch.cos(2.0 * x[:, 1:]), 0.01
+    # more jitter than a map would have: rounding is not what is tested
+    factor, _ = cholesky(theta.kernel()(z, z) + 0.01 * torch.eye(inputs, dtype=torch.float64))
+    a = whiten(theta, z, factor, x)
+    root, _ = cholesky(torch.eye(len(a), dtype=torch.float64) + a @ a.mT / noise)
+    weights = torch.cholesky_solve(a @ y / noise, root)
+    scaling = Scaling(torch.tensor(origin).double(), torch.tensor([4.0]).double(), 2.0)
+    state = Posterior(theta, z, factor.to(dtype), root, weights, noise, scaling).state_dict()
+    return Posterior.from_state_dict(state, device)

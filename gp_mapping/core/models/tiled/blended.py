@@ -7,6 +7,9 @@ The weights w and v sum to one (layout.py). w goes over from one tile to the nex
 as far as a tile's halo reaches, so that two places on either side of a border have in common what a
 tile knows that has seen both. cov is positive semi-definite as a sum of such, and equals the
 variance where a = b. Two places that no tile reaches together have covariance 0.
+
+On a card several tiles predict in one batched computation (core/sparse/batched.py). A processor
+asks one after the other: what one of them needs stays in its cache.
 """
 
 from __future__ import annotations
@@ -19,8 +22,12 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import Covariances, FieldMap, Snapshot
+from gp_mapping.core.linalg import chunk_size
+from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.tiled.layout import Key, Layout
 from gp_mapping.core.places import motion_of, places_of
+from gp_mapping.core.sparse.batched import MOST_NUMBERS, batch_kind, batches, predict_together
+from gp_mapping.core.sparse.posterior import Posterior
 from gp_mapping.core.types import Prediction
 
 __all__ = ["KeptWeights", "blend", "blended_covariances", "blended_prediction", "tile_weights"]
@@ -180,7 +187,8 @@ def blend(predictions: list[tuple[Tensor, Tensor, Prediction]], count: int) -> P
     """One prediction of `count` places from those of tiles.
 
     Args:
-        predictions: for each tile indices (n,), weights (n,) and its prediction there.
+        predictions: for each tile, or batch of tiles, indices (n,), weights (n,) and its prediction
+            there.
         count: N.
     """
     first = predictions[0][2]
@@ -188,8 +196,9 @@ def blend(predictions: list[tuple[Tensor, Tensor, Prediction]], count: int) -> P
     variance = torch.zeros_like(mean)
 
     for indices, weight, prediction in predictions:
-        mean.index_add_(0, indices, weight[:, None] * prediction.mean)
-        variance.index_add_(0, indices, weight[:, None] * prediction.variance)
+        # index_add_ would, on a card, add what a batch has of one place in any order
+        for total, part in ((mean, prediction.mean), (variance, prediction.variance)):
+            total.index_put_((indices,), weight[:, None] * part, accumulate=True)
 
     return Prediction(mean, variance, first.noise_variance)
 
@@ -218,9 +227,11 @@ def blended_prediction(
     """
     x = places_of(x, 2)
     velocity, heading = motion_of(x, velocity, heading)
-    parts = []
+    weights = tile_weights(layout, exists, x)
+    batched = number is None and len(weights) > 1 and predicts_together(prior.mean.device)
+    together, parts = _Together(x, velocity, heading), []
 
-    for key, indices, weight in tile_weights(layout, exists, x):
+    for key, indices, weight in weights:
         if key is None:
             part = Prediction(
                 prior.mean.expand(len(indices), -1),
@@ -228,21 +239,93 @@ def blended_prediction(
                 prior.noise_variance,
             )
         else:
+            source = source_for(key)
+            if batched and together.takes(source, indices, weight):
+                continue
             passing = (
                 None if velocity is None else velocity[indices],
                 None if heading is None else heading[indices],
             )
-            source = source_for(key)
             part = (
                 source.predict(x[indices], *passing)
                 if number is None
                 else source.predict_in_pass(x[indices], number, *passing)
             )
         parts.append((indices.to(part.mean.device), weight.to(part.mean), part))
+    parts = [*together.predictions(), *parts]
     if not parts:
         none = prior.mean.new_zeros((0, prior.mean.shape[1]))
         return Prediction(none, none, prior.noise_variance)
     return blend(parts, len(x))
+
+
+def predicts_together(device: torch.device) -> bool:
+    """Whether tiles on a device predict in batches: not on a processor, which would be slower."""
+    return device.type != "cpu"
+
+
+class _Together:
+    """Tiles that wait to be predicted in batches.
+
+    Args:
+        x: (N, 2) m.
+        velocity: (N, 2) m/s, or None.
+        heading: (N, 2) ĥ, or None.
+    """
+
+    def __init__(self, x: Tensor, velocity: Tensor | None, heading: Tensor | None):
+        self._asked = x, velocity, heading
+        self._waiting: list[tuple[Posterior, Tensor, Tensor]] = []
+        self._numbers = 0  # of their factors
+        self._done: list[tuple[Tensor, Tensor, Prediction]] = []
+
+    def takes(self, source: Snapshot | FieldMap, indices: Tensor, weight: Tensor) -> bool:
+        """Take a tile's part, unless it has to be asked alone.
+
+        Args:
+            source: the map or snapshot that predicts for the tile.
+            indices: of its places, (n,).
+            weight: its weights there, (n,).
+
+        Returns:
+            Whether it was taken.
+        """
+        posterior = source.posterior if isinstance(source, DualSVGP) else source
+        if batch_kind(posterior) is None:
+            return False
+        # a posterior from the shelf stays in memory while it waits: a bounded number do
+        numbers = len(posterior.R) ** 2
+        if self._numbers + numbers > MOST_NUMBERS:
+            self._predict()
+        self._numbers += numbers
+        chunk = chunk_size(posterior.z.device)
+        pieces = zip(indices.split(chunk), weight.split(chunk))
+        self._waiting += [(posterior, *piece) for piece in pieces]
+        return True
+
+    def predictions(self) -> list[tuple[Tensor, Tensor, Prediction]]:
+        """For each batch its indices, weights and predictions, of all that was taken."""
+        self._predict()
+        return self._done
+
+    def _predict(self) -> None:
+        """Predict all that wait."""
+        x, *motion = self._asked
+        for batch in batches(
+            [batch_kind(posterior) for posterior, _, _ in self._waiting],
+            [(len(posterior.R), len(indices)) for posterior, indices, _ in self._waiting],
+        ):
+            posteriors, parts, weights = zip(*(self._waiting[i] for i in batch))
+            indices = torch.cat(parts)
+            part = predict_together(
+                posteriors,
+                [len(some) for some in parts],
+                x[indices],
+                *(None if moved is None else moved[indices] for moved in motion),
+            )
+            device = part.mean.device
+            self._done.append((indices.to(device), torch.cat(weights).to(device), part))
+        self._waiting, self._numbers = [], 0
 
 
 def blended_covariances(

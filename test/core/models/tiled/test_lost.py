@@ -2,21 +2,14 @@
 
 import pytest
 import torch
-from tiled_data import SETTINGS, road
+from tiled_data import long_road
 
-from gp_mapping import create_map
 from gp_mapping.core.models.tiled.tile_copies import TileLost
 
 
 @pytest.fixture
 def away():
-    """A road, of which only the tiles about its end are in memory."""
-    field = create_map("dual_svgp", **SETTINGS)
-    field.most = 1
-    for start in torch.arange(0.0, 12.0, 0.8).tolist():
-        field.update(road(start, start + 0.8))
-        field.absorb_waiting()
-    return field
+    return long_road()
 
 
 def test_its_ground_is_unknown_and_drawn_anew(away):

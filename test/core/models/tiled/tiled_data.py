@@ -2,7 +2,7 @@
 
 import torch
 
-from gp_mapping import Samples
+from gp_mapping import Samples, create_map
 
 UT = 1e-6
 SETTINGS = {
@@ -31,3 +31,13 @@ def road(start, stop, y=0.0):
     along = torch.arange(start, stop, 0.1, dtype=torch.float64)
     x = torch.stack([along, torch.full_like(along, y)], 1)
     return Samples(x, field_at(x))
+
+
+def long_road():
+    """A road, of which only the tiles about its end are in memory."""
+    field = create_map("dual_svgp", **SETTINGS)
+    field.most = 1
+    for start in torch.arange(0.0, 12.0, 0.8).tolist():
+        field.update(road(start, start + 0.8))
+        field.absorb_waiting()
+    return field

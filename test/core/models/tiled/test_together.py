@@ -1,0 +1,108 @@
+"""On a card the tiles predict in one batched computation: what they say one after the other, without more calls."""
+
+from unittest import mock
+
+import pytest
+import torch
+from core_data import posterior_about
+from pretended_card import CARD, pretended_card
+from tiled_data import SETTINGS, long_road
+
+from gp_mapping import Prediction
+from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.models.tiled import blended
+from gp_mapping.core.models.tiled.layout import Layout
+from gp_mapping.core.models.tiled.snapshot import TiledSnapshot
+
+LAYOUT = Layout((0.0, 0.0), (1.0, 1.0), 1.0, 0.3, 0.2)
+THETA = Theta(0.3, 1.5, 0.1, 1.0)
+
+
+def tiles_of(side: int, device: str = "cpu", dtype=torch.float64) -> TiledSnapshot:
+    """side² tiles with 20 to 24 inducing inputs each."""
+    tiles = {
+        (i, j): posterior_about(
+            (float(i), float(j)), 20 + (i + j) % 5, THETA, dtype, side * i + j, device
+        )
+        for i in range(side)
+        for j in range(side)
+    }
+    prior = Prediction(*(torch.ones(1, 1, dtype=torch.float64, device=device) for _ in range(3)))
+    return TiledSnapshot(LAYOUT, tiles, prior)
+
+
+def places_on(side: int, count: int) -> torch.Tensor:
+    """Places on the tiles, and half a metre about them."""
+    generator = torch.Generator().manual_seed(0)
+    return (side + 1.0) * torch.rand(count, 2, dtype=torch.float64, generator=generator) - 0.5
+
+
+def forced(together: bool):
+    """Tiles predict together, or one after the other, whatever their device."""
+    return mock.patch.object(blended, "predicts_together", lambda device: together)
+
+
+def assert_same(told: Prediction, wanted: Prediction, sd: float, tolerance: float) -> None:
+    for name in ("mean", "stddev", "noise_variance"):
+        pair = [getattr(one, name).cpu() for one in (told, wanted)]
+        torch.testing.assert_close(*pair, rtol=0, atol=tolerance * sd, msg=name)
+
+
+@pytest.mark.parametrize(
+    ("most", "chunk", "times"),
+    [(blended.MOST_NUMBERS, 256, 1), (2000, 16, 6)],
+    ids=["at once", "few at a time"],
+)
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-5)], ids=str
+)
+def test_they_say_what_they_say_one_after_the_other(dtype, tolerance, most, chunk, times):
+    x, tiles = places_on(4, 900), tiles_of(4, dtype=dtype)
+    with forced(False):
+        wanted = tiles.predict(x)
+    bounds = mock.patch.multiple(blended, MOST_NUMBERS=most, chunk_size=lambda device: chunk)
+    seen = mock.patch.object(blended, "batches", wraps=blended.batches)
+    with forced(True), bounds, seen as asked:
+        told = tiles.predict(x)
+    assert asked.call_count == times  # 16 tiles with 441 to 625 numbers in a factor
+    assert_same(told, wanted, 2.0 * THETA.signal_stddev, tolerance)
+
+
+@pytest.mark.parametrize(
+    ("places", "sides"), [("cpu", (2, 4)), (CARD, (4, 6))], ids=["places here", "places there"]
+)
+def test_of_more_tiles_a_card_is_asked_no_more(places, sides):
+    """It is not waited for, copied to, or asked to compute more often; tile after tile it is."""
+    spent, one_by_one = [], []
+    with pretended_card() as counts:
+        for side in sides:
+            x, there = places_on(side, 60 * side**2).to(places), tiles_of(side, CARD)
+            counts.clear()
+            launched = counts.launches
+            told = there.predict(x)
+            spent.append((counts.launches - launched, dict(counts)))
+            launched = counts.launches
+            with forced(False):
+                wanted = there.predict(x)
+            one_by_one.append(counts.launches - launched)
+            assert told.mean.device.type == CARD
+            assert_same(told, wanted, 2.0 * THETA.signal_stddev, 1e-9)
+    assert spent[0] == spent[1] and one_by_one[1] > 2 * one_by_one[0] > 2 * spent[0][0]
+    launches, others = spent[0]
+    assert launches <= 200 and sum(others.values()) <= 25, spent
+    assert not blended.predicts_together(torch.device("cpu"))
+
+
+def test_a_map_of_tiles_says_the_same_and_its_snapshot():
+    """Of a robot that passes them, with tiles on the shelf, and beyond them all."""
+    field = long_road()
+    assert len(field.shelf) and len(field.tiles) > 1
+    x = torch.stack([torch.linspace(-2.0, 20.0, 300), torch.zeros(300)], 1).double()
+    velocity = torch.tensor([[0.5, 0.1]]).double().expand(300, 2)
+    for asked in (field, field.snapshot()):
+        for passing in ((), (velocity,)):
+            with forced(False):
+                wanted = asked.predict(x, *passing)
+            with forced(True):
+                told = asked.predict(x, *passing)
+            assert_same(told, wanted, SETTINGS["signal_stddev"], 1e-9)
