@@ -11,7 +11,7 @@ import numpy as np
 from gp_mapping.commands.output import file_to_write
 from gp_mapping.errors import UsageError
 from gp_mapping.intake.sensors.iron import Calibration, CalibrationError, calibrate
-from gp_mapping.recording.bag import MAGNETIC_FIELD, read_messages
+from gp_mapping.recording.bag import MAGNETIC_FIELD, Loss, read_messages
 from gp_mapping.store.atomic import write_atomic
 
 __all__ = ["run"]
@@ -32,10 +32,14 @@ def run(args: argparse.Namespace) -> int:
         nonlocal left_out, first
         left_out, first = left_out + 1, first or why
 
+    def say_lost(loss: Loss) -> None:
+        """Say what could not be read of a bag."""
+        print(f"warning: {loss.words}", file=sys.stderr)
+
     topics = {MAGNETIC_FIELD: args.field_topic}
     readings = [
         (v.x, v.y, v.z)
-        for _, _, message in read_messages(args.bags, topics, leave_out)
+        for _, _, message in read_messages(args.bags, topics, leave_out, say_lost)
         for v in (message.magnetic_field,)
     ]
 

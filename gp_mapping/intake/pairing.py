@@ -534,17 +534,31 @@ class Intake:
         """
         self._first.keep("add_unreadable", role, why)
 
+        self._count_unreadable(role, 1)
+        # the first ones are named, all are counted
+        if sum(self.drops[reason] for reason in _UNREADABLE) <= _UNREADABLE_NAMED:
+            self._warn(f"{why}; it is left out")
+
+    def add_lost(self, counts: dict[str, int], why: str) -> None:
+        """Count messages that a recording has lost, and say why.
+
+        Args:
+            counts: how many, by the role of their input, as `inputs_of` names it.
+            why: a sentence.
+        """
+        self._first.keep("add_lost", counts, why)
+        for role, n in counts.items():
+            self._count_unreadable(role, n)
+        self._warn(why)
+
+    def _count_unreadable(self, role: str, n: int) -> None:
+        """Count messages of an input that cannot be read."""
         s = self.settings
         reasons = {"measurement": DropReason.UNREADABLE, ROLE: DropReason.FIX_UNREADABLE}
         self.received[
             {"measurement": s.sensor, "pose": s.pose_source, ROLE: ROLE}.get(role, "tf")
-        ] += 1
-
-        self.drops.count(reasons.get(role, DropReason.POSE_UNREADABLE))
-
-        # the first ones are named, all are counted
-        if sum(self.drops[reason] for reason in _UNREADABLE) <= _UNREADABLE_NAMED:
-            self._warn(f"{why}; it is left out")
+        ] += n
+        self.drops.count(reasons.get(role, DropReason.POSE_UNREADABLE), n)
 
     def time_jump(self) -> None:
         """Forget all that waits, and all poses; the next sample begins a new pass.

@@ -5,10 +5,9 @@ Messages come back with the attribute names that ROS gives them. bag_writer.py w
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +15,8 @@ from typing import Any, NamedTuple
 from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_types_from_idl, get_types_from_msg, get_typestore
 
-from gp_mapping.errors import UserError, one_line
+from gp_mapping.errors import one_line
+from gp_mapping.recording.bag_files import BagError, damage_of, open_bag, reading
 from gp_mapping.recording.position import Position, messages_after
 from gp_mapping.recording.stored_bytes import present_bytes
 
@@ -26,6 +26,7 @@ __all__ = [
     "ROS_TYPES",
     "STORE",
     "BagError",
+    "Loss",
     "RawMessage",
     "UnreadableError",
     "bag_span",
@@ -34,6 +35,7 @@ __all__ = [
     "choose_topics",
     "count_messages",
     "deserialize",
+    "pass_over",
     "read_messages",
     "read_raw",
     "read_span",
@@ -49,15 +51,7 @@ STORE = get_typestore(Stores.ROS2_JAZZY)
 ROS_TYPES = frozenset(STORE.types)  # which ROS itself has; bags teach the store others
 
 _BOTH: dict[str, str | None] = {MAGNETIC_FIELD: None, ODOMETRY: None}
-_SUFFIXES = (".mcap", ".db3")
-_COMPRESSED = ".zstd"  # of a file of a bag, as its recorder packs it
-_FILES = 12  # of a bag that are named
-_DIGITS = re.compile(r"(\d+)")  # the recorder numbers files without leading zeros
 _NAME = 100  # characters of a name, or of a reason, that comes out of a bag
-
-
-class BagError(UserError):
-    """A bag that cannot be read or written; the text is one line and says what to do."""
 
 
 class UnreadableError(BagError):
@@ -88,154 +82,20 @@ class RawMessage(NamedTuple):
     data: bytes
 
 
-def _check_path(path: Path) -> None:
-    """Raise a BagError for what is wrong with a path before it is opened."""
-    if not path.exists():
-        raise BagError(f"{path}: no such bag; expected a rosbag2 folder, or a .mcap or .db3 file")
-    if path.is_dir():
-        if not (path / "metadata.yaml").exists():
-            # a recorder that is killed leaves no metadata
-            if parts := _files_of(path):
-                raise BagError(
-                    f"{path}: metadata.yaml is missing, the recording was cut off; pass {parts}, or run: ros2 bag "
-                    f"reindex {path}"
-                )
-            if any(path.glob("*.gpm")):
-                raise BagError(
-                    f"{path}: a saved map, not a recording; give the bags it was made from"
-                )
-            packed = sorted(p.name for p in path.iterdir() if p.suffix == _COMPRESSED)
-            if packed:
-                raise BagError(
-                    f"{path}: metadata.yaml is missing, the recording was cut off; unpack the files "
-                    f"(zstd -d {packed[0]}) and pass what comes of them"
-                )
-            bags = sorted(p.parent.name for p in path.glob("*/metadata.yaml"))
-            inside = (
-                f"; it holds {len(bags)}: name one, {path / bags[0]}, or all, {path}/*"
-                if bags
-                else ""
-            )
-            old = min(path.glob("*.bag"), default=None)
-            if old is not None and not bags:
-                raise _of_ros1(old)
-            raise BagError(f"{path}: not a rosbag2 folder, it has no metadata.yaml{inside}")
-    elif path.suffix == ".bag":
-        raise _of_ros1(path)
-    elif path.suffix == _COMPRESSED:
-        raise BagError(
-            f"{path}: a compressed file of a bag; pass its folder, {path.parent}, or unpack it: "
-            f"zstd -d {path.name}"
-        )
-    elif path.suffix not in _SUFFIXES:
-        raise BagError(f"{path}: expected a rosbag2 folder, or a .mcap or .db3 file")
-    elif path.stat().st_size == 0:
-        raise BagError(f"{path}: the file is empty")
+class Loss(NamedTuple):
+    """What could not be read of a bag.
 
-    for database in (
-        sorted(path.glob("*.db3")) if path.is_dir() else [path] * (path.suffix == ".db3")
-    ):
-        _check_database(database)
-
-
-def _stored_in(path: Path) -> list[str]:
-    """Names of the files with the messages of a bag, in their order."""
-    return sorted(
-        (p.name for p in path.iterdir() if p.suffix in _SUFFIXES),
-        key=lambda name: [int(part) if part.isdigit() else part for part in _DIGITS.split(name)],
-    )
-
-
-def _files_of(path: Path) -> str:
-    """The files with the messages of a bag, in words, for whoever is to pass them; "" without."""
-    stored = _stored_in(path)
-    if len(stored) <= 1:
-        return f"the file itself ({stored[0]})" if stored else ""
-    shown = " ".join(stored[:_FILES]) + (" …" if len(stored) > _FILES else "")
-    return f"its {len(stored)} files ({shown}) in this order"
-
-
-def _past_metadata(path: Path) -> str:
-    """What to do where metadata.yaml alone is damaged, in words; "" where more is."""
-    try:
-        for name in _stored_in(path) if path.is_dir() else ():
-            with Reader(path / name):
-                pass
-    except Exception:  # as in _reading
-        return ""
-    parts = _files_of(path) if path.is_dir() else ""
-    return f"pass {parts}, or " if parts else ""
-
-
-def _of_ros1(path: Path) -> BagError:
-    """What to do with a bag of ROS 1."""
-    new = path.with_suffix("").name
-    return BagError(
-        f"{path}: a bag of ROS 1; write one of ROS 2 from it: rosbags-convert --src {path.name} "
-        f"--dst {new}, and pass {new}"
-    )
-
-
-def _check_database(path: Path) -> None:
-    """Raise a BagError for damage that SQLite would pass over in silence.
-
-    Messages in a log next to the file, and a last page that is cut off.
+    Attributes:
+        words: a sentence: what was read, and what not.
+        counts: messages that were recorded and are not there, by topic, as far as that is known.
     """
-    log = path.with_name(path.name + "-wal")
-    if log.exists() and log.stat().st_size:  # rosbags reads the database only
-        raise BagError(
-            f"{path}: {log.name} holds messages that the recorder had no time to put into the bag; "
-            f"run: sqlite3 {path.name} 'PRAGMA wal_checkpoint(TRUNCATE)'"
-        )
 
-    with _reading(path), path.open("rb") as file:
-        header = file.read(100)
-    page, pages = int.from_bytes(header[16:18], "big"), int.from_bytes(header[28:32], "big")
-    # in SQLite's header a page size of 1 stands for 65536
-    expected = (65536 if page == 1 else page) * pages
-    if path.stat().st_size < expected:
-        raise BagError(
-            f"{path}: the bag is cut off, {path.stat().st_size} bytes of {expected} are there; "
-            "try ros2 bag reindex"
-        )
+    words: str
+    counts: dict[str, int]
 
 
-@contextmanager
-def _reading(path: Path, instead: Callable[[], str] = str) -> Iterator[None]:
-    """Turn whatever a library raises about a damaged file into one clear BagError.
-
-    Args:
-        path: of the bag.
-        instead: tells what else may be done than to mend it.
-    """
-    try:
-        yield
-    except BagError:
-        raise
-    # rosbags, sqlite, lz4, zstd and struct each have errors of their own for data that is cut off
-    except Exception as error:
-        text = " ".join(str(error).split()) or type(error).__name__
-        raise BagError(
-            f"{path}: the bag is cut off or damaged ({text}); {instead()}try ros2 bag reindex or mcap recover"
-        ) from error
-
-
-@contextmanager
-def _open(path) -> Iterator[Reader]:
-    """The reader of a bag that holds at least one message; BagError where there is none."""
-    path = Path(path)
-    _check_path(path)
-
-    with _reading(path, partial(_past_metadata, path)):
-        reader = Reader(path)
-        reader.open()
-
-    try:
-        if reader.message_count == 0:
-            raise BagError(f"{path}: the bag is empty, it holds no message")
-        yield reader
-    finally:
-        reader.close()
+def pass_over(_: Loss) -> None:
+    """Say nothing of a loss, where another reading of the same bag does."""
 
 
 def bag_topics(path, prefer: Iterable[str] = ()) -> dict[str, tuple[str, int]]:
@@ -251,7 +111,7 @@ def bag_topics(path, prefer: Iterable[str] = ()) -> dict[str, tuple[str, int]]:
     Raises:
         BagError: it cannot be read.
     """
-    with _open(path) as reader:
+    with open_bag(path) as reader:
         _learn_types(reader.connections)
         return _topics(reader, prefer)
 
@@ -262,7 +122,7 @@ def bag_span(path) -> tuple[int, int]:
     Raises:
         BagError: it cannot be read.
     """
-    with _open(path) as reader:
+    with open_bag(path) as reader:
         return reader.start_time, reader.end_time
 
 
@@ -402,8 +262,11 @@ def read_raw(
     paths,
     topics: Mapping[str, str | None] | Iterable[str] | None = None,
     position: Position | None = None,
+    on_loss: Callable[[Loss], None] | None = None,
 ) -> Iterator[RawMessage]:
     """Stored messages in record order, bag after bag in the order given.
+
+    Of a bag that is cut off or damaged, those that are left.
 
     Args:
         paths: one bag, or several.
@@ -411,20 +274,23 @@ def read_raw(
             field and odometry.
         position: of the first bag, after which reading goes on, with the same topics; None: from
             the start.
+        on_loss: called after the last message of a bag of which not all could be read; None: a
+            BagError is raised there.
 
     Raises:
-        BagError: a bag is missing, empty, cut off or damaged; or a topic is missing, or not the
+        BagError: a bag is missing, empty, or cannot be read; or a topic is missing, or not the
             only one.
     """
     topics = _fixed(topics)
     for path in _paths(paths):
-        with _open(path) as reader:
+        with open_bag(path) as reader:
             wanted = topics if isinstance(topics, Mapping) else ()
             promised = _topics(reader, _BOTH if topics is None else wanted)
             read_count = Counter(position.counts if position else {})
+            last = position.stamp_ns if position else None
             names = _plan(path, promised, topics)
 
-            with _reading(path):
+            with reading(path):
                 # of a topic with several types only those that were asked for
                 kinds = _BOTH if topics is None else wanted
                 chosen = [
@@ -441,20 +307,48 @@ def read_raw(
 
             _learn_types(chosen)
             # errors of the code that uses a message do not come back here through `yield`
-            with _reading(path):
+            with reading(path):
                 for connection, stamp, data in messages:
                     read_count[connection.topic] += 1
+                    last = stamp
                     kind = connection.msgtype
                     yield RawMessage(connection.topic, kind, stamp, present_bytes(kind, data))
 
-            for name in names:
-                # readers end quietly where a file is cut off
-                recorded = sum(c.msgcount for c in chosen if c.topic == name)
-                if read_count[name] < recorded:
-                    raise BagError(
-                        f"{path}: the bag is cut off, {recorded} messages were recorded on "
-                        f"{name} and {read_count[name]} are there"
-                    )
+            recorded: Counter[str] = Counter()
+            for connection in chosen:
+                recorded[connection.topic] += connection.msgcount
+            loss = _loss_of(path, damage_of(reader), recorded, read_count, last)
+            if loss is not None and on_loss is None:
+                raise BagError(loss.words)
+            if loss is not None:
+                on_loss(loss)
+
+
+def _loss_of(
+    path: Path, damage: str, recorded: Counter[str], found: Counter[str], last: int | None
+) -> Loss | None:
+    """What could not be read of a bag; None where all could.
+
+    Args:
+        path: of the bag.
+        damage: of its files, in words.
+        recorded: messages that it promises, by topic.
+        found: messages that were read, by topic.
+        last: stamp of the last one, ns; None: there was none.
+    """
+    counts = {name: n - found[name] for name, n in recorded.items() if n > found[name]}
+    if not damage and not counts:
+        return None
+    missing = [
+        f"{recorded[name]} messages were recorded on {one_line(name, _NAME)} and {found[name]} are there"
+        for name in counts
+    ]
+    until = "" if last is None else f", the last one recorded at {last} ns"
+    return Loss(
+        f"{path}: the bag is cut off or damaged: {'; '.join([damage] * bool(damage) + missing)}; "
+        f"{sum(found.values())} messages were read{until}",
+        counts,
+    )
 
 
 def read_span(path, topics: Iterable[str], start: int, stop: int) -> Iterator[RawMessage]:
@@ -470,7 +364,7 @@ def read_span(path, topics: Iterable[str], start: int, stop: int) -> Iterator[Ra
         BagError: the bag cannot be read.
     """
     names = set(topics)
-    with _open(path) as reader, _reading(path):
+    with open_bag(path) as reader, reading(path):
         chosen = [c for c in reader.connections if c.topic in names]
         for connection, stamp, data in reader.messages(chosen, start, stop) if chosen else ():
             kind = connection.msgtype
@@ -497,6 +391,7 @@ def read_messages(
     paths,
     topics: Mapping[str, str | None] | Iterable[str] | None = None,
     on_unreadable: Callable[[RawMessage, str], None] | None = None,
+    on_loss: Callable[[Loss], None] | None = None,
 ) -> Iterator[tuple[str, int, Any]]:
     """Messages of bags in record order; raises what read_raw raises.
 
@@ -508,6 +403,7 @@ def read_messages(
         topics: as of read_raw.
         on_unreadable: called with each message that is left out, and why; None: the first one
             raises a BagError.
+        on_loss: as of read_raw.
 
     Yields:
         Topic, record time in ns, message.
@@ -515,7 +411,7 @@ def read_messages(
     Raises:
         BagError: a bag cannot be read, or a message cannot and there is no on_unreadable.
     """
-    for raw in read_raw(paths, topics):
+    for raw in read_raw(paths, topics, on_loss=on_loss):
         try:
             message = deserialize(raw)
         except UnreadableError as error:

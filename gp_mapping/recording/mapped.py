@@ -15,6 +15,7 @@ from gp_mapping.recording.bag import (
     RawMessage,
     bag_span,
     bag_topics,
+    pass_over,
     read_raw,
     read_span,
 )
@@ -51,7 +52,10 @@ def marks_of(plan: BagPlan) -> set[str]:
     )
     marks = {_digest_of(plan.path, topics)}
     for file in files if len(files) > 1 else []:
-        there = bag_topics(file)
+        try:
+            there = bag_topics(file)
+        except BagError:  # nothing is left of it
+            continue
         found = [topic for topic in topics if topic in there and there[topic][1]]
         if found:
             marks.add(_digest_of(file, found))
@@ -61,7 +65,7 @@ def marks_of(plan: BagPlan) -> set[str]:
 def _digest_of(path: Path, topics: list[str]) -> str:
     """Digest of the first messages of these topics."""
     digest = hashlib.sha256()
-    for raw in islice(read_raw(path, topics), _FIRST):
+    for raw in islice(read_raw(path, topics, on_loss=pass_over), _FIRST):
         digest.update(str(raw.stamp_ns).encode() + bytes(raw.data))
     return digest.hexdigest()[:16]
 
@@ -130,7 +134,8 @@ def require_distinct(plans: list[BagPlan]) -> None:
 
 def _begins_within(earlier: BagPlan, later: BagPlan, begun: int) -> bool:
     """Whether the first measurements of a bag, recorded from `begun` (ns) on, are in another."""
-    first = list(islice(read_raw(later.path, _measured(later)), _FIRST))
+    stored = read_raw(later.path, _measured(later), on_loss=pass_over)
+    first = list(islice(stored, _FIRST))
     if not first:
         return False
     known = {_identity(raw) for raw in first}

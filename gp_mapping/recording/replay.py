@@ -28,11 +28,13 @@ from gp_mapping.recording.bag import (
     ROS_TYPES,
     STORE,
     BagError,
+    Loss,
     RawMessage,
     UnreadableError,
     bag_topics,
     choose_topic,
     deserialize,
+    pass_over,
     read_raw,
 )
 from gp_mapping.recording.cdr import columns_of
@@ -307,7 +309,9 @@ def samples_of(
 
             if position is None:
                 _expect_links(intake, plan)
-            stored = read_raw(plan.path, list(plan.roles), position)
+            begun = seen - (sum(position.counts.values()) if position else 0)
+            losses: list[Loss] = []
+            stored = read_raw(plan.path, list(plan.roles), position, losses.append)
             while chunk := list(islice(stored, together if seen else min(together, _FIRST))):
                 position = Position.after(position, chunk)
                 yield from _standing(intake, _samples(intake, plan, chunk), kept_back)
@@ -320,6 +324,9 @@ def samples_of(
                 bar.update(len(chunk))
                 if taken is not None and not kept_back:
                     taken(Taken(seen, position))
+            _count_lost(intake, plan, losses)
+            # what is lost counts as well, so that `before` finds its plan
+            seen = begun + plan.count
 
         intake.make_final()  # no message comes that could change a frame
         yield from _standing(intake, intake.batches(finish=True), kept_back)
@@ -332,6 +339,12 @@ def samples_of(
         raise BagError(f"{', '.join(sorted(names))}: {intake.standing}")
 
 
+def _count_lost(intake: Intake, plan: BagPlan, losses: list[Loss]) -> None:
+    """Let an intake count, and say, what could not be read of a bag."""
+    for loss in losses:
+        intake.add_lost({plan.roles[topic]: n for topic, n in loss.counts.items()}, loss.words)
+
+
 def _expect_links(intake: Intake, plan: BagPlan) -> None:
     """Let an intake have the static links of a bag before its measurements.
 
@@ -339,7 +352,7 @@ def _expect_links(intake: Intake, plan: BagPlan) -> None:
     """
 
     def messages() -> Iterator:
-        for raw in read_raw(plan.path, topics):
+        for raw in read_raw(plan.path, topics, on_loss=pass_over):
             if raw.type == plan.types[raw.topic]:
                 with suppress(UnreadableError):
                     yield deserialize(raw)

@@ -8,13 +8,14 @@ Humble and before has no variance.
 from __future__ import annotations
 
 from functools import cache
+from io import BytesIO
 from typing import Any
 
 from rosbags.interfaces import Typestore
 from rosbags.rosbag2 import reader as rosbags_reader
 from rosbags.typesys import Stores, get_typestore
 
-__all__ = ["present_bytes"]
+__all__ = ["present_bytes", "unpack_zstd"]
 
 # the library that rosbags brings along: another one in newer releases, with the same two names
 _LIBRARY: Any = next(
@@ -51,3 +52,16 @@ def present_bytes(kind: str, data: bytes) -> bytes:
     return (
         bytes(data) + _GROWN[kind] if length_of(bytes(data), kind, _before()) == len(data) else data
     )
+
+
+def unpack_zstd(data: bytes, most: int) -> bytes:
+    """Unpack Zstandard data, or what can be unpacked of its beginning where the end is missing.
+
+    Args:
+        data: packed bytes.
+        most: bytes that are returned.
+    """
+    decompressor = _LIBRARY.ZstdDecompressor()
+    if hasattr(decompressor, "stream_reader"):  # of the library of older releases
+        return decompressor.stream_reader(BytesIO(data)).read(most)
+    return decompressor.decompress(data, max_length=most)

@@ -11,17 +11,16 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 
 from rclpy.duration import Duration
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile
 from rosbags.interfaces import QosDurability
-from rosbags.rosbag2 import Reader
 
 from gp_mapping.intake.poses.messages import TF_MESSAGE
-from gp_mapping.recording.bag import BagError, bag_topics, read_raw
+from gp_mapping.recording.bag import BagError, Loss, bag_topics, read_raw
+from gp_mapping.recording.bag_files import open_bag
 from gp_mapping.ros.mapper.descriptors import ParameterError
 from gp_mapping.ros.tools.playback import (
     ClockPublisher,
@@ -86,7 +85,7 @@ def _names(text: str) -> list[str]:
 
 def latched_topics(path: str) -> set[str]:
     """Topics recorded as transient local, as maps are: late joiners expect their last message."""
-    with Reader(Path(path)) as reader:
+    with open_bag(path) as reader:
         return {
             c.topic
             for c in reader.connections
@@ -193,7 +192,7 @@ class BagPlayerNode(Node):
             Exit code: 0 at the end or when asked to stop, 1 where a reader did not acknowledge all.
 
         Raises:
-            BagError: The bag turns out to be cut off.
+            BagError: The bag cannot be read.
         """
         s, log = self.settings, self.get_logger()
         if s.wait_for_subscribers and not self._wait(executor, stop):
@@ -249,7 +248,7 @@ class BagPlayerNode(Node):
     def _play_once(self, pacer: Pacer) -> int:
         """Publish all messages in record order; returns the last stamp (ns)."""
         stamp_ns, clock = 0, self._clock_publisher
-        for message in read_raw(self.settings.path, list(self._outputs)):
+        for message in read_raw(self.settings.path, list(self._outputs), on_loss=self._say_lost):
             stamp_ns = message.stamp_ns
             # /clock ticks on its own schedule up to the message, then the message's time is due
             if (clock and not clock.until(stamp_ns, pacer)) or not pacer.wait(stamp_ns):
@@ -264,6 +263,10 @@ class BagPlayerNode(Node):
             self._outputs[message.topic].publish(bytes(message.data))
             self.sent[message.topic] += 1
         return stamp_ns
+
+    def _say_lost(self, loss: Loss) -> None:
+        """Say what could not be read of the bag."""
+        self.get_logger().warning(loss.words)
 
     def _finish(self, pacer: Pacer, stamp_ns: int) -> None:
         """Let time go on for `linger`, so that timers on simulated time fire on the last data."""
