@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
 
     def say_lost(loss: Loss) -> None:
         """Say what could not be read of a bag."""
-        print(f"warning: {loss.words}", file=sys.stderr)
+        print(f"warning: {loss.path}: {loss.words}", file=sys.stderr)
 
     topics = {MAGNETIC_FIELD: args.field_topic}
     readings = [

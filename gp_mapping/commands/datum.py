@@ -70,8 +70,8 @@ def datum_of(
         choose_topic(bag, topics_of_bag, (FIX,), fix_topic),
         choose_topic(bag, topics_of_bag, (POSE_MESSAGES[source],)),
     ]
-    fixes, poses = [], []
-    for topic, _, message in read_messages([bag], topics):
+    fixes, poses, losses = [], [], []
+    for topic, _, message in read_messages([bag], topics, on_loss=losses.append):
         if topic == topics[0]:
             place = place_of(message)
             if place is not None:
@@ -97,7 +97,8 @@ def datum_of(
         raise UsageError(
             f"{bag}: {why}; take a bag of a longer drive, or write --datum LAT,LON,HEADING"
         )
-    return fit.datum, fit.describe(f"{len(places)} fixes of {bag}")
+    lost = "".join(f"; {loss.words}" for loss in losses)
+    return fit.datum, fit.describe(f"{len(places)} fixes of {bag}") + lost
 
 
 def _paired(fixes: list[tuple], poses: list[tuple]) -> tuple[np.ndarray, np.ndarray]:

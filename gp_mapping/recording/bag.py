@@ -86,10 +86,12 @@ class Loss(NamedTuple):
     """What could not be read of a bag.
 
     Attributes:
+        path: of the bag.
         words: a sentence: what was read, and what not.
         counts: messages that were recorded and are not there, by topic, as far as that is known.
     """
 
+    path: Path
     words: str
     counts: dict[str, int]
 
@@ -319,7 +321,7 @@ def read_raw(
                 recorded[connection.topic] += connection.msgcount
             loss = _loss_of(path, damage_of(reader), recorded, read_count, last)
             if loss is not None and on_loss is None:
-                raise BagError(loss.words)
+                raise BagError(f"{path}: {loss.words}")
             if loss is not None:
                 on_loss(loss)
 
@@ -345,8 +347,9 @@ def _loss_of(
     ]
     until = "" if last is None else f", the last one recorded at {last} ns"
     return Loss(
-        f"{path}: the bag is cut off or damaged: {'; '.join([damage] * bool(damage) + missing)}; "
-        f"{sum(found.values())} messages were read{until}",
+        path,
+        f"the bag is cut off or damaged, {sum(found.values())} messages of it were read{until}: "
+        + "; ".join([damage] * bool(damage) + missing),
         counts,
     )
 

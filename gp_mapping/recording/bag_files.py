@@ -304,7 +304,8 @@ def open_bag(path) -> Iterator[Reader]:
             )
         yield reader
     finally:
-        with suppress(AssertionError):
+        # SQLite calls a database locked of which a reader stopped in the middle
+        with suppress(Exception):
             reader.close()
 
 

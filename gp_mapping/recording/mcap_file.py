@@ -45,6 +45,7 @@ _HEADER, _FOOTER, _SCHEMA, _CHANNEL, _MESSAGE, _CHUNK, _MESSAGE_INDEX, _DATA_END
 )
 _OPENING = struct.Struct("<BQ")  # of each record: opcode, length
 _OF_MESSAGE = struct.Struct("<HIQQ")  # channel, sequence, log time, publish time
+_ENDING = struct.Struct("<QQI")  # of a footer: where the index begins, where its parts, checksum
 _OF_CHUNK = struct.Struct("<QQQI")  # first and last log time, size, checksum
 _FORMATS = {"ros2msg": "MSG", "ros2idl": "IDL", "omgidl": "IDL"}
 
@@ -149,8 +150,21 @@ class McapFile(McapReader):
 
     def _has_index(self) -> bool:
         """Whether all messages can be found by the index that the file itself has."""
-        there = sum(sum(chunk.channel_count.values()) for chunk in self.chunks)
-        return there == self.metadata.message_count
+        there: Counter[int] = Counter()
+        for chunk in self.chunks:
+            there.update(chunk.channel_count)
+        promised = {c.id: c.msgcount for c in self.connections if c.msgcount}
+        if sum(promised.values()) != self.metadata.message_count:
+            raise _Damaged("its numbers of messages disagree")
+
+        self.bio.seek(-_ENDING.size - len(_MAGIC), 2)
+        begin, _, checksum = _ENDING.unpack(self.bio.read(_ENDING.size))
+        if checksum and begin:
+            end = self.bio.tell() - 4
+            self.bio.seek(begin)
+            if crc32(self.bio.read(end - begin)) != checksum:
+                raise _Damaged("its checksum is wrong")
+        return there == promised
 
     def _own_index(self) -> _Index:
         """The file's own index."""
@@ -192,13 +206,12 @@ class McapFile(McapReader):
         """What is not read of the file, as far as is known by now, in words; "" where all is."""
         index, words = self._index, []
         if index.cut_chunk:
-            words.append(
-                "it is cut off in a chunk, of whose {} bytes {} are read".format(*index.cut_chunk)
-            )
+            size, whole = index.cut_chunk
+            words.append(f"cut off in a chunk, of whose {size} bytes {whole} are whole messages")
         elif not index.ended:
-            words.append(f"it is cut off, {index.lost_at_end} bytes at its end are lost")
+            words.append(f"cut off, {index.lost_at_end} bytes at its end are lost")
         elif index.why:
-            words.append(f"its index is damaged ({index.why[:100]})")
+            words.append(f"the index is damaged ({index.why[:100]})")
         if index.damaged:
             n, size = len(index.damaged), sum(index.damaged.values())
             words.append(f"{n} damaged chunk{'s' * (n > 1)} of {size} bytes left out")
@@ -336,7 +349,9 @@ class _Scan:
             elif op in (_SCHEMA, _CHANNEL) and end - begin <= _LARGEST:
                 self._learn(op, self._file.read(end - begin))
         except Exception:  # of lz4, zstd or struct, or _Damaged
-            self._index.damaged[begin] = end - begin
+            left = self._left_out
+            offset, size = (begin, end - begin) if left is None else (left.offset, left.stored)
+            self._index.damaged[offset] = size
 
     def _add_message(self, position: int, end: int, channel: int, stamp: int) -> None:
         """Add a message outside chunks to the open block."""

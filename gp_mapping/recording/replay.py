@@ -342,7 +342,10 @@ def samples_of(
 def _count_lost(intake: Intake, plan: BagPlan, losses: list[Loss]) -> None:
     """Let an intake count, and say, what could not be read of a bag."""
     for loss in losses:
-        intake.add_lost({plan.roles[topic]: n for topic, n in loss.counts.items()}, loss.words)
+        intake.add_lost(
+            {plan.roles[topic]: n for topic, n in loss.counts.items()},
+            f"{plan.path.name}: {loss.words}",
+        )
 
 
 def _expect_links(intake: Intake, plan: BagPlan) -> None:

@@ -266,7 +266,7 @@ class BagPlayerNode(Node):
 
     def _say_lost(self, loss: Loss) -> None:
         """Say what could not be read of the bag."""
-        self.get_logger().warning(loss.words)
+        self.get_logger().warning(f"{loss.path}: {loss.words}")
 
     def _finish(self, pacer: Pacer, stamp_ns: int) -> None:
         """Let time go on for `linger`, so that timers on simulated time fire on the last data."""

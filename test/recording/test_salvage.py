@@ -4,16 +4,15 @@ import random
 import shutil
 import sqlite3
 import struct
+from types import SimpleNamespace
 from zlib import crc32
 
 import lz4.frame
 import pytest
 from rosbags.rosbag2 import StoragePlugin, Writer
-from rosbags.rosbag2.storage_mcap import McapReader
 from split_bag import joined
 
 from gp_mapping.recording.bag import STORE, BagError, bag_topics, read_raw
-from gp_mapping.recording.mcap_file import McapFile
 from gp_mapping.recording.position import Position
 
 TEXT = "std_msgs/msg/String"
@@ -91,7 +90,9 @@ def read(path, position=None):
     """Messages of a bag, and what is said of it."""
     said = []
     topics = [name for name, (_, n) in bag_topics(path).items() if n]
-    return [(m.topic, m.stamp_ns, bytes(m.data)) for m in read_raw(path, topics, position, said.append)], said
+    return [
+        (m.topic, m.stamp_ns, bytes(m.data)) for m in read_raw(path, topics, position, said.append)
+    ], said
 
 
 def whole_in(data):
@@ -107,26 +108,190 @@ def whole_in(data):
             return ends
 
 
+def cut_points(data, ends, count=60):
+    """Just before, at and after ends of records of each kind, and anywhere."""
+    chance, kinds = random.Random(1), {}
+    for op, begin, end in records(data, 8, len(data) - 8):
+        kinds.setdefault(op, []).extend(end + d for d in (-1, 0, 1, 9, 10, 50))
+    kinds[5] = [end + d for end in ends for d in (-1, 0, 1)]
+    near = [cut for edges in kinds.values() for cut in chance.sample(edges, min(6, len(edges)))]
+    return sorted({c for c in near + chance.sample(range(len(data)), 20) if c < len(data)})
+
+
 @pytest.mark.parametrize("make", [bytes, with_checksums, without_chunks], ids=lambda f: f.__name__)
 def test_wherever_it_is_cut_all_whole_messages_are_read(tmp_path, make):
-    """Just before, at and after the end of each record, and anywhere."""
     data = make((write(tmp_path / "bag") / "bag.mcap").read_bytes())
     path, ends = tmp_path / "cut.mcap", whole_in(data)
     path.write_bytes(data)
     every, said = read(path)
     assert len(every) == len(ends) == 30 and not said
 
-    edges = {e + d for _, b, e in records(data, 8, len(data) - 8) for d in (-1, 0, 1, 9, 10, 50)}
-    edges |= {e + d for e in ends for d in (-1, 0, 1)} | set(random.Random(1).sample(range(len(data)), 20))
-    for cut in sorted(e for e in edges if 0 <= e < len(data)):
+    for cut in cut_points(data, ends):
         path.write_bytes(data[:cut])
         n = sum(end <= cut for end in ends)
         if n == 0:
             with pytest.raises(BagError, match=NOTHING):
                 read(path)
             continue
-        messages, said = read(path)
+        messages, (loss,) = read(path)
         assert messages == every[:n], cut
-        (loss,) = said
-        assert f"{n} messages were read, the last one recorded at {every[n - 1][1]} ns" in loss.words
+        last = every[n - 1][1]
+        assert f"{n} messages of it were read, the last one recorded at {last} ns" in loss.words
         assert not loss.counts and len(loss.words) < 500
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_of_packed_chunks_those_that_are_whole_and_what_unpacks_of_the_last(tmp_path, compression):
+    data = (write(tmp_path / "bag", compression) / "bag.mcap").read_bytes()
+    path, chunks = tmp_path / "cut.mcap", [r for r in records(data, 8, len(data) - 8) if r[0] == 6]
+    path.write_bytes(data)
+    every, said = read(path)
+    assert len(every) == 30 and not said
+    for cut in cut_points(data, []):
+        path.write_bytes(data[:cut])
+        whole = 6 * sum(end <= cut for _, _, end in chunks)
+        if whole:
+            messages, (loss,) = read(path)
+            assert messages == every[: len(messages)] and whole <= len(messages) <= whole + 6
+            assert f"{len(messages)} messages of it" in loss.words
+        else:
+            with pytest.raises(BagError, match=NOTHING):
+                read(path)
+
+
+def test_the_beginning_of_a_packed_chunk_is_read(tmp_path):
+    """As large as recorders write them: it unpacks block by block."""
+    data = (write(tmp_path / "bag", "zstd", chunks=1, each=9000) / "bag.mcap").read_bytes()
+    (_, begin, end) = next(r for r in records(data, 8, len(data) - 8) if r[0] == 6)
+    (tmp_path / "cut.mcap").write_bytes(data[: begin + (end - begin) * 9 // 10])
+    messages, (loss,) = read(tmp_path / "cut.mcap")
+    assert 4000 < len(messages) < 9000 and [m[1] for m in messages] == [
+        10**18 + i for i in range(len(messages))
+    ]
+    assert "cut off in a chunk, of whose" in loss.words
+
+
+def test_zeros_that_a_file_system_leaves_at_the_end_are_no_messages(tmp_path):
+    data = (write(tmp_path / "bag") / "bag.mcap").read_bytes()
+    ends = whole_in(data)
+    (tmp_path / "cut.mcap").write_bytes(data[: ends[12]] + bytes(5000))
+    messages, (loss,) = read(tmp_path / "cut.mcap")
+    assert len(messages) == 12, "the chunk in which they begin has no checksum: it is left out"
+    assert "1 damaged chunk" in loss.words and "cut off" in loss.words
+
+
+@pytest.mark.parametrize("compression", ["", "lz4", "zstd"])
+@pytest.mark.parametrize("indexed", [True, False])
+def test_a_chunk_that_is_damaged_costs_itself(tmp_path, compression, indexed):
+    """Its messages are counted, by the index of the file or by those that follow the chunk."""
+    data = with_checksums((write(tmp_path / "bag", compression) / "bag.mcap").read_bytes())
+    path = tmp_path / "bad.mcap"
+    path.write_bytes(data)
+    every, _ = read(path)
+    _, begin, end = [r for r in records(data, 8, len(data) - 8) if r[0] == 6][2]
+    bad = bytearray(data if indexed else data[:-10])
+    bad[end - 10] ^= 16
+    path.write_bytes(bad)
+    messages, (loss,) = read(path)
+    assert messages == every[:12] + every[18:]
+    assert loss.counts == {"/a": 4, "/b": 2} and "1 damaged chunk" in loss.words
+    # who goes on in the middle reads the rest, and is told the same numbers
+    raw = list(read_raw(path, ["/a", "/b"], on_loss=lambda _: None))
+    for n in (5, 12, 13, 24):
+        rest, (again,) = read(path, Position.after(None, raw[:n]))
+        assert rest == messages[n:] and again.counts == loss.counts
+    with pytest.raises(BagError, match="cut off or damaged"):
+        list(read_raw(path, ["/a"]))
+
+
+def test_a_damaged_index_is_not_used(tmp_path):
+    """Topics in it would hide messages; its checksum, or its numbers, tell."""
+    data = (write(tmp_path / "bag") / "bag.mcap").read_bytes()
+    statistics = next(r for r in records(data, 8, len(data) - 8) if r[0] == 11)
+    bad = bytearray(data)
+    bad[statistics[2] - 8] ^= 1  # messages of the last channel
+    (tmp_path / "bad.mcap").write_bytes(bad)
+    messages, (loss,) = read(tmp_path / "bad.mcap")
+    assert len(messages) == 30 and "the index is damaged" in loss.words
+
+
+# ---- bags of several files ------------------------------------------------------------------------------------------
+
+
+def split(tmp_path):
+    """A bag of three files, 30 messages each, and the names of the files."""
+    parts = [write(tmp_path / f"part{k}", begin=30 * k) for k in range(3)]
+    bag = joined(tmp_path / "bag", parts)
+    for part in parts:
+        shutil.rmtree(part)
+    return bag, [bag / f"{k}.mcap" for k in range(3)]
+
+
+@pytest.mark.parametrize("metadata", [True, False])
+def test_a_split_bag_whose_last_file_is_cut(tmp_path, metadata):
+    bag, files = split(tmp_path)
+    every, _ = read(bag)
+    data = files[2].read_bytes()
+    if not metadata:
+        (bag / "metadata.yaml").unlink()
+    for cut, n in ((whole_in(data)[7], 68), (len(data) - 9, 90), (20, 60), (0, 60)):
+        files[2].write_bytes(data[:cut])
+        messages, (loss,) = read(bag)
+        assert messages == every[:n] and "2.mcap: " in loss.words
+        assert ("metadata.yaml is missing" in loss.words) != metadata
+        assert sum(loss.counts.values()) == (90 - n if metadata and cut > 30 else 0)
+        stored = list(read_raw(bag, ["/a", "/b"], on_loss=lambda _: None))
+        assert read(bag, Position.after(None, stored[:61]))[0] == every[61:n]
+
+
+def test_files_that_are_not_of_one_recording_are_not_put_together(tmp_path):
+    bag, files = split(tmp_path)
+    files[0].rename(bag / "monday.mcap")
+    (bag / "metadata.yaml").unlink()
+    with pytest.raises(BagError, match=r"1\.mcap 2\.mcap monday\.mcap.* pass the files"):
+        read(bag)
+
+
+# ---- databases ------------------------------------------------------------------------------------------------------
+
+
+def database_of(tmp_path, n=40):
+    """A bag of one database."""
+    with Writer(tmp_path / "d", version=9, storage_plugin=StoragePlugin.SQLITE3) as writer:
+        topic = writer.add_connection("/a", TEXT, typestore=STORE)
+        for i in range(n):
+            text = STORE.serialize_cdr(STORE.types[TEXT](data=str(i)), TEXT)
+            writer.write(topic, 10**18 + i, text)
+    (tmp_path / "d" / "metadata.yaml").unlink()
+    return tmp_path / "d"
+
+
+@pytest.mark.parametrize("mode", ["WAL", "DELETE"])
+def test_a_log_next_to_a_database_is_read_with_it_and_left_as_it_is(tmp_path, mode):
+    """What was committed is there, what was not is not: SQLite puts a copy right."""
+    bag = database_of(tmp_path)
+    database = sqlite3.connect(bag / "d.db3", isolation_level=None)
+    database.execute(f"PRAGMA journal_mode={mode}")
+    database.execute("PRAGMA cache_size=1")  # so that what is not committed is in the file
+    more = "INSERT INTO messages SELECT NULL, topic_id, timestamp + 100, zeroblob({}) FROM messages"
+    database.execute(more.format(1))
+    database.execute("BEGIN")
+    database.execute(more.format(9000))
+    shutil.copytree(bag, tmp_path / "killed")  # as it is when the power goes
+    database.close()
+
+    before = {p.name: p.read_bytes() for p in (tmp_path / "killed").iterdir()}
+    assert len(before) > 1, before.keys()
+    messages, (loss,) = read(tmp_path / "killed")
+    assert len(messages) == 80 and "metadata.yaml is missing" in loss.words
+    assert {p.name: p.read_bytes() for p in (tmp_path / "killed").iterdir()} == before
+    messages, said = read(tmp_path / "killed" / "d.db3")
+    assert len(messages) == 80 and not said
+
+
+def test_without_room_for_a_copy_it_says_what_to_do(tmp_path, monkeypatch):
+    bag = database_of(tmp_path)
+    (bag / "d.db3-wal").write_bytes(bytes(100))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+    with pytest.raises(BagError, match=r"d\.db3-wal holds messages.* TMPDIR .*wal_checkpoint"):
+        read(bag)
