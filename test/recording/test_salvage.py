@@ -111,7 +111,7 @@ def whole_in(data):
 def cut_points(data, ends, count=60):
     """Just before, at and after ends of records of each kind, and anywhere."""
     chance, kinds = random.Random(1), {}
-    for op, begin, end in records(data, 8, len(data) - 8):
+    for op, _, end in records(data, 8, len(data) - 8):
         kinds.setdefault(op, []).extend(end + d for d in (-1, 0, 1, 9, 10, 50))
     kinds[5] = [end + d for end in ends for d in (-1, 0, 1)]
     near = [cut for edges in kinds.values() for cut in chance.sample(edges, min(6, len(edges)))]
