@@ -51,6 +51,7 @@ _FORMATS = {"ros2msg": "MSG", "ros2idl": "IDL", "omgidl": "IDL"}
 
 _TOGETHER = 2**20  # bytes of messages outside chunks that are read at once
 _LARGEST = 2**30  # bytes of a chunk, unpacked, or of another record; more is damage
+_LATEST = 2**63 - 1  # stamp that ROS can hold, ns
 _INDEXES = 8  # files whose index is kept, since a command opens a bag several times
 
 
@@ -332,8 +333,9 @@ class _Scan:
         begin = position + _OPENING.size
         if op == _MESSAGE and end - begin >= _OF_MESSAGE.size:
             channel, _, stamp, _ = _OF_MESSAGE.unpack(self._file.read(_OF_MESSAGE.size))
-            self._add_message(position, end, channel, stamp)
-            return
+            if stamp <= _LATEST:
+                self._add_message(position, end, channel, stamp)
+                return
 
         self._close_block()
         if op == _MESSAGE_INDEX:
@@ -346,6 +348,8 @@ class _Scan:
                 self._left_out = block
                 self._add(block, _unpacked(self._file, block))
                 self._left_out = None
+            elif op == _MESSAGE:
+                raise _Damaged
             elif op in (_SCHEMA, _CHANNEL) and end - begin <= _LARGEST:
                 self._learn(op, self._file.read(end - begin))
         except Exception:  # of lz4, zstd or struct, or _Damaged
@@ -519,6 +523,8 @@ def _messages_in(raw: bytes, learn=None) -> Iterator[tuple[int, int, int, int]]:
             raise _Damaged
         if op == _MESSAGE:
             channel, _, stamp, _ = _OF_MESSAGE.unpack_from(raw, begin)
+            if stamp > _LATEST:
+                raise _Damaged
             yield channel, stamp, begin + _OF_MESSAGE.size, position
         elif learn is not None and op in (_SCHEMA, _CHANNEL):
             learn(op, raw[begin:position])

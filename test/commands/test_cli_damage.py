@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 
 import pytest
 from small_drive import GIVEN, lanes, write_drive
 
 from benchmark.faults.command import run_command
 from gp_mapping import cli
+from gp_mapping.recording.bag import pass_over, read_raw
 
 # ---- one damaged message costs one message --------------------------------------------------------------------------
 
@@ -79,6 +81,23 @@ def test_a_bag_of_nothing_but_damage_is_refused_in_one_bounded_line(bag, tmp_pat
     said = ending.said
     assert "400 unreadable" in said and "400 pose_unreadable" in said and len(said) < 2500, len(
         said
+    )
+
+
+@pytest.mark.parametrize("command", ["report", "fit"])
+def test_a_recording_whose_robot_lost_its_power_is_read_as_far_as_it_goes(
+    bag, tmp_path, capfd, command
+):
+    path = tmp_path / "cut.mcap"
+    stored = next(bag.glob("*.mcap")).read_bytes()
+    path.write_bytes(stored[: len(stored) * 2 // 3])
+    output = tmp_path / ("o.html" if command == "report" else "o")
+    more = ["--suggest", "0", "--no-refits"] if command == "report" else []
+    assert cli.main([command, str(path), "--output", str(output), *more, *GIVEN]) == 0
+    said = output.read_text() if command == "report" else capfd.readouterr().out
+    (n,) = {int(n) for n in re.findall(r"damaged, (\d+) messages of it were read, the last", said)}
+    assert (
+        n == sum(1 for _ in read_raw(path, on_loss=pass_over)) and said.count("cut off in a") == 1
     )
 
 

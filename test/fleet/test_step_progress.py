@@ -1,6 +1,7 @@
 """A bag whose reading is cut off again and again is, at last, the bag that was read in one go."""
 
 import functools
+import os
 from dataclasses import fields
 
 import numpy as np
@@ -91,6 +92,20 @@ def test_a_reading_that_is_cut_off_gives_the_same_cells(tmp_path, monkeypatch, s
     assert sorted(p.name for p in tmp_path.iterdir()) == ["0.cells", "robot"], (
         "the way is not kept once it is done"
     )
+
+
+def test_what_a_cut_recording_has_lost_is_counted_once(tmp_path, monkeypatch):
+    """metadata.yaml tells how many messages there were."""
+    n = write_drive(tmp_path / "robot", lanes(count=3))
+    stored = tmp_path / "robot" / "robot.mcap"
+    os.truncate(stored, stored.stat().st_size * 7 // 10)
+    job = Job(0, str(tmp_path / "robot"), parameters(), {})
+    whole = read_bag(job)
+    lost = whole.report.dropped["unreadable"]
+    assert whole.report.received == {"magnetic_field": n, "odometry": n} and n / 5 < lost < n / 2
+    assert sum("robot.mcap: cut off in a chunk" in text for text in whole.report.warnings) == 1
+    dying(monkeypatch, 1)
+    assert_same(read_in_the_end(Job(0, job.bag, job.parameters, {}, str(tmp_path))), whole)
 
 
 @pytest.mark.parametrize(

@@ -285,7 +285,7 @@ def test_without_autostart_the_node_waits_for_a_manager(tmp_path):
     "arguments, code, said",
     [
         (("wait",), 3, "nobody subscribed"),
-        (("cut",), 1, "cut off"),
+        (("cut",), 1, "no message is left"),
         (("topic",), 1, "there is no topic /mag"),
     ],
 )
@@ -297,7 +297,7 @@ def test_a_player_that_fails_ends_the_launch_with_its_exit_code(tmp_path, argume
         more = ["autostart:=false"]
     elif arguments == ("cut",):
         stored = next((tmp_path / "drive").glob("*.mcap"))
-        stored.write_bytes(stored.read_bytes()[: -stored.stat().st_size // 3])
+        stored.write_bytes(stored.read_bytes()[:1000])
     else:
         more = ["magnetic_field_topic:=/mag"]
     with Launch(
