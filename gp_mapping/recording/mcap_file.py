@@ -10,6 +10,7 @@ Reference: MCAP format specification, https://mcap.dev/spec.
 from __future__ import annotations
 
 import heapq
+import re
 import struct
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterator
@@ -51,6 +52,12 @@ _FORMATS = {"ros2msg": "MSG", "ros2idl": "IDL", "omgidl": "IDL"}
 
 _TOGETHER = 2**20  # bytes of messages outside chunks that are read at once
 _LARGEST = 2**30  # bytes of a chunk, unpacked, or of another record; more is damage
+_NO_RECORD = frozenset([0, *range(16, 128)])  # opcodes
+_CHUNK_HEAD = 64  # bytes of a chunk's opening, at most
+# opcode, length, stamps, size, checksum, compression with its length, length of what is stored
+_CHUNK_OPENING = re.compile(
+    rb"\x06(?=(.{8}).{28}(\0{4}|\x03\0{3}lz4|\x04\0{3}zstd)(.{8}))", re.DOTALL
+)
 _LATEST = 2**63 - 1  # stamp that ROS can hold, ns
 _INDEXES = 8  # files whose index is kept, since a command opens a bag several times
 
@@ -302,7 +309,7 @@ class _Scan:
         self._left_out: _Block | None = None
 
     def run(self) -> None:
-        """Look at the records, up to the first one that is none."""
+        """Look at the records; where there is none, go on at the next chunk."""
         position = len(_MAGIC)
         while position + _OPENING.size <= self._size:
             self._file.seek(position)
@@ -311,16 +318,39 @@ class _Scan:
             if op in (_FOOTER, _DATA_END):
                 self._index.ended = True
                 break
-            if op == 0 or end > self._size:
-                if op == _CHUNK and end > self._size:
-                    position = self._cut_chunk(position)
-                break
+            if op in _NO_RECORD or end > self._size:
+                following = self._next_chunk(position + 1)
+                if following < 0:
+                    if op == _CHUNK and end > self._size:
+                        position = self._cut_chunk(position)
+                    break
+                self._close_block()
+                self._close_left_out()
+                self._index.damaged[position] = following - position
+                position = following
+                continue
             self._take(op, position, end)
             position = end
 
         self._close_block()
         self._close_left_out()
         self._index.lost_at_end = 0 if self._index.ended else self._size - position
+
+    def _next_chunk(self, position: int) -> int:
+        """Where the next chunk begins, from a position on; -1 where there is none.
+
+        Its length, and the length of what is stored in it, fit together.
+        """
+        while position < self._size:
+            self._file.seek(position)
+            window = self._file.read(_TOGETHER + _CHUNK_HEAD)
+            for match in _CHUNK_OPENING.finditer(window):
+                length, name, stored = match.groups()
+                inner = 40 + len(name) - 4 + int.from_bytes(stored, "little")
+                if int.from_bytes(length, "little") == inner and match.start() < _TOGETHER:
+                    return position + match.start()
+            position += _TOGETHER
+        return -1
 
     def _take(self, op: int, position: int, end: int) -> None:
         """Take in a whole record of the file.
@@ -519,7 +549,7 @@ def _messages_in(raw: bytes, learn=None) -> Iterator[tuple[int, int, int, int]]:
         op, length = _OPENING.unpack_from(raw, position)
         begin = position + _OPENING.size
         position = begin + length
-        if op == 0 or position > size or (op == _MESSAGE and length < _OF_MESSAGE.size):
+        if op in _NO_RECORD or position > size or (op == _MESSAGE and length < _OF_MESSAGE.size):
             raise _Damaged
         if op == _MESSAGE:
             channel, _, stamp, _ = _OF_MESSAGE.unpack_from(raw, begin)
@@ -536,7 +566,7 @@ def _end_of_whole(raw: bytes) -> int:
     while position + _OPENING.size <= len(raw):
         op, length = _OPENING.unpack_from(raw, position)
         end = position + _OPENING.size + length
-        if op == 0 or end > len(raw) or (op == _MESSAGE and length < _OF_MESSAGE.size):
+        if op in _NO_RECORD or end > len(raw) or (op == _MESSAGE and length < _OF_MESSAGE.size):
             break
         position = end
     return position

@@ -204,6 +204,21 @@ def test_a_chunk_that_is_damaged_costs_itself(tmp_path, compression, indexed):
         list(read_raw(path, ["/a"]))
 
 
+@pytest.mark.parametrize("compression", ["", "lz4", "zstd"])
+def test_a_hole_in_a_file_without_an_index_costs_the_chunks_in_it(tmp_path, compression):
+    """Zeros where a block never came to the disk, or bytes that are gone, across two chunks."""
+    data = with_checksums((write(tmp_path / "bag", compression) / "bag.mcap").read_bytes())
+    path, chunks = tmp_path / "bad.mcap", [r for r in records(data, 8, len(data) - 8) if r[0] == 6]
+    path.write_bytes(data)
+    every, _ = read(path)
+    begin, end = chunks[1][2] - 20, chunks[2][1] + 60
+    for hole in (bytes(end - begin), b""):
+        path.write_bytes(data[:begin] + hole + data[end : len(data) - 30])
+        messages, (loss,) = read(path)
+        assert messages == every[:6] + every[18:]
+        assert "damaged chunk" in loss.words
+
+
 def test_a_damaged_index_is_not_used(tmp_path):
     """Topics in it would hide messages; its checksum, or its numbers, tell."""
     data = (write(tmp_path / "bag") / "bag.mcap").read_bytes()
