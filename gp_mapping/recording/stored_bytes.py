@@ -8,6 +8,7 @@ Humble and before has no variance.
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 from io import BytesIO
 from typing import Any
 
@@ -15,12 +16,13 @@ from rosbags.interfaces import Typestore
 from rosbags.rosbag2 import reader as rosbags_reader
 from rosbags.typesys import Stores, get_typestore
 
-__all__ = ["present_bytes", "unpack_zstd"]
+__all__ = ["LZ4", "present_bytes", "unpack_zstd"]
 
 # the library that rosbags brings along: another one in newer releases, with the same two names
 _LIBRARY: Any = next(
     getattr(rosbags_reader, name) for name in ("zstd", "zstandard") if hasattr(rosbags_reader, name)
 )
+LZ4: Any = import_module("lz4.frame")  # rosbags brings it along, too
 _ZSTD = b"\x28\xb5\x2f\xfd"  # how a Zstandard frame begins; CDR begins with a zero
 # types that have got a number at their end since, with its bytes: 0 says that it is not known
 _GROWN = {"sensor_msgs/msg/Range": bytes(4)}

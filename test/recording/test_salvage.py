@@ -7,13 +7,13 @@ import struct
 from types import SimpleNamespace
 from zlib import crc32
 
-import lz4.frame
 import pytest
 from rosbags.rosbag2 import StoragePlugin, Writer
 from split_bag import joined
 
 from gp_mapping.recording.bag import STORE, BagError, bag_topics, read_raw
 from gp_mapping.recording.position import Position
+from gp_mapping.recording.stored_bytes import LZ4
 
 TEXT = "std_msgs/msg/String"
 NOTHING = "no message is left|cut off or damaged|the file is empty"
@@ -26,7 +26,7 @@ def write(path, compression="", begin=0, chunks=5, each=6):
         storage = writer.storage
         if compression:
             storage.compression = compression
-            storage.compressor = {"lz4": lz4.frame.compress, "zstd": _zstd}[compression]
+            storage.compressor = {"lz4": LZ4.compress, "zstd": _zstd}[compression]
         topics = [writer.add_connection(name, TEXT, typestore=STORE) for name in ("/a", "/b")]
         for i in range(begin, begin + chunks * each):
             text = STORE.serialize_cdr(STORE.types[TEXT](data=f"{i} " + "x" * (i % 7)), TEXT)
@@ -52,7 +52,7 @@ def with_checksums(data):
             name = data[position + 41 : position + 41 + n].decode()
             begin = position + 49 + n
             raw = bytes(data[begin : position + 9 + length])
-            raw = {"": bytes, "lz4": lz4.frame.decompress, "zstd": _unzstd}[name](raw)
+            raw = {"": bytes, "lz4": LZ4.decompress, "zstd": _unzstd}[name](raw)
             struct.pack_into("<I", data, position + 33, crc32(raw))
         position += 9 + length
     return bytes(data)
