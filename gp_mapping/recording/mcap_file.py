@@ -68,6 +68,8 @@ class McapFile(McapReader):
                 self.close()
                 known = Index()
             except Exception as error:  # rosbags, struct and codecs have errors of their own
+                if self.bio is not None:
+                    self.close()
                 known = Index(why=" ".join(str(error).split()) or type(error).__name__)
                 _require_ros2(self.path, error)
             with self.path.open("rb") as file:
