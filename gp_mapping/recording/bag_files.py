@@ -48,12 +48,10 @@ class _DatabaseFile(Sqlite3Reader):
         path: of the file.
     """
 
-    # of the file that was read last: a command opens a bag several times
-    _copied: tuple[tuple, TemporaryDirectory, Path] | None = None
-
     def __init__(self, path: Path):
         super().__init__(path)
         self._given, self.damage = path, ""
+        self._copies = ExitStack()
 
     def open(self) -> None:
         """Open the file, or a copy into which its log was taken.
@@ -63,29 +61,29 @@ class _DatabaseFile(Sqlite3Reader):
         """
         logs = [self._given.with_name(self._given.name + end) for end in _LOGS]
         logs = [log for log in logs if log.exists() and log.stat().st_size]
-        self.path = self._with_logs(logs) if logs else self._given
-        _check_database(self.path, self._given)
-        super().open()
+        with ExitStack() as copies:
+            self.path = self._with_logs(logs, copies) if logs else self._given
+            _check_database(self.path, self._given)
+            super().open()
+            self._copies = copies.pop_all()
 
-    def _with_logs(self, logs: list[Path]) -> Path:
-        """A copy of the file with what is in its logs."""
+    def close(self) -> None:
+        """Close the file, and remove the copy."""
+        with self._copies:
+            super().close()
+
+    def _with_logs(self, logs: list[Path], copies: ExitStack) -> Path:
+        """A copy of the file with what is in its logs; `copies` removes it."""
         files = [self._given, *logs]
-        status = [file.stat() for file in files]
-        key = (str(self._given), *((s.st_size, s.st_mtime_ns) for s in status))
-        if _DatabaseFile._copied is not None:
-            if _DatabaseFile._copied[0] == key:
-                return _DatabaseFile._copied[2]
-            _DatabaseFile._copied[1].cleanup()
-            _DatabaseFile._copied = None
-
-        # removed at the end of the process, also at Ctrl-C
-        folder = TemporaryDirectory(prefix="gp_mapping_bag_", ignore_cleanup_errors=True)
-        copy = Path(folder.name) / self._given.name
-        needed = 2 * sum(s.st_size for s in status)
-        if (free := shutil.disk_usage(folder.name).free) < needed:
+        folder = copies.enter_context(
+            TemporaryDirectory(prefix="gp_mapping_bag_", ignore_cleanup_errors=True)
+        )
+        copy = Path(folder) / self._given.name
+        needed = 2 * sum(file.stat().st_size for file in files)
+        if (free := shutil.disk_usage(folder).free) < needed:
             raise BagError(
                 f"{self._given}: {logs[0].name} holds messages that the recorder had no time to put into the "
-                f"bag; a copy to put them together takes {needed} bytes, {folder.name} has {free}: set TMPDIR "
+                f"bag; a copy to put them together takes {needed} bytes, {folder} has {free}: set TMPDIR "
                 f"to a folder with room, or run: sqlite3 {self._given.name} 'PRAGMA wal_checkpoint(TRUNCATE)'"
             )
         for file in files:
@@ -93,7 +91,6 @@ class _DatabaseFile(Sqlite3Reader):
         with closing(sqlite3.connect(copy)) as database:
             database.execute("PRAGMA journal_mode=DELETE").fetchall()
             database.execute("SELECT count(*) FROM sqlite_master").fetchall()
-        _DatabaseFile._copied = (key, folder, copy)
         return copy
 
     def messages(

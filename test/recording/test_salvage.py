@@ -4,6 +4,7 @@ import random
 import shutil
 import sqlite3
 import struct
+import tempfile
 from types import SimpleNamespace
 from zlib import crc32
 
@@ -282,8 +283,11 @@ def database_of(tmp_path, n=40):
 
 
 @pytest.mark.parametrize("mode", ["WAL", "DELETE"])
-def test_a_log_next_to_a_database_is_read_with_it_and_left_as_it_is(tmp_path, mode):
+def test_a_log_next_to_a_database_is_read_with_it_and_left_as_it_is(tmp_path, monkeypatch, mode):
     """What was committed is there, what was not is not: SQLite puts a copy right."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     bag = database_of(tmp_path)
     database = sqlite3.connect(bag / "d.db3", isolation_level=None)
     database.execute(f"PRAGMA journal_mode={mode}")
@@ -302,6 +306,7 @@ def test_a_log_next_to_a_database_is_read_with_it_and_left_as_it_is(tmp_path, mo
     assert {p.name: p.read_bytes() for p in (tmp_path / "killed").iterdir()} == before
     messages, said = read(tmp_path / "killed" / "d.db3")
     assert len(messages) == 80 and not said
+    assert not list(temporary.iterdir()), "no copy is left"
 
 
 def test_without_room_for_a_copy_it_says_what_to_do(tmp_path, monkeypatch):
