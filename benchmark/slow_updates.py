@@ -53,7 +53,7 @@ _CAUSES = (
     (OneStepAhead, "score"),
     (OneStepAhead, "detect_change"),
     (OneStepAhead, "keep_posterior"),
-    (OneStepAhead, "down_weight"),
+    (OneStepAhead, "judge"),
     (RestartedMap, "feed"),
     (MapSession, "_open_with"),
     (Start, "add"),

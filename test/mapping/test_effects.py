@@ -1,6 +1,7 @@
 """Each mechanism of a session by its own effect: a wrong factor in any of them fails here, without a recording."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -165,3 +166,50 @@ def test_a_change_is_one_only_where_the_map_knew_better():
     """On ground that was never driven the same error is a guess that was wrong, not a field that changed."""
     assert changed(0.0) >= 1
     assert changed(1.1) == 0
+
+
+def test_an_edge_of_the_field_is_no_gross_error_but_a_wild_cell_is():
+    """Six lanes across a step of 20 µT, in a field that the map takes for smooth."""
+    rng, wild = np.random.default_rng(1), []
+
+    def edge(along):
+        out = 20 * UT * (along > 2.05) + 3 * UT * np.sin(along)
+        for at in wild:
+            out = out + 15 * UT * (abs(along - at) < 0.05)
+        return out + 0.3 * UT * rng.standard_normal(len(along))
+
+    session = MapSession(settings(signal_stddev=10 * UT))
+    for i in range(6):
+        wild = [3.45] if i == 3 else []
+        session.ingest(lane(100.0 * i, 0.3 * i, field=edge, backwards=bool(i % 2)))
+        session.break_pass()
+    # the edge is crossed six times, and four of these at a place that the map knows by then
+    assert session.report()["weakened_cells"] == 1
+    assert session.raw_count == 6 * 160 and session.cell_count == 192
+
+
+def test_cells_that_wait_are_part_of_what_is_saved_and_of_the_map_in_the_end():
+    """A spike before the last cells of a pass, or of the drive; a resume while it waits."""
+    rng = np.random.default_rng(2)
+    noisy = lane(900.0, 0.2, 2.0).y.flatten().numpy() + 0.3 * UT * rng.standard_normal(80)
+    last = replace(lane(900.0, 0.2, 2.0), y=noisy + np.where(np.arange(80) < 70, 0.0, 20 * UT))
+
+    session = MapSession(settings())
+    for i in range(4):
+        session.ingest(lane(100.0 * i, backwards=i % 2 == 1))
+        session.break_pass()
+    before = session.cell_count
+    session.ingest(last)
+    state = session.state_dict()
+    assert len(state["suspects"]) == 1 and session.cell_count == before + 14
+
+    at = torch.stack([torch.linspace(0.0, 2.0, 9), torch.full((9,), 0.2)], 1).double()
+    resumed = MapSession.from_state_dict(state)
+    session.flush(), resumed.break_pass()
+    for each in (session, resumed):
+        # the one that waited, and the one that was open
+        assert each.cell_count == before + 16 and each.report()["weakened_cells"] == 2
+        assert each.state_dict()["suspects"] == []
+        torch.testing.assert_close(
+            each.predict(at).mean, session.predict(at).mean, rtol=1e-9, atol=0.0
+        )

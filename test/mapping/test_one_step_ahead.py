@@ -201,16 +201,17 @@ def test_a_cell_far_from_the_map_weighs_as_students_t_has_it(off):
     told = field.predict_in_pass(cell.x, NO_PASS, STILL[None], None)
     noise = 0.2**2 + 0.04 / 4.0
     square = float((cell.y - told.mean).square()) / (float(told.variance) + noise)
-    got = scores.down_weight(cell, field)
+    judged = scores.judge(cell, field)
+    assert judged.cell is cell and judged.residual == (cell.y - told.mean)[0].tolist()
     if square <= 25.0:
-        assert got is cell and scores.weakened == 0
+        assert judged.weakened is cell and not judged.is_suspect
         return
-    assert scores.weakened == 1
     weight = 5.0 / (4.0 + square)
     # the noise of the cell is then that over its weight
-    assert 0.2**2 + float(got.sensor_variance) / 4.0 == pytest.approx(noise / weight)
+    assert 0.2**2 + float(judged.weakened.sensor_variance) / 4.0 == pytest.approx(noise / weight)
     for spared in ({"robust": False}, {"cells": False}):
-        assert OneStepAhead(replace(SETTINGS, **spared)).down_weight(cell, field) is cell
+        got = OneStepAhead(replace(SETTINGS, **spared)).judge(cell, field)
+        assert got.cell is got.weakened is cell and got.residual is None
 
 
 def test_what_is_fitted_is_no_less_than_the_white_noise_of_one_sample():

@@ -1,6 +1,6 @@
 """What the first cells decide, and how wild values among them are kept out.
 
-Later a cell far from the map's prediction is weakened until others confirm it. In the beginning
+Later a cell far from the map's prediction is weakened unless the next confirm it. In the beginning
 there is no map to compare with, and a slow sensor, of which a cell is one sample, has no neighbours
 within the cell either. So
 

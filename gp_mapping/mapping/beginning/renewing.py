@@ -162,6 +162,7 @@ class RenewableMap:
         if drift.finish_search():
             self._renew(drift.again())
             self._catch_up(len(self._waiting))
+        self.shown.give_up_suspects()
 
     def finish(self) -> None:
         """Leave nothing pending, nor put off to cells to come: the stream has ended."""

@@ -136,10 +136,15 @@ class Start:
             if self._place is None or math.dist(place, self._place) > apart:
                 self._moved, self._place = self._moved + 1, place
 
-    def keep_taken(self, taken: list[Samples]) -> None:
-        """Keep only those parts of the newest batch that the map took; it is not offered others."""
+    def keep_taken(self, taken: list[Samples], new: int = 1) -> None:
+        """Keep only what the map took in place of the newest batches; it is not offered others.
+
+        Args:
+            taken: by the map; of the newest batches, or of earlier ones that had waited.
+            new: how many batches were added for it.
+        """
         if self._open:
-            self.cells[-1:] = taken
+            self.cells[len(self.cells) - new :] = taken
 
     def close(self) -> None:
         """Keep the starts as they are: the map is more than its first cells."""

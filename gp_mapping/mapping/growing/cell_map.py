@@ -24,6 +24,7 @@ from gp_mapping.mapping.motion.attitude import rotate_about_vertical
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
 from gp_mapping.mapping.scoring.response_slopes import ResponseSlopes
 from gp_mapping.mapping.scoring.response_variance import ResponseVariance
+from gp_mapping.mapping.scoring.suspects import Suspects, Verdict
 from gp_mapping.mapping.scoring.white_noise import white_noise
 from gp_mapping.settings.mapping import MapSettings
 
@@ -80,6 +81,8 @@ class CellMap:
 
         self.scores, self.slow = OneStepAhead(s), self._new_slow()
         self.renderer = Renderer(s)
+        # cells that the map did not expect, until the next ones confirm them or not
+        self._suspects = Suspects(s.cell_length)
 
         self._pass_samples = 0
         self.last_stamp: float | None = None
@@ -166,7 +169,8 @@ class CellMap:
         self.admission.admit(cell, passes, length, self)
 
     def end_pass(self) -> None:
-        """Let the scores know that a pass has ended."""
+        """Let the scores know that a pass has ended; what waits is confirmed by nothing more."""
+        self.give_up_suspects()
         self.scores.break_pass()
         self._pass_samples = 0
 
@@ -250,34 +254,59 @@ class CellMap:
             self.scores.detect_change(cell, length, self.map, recent)
 
         # only now does the map see the cell: everything above judges it as unseen
-        taken = self._take(self.scores.down_weight(cell, self.map))
+        verdict = self._suspects.look(self.scores.judge(cell, self.map))
+        taken = self._take(verdict)
 
         self._go_on_again()
-        if not taken:
-            self.scores.leave(length)
-        elif self.scores.is_needed:
+        if taken and self.scores.is_needed:
             self.scores.keep_posterior(length, self.map, cell.x[-1:])
+        elif verdict.cells:
+            self.scores.leave(length)
 
-    def _take(self, batch: Samples) -> list[Samples]:
-        """Let the map take the batch in, and count what it took; return these parts."""
+    def give_up_suspects(self) -> None:
+        """Take the cells that wait to be confirmed, weakened: nothing comes that could do so."""
+        if len(self._suspects):
+            self._take(self._suspects.release(), 0)
+
+    def _take(self, verdict: Verdict, new: int = 1) -> list[Samples]:
+        """Let the map take cells in, and count what it took.
+
+        Args:
+            verdict: the cells; some of them may have waited.
+            new: how many cells have come for it.
+
+        Returns:
+            The parts that the map took.
+        """
+        self.scores.weakened += verdict.weakened
         taken: list[Samples] = []
-        slow, response = self.slow.own, self._gathered.response
+        left = list(verdict.cells)
         try:
-            # each is counted before the map learns from it, for learning may raise
-            for part, report in absorb_batch(self.map, batch, self._lose):
-                taken.append(part)
-                self.last_report = report
-                slow.deviation = response.deviation
-                slow.add(part)
-                self._pass_samples += len(part)
-                self.cell_count += len(part)
-                self.renderer.touch(part.x, report.samples)
-                self.revision += 1
+            while left:
+                self._absorb_into(left.pop(0), taken)
+        except Exception as error:
+            for cell in left:
+                self._lose(cell, error)
+            raise
         finally:
-            self._start.keep_taken(taken)
+            self._start.keep_taken(taken, new)
             if self.taken is not None:
                 self.taken += taken
         return taken
+
+    def _absorb_into(self, cell: Samples, taken: list[Samples]) -> None:
+        """Let the map take one cell in; append to `taken` the parts that it took."""
+        slow, response = self.slow.own, self._gathered.response
+        # each is counted before the map learns from it, for learning may raise
+        for part, report in absorb_batch(self.map, cell, self._lose):
+            taken.append(part)
+            self.last_report = report
+            slow.deviation = response.deviation
+            slow.add(part)
+            self._pass_samples += len(part)
+            self.cell_count += len(part)
+            self.renderer.touch(part.x, report.samples)
+            self.revision += 1
 
     def _lose(self, batch: Samples, error: Exception) -> None:
         """Count a batch that the map refuses: a robot's map must go on with what it has."""
@@ -336,7 +365,7 @@ class CellMap:
         self.revision += self.map.epoch != epoch
 
     def merge(self, other: CellMap) -> None:
-        """Add another map; where that fails, this one is half of the sum."""
+        """Add another map, whose pass has ended; where that fails, this one is half of the sum."""
         self.map.merge(other.map)
         self._start.close()
         self.admission.join(other.admission)
@@ -356,6 +385,7 @@ class CellMap:
             "map": self.map.state_dict(),
             "scores": self.scores.state_dict(),
             "slow": self.slow.state_dict(),
+            "suspects": self._suspects.state_dict(),
             "start": self._start.state_dict(),
             "again": None if self._again is None else self._again.state_dict(),
             **self.admission.state_dict(),
@@ -388,6 +418,8 @@ class CellMap:
         # absent in maps of a version that took the time constant for certain
         if slow := state.get("slow"):
             self.slow = ResponseVariance.restored(slow)
+        # absent in maps of a version that weakened a cell at once
+        self._suspects.load_state_dict(state.get("suspects", []))
         self.admission.load_state_dict(state)
         self.last_stamp, self._pass_samples = state["last_stamp"], state["pass_samples"]
         # 0: in maps saved before it was counted

@@ -26,6 +26,7 @@ from gp_mapping.mapping.motion.attitude import AttitudeLag
 from gp_mapping.mapping.scoring.change import Change, ChangeDetector, student_weight
 from gp_mapping.mapping.scoring.local_scale import LocalScale
 from gp_mapping.mapping.scoring.predictive_noise import PredictiveNoise
+from gp_mapping.mapping.scoring.suspects import Judged
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["OneStepAhead"]
@@ -408,39 +409,37 @@ class OneStepAhead:
                 0,
             )
 
-    def down_weight(self, batch: Samples, field: FieldMap) -> Samples:
-        """Weaken a cell far from the map's prediction until the next ones confirm it.
+    def judge(self, batch: Samples, field: FieldMap) -> Judged:
+        """Compare a cell with the map's prediction; one that is far may be a gross error.
 
-        Its sensor variance grows, so that it weighs as student_weight has it.
+        As a gross error its sensor variance grows, so that it weighs as student_weight has it. The
+        next cells decide whether it is one (suspects.py).
 
         Args:
             batch: the cell.
             field: the map, which has not seen it.
-
-        Returns:
-            The cell, weakened or as it was.
         """
         if (
             not (self.settings.robust and self.settings.metric)
             or not self.settings.cells
             or not self.is_settled(field)
         ):
-            return batch
+            return Judged(batch, batch, None)
 
         # the map as it is right now, not an older posterior
         prediction = _in_pass(field, batch)
         model_noise = field.hyperparameters()["noise_stddev"] ** 2
         noise = model_noise + float(batch.sensor_variance[0] / batch.count[0])
 
-        square = float((batch.y - prediction.mean.cpu()).square().mean()) / (
-            float(prediction.variance.mean()) + noise
-        )
+        residual = batch.y - prediction.mean.cpu()
+        square = float(residual.square().mean()) / (float(prediction.variance.mean()) + noise)
         weight = student_weight(min(square, _MOST_SURPRISING))
-        if weight >= 1.0:
-            return batch
-        # model noise + sensor variance / count is then noise / weight
-        self.weakened += 1
-        return replace(batch, sensor_variance=batch.count * (noise / weight - model_noise))
+        weakened = batch
+        if weight < 1.0:
+            # model noise + sensor variance / count is then noise / weight
+            variance = batch.count * (noise / weight - model_noise)
+            weakened = replace(batch, sensor_variance=variance)
+        return Judged(batch, weakened, residual.mean(0).tolist())
 
     def state_dict(self) -> dict:
         """Return scores, changes found, samples that wait for a score, and snapshots of the map."""

@@ -78,6 +78,7 @@ def totals_of(session: MapSession, key: tuple = ()) -> Totals | None:
     out |= {
         "settings": asdict(session.started_settings),
         "scores": scores,
+        "suspects": [],
         "first_values": first,
         "start": start,
         # the cells with which a slow sensor's map may begin again: nobody else begins it
