@@ -64,6 +64,7 @@ class Robot:
         offset_seen: whether it differs from 0.
         turning: amplitude of `body`, SI.
         noise: predictive standard deviation, SI.
+        white: standard deviation of the white noise of one measurement, SI; 0: not known.
         weakened: cells that contradicted the map.
         density: inducing inputs per square of a lengthscale.
         cells: number of them.
@@ -80,6 +81,7 @@ class Robot:
     offset_seen: bool = False
     turning: float = 0.0
     noise: float = 0.0
+    white: float = 0.0
     weakened: int = 0
     density: float = 0.0
     cells: int = 0
@@ -220,6 +222,7 @@ def _calibrated(job: Job, most: int, halfway: StepProgress) -> tuple[Robot, Scor
         seen,
         turning,
         math.sqrt(session.noise_variance),
+        math.sqrt(session.scores.white_variance),
         session.scores.weakened,
         len(session.inducing) / max(1, len(squares)),
         session.cell_count,

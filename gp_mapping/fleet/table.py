@@ -94,6 +94,17 @@ FIGURES = (
         ".2f",
     ),
     Figure(
+        "white",
+        "white",
+        "field",
+        1.5,
+        True,
+        True,
+        "one measurement differs from those beside it by {value} of white noise, the fleet's by {usual}: look at "
+        "its sensor, cable, and motors near it",
+        ".2f",
+    ),
+    Figure(
         "scatter",
         "scatter",
         "field",
@@ -158,6 +169,7 @@ def row_of(report: BagReport, robot: Robot, found: RobotComparison | None, scale
         "delay": robot.offset if math.isfinite(robot.offset_stddev) else None,
         "delay_stddev": robot.offset_stddev if math.isfinite(robot.offset_stddev) else None,
         "noise": robot.noise / scale,
+        "white": robot.white / scale or None,
         "turning": robot.turning / scale,
         "gross": 100.0 * report.gross / max(1, report.samples),
         "dropped": 100.0 * report.dropped_measurements / max(1, measured),

@@ -205,7 +205,7 @@ def rows(**changed):
     for i in range(5):
         row = row_of(
             BagReport(f"r{i}", samples=1000, dropped_measurements=10, gross=2),
-            Robot(noise=0.5 * UT),
+            Robot(noise=0.5 * UT, white=0.2 * UT),
             None,
             UT,
         )
@@ -227,6 +227,8 @@ def rows(**changed):
         ({}, []),
         ({"noise": 5.0}, ["noise"]),
         ({"noise": 0.05}, []),
+        ({"white": 3.0}, ["white"]),
+        ({"white": None}, []),
         ({"scatter": 4.0}, ["scatter"]),
         ({"bias": 30.0}, ["bias"]),
         ({"bias": -30.0}, ["bias"]),

@@ -46,7 +46,7 @@ FAULTS = {
     "scale": ("gain", lambda i, v, p: (1.3 * v, p)),
     "dead_axis": ("gain", lambda i, v, p: (v * [0, 1, 1], p)),
     "bias": ("bias", lambda i, v, p: (v + np.array([3e-6, 0.0, 0.0]), p)),
-    "noise": ("noise", noisy(1e-6)),
+    "noise": ("white", noisy(1e-6)),
     "delay": ("delay", late(6)),
     "gross": ("gross", loose),
 }
