@@ -23,6 +23,8 @@ LONG = (
     "fleet/test_fleet_map.py",
     "core/models/tiled/test_slices.py",
     "commands/test_cli_check.py",
+    "mapping/test_response.py",
+    "mapping/test_drift_watch.py",
     "planning/test_plan.py",
     "ros/test_mapping_node.py",
     "commands/test_cli.py",

@@ -358,8 +358,10 @@ def test_a_bag_that_fails_is_named_and_left_out(bags, tmp_path, capsys):
     alone = json.loads(capsys.readouterr().out)
     assert alone["map"] == result["map"] and alone["samples"] == result["samples"]
 
+    # by itself a bag that was cut off is mapped, as far as it goes; beside its whole it counts twice
+    broken.remove(str(damaged))
     assert cli.main(["map", *broken, "--output", str(tmp_path / "none"), "--workers", "1"]) == 2
-    assert "none of 4 bags can be mapped" in capsys.readouterr().err
+    assert "none of 3 bags can be mapped" in capsys.readouterr().err
 
 
 def test_a_bag_of_another_number_of_channels_is_named_and_left_out(tmp_path, monkeypatch):

@@ -68,7 +68,7 @@ def test_a_change_of_what_plans_depend_on_makes_another_plan_at_once():
 
 
 def test_a_region_that_is_published_again_and_again_is_no_reason_for_a_plan():
-    robot = Robot(settings(plan_budget=3.0))
+    robot = Robot(settings(plan_budget=6.0))
     survey, square = robot.survey, [(0.1, 0.1), (2.4, 0.1), (2.4, 3.9), (0.1, 3.9)]
     survey.start()
     assert survey.set_region(square, "map", "map") == ""
