@@ -14,11 +14,12 @@ import numpy as np
 
 from gp_mapping.core.types import Samples
 from gp_mapping.intake import stretch
+from gp_mapping.intake.clocks.field_clock import FieldClock
+from gp_mapping.intake.clocks.order import InOrder
+from gp_mapping.intake.clocks.stamps import ClockRanges, Spans, Stamped, StampGate
 from gp_mapping.intake.columns import Readings, Stream
 from gp_mapping.intake.drops import DropCounter, DropReason
-from gp_mapping.intake.field_clock import FieldClock
 from gp_mapping.intake.messages import Reading
-from gp_mapping.intake.order import InOrder
 from gp_mapping.intake.outlet import Outlet
 from gp_mapping.intake.placing import Placer
 from gp_mapping.intake.poses.buffer import Bracket, Pose, PoseBuffer, read_numbers
@@ -27,7 +28,6 @@ from gp_mapping.intake.poses.tf_poses import TfPoses
 from gp_mapping.intake.poses.track import PoseTrack
 from gp_mapping.intake.poses.transforms import Transform
 from gp_mapping.intake.sensors.sketch import Sketch
-from gp_mapping.intake.stamps import ClockRanges, Spans, Stamped, StampGate
 from gp_mapping.settings.intake import IntakeSettings
 
 __all__ = ["Mounting", "Streams", "pose_buffer", "to_nanoseconds"]

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gp_mapping.intake.clocks.field_clock import PERIODS, RECENT_STEPS, FieldClock
+from gp_mapping.intake.clocks.stamps import StampGate
 from gp_mapping.intake.columns import Readings, Stream
 from gp_mapping.intake.drops import DropReason
-from gp_mapping.intake.field_clock import PERIODS, RECENT_STEPS, FieldClock
 from gp_mapping.intake.poses.buffer import Pose, PoseBuffer, PosePairs, read_rows
 from gp_mapping.intake.poses.messages import LARGE_VARIANCE, LOST_VARIANCE, read_pose_columns
-from gp_mapping.intake.stamps import StampGate
 from gp_mapping.settings.intake import IntakeSettings
 
 __all__ = [

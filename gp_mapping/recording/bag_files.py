@@ -99,16 +99,7 @@ class _DatabaseFile(Sqlite3Reader):
         start: int | None = None,
         stop: int | None = None,
     ) -> Iterator[tuple[Connection, int, bytes]]:
-        """Messages by their stamps, up to where the file is damaged.
-
-        Args:
-            connections: whose messages are read.
-            start: ns; None: from the first one.
-            stop: ns; None: to the last one.
-
-        Yields:
-            Connection, stamp in ns, bytes.
-        """
+        """As McapFile.messages, up to where the file is damaged."""
         try:
             yield from super().messages(connections, start, stop)
         except Exception as error:  # of apsw, through rosbags
@@ -221,16 +212,7 @@ class _LooseFiles:
         start: int | None = None,
         stop: int | None = None,
     ) -> Iterator[tuple[Connection, int, bytes]]:
-        """Messages of one file after the other, in each by their stamps.
-
-        Args:
-            connections: whose messages are read.
-            start: ns; None: from the first one.
-            stop: ns; None: to the last one.
-
-        Yields:
-            Connection, stamp in ns, bytes.
-        """
+        """As McapFile.messages, of one file after the other."""
         wanted = {(c.topic, c.msgtype): c for c in connections}
         for storage in self.storages:
             own = [c for c in storage.connections if (c.topic, c.msgtype) in wanted]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gp_mapping.intake.field_clock import PERIODS, RECENT_STEPS, FieldClock
+from gp_mapping.intake.clocks.field_clock import PERIODS, RECENT_STEPS, FieldClock
 
 BACK, GAP = 500, 100  # ns
 

@@ -17,7 +17,7 @@ from intake_messages import (
 )
 
 from gp_mapping.intake import Intake
-from gp_mapping.intake.stamps import StampGate
+from gp_mapping.intake.clocks.stamps import StampGate
 from gp_mapping.intake.topics import feed
 from gp_mapping.settings.intake import IntakeSettings
 

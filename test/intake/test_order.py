@@ -6,8 +6,8 @@ from any_bag import header, make, write_bag
 from intake_messages import field_message, odometry_message
 
 from gp_mapping.intake import Intake
-from gp_mapping.intake.order import InOrder
-from gp_mapping.intake.stamps import Stamped
+from gp_mapping.intake.clocks.order import InOrder
+from gp_mapping.intake.clocks.stamps import Stamped
 from gp_mapping.recording.replay import plan_bags, samples_of
 from gp_mapping.settings.intake import IntakeSettings
 

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from gp_mapping.intake.order import InOrder
-from gp_mapping.intake.stamps import ClockRanges, Stamped, StampGate
+from gp_mapping.intake.clocks.order import InOrder
+from gp_mapping.intake.clocks.stamps import ClockRanges, Stamped, StampGate
 
 STEP = 10  # ns between two messages
 BACK = 100  # ns; jump_back

@@ -8,8 +8,8 @@ import pytest
 from intake_messages import covariance_of, field_message, odometry_message
 
 from gp_mapping.intake import DropReason, Intake, PoseBuffer
+from gp_mapping.intake.clocks.field_clock import RECENT_STEPS, longest_pause
 from gp_mapping.intake.columns import Columns, Stream
-from gp_mapping.intake.field_clock import RECENT_STEPS, longest_pause
 from gp_mapping.intake.poses.buffer import PosePairs
 from gp_mapping.intake.stretch import (
     PoseRows,

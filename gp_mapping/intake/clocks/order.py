@@ -14,7 +14,7 @@ from __future__ import annotations
 from bisect import insort
 from operator import attrgetter
 
-from gp_mapping.intake.stamps import Stamped
+from gp_mapping.intake.clocks.stamps import Stamped
 
 __all__ = ["InOrder"]
 
