@@ -264,10 +264,9 @@ def _padded_factors(factors: Sequence[Tensor], size: int) -> Tensor:
     by_rows = [factor.is_contiguous() for factor in factors]
     flat = torch.cat([(f if rows else f.mT).reshape(-1) for f, rows in zip(factors, by_rows)])
 
-    about, start = (
-        [],
-        0,
-    )  # of each: where it begins, its size, and from row to row and column to column
+    # of each: where it begins, its size, and from row to row and column to column
+    about: list[tuple[int, int, int, int]] = []
+    start = 0
     for factor, rows in zip(factors, by_rows):
         n = len(factor)
         about.append((start, n, *((n, 1) if rows else (1, n))))
