@@ -9,6 +9,7 @@ import torch
 from mapping_data import UT
 
 from gp_mapping import MapSettings, Samples
+from gp_mapping.mapping.growing import cell_map
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
 from gp_mapping.mapping.session import MapSession
 
@@ -213,3 +214,31 @@ def test_cells_that_wait_are_part_of_what_is_saved_and_of_the_map_in_the_end():
         torch.testing.assert_close(
             each.predict(at).mean, session.predict(at).mean, rtol=1e-9, atol=0.0
         )
+
+
+def test_cells_that_waited_are_counted_where_the_map_fails_to_take_one(monkeypatch):
+    """Of three, all weakened at the end of a pass, the second one fails: used + refused are still all that came."""
+    session = MapSession(settings())
+    for i in range(4):
+        session.ingest(lane(100.0 * i, backwards=i % 2 == 1))
+        session.break_pass()
+    last = lane(900.0, 0.2, 2.0)
+    session.ingest(replace(last, y=last.y + 20 * UT * (torch.arange(80) >= 55)[:, None]))
+    waiting, came = len(session.state_dict()["suspects"]), session.raw_count + session.refused
+    assert waiting >= 3
+
+    absorb, taken = cell_map.absorb_batch, []
+
+    def fails(field, cell, lose):
+        taken.append(cell)
+        if len(taken) == 2:
+            raise OSError("the disk is full")
+        return absorb(field, cell, lose)
+
+    monkeypatch.setattr(cell_map, "absorb_batch", fails)
+    before = session.cell_count
+    with pytest.raises(OSError, match="disk"):
+        session.break_pass()
+    assert session.raw_count + session.refused == came
+    assert (session.cell_count, session.map.samples) == (before + 1, before + 1)
+    assert session.refused >= 5 * (waiting - 2) and "disk" in session.last_refusal

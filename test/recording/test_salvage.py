@@ -119,6 +119,18 @@ def cut_points(data, ends, count=60):
     return sorted({c for c in near + chance.sample(range(len(data)), 20) if c < len(data)})
 
 
+def test_messages_whose_topic_is_lost_are_said(tmp_path):
+    """The record that names a topic was in what is damaged; its messages were not."""
+    data = without_chunks((write(tmp_path / "bag") / "bag.mcap").read_bytes())
+    channels = [(a, b) for op, a, b in records(data, 8, len(data) - 8) if op == 4]
+    path = tmp_path / "cut.mcap"
+    path.write_bytes(data[: channels[1][0]] + data[channels[1][1] :])
+    messages, (loss,) = read(path)
+    kept = {topic for topic, _, _ in messages}
+    assert len(kept) == 1 and len(messages) in (10, 20)
+    assert f"{30 - len(messages)} messages lost whose topic is not known" in loss.words
+
+
 @pytest.mark.parametrize("make", [bytes, with_checksums, without_chunks], ids=lambda f: f.__name__)
 def test_wherever_it_is_cut_all_whole_messages_are_read(tmp_path, make):
     data = make((write(tmp_path / "bag") / "bag.mcap").read_bytes())

@@ -120,6 +120,8 @@ def test_two_nodes_of_one_name_that_save_by_themselves_into_one_folder_keep_both
             assert load_checkpoint(kept)["raw_count"] == (40, 30)[turn]
         assert len(said) == 2  # each says it once
         assert (tmp_path / "autosave.previous-2.gpm").read_bytes() == earlier
+        # what was there is kept once by each; then the other's newest map replaces its earlier ones
+        assert sum(1 for _ in tmp_path.glob("autosave.previous*.gpm")) == 3
         savers[1].autosave_now()
         assert savers[1].problem == ""
     finally:
