@@ -386,7 +386,7 @@ class MapSettings:
     cells: bool = setting(True, "average raw samples into cells along each pass")
     cell_length: float = setting(
         0.1,
-        "longest path in one cell; shorter ones where the field changes within it",
+        "longest path in one cell; shorter ones where a field that is learned changes within it",
         "m",
         1e-4,
         1e4,

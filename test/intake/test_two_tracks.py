@@ -59,7 +59,9 @@ def test_two_sources_are_found_with_their_distance(rate, other, aside, apart):
         one_source(20.0),
         one_source(20.0, turn=3.0),  # tight circles
         one_source(20.0, noise=0.3),  # a receiver without corrections
-        one_source(20.0, noise=3.0, step=2.0),  # flickers among several numbers: more than two tracks
+        one_source(
+            20.0, noise=3.0, step=2.0
+        ),  # flickers among several numbers: more than two tracks
         one_source(20.0, step=0.2),  # rounded: it flickers at the border of two numbers
         one_source(2.0, turn=3.0, seconds=300.0),
         one_source(1000.0, noise=0.02, seconds=15.0),
