@@ -3,7 +3,7 @@
 import math
 
 import torch
-from test_lag import field
+from slow_sensor import field
 
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.drift.evidence import Way

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 NS = 1_000_000_000
 QUICK = {"max_inducing": 80, "resolution": 0.1, "learn_hyperparameters": False, "lengthscale": 0.6}
 # Starts of the magnetic field below: to find them a map takes its first cells in again and again, which is for
-# mapping/test_start.py
+# mapping/beginning/test_start.py
 STARTS = {"signal_stddev": 6e-6, "noise_stddev": 3e-7, "constant_stddev": 2e-5}
 
 

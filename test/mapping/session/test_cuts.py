@@ -1,0 +1,58 @@
+"""A session is the same however its samples are cut into calls, whatever is among them."""
+
+import random
+
+import pytest
+from states import same
+
+from gp_mapping import MapSettings, Samples
+from gp_mapping.mapping.session import MapSession
+
+
+def drive(seed, stamps=True):
+    """1200 samples at 50 Hz: a stop, a leap of the position, absurd values, a place off the earth, time going back."""
+    chance, x, y, t = random.Random(seed), [0.0, 0.0], [], 100.0
+    places, times = [], []
+    for i in range(1200):
+        standing = 300 < i < 420
+        x = [
+            x[0] + (0.0 if standing else chance.uniform(0.001, 0.012)),
+            x[1] + chance.gauss(0.0, 0.002),
+        ]
+        t += 0.02 - 3.0 * (i == 800)
+        places.append([1e9, 0.0] if i == 500 else [x[0] + 3.0 * (i > 900), x[1]])
+        times.append(t)
+        y.append([1e30 if i in (250, 600, 601) else 48e-6 + 2e-6 * chance.random()])
+    columns = {"sensor_variance": [1e-14] * 1200} if seed == 1 else {"heading": [[1.0, 0.0]] * 1200}
+    return Samples(places, y, stamp=times if stamps else None, **columns)
+
+
+@pytest.mark.parametrize(
+    "seed, stamps, settings",
+    [
+        (0, True, {}),
+        (1, True, {}),
+        (2, False, {}),
+        (3, True, {"cells": False, "max_exact_samples": 5000}),
+        (4, True, {"axle_distance": 0.2}),
+    ],
+)
+def test_a_session_does_not_depend_on_the_cuts(seed, stamps, settings):
+    samples, states = drive(seed, stamps), []
+    common = {
+        "learn_hyperparameters": False,
+        "lengthscale": 0.5,
+        "signal_stddev": 1e-5,
+        "noise_stddev": 1e-6,
+        "max_inducing": 40,
+        "memory_size": 80,
+    }
+    for lengths in ([1], [1, 2, 7, 40, 300, 600]):
+        session, chance, i = MapSession(MapSettings(**common | settings)), random.Random(seed), 0
+        while i < 1200:
+            n = chance.choice(lengths)
+            session.ingest(samples[i : i + n])
+            i += n
+        states.append(session.state_dict())
+        assert session.raw_count + session.refused == 1200 and session.refused >= 3
+    assert same(*states)
