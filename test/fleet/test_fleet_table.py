@@ -16,7 +16,7 @@ from gp_mapping.fleet.engine import LocalEngine
 from gp_mapping.fleet.mapping import map_bags
 
 GOOD = 4
-# starts: to find them each map takes its first cells in again and again, which is for mapping/test_start.py
+# starts: to find them each map takes its first cells in again and again, which is for mapping/beginning/test_start.py
 SETTINGS = parameters(
     lengthscale=0.8, signal_stddev=8e-6, noise_stddev=3e-7, constant_stddev=2.4e-5
 )

@@ -29,7 +29,7 @@ CLOSE = {
     "lengthscale": 0.6,
     "signal_stddev": 5e-6,
     "noise_stddev": 1e-6,
-    # to guess it a map takes its first cells in again and again, which is for mapping/test_start.py
+    # to guess it a map takes its first cells in again and again, which is for mapping/beginning/test_start.py
     "constant_stddev": 2e-5,
     "follow_changes": False,
     "robust": False,
