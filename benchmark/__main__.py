@@ -70,6 +70,32 @@ APART = (
     "planning",
 )  # for pages of their own
 
+ROOMS = {
+    "papers": (
+        "accuracy",
+        "active",
+        "anytime",
+        "classification",
+        "fits",
+        "memory",
+        "solve_gp",
+        "vector_field",
+        "wiski",
+    ),
+    "all_models": ("models",),
+    "calibration": ("biases", "honesty", "learning", "sensors", "surveys"),
+    "costs": ("cost", "gpu", "live", "reading", "render", "scale", "slow_updates"),
+    "plans": ("exploration", "planning"),
+    "many_maps": ("fleet", "teams"),
+    "repository": ("house", "mutants"),
+}
+
+
+def module_of(part: str) -> str:
+    """The module that measures it, as it is imported."""
+    rooms = [room for room, parts in ROOMS.items() if part in parts]
+    return ".".join(["benchmark", *rooms, part])
+
 
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line; the usage is one --help away."""
@@ -156,13 +182,13 @@ def main(arguments: list[str] | None = None) -> int:
 
     torch.set_num_threads(1)
     if args.part == "models":
-        return importlib.import_module("benchmark.models").main(args)
+        return importlib.import_module("benchmark.all_models.models").main(args)
     every = [name for name in PARTS if name not in (*APART, "exploration")]
     names = every if args.part == "all" else [] if args.part == "report" else [args.part]
     absent = False
     for name in names:
         where, start, busy = environment(args.quick), time.perf_counter(), time.process_time()
-        module = importlib.import_module(f"benchmark.{name}")
+        module = importlib.import_module(module_of(name))
         try:
             drawn = {
                 k: v

@@ -8,8 +8,8 @@ import pytest
 import torch
 from simulated import Robot, mapped, survey
 
-from benchmark.biases import World
-from benchmark.biases import mapped as crossed
+from benchmark.calibration.biases import World
+from benchmark.calibration.biases import mapped as crossed
 from gp_mapping import Samples, create_map
 from gp_mapping.analysis.calibration import calibration_report
 from gp_mapping.analysis.robot_evidence import neighbourhoods

@@ -13,11 +13,14 @@ import numpy as np
 import pytest
 import torch
 
-from benchmark import batch, cost, exploration, faults, mutants, protocol, tables, timing
-from benchmark.__main__ import APART, PARTS, main
+from benchmark import batch, faults, protocol, tables, timing
+from benchmark.__main__ import APART, PARTS, main, module_of
+from benchmark.costs import cost
 from benchmark.faults import rows
-from benchmark.house import measured
+from benchmark.plans import exploration
 from benchmark.recordings import RecordingsAbsent, recordings_folder
+from benchmark.repository import mutants
+from benchmark.repository.house import measured
 from gp_mapping import Samples, create_map
 
 
@@ -90,7 +93,7 @@ def test_drives_of_exploration_are_kept_until_all_of_them_are_stored(tmp_path, m
 
 def test_parts_of_single_models_are_parts_like_the_others(tmp_path, capsys):
     for name in APART:
-        module = importlib.import_module(f"benchmark.{name}")
+        module = importlib.import_module(module_of(name))
         assert name in PARTS and (
             name == "models"
             or (
@@ -238,7 +241,7 @@ def test_what_gives_the_same_to_whoever_looks_is_no_fault_and_what_is_beside_it_
 
 
 def test_mirrored_tests_are_those_that_name_the_module_and_then_those_of_its_folder():
-    root = pathlib.Path(mutants.__file__).resolve().parent.parent
+    root = pathlib.Path(mutants.__file__).resolve().parents[2]
     near = mutants.mirrored_tests(root / "gp_mapping/mapping/motion/path.py")
     naming = [path for path in near if "gp_mapping.mapping.motion.path" in path.read_text()]
     assert root / "test/mapping/motion/test_path.py" in naming and near[: len(naming)] == naming
@@ -252,7 +255,7 @@ def test_mirrored_tests_are_those_that_name_the_module_and_then_those_of_its_fol
 
 
 def test_a_fault_that_matters_is_noticed_and_a_module_as_it_is_passes(tmp_path):
-    root = pathlib.Path(mutants.__file__).resolve().parent.parent
+    root = pathlib.Path(mutants.__file__).resolve().parents[2]
     name = root / "gp_mapping/store/scratch/own_folder.py"
     fault = next(f for f in mutants.faults_in(name) if f.what == "nothing returned")
     none = mutants.Fault(

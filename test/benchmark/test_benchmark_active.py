@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from benchmark.active import FUNCTIONS, batch, expected_improvement, upper_confidence_bound
+from benchmark.papers.active import FUNCTIONS, batch, expected_improvement, upper_confidence_bound
 from gp_mapping.core.registry import create_map
 from gp_mapping.core.types import Prediction, Samples
 

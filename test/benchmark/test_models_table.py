@@ -5,9 +5,9 @@ import json
 import pytest
 from recordings import invensense
 
-from benchmark import models
 from benchmark.__main__ import main
-from benchmark.models_rows import ROWS
+from benchmark.all_models import models
+from benchmark.all_models.models_rows import ROWS
 from gp_mapping.core.registry import model_names
 
 

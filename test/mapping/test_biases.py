@@ -6,8 +6,8 @@ import math
 import pytest
 import torch
 
-from benchmark.biases import World, told
-from benchmark.biases import mapped as mapped_from
+from benchmark.calibration.biases import World, told
+from benchmark.calibration.biases import mapped as mapped_from
 from gp_mapping.analysis.pass_biases import any_differs, biases_text, pass_biases
 from gp_mapping.core.hyper.bias import SEGMENT
 from gp_mapping.core.types import Samples

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.house import PACKAGE
+from benchmark.repository.house import PACKAGE
 
 ROOT = Path(__file__).resolve().parents[2] / PACKAGE
 PATHS = sorted(ROOT.rglob("*.py"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.house import PACKAGE, SAME_AS
+from benchmark.repository.house import PACKAGE, SAME_AS
 
 ROOT = Path(__file__).resolve().parents[2] / PACKAGE
 # Rooms that are complete; a room that is not here may be behind.

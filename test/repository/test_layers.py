@@ -209,9 +209,7 @@ def test_every_room_is_a_package():
         )
 
 
-@pytest.mark.parametrize(
-    "folder", sorted({p.parent for p in PYTHON if "benchmark" != p.parent.name}), ids=shown
-)
+@pytest.mark.parametrize("folder", sorted({p.parent for p in PYTHON}), ids=shown)
 def test_a_folder_is_found_through_at_a_glance(folder):
     files = [p.name for p in folder.glob("*.py") if p.name != "__init__.py"]
     assert len(files) <= 15, (

@@ -1,0 +1,1 @@
+"""Every model and the baselines in one table, and each live."""

@@ -1,0 +1,1 @@
+"""One map of many robots and bags."""

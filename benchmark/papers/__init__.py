@@ -1,0 +1,1 @@
+"""Tables of the papers, and accuracy on the recordings."""

@@ -1,0 +1,1 @@
+"""The code itself, and whether its tests notice faults."""
