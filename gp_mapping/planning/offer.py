@@ -12,7 +12,8 @@ from gp_mapping.planning.area.survey_area import SurveyArea
 from gp_mapping.planning.area.travel import Travel
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.hull import within_hull
-from gp_mapping.planning.plan import plan
+from gp_mapping.planning.others import NOBODY, Others
+from gp_mapping.planning.plan import after_driving, after_measuring_at, plan
 from gp_mapping.planning.planners.point import NEAR
 from gp_mapping.planning.problem import Problem
 from gp_mapping.planning.suggest import Suggestion, Suggestions, suggest
@@ -49,6 +50,7 @@ def offer_as_set(
     position=None,
     region: tuple[Polygon, ...] = (),
     keep_out: tuple[Polygon, ...] = (),
+    others: Others = NOBODY,
 ) -> Suggestions:
     """Return the suggestions that the settings ask for.
 
@@ -64,6 +66,7 @@ def offer_as_set(
         position: (x, y) of the robot, metres; None: where the newest sample of the map was taken.
         region: as in SurveyArea.from_free_space.
         keep_out: as in SurveyArea.from_free_space.
+        others: what other robots will measure.
     """
     s = settings
     if s.suggestion_kind != "gain_per_metre":
@@ -92,6 +95,7 @@ def offer_as_set(
             position,
             min_distance=s.suggestion_distance,
             beyond=s.suggestion_margin,
+            others=others,
         )
 
     return offer_by_way(
@@ -106,6 +110,7 @@ def offer_as_set(
         region=region,
         keep_out=keep_out,
         robot_radius=s.robot_radius,
+        others=others,
     )
 
 
@@ -147,6 +152,7 @@ def offer_by_way(
     keep_out: tuple[Polygon, ...] = (),
     robot_radius: float = 0.0,
     places: int = _PLACES,
+    others: Others = NOBODY,
 ) -> Suggestions:
     """Return the k places of the survey area with the most gain for each metre of the way.
 
@@ -165,6 +171,7 @@ def offer_by_way(
         keep_out: as in SurveyArea.from_free_space.
         robot_radius: m, as in SurveyArea.from_free_space.
         places: bound of the places that are compared.
+        others: what other robots will measure; min_distance is kept from their places, too.
     """
     kind, path = "gain_per_metre", session.driven.numpy()
     position = session.position if position is None else position
@@ -193,9 +200,14 @@ def offer_by_way(
         session.map.for_planning(), travel.xy, area.cells, area.areas, session.noise_variance
     )
 
-    items, closed = [], np.zeros(len(travel.nodes), dtype=bool)
+    value = after_driving(value, travel, others.lines)
+
+    items, measured, closed = [], [], np.zeros(len(travel.nodes), dtype=bool)
     reason = ""
     while len(items) < k:
+        for x in others.before(len(items)):
+            value = after_measuring_at(value, travel, x)
+            closed |= np.hypot(*(travel.nodes - x[-1]).T) < min_distance
         problem = Problem(value, travel, position, closed=closed.copy())
         chosen = plan(problem, kind)
         if not chosen:
@@ -214,11 +226,12 @@ def offer_by_way(
         items.append(Suggestion(float(stop[0]), float(stop[1]), gain / (chosen.metres + NEAR)))
         # The next place is chosen as if the robot had driven here and measured on the way.
         value = value.after_measuring(problem.drive(chosen.nodes).visits)
+        measured.append(np.vstack([chosen.visits, stop]))
         # A floor, so that with min_distance 0 the place itself is not chosen again.
         closed |= np.hypot(*(travel.nodes - stop).T) < max(min_distance, 1e-6)
         position = stop
 
-    return Suggestions(kind, tuple(items), reason)
+    return Suggestions(kind, tuple(items), reason, tuple(measured))
 
 
 def why_no_ways(area: SurveyArea, travel: Travel | None) -> str:
@@ -240,6 +253,7 @@ def offer(
     position=None,
     min_distance: float = 0.0,
     beyond: float = 0.0,
+    others: Others = NOBODY,
 ) -> Suggestions:
     """Return the k places that are worth most where the robot may go.
 
@@ -255,6 +269,7 @@ def offer(
         position: (x, y) of the robot, metres; with free, only what is connected to it counts.
         min_distance: between two places, metres.
         beyond: how far outside the hull of the path a place may lie where free is None, metres.
+        others: what other robots will measure.
     """
     if free is None:
         free, position = driven_area(session.driven.numpy(), grid, beyond), None
@@ -262,4 +277,13 @@ def offer(
             return Suggestions(
                 kind, reason="nothing that is drawn lies inside the hull of the path"
             )
-    return suggest(session.map, grid, k, kind, free, position=position, min_distance=min_distance)
+    return suggest(
+        session.map,
+        grid,
+        k,
+        kind,
+        free,
+        position=position,
+        min_distance=min_distance,
+        others=others,
+    )

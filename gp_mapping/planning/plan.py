@@ -13,9 +13,18 @@ import torch
 from gp_mapping.planning.area.travel import Travel
 from gp_mapping.planning.problem import Problem
 from gp_mapping.planning.registry import find_planner
-from gp_mapping.planning.worth.path_value import PathValue
+from gp_mapping.planning.worth.path_value import PathValue, Visits
 
-__all__ = ["Plan", "after_driving", "allot", "plan", "plan_steps", "plan_through", "way_home"]
+__all__ = [
+    "Plan",
+    "after_driving",
+    "after_measuring_at",
+    "allot",
+    "plan",
+    "plan_steps",
+    "plan_through",
+    "way_home",
+]
 
 # M; points of a line whose distances to the robot differ by less count as equally near.
 _AS_NEAR = 0.05
@@ -321,3 +330,14 @@ def after_driving(value: PathValue, travel: Travel, lines) -> PathValue:
         near = torch.from_numpy(np.hypot(*(travel.xy[visits.places[:, 0]] - x).T) <= travel.spacing)
         value = value.after_measuring(visits.select(near))
     return value
+
+
+def after_measuring_at(value: PathValue, travel: Travel, x: np.ndarray) -> PathValue:
+    """Return a PathValue after measurements at x (m, 2) m; what lies elsewhere does not count."""
+    if not len(travel) or not len(x):
+        return value
+    places, weights = travel.interpolation_at(x)
+    near = np.hypot(*(travel.xy[places[:, 0]] - x).T) <= travel.spacing
+    return value.after_measuring(
+        Visits(torch.from_numpy(places[near]), torch.from_numpy(weights[near]))
+    )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,11 +15,14 @@ from gp_mapping.core.field_map import FieldMap, Planned
 from gp_mapping.core.types import Prediction
 from gp_mapping.planning.acquisition import ACQUISITIONS, integrated_variance_reduction
 from gp_mapping.planning.free_space import FreeSpace
+from gp_mapping.planning.others import NOBODY, Others, points_along
 
 if TYPE_CHECKING:
     from gp_mapping.mapping.drawing.grid import FieldGrid
 
 __all__ = ["Suggestion", "Suggestions", "suggest", "thin"]
+
+_ALONG = 100  # places of all plans of other robots that are taken as measured, at most
 
 
 @dataclass(frozen=True)
@@ -45,11 +49,14 @@ class Suggestions:
         kind: the rule by which they were chosen.
         items: the places.
         reason: in plain words, why there are fewer than were requested.
+        measured: of each place where the robot measures on its way there, (m, 2) metres, the place
+            itself last; empty: at the places alone.
     """
 
     kind: str
     items: tuple[Suggestion, ...] = ()
     reason: str = ""
+    measured: tuple[np.ndarray, ...] = ()
 
     def __len__(self) -> int:
         return len(self.items)
@@ -59,6 +66,11 @@ class Suggestions:
 
     def __getitem__(self, index: int) -> Suggestion:
         return self.items[index]
+
+    @property
+    def parts(self) -> tuple[np.ndarray, ...]:
+        """Of each place where it is measured, its way included: `measured`, or the place alone."""
+        return self.measured or tuple(np.array([[s.x, s.y]]) for s in self.items)
 
     @property
     def positions(self) -> Tensor:
@@ -151,6 +163,7 @@ def suggest(
     min_distance: float = 0.0,
     max_candidates: int = 1000,
     max_targets: int = 500,
+    others: Others = NOBODY,
 ) -> Suggestions:
     """Return the k places over the grid that are worth most, one after another.
 
@@ -171,6 +184,7 @@ def suggest(
         min_distance: metres between two suggestions of the batch.
         max_candidates: bound K of the candidates; larger grids are thinned by blocks.
         max_targets: bound G of the targets, likewise.
+        others: what other robots will measure; min_distance is kept from their places, too.
 
     Raises:
         ValueError: an unknown kind or a k, distance or bound out of range.
@@ -218,8 +232,17 @@ def suggest(
 
     places, targets, areas = centres[chosen], centres[target], count.double() * grid.resolution**2
 
+    lengthscale = field.hyperparameters()["lengthscale"]
+    if len(driven := points_along(others.lines, 0.5 * lengthscale, _ALONG)):
+        field = field.fantasize(torch.from_numpy(driven))
+
     open_places, items = torch.ones(len(places), dtype=torch.bool), []
-    while len(items) < k and bool(open_places.any()):
+    while len(items) < k:
+        for x in map(torch.from_numpy, others.before(len(items))):
+            field = field.fantasize(x)
+            open_places &= torch.linalg.vector_norm(places - x[-1], dim=1) >= min_distance
+        if not open_places.any():
+            break
         candidates = open_places.nonzero()[:, 0]
         value = _values(kind, field, observed, places[candidates], targets, areas)
         best = int(value.argmax())

@@ -47,6 +47,7 @@ from gp_mapping.runtime.saving import Saver
 from gp_mapping.runtime.surveying.free_maps import FreeMaps
 from gp_mapping.runtime.surveying.suggester import Suggester
 from gp_mapping.runtime.surveying.survey import Survey
+from gp_mapping.runtime.team.claims import Claims
 from gp_mapping.runtime.team.team import Team
 from gp_mapping.runtime.worker import MapWorker
 from gp_mapping.settings.intake import IntakeSettings
@@ -172,7 +173,8 @@ class MappingNode(ManagedNode):
         maps = FreeMaps(aside=True)
         self.survey = Survey(self.settings, self.map_settings.seed, maps=maps)
         self._logged_obstacles, rules = "", self.survey.rules
-        self.suggester = Suggester(self.settings, maps, rules)
+        claims = Claims(name if self.listens else "", lambda: self.survey.others)
+        self.suggester = Suggester(self.settings, maps, rules, claims)
         # results come in the worker's thread and are published in the executor's
         self._done = self.create_guard_condition(self._publish_results)
         self._undo_configure.callback(self.destroy_guard_condition, self._done)
@@ -382,7 +384,7 @@ class MappingNode(ManagedNode):
             return
 
         at_once = self.suggester.should_ask_again
-        if at_once or self._free_space_changed:
+        if at_once or self._free_space_changed or self.suggester.is_outdated:
             self.publishers_.renew_part("suggestions", at_once)
         self._free_space_changed = False
         if wanted := self._due(self._periods()):

@@ -327,6 +327,10 @@ class MapPublishers:
             self._room,
         )
 
+    def wants(self, part: str) -> bool:
+        """Whether somebody listens to a topic whose messages need a part of Results."""
+        return any(t.subscribers for t in self._outputs.values() if t.output.part == part)
+
     def answer(self, layer: str, drawn, frame: str) -> OccupancyGrid:
         """One layer of a whole map as the answer of a service; its limits go out on ~/limits.
 

@@ -34,8 +34,12 @@ _QOS = QoSProfile(
 )
 
 
-def read_positions(message: PointCloud2) -> np.ndarray:
+def read_positions(message: PointCloud2, third: str = "z") -> np.ndarray:
     """Positions of all points of a cloud.
+
+    Args:
+        message: The cloud.
+        third: Name of the field that is read in addition to x and y.
 
     Returns:
         (N, 3), x y z; float32 where the cloud's x is, else float64; z is 0 where it has none.
@@ -48,7 +52,7 @@ def read_positions(message: PointCloud2) -> np.ndarray:
         return np.empty((0, 3), np.float32)
 
     order = ">" if message.is_bigendian else "<"
-    fields = {f.name: f for f in message.fields if f.name in ("x", "y", "z")}
+    fields = {f.name: f for f in message.fields if f.name in ("x", "y", third)}
     for name in ("x", "y"):
         if name not in fields:
             raise ValueError(
@@ -83,7 +87,7 @@ def read_positions(message: PointCloud2) -> np.ndarray:
     xyz = np.zeros(
         (len(points), 3), np.float32 if fields["x"].datatype == PointField.FLOAT32 else np.float64
     )
-    for column, name in enumerate(("x", "y", "z")):
+    for column, name in enumerate(("x", "y", third)):
         if name in fields:
             xyz[:, column] = points[name]
     return xyz

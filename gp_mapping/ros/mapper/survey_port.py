@@ -25,6 +25,7 @@ from visualization_msgs.msg import MarkerArray
 from gp_mapping.errors import named
 from gp_mapping.planning.area.places import FARTHEST, are_valid_places
 from gp_mapping.planning.area.survey_area import SurveyArea
+from gp_mapping.planning.others import Transform, moved
 from gp_mapping.planning.worth.surface import variance_reduction_surface
 from gp_mapping.ros.mapper.late_services import PendingAnswer
 from gp_mapping.ros.mapper.team_port import others_of
@@ -171,9 +172,7 @@ class SurveyPort:
             f"{self._node.settings.plan_retry:g} s"
         )
 
-    def _on_other_plan(
-        self, topic: str, transform: tuple[float, float, float] | None, message: Path
-    ) -> None:
+    def _on_other_plan(self, topic: str, transform: Transform | None, message: Path) -> None:
         """Take in another robot's plan.
 
         Args:
@@ -192,12 +191,7 @@ class SurveyPort:
             -1, 2
         )
         if transform is not None and are_valid_places(xy).all():
-            # rows are points: R p + t is p Rᵀ + t
-            x, y, yaw = transform
-            xy = xy @ np.array([[np.cos(yaw), np.sin(yaw)], [-np.sin(yaw), np.cos(yaw)]]) + (
-                x,
-                y,
-            )
+            xy = moved(xy, transform)
 
         if transform is None and frame not in ("", own_frame):
             self._node.get_logger().warning(
@@ -383,7 +377,7 @@ class SurveyPort:
         self._gain.publish(message)
 
 
-def _plan_topics(node) -> list[tuple[str, tuple[float, float, float] | None]]:
+def _plan_topics(node) -> list[tuple[str, Transform | None]]:
     """Topics with other robots' plans: those of other_plans, else of the robots that are merged.
 
     Returns:

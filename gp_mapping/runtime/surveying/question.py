@@ -188,6 +188,12 @@ class Questions:
         with self._lock:
             self._others[robot] = line
 
+    @property
+    def others(self) -> list[np.ndarray]:
+        """Plans of other robots, lines (K, 2) m."""
+        with self._lock:
+            return list(self._others.values())
+
     def forget(self) -> None:
         """Drop what is known of the worth and of the way driven: the map is another one.
 
@@ -348,8 +354,7 @@ class Questions:
         # Only now: what an abandoned question was told has to be told again.
         track.hold()
 
-        with self._lock:
-            others = list(self._others.values())
+        others = self.others
         value = after_driving(held_value, travel, others)
 
         rules = rules._replace(closed=self.rules.now().closed)

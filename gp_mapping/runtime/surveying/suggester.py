@@ -6,6 +6,7 @@ from gp_mapping.planning.offer import UNKNOWN_IN_REGION, UNKNOWN_OBSTACLES, offe
 from gp_mapping.planning.suggest import Suggestions
 from gp_mapping.runtime.surveying.free_maps import FreeMaps, GroundAside, wrong_frame
 from gp_mapping.runtime.surveying.rules import Rules, RulesNow
+from gp_mapping.runtime.team.claims import Claims
 from gp_mapping.settings.node import NodeSettings
 
 __all__ = ["Suggester"]
@@ -22,14 +23,21 @@ class Suggester:
         maps: where large free-space maps are read in another thread; None: all is done here,
             whatever it takes.
         rules: region and keep-out areas, which places keep to; None: there are none.
+        claims: what other robots of a team will measure; None: there are none.
 
     Attributes:
         note: why places are missing, in words.
         obstacles: what is known of them, in words; "" before the first suggestion.
+        claims: what other robots of a team will measure.
+        newest: the last suggestions; None before the first.
     """
 
     def __init__(
-        self, settings: NodeSettings, maps: FreeMaps | None = None, rules: RulesNow | None = None
+        self,
+        settings: NodeSettings,
+        maps: FreeMaps | None = None,
+        rules: RulesNow | None = None,
+        claims: Claims | None = None,
     ):
         self.settings = settings
         self.note = ""
@@ -37,7 +45,10 @@ class Suggester:
         self._maps = FreeMaps() if maps is None else maps
         self._ground = GroundAside(aside=maps is not None)
         self._rules = RulesNow() if rules is None else rules
+        self.claims = Claims() if claims is None else claims
+        self.newest: Suggestions | None = None
         self._kept: Rules | None = None  # those of the last answer
+        self._heard = self.claims.news  # what the last answer knew of claims
         self._waits = False  # the last answer lacked what was being made
 
     @property
@@ -51,6 +62,11 @@ class Suggester:
             return True
         return self._waits and not (self._maps.making or self._ground.making)
 
+    @property
+    def is_outdated(self) -> bool:
+        """Whether other robots have announced something else since the last answer."""
+        return self._heard != self.claims.news
+
     def __call__(self, session, grid, position, message, frame: str) -> Suggestions:
         """Return places to measure next.
 
@@ -63,6 +79,7 @@ class Suggester:
         """
         suggestions = self._offer(session, grid, position, message, frame)
         self._waits = self._maps.reading or self._ground.waiting
+        self.newest = suggestions
         return suggestions
 
     def _offer(self, session, grid, position, message, frame: str) -> Suggestions:
@@ -82,8 +99,17 @@ class Suggester:
         self.obstacles = "from the free-space map" if free is not None else UNKNOWN_OBSTACLES
         if free is None and rules.region:
             self.obstacles = UNKNOWN_IN_REGION
+        self._heard = self.claims.news
         suggestions = offer_as_set(
-            session, grid, s, self._ground, free, position, rules.region, rules.keep_out
+            session,
+            grid,
+            s,
+            self._ground,
+            free,
+            position,
+            rules.region,
+            rules.keep_out,
+            self.claims.others(s.suggestion_count),
         )
         self.note = suggestions.reason and f"suggestions: {suggestions.reason}"
         return suggestions

@@ -189,6 +189,11 @@ class Survey:
         """Set the plan of another robot. As Questions.set_others."""
         self._questions.set_others(robot, line)
 
+    @property
+    def others(self) -> list[np.ndarray]:
+        """Plans of other robots, lines (K, 2) m."""
+        return self._questions.others
+
     def close(self, x: float, y: float) -> None:
         """Leave out a place that was not reached, by leave_out. As RulesNow.close."""
         leave_out(self.rules, self._course, self._spending.last, (x, y), self.settings)
