@@ -21,7 +21,7 @@ from gp_mapping.mapping.session import MapSession
 from gp_mapping.runtime.team.totals import MADE_OF, MAP_ID, map_ids, stored_states
 from gp_mapping.settings.mapping import MapSettings
 
-__all__ = ["Member", "TeamSum", "sum_maps"]
+__all__ = ["BUDGETS", "Member", "TeamSum", "sum_maps"]
 
 # settings by which maps are of one kind
 _SAME = (
@@ -41,7 +41,7 @@ _SAME = (
 )
 _TRIED = 50  # places along its path where a member's map is tried before it is added
 _MOST = {"max_inducing": 5000, "memory_size": 100_000}  # the largest values of these settings
-_BUDGETS = 4  # the sum of several maps may have as many times the budget of one
+BUDGETS = 4  # the sum of several maps may have this many times the budget of one
 _FIRST_REVISION = 1_000_000_000  # of sums: no robot's own map has such a revision
 _LATE = 0.05  # s by which delays of two robots' sensors differ before it is reported
 
@@ -277,12 +277,14 @@ def _session(state: dict, settings: MapSettings, members: int) -> MapSession:
     """
     _check_finite(state["map"])
     wide = settings
-    # one map without tiles: the sum may have the budgets of its members together
-    if not stored_states(state["map"]):
+    # one map without tiles: the sum holds the memories of its members together, and, since it is
+    # not updated, as many inputs as these may take
+    if not stored_states(state["map"]) and members > 1:
+        times = {"max_inducing": BUDGETS, "memory_size": min(members, BUDGETS)}
         wide = replace(
             settings,
             **{
-                name: min(min(members, _BUDGETS) * getattr(settings, name), most)
+                name: min(times[name] * getattr(settings, name), most)
                 for name, most in _MOST.items()
                 if name not in state["map"]
             },

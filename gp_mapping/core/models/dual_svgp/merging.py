@@ -21,6 +21,7 @@ _SLICE = 25  # samples of another map that are merged together
 # What an input that is left out moves the mean by, at most, in standard deviations: the variance
 # that is lost, w times that of the posterior (worth.py), is the mean square of that.
 _MOVED = 0.1
+_LEAST = 1e-8  # residual variance of an input, in s², that rounding lets a basis tell from none
 _USED = 0.8  # fraction of the budget that may be used: a map that is fuller is divided into tiles
 
 
@@ -228,12 +229,17 @@ class MergingMap(GrowingMap):
             budget: inputs that the map may have.
             full: whether the reason is that it has more.
         """
-        kept = self.information
-        self.information = min(kept, bits_of(_MOVED**2))
+        kept = self.information, self.tolerance
+        self.information = min(self.information, bits_of(_MOVED**2))
+        # an input of the residual variance d at one sample has w = β d
+        precision = self.remembered_precision(self.theta)
+        if len(precision):
+            negligible = _MOVED**2 / float(precision.max()) / self.theta.signal_stddev**2
+            self.tolerance = min(self.tolerance, max(negligible, _LEAST))
         try:
             return self.begin_rebuild(self.theta, budget, full=full, at_once=True)
         finally:
-            self.information = kept
+            self.information, self.tolerance = kept
 
     def merge_memory(self, values: dict[str, Tensor], whitened: Tensor, arrivals: int) -> int:
         """Add another map's remembered samples to sites and memory; how many, old or new, fell out.
