@@ -5,14 +5,18 @@ import time
 
 import numpy as np
 import pytest
-from geometry_msgs.msg import Point32, Polygon, PolygonStamped, PoseStamped
+from geometry_msgs.msg import Point32, Polygon, PolygonStamped, PoseArray, PoseStamped
 from nav_msgs.msg import OccupancyGrid, Path
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
-from ros_helpers import ask, fill, settle, spin_until
+from ros_helpers import ask, cloud_array, fill, settle, spin_until
+from sensor_msgs.msg import PointCloud2
+from std_msgs.msg import Header
 from std_srvs.srv import Trigger
 
 from gp_mapping.ros.mapper import survey_port
+from gp_mapping.ros.mapper.team_port import QOS as TILES
 from gp_mapping.ros.simulator_node import floor_plan
+from gp_mapping.ros.wire.outbound import cloud
 from gp_mapping.ros.wire.qos import LATCHED
 from gp_mapping.runtime.surveying.rules import Rules
 
@@ -174,3 +178,54 @@ def test_a_free_space_map_that_is_not_latched_is_heard(node_of, reliability):
     spin_until(node, peer, lambda: maps.get_subscription_count())
     maps.publish(floor_plan(3.0, 3.0, "odom"))
     spin_until(node, peer, lambda: node.worker.free is not None)
+
+
+def test_what_is_suggested_is_announced_and_what_others_announce_is_left_to_them(node_of):
+    """On ~/claims, where somebody listens to the suggestions; rubbish and other frames are counted."""
+    node, peer = node_of(
+        namespace="/robot1", merge_from="robot1,robot2", merge_transforms="", suggestion_rate=20.0
+    )
+    announced = peer.listen(PointCloud2, "/robot1/mapping/claims", TILES)
+    others = peer.node.create_publisher(PointCloud2, "/robot2/mapping/claims", TILES)
+    claims = node.suggester.claims
+    fill(node, 3.0)
+    spin_until(node, peer, lambda: others.get_subscription_count() and node.frame)
+    assert not announced, "nobody listens to the suggestions"
+
+    suggested = peer.listen(PoseArray, "/robot1/mapping/suggestions")
+    spin_until(node, peer, lambda: announced and suggested)
+    points = cloud_array(announced[-1], ("x", "y", "choice"))
+    last = np.flatnonzero(np.diff(points[:, 2], append=-1.0))
+    places = [(p.position.x, p.position.y) for p in suggested[-1].poses]
+    np.testing.assert_allclose(points[last, :2], places)
+
+    def announce(frame, points, columns=("x", "y", "choice")):
+        others.publish(cloud(np.array(points), columns, Header(frame_id=frame)))
+
+    seen = len(suggested)
+    announce("odom", [(1.0, 1.0, 0.0), (2.0, 1.0, 0.0), (3.0, 1.0, 1.0)])
+    spin_until(node, peer, lambda: claims.places == 2 and len(suggested) > seen)
+    # robot1 comes first: robot2's first place counts before its second choice
+    before_first, (place,) = claims.others(2).turns
+    assert before_first == () and place.tolist() == [[1.0, 1.0], [2.0, 1.0]]
+
+    for number, (frame, points, columns) in enumerate(
+        [
+            ("elsewhere", [(1.0, 1.0, 0.0)], ("x", "y", "choice")),
+            ("odom", [(np.nan, 1.0, 0.0)], ("x", "y", "choice")),
+            ("odom", [(1.0, 1.0, 0.0)], ("a", "b", "choice")),
+            ("odom", [(1.0, 1.0, 0.0)] * 1001, ("x", "y", "choice")),
+        ]
+    ):
+        announce(frame, points, columns)
+        spin_until(
+            node,
+            peer,
+            lambda number=number: node.worker.status.counts.get("place_refused") == number + 1,
+        )
+    assert claims.places == 2
+
+    # an emptied map claims nothing
+    seen = len(announced)
+    assert ask(node, peer, Trigger, "/robot1/mapping/clear").success
+    spin_until(node, peer, lambda: len(announced) > seen and announced[-1].width == 0)
