@@ -70,7 +70,8 @@ def test_a_team_settles_on_places_apart_though_messages_are_lost(robot, grid, ki
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_others_plan_to_drive_is_left_to_them(robot, grid, kind):
     alone = Member("/b/mapping", kind, count=1).choose(robot, grid).positions[0].numpy()
-    line = np.array([alone - (0.6, 0.0), alone + (0.6, 0.0)])
+    aside = np.array([0.6, 0.0])
+    line = np.stack([alone - aside, alone + aside])
     # that robot comes later in order, but it drives its plan whatever is suggested here
     member = Member("/b/mapping", kind, count=1, lines=lambda: [line])
     member.claims.take("/c/mapping", (), 0.0)
