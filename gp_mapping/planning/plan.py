@@ -333,7 +333,13 @@ def after_driving(value: PathValue, travel: Travel, lines) -> PathValue:
 
 
 def after_measuring_at(value: PathValue, travel: Travel, x: np.ndarray) -> PathValue:
-    """Return a PathValue after measurements at x (m, 2) m; what lies elsewhere does not count."""
+    """Return a PathValue after measurements by another robot.
+
+    Args:
+        value: before.
+        travel: the places of value; measurements that do not lie among them do not count.
+        x: (m, 2) m, of the measurements.
+    """
     if not len(travel) or not len(x):
         return value
     places, weights = travel.interpolation_at(x)
