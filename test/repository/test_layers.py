@@ -1,6 +1,8 @@
 """Imports go one way only, the core stays pure, files hold one idea: read from the syntax trees."""
 
 import ast
+import functools
+import itertools
 import warnings
 from pathlib import Path
 
@@ -103,10 +105,15 @@ def room_of(path: Path) -> str:
     return path.relative_to(PACKAGE).with_suffix("").parts[0]
 
 
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+@functools.cache
 def imports_of(path: Path) -> set[str]:
     """Full names of what a file imports, at any depth: 'a.b' for `import a.b` and for `from a import b`."""
     names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -117,18 +124,35 @@ def imports_of(path: Path) -> set[str]:
     return names
 
 
+def imports_in(files):
+    """Each file with each name that it imports."""
+    return ((path, name) for path in files for name in imports_of(path))
+
+
+def nodes_in(files):
+    """Each file with each node of its tree."""
+    return ((path, node) for path in files for node in ast.walk(tree_of(path)))
+
+
 def shown(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("path", FILES, ids=shown)
-def test_imports_keep_to_the_layers(path):
-    room = room_of(path)
-    assert room in ROOMS, (
-        f"{shown(path)} is in no known room; docs/how_it_works.md and this test say where code lives"
-    )
-    allowed = ROOMS[room] | {room}
-    for name in imports_of(path):
+def in_each_folder(paths):
+    """A case for each folder, with its files: to begin a thousand cases takes longer than what they look at."""
+    paths = sorted(paths, key=lambda path: path.parent)
+    folders = {of: [*files] for of, files in itertools.groupby(paths, lambda path: path.parent)}
+    return pytest.mark.parametrize("files", folders.values(), ids=map(shown, folders))
+
+
+@in_each_folder(FILES)
+def test_imports_keep_to_the_layers(files):
+    for path, name in imports_in(files):
+        room = room_of(path)
+        assert room in ROOMS, (
+            f"{shown(path)} is in no known room; docs/how_it_works.md and this test say where code lives"
+        )
+        allowed = ROOMS[room] | {room}
         parts = name.split(".")
         if parts[0] == "gp_mapping":
             target = parts[1] if len(parts) > 1 else ""
@@ -147,14 +171,14 @@ def test_imports_keep_to_the_layers(path):
         )
 
 
-@pytest.mark.parametrize("path", [p for p in FILES if room_of(p) == "core"], ids=shown)
-def test_core_is_torch_and_harmless_modules(path):
-    for name in imports_of(path):
+@in_each_folder(p for p in FILES if room_of(p) == "core")
+def test_core_is_torch_and_harmless_modules(files):
+    for path, name in imports_in(files):
         first = name.split(".")[0]
         assert first in CORE | {"gp_mapping"} or name in STOPWATCH, (
             f"{shown(path)} imports {name}, expected {sorted(CORE | STOPWATCH)}"
         )
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path, node in nodes_in(files):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             assert node.func.id not in ("print", "open", "input", "eval", "exec", "__import__"), (
                 f"{shown(path)}:{node.lineno} calls {node.func.id}; the core prints, reads and writes nothing"
@@ -181,22 +205,21 @@ PYTHON = [
 LONG, TOO_LONG = 400, 600  # lines: one idea, or two?
 
 
-@pytest.mark.parametrize("path", PYTHON, ids=shown)
-def test_a_file_holds_one_idea(path):
+@in_each_folder(PYTHON)
+def test_a_file_holds_one_idea(files):
     """A class is never cut in pieces to meet a length; a file of 400 lines is looked at, one of 600 holds two ideas."""
-    lines = len(path.read_text(encoding="utf-8").splitlines())
-    assert lines <= TOO_LONG, (
-        f"{shown(path)} has {lines} lines, expected at most {TOO_LONG}: split it by what it does"
-    )
-    if lines > LONG:
-        warnings.warn(f"{shown(path)} has {lines} lines: one idea, or two?", stacklevel=1)
+    for path in files:
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        assert lines <= TOO_LONG, (
+            f"{shown(path)} has {lines} lines, expected at most {TOO_LONG}: split it by what it does"
+        )
+        if lines > LONG:
+            warnings.warn(f"{shown(path)} has {lines} lines: one idea, or two?", stacklevel=1)
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in FILES if room_of(p) in ("errors", "settings")], ids=shown
-)
-def test_the_ground_is_plain(path):
-    for name in imports_of(path):
+@in_each_folder(p for p in FILES if room_of(p) in ("errors", "settings"))
+def test_the_ground_is_plain(files):
+    for path, name in imports_in(files):
         assert name.split(".")[0] in PLAIN | {"gp_mapping"}, (
             f"{shown(path)} imports {name}; expected {sorted(PLAIN)}"
         )
