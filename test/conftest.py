@@ -66,3 +66,20 @@ def pytest_runtestloop() -> None:
 def recordings() -> Path:
     """Folder of the recordings, K-time.csv, K-loc.csv and K-mag.csv; skips, and says why, where there is none."""
     return invensense()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def small_pictures():
+    """In each test that does not ask for full ones."""
+    from pictures import draw_small  # loads matplotlib, which who runs no tests does without
+
+    draw_small()
+
+
+@pytest.fixture(scope="module")
+def full_pictures():
+    """From the first test of a file that names it to its end."""
+    from pictures import full_pictures
+
+    with full_pictures():
+        yield

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pictures import draw_small, full_pictures
 from recordings import invensense
 from small_drive import GIVEN, field, lanes, write_drive
 
@@ -29,7 +30,8 @@ def gp_mapping(*arguments, code=0):
         text=True,
         capture_output=True,
         timeout=300,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
+        preexec_fn=draw_small,
     )
     assert "Traceback" not in result.stderr, result.stderr
     assert result.returncode == code, result.stderr
@@ -275,12 +277,9 @@ def test_plot_draws_a_saved_map(mapped, tmp_path, capfd):
     )
     assert capfd.readouterr().out.strip() == str(tmp_path / "a/p.svg")
     assert "<svg" in (tmp_path / "a/p.svg").read_text()
-    assert (
-        cli.main(
-            ["plot", str(output / "map.gpm"), "--output", str(tmp_path / "p.png"), "--suggest", "0"]
-        )
-        == 0
-    )
+    with full_pictures():
+        words = ["--output", str(tmp_path / "p.png"), "--suggest", "0"]
+        assert cli.main(["plot", str(output / "map.gpm"), *words]) == 0
     assert (tmp_path / "p.png").stat().st_size > 10000
 
 

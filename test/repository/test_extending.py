@@ -9,6 +9,7 @@ import pytest
 import torch
 from any_bag import header, make, write_bag
 from extending import FILES, install, program
+from pictures import draw_small
 from small_drive import GIVEN, lanes, write_drive
 
 from benchmark import warm
@@ -38,6 +39,7 @@ def run(folder, *arguments, code=None):
         capture_output=True,
         timeout=300,
         env=os.environ | {"PYTHONPATH": path},
+        preexec_fn=draw_small,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout

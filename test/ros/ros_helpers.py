@@ -1,6 +1,7 @@
 """A peer of mapping_node over real DDS, messages as a robot would send them, and nodes as processes of their own."""
 
 import math
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import rclpy
 import yaml
 from diagnostic_msgs.msg import DiagnosticArray
 from nav_msgs.msg import Odometry
+from pictures import draw_small
 from rcl_interfaces.srv import DescribeParameters
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
@@ -71,6 +73,7 @@ class NodeProcess:
     """`python -m MODULE --ros-args --params-file …` with its log in a file; always ended at the end of the block.
 
     start: what starts it; subprocess.Popen where its very start and end are the question.
+    pictures: what decides how it draws them, where it begins loaded; None where they are to take a user's time.
     """
 
     def __init__(
@@ -79,8 +82,11 @@ class NodeProcess:
         module: str = "gp_mapping.ros.mapping_node",
         arguments=(),
         start=warm.Popen,
+        pictures=draw_small,
         **parameters,
     ):
+        how = {"preexec_fn": pictures} if start is warm.Popen else {}
+        paths = os.pathsep.join(filter(None, sys.path))
         self.log_path = folder / f"{module.rsplit('.', 1)[-1]}.log"
         command = [sys.executable, "-m", module, "--ros-args"]
         if parameters:
@@ -88,7 +94,12 @@ class NodeProcess:
             command += ["--params-file", str(parameter_file(folder, **parameters))]
         with self.log_path.open("w") as log:
             self.process = start(
-                [*command, *arguments], cwd=ROOT, stdout=log, stderr=subprocess.STDOUT
+                [*command, *arguments],
+                cwd=ROOT,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=os.environ | {"PYTHONPATH": paths},
+                **how,
             )
 
     @property

@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 import torch
+from pictures import full_pictures
 
 from gp_mapping import Samples
 from gp_mapping.cli import main
@@ -40,7 +41,8 @@ def test_route_as_csv_geojson_and_picture(saved, tmp_path, capsys):
         ("route.geojson", []),
         ("route.png", ["--kind", "lanes"]),
     ):
-        assert main(["plan", *options, *kind, "--output", str(tmp_path / name)]) == 0
+        with full_pictures():
+            assert main(["plan", *options, *kind, "--output", str(tmp_path / name)]) == 0
     said = capsys.readouterr().out
     assert "stops; stddev over the area" in said and "the whole region is taken to be free" in said
     rows = list(csv.DictReader(open(tmp_path / "route.csv", encoding="utf-8")))

@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from pictures import full_pictures
 from small_drive import GIVEN, lanes, write_drive
 from test_cli import wrong
 from web_browser import browser_or_skip
@@ -101,7 +102,8 @@ def runs(tmp_path_factory):
         *FAST,
     ]
     assert cli.main(["check", *bags, "--output", str(folder / "check")]) == 0
-    assert cli.main(["report", *bags, "-o", str(folder / "bag.html")]) == 0
+    with full_pictures():
+        assert cli.main(["report", *bags, "-o", str(folder / "bag.html")]) == 0
     assert (
         cli.main(["map", bags[0], "--output", str(folder / "out"), "--test", bags[2], *FAST]) == 0
     )

@@ -48,7 +48,7 @@ def session():
 
 
 @pytest.fixture(scope="module")
-def exported(session, tmp_path_factory):
+def exported(session, tmp_path_factory, full_pictures):
     return export_all(
         session,
         tmp_path_factory.mktemp("out") / "deep" / "er",

@@ -12,6 +12,8 @@ from gp_mapping import MapSettings
 from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.store.exports.picture import draw_map, lay_out, picture_text
 
+pytestmark = pytest.mark.usefixtures("full_pictures")
+
 
 def grid_of(height, width, axes=None):
     """Values of 40 µT and up; the last column is unknown, and far above the others."""
