@@ -44,8 +44,10 @@ class Robot:
                 lengthscale=0.8,
                 signal_stddev=1e-5,
                 noise_stddev=1e-6,
+                constant_stddev=3e-5,
                 max_inducing=120,
                 learn_hyperparameters=False,
+                learn_time_offset=False,
             )
         )
         self.plans = []

@@ -20,7 +20,13 @@ from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
 
 SETTINGS = MapSettings(
-    max_inducing=60, resolution=0.1, learn_hyperparameters=False, lengthscale=0.6
+    max_inducing=60,
+    resolution=0.1,
+    learn_hyperparameters=False,
+    lengthscale=0.6,
+    signal_stddev=6e-6,
+    noise_stddev=3e-7,
+    constant_stddev=2e-5,
 )
 EPOCH = 1_700_000_000  # s
 

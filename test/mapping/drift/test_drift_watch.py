@@ -25,7 +25,7 @@ STEADY = passes(1, PATHS)
 # with numbers that need no learning
 GIVEN = {"field_scale": 1.0, "lengthscale": LENGTH, "signal_stddev": 1.0, "noise_stddev": 0.05}
 GIVEN |= {"heading_stddev": 0.0, "learn_hyperparameters": False, "learn_noise": True}
-GIVEN |= {"cell_length": 0.4, "learn_time_offset": False}
+GIVEN |= {"cell_length": 0.4, "learn_time_offset": False, "constant_stddev": 3.0}
 
 
 def mapped(parts, count=None, finish=True, **settings):

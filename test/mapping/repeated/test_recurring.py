@@ -157,6 +157,7 @@ KNOWN = MapSettings(
     lengthscale=3.0,
     signal_stddev=2.0,
     noise_stddev=0.1,
+    constant_stddev=6.0,
     cell_length=0.5,
     follow_changes=False,
     learn_bias=False,

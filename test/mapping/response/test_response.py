@@ -21,6 +21,7 @@ GIVEN = {
     "lengthscale": 2.0,
     "signal_stddev": 1.5,
     "noise_stddev": 0.05,
+    "constant_stddev": 4.5,
     "learn_hyperparameters": False,
 }
 

@@ -24,6 +24,7 @@ def mapped(tau, deviation=DEVIATION, seed=1, count=320):
         lengthscale=2.0,
         signal_stddev=1.5,
         noise_stddev=0.05,
+        constant_stddev=4.5,
         learn_hyperparameters=False,
         local_scale=False,
         model="exact",

@@ -38,6 +38,7 @@ MAP = {
     "lengthscale": 0.6,
     "signal_stddev": 6e-6,
     "noise_stddev": 1e-6,
+    "constant_stddev": 2e-5,
     "follow_changes": False,
     "robust": False,
     "local_scale": False,
