@@ -27,6 +27,7 @@ def write_fleet(folder, count=4, length=1.5, spoil=None):
             folder / f"robot{i}",
             lanes(0.2 * i, 3, length),
             1000.0 * (i + 1),
+            rate=10.0,
             seed=i,
             spoil=(spoil or {}).get(i),
         )

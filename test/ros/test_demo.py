@@ -43,8 +43,9 @@ from gp_mapping.sim.walls import Walls, parse_walls
 from gp_mapping.sim.world import DipoleWorld, WorldSettings
 
 DOMAIN = domain_of("demo")
-# a measurement each 2 cm: each message costs both nodes time
-FEWER = ("--set", "sim.field_rate:=25.0", "--set", "sim.odometry_rate:=25.0")
+# a measurement each 5 cm: each message costs both nodes time
+RATE = 10.0
+FEWER = ("--set", f"sim.field_rate:={RATE}", "--set", f"sim.odometry_rate:={RATE}")
 LANES = 55.0  # s of the robot's time: 24 m
 
 
@@ -120,7 +121,7 @@ def test_the_map_of_lanes_is_right_and_everything_is_written(tmp_path):
         int,
         re.search(r"(\d+) sent, (\d+) received, (\d+) dropped, (\d+) in the map", text).groups(),
     )
-    assert sent == received == used == 25 * LANES and dropped == 0
+    assert sent == received == used == RATE * LANES and dropped == 0
     numbers = json.loads((folder / "demo.json").read_text())
     assert numbers["used"] == used and 0.0 < numbers["share"] < 20.0 and numbers["memory"] > 50.0
     for name in ("demo.png", "demo.json", "map.npz", "map.png", "mapper.log", "simulator.log"):
@@ -333,7 +334,7 @@ def test_a_cloud_becomes_the_image_that_it_was_made_of():
     assert set(columns) >= {"x", "y", "mean", "stddev"} and columns["stddev"] == pytest.approx(2e-6)
 
 
-def test_the_picture_can_be_drawn_without_path_and_suggestions(tmp_path):
+def test_the_picture_can_be_drawn_without_path_and_suggestions(tmp_path, full_pictures):
     world = DipoleWorld.random(WorldSettings())
     columns = cloud_columns(field_cloud(_grid(), Header()))
     cells = {**columns, "truth": world.norm(np.column_stack([columns["x"], columns["y"]]))}

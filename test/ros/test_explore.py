@@ -35,8 +35,8 @@ SIMULATOR = (
     "sim.duration:=240.0",
     "reliable:=true",
     "wait_for_subscribers:=60.0",
-    "sim.field_rate:=20.0",
-    "sim.odometry_rate:=20.0",
+    "sim.field_rate:=10.0",
+    "sim.odometry_rate:=10.0",
     "robot.max_speed:=0.6",
     "robot.max_turn_rate:=2.5",
 )

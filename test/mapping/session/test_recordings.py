@@ -115,21 +115,25 @@ def test_protocol_p_with_theta_given(trials, given):
     assert rmse <= 2.65 and nlpd <= 2.15 and 0.92 <= coverage <= 0.997, (rmse, nlpd, coverage)
 
 
-def test_raw_samples_make_a_fair_map_too(trials, given):
-    """Without cells: fifty samples a second, correlated; worse, but no disaster. One trial, for time."""
-    session = mapped(trials, (1,), cells=False, memory_size=500, max_inducing=200, **GIVEN)
-    raw, averaged = scores(session, trials[3])[0], scores(given(1), trials[3])[0]
+def test_raw_samples_make_a_fair_map_too(trials):
+    """Without cells: fifty samples a second, correlated; worse, but no disaster. A minute of one trial, for time."""
+    first = {1: trials[1][:3000]}
+    session = mapped(first, (1,), cells=False, memory_size=500, max_inducing=200, **GIVEN)
+    raw, averaged = (scores(one, trials[3])[0] for one in (session, mapped(first, (1,), **GIVEN)))
     assert raw < 1.5 * averaged + 0.5, (raw, averaged)
 
 
 def test_leave_one_trial_out(trials, learned):
-    # in an order in which most of them begin alike
+    """Each is predicted by a map of others, in an order in which most of them begin alike.
+
+    The ground of two is known after three of the others: what a fourth would add is not needed.
+    """
     rows = [
         scores(learned(*names), trials[left])
         for left, names in (
-            (5, (1, 2, 3, 4)),
+            (5, (1, 2, 3)),
             (4, (1, 2, 3, 5)),
-            (3, (1, 2, 4, 5)),
+            (3, (1, 2, 4)),
             (2, (4, 5, 3, 1)),
             (1, (4, 5, 3, 2)),
         )

@@ -78,7 +78,7 @@ def test_at_all_bounds_a_snapshot_takes_less_than_20_ms_of_the_maps_thread():
     again = MapSession.from_state_dict(snapshot.state)
     x = torch.rand(50, 2, dtype=torch.float64) * 4.0
     before = again.predict(x)
-    session.ingest(drive(3000, 200))
+    session.ingest(drive(3000, 50))
     after = MapSession.from_state_dict(snapshot.state).predict(x)
     assert torch.equal(before.mean, after.mean) and torch.equal(before.variance, after.variance)
     assert all(

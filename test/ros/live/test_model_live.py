@@ -43,7 +43,7 @@ SMALL = {
 def drive():
     """A simulation, and its messages in the order of their stamps: 20 s, 8 m over a floor with dipoles under it."""
     simulation = Simulation(
-        SimulationSettings(duration=20.0, field_rate=20.0, odometry_rate=20.0, spacing=0.5),
+        SimulationSettings(duration=20.0, field_rate=10.0, odometry_rate=10.0, spacing=0.5),
         WorldSettings(seed=3, width=3.0, depth=3.0),
     )
     out = []

@@ -26,7 +26,7 @@ def field_at(x):
 
 def samples():
     rows = []
-    for i, y in enumerate(torch.arange(0.0, 3.2, 0.35).double()):
+    for i, y in enumerate(torch.arange(0.0, 2.9, 0.35).double()):
         xs = torch.arange(0.0, 6.0, 0.1).double()
         rows.append(torch.stack([xs if i % 2 == 0 else 6.0 - xs, y.expand(len(xs))], 1))
     x = torch.cat(rows)
