@@ -169,6 +169,11 @@ class Samples:
             {name: None if column is None else column[index] for name, column in vars(self).items()}
         )
 
+    @property
+    def raw_count(self) -> int:
+        """Number of raw samples, where each of these may be an average."""
+        return len(self) if self.count is None else round(float(self.count.sum()))
+
     def of_pass(self, number: float) -> "Samples":
         """The same samples, all of one pass, with `number` as their pass_number."""
         numbers = torch.full((self.x.shape[0],), number, dtype=torch.float64)

@@ -21,6 +21,7 @@ def report_of(session: MapSession) -> dict:
     device = device_of(session.settings)
     return {
         "samples": session.raw_count,
+        "samples_to_confirm": session.waiting_samples,
         "cells": session.cell_count,
         "passes": session.passes,
         "inducing": len(session.inducing),

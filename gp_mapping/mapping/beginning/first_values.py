@@ -102,6 +102,11 @@ class FirstValues:
         return len(self._held)
 
     @property
+    def waiting_samples(self) -> int:
+        """Raw samples of these cells."""
+        return sum(cell.raw_count for cell in self._held)
+
+    @property
     def spread(self) -> float | None:
         """Robust standard deviation of the last cells of the beginning, SI; None: not known.
 
@@ -131,7 +136,7 @@ class FirstValues:
             The cells with which all is to begin again; None where nothing does.
         """
         # only raw values show a sensor's step, means of several samples do not
-        single = _raw(cell) == len(cell)
+        single = cell.raw_count == len(cell)
         values = cell.y.tolist()
         for before, after in (
             pairwise([*([] if self._last is None else [self._last]), *values]) if single else ()
@@ -148,7 +153,7 @@ class FirstValues:
         before, after = split
         # all that the warm-up has left here is void
         self._first, self._recent, self._held, self._reference, self.seen = [], [], [], None, 0
-        self.gross = sum(map(_raw, before))
+        self.gross = sum(cell.raw_count for cell in before)
         self.notes = [warm_up_note(self.gross, float(before[-1].y.abs().max()))]
         return after
 
@@ -202,7 +207,9 @@ class FirstValues:
         if not self.is_open:
             self._recent = [row.y[0].tolist() for row in kept][-_WINDOW:]
             self._reference = self._median_and_spread(self._recent)
-            self.gross += sum(_raw(row) for row in self._first) - sum(_raw(row) for row in kept)
+            self.gross += sum(row.raw_count for row in self._first) - sum(
+                row.raw_count for row in kept
+            )
             self._first = []
 
         return _together(kept)
@@ -267,7 +274,7 @@ class FirstValues:
 
     def drop_held(self) -> None:
         """Drop the cells that wait as gross errors: nothing has confirmed them."""
-        self.gross += sum(_raw(cell) for cell in self._held)
+        self.gross += sum(cell.raw_count for cell in self._held)
         self._held = []
 
     def _median_and_spread(
@@ -364,11 +371,6 @@ class FirstValues:
 def _together(rows: list[Samples]) -> Samples:
     """Join rows to one batch; a column that not all of them have is left out."""
     return Samples.concatenate(rows, common=True)
-
-
-def _raw(cell: Samples) -> int:
-    """Number of raw samples that a cell averages."""
-    return len(cell) if cell.count is None else int(torch.round(cell.count.sum()))
 
 
 def _columns(cell: Samples) -> dict:

@@ -173,6 +173,11 @@ class Answering(ABC):
         return self.shown.admission.counts.used
 
     @property
+    def waiting_samples(self) -> int:
+        """Those of raw_count whose cells wait for the next ones to confirm them."""
+        return self.shown.waiting_samples
+
+    @property
     def refused(self) -> int:
         """Raw samples that were not used."""
         return self.shown.admission.counts.refused

@@ -115,6 +115,11 @@ class CellMap:
         """Cells that were weakened, for all others contradict them."""
         return self.scores.weakened + self._start.weakened
 
+    @property
+    def waiting_samples(self) -> int:
+        """Raw samples that are counted as used, and that the map has yet to take or to weaken."""
+        return self.admission.first.waiting_samples + self._suspects.samples
+
     def is_settled(self) -> bool:
         """Whether hyper-parameters are past their first steps, so that the map can judge cells."""
         return self.scores.is_settled(self.map)
@@ -312,8 +317,7 @@ class CellMap:
         """Count a batch that the map refuses: a robot's map must go on with what it has."""
         if isinstance(error, MapFullError):
             self.left_out += len(batch)
-        count = len(batch) if batch.count is None else round(float(batch.count.sum()))
-        self.admission.counts.lose(count, one_line(error))
+        self.admission.counts.lose(batch.raw_count, one_line(error))
 
     # --- the map made again with other starts -----------------------------------------------------
     def _go_on_again(self) -> None:

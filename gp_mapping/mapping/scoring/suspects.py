@@ -87,6 +87,11 @@ class Suspects:
     def __len__(self) -> int:
         return len(self._held)
 
+    @property
+    def samples(self) -> int:
+        """Raw samples of the cells that wait."""
+        return sum(each.cell.raw_count for each in self._held)
+
     def look(self, cell: Judged) -> Verdict:
         """Look at one more cell.
 

@@ -13,7 +13,7 @@ MOST = 8  # cells that wait, as docs/how_it_works.md has it
 
 def judged(k: int, residual: float, place: float, gate: float) -> Judged:
     """Cell k, with that residual; suspect where it is beyond the gate."""
-    cell = Samples([[place, 0.0]], [[float(k)]], sensor_variance=0.01)
+    cell = Samples([[place, 0.0]], [[float(k)]], sensor_variance=0.01, count=2.0)
     weak = replace(cell, sensor_variance=torch.ones(1)) if abs(residual) > gate else cell
     return Judged(cell, weak, [residual])
 
@@ -27,7 +27,7 @@ def looked_at(residuals, places=None, gates=None):
         out += verdict.cells
         wrong += verdict.weakened
         most = max(most, len(suspects))
-        assert len(out) + len(suspects) == k + 1
+        assert len(out) + len(suspects) == k + 1 and suspects.samples == 2 * len(suspects)
         # a resume in the middle changes nothing
         again = Suspects(1.0)
         again.load_state_dict(suspects.state_dict())
