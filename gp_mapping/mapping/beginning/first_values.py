@@ -97,13 +97,8 @@ class FirstValues:
         return self.seen < FIRST
 
     @property
-    def waiting_count(self) -> int:
-        """Number of cells that the next ones decide on."""
-        return len(self._held)
-
-    @property
     def waiting_samples(self) -> int:
-        """Raw samples of these cells."""
+        """Raw samples of the cells that the next ones decide on."""
         return sum(cell.raw_count for cell in self._held)
 
     @property

@@ -203,6 +203,8 @@ def test_cells_that_wait_are_part_of_what_is_saved_and_of_the_map_in_the_end():
     session.ingest(last)
     state = session.state_dict()
     assert len(state["suspects"]) == 1 and session.cell_count == before + 14
+    # all are counted as used, five of them in the cell that waits
+    assert session.raw_count == 720 and session.report()["samples_to_confirm"] == 5
 
     at = torch.stack([torch.linspace(0.0, 2.0, 9), torch.full((9,), 0.2)], 1).double()
     resumed = MapSession.from_state_dict(state)
@@ -210,7 +212,7 @@ def test_cells_that_wait_are_part_of_what_is_saved_and_of_the_map_in_the_end():
     for each in (session, resumed):
         # the one that waited, and the one that was open
         assert each.cell_count == before + 16 and each.report()["weakened_cells"] == 2
-        assert each.state_dict()["suspects"] == []
+        assert each.state_dict()["suspects"] == [] and each.report()["samples_to_confirm"] == 0
         torch.testing.assert_close(
             each.predict(at).mean, session.predict(at).mean, rtol=1e-9, atol=0.0
         )
