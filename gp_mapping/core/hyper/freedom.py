@@ -9,6 +9,12 @@ which is that of a scaled inverse χ² with ν degrees of freedom. An error then
 distribution about v(θ̂), which is the mode in log v, and the normal's 95 % interval becomes that of
 t where v is multiplied by (t_ν/1.96)².
 
+The noise variance σ² of a sensor whose samples are far apart may be known to a factor of ten only,
+and no inverse χ² has so wide a logarithm with a variance of its own. There log σ² is normal about
+its mode with C's entry V, and the 95 % interval of an error e is ± q σ̂ with
+
+    P(|e| > q σ̂) = E_z 2 Φ(−q exp(−√V z/2)) = 0.05,   z ~ N(0, 1)
+
 Reference: Rasmussen and Williams 2006, section 5.2 (θ integrated out); Gelman et al., Bayesian Data
 Analysis, 3.2.
 """
@@ -16,13 +22,15 @@ Analysis, 3.2.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
+import numpy as np
 import torch
 
 from gp_mapping.core.hyper.agreed import Learned
 from gp_mapping.core.hyper.bias import student_t_95
 
-__all__ = ["degrees_of_freedom", "interval_factor"]
+__all__ = ["degrees_of_freedom", "interval_factor", "noise_factor"]
 
 _NORMAL = 1.959964  # the normal's quantile of a 95 % interval
 # degrees of freedom of a start's own prior (first_guess.py): it is never known less well
@@ -49,3 +57,24 @@ def degrees_of_freedom(learned: Learned | None) -> float:
 def interval_factor(degrees: float) -> float:
     """(t/1.96)², the factor of a variance with ν degrees of freedom for its 95 % interval."""
     return 1.0 if degrees > _MANY else (student_t_95(degrees) / _NORMAL) ** 2
+
+
+def noise_factor(learned: Learned | None) -> float:
+    """(q/1.96)², the factor of the noise variance for its 95 % interval; 1 where it is given."""
+    if learned is None or learned.covariance is None:
+        return 1.0
+    return _mixture_factor(round(float(learned.covariance[2, 2]), 2))
+
+
+@lru_cache(maxsize=256)
+def _mixture_factor(variance: float) -> float:
+    """(q/1.96)² of a normal whose log variance is normal with that variance."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    weights, scale = weights / weights.sum(), np.exp(-0.5 * math.sqrt(variance) * nodes)
+
+    low, high = _NORMAL, _NORMAL * math.exp(2.0 * math.sqrt(variance))
+    while high - low > 1e-6 * high:
+        q = 0.5 * (low + high)
+        beyond = sum(w * math.erfc(q * s / math.sqrt(2.0)) for w, s in zip(weights, scale))
+        low, high = (q, high) if beyond > 0.05 else (low, q)
+    return (low / _NORMAL) ** 2

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import VECTOR, FieldMap, Snapshot
-from gp_mapping.core.hyper.freedom import degrees_of_freedom, interval_factor
+from gp_mapping.core.hyper.freedom import degrees_of_freedom, interval_factor, noise_factor
 from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.core.types import Prediction, Samples
 from gp_mapping.mapping.motion.attitude import AttitudeLag
@@ -232,9 +232,13 @@ class OneStepAhead:
     def _expected(self, field: FieldMap) -> Tensor:
         """Noise variance of one new measurement before there are scores: (C,), squared SI.
 
-        The model's, which is of a cell, with all of the white part.
+        The model's, which is of a cell, with all of the white part. Where neither cell mates nor
+        neighbours tell the white part, the model's may be known to a factor only (freedom.py).
         """
-        return field.noise_variance().cpu() + max(0.0, self.white_variance - self.white_averaged)
+        model = field.noise_variance().cpu()
+        if not self.white_variance and self.settings.metric:
+            return model * noise_factor(field.learned())
+        return model + max(0.0, self.white_variance - self.white_averaged)
 
     def score(
         self,

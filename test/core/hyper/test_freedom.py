@@ -9,7 +9,7 @@ from scipy.stats import t as students
 from test_learner_bayes import LEARNED, NOISE, SIGNAL, cells_of, drive, learn, random_field
 
 from gp_mapping.core.hyper.agreed import Learned
-from gp_mapping.core.hyper.freedom import degrees_of_freedom, interval_factor
+from gp_mapping.core.hyper.freedom import degrees_of_freedom, interval_factor, noise_factor
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.kernels import make_kernel
@@ -46,8 +46,21 @@ def test_the_factor_is_students_quantile():
     assert interval_factor(math.inf) == interval_factor(1e6) == 1.0
 
 
+@pytest.mark.parametrize("variance", [0.05, 0.7, 6.5])
+def test_errors_of_noise_that_is_known_to_a_factor_only_are_covered(variance):
+    normal = torch.randn(2, 200_000, generator=torch.Generator().manual_seed(0)).double()
+    error = (0.5 * math.sqrt(variance) * normal[0]).exp() * normal[1]
+    covariance = torch.zeros(7, 7).double()
+    covariance[2, 2] = variance
+    factor = noise_factor(Learned(TRUTH, torch.eye(7), covariance))
+    beyond = (error.abs() > 1.959964 * math.sqrt(factor)).double().mean()
+    assert float(beyond) == pytest.approx(0.05, abs=0.002)
+
+
 def test_what_is_not_learned_is_not_in_doubt():
     held = HyperLearner(TRUTH, TRUTH, free=(False,) * 7)
+    assert noise_factor(None) == noise_factor(held.summary()) == pytest.approx(1.0)
+    assert noise_factor(Learned(TRUTH, torch.eye(7))) == 1.0
     assert degrees_of_freedom(None) == degrees_of_freedom(held.summary()) == math.inf
     assert degrees_of_freedom(Learned(TRUTH, torch.eye(7))) == math.inf
     fresh = HyperLearner(TRUTH, TRUTH, free=LEARNED)

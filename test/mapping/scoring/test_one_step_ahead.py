@@ -5,12 +5,15 @@ Of gp_mapping.mapping.scoring.one_step_ahead.
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from gp_mapping import MapSettings, Samples
+from gp_mapping.core.hyper.agreed import Learned
+from gp_mapping.core.hyper.freedom import noise_factor
 from gp_mapping.core.registry import build_map
 from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
@@ -247,6 +250,21 @@ def test_predictions_are_scaled_by_the_scores_around_a_place():
         noise = (plain.noise_variance * factor).clamp_min(white)
         torch.testing.assert_close(told.noise_variance, noise, rtol=1e-9, atol=0.0)
         assert torch.equal(told.mean, plain.mean)
+
+
+def test_noise_that_nothing_but_the_evidence_tells_is_known_to_a_factor():
+    """Of samples far apart; those that are neighbours tell the white part of it."""
+    covariance = torch.zeros(7, 7).double()
+    covariance[2, 2] = 2.0
+    learned = Learned(None, torch.eye(7), covariance)
+    field = SimpleNamespace(
+        noise_variance=lambda: torch.tensor([0.04]).double(), learned=lambda: learned
+    )
+    scores = OneStepAhead(SETTINGS)
+    told = scores.variance(field)
+    assert told == pytest.approx(0.04 * noise_factor(learned)) and told > 0.1
+    scores.note_white(0.03, 0.01)
+    assert scores.variance(field) == pytest.approx(0.06)
 
 
 def test_two_sessions_scores_are_joined_by_how_many_they_are():
