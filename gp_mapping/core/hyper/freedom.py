@@ -35,6 +35,7 @@ __all__ = ["degrees_of_freedom", "interval_factor", "noise_factor"]
 _NORMAL = 1.959964  # the normal's quantile of a 95 % interval
 # degrees of freedom of a start's own prior (first_guess.py): it is never known less well
 _LEAST = 3.0
+_LARGEST = 10.0  # of the variance of log σ²: a factor of five in σ either way, once
 _MANY = 1000.0  # beyond it the normal's quantile is t's, to half a per mille
 
 
@@ -63,7 +64,7 @@ def noise_factor(learned: Learned | None) -> float:
     """(q/1.96)², the factor of the noise variance for its 95 % interval; 1 where it is given."""
     if learned is None or learned.covariance is None:
         return 1.0
-    return _mixture_factor(round(float(learned.covariance[2, 2]), 2))
+    return _mixture_factor(round(min(float(learned.covariance[2, 2]), _LARGEST), 2))
 
 
 @lru_cache(maxsize=256)

@@ -55,6 +55,8 @@ def test_errors_of_noise_that_is_known_to_a_factor_only_are_covered(variance):
     factor = noise_factor(Learned(TRUTH, torch.eye(7), covariance))
     beyond = (error.abs() > 1.959964 * math.sqrt(factor)).double().mean()
     assert float(beyond) == pytest.approx(0.05, abs=0.002)
+    unknown = [noise_factor(Learned(TRUTH, torch.eye(7), covariance * k)) for k in (1e3, 1e9)]
+    assert factor < unknown[0] == unknown[1] < 40.0, "bounded, however little is known"
 
 
 def test_what_is_not_learned_is_not_in_doubt():
