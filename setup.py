@@ -29,7 +29,7 @@ setup(
     ],
     extras_require={
         "geotiff": ["rasterio>=1.3"],
-        "fleet": ["distributed>=2024.1"],
+        "fleet": ["distributed>=2024.1", "bokeh>=3.1"],  # bokeh draws Dask's dashboard
         "test": ["pytest", "hypothesis"],
     },  # colcon runs pytest only where this names it
     data_files=[

@@ -17,6 +17,7 @@ import math
 from dataclasses import asdict, dataclass
 
 import torch
+from torch import Tensor
 
 from gp_mapping.analysis.robot_evidence import (
     LEAST,
@@ -26,8 +27,9 @@ from gp_mapping.analysis.robot_evidence import (
     neighbourhoods,
 )
 from gp_mapping.core.field_map import FieldMap
+from gp_mapping.mapping.session import MapSession
 
-__all__ = ["Calibration", "calibration_report"]
+__all__ = ["Calibration", "calibration_report", "turning_part"]
 
 _APART = 0.9  # |correlation| of offset and arm beyond which only a sum is known
 _STEADY = 0.1  # sd/mean of the speed below which a delay cannot be told from an arm
@@ -300,3 +302,24 @@ def calibration_report(field: FieldMap, noise_variance: float | None = None) -> 
         scale=data.scale,
         **turns,
     )
+
+
+@torch.no_grad()
+def turning_part(session: MapSession) -> Tensor | None:
+    """What a map adds at one place where the robot looks along x, along y: w of w·ĥ.
+
+    Args:
+        session: a map that has begun.
+
+    Returns:
+        (2, C), SI; None where the map has no such part.
+    """
+    if session.settings.heading_stddev <= 0 or not len(session.path):
+        return None
+
+    # a prediction without a heading is the field alone
+    place, still = session.path[-1:], torch.zeros((1, 2), dtype=torch.float64)
+    plain = session.map.predict(place).mean
+    axes = torch.eye(2, dtype=torch.float64)
+    parts = [session.map.predict(place, still, axis[None]).mean - plain for axis in axes]
+    return torch.cat(parts).cpu()

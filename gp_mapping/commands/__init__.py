@@ -39,7 +39,11 @@ COMMANDS = {
     ),
     "play": ("play", "robots", "play a bag into running nodes, where `ros2 bag` is absent"),
     "import": ("import_data", "others", "write a bag from recordings in another format"),
-    "merge": ("merge", "saved", "one map of what several robots, or several days, have measured"),
+    "merge": (
+        "merge.command",
+        "saved",
+        "one map of what several robots, or several days, have measured",
+    ),
     "plot": ("plot", "saved", "draw a saved map"),
     "export": (
         "export",

@@ -23,14 +23,13 @@ from gp_mapping.fleet.bags import Bags
 from gp_mapping.fleet.cells import bounds_of
 from gp_mapping.fleet.constants import joined_evidence, shared_evidence, spread_of, with_spread
 from gp_mapping.fleet.engine import Engine
-from gp_mapping.fleet.held_out import RobotComparison, compare_robot, held_out, joined_held_out
 from gp_mapping.fleet.kept import evidence_kept, from_files, kept_tree, sums_file, value_of
 from gp_mapping.fleet.robot import joined_fixes, joined_paths, joined_scores, scores_of
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.store.scratch.tile_room import TileRoom
 
-__all__ = ["FleetMap", "check_fleet", "compare_robots", "map_bags"]
+__all__ = ["FleetMap", "check_fleet", "map_bags"]
 
 
 @dataclass(frozen=True)
@@ -284,38 +283,3 @@ def _ground(engine: Engine, bags: Bags, agreed: Agreed, own: list[tuple]):
 
     handles = [engine.step("touched", sums.touched, *step, layout, length) for step in own]
     return layout, [(cores, around) for cores, around, _ in engine.results(handles, small=True)]
-
-
-def compare_robots(
-    engine: Engine, bags: Bags, made: FleetMap, noise: float
-) -> list[RobotComparison | None]:
-    """Each robot compared with the map of all others; None where these know too few of its places.
-
-    Args:
-        engine: on which the map was made.
-        bags: of the map.
-        made: the map.
-        noise: standard deviation of a measurement, SI.
-    """
-    agreed, centre = made.agreed, float(made.agreed.centre[0])
-
-    handles = []
-    for i, (job, robot) in enumerate(zip(bags.jobs, bags.robots)):
-        beside = kept_tree(
-            engine,
-            "others",
-            [
-                (held_out, tile, z, total, bags.cells[i], job.number, robot, agreed)
-                for tile, (z, total, which) in made.sums.items()
-                if i in which
-            ],
-            ("beside", joined_held_out),
-            Path(job.keep) / f"{job.number}.beside" if job.keep else None,
-        )
-        handles.append(
-            engine.step(
-                "judged", compare_robot, engine.step("value", value_of, beside), centre, noise
-            )
-        )
-
-    return list(engine.results(handles, "compare", small=True))

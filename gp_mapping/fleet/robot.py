@@ -14,7 +14,7 @@ from pathlib import Path as FilePath
 import torch
 from torch import Tensor
 
-from gp_mapping.analysis.calibration import calibration_report
+from gp_mapping.analysis.calibration import calibration_report, turning_part
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.likelihoods.outcomes import make_judge
 from gp_mapping.core.registry import make_theta_and_learner
@@ -215,7 +215,7 @@ def _calibrated(job: Job, most: int, halfway: StepProgress) -> tuple[Robot, Scor
         theta,
         known,
         {name: getattr(started, name) for name in AUTOMATIC},
-        _body(session),
+        _turning_part(session),
         learner is not None,
         offset,
         spread,
@@ -232,18 +232,10 @@ def _calibrated(job: Job, most: int, halfway: StepProgress) -> tuple[Robot, Scor
     return robot, Scores(scores.noise, scores.local, scores.white_variance, scores.white_averaged)
 
 
-def _body(session: MapSession) -> Tensor:
-    """Field (2, C) that the map adds at one place where the robot looks along x, along y."""
-    place, still = session.path[-1:], torch.zeros((1, 2), dtype=torch.float64)
-    if session.settings.heading_stddev <= 0 or not session.settings.learn_hyperparameters:
-        return torch.zeros((2, session.map.channels), dtype=torch.float64)
-
-    # a prediction without a heading is the field alone
-    plain = session.map.predict(place).mean
-    axes = torch.eye(2, dtype=torch.float64)
-    return torch.cat(
-        [session.map.predict(place, still, axis[None]).mean - plain for axis in axes]
-    ).cpu()
+def _turning_part(session: MapSession) -> Tensor:
+    """What is added where the robot looks along x, along y of the map: (2, C) SI; else zeros."""
+    part = turning_part(session) if session.settings.learn_hyperparameters else None
+    return torch.zeros((2, session.map.channels), dtype=torch.float64) if part is None else part
 
 
 def robot_of(made: tuple[Robot, Scores | None]) -> Robot:

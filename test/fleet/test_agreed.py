@@ -11,8 +11,10 @@ from gp_mapping.core.registry import make_theta_and_learner
 from gp_mapping.core.types import Samples
 from gp_mapping.fleet.agreed import agree, prepare_cells
 from gp_mapping.fleet.cells import BagReport, CellMaker
+from gp_mapping.fleet.comparison.notes import notes_of
+from gp_mapping.fleet.comparison.outliers import find_outliers, robots_to_leave_out
+from gp_mapping.fleet.comparison.table import row_of
 from gp_mapping.fleet.robot import Robot
-from gp_mapping.fleet.table import find_outliers, row_of
 from gp_mapping.settings.mapping import MapSettings
 
 UT = 1e-6
@@ -215,6 +217,8 @@ def rows(**changed):
             "bias_stddev": 0.01,
             "gain": 1.0,
             "gain_stddev": 0.001,
+            "level": 48.0,
+            "field_stddev": 8.0,
         }
         out.append(row)
     out[-1] |= changed
@@ -233,6 +237,12 @@ def rows(**changed):
         ({"bias": 30.0}, ["bias"]),
         ({"bias": -30.0}, ["bias"]),
         ({"bias": 30.0, "gain": 0.5}, ["gain"]),
+        ({"bias": 9.6, "gain": 1.2}, ["scale"]),
+        ({"bias": -2.4, "gain": 0.951}, ["scale"]),
+        ({"bias": -2.4, "gain": 0.951, "gain_stddev": 0.03}, ["bias"]),
+        ({"bias": 9.6, "gain": 1.2, "noise": 5.0}, ["scale", "noise"]),
+        ({"bias": 1.0, "gain": 1.0, "level": 0.0}, []),
+        ({"bias": 0.9, "scatter": 0.3}, []),
         ({"gain": 0.98}, []),
         ({"gain": 0.5, "gain_stddev": 0.2}, []),
         ({"dropped": 20.0}, ["dropped"]),
@@ -244,6 +254,40 @@ def rows(**changed):
 def test_who_is_far_from_the_others_is_named_with_what_matters(changed, figures):
     found = find_outliers(rows(**changed), "µT")
     assert [one["figure"] for one in found] == figures and all(one["bag"] == "r4" for one in found)
+
+
+def test_who_is_farthest_off_leaves_first_and_a_majority_stays():
+    """With one robot of ×1.2 and another of ×0.97, only the first leaves: the second may be an effect of it."""
+    few = rows(bias=9.6, gain=1.2)
+    few[0] |= {"bias": -2.4, "gain": 0.95}
+    found = find_outliers(few, "µT")
+    assert [(one["bag"], one["figure"]) for one in found] == [("r4", "scale"), ("r0", "scale")]
+    assert "×1.200 ± 0.00" in found[0]["text"] and found[0]["value"] == pytest.approx(1.2, abs=1e-3)
+    assert robots_to_leave_out(few, found) == {"r4"}
+
+    few[0] |= {"bias": -9.6, "gain": 0.8}  # both far: of five two may leave, of four one
+    assert robots_to_leave_out(few, find_outliers(few, "µT")) == {"r0", "r4"}
+    four = [few[0], *few[2:]]
+    assert len(robots_to_leave_out(four, find_outliers(four, "µT"))) == 1
+    few[4]["left_out"] = few[0]["left_out"] = True
+    assert robots_to_leave_out(few, find_outliers(few, "µT")) == set()
+
+
+def test_a_constant_and_a_scale_that_explain_alike_are_both_said():
+    found = find_outliers(rows(bias=-2.4, gain=0.975, gain_stddev=0.015), "µT")
+    assert [one["figure"] for one in found] == ["bias"]
+    assert "a scale of ×0.9" in found[0]["text"] and "explain that alike" in found[0]["text"]
+
+
+def test_what_the_comparison_cannot_tell_is_said():
+    alone, four = rows()[:1], rows()[:4]
+    assert "no other to compare it with" in notes_of(alone, "µT", False)[0]
+    assert notes_of(four, "µT", False) == [] and "still lie apart" in notes_of(four, "µT", True)[0]
+    four[0]["bias"] = None
+    assert len(notes_of([*rows(), four[0]], "µT", False)) == 1
+    for row in four:
+        row["bias"] = None
+    assert "too few of each other's places" in notes_of(four, "µT", False)[0]
 
 
 def test_shares_are_of_what_came():

@@ -1,11 +1,14 @@
 """Engines: steps in this process, and on a Dask cluster, here one in this process."""
 
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import SimpleNamespace
 
 import pytest
 
 from gp_mapping.errors import UsageError
 from gp_mapping.fleet.engine import ClusterEngine, LocalEngine
+from gp_mapping.fleet.workers.dashboard import dashboard_text
 
 
 def test_a_step_that_failed_says_why_each_time_it_is_asked():
@@ -53,3 +56,31 @@ def test_two_runs_on_one_scheduler_never_get_each_others_results():
         ]
         assert len({handle.key for handle in held}) == len(held)
         assert client.gather(held) == list(range(10))
+
+
+@pytest.mark.parametrize(
+    "page, said",
+    [
+        (b"<title>Dask</title>", "dashboard http"),
+        (b"<p>Dask needs bokeh>=3.1.0 for the dashboard.</p>", "no dashboard (it needs bokeh"),
+        (None, "is no such page, 404"),
+    ],
+)
+def test_the_dashboards_address_is_printed_where_a_page_answers(page, said):
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(404 if page is None else 200)
+            self.end_headers()
+            self.wfile.write(page or b"")
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Page) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        address = f"http://127.0.0.1:{server.server_port}/status"
+        assert said in dashboard_text(address, here=True)
+        thread.join()
+    assert "nothing answers at" in dashboard_text(address, here=False)
+    assert dashboard_text(None, here=True).startswith("no dashboard (it needs bokeh: pip install")

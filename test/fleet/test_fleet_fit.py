@@ -58,8 +58,13 @@ def test_fit_with_workers_prints_what_was_gained(bags, tmp_path, capsys):
         "--output",
         str(tmp_path / "out"),
     ]
-    assert cli.main([*words, "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
+    assert cli.main(words) == 0
+    printed = capsys.readouterr().out
+    result = json.loads((tmp_path / "out" / "report.json").read_text())
+    # and the table of the fleet, as `check` prints it
+    assert [row["bag"] for row in result["table"]] == bags[:2] and "delay     scale" in printed
+    assert result["mend"][0]["figure"] == "failed" and result["notes"][0] in printed
+    assert "lengthscale m" in printed and f"mend first:\n  {tmp_path / 'nowhere'}" in printed
     fit = result["fit"]
     assert fit["nats_after"] >= fit["nats_before"] and fit["cells"] == result["map"]["cells"]
     assert fit["after"]["lengthscale"] == pytest.approx(result["hyperparameters"]["lengthscale"])

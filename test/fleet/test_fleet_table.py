@@ -10,7 +10,7 @@ from fleet_bags import parameters
 from small_drive import lanes, write_drive
 
 from gp_mapping import cli
-from gp_mapping.commands.fleet.check import table_of, text_of
+from gp_mapping.commands.fleet.table import table_of, text_of
 from gp_mapping.fleet.bags import agreed_by, read_bags
 from gp_mapping.fleet.engine import LocalEngine
 from gp_mapping.fleet.mapping import map_bags
@@ -43,8 +43,8 @@ def loose(i, vector, place):
 
 
 FAULTS = {
-    "scale": ("gain", lambda i, v, p: (1.3 * v, p)),
-    "dead_axis": ("gain", lambda i, v, p: (v * [0, 1, 1], p)),
+    "scale": ("scale", lambda i, v, p: (1.3 * v, p)),
+    "dead_axis": ("scale", lambda i, v, p: (v * [0, 1, 1], p)),
     "bias": ("bias", lambda i, v, p: (v + np.array([3e-6, 0.0, 0.0]), p)),
     "noise": ("white", noisy(1e-6)),
     "delay": ("delay", late(6)),
@@ -106,6 +106,11 @@ def test_the_robot_that_is_wrong_is_found(bags, fault):
     row = next(row for row in found["table"] if row["bag"] == bag)
     line = next(line for line in text_of(found) if line.startswith(bag))
     assert "*" in line and len(found["table"]) == GOOD + 1
+    # the others' figures are as without it: it is not in the map that they are compared with
+    if FAULTS[fault][0] in ("scale", "bias"):
+        assert row["left_out"] and "without the cells of " + bag in "\n".join(text_of(found))
+        for other in found["table"][:GOOD]:
+            assert abs(other["gain"] - 1.0) < 0.03 and abs(other["bias"]) < 0.4, other
     truth = {
         "scale": ("gain", 1.3, 0.1),
         "bias": ("bias", 1.8, 0.6),
@@ -115,6 +120,21 @@ def test_the_robot_that_is_wrong_is_found(bags, fault):
         name, value, within = truth[fault]
         usual = found["usual"][name] if name != "gain" else 0.0
         assert row[name] - usual == pytest.approx(value, abs=within)
+
+
+@pytest.mark.parametrize("good", [1, 2])
+def test_of_two_or_three_robots_nobody_can_tell_which_one_is_wrong(bags, good):
+    found = table(bags, [*range(good), GOOD])
+    (said,) = found["notes"]
+    assert found["mend"] == [] and not any(row["left_out"] for row in found["table"])
+    assert f"{good + 1} robots with ground in common, where they do not read alike (scale " in said
+    assert "nobody can tell which one is wrong" in text_of(found)[-1]
+    assert "no robot of these" not in "".join(text_of(found))
+
+
+def test_two_robots_that_read_alike_are_said_to(bags):
+    found = table(bags, [0, 1])
+    assert found["mend"] == [] and "where they read alike" in found["notes"][0]
 
 
 def test_check_with_workers_prints_the_table(bags, tmp_path, capsys):

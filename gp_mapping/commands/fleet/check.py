@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 
 from gp_mapping.commands.fleet.arguments import connected_engine
 from gp_mapping.commands.fleet.map import about_fleet, print_left_out, warnings_of
+from gp_mapping.commands.fleet.table import table_of, text_of
 from gp_mapping.commands.output import folder_to_write
 from gp_mapping.errors import UsageError
-from gp_mapping.fleet.bags import Bags, agreed_by, read_bags
+from gp_mapping.fleet.bags import agreed_by, read_bags
 from gp_mapping.fleet.cells import counted
-from gp_mapping.fleet.engine import Engine
-from gp_mapping.fleet.mapping import FleetMap, check_fleet, compare_robots, map_bags
-from gp_mapping.fleet.table import FIGURES, find_outliers, medians_of, row_of
+from gp_mapping.fleet.mapping import check_fleet, map_bags
 from gp_mapping.settings.build import Parameters
 from gp_mapping.store.atomic import write_atomic
-from gp_mapping.store.wording import unit_text
 
-__all__ = ["run", "table_of", "text_of"]
-
-_SHOWN = 10  # faults that are listed one by one
+__all__ = ["run"]
 
 
 def run(args: argparse.Namespace, parameters: Parameters) -> int:
@@ -72,83 +67,3 @@ def run(args: argparse.Namespace, parameters: Parameters) -> int:
         else "\n".join([*text_of(result), f"written: {output / 'report.json'}"])
     )
     return 0
-
-
-def table_of(engine: Engine, bags: Bags, fleet_map: FleetMap) -> dict:
-    """Compare each robot with the map of all others.
-
-    Args:
-        engine: where the cells are.
-        bags: that were read.
-        fleet_map: their map.
-
-    Returns:
-        `unit` of the field, `table` (a row for each robot), `usual` (the fleet's values) and `mend`
-        (bags that failed, then robots far from the others).
-    """
-    settings = fleet_map.session.settings
-    unit, scale = unit_text(settings.field_unit), settings.field_scale
-    noise = math.sqrt(fleet_map.session.noise_variance)
-    rows = [
-        row_of(report, robot, comparison, scale)
-        for report, robot, comparison in zip(
-            bags.reports, bags.robots, compare_robots(engine, bags, fleet_map, noise)
-        )
-    ]
-
-    # a bag that failed has no figures, and is the first thing to mend
-    mend = [
-        {"bag": bag, "figure": "failed", "value": None, "usual": None, "far": None, "text": why}
-        for bag, why in bags.failed.items()
-    ]
-    return {
-        "unit": unit,
-        "table": rows,
-        "usual": medians_of(rows),
-        "mend": mend + find_outliers(rows, unit),
-    }
-
-
-def text_of(result: dict) -> list[str]:
-    """Return the lines of the table, with units, and what to mend first."""
-    unit, rows = result["unit"], result["table"]
-    units = {figure.name: unit if figure.unit == "field" else figure.unit for figure in FIGURES}
-    width = max(len(row["bag"]) for row in rows)
-    flagged = {(fault["bag"], fault["figure"]) for fault in result["mend"]}
-
-    lines = [
-        f"{'':{width}}  cells" + "".join(f"{figure.head:>10}" for figure in FIGURES),
-        f"{'':{width}}       " + "".join(f"{units[figure.name]:>10}" for figure in FIGURES),
-    ]
-
-    def cells(row: dict, name: str) -> str:
-        """Return the figures of a row.
-
-        Args:
-            row: value by name of the figure.
-            name: of the robot; "" for the usual values.
-        """
-        parts = []
-        for figure in FIGURES:
-            value = row[figure.name]
-            mark = "*" if (name, figure.name) in flagged else " "
-            parts.append(f"{'–' if value is None else format(value, figure.digits):>9}{mark}")
-        return "".join(parts)
-
-    lines += [
-        f"{row['bag']:{width}} {row['cells']:6d}{cells(row, row['bag'])}".rstrip() for row in rows
-    ]
-    lines.append(f"{'usual':{width}}       {cells(result['usual'], '')}".rstrip())
-
-    if not result["mend"]:
-        return [*lines, f"no robot of these {len(rows)} lies far from the others"]
-
-    lines.append("mend first:")
-    lines += [
-        f"  {fault['text']}"
-        if fault["figure"] == "failed"
-        else f"  {fault['bag']}: {fault['text']}"
-        for fault in result["mend"][:_SHOWN]
-    ]
-    remaining = len(result["mend"]) - _SHOWN
-    return lines + ([f"  and {remaining} more in report.json"] if remaining > 0 else [])

@@ -11,6 +11,7 @@ from gp_mapping.analysis.digits import decimals
 from gp_mapping.commands.fit.progress import Progress
 from gp_mapping.commands.fleet.arguments import connected_engine
 from gp_mapping.commands.fleet.map import about_fleet, print_left_out, warnings_of
+from gp_mapping.commands.fleet.table import table_of, text_of
 from gp_mapping.commands.map import UNITS, about_map, dropped_lines, score_on_tests, write_results
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.fleet.bags import agreed_by, read_bags
@@ -35,7 +36,7 @@ _FITTED = (
 
 
 def run(args: argparse.Namespace, parameters: Parameters, output: Path) -> int:
-    """Read the bags, agree on θ, fit it, map, test, export and report.
+    """Read the bags, agree on θ, fit it, map, compare the robots, test, export and report.
 
     Args:
         args: of the command.
@@ -62,6 +63,7 @@ def run(args: argparse.Namespace, parameters: Parameters, output: Path) -> int:
 
         # mapping settles the stddev of the biases as well: what is reported is of this θ
         fleet_map = map_bags(engine, bags, fitted.agreed, parameters.map, output)
+        table = table_of(engine, bags, fleet_map)
         about = engine.about
 
     session, scale = fleet_map.session, parameters.map.field_scale
@@ -81,6 +83,7 @@ def run(args: argparse.Namespace, parameters: Parameters, output: Path) -> int:
         "fit": fit,
         "received": counted(bags.reports, "received"),
         "dropped": counted(bags.reports, "dropped"),
+        **table,
         **about_map(args, parameters, session, (), warnings_of(bags)),
         "test": None,
         "fleet": about_fleet(bags, fleet_map.agreed, about),
@@ -143,5 +146,9 @@ def _text(
                 ("test in 95 %", "coverage"),
             )
         ]
-    lines += [f"  warning: {text}" for text in result["warnings"]]
+    lines += [
+        "",
+        *text_of(result | {"unit": unit}),
+        *(f"  warning: {text}" for text in result["warnings"]),
+    ]
     return "\n".join([*lines, "written: " + ", ".join(map(str, paths.values()))])

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from gp_mapping.commands.fleet.arguments import connected_engine
-from gp_mapping.commands.fleet.check import table_of
 from gp_mapping.commands.fleet.map import about_fleet, print_left_out, warnings_of
+from gp_mapping.commands.fleet.table import table_of
 from gp_mapping.commands.report.names import short_names, without_folders
 from gp_mapping.errors import UsageError
 from gp_mapping.fleet.bags import agreed_by, read_bags

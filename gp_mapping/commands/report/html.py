@@ -12,7 +12,7 @@ from gp_mapping.analysis.digits import decimals
 from gp_mapping.analysis.pass_biases import biases_text
 from gp_mapping.analysis.refits import REFITS
 from gp_mapping.commands.report.style import STYLE
-from gp_mapping.fleet.table import FIGURES, Figure
+from gp_mapping.fleet.comparison.table import FIGURES, Figure, about_comparison, marked_of
 from gp_mapping.intake import DropReason
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
@@ -168,7 +168,7 @@ def _fleet(facts: dict) -> str:
     if "fleet" not in facts:
         return ""
     rows, unit = facts["fleet"]["table"], facts["unit"]
-    marked = {(fault["bag"], fault["figure"]) for fault in facts["fleet"]["mend"]}
+    marked = marked_of(facts["fleet"]["mend"])
 
     def text(row: dict, name: str, figure: Figure) -> str:
         """Return one figure of a robot, with an asterisk where it lies far from the fleet's.
@@ -198,9 +198,13 @@ def _fleet(facts: dict) -> str:
     ]
     # the last row: what is usual in the fleet, by which the asterisks are set
     shown.append(["usual", "", *(text(facts["fleet"]["usual"], "", f) for f in FIGURES)])
-    return _table(head, shown) + (
-        "<p>Gain, bias and scatter are of a robot beside the map of all others. An asterisk: "
-        "far from the fleet's median by a robust rule, and by more than matters.</p>"
+    return (
+        _table(head, shown)
+        + _points(about_comparison(facts["fleet"]))
+        + (
+            "<p>Scale (of the field's differences), bias and scatter are of a robot beside the map of the others. "
+            "An asterisk: far from the fleet's median by a robust rule, and by more than matters.</p>"
+        )
     )
 
 

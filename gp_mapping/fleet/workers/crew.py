@@ -26,6 +26,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from gp_mapping.errors import UsageError, one_line
+from gp_mapping.fleet.workers.dashboard import dashboard_text
 from gp_mapping.fleet.workers.forked import can_fork, start_loaded
 from gp_mapping.store.scratch.own_folder import OwnFolder
 from gp_mapping.threads import MATRIX_LIBRARIES
@@ -157,11 +158,9 @@ class Crew:
             self.look()
             time.sleep(0.02)
 
-        self.about = f"{self.asked} workers, " + (
-            f"dashboard {self.cluster.dashboard_link}"
-            if bokeh
-            else "no dashboard (it needs bokeh: pip install bokeh)"
-        )
+        # in this process it is drawn on a thread of its own, which answers meanwhile
+        address = self.cluster.dashboard_link if bokeh else None
+        self.about = f"{self.asked} workers, {dashboard_text(address, here=True)}"
 
     @property
     def there(self) -> int:

@@ -10,6 +10,7 @@ import time
 from tqdm import tqdm
 
 from gp_mapping.errors import UsageError, one_line
+from gp_mapping.fleet.workers.dashboard import dashboard_text
 
 __all__ = ["Elsewhere"]
 
@@ -48,7 +49,8 @@ class Elsewhere:
 
         self._scheduler = scheduler
         threads = sum(self.client.nthreads().values())
-        self.about = f"{threads} workers of {scheduler}, dashboard {self.client.dashboard_link}"
+        dashboard = dashboard_text(self.client.dashboard_link or None, here=False)
+        self.about = f"{threads} workers of {scheduler}, {dashboard}"
         self._seen = self._asked = (
             time.monotonic()
         )  # when a worker was there, and when that was asked

@@ -10,6 +10,8 @@ import torch
 from small_drive import field, lanes, write_drive
 
 from gp_mapping import cli
+from gp_mapping.analysis.digits import decimals
+from gp_mapping.commands.merge.text import summary
 from gp_mapping.settings.team import transforms_of
 from gp_mapping.store.checkpoint import load_checkpoint
 from gp_mapping.store.trial import tried_session
@@ -87,6 +89,17 @@ def test_the_sum_is_the_map_of_both_bags(folder, capsys):
     assert [row["cells"] for row in report["maps"]] == [
         opened(folder / n).cell_count for n in ("of_a", "of_b")
     ]
+    # what the maps had, and what the sum has
+    lines = printed.splitlines()
+    head = next(line for line in lines if line.endswith("the sum"))
+    assert head.split() == ["of_a", "of_b", "the", "sum"]
+    assert (
+        next(line for line in lines if line.startswith("lengthscale m")).split()[2:]
+        == ["0.700"] * 3
+    )
+    reads = next(line for line in lines if line.startswith("reads beside those before µT"))
+    assert len([word for word in reads.split() if word == "–"]) == 2  # of the first, of the sum
+    assert sum("; frame " in line for line in lines) == 2
     assert (folder / "sum" / "map.png").is_file() and report["hyperparameters_of"] in printed
 
 
@@ -166,7 +179,10 @@ def test_delays_that_differ_are_said_and_settled(folder, capsys):
         cli.main(["merge", str(folder / "of_a"), str(late), "--output", str(folder / "settled")])
         == 0
     )
-    assert "0.2 s late" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "0.2 s late" in printed
+    delays = next(line for line in printed.splitlines() if line.startswith("time_offset s"))
+    assert delays.split()[3] == "0.200"
 
 
 def test_the_sum_of_exact_maps_is_exact(folder):
@@ -201,6 +217,15 @@ def test_with_everything_learned_the_sum_knows_both_places(folder, capsys):
     )
     result = json.loads(capsys.readouterr().out)
     assert result["hyperparameters_of"] == str(folder / "la" / "map.gpm")
+    # each value of both maps, as it stands in the report, and that of the sum
+    la, lb = (next(r for r in result["maps"] if f"/{n}/" in r["file"]) for n in ("la", "lb"))
+    assert la["newest_pass"] < lb["newest_pass"] and lb["reads"] == lb["apart"]["values"][0]
+    printed = summary(result, opened(folder / "lsum")).splitlines()
+    turns = next(line for line in printed if line.startswith("turns with the robot µT"))
+    own = [decimals(1e6 * part["turning"]) for part in (lb, la, result)]
+    assert turns.split()[5:] == own
+    constants = next(line for line in printed if line.startswith("constants of the passes"))
+    assert "la " in constants and "lb " in constants and constants.count("±") >= 2
     merged, parts = opened(folder / "lsum"), [opened(part) for part in learned]
     for corners, own in ((lanes(count=5), parts[0]), (lanes(0.9, count=3), parts[1])):
         x = torch.from_numpy(np.concatenate([np.linspace(a, b, 9) for a, b in pairwise(corners)]))

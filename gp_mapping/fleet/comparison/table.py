@@ -1,11 +1,4 @@
-"""The table of a fleet, and which robot to mend: one whose figures lie far from the others'.
-
-    far:  |v − median| > 5 · max(1.4826 MAD, own standard deviation), and more than what would
-        matter
-
-v is a figure of one robot, the median that over all robots; of noise and scatter the logarithms are
-compared, since they are scales.
-"""
+"""The table of a fleet: the figures of each robot, in plain numbers, and what is usual."""
 
 from __future__ import annotations
 
@@ -14,13 +7,13 @@ from dataclasses import dataclass
 from statistics import median
 
 from gp_mapping.fleet.cells import BagReport
-from gp_mapping.fleet.held_out import RobotComparison
+from gp_mapping.fleet.comparison.held_out import RobotComparison
 from gp_mapping.fleet.robot import Robot
 
-__all__ = ["FIGURES", "Figure", "find_outliers", "row_of"]
+__all__ = ["COMPARED", "FIGURES", "Figure", "about_comparison", "marked_of", "medians_of", "row_of"]
 
-# MAD to standard deviation; robust standard deviations that are far; robots that can be compared
-_NORMAL, _FAR, _FEWEST = 1.4826, 5.0, 3
+COMPARED = ("gain", "bias", "scatter")  # beside the others' map, in which a wrong robot shows too
+_NAMED = 10  # robots that are named in one sentence
 
 
 @dataclass(frozen=True)
@@ -62,13 +55,13 @@ FIGURES = (
     ),
     Figure(
         "gain",
-        "gain",
+        "scale",
         "",
         0.03,
         False,
         False,
-        "it shows {value} of the field's differences that the others show, the fleet {usual}: the scale of its "
-        "sensor is wrong, or one of its axes (soft iron, a dead axis)",
+        "it shows {value} of the field's differences that the others show, the fleet {usual}, and neither one scale "
+        "nor a constant explains what it reads: look at its axes (soft iron, a dead axis) and poses",
         ".3f",
     ),
     Figure(
@@ -86,7 +79,7 @@ FIGURES = (
         "noise",
         "noise",
         "field",
-        1.5,
+        2.0,  # from drive to drive, what a map does not know of the field makes half of that
         True,
         True,
         "a new measurement scatters by {value} about its own map, the fleet's by {usual}: look at its sensor, "
@@ -108,7 +101,7 @@ FIGURES = (
         "scatter",
         "scatter",
         "field",
-        1.5,
+        2.0,
         True,
         True,
         "its cells scatter by {value} about the map of the others, the fleet's by {usual}: its poses, clocks or "
@@ -153,6 +146,8 @@ FIGURES = (
 def row_of(report: BagReport, robot: Robot, found: RobotComparison | None, scale: float) -> dict:
     """A robot's row of plain numbers, in the display unit; a value is None where it is not known.
 
+    `left_out` says that its cells are not in the map with which the others are compared.
+
     Args:
         report: of its bag.
         robot: of its calibration.
@@ -174,10 +169,11 @@ def row_of(report: BagReport, robot: Robot, found: RobotComparison | None, scale
         "gross": 100.0 * report.gross / max(1, report.samples),
         "dropped": 100.0 * report.dropped_measurements / max(1, measured),
         "faults": report.faults,
+        "left_out": False,
         "compared_cells": 0 if found is None else found.count,
     }
 
-    names = ("bias", "bias_stddev", "scatter", "rmse")
+    names = ("bias", "bias_stddev", "level", "field_stddev", "scatter", "rmse")
     row |= {name: None if found is None else getattr(found, name) / scale for name in names}
 
     return row | {
@@ -187,100 +183,30 @@ def row_of(report: BagReport, robot: Robot, found: RobotComparison | None, scale
 
 
 def medians_of(rows: list[dict]) -> dict[str, float | None]:
-    """The fleet's median of each figure."""
-    return {
-        f.name: median(known)
-        if (known := [r[f.name] for r in rows if r[f.name] is not None])
-        else None
-        for f in FIGURES
-    }
-
-
-def find_outliers(rows: list[dict], unit: str) -> list[dict]:
-    """What lies far from the others, the farthest first.
-
-    Args:
-        rows: of all robots.
-        unit: of the field, for sentences.
-
-    Returns:
-        bag, figure, value, usual, far (robust standard deviations; None for a fault) and text (a
-        sentence) of each finding.
-    """
-    findings = [
-        {
-            "bag": row["bag"],
-            "figure": "faults",
-            "value": None,
-            "usual": None,
-            "far": math.inf,
-            "text": text,
-        }
-        for row in rows
-        for text in row["faults"]
-    ]
-
-    usual = medians_of(rows)
+    """The median of each figure over the robots that are not left out."""
+    usual: dict[str, float | None] = {}
     for figure in FIGURES:
-        known = [row for row in rows if row[figure.name] is not None]
-        if len(known) >= _FEWEST:
-            findings += _far(figure, known, usual, unit)
-
-    # a wrong scale shows as a bias as well
-    scaled = {finding["bag"] for finding in findings if finding["figure"] == "gain"}
-    findings = [
-        finding
-        for finding in findings
-        if finding["figure"] != "bias" or finding["bag"] not in scaled
-    ]
-    findings.sort(key=lambda finding: -finding["far"])
-    return [
-        finding | {"far": None if math.isinf(finding["far"]) else finding["far"]}
-        for finding in findings
-    ]
+        known = [r[figure.name] for r in rows if r[figure.name] is not None and not r["left_out"]]
+        usual[figure.name] = median(known) if known else None
+    return usual
 
 
-def _far(figure: Figure, rows: list[dict], usual: dict, unit: str) -> list[dict]:
-    """Findings of one figure.
+def marked_of(mend: list[dict]) -> set[tuple[str, str]]:
+    """Return the (bag, figure) that get an asterisk; a wrong scale is marked at its own figure."""
+    return {(one["bag"], "gain" if one["figure"] == "scale" else one["figure"]) for one in mend}
+
+
+def about_comparison(table: dict) -> list[str]:
+    """Return what the comparison cannot tell, and without whose cells it was made.
 
     Args:
-        figure: the figure.
-        rows: of at least _FEWEST robots that have it.
-        usual: the fleet's medians.
-        unit: of the field, for sentences.
+        table: `table` and `notes`.
     """
-
-    def compared(value: float) -> float:
-        """The value as it is compared."""
-        return math.log(max(value, 1e-12)) if figure.scale else value
-
-    values = [compared(row[figure.name]) for row in rows]
-    centre = median(values)
-    spread = _NORMAL * median(abs(v - centre) for v in values)
-    least = math.log(figure.matters) if figure.scale else figure.matters
-    if figure.unit == "field" and not figure.scale:
-        least *= usual["scatter"] or usual["noise"]
-
-    findings = []
-
-    for row, value in zip(rows, values):
-        own = 0.0 if figure.scale else row.get(f"{figure.name}_stddev") or 0.0
-        excess = value - centre if figure.more else abs(value - centre)
-        # a difference that would not matter is not far, however alike the others are
-        size = max(spread, own, least / _FAR)
-        if excess > _FAR * size:
-            report = {
-                name: f"{v:{figure.digits}}{f' {unit}' if figure.unit == 'field' else ''}"
-                for name, v in (("value", row[figure.name]), ("usual", usual[figure.name]))
-            }
-            findings.append(
-                {
-                    "bag": row["bag"],
-                    "figure": figure.name,
-                    "value": row[figure.name],
-                    "usual": usual[figure.name],
-                    "far": excess / size,
-                    "text": figure.said.format(**report),
-                }
-            )
-    return findings
+    without = [row["bag"] for row in table["table"] if row["left_out"]]
+    if not without:
+        return list(table["notes"])
+    more = f" and {len(without) - _NAMED} more" if len(without) > _NAMED else ""
+    return [
+        *table["notes"],
+        f"compared with the map of the others without the cells of {', '.join(without[:_NAMED])}{more}",
+    ]

@@ -2,8 +2,9 @@
 
     y = c + a + g (m − c) + noise
 
-m: the others' mean at each of its cells, c: the fleet's centre. a: its bias, g: its gain, both by
-iteratively reweighted least squares (Huber), so that single wild cells decide nothing.
+m: the others' mean at each of its cells, c: the mean of these. a: its bias, g: its gain, both by
+iteratively reweighted least squares (Huber), so that single wild cells decide nothing; about c
+their errors are not correlated.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ _KNOWN = 0.3  # of the signal's standard deviation: beyond, the others know too 
 _MOST = 20_000  # cells of a bag that are compared
 _FEWEST = 30  # cells of which a comparison makes sense
 _NORMAL, _HUBER, _ROUNDS = 1.4826, 1.345, 20
+_HALVINGS = 12  # of an interval of σ: to a thousandth of its logarithm
 # neighbouring cells that share a robot's errors: of poses, of the field between
 _ALIKE = 10.0
 
@@ -55,7 +57,9 @@ class RobotComparison:
         bias_stddev: of the bias.
         gain: g.
         gain_stddev: of the gain.
-        scatter: robust standard deviation about a + g (m − c).
+        level: c, at which the bias is.
+        field_stddev: of the others' mean over its cells.
+        scatter: robust standard deviation about a + g (m − c), beyond what the others leave open.
         rmse: of the others' mean.
         inside: fraction of cells in the others' 95 % intervals.
     """
@@ -65,6 +69,8 @@ class RobotComparison:
     bias_stddev: float
     gain: float
     gain_stddev: float
+    level: float
+    field_stddev: float
     scatter: float
     rmse: float
     inside: float
@@ -79,22 +85,26 @@ def held_out(
     number: int,
     robot: Robot,
     agreed: Agreed,
+    among: bool = True,
 ) -> HeldOut:
-    """A bag's cells in the core of a tile, and what all other bags predict there.
+    """A bag's cells in the core of a tile, and what the other bags predict there.
 
     Of several axes, the first.
 
     Args:
         tile: the tile.
         z: (M, 2) its inducing inputs, inner.
-        total: sums of all bags.
+        total: sums of the bags that it is compared with.
         made: the bag.
         number: its place among the bags.
         robot: of the bag.
         agreed: by all bags.
+        among: whether it is one of these bags itself.
     """
-    own = sums_of(tile, z, made, number, robot, agreed)
-    others, nothing = subtract_sums(total, own), torch.zeros(0, dtype=torch.float64)
+    nothing = torch.zeros(0, dtype=torch.float64)
+    others = total
+    if among:
+        others = subtract_sums(total, sums_of(tile, z, made, number, robot, agreed))
 
     cells = cells_in(tile, made, number, robot, agreed)
     if tile.layout is not None:
@@ -130,22 +140,22 @@ def joined_held_out(first: HeldOut, second: HeldOut) -> HeldOut:
     )
 
 
-def compare_robot(found: HeldOut, centre: float, noise: float) -> RobotComparison | None:
+def compare_robot(found: HeldOut, noise: float) -> RobotComparison | None:
     """A robot by its cells; None where the others know too few of their places.
 
     Args:
         found: of all tiles.
-        centre: c, SI.
         noise: standard deviation of a measurement, SI.
     """
     if len(found.mean) < _FEWEST:
         return None
 
-    m, v, y = found.mean - centre, found.variance, found.measured - centre
+    middle = float(found.mean.mean())
+    m, v, y = found.mean - middle, found.variance, found.measured - middle
     relative = v - v.min()  # all places share what is not known of the field's own level
     design, residual = torch.stack([torch.ones_like(m), m], 1), y - m
 
-    scale = _spread(residual, noise)
+    scale = _excess(residual, relative, noise)
     # Huber's weights, with the scale from the residuals of the last round
     for _ in range(_ROUNDS):
         cell_precision = 1.0 / (relative + scale**2)
@@ -155,25 +165,46 @@ def compare_robot(found: HeldOut, centre: float, noise: float) -> RobotCompariso
         precision = design.mT @ (weight[:, None] * design)
         bias_and_gain = torch.linalg.solve(precision, design.mT @ (weight * y))
         residual = y - design @ bias_and_gain
-        scale = _spread(residual, noise)
+        scale = _excess(residual, relative, noise)
 
+    # about the mean of the cells as they weigh, errors of bias and gain are not correlated
+    mean = float(weight @ m / weight.sum())
+    bias, gain = float(bias_and_gain[0] + (bias_and_gain[1] - 1.0) * mean), float(bias_and_gain[1])
+    about = torch.stack([weight.sum(), weight @ (m - mean).square()]).clamp_min(1e-300)
     # neighbouring cells share errors: of ten, one counts
-    stddev = torch.linalg.inv(precision).diagonal().clamp_min(0.0).sqrt() * math.sqrt(_ALIKE)
+    stddev = (_ALIKE / about).sqrt()
     difference = y - m
     inside = float((difference.abs() <= 1.96 * (v + noise**2).sqrt()).double().mean())
 
     return RobotComparison(
         len(m),
-        float(bias_and_gain[0]),
+        bias,
         float(stddev[0]),
-        float(bias_and_gain[1]),
+        gain,
         float(stddev[1]),
+        middle + mean,
+        float(m.std()),
         scale,
         float(difference.square().mean().sqrt()),
         inside,
     )
 
 
-def _spread(residual: Tensor, noise: float) -> float:
-    """Robust standard deviation, at least a hundredth of the noise."""
-    return max(_NORMAL * float((residual - residual.median()).abs().median()), 0.01 * noise)
+def _excess(residual: Tensor, variance: Tensor, noise: float) -> float:
+    """Robust standard deviation σ beyond that of the map, at least a hundredth of the noise.
+
+        median |r − median r| / √(v + σ²) = 1 / 1.4826
+
+    Args:
+        residual: r (n,), SI.
+        variance: v (n,), of the map.
+        noise: standard deviation of a measurement, SI.
+    """
+    away = (residual - residual.median()).abs()
+    low, high = 0.01 * noise, max(0.01 * noise, _NORMAL * float(away.median()))
+    # the quotient falls with σ: halve the interval of its logarithm
+    for _ in range(_HALVINGS):
+        middle = math.sqrt(low * high)
+        over = _NORMAL * float((away / (variance + middle**2).sqrt()).median()) > 1.0
+        low, high = (middle, high) if over else (low, middle)
+    return math.sqrt(low * high)

@@ -9,7 +9,9 @@ from dataclasses import asdict
 from itertools import combinations
 from pathlib import Path
 
+from gp_mapping.analysis.calibration import turning_part
 from gp_mapping.analysis.levels import LevelDifference, level_difference
+from gp_mapping.commands.merge.text import summary
 from gp_mapping.commands.output import folder_to_write
 from gp_mapping.commands.saved import checkpoint_in, open_session
 from gp_mapping.errors import UsageError, named
@@ -34,12 +36,11 @@ from gp_mapping.store.holdings import (
 )
 from gp_mapping.store.sessions import odometry_frame_of, quantity_of
 from gp_mapping.store.trial import errors_about
-from gp_mapping.store.wording import passes_text, unit_text
+from gp_mapping.store.wording import unit_text
 
 __all__ = ["run"]
 
 _LATE = 0.01  # s; where delays of two sensors differ by more, each is corrected by its own
-_SHOWN = (("lengthscale", "m"), ("signal_stddev", ""), ("noise_stddev", ""), ("time_offset", "s"))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -58,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
     require_apart(paths, holdings)
     _check_recordings(paths, sessions)
     _check_quantities(paths, sessions)
+    frames = [session.about.get("frame") for session in sessions]
     warnings = _in_one_frame(paths, sessions, transforms, args.allow_frame_change)
 
     # the map that has learned from most cells keeps its hyper-parameters; the others adopt these
@@ -65,8 +67,12 @@ def run(args: argparse.Namespace) -> int:
     ids = sorted({map_id for session in sessions for map_id in map_ids(session.about)})
     # the rows state what each map had learned: they are taken before anything is changed
     rows = [_row(path, session) for path, session in zip(paths, sessions)]
+    for i, transform in transforms.items():
+        rows[i] |= {"frame": frames[i], "moved": list(transform)}
 
-    warnings += _own_delays(paths, sessions, order) + _added(paths, sessions, order, rows)
+    warnings += _own_delays(paths, sessions, order)
+    warnings += _turns_differ(paths, sessions, order)
+    warnings += _added(paths, sessions, order, rows)
 
     first = sessions[order[0]]
     note_holdings(first.about, set().union(*holdings))
@@ -79,10 +85,11 @@ def run(args: argparse.Namespace) -> int:
             "hyperparameters_of": str(paths[order[0]]),
             "map": report,
             "hyperparameters": report["hyperparameters"],
+            "turning": _amplitude(first),
             "warnings": [*warnings, *_notes_of_sum(first, report)],
         }
         _write(output, first, result)
-    print(json.dumps(result, allow_nan=False) if args.json else _summary(result, first))
+    print(json.dumps(result, allow_nan=False) if args.json else summary(result, first))
     return 0
 
 
@@ -137,7 +144,9 @@ def _added(
         paths: of the maps.
         sessions: the maps; all but the first in `order` are used up.
         order: indices of the maps, that with most cells first.
-        rows: what the report says of each map; gains `apart`, how it reads beside the sum so far.
+        rows: what the report says of each map; gains `apart`, how it reads beside the sum so far,
+            and `reads`, the largest value of that, and `newest_pass`, the number of its newest pass
+            in the sum.
 
     Returns:
         A sentence for each map that reads otherwise than those before it.
@@ -146,9 +155,11 @@ def _added(
         UsageError: two maps do not fit together.
     """
     first, warnings = sessions[order[0]], []
+    rows[order[0]]["newest_pass"] = first.map.newest_pass
     for i in order[1:]:
         apart = level_difference(first, sessions[i]) if first.settings.metric else None
-        rows[i] |= {"apart": None if apart is None else asdict(apart)}
+        rows[i]["apart"] = None if apart is None else asdict(apart)
+        rows[i]["reads"] = None if apart is None else max(apart.values, key=abs)
         signal = first.map.hyperparameters()["signal_stddev"]
         if apart is not None and apart.is_another_field(signal):
             warnings.append(_another_field(paths[i], apart, first))
@@ -162,6 +173,7 @@ def _added(
                 raise UsageError(
                     f"{paths[i]}: not merged into {paths[order[0]]}: {error}"
                 ) from error
+        rows[i]["newest_pass"] = first.map.newest_pass
 
     with errors_about(paths[order[0]]):
         first.map.use_budget()
@@ -336,6 +348,31 @@ def _own_delays(paths: list[Path], sessions: list[MapSession], order: list[int])
     return notes
 
 
+def _turns_differ(paths: list[Path], sessions: list[MapSession], order: list[int]) -> list[str]:
+    """Say which maps have another part that turns with the robot; the sum has one for all.
+
+    Args:
+        paths: of the maps.
+        sessions: the maps.
+        order: indices of the maps, that with most cells first.
+    """
+    first, notes = sessions[order[0]], []
+    part = turning_part(first)
+    for i in order[1:]:
+        own = turning_part(sessions[i])
+        if part is None or own is None or own.shape != part.shape:
+            continue
+        apart = float((own - part).norm(dim=0).max())
+        if apart > math.sqrt(first.noise_variance):
+            scale, unit = first.settings.field_scale, unit_text(first.settings.field_unit)
+            notes.append(
+                f"what turns with the robot differs by {apart / scale:.3g} {unit} between {paths[i]} and "
+                f"{paths[order[0]]}, and the sum has one such part for all: calibrate the robots, or map their bags "
+                "together with --workers, where each has its own"
+            )
+    return notes
+
+
 def _apart(path: Path, apart: LevelDifference, first: MapSession) -> str:
     """Return a sentence that a map reads otherwise than those before it."""
     scale, unit = first.settings.field_scale, unit_text(first.settings.field_unit)
@@ -369,7 +406,16 @@ def _row(path: Path, session: MapSession) -> dict:
         "cells": report["cells"],
         "passes": report["passes"],
         "hyperparameters": report["hyperparameters"],
+        "turning": _amplitude(session),
+        "moved": None,
+        "reads": None,
     }
+
+
+def _amplitude(session: MapSession) -> float | None:
+    """Return what turns with the robot, SI; None where a map has no such part."""
+    part = turning_part(session)
+    return None if part is None else float(part.norm(dim=0).max())
 
 
 def _frames(paths: list[Path], sessions: list[MapSession], any_frame: bool) -> list[str]:
@@ -434,33 +480,3 @@ def _check_quantities(paths: list[Path], sessions: list[MapSession]) -> None:
                 f"{path} is a map of {named(quantity)} and {known[0][0]} of {named(known[0][1])}; only "
                 "maps of one quantity add up"
             )
-
-
-def _summary(result: dict, session: MapSession) -> str:
-    """Return what was added, what differed, and what the sum is, as text."""
-    scale, unit = session.settings.field_scale, unit_text(session.settings.field_unit)
-    lines = []
-    for row in result["maps"]:
-        learned = []
-        for name, unit_of_value in _SHOWN:
-            value = row["hyperparameters"].get(name)
-            if value is not None:
-                learned.append(
-                    f"{name} {value:.3g} {unit_of_value}"
-                    if unit_of_value
-                    else f"{name} {value / scale:.3g} {unit}"
-                )
-        lines.append(
-            f"{row['file']}: {row['samples']} measurements, {row['cells']} cells, {passes_text(row['passes'])}; "
-            + ", ".join(learned)
-        )
-
-    report = result["map"]
-    lines.append(
-        f"together {report['samples']} measurements, {report['cells']} cells, {passes_text(report['passes'])}, "
-        f"{report['path_length']:.1f} m; hyper-parameters are those of {result['hyperparameters_of']}, which "
-        "has learned from most cells"
-    )
-    lines += [f"  warning: {text}" for text in result["warnings"]]
-    lines.append("written: " + ", ".join(result["files"].values()))
-    return "\n".join(lines)
