@@ -14,6 +14,9 @@ from gp_mapping.analysis.levels import LevelDifference, level_difference
 from gp_mapping.commands.merge.text import summary
 from gp_mapping.commands.output import folder_to_write
 from gp_mapping.commands.saved import checkpoint_in, open_session
+from gp_mapping.core.models.tiled.model import TiledMap
+from gp_mapping.core.scaled_map import ScaledMap
+from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.errors import UsageError, named
 from gp_mapping.intake.sensors.setup import SETUP, common_setup
 from gp_mapping.intake.sensors.sketch import MEASURED, Sketch, union
@@ -155,7 +158,7 @@ def _added(
         UsageError: two maps do not fit together.
     """
     first, warnings = sessions[order[0]], []
-    rows[order[0]]["newest_pass"] = first.map.newest_pass
+    rows[order[0]]["newest_pass"] = _newest_pass(first)
     for i in order[1:]:
         apart = level_difference(first, sessions[i]) if first.settings.metric else None
         rows[i]["apart"] = None if apart is None else asdict(apart)
@@ -173,11 +176,17 @@ def _added(
                 raise UsageError(
                     f"{paths[i]}: not merged into {paths[order[0]]}: {error}"
                 ) from error
-        rows[i]["newest_pass"] = first.map.newest_pass
+        rows[i]["newest_pass"] = _newest_pass(first)
 
     with errors_about(paths[order[0]]):
         first.map.use_budget()
     return warnings
+
+
+def _newest_pass(session: MapSession) -> float:
+    """Number of the newest pass in a map; NO_PASS where its kind of map tells none apart."""
+    known = isinstance(session.map, ScaledMap | TiledMap)
+    return session.map.newest_pass if known else NO_PASS
 
 
 def _note_made_of(about: dict, parts: list[dict], ids: list[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gp_mapping.fleet.comparison.outliers import FAR, FEWEST_BESIDE, least_of, size_of
+from gp_mapping.fleet.comparison.outliers import FAR, FEWEST_BESIDE, least_of, size_of, wide_figures
 from gp_mapping.fleet.comparison.table import FIGURES
 
 __all__ = ["notes_of"]
@@ -34,6 +34,18 @@ def notes_of(rows: list[dict], unit: str, unsettled: bool) -> list[str]:
         notes.append(
             "robots still lie apart, and a majority of the fleet must stay to compare them with: so nobody can tell "
             "for certain which of them are wrong; compare them with a sensor that is known to be right"
+        )
+    wide = wide_figures(rows)
+    if wide:
+        heads = {figure.name: figure for figure in FIGURES}
+        spreads = ", ".join(
+            f"{heads[name].head} ± {spread:{heads[name].digits.lstrip('+')}}"
+            + (f" {unit}" if heads[name].unit == "field" else "")
+            for name, spread in wide.items()
+        )
+        notes.append(
+            f"the robots differ among each other by far more than matters ({spreads}), in which hardly one of them "
+            "can stand out: compare them with a sensor that is known to be right"
         )
     missing = [row["bag"] for row in rows if row["bias"] is None]
     if missing:

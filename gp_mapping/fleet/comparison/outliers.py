@@ -20,13 +20,23 @@ from statistics import median
 from gp_mapping.fleet.comparison.scales import Explanation, explain, explanation_text
 from gp_mapping.fleet.comparison.table import COMPARED, FIGURES, Figure, medians_of
 
-__all__ = ["BESIDE", "FAR", "FEWEST_BESIDE", "find_outliers", "robots_to_leave_out", "size_of"]
+__all__ = [
+    "BESIDE",
+    "FAR",
+    "FEWEST_BESIDE",
+    "find_outliers",
+    "least_of",
+    "robots_to_leave_out",
+    "size_of",
+    "wide_figures",
+]
 
 FAR = 5.0  # robust standard deviations
 FEWEST_BESIDE = 4  # robots among which one can be told wrong that disagrees with the others
 _NORMAL = 1.4826  # MAD to standard deviation
 _OF_FEW = (1.0, 1.0, 1.196, 1.495, 1.363, 1.206, 1.200, 1.140, 1.129, 1.107)  # k by count
 _FEW = 50  # robots, of which one changes the median of all
+_WIDE = 3.0  # times what matters: a spread in which hardly anybody stands out
 _TINY = 1e-12  # of which there is a logarithm
 _RANGE = 4.0  # standard deviations of a field that are about its range
 _FEWEST = 3  # robots with a figure of their own
@@ -72,11 +82,12 @@ def find_outliers(rows: list[dict], unit: str) -> list[dict]:
         if sum(row[figure.name] is not None for row in rows)
         >= (FEWEST_BESIDE if figure.name in COMPARED else _FEWEST)
     ]
-    fleet = _usual_of_all(comparable, rows)
+    fleet, inside = _usual_of_all(comparable, rows), sum(not row["left_out"] for row in rows)
     for row in rows:
-        # among few, a wrong robot would hide behind the spread that it makes itself
+        # among few, a wrong robot would hide behind the spread that it makes itself; of three
+        # others the spread is hardly known
         known = fleet
-        if FEWEST_BESIDE <= len(rows) <= _FEW:
+        if len(rows) <= _FEW and inside - (not row["left_out"]) >= FEWEST_BESIDE:
             known = _usual_of_all(comparable, [other for other in rows if other is not row])
         findings += _of_robot(row, known, usual, unit)
 
@@ -107,6 +118,20 @@ def robots_to_leave_out(rows: list[dict], findings: list[dict]) -> set[str]:
     most = len(inside) - max(_REMAINING, compared // 2 + 1)
     order = sorted(far, key=lambda bag: -far[bag])[: max(0, most)]
     return {bag for bag in order if far[bag] >= 0.5 * far[order[0]]}
+
+
+def wide_figures(rows: list[dict]) -> dict[str, float]:
+    """Spread of gain and bias, where it hides a robot that differs by far more than matters.
+
+    Args:
+        rows: of all robots.
+
+    Returns:
+        Robust standard deviation over the robots that are not left out, by name of the figure.
+    """
+    figures = [figure for figure in FIGURES if figure.name in ("gain", "bias")]
+    fleet = _usual_of_all(figures, rows)
+    return {name: one.spread for name, one in fleet.items() if one.spread > _WIDE * one.least}
 
 
 def size_of(figure: Figure, row: dict, spread: float, least: float) -> float:
