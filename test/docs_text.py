@@ -30,6 +30,7 @@ WHOLE = {
     "offer.py",
     "parameters.py",
     "sensors/setup.py",
+    "clocks/lead.py",
     "sensors/sketch.py",
     "sensors/guarded.py",
     "sensors/other_unit.py",

@@ -142,7 +142,9 @@ def run(args: argparse.Namespace) -> int:
     require_distinct(plans)
     if args.resume:
         require_new(plans, session.about, args.resume)
-    intake = Intake(parameters.intake, judge=make_judge(parameters.map))
+    intake = Intake(
+        parameters.intake, judge=make_judge(parameters.map), time_offset=parameters.map.time_offset
+    )
     before = session.report()["samples"]
     stay_in_frame(intake, session, session.about.get("sensor_frame", ""))
     intake.expect_none_of(session.about.get(MEASURED, ""))
@@ -323,7 +325,9 @@ def score_on_tests(plans, parameters: Parameters, session: MapSession, trained: 
     Raises:
         UsageError: no measurement could be used.
     """
-    intake = Intake(parameters.intake, judge=make_judge(parameters.map))
+    intake = Intake(
+        parameters.intake, judge=make_judge(parameters.map), time_offset=parameters.map.time_offset
+    )
     stay_in_frame(intake, session)
     scores = PredictionScores(session, trained, session.settings.field_scale)
 

@@ -296,7 +296,9 @@ class _Reading:
         """A reading that has not begun."""
         settings = job.parameters.map
         return _Reading(
-            Intake(job.parameters.intake, judge=make_judge(settings)),
+            Intake(
+                job.parameters.intake, judge=make_judge(settings), time_offset=settings.time_offset
+            ),
             CellMaker(settings),
             Fixes(settings.max_fixes),
         )

@@ -159,7 +159,11 @@ def _begun(job: Job, halfway: StepProgress) -> tuple[Intake, MapSession, Taken |
     found = halfway.load()
     if found is None:
         session, cells, before = MapSession(job.parameters.map), [], None
-        intake = Intake(job.parameters.intake, judge=make_judge(job.parameters.map))
+        intake = Intake(
+            job.parameters.intake,
+            judge=make_judge(job.parameters.map),
+            time_offset=job.parameters.map.time_offset,
+        )
     else:
         (intake, state, cells, before), _ = found
         session = MapSession.from_state_dict(state)

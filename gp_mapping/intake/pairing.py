@@ -61,6 +61,8 @@ class Intake:
             the settings ask for TF.
         judge: drops values that the map of these samples cannot take, before they wait for a pose;
             None: every number can be taken.
+        time_offset: of the stamps of measurements, that the map begins with, s. With it clocks are
+            compared by which messages come together; None: these have waited for their turns.
 
     Attributes:
         settings: as given.
@@ -75,9 +77,10 @@ class Intake:
         settings: IntakeSettings | None = None,
         lookup: Lookup | None = None,
         judge: Judge | None = None,
+        time_offset: float | None = None,
     ):
         self.settings = s = settings or IntakeSettings()
-        self._lookup = lookup
+        self._lookup, self._time_offset = lookup, time_offset
         self._adaptor = GuardedAdaptor(make_adaptor(s, judge), s.sensor)
 
         self._frames, self._first = Frames(s), FirstMessages()
@@ -120,6 +123,7 @@ class Intake:
             jumps=lookup is None,
             mounting=self._mounting if s.mounting == "tf" else None,
             sketch=self.sketch,
+            offset=self._time_offset,
         )
         self.fixes = FixQueue(s, self.drops, self.received, self._poses)
 

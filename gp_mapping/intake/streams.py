@@ -15,6 +15,7 @@ import numpy as np
 from gp_mapping.core.types import Samples
 from gp_mapping.intake import stretch
 from gp_mapping.intake.clocks.field_clock import FieldClock
+from gp_mapping.intake.clocks.lead import Lead
 from gp_mapping.intake.clocks.order import InOrder
 from gp_mapping.intake.clocks.stamps import ClockRanges, Spans, Stamped, StampGate
 from gp_mapping.intake.columns import Readings, Stream
@@ -86,6 +87,8 @@ class Streams:
             not.
         mounting: how the sensor sits on the robot; None: as the settings say.
         sketch: notes which measurements were handed out; None: a new one.
+        offset: of the stamps of measurements, that is known, s; None: what comes together says
+            nothing of clocks.
 
     Attributes:
         poses: where the robot was.
@@ -102,6 +105,7 @@ class Streams:
         jumps: bool = True,
         mounting: Mounting | None = None,
         sketch: Sketch | None = None,
+        offset: float | None = None,
     ):
         self._settings, self._drops, self._warn = settings, drops, warn
         self._tf, self._jumps, self._mounting = tf, jumps, mounting
@@ -118,7 +122,9 @@ class Streams:
 
         self._out = Outlet(placer, drops, ready, sketch)
         self._waiting: deque[_Waiting] = deque()
-        self.ranges, self._lateness = ClockRanges(), Lateness()
+        self.ranges, self._lateness, self._lead = ClockRanges(), Lateness(), Lead(offset)
+        # of the newest pose message, as it came: TF has links that are stamped ahead of their time
+        self._posed: int | None = None
 
         # a measurement further from any pose in time is never paired
         near = max(self._max_wait, to_nanoseconds(s.max_pose_gap))
@@ -179,7 +185,9 @@ class Streams:
         lost = not self.samples and self._drops[DropReason.NO_POSE]
         apart = self.ranges.notes(self._max_wait, bool(lost))
         # poses of another clock are not late, whatever max_wait is
+        apart = apart or self._lead.step_notes()
         apart = apart or self._lateness.note(self._settings.max_wait)
+        apart = apart or self._lead.notes()
         return [*apart, *self._field_order.note("measurements"), *self._pose_order.note("poses")]
 
     # ---- poses in --------------------------------------------------------------------------------
@@ -205,6 +213,7 @@ class Streams:
             return self._drops.count(pose)
 
         self.ranges.add_pose(stamp)
+        self._posed = stamp
         taken, strays = self._pose_gate.admit(stamp, (*pose, variance))
         self._drops.count(DropReason.POSE_STRAY_STAMP, strays)
         self._order_poses(taken)
@@ -282,6 +291,7 @@ class Streams:
     def add_reading(self, reading: Reading) -> None:
         """Take in a measurement."""
         self.ranges.add_field(reading.stamp)
+        self._lead.add(reading.stamp, self._posed)
         taken, strays = self._field_gate.admit(reading.stamp, reading)
         self._drops.count(DropReason.STRAY_STAMP, strays)
         self._order_readings(taken)
@@ -386,7 +396,10 @@ class Streams:
         self._track.extend(poses.poses())
         if len(poses.stamps):
             self._last_pose = int(poses.stamps[-1]), tuple(poses.rows[-1, :3].tolist())
-        self._clock.move_through(plan.stamps[len(self._waiting) :].tolist())
+            self._posed = self._last_pose[0]
+        stamps = plan.stamps[len(self._waiting) :].tolist()
+        self._clock.move_through(stamps)
+        self._lead.add_all(stamps, plan.met.tolist())
 
         readings = read.select(plan.usable).preceded_by([w.reading for w in self._waiting])
         return self._pair_planned(plan, readings)
@@ -490,7 +503,8 @@ class Streams:
         self._field_order.clear()
         self._pose_order.clear()
 
-        self._last_pose, self.ranges = None, ClockRanges()
+        self._last_pose, self._posed, self.ranges = None, None, ClockRanges()
+        self._lead.restart()
         # later than any epoch so far
         self._clock.restart(max(self._clock.epoch, self.poses.epoch) + 1)
         self.poses.restart(self._clock.epoch)

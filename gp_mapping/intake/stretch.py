@@ -274,6 +274,7 @@ class StretchPlan(NamedTuple):
         advance: (N,) by how much stamps have advanced in all when each comes, ns.
         poses: the new ones.
         rows: of those known already that are needed, and the new ones.
+        met: (n,) stamp of the newest pose when each of those that are taken came, ns.
     """
 
     drops: Counter
@@ -283,6 +284,7 @@ class StretchPlan(NamedTuple):
     advance: np.ndarray
     poses: PoseRows
     rows: PoseRows
+    met: np.ndarray
 
 
 def plan_stretch(
@@ -336,7 +338,8 @@ def plan_stretch(
     rows = poses.preceded_by(known)
     # by the order of all messages: the newest pose when each measurement came
     before = np.searchsorted(pose.where[known_rows[on_time]], field.where[usable[fresh]])
-    waits = longest_waits(all_stamps, advance, len(waiting), rows.stamps[len(known) - 1 + before])
+    met = rows.stamps[len(known) - 1 + before]
+    waits = longest_waits(all_stamps, advance, len(waiting), met)
     steps = [*begun.clock.steps, *np.diff(stamps, prepend=newest).tolist()]
     if (
         len(rows.stamps) > begun.poses.size
@@ -349,7 +352,7 @@ def plan_stretch(
         return None
 
     gates = [(last, step) for last, step, _ in admitted]
-    return StretchPlan(drops, gates, usable[fresh], all_stamps, advance, poses, rows)
+    return StretchPlan(drops, gates, usable[fresh], all_stamps, advance, poses, rows, met)
 
 
 def _admissions(

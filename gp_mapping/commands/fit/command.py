@@ -134,7 +134,14 @@ def _through(
     plans, parameters: Parameters, session: MapSession, label: str
 ) -> tuple[MapSession, Intake, list[np.ndarray]]:
     """Take the bags in; returns the session, their intake, and the positions, (n, 2) m a batch."""
-    intake, positions = Intake(parameters.intake, judge=make_judge(parameters.map)), []
+    intake, positions = (
+        Intake(
+            parameters.intake,
+            judge=make_judge(parameters.map),
+            time_offset=parameters.map.time_offset,
+        ),
+        [],
+    )
     for samples in ingest_batches(samples_of(plans, intake, label), session, intake.drops):
         positions.append(samples.x.numpy())
     ingest_remaining(session, intake.drops)

@@ -1,0 +1,130 @@
+"""Whether measurements and poses have one clock, by which of them come together.
+
+The lead of a measurement is its stamp less that of the newest pose when it comes. With one clock it
+is the poses' delay less the measurement's, a fraction of a second that hardly changes, however fast
+the messages are played. The median of _WINDOW leads or more, over _SECONDS or more, leaves single
+ones out. Of _LONG medians, and the _LONG after them,
+
+    a step      where both groups are level (their ranges are _LEVEL of it, and _SECONDS, at most),
+                and _STEP apart or more: a clock was set. Where poses pause leads grow as time does,
+                which is no level
+    two clocks  where the medians of all so far have a median of more than _APART
+
+Nothing is dropped by it: what is taken depends on stamps alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from statistics import median, median_low
+
+__all__ = ["Lead"]
+
+_WINDOW, _LONG = 8, 5  # measurements, and windows
+_SECONDS = 0.5
+_MOST = 1000  # measurements of a window, whatever their stamps
+_STEP, _APART = 0.4, 0.5  # s
+_LEVEL = 0.25
+_KEPT = 200  # windows, of which the median is the usual lead
+
+
+class Lead:
+    """Compares the stamp of each measurement with the newest pose's when it comes.
+
+    Args:
+        offset: of the stamps of measurements, that the map begins with, s; None: nothing is
+            compared, for messages come in another order than they were received.
+    """
+
+    def __init__(self, offset: float | None):
+        self._offset = offset
+        self._window: list[tuple[int, int]] = []  # stamp and lead, ns
+        # stamps and medians of the newest windows, for a step; and medians for the usual lead
+        self._newest: deque[tuple[int, int]] = deque(maxlen=2 * _LONG)
+        self._usual: deque[int] = deque(maxlen=_KEPT)
+        self._steps = 0
+        self._largest = 0, 0  # stamp and size of the largest step, ns
+
+    def add(self, stamp: int, pose: int | None) -> None:
+        """Take in a measurement.
+
+        Args:
+            stamp: its stamp, ns.
+            pose: stamp of the newest pose that has come, ns; None: there is none yet.
+        """
+        if pose is None or self._offset is None:
+            return
+        self._window.append((stamp, stamp - pose))
+        n, seconds = len(self._window), 1e-9 * abs(stamp - self._window[0][0])
+        if n < _MOST and (n < _WINDOW or seconds < _SECONDS):
+            return
+        lead = median_low([lead for _, lead in self._window])
+        self._newest.append((self._window[0][0], lead))
+        self._usual.append(lead)
+        self._window.clear()
+        self._look()
+
+    def add_all(self, stamps: Iterable[int], poses: Iterable[int]) -> None:
+        """Take in measurements in the order in which they came.
+
+        Args:
+            stamps: of the measurements, ns.
+            poses: of the newest pose when each of them came, ns.
+        """
+        for stamp, pose in zip(stamps, poses):
+            self.add(stamp, pose)
+
+    def restart(self) -> None:
+        """Forget what has come: the time of both streams is another one. Steps stay."""
+        self._window.clear()
+        self._newest.clear()
+        self._usual.clear()
+
+    def _look(self) -> None:
+        """Look for a step in the middle of the newest windows."""
+        if len(self._newest) < 2 * _LONG:
+            return
+        leads = [lead for _, lead in self._newest]
+        before, after = leads[:_LONG], leads[_LONG:]
+        step = median_low(after) - median_low(before)
+        if abs(step) < 1e9 * _STEP:
+            return
+        level = min(_LEVEL * abs(step), 1e9 * _SECONDS)
+        if any(max(part) - min(part) > level for part in (before, after)):
+            return
+
+        self._steps += 1
+        self._largest = max(
+            self._largest, (self._newest[_LONG][0], step), key=lambda each: abs(each[1])
+        )
+        self.restart()  # the usual lead is another one, and the step counts once
+
+    def step_notes(self) -> list[str]:
+        """Say that the clocks were set apart, where they were."""
+        if not self._steps:
+            return []
+        stamp, step = self._largest
+        times = "once" if self._steps == 1 else f"{self._steps} times"
+        late = "poses" if step > 0 else "measurements"
+        return [
+            f"the clocks of measurements and poses were set apart {times}: from the measurement at stamp "
+            f"{stamp / 1e9:.1f} on its stamps are {step / 1e9:+.3g} s from where they were beside those of the poses "
+            f"that come with them: a clock was set, unless {late} take that much longer to arrive since; what was "
+            "measured then lies in wrong places, where it finds poses at all: map the parts before and after by "
+            "themselves, and let all computers keep one time (NTP, PTP)"
+        ]
+
+    def notes(self) -> list[str]:
+        """Say that there are two clocks, where a constant lead is long."""
+        if len(self._usual) < 2 * _LONG or self._offset is None:
+            return []
+        lead = median(self._usual) / 1e9
+        if abs(lead - self._offset) <= _APART:
+            return []
+        late = "poses" if lead > 0.0 else "measurements"
+        return [
+            f"measurements are stamped {abs(lead):.2g} s {'after' if lead > 0.0 else 'before'} the poses that come "
+            f"with them: unless {late} take that long to arrive, these are two clocks, and the map is wrong by the "
+            f"way that the robot drives meanwhile; synchronise the computers, or write time_offset: {lead:.2g}"
+        ]

@@ -1,0 +1,77 @@
+"""Measurements and poses whose clocks differ, or are set apart on the way: said, and nothing else is."""
+
+import pytest
+from intake_messages import by_stamp, drain, drive, feed, field_message
+
+from gp_mapping.intake import Intake
+from gp_mapping.intake.clocks.lead import Lead
+
+NS = 10**9
+
+
+def said_of(messages, time_offset=0.0) -> list[str]:
+    intake = Intake(time_offset=time_offset)
+    feed(intake, messages)
+    drain(intake)
+    return [w for w in intake.warnings if "a clock was set" in w or "two clocks" in w]
+
+
+def seconds_of(message) -> float:
+    return message.header.stamp.sec + 1e-9 * message.header.stamp.nanosec
+
+
+def with_stamps(messages, fields, late):
+    """The messages as they came; each of `fields` is stamped late(seconds) seconds later."""
+    ids = set(map(id, fields))
+    return [
+        field_message(seconds_of(m) + late(seconds_of(m))) if id(m) in ids else m for m in messages
+    ]
+
+
+@pytest.mark.parametrize("step", [-3600.0, -10.0, -0.5, 0.0, 0.3, 1.0, 3600.0])
+def test_a_clock_that_is_set_on_the_way_is_named(step):
+    fields, poses = drive(start=10_000.0, seconds=40.0, speed=0.5, rate=10.0)
+    said = said_of(with_stamps(by_stamp(fields, poses), fields, lambda s: step * (s >= 10_020.0)))
+    assert len(said) == (abs(step) >= 0.4)
+    for text in said:
+        assert "set apart once" in text and f"{step:+.3g} s" in text
+        assert f"unless {'poses' if step > 0 else 'measurements'} take" in text
+
+
+@pytest.mark.parametrize("late", [-1.5, -0.3, 0.0, 0.3, 1.5])
+def test_two_clocks_are_named_with_the_offset_that_mends_them(late):
+    fields, poses = drive(start=10_000.0, seconds=20.0, speed=0.5, rate=10.0)
+    messages = with_stamps(by_stamp(fields, poses), fields, lambda _: late)
+    said = said_of(messages)
+    assert len(said) == (abs(late) > 0.5)
+    for text in said:
+        offset = float(text.rpartition("time_offset: ")[2])
+        assert offset == pytest.approx(late, abs=0.15)
+        assert said_of(messages, offset) == said_of(messages, None) == []
+
+
+def test_pauses_bursts_and_slow_poses_are_no_two_clocks():
+    """Poses that stop for a while, measurements that come ten at a time, and poses every 4 s."""
+    for rate in (10, 200):
+        lead = Lead(0.0)
+        for k in range(200 * rate):
+            now = k * NS // rate
+            lead.add(now, 50 * NS if 50 * NS <= now < 120 * NS else now)
+        assert lead.notes() == lead.step_notes() == []
+
+    bursts, slow = Lead(0.0), Lead(0.0)
+    for k in range(1000):
+        bursts.add(k * NS // 20, (k // 10 + 1) * 10 * NS // 20)
+        slow.add(k * NS // 20, k // 80 * 80 * NS // 20)
+    assert bursts.notes() == [] and bursts.step_notes() == slow.step_notes() == []
+
+
+def test_what_is_forgotten_at_a_jump_of_both_is_no_step():
+    lead = Lead(0.0)
+    for k in range(100):
+        lead.add(k * NS // 10, k * NS // 10)
+    lead.restart()
+    for k in range(100):
+        lead.add(k * NS // 10, k * NS // 10 - 2 * NS)
+    (text,) = lead.notes()
+    assert "two clocks" in text and lead.step_notes() == []
