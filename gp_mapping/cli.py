@@ -190,8 +190,17 @@ def _run(argv: list[str], alone: bool) -> int:
             "those that apt has not: pip install rosbags)"
         ) from error
 
-    with _ended_in_order(alone):
-        code = module.run(args) or 0
+    try:
+        with _ended_in_order(alone):
+            code = module.run(args) or 0
+    except SystemExit as end:
+        if end.code == ENDED:
+            raise
+        from gp_mapping.settings.blame import blame, raised
+
+        # no command ends in this way: a part of another package has called exit()
+        guilty = blame(end) or "a part of another package"
+        raise UserError(f"{guilty}, raised {raised(end)}, which is to end this command") from end
     # a full disk, or a reader that has gone, raises here, where it can still be reported
     sys.stdout.flush()
     return code

@@ -144,7 +144,7 @@ class DropCounter:
         self._counts = dict.fromkeys(DropReason, 0)
         self.notes: list[str] = []
 
-    def lost_by(self, error: Exception, n: int) -> None:
+    def lost_by(self, error: BaseException, n: int) -> None:
         """Count measurements that an exception of the map has cost as REFUSED, and name it.
 
         Args:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from gp_mapping.core.types import Samples
+from gp_mapping.errors import ends_process
 from gp_mapping.intake.drops import DropCounter, DropReason
 
 __all__ = ["SampleSink", "ingest_batches", "ingest_remaining"]
@@ -39,7 +40,7 @@ def ingest_batches(
     batches: Iterable[tuple[bool, Samples]],
     session: SampleSink,
     drops: DropCounter,
-    on_error: Callable[[Exception, int], None] | None = None,
+    on_error: Callable[[BaseException, int], None] | None = None,
 ) -> Iterator[Samples]:
     """Put each batch into the session, and then hand it on.
 
@@ -59,7 +60,7 @@ def ingest_batches(
         The samples of each batch.
     """
 
-    def lost(error: Exception, count: int) -> None:
+    def lost(error: BaseException, count: int) -> None:
         """Count samples that an exception has cost, or report them.
 
         Args:
@@ -77,7 +78,9 @@ def ingest_batches(
         if new_pass:
             try:
                 session.break_pass()
-            except Exception as error:  # the pass before it is over all the same
+            except BaseException as error:  # the pass before it is over all the same
+                if ends_process(error):
+                    raise
                 lost(error, 0)
 
         remaining = samples
@@ -87,7 +90,9 @@ def ingest_batches(
                 session.ingest(remaining)
                 break
             # whatever it is, the samples after it are mapped; nothing is hidden
-            except Exception as error:
+            except BaseException as error:
+                if ends_process(error):
+                    raise
                 counted = session.raw_count + session.refused - counted_before
                 # the session raises before it counts the sample, or afterwards
                 lost(error, 0 if counted else 1)
@@ -109,7 +114,9 @@ def ingest_remaining(session: SampleSink, drops: DropCounter) -> None:
     refused = session.refused
     try:
         session.finish()
-    except Exception as error:  # the map may have hours of measurements in it
+    except BaseException as error:  # the map may have hours of measurements in it
+        if ends_process(error):
+            raise
         drops.lost_by(error, 0)
     _count_refused(drops, session.refused - refused)
 

@@ -7,6 +7,8 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 
+from gp_mapping.errors import ends_process
+
 __all__ = ["Failures"]
 
 _PERIOD = 5.0  # s, in which the same exception is logged once
@@ -34,7 +36,10 @@ class Failures:
         """
         try:
             function(*arguments)
-        except Exception:  # a robot's map must go on; nothing is hidden, all is logged and counted
+        # a robot's map must go on; nothing is hidden, all is logged and counted
+        except BaseException as error:
+            if ends_process(error):
+                raise
             self.record(stage)
 
     def record(self, stage: str) -> None:

@@ -441,7 +441,7 @@ class MapWorker:
 
         self._session.fixes.add(self._intake.fixes.take(finish))
 
-    def _lost(self, error: Exception, count: int) -> None:
+    def _lost(self, error: BaseException, count: int) -> None:
         """Count and log samples lost by an error in the map; the rest of their batch goes on."""
         self._counts["lost_by_error"] += count
         self._failures.record("update")

@@ -311,6 +311,13 @@ class Blind(OwnGP):
 class Silent(OwnGP):
     def update(self, batch):
         super().update(batch)
+
+class Leaves(Fails):
+    def update(self, batch):
+        try:
+            return super().update(batch)
+        except KeyError:
+            raise SystemExit(0)
 """
 
 
@@ -319,6 +326,7 @@ class Silent(OwnGP):
     [
         ("fails", 0, "model 'fails', failing.py line 7, in update raised KeyError: 'no more'"),
         ("blind", 2, "model 'blind', failing.py line 12, in predict, raised ZeroDivisionError: no"),
+        ("leaves", 2, "model 'leaves', failing.py line 23, in update, raised SystemExit: 0"),
         ("silent", 2, "failing.Silent.update returned None, and has to return an UpdateReport"),
     ],
 )
@@ -329,6 +337,7 @@ def test_a_model_that_raises_is_named_and_what_it_knew_is_kept(folder, tmp_path,
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: failing\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
         "[gp_mapping.models]\nfails = failing:Fails\nblind = failing:Blind\nsilent = failing:Silent\n"
+        "leaves = failing:Leaves\n"
     )
     out = tmp_path / "o"
     command = [sys.executable, "-m", "gp_mapping.cli", "map", "drive", "--output", str(out)]

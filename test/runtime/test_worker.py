@@ -176,7 +176,9 @@ def test_a_full_queue_drops_and_counts_and_calls_still_get_through(make_worker):
     assert counts["queue_full"] == sent["measurement"] - 5, "poses are counted apart"
 
 
-def test_a_failure_is_logged_with_its_traceback_counted_and_survived(make_worker):
+@pytest.mark.parametrize("failure", [RuntimeError, SystemExit, KeyboardInterrupt])
+def test_a_failure_is_logged_with_its_traceback_counted_and_survived(make_worker, failure):
+    """Also what ends a process: in the map's thread no signal raises it, but a model's exit() does."""
     session = MapSession(SETTINGS)
     worker = make_worker(session)
     broken = threading.Event()
@@ -185,7 +187,7 @@ def test_a_failure_is_logged_with_its_traceback_counted_and_survived(make_worker
     def fail_once(samples):
         if not broken.is_set():
             broken.set()
-            raise RuntimeError("a broken factor")
+            raise failure("a broken factor")
         return ingest(samples)
 
     session.ingest = fail_once

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gp_mapping.errors import one_line
+from gp_mapping.errors import ends_process, one_line
 from gp_mapping.intake.columns import Columns, Readings, reads_columns
 from gp_mapping.intake.drops import DropReason
 from gp_mapping.intake.messages import Adaptor, Reading
@@ -56,7 +56,9 @@ class GuardedAdaptor:
         try:
             reading = self._adaptor.read(msg, stamp)
             return reading if isinstance(reading, DropReason) else self._checked(reading)
-        except Exception as error:  # of another package, it may be anything
+        except BaseException as error:  # of another package, it may be anything
+            if ends_process(error):
+                raise
             self._note("read", error)
             return DropReason.ADAPTOR_FAILED
 
@@ -81,7 +83,10 @@ class GuardedAdaptor:
             return None
         try:
             return self._adaptor.read_columns(columns)
-        except Exception:  # one by one the messages on which it fails are named and counted
+        # one by one the messages on which it fails are named and counted
+        except BaseException as error:
+            if ends_process(error):
+                raise
             return None
 
     def values(self, readings: list[Reading], turn) -> tuple[np.ndarray, np.ndarray]:
@@ -128,14 +133,18 @@ class GuardedAdaptor:
         """
         try:
             return self._fitting(count, all_values())
-        except Exception as error:
+        except BaseException as error:
+            if ends_process(error):
+                raise
             self._note("values", error)
 
         found: list[tuple[np.ndarray, np.ndarray] | None] = []
         for i in range(count):
             try:
                 found.append(self._fitting(1, values_of(i)))
-            except Exception as error:
+            except BaseException as error:
+                if ends_process(error):
+                    raise
                 self._note("values", error)
                 found.append(None)
 
@@ -163,7 +172,7 @@ class GuardedAdaptor:
             raise ValueError(f"values of shape {y.shape[1:]}, and {self._channels} before")
         return y, variance
 
-    def _note(self, method: str, error: Exception) -> None:
+    def _note(self, method: str, error: BaseException) -> None:
         """Keep the first failures for a person."""
         if len(self._failures) < _NAMED:
             text = (

@@ -1,6 +1,7 @@
 """An adaptor of somebody else that fails: its measurement is counted and named, the others are mapped."""
 
 import re
+import threading
 from itertools import count
 
 import numpy as np
@@ -135,3 +136,23 @@ def test_a_field_that_the_messages_lack_is_named():
 def test_an_adaptor_that_cannot_be_made_is_one_sentence(make):
     with pytest.raises(UserError, match=r"^sensor 'own\d+': its adaptor .* cannot be made: \w+: "):
         intake_with(make)
+
+
+def test_an_adaptor_that_calls_exit_in_the_thread_of_the_map_costs_its_measurement():
+    class Leaves(Own):
+        def read(self, msg, stamp):
+            return exit(1) if msg.data > 20.0 else super().read(msg, stamp)
+
+    intake = intake_with(Leaves)
+    with pytest.raises(SystemExit):  # in the main thread it is what a signal asks for
+        intake.add_measurement(scalar_message(1.0, data=21.0))
+
+    def take():
+        for value in (21.0, 20.0):
+            intake.add_measurement(scalar_message(value, data=value))
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    thread.join()
+    assert intake.drops.as_dict() == {"adaptor_failed": 1} and intake.waiting == 1
+    assert any("SystemExit: 1" in text for text in intake.warnings)
