@@ -6,6 +6,7 @@ in a log next to it. What is left is read, and what is not is said.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sqlite3
@@ -42,7 +43,8 @@ class BagError(UserError):
 class _DatabaseFile(Sqlite3Reader):
     """One sqlite3 file, with the messages in a log next to it.
 
-    A copy is read where there is a log, since SQLite would change the recording.
+    A copy is read where there is a log, since SQLite would change the recording, and where the end
+    of the file is missing: of what is left then.
 
     Args:
         path: of the file.
@@ -57,13 +59,19 @@ class _DatabaseFile(Sqlite3Reader):
         """Open the file, or a copy into which its log was taken.
 
         Raises:
-            BagError: it is cut off, or there is no room for a copy.
+            BagError: nothing of it is left, or there is no room for a copy.
         """
         logs = [self._given.with_name(self._given.name + end) for end in _LOGS]
         logs = [log for log in logs if log.exists() and log.stat().st_size]
         with ExitStack() as copies:
             self.path = self._with_logs(logs, copies) if logs else self._given
-            _check_database(self.path, self._given)
+            page, missing = _page_and_missing(self.path)
+            if missing > 0:
+                self.damage = (
+                    f"{self._given.name}: cut off, {missing} bytes at its end are missing (sqlite3 .recover may find "
+                    "more)"
+                )
+                self.path = self._salvaged(page, copies)
             super().open()
             self._copies = copies.pop_all()
 
@@ -75,23 +83,77 @@ class _DatabaseFile(Sqlite3Reader):
     def _with_logs(self, logs: list[Path], copies: ExitStack) -> Path:
         """A copy of the file with what is in its logs; `copies` removes it."""
         files = [self._given, *logs]
-        folder = copies.enter_context(
-            TemporaryDirectory(prefix="gp_mapping_bag_", ignore_cleanup_errors=True)
+        copy = self._place_of_copy(
+            2 * sum(file.stat().st_size for file in files),
+            copies,
+            f"{logs[0].name} holds messages that the recorder had no time to put into the bag",
+            f"sqlite3 {self._given.name} 'PRAGMA wal_checkpoint(TRUNCATE)'",
         )
-        copy = Path(folder) / self._given.name
-        needed = 2 * sum(file.stat().st_size for file in files)
-        if (free := shutil.disk_usage(folder).free) < needed:
-            raise BagError(
-                f"{self._given}: {logs[0].name} holds messages that the recorder had no time to put into the "
-                f"bag; a copy to put them together takes {needed} bytes, {folder} has {free}: set TMPDIR "
-                f"to a folder with room, or run: sqlite3 {self._given.name} 'PRAGMA wal_checkpoint(TRUNCATE)'"
-            )
         for file in files:
             shutil.copyfile(file, copy.with_name(file.name))
         with closing(sqlite3.connect(copy)) as database:
             database.execute("PRAGMA journal_mode=DELETE").fetchall()
             database.execute("SELECT count(*) FROM sqlite_master").fetchall()
         return copy
+
+    def _salvaged(self, page: int, copies: ExitStack) -> Path:
+        """A copy of what is left of the file, in the order of writing; `copies` removes it.
+
+        Args:
+            page: size of the file's pages.
+            copies: removes the copy.
+        """
+        size = self.path.stat().st_size
+        part = self._place_of_copy(
+            2 * size,
+            copies,
+            "its end is missing",
+            f"sqlite3 {self._given.name} .recover | sqlite3 mended.db3",
+        ).with_suffix(".part.db3")
+        shutil.copyfile(self.path, part)
+        # SQLite would take a page that is cut off for one that ends with zeros
+        os.truncate(part, size // page * page)
+
+        copy = part.with_suffix(".left.db3")
+        with (
+            closing(sqlite3.connect(f"{part.as_uri()}?immutable=1", uri=True)) as old,
+            closing(sqlite3.connect(copy)) as new,
+            new,
+        ):
+            # else SQLite refuses a file that has fewer pages than its header says
+            old.execute("PRAGMA writable_schema = ON")
+            tables = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
+            # the messages come last: where they end in the middle, all else is there
+            for name, sql in sorted(old.execute(tables), key=lambda table: table[0] == "messages"):
+                new.execute(sql)
+                with suppress(sqlite3.DatabaseError):  # from there on the file is missing
+                    for row in old.execute(f'SELECT * FROM "{name}" NOT INDEXED ORDER BY rowid'):
+                        values = ", ".join("?" * len(row))
+                        new.execute(f'INSERT INTO "{name}" VALUES ({values})', row)
+        part.unlink()
+        return copy
+
+    def _place_of_copy(self, needed: int, copies: ExitStack, why: str, instead: str) -> Path:
+        """Where a copy may be written; `copies` removes it.
+
+        Args:
+            needed: bytes.
+            copies: removes what is there.
+            why: a copy is needed, in words.
+            instead: what to run where there is no room.
+
+        Raises:
+            BagError: there is no room.
+        """
+        folder = copies.enter_context(
+            TemporaryDirectory(prefix="gp_mapping_bag_", ignore_cleanup_errors=True)
+        )
+        if (free := shutil.disk_usage(folder).free) < needed:
+            raise BagError(
+                f"{self._given}: {why}; a copy to put it right takes {needed} bytes, {folder} has {free}: set "
+                f"TMPDIR to a folder with room, or run: {instead}"
+            )
+        return Path(folder) / self._given.name
 
     def messages(
         self,
@@ -106,23 +168,17 @@ class _DatabaseFile(Sqlite3Reader):
             self.damage = f"{self._given.name}: it is damaged ({one_line(error, _WORDS)})"
 
 
-def _check_database(path: Path, named: Path) -> None:
-    """Raise a BagError for a last page that is cut off, which SQLite would pass over in silence.
+def _page_and_missing(path: Path) -> tuple[int, int]:
+    """Size of the pages of a database, and how many bytes are missing at its end.
 
     Args:
         path: of the database.
-        named: what it is called in the error.
     """
     with path.open("rb") as file:
         header = file.read(100)
     page, pages = int.from_bytes(header[16:18], "big"), int.from_bytes(header[28:32], "big")
-    # in SQLite's header a page size of 1 stands for 65536
-    expected = (65536 if page == 1 else page) * pages
-    if path.stat().st_size < expected:
-        raise BagError(
-            f"{named}: the bag is cut off, {path.stat().st_size} bytes of {expected} are there; "
-            f"try: sqlite3 {named.name} .recover | sqlite3 mended.db3"
-        )
+    page = 65536 if page == 1 else page  # in SQLite's header 1 stands for it
+    return page, page * pages - path.stat().st_size
 
 
 class _Folder(DirectoryReader):

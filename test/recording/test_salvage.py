@@ -321,6 +321,30 @@ def test_a_log_next_to_a_database_is_read_with_it_and_left_as_it_is(tmp_path, mo
     assert not list(temporary.iterdir()), "no copy is left"
 
 
+@pytest.mark.parametrize("left", [1.0 - 1e-4, 0.97, 0.85])
+def test_a_database_whose_end_is_missing_is_read_as_far_as_it_is_whole(tmp_path, monkeypatch, left):
+    """Also by a path that is relative; most of what is in the bytes that are left is read."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.chdir(tmp_path)
+    bag = database_of(tmp_path, 1000).relative_to(tmp_path)
+    whole, _ = read(bag)
+    data = (bag / "d.db3").read_bytes()
+    cut = data[: int(left * len(data))]
+    (bag / "d.db3").write_bytes(cut)
+
+    messages, (loss,) = read(bag)
+    assert 0.7 * left * len(whole) < len(messages) < len(whole)
+    assert messages == whole[: len(messages)]
+    assert f"d.db3: cut off, {len(data) - len(cut)} bytes at its end are missing" in loss.words
+    assert (bag / "d.db3").read_bytes() == cut and not list(temporary.iterdir())
+
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+    with pytest.raises(BagError, match=r"its end is missing.* TMPDIR .*\.recover"):
+        read(bag / "d.db3")
+
+
 def test_without_room_for_a_copy_it_says_what_to_do(tmp_path, monkeypatch):
     bag = database_of(tmp_path)
     (bag / "d.db3-wal").write_bytes(bytes(100))
