@@ -144,9 +144,11 @@ def parse_assignment(text: str) -> tuple[str, object]:
 
 
 class _Loader(yaml.SafeLoader):
-    """Load plain values, without aliases.
+    """Load plain values, without aliases, of keys that stand once.
 
-    ROS itself takes none, and with them a few lines can stand for billions of parameters.
+    ROS itself takes no aliases, and with them a few lines can stand for billions of parameters. Of
+    a key that stands twice YAML keeps the last value, so a second block of one node would replace
+    the first one, of which ROS takes both. And 1:30 is a text, as to ROS, and not 90.
     """
 
     def compose_node(self, parent, index):
@@ -164,6 +166,45 @@ class _Loader(yaml.SafeLoader):
                 "an alias (*name), which ROS 2 parameter files do not have; write the value itself"
             )
         return super().compose_node(parent, index)
+
+    def construct_mapping(self, node, deep=False):
+        """Construct a mapping.
+
+        Args:
+            node: as of yaml.SafeLoader.
+            deep: as of yaml.SafeLoader.
+
+        Raises:
+            YAMLError: a key stands twice in it.
+        """
+        seen: dict[str, int] = {}
+        for key, _ in node.value:
+            name, line = str(key.value), key.start_mark.line + 1
+            if name in seen:
+                raise yaml.YAMLError(
+                    f"{one_line(name, 100)!r} stands in line {seen[name]} and again in line {line}; write it once"
+                )
+            seen[name] = line
+        return super().construct_mapping(node, deep)
+
+
+def _sexagesimal_as_text(loader: type[yaml.SafeLoader]) -> None:
+    """Let numbers with colons be texts.
+
+    Args:
+        loader: which is changed; the class that it is of stays as it is.
+    """
+    for tag, parse in (
+        ("tag:yaml.org,2002:int", yaml.SafeLoader.construct_yaml_int),
+        ("tag:yaml.org,2002:float", yaml.SafeLoader.construct_yaml_float),
+    ):
+        loader.add_constructor(
+            tag,
+            lambda self, node, parse=parse: node.value if ":" in node.value else parse(self, node),
+        )
+
+
+_sexagesimal_as_text(_Loader)
 
 
 def _yaml(text: str):

@@ -1,4 +1,5 @@
 import pytest
+import yaml
 
 from gp_mapping.errors import ParameterFileError
 from gp_mapping.settings.build import Parameters, parse_assignment, read_parameter_file
@@ -42,11 +43,30 @@ def test_a_later_block_wins_and_names_are_flattened(tmp_path):
         ("a: [", "not a YAML file"),
         ("a:\n  ros__parameters: {}\nb:\n  ros__parameters: {}\n", "the file has /a, /b"),
         ("/**:\n  ros__parameters: 3\n", "expected names and values"),
+        (
+            "/**:\n  ros__parameters:\n    seed: 1\n    cells: true\n    seed: 2\n",
+            "'seed' stands in line 3 and again in line 5; write it once",
+        ),
+        (
+            "/**: {ros__parameters: {seed: 1, seed: 1}}",
+            "'seed' stands in line 1 and again in line 1",
+        ),
+        (
+            "/**:\n  ros__parameters: {seed: 1}\n/**:\n  ros__parameters: {cells: true}\n",
+            r"'/\*\*' stands in line 1 and again in line 3",
+        ),
     ],
 )
 def test_files_that_hold_nothing_for_the_node(tmp_path, text, expected):
     with pytest.raises(ParameterFileError, match=expected):
         read(tmp_path, text)
+
+
+def test_a_number_with_colons_is_a_text_as_to_ros(tmp_path):
+    text = "/**:\n  ros__parameters: {lengthscale: 1:30, resolution: 1:30.5, seed: 7, noise_stddev: .5}\n"
+    wanted = {"lengthscale": "1:30", "resolution": "1:30.5", "seed": 7, "noise_stddev": 0.5}
+    assert read(tmp_path, text) == wanted
+    assert yaml.safe_load("1:30") == 90, "others read YAML as before"
 
 
 def test_a_file_that_is_not_there(tmp_path):
