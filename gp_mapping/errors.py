@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import threading
 from collections.abc import Iterable
 
 __all__ = [
@@ -12,7 +11,6 @@ __all__ = [
     "ParameterFileError",
     "UsageError",
     "UserError",
-    "ends_process",
     "named",
     "not_one_of",
     "one_line",
@@ -43,19 +41,6 @@ class MapFullError(ValueError):
 
 class NumericalError(RuntimeError):
     """A computation failed: a matrix does not factor despite jitter, or a number is not finite."""
-
-
-def ends_process(error: BaseException) -> bool:
-    """Whether an exception is to end the process, so that nobody may handle it.
-
-    Python raises what a signal asks for in the main thread alone: a SystemExit or KeyboardInterrupt
-    of another thread is a fault of the code that it runs, as a model of a user that calls exit().
-    """
-    if isinstance(error, Exception):
-        return False
-    return threading.current_thread() is threading.main_thread() or not isinstance(
-        error, SystemExit | KeyboardInterrupt
-    )
 
 
 def one_line(error: object, longest: int = _LONGEST) -> str:

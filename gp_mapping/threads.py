@@ -1,10 +1,11 @@
-"""Threads of the matrix libraries below numpy and scipy, which only the environment can set."""
+"""Threads of matrix libraries, which only the environment can set; what may end a thread."""
 
 from __future__ import annotations
 
 import os
+import threading
 
-__all__ = ["MATRIX_LIBRARIES", "one_thread_each"]
+__all__ = ["MATRIX_LIBRARIES", "ends_process", "one_thread_each"]
 
 MATRIX_LIBRARIES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -18,3 +19,16 @@ def one_thread_each() -> None:
     """
     for name in MATRIX_LIBRARIES:
         os.environ.setdefault(name, "1")
+
+
+def ends_process(error: BaseException) -> bool:
+    """Whether an exception is to end the process, so that nobody may handle it.
+
+    Python raises what a signal asks for in the main thread alone: a SystemExit or KeyboardInterrupt
+    of another thread is a fault of the code that it runs, as a model of a user that calls exit().
+    """
+    if isinstance(error, Exception):
+        return False
+    return threading.current_thread() is threading.main_thread() or not isinstance(
+        error, SystemExit | KeyboardInterrupt
+    )

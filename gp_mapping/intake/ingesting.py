@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from gp_mapping.core.types import Samples
-from gp_mapping.errors import ends_process
 from gp_mapping.intake.drops import DropCounter, DropReason
+from gp_mapping.threads import ends_process
 
 __all__ = ["SampleSink", "ingest_batches", "ingest_remaining"]
 

@@ -7,7 +7,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 
-from gp_mapping.errors import ends_process
+from gp_mapping.threads import ends_process
 
 __all__ = ["Failures"]
 

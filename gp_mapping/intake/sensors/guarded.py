@@ -10,11 +10,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gp_mapping.errors import ends_process, one_line
+from gp_mapping.errors import one_line
 from gp_mapping.intake.columns import Columns, Readings, reads_columns
 from gp_mapping.intake.drops import DropReason
 from gp_mapping.intake.messages import Adaptor, Reading
 from gp_mapping.intake.sensors.magnetic import MagneticField
+from gp_mapping.threads import ends_process
 
 __all__ = ["GuardedAdaptor"]
 
