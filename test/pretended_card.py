@@ -6,7 +6,8 @@ results of the processor, to the bit; and, as on a card,
 
 - an operation on tensors of both devices fails (a number alone, and indices, may come along);
 - `.numpy()` of a tensor on the card fails;
-- what waits for the card, what is copied to and from it, and what it computes, is counted.
+- what waits for the card, what is copied to and from it, and what it computes, is counted. A copy
+  waits, too, unless it is to the card and `non_blocking`.
 """
 
 import contextlib
@@ -32,6 +33,8 @@ _WAITS = (  # the processor has to know numbers of the card, or how many there a
     "unique_dim",
     "equal",
     "_linalg_eigh",
+    "_linalg_check_errors",
+    "bincount",
 )
 _INDEXED = ("index", "index_put_", "index_put", "_index_put_impl_")
 
@@ -104,12 +107,13 @@ class _Operations(TorchDispatchMode):
         if to_card:
             kwargs["device"] = torch.device("cpu")
         is_there = to_card if wanted is not None else any_there
-        if name == "_to_copy" and _is_on_card(args[0]) != is_there:
-            self.counts["copied to the card" if is_there else "copied from the card"] += 1
-        if name == "copy_":
-            is_there = _is_on_card(args[0])
-            if _is_on_card(args[1]) != is_there:
+        if copies:
+            is_there = _is_on_card(args[0]) if name == "copy_" else is_there
+            source = args[1] if name == "copy_" else args[0]
+            if _is_on_card(source) != is_there:
                 self.counts["copied to the card" if is_there else "copied from the card"] += 1
+                goes_on = kwargs.get("non_blocking") or (name == "copy_" and True in args[2:])
+                self.counts["waits"] += not (is_there and goes_on)
 
         flat, form = tree_flatten((args, kwargs))
         held_args, held_kwargs = tree_unflatten(

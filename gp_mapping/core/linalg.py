@@ -32,7 +32,8 @@ def cholesky(matrix: Tensor, rungs: int = 6) -> tuple[Tensor, float]:
     """
     # transposed, which is the same matrix column-major: saves LAPACK a transposing copy
     factor, info = torch.linalg.cholesky_ex(matrix.mT)
-    if int(info) == 0 and bool(torch.isfinite(factor.diagonal()).all()):
+    # both in one number, for which a card is waited for once
+    if bool(torch.isfinite(factor.diagonal()).all().logical_and_(info == 0)):
         return factor, 0.0
 
     scale = float(matrix.diagonal().abs().mean())

@@ -44,7 +44,7 @@ class Scaled:
 
         |∇ mean|² σ_x²,   averaged over channels
         """
-        if self.empty or not bool((batch.position_variance > 0).any()):
+        if self.empty or not bool((batch.here.position_variance > 0).any()):
             return torch.zeros_like(batch.noise)
 
         slope = self.posterior.gradient(

@@ -20,6 +20,7 @@ from gp_mapping.core.scaled import Scaled
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.pass_evidence import PassEvidence
 from gp_mapping.core.sparse.passes import NO_PASS
+from gp_mapping.core.sparse.unread import is_read
 from gp_mapping.core.standardised import Standardised, check_magnitudes, excess_variance
 from gp_mapping.core.transaction import Revertible, transaction
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
@@ -112,7 +113,10 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
             )
         self.theta.need_dimensions(batch.x.shape[1])
 
-        inner = Standardised.from_samples(batch, self.scaling)
+        # numbers that decide something are read here, before they are on a card
+        is_here = is_read(batch.x.device)
+        scaling = self.scaling.here if is_here else self.scaling
+        inner = Standardised.from_samples(batch, scaling)
         check_magnitudes(inner)
         # who gives the centre has seen values, as a session has
         if self.samples < FIRST and self.likelihood.metric and self.given_centre is None:
@@ -123,7 +127,7 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
             inner = replace(inner, pass_number=torch.full_like(inner.noise, NO_PASS))
         else:
             self.newest_pass = max(self.newest_pass, float(inner.pass_number.max()))
-        return self.absorb(inner)
+        return self.absorb(inner.on_device(self.device))
 
     @torch.no_grad()
     def refine(self, budget_s: float = math.inf) -> bool:

@@ -7,11 +7,13 @@ A field variance in tesla squared is about 1e-11, far under any jitter, and map 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from gp_mapping.core.places import places_of
+from gp_mapping.core.sparse.unread import to_device
 from gp_mapping.core.types import Prediction
 
 __all__ = ["Scaling"]
@@ -59,6 +61,13 @@ class Scaling:
         # origin in whole metres: differences of coordinates stay exact
         return Scaling(x.median(0).values.round(), centre.clone(), float(scale))
 
+    @cached_property
+    def here(self) -> Scaling:
+        """The same on the processor."""
+        if self.origin.device.type == "cpu":
+            return self
+        return Scaling(self.origin.cpu(), self.centre.cpu(), self.scale)
+
     def state_dict(self) -> dict:
         """State for `from_state_dict`."""
         return {"origin": self.origin.clone(), "centre": self.centre.clone(), "scale": self.scale}
@@ -78,7 +87,7 @@ class Scaling:
         Raises:
             ValueError: x is not (N, D), or a place is not finite.
         """
-        return places_of(x, len(self.origin)).to(self.origin.device) - self.origin
+        return to_device(places_of(x, len(self.origin)), self.origin.device) - self.origin
 
     def inner_y(self, y: Tensor) -> Tensor:
         """(y − centre)/scale, of y (N, C) SI."""
@@ -87,6 +96,12 @@ class Scaling:
     def inner_variance(self, variance: Tensor | None) -> Tensor | None:
         """variance/scale² of a variance of any shape, squared SI; None stays."""
         return None if variance is None else variance.to(self.centre.device) / self.scale**2
+
+    def _filled(self, value: Tensor | float) -> Tensor:
+        """A number as a tensor (); of one that is none yet a card makes it without a copy."""
+        if torch.is_tensor(value):
+            return value.to(self.centre)
+        return self.centre.new_full((), value)
 
     def outer(self, mean: Tensor, variance: Tensor, noise_variance: Tensor) -> Prediction:
         """Prediction in SI.
@@ -100,8 +115,5 @@ class Scaling:
         return Prediction(
             mean.double() * self.scale + self.centre,
             variance.double()[:, None].expand(-1, channels) * self.scale**2,
-            torch.as_tensor(noise_variance, dtype=torch.float64, device=mean.device).expand(
-                channels
-            )
-            * self.scale**2,
+            self._filled(noise_variance).expand(channels) * self.scale**2,
         )

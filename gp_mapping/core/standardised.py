@@ -10,6 +10,7 @@ from torch import Tensor
 from gp_mapping.core.hyper.theta import heading_from_velocity
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.passes import NO_PASS
+from gp_mapping.core.sparse.unread import to_device
 from gp_mapping.core.types import Samples
 from gp_mapping.errors import NumericalError
 
@@ -34,6 +35,7 @@ class Standardised:
         count: raw measurements that were averaged, (N,).
         pass_number: (N,), NO_PASS where a sample has none.
         extent: of the places that were averaged, along the velocity (N,), m; None: 0.
+        copied: the batch on the processor, from where it was copied; None: it was not.
     """
 
     x: Tensor
@@ -46,10 +48,27 @@ class Standardised:
     count: Tensor
     pass_number: Tensor | None = None
     extent: Tensor | None = None
+    copied: Standardised | None = None
 
     def __getitem__(self, part: slice) -> Standardised:
         columns = {f.name: getattr(self, f.name) for f in fields(self)}
         return Standardised(**{name: None if c is None else c[part] for name, c in columns.items()})
+
+    @property
+    def here(self) -> Standardised:
+        """The batch where its numbers can be read: a card would have to be waited for."""
+        return self if self.copied is None else self.copied
+
+    def on_device(self, device: torch.device) -> Standardised:
+        """This batch on a device: by one copy, where it is on a processor."""
+        if device.type == self.x.device.type:
+            return self
+        columns = {f.name: getattr(self, f.name) for f in fields(self)}
+        given = {name: c for name, c in columns.items() if c is not None}
+        flat = to_device(torch.cat([c.reshape(-1) for c in given.values()]), device)
+        parts = flat.split([c.numel() for c in given.values()])
+        moved = {name: part.view(given[name].shape) for name, part in zip(given, parts)}
+        return Standardised(**columns | moved | {"copied": self})
 
     @property
     def extents(self) -> Tensor:
@@ -58,7 +77,7 @@ class Standardised:
 
     @staticmethod
     def from_samples(batch: Samples, scaling: Scaling) -> Standardised:
-        """The batch in inner units, with defaults for columns that it does not have."""
+        """The batch in inner units, on the scaling's device, with defaults for open columns."""
         n, device = len(batch), scaling.origin.device
 
         def column(values: Tensor | None, default: float) -> Tensor:

@@ -190,7 +190,8 @@ def require_finite(what: str, *parts: Tensor) -> None:
     Raises:
         NumericalError: one of them has NaN or infinity, or numbers whose sum is not finite.
     """
-    if not math.isfinite(sum(float(part.sum()) for part in parts)):
+    # one number, for which a card is waited for once
+    if not math.isfinite(float(sum(part.sum() for part in parts))):
         raise NumericalError(
             f"{what} would not be finite; the update is refused and the map is as it was"
         )

@@ -79,7 +79,10 @@ def test_the_pretended_card_is_as_strict_as_one():
             there.numpy()
         assert (there * 2.0 + torch.tensor(1.0)).tolist() == [3.0, 3.0, 3.0]
         assert there[[0, 2]].sum().item() == 2.0
-    assert counts == {"copied from the card": 1, "copied to the card": 1, "waits": 1}
+        copied = torch.ones(2).to(CARD, non_blocking=True)
+        assert torch.linalg.solve(torch.eye(2, device=CARD), copied[:, None]).device.type == CARD
+    # copied from it, a list of indices copied to it, a number of it, and whether it solved
+    assert counts == {"copied from the card": 1, "copied to the card": 2, "waits": 4}
 
 
 # --- device: auto ---------------------------------------------------------------------------------

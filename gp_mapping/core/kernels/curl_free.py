@@ -203,7 +203,7 @@ class HarmonicKernel(Kernel):
         inverse.rsqrt_()
         square = inverse * inverse
 
-        out = (of_a * of_a.new_tensor([1.0, 1.0, -1.0])) @ of_b.mT
+        out = torch.cat([of_a[:, :2], -of_a[:, 2:]], 1) @ of_b.mT
         out.addcmul_(along.mul_(across), square, value=-3.0).mul_(inverse).mul_(square)
 
         # 1 where c and d are both vertical, or both horizontal; the other terms have the factor γ

@@ -46,6 +46,11 @@ def scaled_square_distance(a: Tensor, b: Tensor, lengthscale: Tensor) -> Tensor:
     return total
 
 
+def _filled(value: Tensor | float, like: Tensor) -> Tensor:
+    """A number as a tensor () of another's kind; of a plain one a card makes it without a copy."""
+    return value.to(like) if torch.is_tensor(value) else like.new_full((), value)
+
+
 class Kernel:
     """Base of covariance functions: k(a, b), (N, K), for a (N, D) and b (K, D).
 
@@ -87,11 +92,11 @@ class Constant(Kernel):
 
     def __call__(self, a, b):
         """As Kernel.__call__: c²."""
-        return torch.as_tensor(self.variance, dtype=a.dtype, device=a.device).expand(len(a), len(b))
+        return _filled(self.variance, a).expand(len(a), len(b))
 
     def diag(self, a):
         """As Kernel.diag: c²."""
-        return torch.as_tensor(self.variance, dtype=a.dtype, device=a.device).expand(len(a))
+        return _filled(self.variance, a).expand(len(a))
 
 
 @dataclass(frozen=True)
@@ -157,7 +162,7 @@ class Stationary(Kernel):
 
     def diag(self, a):
         """As Kernel.diag: s²."""
-        return torch.as_tensor(self.variance, dtype=a.dtype, device=a.device).expand(len(a))
+        return _filled(self.variance, a).expand(len(a))
 
     def correlation(self, square: Tensor) -> Tensor:
         """ρ as a function of r² = `square`; a kernel of your own defines it.

@@ -14,6 +14,7 @@ leaves everything that is known in the old basis as it was.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -21,6 +22,7 @@ from torch import Tensor
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.kernels.stationary import Kernel, Stationary, scaled_square_distance
 from gp_mapping.core.linalg import cholesky, pivoted_cholesky, solve_lower
+from gp_mapping.core.sparse import unread
 
 __all__ = ["Basis", "greedy_inputs", "whiten"]
 
@@ -136,6 +138,18 @@ class Basis:
         """
         return (self.kernel.diag(x) - whitened[self.features :].square().sum(0)).clamp_min(0.0)
 
+    def candidates(self, x: Tensor, whitened: Tensor, among: slice, tolerance: float) -> Tensor:
+        """Indices, among x, of the places whose residual variance exceeds a tolerance: (n,).
+
+        Args:
+            x: places (N, D).
+            whitened: a(x), (features + M, N).
+            among: which of x are looked at.
+            tolerance: absolute.
+        """
+        residual = self.residual(x[among], whitened[:, among])
+        return torch.arange(len(x), device=x.device)[among][residual > tolerance]
+
     def grow(
         self,
         x: Tensor,
@@ -146,7 +160,7 @@ class Basis:
         precision: Tensor | None = None,
         worth: float = 0.0,
         others: tuple[Tensor, Tensor] | None = None,
-        residual: Tensor | None = None,
+        candidates: Tensor | None = None,
     ) -> Tensor:
         """Greedily append candidates as inducing inputs.
 
@@ -164,14 +178,15 @@ class Basis:
             worth: least w of an input.
             others: places (K, D) and a(·) (features + M, K) of more samples that are in the sites,
                 none of them a candidate; they are not copied.
-            residual: `residual` of the candidates, where the caller has it.
+            candidates: those whose residual variance exceeds the tolerance, as of `candidates`,
+                where the caller has them.
 
         Returns:
             The new rows of a(x), (added, N), or (added, N + K) with `others`.
         """
         room = self.capacity - len(self) if room is None else min(room, self.capacity - len(self))
-        residual = self.residual(x[among], whitened[:, among]) if residual is None else residual
-        candidates = torch.arange(len(x), device=x.device)[among][residual > tolerance]
+        if candidates is None:
+            candidates = self.candidates(x, whitened, among, tolerance)
         blocks = [(x, whitened)] if others is None else [(x, whitened), others]
         if room <= 0 or not len(candidates):
             return whitened.new_empty((0, sum(len(places) for places, _ in blocks)))
@@ -192,17 +207,18 @@ class Basis:
             covariance = (
                 self.kernel(x[candidates], x[candidates]) - candidate_rows.mT @ candidate_rows
             )
-            pivots, rows = pivoted_cholesky(
-                len(candidates), covariance.diagonal(), covariance.__getitem__, tolerance, room
+            pivots, rows = _pivots(
+                covariance.diagonal(), lambda p: covariance[p][0], tolerance, room
             )
             picked = candidates[pivots]
-            if pivots:
+            if len(pivots):
                 rows = solve_lower(
                     rows[:, pivots].mT.contiguous(),
                     residual_covariance(x[picked], inducing[:, picked]),
                 )
         else:
-            picked, rows = _most_worth(
+            choose = _most_worth if unread.is_read(x.device) else unread.most_worth
+            picked, rows = choose(
                 residual_covariance(x[candidates], candidate_rows),
                 candidates,
                 tolerance,
@@ -335,6 +351,18 @@ def _if_worth(
     return candidate, covariance / math.sqrt(own)
 
 
+def _pivots(
+    diagonal: Tensor, row_of: Callable[[Tensor | slice], Tensor], tolerance: float, rank: int
+) -> tuple[Tensor, Tensor]:
+    """Pivots (r,) and rows (r, N) of a pivoted Cholesky factorisation, as unread.pivots_of."""
+    if not unread.is_read(diagonal.device):
+        return unread.pivots_of(diagonal, row_of, tolerance, rank)
+    pivots, rows = pivoted_cholesky(
+        len(diagonal), diagonal, lambda p: row_of(slice(p, p + 1)), tolerance, rank
+    )
+    return torch.tensor(pivots, dtype=torch.long), rows
+
+
 def greedy_inputs(kernel: Kernel, x: Tensor, tolerance: float, rank: int) -> list[int]:
     """Greedy choice of inducing inputs among x, by largest residual prior variance.
 
@@ -348,8 +376,8 @@ def greedy_inputs(kernel: Kernel, x: Tensor, tolerance: float, rank: int) -> lis
         Indices of x, in the order of choice.
     """
 
-    def row(p: int) -> Tensor:
+    def row(p: Tensor | slice) -> Tensor:
         """A row of the kernel matrix, (N,)."""
-        return kernel(x[p : p + 1], x)[0]
+        return kernel(x[p], x)[0]
 
-    return pivoted_cholesky(len(x), kernel.diag(x), row, tolerance, rank)[0]
+    return _pivots(kernel.diag(x), row, tolerance, rank)[0].tolist()

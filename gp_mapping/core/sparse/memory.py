@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gp_mapping.core.sparse.memory_rules import RULES, Candidates
 from gp_mapping.core.sparse.passes import NO_PASS
+from gp_mapping.core.sparse.unread import to_device
 from gp_mapping.core.transaction import Revertible, require_finite
 
 __all__ = ["COLUMNS", "OFFERED", "UNRANKED", "Memory"]
@@ -174,7 +175,7 @@ class Memory(Revertible):
             How many samples, old or new, fell out of the memory.
         """
         n, skipped = whitened.shape[1], 0
-        draw = _draws(n, generator).to(whitened.device)
+        draw = to_device(_draws(n, generator), whitened.device)
         order = torch.arange(
             self.arrivals, self.arrivals + n, dtype=torch.float64, device=whitened.device
         )
@@ -196,7 +197,7 @@ class Memory(Revertible):
                 n - OFFERED,
             )
             # new draws: those that were chosen by them are larger than others
-            fresh["draw"] = _draws(OFFERED, generator).to(whitened.device)
+            fresh["draw"] = to_device(_draws(OFFERED, generator), whitened.device)
 
         return skipped + self.insert_all(fresh, whitened, leverage_of, n, leaving)
 

@@ -91,10 +91,10 @@ class PassEvidence:
         # (D + Gᵀ W G)⁻¹ by Woodbury's identity: as if there were no constants
         left, mean = constants
         correction = torch.eye(len(left), dtype=shared.dtype, device=shared.device) + shared @ left
-        field_precision = torch.linalg.solve(correction, shared)
-        field_linear = torch.linalg.solve(
-            correction, solved_linear + shared @ (left @ targets + mean)
-        )
+        linear = solved_linear + shared @ (left @ targets + mean)
+        # one factorisation for both
+        solved = torch.linalg.solve(correction, torch.cat([shared, linear], 1))
+        field_precision, field_linear = solved[:, : len(left)], solved[:, len(left) :]
 
         precision = torch.diag(counts) - 0.5 * (field_precision + field_precision.mT)
         return PassEvidence(numbers, precision, targets - field_linear)
@@ -318,6 +318,9 @@ class PassEvidence:
             prior: median of its prior.
             segments: whether to look for a ρ, too, where a pass has segments.
         """
+        if self.linear.device.type != "cpu":  # small, and full of decisions
+            return self.on_processor().spread(prior, segments)
+
         tried = _CORRELATIONS if segments and self.has_segments else (0.0,)
         found = max((self._spread(prior, rho) for rho in tried), key=lambda found: found[0])[1]
         return self._with_beginning(found, prior) if len(tried) > 1 else found
@@ -373,6 +376,12 @@ class PassEvidence:
         determined = float((variance * values / (1.0 + variance * values)).sum())
         evidence = float(density.logsumexp(0)) + math.log(float(logs[1] - logs[0]))
         return evidence, BiasSpread(math.sqrt(variance), determined, correlation)
+
+    def on_processor(self) -> PassEvidence:
+        """The same on the processor, by one copy."""
+        size = len(self.precision)
+        both = torch.cat([self.precision, self.linear], 1).cpu()
+        return replace(self, precision=both[:, :size], linear=both[:, size:])
 
     def turn(self, columns: Tensor) -> PassEvidence:
         """Rotate the values: v ← v Pᵀ with P = columns (C, C)."""

@@ -37,6 +37,7 @@ from torch import Tensor
 
 from gp_mapping.core.hyper.bias import bias_correlation
 from gp_mapping.core.sparse.pass_evidence import PassEvidence
+from gp_mapping.core.sparse.unread import is_read, tensor_on, to_device
 
 __all__ = ["NO_PASS", "PassSums"]
 
@@ -160,7 +161,8 @@ class PassSums:
         """The sums with more samples; negative beta and lam take samples out.
 
         Args:
-            pass_numbers: numbers of the samples' passes, (N,); None: none has one.
+            pass_numbers: numbers of the samples' passes, (N,), best on the processor; None: none
+                has one.
             whitened: features a, (R, N).
             beta: β, (N,).
             lam: λ, (N, C).
@@ -168,6 +170,9 @@ class PassSums:
         if pass_numbers is None or not bool((pass_numbers >= 0).any()):
             return self
         new, known, where = self._places(pass_numbers)
+        where = to_device(where, whitened.device)
+        if torch.is_tensor(known):
+            known = to_device(known.nonzero()[:, 0], whitened.device)
         return replace(
             new,
             whitened=new.whitened.index_add(0, where, (whitened * beta).mT[known]),
@@ -186,10 +191,25 @@ class PassSums:
         if pass_numbers is None or not len(self):
             return self
 
+        if not is_read(rows.device):
+            return self._border_unread(pass_numbers, rows * beta)
         new, known, where = self._places(pass_numbers)
         grown = new.whitened.clone()
         grown[:, -len(rows) :].index_add_(0, where, (rows * beta).mT[known])
         return replace(new, whitened=grown)
+
+    def _border_unread(self, pass_numbers: Tensor, weighted: Tensor) -> PassSums:
+        """As `border`, on a card: the samples are in the sums, so their passes are known.
+
+        Args:
+            pass_numbers: (N,).
+            weighted: the samples' features in the new rows times β, (A, N).
+        """
+        numbers = tensor_on(weighted.device, self.numbers, torch.float64)
+        known, where = (pass_numbers[:, None] == numbers).max(1)
+        grown = self.whitened.clone()
+        grown[:, -len(weighted) :].index_add_(0, where, weighted.masked_fill(~known, 0.0).mT)
+        return replace(self, whitened=grown)
 
     def pad(self, rows: int) -> PassSums:
         """Sums for a basis that has grown by `rows` features: zeros in the new rows of g."""

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.linalg import solve_lower
+from gp_mapping.core.sparse import unread
 
 __all__ = ["SMOOTHED", "InputRemoval", "bits_of", "ratio_of"]
 
@@ -55,12 +56,14 @@ class InputRemoval:
             diagonal.
         data_precision: Λ (M, M) of the inputs that remain; rows of the others are 0.
         alive: which inputs remain, (M,) bool.
+        remaining: number of these.
         worst: the largest w that was removed, 0 where none was.
     """
 
     prior: Tensor
     data_precision: Tensor
     alive: Tensor
+    remaining: int
     worst: float = 0.0
 
     @classmethod
@@ -85,12 +88,7 @@ class InputRemoval:
             return None
 
         alive = torch.ones(len(factor), dtype=torch.bool, device=factor.device)
-        return cls(inverse.mT @ inverse, inverse.mT @ excess_inverse, alive)
-
-    @property
-    def remaining(self) -> int:
-        """Number of inputs that remain."""
-        return int(self.alive.sum())
+        return cls(inverse.mT @ inverse, inverse.mT @ excess_inverse, alive, len(factor))
 
     def advance(self, least: float, down_to: int | None, most: int | None = None) -> bool:
         """Remove inputs, the one of least worth first; at least one stays.
@@ -103,6 +101,9 @@ class InputRemoval:
         Returns:
             Whether no more are to be removed.
         """
+        if not unread.is_read(self.alive.device):
+            return self._advance_unread(least, down_to, most)
+
         prior, data, remaining, removed = self.prior, self.data_precision, self.remaining, 0
         while remaining > 1:
             if most is not None and removed >= most:
@@ -124,8 +125,25 @@ class InputRemoval:
                 matrix[j, :] = matrix[:, j] = 0.0
             prior[j, j] = 1.0  # a divisor above that is not 0
             self.alive[j] = False
-            remaining, removed, self.worst = remaining - 1, removed + 1, max(self.worst, value)
+            self.remaining = remaining = remaining - 1
+            removed, self.worst = removed + 1, max(self.worst, value)
         return True
+
+    def _advance_unread(self, least: float, down_to: int | None, most: int | None) -> bool:
+        """As `advance`, on a card."""
+        before = self.remaining
+        limit = before - 1 if most is None else min(most, before - 1)
+
+        removed, worst = unread.remove_least(
+            self.prior,
+            self.data_precision,
+            self.alive,
+            lambda gone: down_to is None or before - gone <= down_to,
+            least,
+            limit,
+        )
+        self.remaining, self.worst = before - removed, max(self.worst, worst)
+        return removed < limit or self.remaining == 1
 
     def state_dict(self) -> dict:
         """State for `from_state_dict`."""
@@ -146,4 +164,4 @@ class InputRemoval:
         """
         # copies, since `advance` writes into them: the state may be a tile's, which never changes
         tensors = (state[name].to(device, copy=True) for name in ("prior", "told", "alive"))
-        return cls(*tensors, float(state["worst"]))
+        return cls(*tensors, int(state["alive"].sum()), float(state["worst"]))

@@ -146,6 +146,7 @@ class CurlFree(ScaledMap):
             # rows are made in inner units already
             self.rows.scaling = _unit(len(self.scaling.origin), self.device)
 
+        batch = batch.here
         columns = {
             name: getattr(batch, name).repeat_interleave(COMPONENTS, 0)
             for name in ("heading", "noise", "extra", "position_variance", "count")
@@ -155,14 +156,13 @@ class CurlFree(ScaledMap):
         if batch.extent is not None:
             columns["extent"] = batch.extent.repeat_interleave(COMPONENTS, 0)
 
-        report = self.rows.absorb(
-            Standardised(
-                x=to_rows(batch.x),
-                velocity=_still(batch.velocity),
-                y=batch.y.reshape(-1, 1),
-                **columns,
-            )
+        rows = Standardised(
+            x=to_rows(batch.x),
+            velocity=_still(batch.velocity),
+            y=batch.y.reshape(-1, 1),
+            **columns,
         )
+        report = self.rows.absorb(rows.on_device(self.device))
         return self.report(len(batch.x), report)
 
     def report(self, used: int, rows: UpdateReport | None = None) -> UpdateReport:

@@ -139,17 +139,17 @@ class GrowingMap(SendableMap):
         x: Tensor,
         whitened: Tensor,
         precision: Tensor,
-        residual: Tensor,
+        candidates: Tensor,
         room: int | None = None,
     ) -> Tensor:
         """Grow a basis by those of the places x that are worth an input.
 
         Args:
             basis: is changed.
-            x: candidates (N, D).
+            x: places (N, D).
             whitened: a(x) (R, N).
-            precision: β of the candidates (N,).
-            residual: k − q that the basis leaves at x (N,).
+            precision: β at the places x (N,).
+            candidates: those of x whose residual variance is large enough, as of Basis.candidates.
             room: most inputs to add.
 
         Returns:
@@ -170,13 +170,17 @@ class GrowingMap(SendableMap):
             precision if worth else None,
             worth,
             remembered,
-            residual,
+            candidates,
         )
+
+    def candidates(self, x: Tensor, whitened: Tensor) -> Tensor:
+        """Indices of places x (N, D) whose residual variance is large enough for an input: (n,)."""
+        return (self.basis.residual(x, whitened) > self.least_residual).nonzero()[:, 0]
 
     def _wanted(self, x: Tensor, whitened: Tensor, precision: Tensor, most: int = 0) -> bool:
         """Whether more than `most` of the places x would become inducing inputs, given room."""
-        residual = self.basis.residual(x, whitened)
-        if int((residual > self.least_residual).sum()) <= most:
+        candidates = self.candidates(x, whitened)
+        if len(candidates) <= most:
             return False
         # without `worth` a large enough residual is all that counts
         if not self.worth and not most:
@@ -184,7 +188,7 @@ class GrowingMap(SendableMap):
 
         # a trial on a copy, with room for one more than asked
         wider = self.basis.copy(len(self.basis) + most + 1)
-        return len(self._grown(wider, x, whitened, precision, residual, most + 1)) > most
+        return len(self._grown(wider, x, whitened, precision, candidates, most + 1)) > most
 
     def _precision(self, whitened: Tensor, x: Tensor, noise: Tensor, weight: Tensor) -> Tensor:
         """β (N,) that samples about to be added will have, as far as it is known beforehand."""

@@ -189,7 +189,9 @@ class DualSVGP(MergingMap):
         pass_number = (
             torch.full_like(noise, NO_PASS) if batch.pass_number is None else batch.pass_number
         )
-        lam, beta = self.add_sites(whitened, places, batch.y, noise, batch.count, pass_number)
+        lam, beta = self.add_sites(
+            whitened, places, batch.y, noise, batch.count, batch.here.pass_number
+        )
 
         values = {
             "x": batch.x,
@@ -208,7 +210,7 @@ class DualSVGP(MergingMap):
         # sites of samples that fell out stay, and cannot be taken out any more
         if self.remember(values, whitened):
             self.unremembered_empty = False
-        if bool((batch.noise > 0).any()):
+        if bool((batch.here.noise > 0).any()):
             self.unremembered_model_noise = False
 
         self.close_passes()
@@ -350,13 +352,13 @@ class DualSVGP(MergingMap):
         """
         old = self.basis.size
         full = old == self.basis.features + self.max_inducing
-        residual = None if full else self.basis.residual(x, whitened)
-        if residual is None or not bool((residual > self.least_residual).any()):
+        candidates = None if full else self.candidates(x, whitened)
+        if candidates is None or not len(candidates):
             return whitened, 0
 
         # features in the old basis: the border needs them after it has grown
         remembered = self.remembered_features(old)
-        rows = self._grown(self.basis, x, whitened, precision, residual)
+        rows = self._grown(self.basis, x, whitened, precision, candidates)
         if not len(rows):
             return whitened, 0
 

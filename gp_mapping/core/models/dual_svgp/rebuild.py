@@ -229,9 +229,8 @@ class Rebuild:
 
         # candidates whose residual variance is large enough
         among = slice(first, len(places), every)
-        residual = self.basis.residual(places[among], self.whitened[:, among])
-        candidates = int((residual > self._tolerance()).sum())
-        if not candidates:
+        candidates = self.basis.candidates(places, self.whitened, among, self._tolerance())
+        if not len(candidates):
             return 0.0
 
         precision = source.remembered_precision(self.theta) if worth else None
@@ -243,12 +242,12 @@ class Rebuild:
             self.budget - len(self.basis),
             precision,
             worth,
-            residual=residual,
+            candidates=candidates,
         )
 
         if len(rows):
             self.whitened = torch.cat([self.whitened, rows])
-        return 2.0 * candidates * len(places) * (len(self.basis) + 2.0 * len(rows))
+        return 2.0 * len(candidates) * len(places) * (len(self.basis) + 2.0 * len(rows))
 
     def _enough(self) -> float:
         """Decide whether the budget suffices for the tolerance; if not, choose all inputs anew."""
@@ -494,7 +493,7 @@ def _columns(argument: Standardised | float) -> dict | float:
     """An argument in the log as a file keeps it."""
     if not isinstance(argument, Standardised):
         return argument
-    return {f.name: getattr(argument, f.name) for f in fields(argument)}
+    return {f.name: getattr(argument, f.name) for f in fields(argument) if f.name != "copied"}
 
 
 def _argument(kept: dict | float, device) -> Standardised | float:

@@ -60,7 +60,7 @@ class BoundedLattice(SparseMap):
             spacing *= 2.0
 
     def make_room(self, places: Tensor) -> Tensor | None:
-        """Widen the box for places (N, 2), with a coarser lattice where it would be too large.
+        """Widen the box for places (N, 2), on the processor; a coarser lattice if it is too large.
 
         Returns:
             Which of the places may stay (N,); None for all.
@@ -81,7 +81,7 @@ class BoundedLattice(SparseMap):
         """Which places fit into a box together with what is known, on the coarsest lattice allowed.
 
         Args:
-            places: (N, 2); the farthest from their median are left out first.
+            places: (N, 2), on the processor; the farthest from their median are left out first.
 
         Returns:
             (N,) of bool.
@@ -92,7 +92,7 @@ class BoundedLattice(SparseMap):
             2.0 ** (math.floor(math.log2(last_doubling)) + 1) if last_doubling >= 1.0 else 1.0
         )
 
-        kept = torch.ones(len(places), dtype=torch.bool, device=self.device)
+        kept = torch.ones(len(places), dtype=torch.bool, device=places.device)
         # one place after the other is left out until the box fits
         away = (places - places.median(0).values).square().sum(1)
 

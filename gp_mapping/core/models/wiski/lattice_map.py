@@ -155,7 +155,12 @@ class LatticeMap(FeatureWeights):
 
         extra = batch.extra + self._pose_noise(batch)
         places = self.theta.sensor_place(batch.x, batch.velocity, batch.heading)
-        epoch, use = self.epoch, self.make_room(places)
+        here = batch.here
+        epoch, use = (
+            self.epoch,
+            self.make_room(self.theta.sensor_place(here.x, here.velocity, here.heading)),
+        )
+        passes, own_noise = here.pass_number, here.noise
         values = {
             "x": batch.x,
             "velocity": batch.velocity,
@@ -169,6 +174,8 @@ class LatticeMap(FeatureWeights):
 
         if use is not None:
             self.refused += int((~use).sum())
+            passes, own_noise = None if passes is None else passes[use], own_noise[use]
+            use = use.to(places.device)
             places, values = places[use], {k: v[use] for k, v in values.items()}
         count = len(places)
         if not count:
@@ -176,7 +183,7 @@ class LatticeMap(FeatureWeights):
 
         beta = 1.0 / self.noise(values["noise"], values["extra"], self.theta)
         lam = beta[:, None] * values["y"]
-        covariates = self.grid.covariates(values["heading"], values["pass_number"])
+        covariates = self.grid.covariates(values["heading"], passes)
         self.grid.add(places, covariates, beta, lam)
         values |= {"lam": lam, "beta": beta, "weight": torch.ones_like(beta)}
 
@@ -187,7 +194,7 @@ class LatticeMap(FeatureWeights):
             self.unremembered_empty = False
 
         # β of a sample without a noise of its own follows s_p², of another it does not
-        if self.unremembered_model_noise and bool((values["noise"] > 0).any()):
+        if self.unremembered_model_noise and bool((own_noise > 0).any()):
             self.unremembered_model_noise = False
 
         self.samples += count
@@ -212,7 +219,7 @@ class LatticeMap(FeatureWeights):
 
     def _pose_noise(self, batch: Standardised) -> Tensor:
         """What an uncertain pose adds to the noise, |∇ mean|² σ_x²: (N,)."""
-        if self.empty or not bool((batch.position_variance > 0).any()):
+        if self.empty or not bool((batch.here.position_variance > 0).any()):
             return torch.zeros_like(batch.noise)
         self._learn_features()
         places = self.theta.sensor_place(batch.x, batch.velocity, batch.heading)

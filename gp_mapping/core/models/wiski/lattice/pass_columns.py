@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gp_mapping.core.models.wiski.lattice.features import COVARIATES, FEATURES
 from gp_mapping.core.models.wiski.lattice.moments import MOMENTS
+from gp_mapping.core.sparse.unread import to_device
 from gp_mapping.core.transaction import Revertible
 
 __all__ = ["PassColumns"]
@@ -49,7 +50,8 @@ class PassColumns(Revertible):
 
         Args:
             heading: (N, 2) ĥ.
-            pass_numbers: (N,), negative where a sample has no pass; None: none has.
+            pass_numbers: (N,), best on the processor, negative where a sample has no pass; None:
+                none has.
 
         Returns:
             (N, 2 + P).
@@ -63,8 +65,9 @@ class PassColumns(Revertible):
             self.open_passes(tuple(number for number in found if number not in self.numbers))
         if not self.numbers:
             return heading
-        columns = torch.tensor(self.numbers, dtype=torch.float64, device=heading.device)
-        return torch.cat([heading, (pass_numbers[:, None] == columns).to(heading)], 1)
+        columns = pass_numbers.new_tensor(self.numbers)
+        own = to_device(pass_numbers[:, None] == columns, heading.device)
+        return torch.cat([heading, own.to(heading)], 1)
 
     def open_passes(self, fresh: tuple[float, ...]) -> None:
         """Add columns of zeros for passes that have none."""

@@ -91,6 +91,7 @@ class GridSites(PassColumns):
 
         place = origin - self.anchor
         whole = torch.floor(place / self.spacing)
+        self._copied: tuple[Tensor, Tensor] | None = None  # the shift, and it on the processor
         self.shift = (place - whole * self.spacing) / self.spacing
         self.first = tuple(int(v) for v in whole)
 
@@ -138,7 +139,15 @@ class GridSites(PassColumns):
 
         Differences are exact, whatever the map's frame.
         """
-        return x / self.spacing + self.shift
+        return x / self.spacing + self._shift_on(x.device)
+
+    def _shift_on(self, device: torch.device) -> Tensor:
+        """The shift on a device; a copy on the processor is made once."""
+        if device == self.shift.device:
+            return self.shift
+        if self._copied is None or self._copied[0] is not self.shift:
+            self._copied = self.shift, self.shift.to(device)
+        return self._copied[1]
 
     def places(self, units: Tensor) -> Tensor:
         """Local metres of places given in spacings from the node `first` (N, 2)."""

@@ -1,0 +1,189 @@
+"""What a card does without the processor waiting for it: copies to it, greedy choices.
+
+A processor that reads a number from a card waits until the card has done all that it was given. So
+a greedy choice on a card takes several steps, each with its decisions as masks, before the
+processor looks whether it has ended: STEPS before the first look, and twice as many before each
+later one. Steps after the end change nothing. What is chosen is what is chosen step by step
+(basis.py, worth.py, linalg.py), as on a processor, where a look costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "STEPS",
+    "is_read",
+    "most_worth",
+    "pivots_of",
+    "remove_least",
+    "tensor_on",
+    "to_device",
+]
+
+STEPS = 8  # of a greedy choice before the first look
+
+
+def is_read(device: torch.device) -> bool:
+    """Whether numbers are there for the processor as soon as they are computed."""
+    return device.type == "cpu"
+
+
+def to_device(values: Tensor, device: torch.device) -> Tensor:
+    """A tensor on a device; one of the processor's is copied without waiting for the device."""
+    return values.to(device, non_blocking=is_read(values.device))
+
+
+def tensor_on(device: torch.device, values: Sequence, dtype: torch.dtype) -> Tensor:
+    """Numbers as a tensor on a device, without waiting for it."""
+    return to_device(torch.tensor(values, dtype=dtype), device)
+
+
+def _in_blocks(most: int, step: Callable[[int, Tensor], Tensor], going: Tensor) -> int:
+    """Take steps until one does nothing, and look at them in blocks.
+
+    Args:
+        most: number of steps.
+        step: of its number, and whether all before it did something, (); returns whether it did.
+        going: true, ().
+
+    Returns:
+        How many did something.
+    """
+    done, block = 0, STEPS
+    while done < most:
+        block = min(block, most - done)
+        did = []
+        for number in range(done, done + block):
+            going = step(number, going)
+            did.append(going)
+        taken = int(torch.stack(did).sum())
+        done += taken
+        if taken < block:
+            break
+        block *= 2
+    return done
+
+
+def most_worth(
+    covariance: Tensor,
+    candidates: Tensor,
+    tolerance: float,
+    room: int,
+    precision: Tensor,
+    worth: float,
+) -> tuple[Tensor, Tensor]:
+    """As `_most_worth` of basis.py."""
+    picked: list[Tensor] = []
+    rows: list[Tensor] = []
+
+    def step(number: int, going: Tensor) -> Tensor:
+        """Pick one more, where it is worth an input."""
+        own = covariance.gather(1, candidates[:, None])[:, 0]
+        worths = covariance.square() @ precision / own.clamp_min(tolerance)
+        worths.masked_fill_(own <= tolerance, 0.0)
+        p = worths.argmax()[None]
+        going = going & (worths[p] > worth)[0]
+
+        row = torch.where(going, (covariance[p] / own[p].sqrt())[0], 0.0)
+        picked.append(candidates[p])
+        rows.append(row)
+        covariance.addr_(row[candidates], row, alpha=-1.0)
+        return going
+
+    most = min(room, len(candidates))
+    count = _in_blocks(most, step, covariance.new_ones((), dtype=torch.bool))
+    if not count:
+        return candidates[:0], covariance[:0]
+    return torch.cat(picked[:count]), torch.stack(rows[:count])
+
+
+def pivots_of(
+    diagonal: Tensor, row_of: Callable[[Tensor], Tensor], tolerance: float, rank: int
+) -> tuple[Tensor, Tensor]:
+    """As `pivoted_cholesky` of linalg.py.
+
+    Args:
+        diagonal: of A, (N,).
+        row_of: function of an index (1,): that row of A, (N,).
+        tolerance: in A's units.
+        rank: most pivots.
+
+    Returns:
+        The pivots (r,), and rows W (r, N).
+    """
+    residual = diagonal.clone()
+    most = min(rank, len(residual))
+    rows = diagonal.new_zeros((most, len(residual)))
+    pivots = torch.zeros(most, dtype=torch.long, device=diagonal.device)
+
+    def step(k: int, going: Tensor) -> Tensor:
+        """Take the largest residual as a pivot, where it exceeds the tolerance."""
+        p = residual.argmax()[None]
+        best = residual[p]
+        going = going & (best > tolerance)[0]
+
+        row = torch.addmv(row_of(p), rows[:k].mT, rows[:k][:, p][:, 0], alpha=-1.0) / best.sqrt()
+        row.index_fill_(0, pivots[:k], 0.0)  # the residual there is zero but for rounding
+        rows[k] = torch.where(going, row, 0.0)
+        residual.addcmul_(rows[k], rows[k], value=-1.0)
+        residual.index_fill_(0, p, -1.0)  # never chosen again
+        pivots[k : k + 1] = p
+        return going
+
+    count = _in_blocks(most, step, diagonal.new_ones((), dtype=torch.bool))
+    return pivots[:count], rows[:count]
+
+
+def remove_least(
+    prior: Tensor,
+    data: Tensor,
+    alive: Tensor,
+    may_stay: Callable[[int], bool],
+    least: float,
+    most: int,
+) -> tuple[int, float]:
+    """Remove inputs of least worth, as InputRemoval of worth.py; the arrays are changed.
+
+    Args:
+        prior: K⁻¹ (M, M).
+        data: Λ (M, M).
+        alive: which inputs remain, (M,) bool.
+        may_stay: whether an input with a w of `least` may stay, after so many removals of this
+            call.
+        least: w of an input that may stay.
+        most: removals.
+
+    Returns:
+        How many were removed, and the largest w of these; 0 of none.
+    """
+    worst = [prior.new_zeros(())]
+    numbers = torch.arange(len(alive), device=alive.device)
+
+    def step(number: int, going: Tensor) -> Tensor:
+        """Remove one more."""
+        worth = (data.diagonal() / prior.diagonal()).masked_fill(~alive, torch.inf)
+        j = worth.argmin()[None]
+        value = worth[j][0]
+        if may_stay(number):
+            going = going & ~(value >= least)
+
+        column, row = prior[:, j][:, 0], data[:, j][:, 0]
+        mean = torch.where(going, column / -column[j], 0.0)
+        both = torch.stack([mean, torch.where(going, row, 0.0)], 1)
+        prior.addr_(torch.where(going, column * (-1.0 / column[j]), 0.0), column)
+        data.addmm_(both, torch.stack([row + row[j] * mean, mean]))
+
+        gone = (numbers == j) & going
+        for matrix in (prior, data):
+            matrix.masked_fill_(gone[:, None] | gone, 0.0)
+        prior.diagonal().masked_fill_(gone, 1.0)  # a divisor above that is not 0
+        alive.logical_and_(~gone)
+        worst[0] = torch.maximum(worst[0], torch.where(going, value, 0.0))
+        return going
+
+    count = _in_blocks(most, step, torch.ones_like(alive[0]))
+    return count, float(worst[0]) if count else 0.0
