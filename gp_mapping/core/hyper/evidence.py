@@ -18,6 +18,7 @@ from gp_mapping.core.hyper.bias import bias_correlation
 from gp_mapping.core.hyper.theta import Theta, sensor_place
 from gp_mapping.core.kernels.extents import ends, matter, mean_of_ends
 from gp_mapping.core.kernels.stationary import scaled_square_distance
+from gp_mapping.core.sparse.unread import tensor_on
 
 __all__ = ["evidence_score", "negative_log_evidence", "pass_membership", "sample_covariance"]
 
@@ -143,7 +144,7 @@ def evidence_score(
 
     Args:
         theta: as of `negative_log_evidence`, and so are the arguments below.
-        vector: (7,).
+        vector: (7,), best on the processor.
         free: which parameters are not held (7).
         x: (n, D) m.
         velocity: (n, D) m/s.
@@ -164,12 +165,12 @@ def evidence_score(
     Reference:
         Rasmussen and Williams 2006, eq. 5.9; Gilmour, Thompson and Cullis 1995.
     """
-    length, signal, noise, heading_variance = (float(v) for v in torch.exp(vector[:4]))
+    length, signal, noise, heading_variance = torch.exp(vector[:4]).tolist()
     heading_variance = heading_variance if theta.heading_stddev > 0 else 0.0
 
     kernel = theta.kernel()
     places = sensor_place(x, velocity, heading, *vector[4:])
-    scales = theta.lengthscales(torch.as_tensor(length, dtype=x.dtype, device=x.device))
+    scales = theta.lengthscales(x.new_full((), length))
     averages = matter(extent, length)
     if averages:
         places = ends(places, velocity, extent)
@@ -314,7 +315,7 @@ class _Score:
         information = torch.zeros((7, 7), dtype=torch.float64, device=self.gradient.device)
         if self.products:
             chosen, parts = (
-                torch.tensor(list(self.products), device=self.gradient.device),
+                tensor_on(self.gradient.device, list(self.products), torch.long),
                 torch.stack(list(self.products.values())),
             )
             traces = 0.5 * parts.flatten(1) @ parts.mT.flatten(1).mT
@@ -336,7 +337,7 @@ def _average_information(bends: dict[int, Tensor], inverse: Tensor, channels: in
     """A (7, 7) from ∂_kC α (n, C) of each parameter and C⁻¹ (n, n), mean over channels."""
     information = torch.zeros((7, 7), dtype=torch.float64, device=inverse.device)
     if bends:
-        chosen = torch.tensor(list(bends), device=inverse.device)
+        chosen = tensor_on(inverse.device, list(bends), torch.long)
         bent = torch.stack(list(bends.values()))  # (K, n, C)
         average = 0.5 / channels * bent.flatten(1) @ (inverse @ bent).flatten(1).mT
         information[chosen[:, None], chosen] = 0.5 * (average + average.mT)

@@ -28,6 +28,7 @@ from gp_mapping.core.hyper.stamps import Stamps
 from gp_mapping.core.hyper.surprise import surprise
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.linalg import solve_within
+from gp_mapping.core.sparse.unread import to_device
 
 __all__ = ["HyperLearner"]
 
@@ -202,7 +203,8 @@ class HyperLearner:
             if new < self.NEW
             else torch.arange(n, device=x.device)
         )
-        square = (x - x[pool[int(which * len(pool))]]).square().sum(1)
+        centre = int(which * len(pool))
+        square = (x - x[pool[centre : centre + 1]]).square().sum(1)
 
         reach = self.REACH * self.theta.lengthscale * (self.FARTHER if far < self.FAR else 1.0)
         near = (square <= reach**2 * (1 + 1e-6)).nonzero()[:, 0]
@@ -422,17 +424,17 @@ class HyperLearner:
     ) -> tuple[Tensor, Tensor] | None:
         """`score` or `score_average` at v; None, counted as rejected, where that fails."""
         try:
-            gradient, information = (
-                t.cpu() for t in score(self.vector.to(data["x"].device), data, *near)
-            )
+            gradient, information = score(self.vector, data, *near)
         except torch.linalg.LinAlgError:
             self.rejected += 1
             return None
 
-        if not bool(torch.isfinite(gradient).all() and torch.isfinite(information).all()):
+        # one copy for both
+        both = torch.cat([gradient[None], information]).cpu()
+        if not bool(torch.isfinite(both).all()):
             self.rejected += 1
             return None
-        return gradient, information
+        return both[0], both[1:]
 
     def _step_block(self, data: dict[str, Tensor]) -> bool:
         """Evaluate the blocks that are most out of date, and move v to the minimum of all blocks.
@@ -480,7 +482,7 @@ class HyperLearner:
         # what an empty block says
         evaluation = torch.zeros_like(self.vector), torch.zeros_like(self.metric)
         if len(near):
-            near, given = (which_of.to(data["x"].device) for which_of in (near, given))
+            near, given = (to_device(which_of, data["x"].device) for which_of in (near, given))
             evaluation = self._evaluate(self.score_average, data, near, given)
             if evaluation is None and len(given):  # what lies beside it may be to blame
                 evaluation = self._evaluate(self.score_average, data, near, given[:0])

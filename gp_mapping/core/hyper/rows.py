@@ -13,6 +13,7 @@ from gp_mapping.core.hyper.theta import sensor_place
 from gp_mapping.core.hyper.vector_theta import VectorTheta
 from gp_mapping.core.kernels.curl_free import COMPONENTS
 from gp_mapping.core.kernels.extents import ends, matter, mean_of_ends
+from gp_mapping.core.sparse.unread import tensor_on
 
 __all__ = ["RowLearner", "field_covariance"]
 
@@ -147,7 +148,8 @@ class RowLearner(HyperLearner):
         chosen, parts = list(products), torch.stack(list(products.values()))
         # the traces of all pairs of products at once
         pairs = 0.5 * parts.reshape(len(chosen), -1) @ parts.mT.reshape(len(chosen), -1).mT
-        information[torch.tensor(chosen)[:, None], torch.tensor(chosen)] = pairs
+        where = tensor_on(x.device, chosen, torch.long)
+        information[where[:, None], where] = pairs
         return gradient, information
 
     def _slope(self, vector: Tensor, k: int, rows: tuple) -> Tensor:
