@@ -36,6 +36,7 @@ _WAITS = (  # the processor has to know numbers of the card, or how many there a
     "_linalg_check_errors",
     "bincount",
 )
+_JOINED = ("cat", "stack")  # of which not even a number may be of another device
 _INDEXED = ("index", "index_put_", "index_put", "_index_put_impl_")
 
 
@@ -95,7 +96,8 @@ class _Operations(TorchDispatchMode):
         kwargs, schema = dict(kwargs or {}), func._schema  # noqa: SLF001
         name = schema.name.removeprefix("aten::")
         flat, _ = tree_flatten((args, kwargs))
-        here = [t for t in flat if torch.is_tensor(t) and not _is_on_card(t) and t.ndim]
+        here = [t for t in flat if torch.is_tensor(t) and not _is_on_card(t)]
+        here = [t for t in here if t.ndim or name in _JOINED]
         any_there = any(map(_is_on_card, flat))
         self.counts.launches += any_there and not _is_view(schema)
         copies = name in ("_to_copy", "copy_")

@@ -46,9 +46,11 @@ def scaled_square_distance(a: Tensor, b: Tensor, lengthscale: Tensor) -> Tensor:
     return total
 
 
-def _filled(value: Tensor | float, like: Tensor) -> Tensor:
-    """A number as a tensor () of another's kind; of a plain one a card makes it without a copy."""
-    return value.to(like) if torch.is_tensor(value) else like.new_full((), value)
+def as_like(value: Tensor | float, like: Tensor) -> Tensor:
+    """A number or a tensor in the precision and on the device of another, not waiting for it."""
+    if torch.is_tensor(value):
+        return value.to(like, non_blocking=value.device.type == "cpu")
+    return like.new_full((), value)
 
 
 class Kernel:
@@ -92,11 +94,11 @@ class Constant(Kernel):
 
     def __call__(self, a, b):
         """As Kernel.__call__: c²."""
-        return _filled(self.variance, a).expand(len(a), len(b))
+        return as_like(self.variance, a).expand(len(a), len(b))
 
     def diag(self, a):
         """As Kernel.diag: c²."""
-        return _filled(self.variance, a).expand(len(a))
+        return as_like(self.variance, a).expand(len(a))
 
 
 @dataclass(frozen=True)
@@ -117,12 +119,12 @@ class Stationary(Kernel):
         """As Kernel.__call__; differentiable in what requires a gradient."""
         lengthscale = self.lengthscale
         if not isinstance(lengthscale, float):  # mostly a float: no tensor is made of it
-            lengthscale = torch.as_tensor(lengthscale, dtype=a.dtype, device=a.device)
+            lengthscale = as_like(lengthscale, a)
 
         if torch.is_grad_enabled() and any(
             isinstance(v, Tensor) and v.requires_grad for v in (a, b, self.variance, lengthscale)
         ):
-            lengthscale = torch.as_tensor(lengthscale, dtype=a.dtype, device=a.device)
+            lengthscale = as_like(lengthscale, a)
             return self.variance * self.correlation(scaled_square_distance(a, b, lengthscale))
 
         # Without gradients in place, by direct differences as well: temporaries would cost more
@@ -143,7 +145,7 @@ class Stationary(Kernel):
         """
         lengthscale = self.lengthscale
         if not isinstance(lengthscale, float):
-            lengthscale = torch.as_tensor(lengthscale, dtype=b.dtype, device=b.device)
+            lengthscale = as_like(lengthscale, b)
         columns = (b / lengthscale).mT.contiguous()  # by whole columns: cdist goes pair by pair
 
         def at(a: Tensor) -> Tensor:
@@ -162,7 +164,7 @@ class Stationary(Kernel):
 
     def diag(self, a):
         """As Kernel.diag: s²."""
-        return _filled(self.variance, a).expand(len(a))
+        return as_like(self.variance, a).expand(len(a))
 
     def correlation(self, square: Tensor) -> Tensor:
         """ρ as a function of r² = `square`; a kernel of your own defines it.

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper.theta import Theta
-from gp_mapping.core.kernels.stationary import Kernel, Stationary, scaled_square_distance
+from gp_mapping.core.kernels.stationary import Kernel, Stationary, as_like, scaled_square_distance
 from gp_mapping.core.linalg import cholesky, pivoted_cholesky, solve_lower
 from gp_mapping.core.sparse import unread
 
@@ -51,7 +51,7 @@ def whiten(
     if factor.dtype == x.dtype or not isinstance(kernel, Stationary):
         cross = kernel(x, z).to(factor.dtype)
     else:  # differences in float64: positions may be far apart
-        lengthscale = torch.as_tensor(kernel.lengthscale, dtype=x.dtype, device=x.device)
+        lengthscale = as_like(kernel.lengthscale, x)
         cross = kernel.variance * kernel.correlation(
             scaled_square_distance(x, z, lengthscale).to(factor.dtype)
         )

@@ -26,9 +26,17 @@ from gp_mapping.core.hyper.theta import heading_from_velocity, sensor_place
 from gp_mapping.core.kernels.stationary import Stationary
 from gp_mapping.core.linalg import solve_lower
 from gp_mapping.core.sparse.posterior import Posterior
+from gp_mapping.core.sparse.unread import tensor_on, to_device
 from gp_mapping.core.types import Prediction
 
-__all__ = ["MOST_NUMBERS", "batch_kind", "batches", "predict_together"]
+__all__ = [
+    "MOST_NUMBERS",
+    "Ragged",
+    "batch_kind",
+    "batches",
+    "padded_factors",
+    "predict_together",
+]
 
 # Numbers of the largest array of a batch, 128 MiB in float64; about eight such are alive at once.
 MOST_NUMBERS = 2**24
@@ -89,7 +97,7 @@ def batches(kinds: Sequence[tuple], sizes: Sequence[tuple[int, int]]) -> list[li
     return sorted(sorted(batch) for batch in found if batch)
 
 
-class _Ragged:
+class Ragged:
     """T lists of rows of different length, one after the other, and padded to the longest.
 
     Args:
@@ -99,7 +107,7 @@ class _Ragged:
 
     def __init__(self, counts: Sequence[int], device: torch.device):
         self.shape = len(counts), max(counts)
-        lengths = torch.tensor(counts, device=device)
+        lengths = tensor_on(device, counts, torch.long)
         within = torch.arange(self.shape[1], device=device)
         self.there = within < lengths[:, None]  # (T, longest)
 
@@ -147,7 +155,7 @@ class _Numbers:
             )
             for theta, scale in ((p.theta, p.scaling.scale) for p in posteriors)
         ]
-        columns = torch.tensor(rows, dtype=torch.float64, device=z.device).mT[:, :, None]
+        columns = tensor_on(z.device, rows, torch.float64).mT[:, :, None]
         self.signal, self.constant, self.body, *self.arm, self.scale = columns[:7].unbind()
         self.lengthscales = columns[7:].permute(1, 2, 0)
 
@@ -173,19 +181,19 @@ def predict_together(
     """
     first, numbers = posteriors[0], _Numbers(posteriors)
     device, dtype = first.z.device, first.L.dtype
-    asked = _Ragged(counts, device)
+    asked = Ragged(counts, device)
 
     # places about each posterior's origin, where the sensor was: (P, D)
     origins, centres = (
         torch.stack([getattr(p.scaling, name) for p in posteriors])[asked.list]
         for name in ("origin", "centre")
     )
-    x = x.to(device) - origins
+    x = to_device(x, device) - origins
     if velocity is None:
         heading = None  # without a motion it is the field that is predicted
     else:
-        velocity = velocity.to(device)
-        heading = heading_from_velocity(velocity) if heading is None else heading.to(device)
+        velocity = to_device(velocity, device)
+        heading = heading_from_velocity(velocity) if heading is None else to_device(heading, device)
         x = sensor_place(x, velocity, heading, *(part[asked.list] for part in numbers.arm))
 
     features = _padded_features(first, numbers, asked, heading)
@@ -193,12 +201,12 @@ def predict_together(
     if first.theta.heading_stddev > 0:
         prior = prior + features[-1].square().sum(1)
     cross = _padded_cross(posteriors, numbers, asked.padded(x))
-    factors = _padded_factors([p.L for p in posteriors], cross.shape[2])
+    factors = padded_factors([p.L for p in posteriors], cross.shape[2])
     a = torch.cat([*(rows.to(dtype) for rows in features), solve_lower(factors, cross.mT)], 1)
-    roots = _padded_factors([p.R for p in posteriors], a.shape[1]).to(dtype)
+    roots = padded_factors([p.R for p in posteriors], a.shape[1]).to(dtype)
     explained = a.square().sum(1) - solve_lower(roots, a).square().sum(1)
 
-    rows = _Ragged([len(p.weights) for p in posteriors], device)
+    rows = Ragged([len(p.weights) for p in posteriors], device)
     weights = rows.padded(torch.cat([p.weights for p in posteriors])).to(dtype)
     mean = asked.rows((a.mT @ weights).double())
     variance = asked.rows((prior - explained.double()).clamp_min(0.0))
@@ -212,7 +220,7 @@ def predict_together(
 
 
 def _padded_features(
-    first: Posterior, numbers: _Numbers, asked: _Ragged, heading: Tensor | None
+    first: Posterior, numbers: _Numbers, asked: Ragged, heading: Tensor | None
 ) -> list[Tensor]:
     """The features of places: s_c (T, 1, N), then s_h ĥ (T, 2, N), as far as there are any.
 
@@ -237,7 +245,7 @@ def _padded_cross(posteriors: Sequence[Posterior], numbers: _Numbers, places: Te
     Distances are computed in float64: positions may be far apart.
     """
     dtype, kernel = posteriors[0].L.dtype, posteriors[0].theta.kernel()
-    inputs = _Ragged([len(p.z) for p in posteriors], places.device)
+    inputs = Ragged([len(p.z) for p in posteriors], places.device)
     distance = torch.cdist(
         places / numbers.lengthscales,
         inputs.padded(torch.cat([p.z for p in posteriors])) / numbers.lengthscales,
@@ -256,7 +264,7 @@ def _lengthscales(kernel: Stationary, dimensions: int) -> list[float]:
     return [float(lengthscale)] * dimensions
 
 
-def _padded_factors(factors: Sequence[Tensor], size: int) -> Tensor:
+def padded_factors(factors: Sequence[Tensor], size: int) -> Tensor:
     """Triangular factors (n, n) of different size as (T, size, size), the identity beyond each.
 
     They are brought together by one copy, whether they are stored by rows or by columns.
@@ -271,7 +279,7 @@ def _padded_factors(factors: Sequence[Tensor], size: int) -> Tensor:
         n = len(factor)
         about.append((start, n, *((n, 1) if rows else (1, n))))
         start += n * n
-    begin, n, down, across = torch.tensor(about, device=flat.device).mT[:, :, None, None]
+    begin, n, down, across = tensor_on(flat.device, about, torch.long).mT[:, :, None, None]
 
     index = torch.arange(size, device=flat.device)
     i, j = index[:, None], index

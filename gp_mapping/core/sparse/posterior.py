@@ -10,7 +10,7 @@ from torch import Tensor
 from gp_mapping.core.field_map import Covariances, Increments, PassBias, Unchanged
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.inner_snapshot import InnerSnapshot
-from gp_mapping.core.kernels.stationary import Stationary, scaled_square_distance
+from gp_mapping.core.kernels.stationary import Stationary, as_like, scaled_square_distance
 from gp_mapping.core.linalg import chunk_size, solve_lower
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.basis import whiten
@@ -323,7 +323,7 @@ class Posterior(InnerSnapshot):
         if not isinstance(kernel, Stationary) or not len(self.z):
             return super().gradient(x)
 
-        lengthscale = torch.as_tensor(kernel.lengthscale, dtype=x.dtype, device=x.device)
+        lengthscale = as_like(kernel.lengthscale, x)
         lengthscale = lengthscale.expand(x.shape[1])
         slope = kernel.slope(scaled_square_distance(x, self.z, lengthscale)) * kernel.variance
         # Σ_j slope_j α_j (x − z_j): the sums of both terms are over inducing inputs alone

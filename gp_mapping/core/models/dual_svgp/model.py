@@ -386,20 +386,38 @@ class DualSVGP(MergingMap):
         self.need_data()
         if self._posterior is None:
             precision, linear = self.system()
-            factor, self.jitter = cholesky(precision)
+            factor, jitter = cholesky(precision)
             weights = solve_lower(factor, solve_lower(factor, linear), transpose=True)
-            noise = self.likelihood.noise_variance(self.noise_level)
-            self._posterior = Posterior(
-                self.theta,
-                self.basis.z,
-                self.basis.L,
-                factor,
-                weights,
-                noise,
-                self.scaling,
-                passes=self._open_passes(),
-            )
+            self.keep_posterior(factor, weights, self.noise_level, jitter)
         return self._posterior
+
+    @property
+    def is_factored(self) -> bool:
+        """Whether the posterior has been made since the last change."""
+        return self._posterior is not None
+
+    def keep_posterior(
+        self, factor: Tensor, weights: Tensor, noise_level: float, jitter: float = 0.0
+    ) -> None:
+        """Keep the present posterior, which has been made from `system`.
+
+        Args:
+            factor: R of D = R Rᵀ, (R, R).
+            weights: D⁻¹r, (R, C).
+            noise_level: as the property.
+            jitter: that was added to D.
+        """
+        self.jitter = jitter
+        self._posterior = Posterior(
+            self.theta,
+            self.basis.z,
+            self.basis.L,
+            factor,
+            weights,
+            self.likelihood.noise_variance(noise_level),
+            self.scaling,
+            passes=self._open_passes(),
+        )
 
     def need_factor(self) -> None:
         """Raise NumericalError where the sums do not factor; else keep the posterior made."""

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from gp_mapping.core.field_map import Covariances, FieldMap, Snapshot
 from gp_mapping.core.linalg import chunk_size
+from gp_mapping.core.models.dual_svgp.factoring import can_factor_together, factor_together
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.tiled.layout import Key, Layout
 from gp_mapping.core.places import motion_of, places_of
@@ -229,7 +230,7 @@ def blended_prediction(
     velocity, heading = motion_of(x, velocity, heading)
     weights = tile_weights(layout, exists, x)
     batched = number is None and len(weights) > 1 and predicts_together(prior.mean.device)
-    together, parts = _Together(x, velocity, heading), []
+    together, parts = _Together(x, velocity, heading, prior.mean.device), []
 
     for key, indices, weight in weights:
         if key is None:
@@ -271,11 +272,15 @@ class _Together:
         x: (N, 2) m.
         velocity: (N, 2) m/s, or None.
         heading: (N, 2) ĥ, or None.
+        device: of the tiles.
     """
 
-    def __init__(self, x: Tensor, velocity: Tensor | None, heading: Tensor | None):
+    def __init__(
+        self, x: Tensor, velocity: Tensor | None, heading: Tensor | None, device: torch.device
+    ):
+        self._device = device
         self._asked = x, velocity, heading
-        self._waiting: list[tuple[Posterior, Tensor, Tensor]] = []
+        self._waiting: list[tuple[Posterior | DualSVGP, Tensor, Tensor]] = []
         self._numbers = 0  # of their factors
         self._done: list[tuple[Tensor, Tensor, Prediction]] = []
 
@@ -290,17 +295,19 @@ class _Together:
         Returns:
             Whether it was taken.
         """
-        posterior = source.posterior if isinstance(source, DualSVGP) else source
-        if batch_kind(posterior) is None:
+        # a map whose posterior has not been made yet waits, too: they are made together
+        waits = can_factor_together(source)
+        part = source.posterior if isinstance(source, DualSVGP) and not waits else source
+        if not waits and batch_kind(part) is None:
             return False
         # a posterior from the shelf stays in memory while it waits: a bounded number do
-        numbers = len(posterior.R) ** 2
+        numbers = part.basis.size**2 if waits else len(part.R) ** 2
         if self._numbers + numbers > MOST_NUMBERS:
             self._predict()
         self._numbers += numbers
-        chunk = chunk_size(posterior.z.device)
+        chunk = chunk_size(self._device)
         pieces = zip(indices.split(chunk), weight.split(chunk))
-        self._waiting += [(posterior, *piece) for piece in pieces]
+        self._waiting += [(part, *piece) for piece in pieces]
         return True
 
     def predictions(self) -> list[tuple[Tensor, Tensor, Prediction]]:
@@ -311,6 +318,11 @@ class _Together:
     def _predict(self) -> None:
         """Predict all that wait."""
         x, *motion = self._asked
+        factor_together({id(s): s for s, _, _ in self._waiting if isinstance(s, DualSVGP)}.values())
+        self._waiting = [
+            (source.posterior if isinstance(source, DualSVGP) else source, *piece)
+            for source, *piece in self._waiting
+        ]
         for batch in batches(
             [batch_kind(posterior) for posterior, _, _ in self._waiting],
             [(len(posterior.R), len(indices)) for posterior, indices, _ in self._waiting],

@@ -6,10 +6,11 @@ import pytest
 import torch
 from core_data import posterior_about
 from pretended_card import CARD, pretended_card
-from tiled_data import SETTINGS, long_road
+from tiled_data import SETTINGS, long_road, road
 
-from gp_mapping import Prediction
+from gp_mapping import Prediction, create_map
 from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.models.dual_svgp.factoring import factor_together
 from gp_mapping.core.models.tiled import blended
 from gp_mapping.core.models.tiled.layout import Layout
 from gp_mapping.core.models.tiled.snapshot import TiledSnapshot
@@ -89,8 +90,37 @@ def test_of_more_tiles_a_card_is_asked_no_more(places, sides):
             assert_same(told, wanted, 2.0 * THETA.signal_stddev, 1e-9)
     assert spent[0] == spent[1] and one_by_one[1] > 2 * one_by_one[0] > 2 * spent[0][0]
     launches, others = spent[0]
-    assert launches <= 200 and sum(others.values()) <= 25, spent
+    assert launches <= 200 and others["waits"] <= 20, spent
     assert not blended.predicts_together(torch.device("cpu"))
+
+
+def maps_of(counts, device: str = "cpu") -> list:
+    """Maps that have seen a road, each of so many metres, and are not factored."""
+    maps = [create_map("dual_svgp", device=device, **(SETTINGS | {"tiles": False})) for _ in counts]
+    for one, metres in zip(maps, counts):
+        one.update(road(0.0, metres))
+        one.mark_changed()
+    return maps
+
+
+def test_posteriors_made_together_are_those_made_one_after_the_other():
+    together, alone = maps_of((0.5, 1.0, 4.0)), maps_of((0.5, 1.0, 4.0))
+    together[0].sites.precision[0, 0] = alone[0].sites.precision[0, 0] = -1.0
+    factor_together(together)
+    assert [m.is_factored for m in together] == [False, True, True], "one does not factor"
+    x = torch.stack([torch.linspace(-1.0, 5.0, 60), torch.zeros(60)], 1).double()
+    for one, other in zip(together[1:], alone[1:]):
+        assert_same(one.predict(x), other.predict(x), SETTINGS["signal_stddev"], 1e-9)
+        assert one.posterior.R.is_contiguous() and one.posterior.R.storage_offset() == 0
+
+
+def test_a_card_is_waited_for_once_for_all_posteriors():
+    with pretended_card() as counts:
+        for lengths in ((2.0, 2.1), (2.0, 2.1, 2.2, 2.3)):
+            maps = maps_of(lengths, CARD)
+            counts.clear()
+            factor_together(maps)
+            assert counts["waits"] == 1 and all(m.is_factored for m in maps)
 
 
 def test_a_map_of_tiles_says_the_same_and_its_snapshot():
@@ -103,6 +133,9 @@ def test_a_map_of_tiles_says_the_same_and_its_snapshot():
         for passing in ((), (velocity,)):
             with forced(False):
                 wanted = asked.predict(x, *passing)
+            if asked is field:  # their posteriors are made together, too
+                for tile in field.tiles.values():
+                    tile.map.mark_changed()
             with forced(True):
                 told = asked.predict(x, *passing)
             assert_same(told, wanted, SETTINGS["signal_stddev"], 1e-9)

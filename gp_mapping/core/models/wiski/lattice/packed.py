@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.sparse.memory import COLUMNS, OFFERED, UNRANKED, Memory
+from gp_mapping.core.sparse.unread import to_device
 
 __all__ = ["PackedMemory"]
 
@@ -76,15 +77,11 @@ class PackedMemory(Memory):
         if n > room:
             # a full memory takes a few samples of a large batch, at random
             entering = max(OFFERED, room)
-            chosen = torch.randperm(n, generator=generator)[:entering].to(device)
+            chosen = to_device(torch.randperm(n, generator=generator)[:entering], device)
             rows, order = rows.index_select(0, chosen), order.index_select(0, chosen)
 
-        draw = (
-            torch.rand(entering, dtype=torch.float64, generator=generator)
-            .clamp_min(1e-300)
-            .log()
-            .to(device)
-        )
+        uniform = torch.rand(entering, dtype=torch.float64, generator=generator)
+        draw = to_device(uniform.clamp_min(1e-300).log(), device)
         key = (
             draw / values["beta"].clamp_min(1e-12)
             if entering == n
