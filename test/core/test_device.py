@@ -2,12 +2,14 @@
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 from core_data import SETTINGS, drive, feed, lattice, samples
 from pretended_card import CARD, pretended_card
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from gp_mapping import MapSettings, create_map
+from gp_mapping import MapSettings, Samples, create_map
 from gp_mapping.core import registry
 from gp_mapping.core.models import device as devices
 from gp_mapping.core.models.device import faster_device, grid_of
@@ -114,6 +116,67 @@ def test_the_pretended_card_is_as_strict_as_one():
         assert torch.linalg.solve(torch.eye(2, device=CARD), copied[:, None]).device.type == CARD
     # copied from it, a list of indices copied to it, a number of it, and whether it solved
     assert counts == {"copied from the card": 1, "copied to the card": 2, "waits": 4}
+
+
+class Float64(TorchDispatchMode):
+    """Notes float64 results of at least so many numbers."""
+
+    def __init__(self, least: int):
+        super().__init__()
+        self.least, self.seen = least, []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for t in result if isinstance(result, tuple | list) else [result]:
+            if torch.is_tensor(t) and t.dtype == torch.float64 and t.numel() >= self.least:
+                self.seen.append((str(func), tuple(t.shape)))
+        return result
+
+
+@pytest.mark.parametrize("model", ["dual_svgp", "solve_gp", "fitc"])
+def test_in_float32_a_prediction_has_no_matrix_in_float64(model):
+    x = PLACES.repeat(10, 1)
+    for dtype in ("float32", "float64"):
+        field = create_map(model, dtype=dtype, **SETTINGS)
+        feed(field, samples(X, Y), 20)
+        field.predict(x[:3])
+        with Float64(5 * len(x)) as made:
+            field.predict(x)
+        assert bool(made.seen) == (dtype == "float64"), made.seen
+
+
+# --- the other likelihoods ------------------------------------------------------------------------
+UNITS = {"field_scale": 1.0, "signal_stddev": 1.0, "constant_stddev": 1.0, "noise_stddev": 0.1}
+TARGETS = {
+    "student_t": (Y - 48.0, UNITS),
+    "poisson": (np.abs(Y - 48.0).round(), UNITS),
+    "bernoulli": (1.0 * (Y > 48.0), UNITS),
+    "softmax": (
+        np.clip(np.round((Y - 44.0) / 4.0), 0, 2),
+        UNITS | {"classes": 3, "learn_hyperparameters": False, "learn_time_offset": False},
+    ),
+}
+
+
+@pytest.mark.parametrize("likelihood", TARGETS)
+def test_maps_of_other_likelihoods_are_on_their_device(likelihood):
+    y, own = TARGETS[likelihood]
+
+    def asked(device: str) -> list[torch.Tensor]:
+        """What such a map answers; here."""
+        field = create_map("dual_svgp", device=device, **LEARNS | own, likelihood=likelihood)
+        for part in (slice(0, 20), slice(20, 40)):
+            field.update(Samples(X[part], y[part], position_variance=np.full(20, 1e-4)))
+        field.refine()
+        p = field.predict(PLACES)
+        answers = [p.variance, field.observed(p).mean, field.log_predictive(Samples(X[:5], y[:5]))]
+        assert {t.device.type for t in answers} == {device}
+        return [t.cpu() for t in answers]
+
+    with pretended_card():
+        there = asked(CARD)
+    for told, wanted in zip(there, asked("cpu")):
+        torch.testing.assert_close(told, wanted, rtol=0, atol=0)
 
 
 # --- device: auto ---------------------------------------------------------------------------------

@@ -46,6 +46,31 @@ def scaled_square_distance(a: Tensor, b: Tensor, lengthscale: Tensor) -> Tensor:
     return total
 
 
+def single_square_distance(a: Tensor, b: Tensor, lengthscale: Tensor) -> Tensor:
+    """r² of places in float32, where they are near as exact as in float64: (…, N, K).
+
+    Each coordinate is the sum of two float32 numbers. Of near places their differences are exact.
+
+    Args:
+        a: (…, N, D) m, float64.
+        b: (…, K, D) m, float64.
+        lengthscale: ℓ, m, of a shape that divides both.
+    """
+    total: Tensor | None = None
+    for one, other in zip((a / lengthscale).unbind(-1), (b / lengthscale).unbind(-1)):
+        (one, fine), (other, fine_other) = _halves(one), _halves(other)
+        difference = one[..., :, None] - other[..., None, :]
+        difference += fine[..., :, None] - fine_other[..., None, :]
+        total = difference.square_() if total is None else total.addcmul_(difference, difference)
+    return total
+
+
+def _halves(coordinate: Tensor) -> tuple[Tensor, Tensor]:
+    """Two float32 tensors whose sum is a float64 one."""
+    rounded = coordinate.float()
+    return rounded, (coordinate - rounded).float()
+
+
 def as_like(value: Tensor | float, like: Tensor) -> Tensor:
     """A number or a tensor in the precision and on the device of another, not waiting for it."""
     if torch.is_tensor(value):

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper.theta import Theta
-from gp_mapping.core.kernels.stationary import Kernel, Stationary, as_like, scaled_square_distance
+from gp_mapping.core.kernels.stationary import Kernel, Stationary, as_like, single_square_distance
 from gp_mapping.core.linalg import cholesky, pivoted_cholesky, solve_lower
 from gp_mapping.core.sparse import unread
 
@@ -50,11 +50,9 @@ def whiten(
     kernel = theta.kernel()
     if factor.dtype == x.dtype or not isinstance(kernel, Stationary):
         cross = kernel(x, z).to(factor.dtype)
-    else:  # differences in float64: positions may be far apart
-        lengthscale = as_like(kernel.lengthscale, x)
-        cross = kernel.variance * kernel.correlation(
-            scaled_square_distance(x, z, lengthscale).to(factor.dtype)
-        )
+    else:  # positions may be far apart
+        square = single_square_distance(x, z, as_like(kernel.lengthscale, x))
+        cross = kernel.variance * kernel.correlation(square)
 
     return torch.cat([features.mT, solve_lower(factor, cross.mT).mT], 1).mT
 

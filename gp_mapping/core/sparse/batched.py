@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper.theta import heading_from_velocity, sensor_place
-from gp_mapping.core.kernels.stationary import Stationary
+from gp_mapping.core.kernels.stationary import Stationary, single_square_distance
 from gp_mapping.core.linalg import solve_lower
 from gp_mapping.core.sparse.posterior import Posterior
 from gp_mapping.core.sparse.unread import tensor_on, to_device
@@ -240,18 +240,19 @@ def _padded_features(
 
 
 def _padded_cross(posteriors: Sequence[Posterior], numbers: _Numbers, places: Tensor) -> Tensor:
-    """k_t between places (T, N, D), standardised, and inducing inputs: (T, N, M), 0 beyond each.
-
-    Distances are computed in float64: positions may be far apart.
-    """
+    """k_t between places (T, N, D), standardised, and inducing inputs: (T, N, M), 0 beyond each."""
     dtype, kernel = posteriors[0].L.dtype, posteriors[0].theta.kernel()
     inputs = Ragged([len(p.z) for p in posteriors], places.device)
-    distance = torch.cdist(
-        places / numbers.lengthscales,
-        inputs.padded(torch.cat([p.z for p in posteriors])) / numbers.lengthscales,
-        compute_mode="donot_use_mm_for_euclid_dist",
-    )
-    cross = kernel.from_distance(distance.to(dtype)).mul_(numbers.signal[:, :, None].to(dtype))
+    z = inputs.padded(torch.cat([p.z for p in posteriors]))
+    if dtype == torch.float64:
+        distance = torch.cdist(
+            places / numbers.lengthscales,
+            z / numbers.lengthscales,
+            compute_mode="donot_use_mm_for_euclid_dist",
+        )
+    else:
+        distance = single_square_distance(places, z, numbers.lengthscales).sqrt_()
+    cross = kernel.from_distance(distance).mul_(numbers.signal[:, :, None].to(dtype))
     # padded columns would cancel in the variance, but for rounding
     return cross.mul_(inputs.there[:, None])
 

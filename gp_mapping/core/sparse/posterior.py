@@ -128,7 +128,7 @@ class Posterior(InnerSnapshot):
         chunk = chunk_size(x.device)
 
         for i in range(0, len(x), chunk):
-            mean, variance, _ = self.predict_inner_solved(
+            mean, variance, _ = self._solved(
                 x[i : i + chunk], None if heading is None else heading[i : i + chunk]
             )
             means.append(mean)
@@ -173,6 +173,11 @@ class Posterior(InnerSnapshot):
             Mean (N, C), variance (N,), and R⁻¹a (F + M, N), from which posterior covariances with x
             follow.
         """
+        mean, variance, solved = self._solved(x, heading)
+        return mean, variance, solved.double()
+
+    def _solved(self, x: Tensor, heading: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """As `predict_inner_solved`, with R⁻¹a in the precision of L."""
         theta = self.theta
         # without a body-fixed field the heading has no rows among the features
         used_heading = None if heading is None or theta.heading_stddev <= 0 else heading
@@ -185,7 +190,7 @@ class Posterior(InnerSnapshot):
             prior = prior + theta.heading_stddev**2 * used_heading.square().sum(1)
 
         mean = (a.mT @ self.weights.to(self.L.dtype)).double()
-        return mean, (prior - explained.double()).clamp_min(0.0), solved.double()
+        return mean, (prior - explained.double()).clamp_min(0.0), solved
 
     def predict_in_pass(
         self,

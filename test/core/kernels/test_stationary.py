@@ -14,6 +14,7 @@ from gp_mapping.core.kernels.stationary import (
     Sum,
     make_kernel,
     scaled_square_distance,
+    single_square_distance,
 )
 
 NAMES = ["rbf", "matern12", "matern32", "matern52"]
@@ -124,3 +125,15 @@ def test_the_abstract_ones_say_so():
         Kernel().diag(A)
     with pytest.raises(TypeError, match="use RBF"):
         Stationary(1.0, 1.0)(A, B)
+
+
+def test_squared_distances_in_float32_are_exact_near_also_far_from_the_origin():
+    generator = torch.Generator().manual_seed(0)
+    a, b = (torch.rand(n, 2, dtype=torch.float64, generator=generator) + 1e5 for n in (30, 20))
+    lengthscale = torch.tensor([0.3, 0.5], dtype=torch.float64)
+    told = single_square_distance(a, b, lengthscale)
+    wanted = scaled_square_distance(a, b, lengthscale)
+    assert told.dtype == torch.float32
+    torch.testing.assert_close(told.double(), wanted, rtol=1e-5, atol=1e-9)
+    rounded = scaled_square_distance(a.float(), b.float(), lengthscale.float())
+    assert (rounded - wanted).abs().max() > 1e-2, "simply rounded they would be wrong"
