@@ -28,14 +28,15 @@ from gp_mapping.core.models.tiled import blended
 from gp_mapping.core.types import Samples
 from gp_mapping.planning.worth.surface import variance_reduction_surface
 
-__all__ = ["TABLES", "run"]
+__all__ = ["TABLES", "drawing_work", "run", "update_work"]
 
 TABLES = ("updates", "drawings", "others", "calls")
 NOT_RUN = "not run"
 CARD = "cuda"  # torch's name of the card
 _DTYPES = ("float64", "float32")
+_BYTES = {"float64": 8, "float32": 4}
 _PLACES = 16384  # evaluated at once on the processor, of a drawing; its time is scaled to all
-_TILES = "64 tiles or more, drawn at 16 384 places,"
+_TILES = "{} tiles or more, drawn at 16 384 places,"
 _WAITS = ("_local_scalar_dense", "nonzero", "_unique2", "equal", "_linalg_eigh", "masked_select")
 _COPIES = ("_to_copy", "copy_")
 
@@ -141,6 +142,25 @@ def _row(name, dtype, here, there, best) -> tuple:
     return name, dtype, _ms(here), _ms(there), _ms(best), ratio
 
 
+def update_work(m: int, samples: int, dtype: str) -> tuple[dict[str, float], float]:
+    """Floating-point operations, by dtype, and bytes read and written, of an update at M = m.
+
+    L⁻¹k in `dtype`; D += aβaᵀ and its Cholesky factor always in float64. L is read, D read and
+    written twice.
+    """
+    flop = Counter({dtype: float(m**2 * samples)})
+    flop["float64"] += 2.0 * m**2 * samples + m**3 / 3.0
+    return flop, m**2 * (_BYTES[dtype] + 4.0 * 8)
+
+
+def drawing_work(m: int, places: int, dtype: str) -> tuple[dict[str, float], float]:
+    """As `update_work`, of mean and variance at places: L⁻¹k, and R⁻¹ of it, M² each for a place.
+
+    L and R are read once; of a place its coordinates are read, mean and variance written.
+    """
+    return {dtype: 2.0 * m**2 * places}, 2.0 * m**2 * _BYTES[dtype] + 32.0 * places
+
+
 def _updates(quick: bool, card: Roofline | None) -> tuple[Table, list[Goal]]:
     """100 samples into a map with M fixed inducing inputs, factorisation included."""
     table = Table("An update with 100 samples, M fixed inducing inputs", _columns("M"))
@@ -151,10 +171,7 @@ def _updates(quick: bool, card: Roofline | None) -> tuple[Table, list[Goal]]:
                 return Stream(m, device=device, dtype=dtype, max_inducing=max(m, 100)).batch
 
             here, there = _both(make, card, 3 if m > 1000 else 7)
-            # the solve in `dtype`; the sums and their factorisation always in float64
-            flop = Counter({dtype: m**2 * 100.0})
-            flop["float64"] += 2.0 * m**2 * 100 + m**3 / 3.0
-            best = card.seconds(flop, 4.0 * 8 * m**2) if card else None
+            best = card.seconds(*update_work(m, 100, dtype)) if card else None
             table.add(*_row(str(m), dtype, here, there, best))
     return table, []
 
@@ -184,9 +201,7 @@ def _drawings(quick: bool, card: Roofline | None) -> tuple[Table, list[Goal]]:
                     return lambda: field.predict(x)
 
                 here, there = _both(make, card, 3)
-                # L⁻¹k, and then R⁻ᵀ of it: M² each for a place
-                flop = {dtype: 2.0 * m**2 * places}
-                best = card.seconds(flop, 16.0 * places) if card else None
+                best = card.seconds(*drawing_work(m, places, dtype)) if card else None
                 table.add(*_row(f"{side}², {m}", dtype, here * places / part, there, best))
                 if there is not None and (side, m) == (2048, 1024):
                     name = f"gpu: 2048² at M = 1024 in {dtype}"
@@ -202,13 +217,14 @@ def _others(quick: bool, card: Roofline | None) -> tuple[Table, list[Goal]]:
     """Tiles, a lattice, vectors, and the value of a measurement at each of 16 384 places."""
     table = Table("Other work", _columns("what"))
     goals = []
-    nodes = 64 if quick else 1024
+    nodes, tiles, side = (64, 4, 32) if quick else (1024, 64, 128)
+    drawn = _TILES.format(tiles)
     works = {
-        f"{_TILES} in one batch": lambda device: _tiles(quick, device, True),
-        f"{_TILES} one after the other": lambda device: _tiles(quick, device, False),
+        f"{drawn} in one batch": lambda device: _tiles(quick, device, True),
+        f"{drawn} one after the other": lambda device: _tiles(quick, device, False),
         f"wiski, refresh of {nodes}² nodes": lambda device: _refresh(nodes, device),
         "curl_free, 100 samples of three axes": lambda device: _vectors(quick, device),
-        "value of a measurement, surface of 16 384 places": lambda device: _surface(quick, device),
+        f"value of a measurement, surface of {side}² places": lambda device: _surface(side, device),
     }
     for name, make in works.items():
         say(name)
@@ -276,10 +292,9 @@ def _vectors(quick: bool, device: str) -> Callable[[], object]:
     return lambda: (field.update(batch()), field.predict(batch().x))
 
 
-def _surface(quick: bool, device: str) -> Callable[[], object]:
-    """By how much a measurement at each of 128 × 128 places lowers the variance over all of them."""
-    side = 32 if quick else 128
-    field, width = _mapped(40 if quick else 400, device, "float64")
+def _surface(side: int, device: str) -> Callable[[], object]:
+    """By how much a measurement at each of side² places lowers the variance over all of them."""
+    field, width = _mapped(400 if side == 128 else 40, device, "float64")
     weights = torch.ones(side, side, dtype=torch.float64)
     return lambda: variance_reduction_surface(field, (0.0, 0.0), width / side, weights)
 

@@ -12,10 +12,13 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
+from pretended_card import CARD, pretended_card
+from torch.utils.flop_counter import FlopCounterMode
 
 from benchmark import batch, faults, protocol, tables, timing
 from benchmark.__main__ import APART, PARTS, main, module_of
-from benchmark.costs import cost
+from benchmark.costs import cost, gpu
+from benchmark.costs.cost import Stream
 from benchmark.faults import rows
 from benchmark.plans import exploration
 from benchmark.recordings import RecordingsAbsent, recordings_folder
@@ -322,3 +325,50 @@ def test_without_a_card_the_page_says_not_run(tmp_path, capsys):
     # an update with 200 samples waits no more often for a card than one with 20
     waits = [int(line.split("|")[3]) for line in page.splitlines() if line.startswith("| update")]
     assert 0 < waits[1] <= waits[0]
+
+
+def counted_flops(work) -> float:
+    """Floating-point operations of some work, as torch counts them; of solves and factors by their formulas."""
+    aten = torch.ops.aten
+
+    def of_solve(factor, right, *_, out_shape=None, **__) -> float:
+        return float(factor[-1] ** 2 * right[-1])
+
+    def of_factor(matrix, *_, out_shape=None, **__) -> float:
+        return matrix[-1] ** 3 / 3.0
+
+    def of_sum(total, a, b, *_, out_shape=None, **__) -> float:
+        return 2.0 * a[0] * a[1] * b[1]
+
+    formulas = {
+        aten.linalg_solve_triangular: of_solve,
+        aten.linalg_cholesky_ex: of_factor,
+        aten.addmm_: of_sum,
+    }
+    with FlopCounterMode(display=False, custom_mapping=formulas) as counter:
+        work()
+    return counter.get_total_flops()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_work_of_the_rooflines_is_what_an_update_and_a_drawing_do(dtype):
+    m = 200
+    stream = Stream(m, dtype=dtype, max_inducing=m)
+    stream.batch()
+    x = gpu.grid_of(256) * (stream.side / 16)
+    flop, _ = gpu.update_work(m, 100, dtype)
+    assert counted_flops(stream.batch) == pytest.approx(sum(flop.values()), rel=0.05)
+    flop, _ = gpu.drawing_work(m, len(x), dtype)
+    assert counted_flops(lambda: stream.map.predict(x)) == pytest.approx(flop[dtype], rel=0.05)
+
+
+def test_the_table_of_a_card_is_filled_where_there_is_one(monkeypatch, capsys):
+    card = gpu.Roofline("pretended", {"float64": 1e11, "float32": 2e11}, 1e11)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(gpu, "_roofline", lambda: card)
+    monkeypatch.setattr(gpu, "CARD", CARD)
+    with pretended_card() as counts:
+        part = gpu.run(True, where := {}, ("updates",))
+    assert where["card"] == "pretended" and counts.launches > 1000
+    assert len(part.tables[0].rows) == 4
+    assert all(gpu.NOT_RUN not in row for row in part.tables[0].rows)
