@@ -73,37 +73,39 @@ def variance_reduction_surface(
             field, x, x[targets], weights.reshape(-1)[targets], noise_variance
         ).reshape(weights.shape)
 
-    b, w = b.cpu().numpy(), weights.numpy()
+    # arrays where the map is: of torch on a card, of numpy on a processor
+    arrays, w = (_Numpy, weights.numpy()) if b.device.type == "cpu" else (_Torch, weights.to(b))
+    b = arrays.of(b)
     height, width = w.shape
     padded = [fft.next_fast_len(2 * n - 1, real=True) for n in w.shape]
-    kernel = _kernel(field, origin, resolution, padded)
+    kernel = arrays.of(_kernel(field, origin, resolution, padded))
 
-    def smoothed(values: np.ndarray, transform: np.ndarray) -> np.ndarray:
+    def smoothed(values, transform):
         """Return values ∗ kernel.
 
         Args:
-            values: (…, H, W).
-            transform: of the kernel, by rfft2 over the padded grid.
+            values: array (…, H, W).
+            transform: of the kernel, by forward over the padded grid.
 
         Returns:
             (…, H, W).
         """
-        spectrum = fft.rfft2(values, padded)
+        spectrum = arrays.forward(values, padded)
         spectrum *= transform
-        return fft.irfft2(spectrum, padded, overwrite_x=True)[..., :height, :width]
+        return arrays.backward(spectrum, padded)[..., :height, :width]
 
     # The three terms of Σ w cov², in the order of the module's equation.
-    total = smoothed(w, fft.rfft2(kernel**2))
-    transform = fft.rfft2(kernel)
+    total = smoothed(w, arrays.forward(kernel**2, padded))
+    transform = arrays.forward(kernel, padded)
     features = b.reshape(-1, height, width)
     for start in range(0, len(features), _ROWS):
         part = features[start : start + _ROWS]
-        total -= 2.0 * np.einsum("jhw,jhw->hw", part, smoothed(part * w, transform))
+        total -= 2.0 * arrays.einsum("jhw,jhw->hw", part, smoothed(part * w, transform))
 
     gram = (b * w.reshape(-1)) @ b.T  # (R, R)
-    total += np.einsum("jn,jn->n", b, gram @ b).reshape(height, width)
+    total += arrays.einsum("jn,jn->n", b, gram @ b).reshape(height, width)
 
-    variance = float(kernel[0, 0]) - np.einsum("jn,jn->n", b, b).reshape(height, width)
+    variance = float(kernel[0, 0]) - arrays.einsum("jn,jn->n", b, b).reshape(height, width)
     noise = (
         float(field.predict(x[:1]).noise_variance.mean())
         if noise_variance is None
@@ -113,17 +115,58 @@ def variance_reduction_surface(
         raise ValueError(
             f"noise_variance is {noise}, expected a positive variance in squared SI units"
         )
-    return torch.from_numpy(np.maximum(total, 0.0) / (np.maximum(variance, 0.0) + noise))
+    total, variance = (torch.as_tensor(part).clamp_min(0.0) for part in (total, variance))
+    return (total / (variance + noise)).cpu()
 
 
-def _kernel(field: FieldMap, origin, resolution: float, padded: list[int]) -> np.ndarray:
-    """Return k of every difference of two cells.
+class _Numpy:
+    """Arrays on a processor, where scipy's transforms are the faster ones."""
+
+    einsum = staticmethod(np.einsum)
+
+    @staticmethod
+    def of(values: Tensor) -> np.ndarray:
+        """A tensor as such an array."""
+        return values.numpy()
+
+    @staticmethod
+    def forward(values: np.ndarray, padded: list[int]) -> np.ndarray:
+        """Real transform over a padded grid."""
+        return fft.rfft2(values, padded)
+
+    @staticmethod
+    def backward(spectrum: np.ndarray, padded: list[int]) -> np.ndarray:
+        """Its inverse; the spectrum may be overwritten."""
+        return fft.irfft2(spectrum, padded, overwrite_x=True)
+
+
+class _Torch:
+    """Arrays on a card; as of `_Numpy`."""
+
+    einsum = staticmethod(torch.einsum)
+
+    @staticmethod
+    def of(values: Tensor) -> Tensor:
+        """The tensor itself."""
+        return values
+
+    @staticmethod
+    def forward(values: Tensor, padded: list[int]) -> Tensor:
+        """Real transform over a padded grid."""
+        return torch.fft.rfft2(values, s=padded)
+
+    @staticmethod
+    def backward(spectrum: Tensor, padded: list[int]) -> Tensor:
+        """Its inverse."""
+        return torch.fft.irfft2(spectrum, s=padded)
+
+
+def _kernel(field: FieldMap, origin, resolution: float, padded: list[int]) -> Tensor:
+    """Return k of every difference of two cells, where the map is.
 
     Negative differences are wrapped around, where a Fourier transform expects them.
     """
     rows, columns = (np.fft.fftfreq(n, 1.0 / n) for n in padded)
     offsets = np.stack(np.meshgrid(columns, rows), -1).reshape(-1, 2) * resolution
     here = torch.as_tensor(origin, dtype=torch.float64).reshape(1, 2)
-    return (
-        field.prior_covariance(here, here + torch.from_numpy(offsets)).cpu().numpy().reshape(padded)
-    )
+    return field.prior_covariance(here, here + torch.from_numpy(offsets)).reshape(padded)

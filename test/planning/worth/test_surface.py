@@ -5,6 +5,7 @@ import time
 import planning_scene as scene
 import pytest
 import torch
+from pretended_card import CARD, pretended_card
 
 from gp_mapping import Samples, create_map
 from gp_mapping.planning import integrated_variance_reduction
@@ -23,6 +24,17 @@ def test_surface_is_the_sum_over_cells(model):
     surface = variance_reduction_surface(field, (-0.3, 0.1), 0.2, weights).reshape(-1)
     assert float((surface - direct).abs().max()) < 1e-8 * float(direct.max())
     assert bool((surface >= 0).all())
+
+
+def test_a_map_on_a_card_is_summed_there():
+    weights = torch.rand(14, 17, generator=torch.Generator().manual_seed(0)).double()
+    here = variance_reduction_surface(scene.measured_map("dual_svgp"), (-0.3, 0.1), 0.2, weights)
+    with pretended_card() as counts:
+        field = scene.measured_map("dual_svgp", device=CARD)
+        counts.clear()
+        there = variance_reduction_surface(field, (-0.3, 0.1), 0.2, weights)
+    assert counts["copied from the card"] == 1 and counts["waits"] <= 7, counts
+    torch.testing.assert_close(there, here, rtol=1e-9, atol=0)
 
 
 def test_wiski_has_no_features_and_is_summed():
