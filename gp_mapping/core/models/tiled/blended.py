@@ -29,6 +29,7 @@ from gp_mapping.core.models.tiled.layout import Key, Layout
 from gp_mapping.core.places import motion_of, places_of
 from gp_mapping.core.sparse.batched import MOST_NUMBERS, batch_kind, batches, predict_together
 from gp_mapping.core.sparse.posterior import Posterior
+from gp_mapping.core.sparse.unread import to_device
 from gp_mapping.core.types import Prediction
 
 __all__ = ["KeptWeights", "blend", "blended_covariances", "blended_prediction", "tile_weights"]
@@ -252,7 +253,8 @@ def blended_prediction(
                 if number is None
                 else source.predict_in_pass(x[indices], number, *passing)
             )
-        parts.append((indices.to(part.mean.device), weight.to(part.mean), part))
+        there = part.mean.device
+        parts.append((to_device(indices, there), to_device(weight, there), part))
     parts = [*together.predictions(), *parts]
     if not parts:
         none = prior.mean.new_zeros((0, prior.mean.shape[1]))
@@ -336,7 +338,8 @@ class _Together:
                 *(None if moved is None else moved[indices] for moved in motion),
             )
             device = part.mean.device
-            self._done.append((indices.to(device), torch.cat(weights).to(device), part))
+            weight = to_device(torch.cat(weights), device)
+            self._done.append((to_device(indices, device), weight, part))
         self._waiting, self._numbers = [], 0
 
 
