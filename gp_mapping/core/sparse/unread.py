@@ -38,7 +38,13 @@ def to_device(values: Tensor, device: torch.device) -> Tensor:
 
 
 def tensor_on(device: torch.device, values: Sequence, dtype: torch.dtype) -> Tensor:
-    """Numbers as a tensor on a device, without waiting for it."""
+    """Numbers as a tensor on a device, without waiting for it.
+
+    Args:
+        device: of the tensor.
+        values: the numbers.
+        dtype: of the tensor.
+    """
     return to_device(torch.tensor(values, dtype=dtype), device)
 
 
@@ -76,7 +82,19 @@ def most_worth(
     precision: Tensor,
     worth: float,
 ) -> tuple[Tensor, Tensor]:
-    """As `_most_worth` of basis.py."""
+    """Pick candidates one by one, each of the largest worth w given those before it (basis.py).
+
+    Args:
+        covariance: residual covariance of the candidates with all x, (n, N); it is overwritten.
+        candidates: their indices among x, (n,).
+        tolerance: least residual variance of a pick.
+        room: most picks.
+        precision: β, (N,).
+        worth: a pick's w exceeds it.
+
+    Returns:
+        Indices among x (r,), and the picks' rows of a(x), (r, N).
+    """
     picked: list[Tensor] = []
     rows: list[Tensor] = []
 
@@ -104,7 +122,7 @@ def most_worth(
 def pivots_of(
     diagonal: Tensor, row_of: Callable[[Tensor], Tensor], tolerance: float, rank: int
 ) -> tuple[Tensor, Tensor]:
-    """As `pivoted_cholesky` of linalg.py.
+    """Partial Cholesky factorisation of A with greedy pivots (linalg.py).
 
     Args:
         diagonal: of A, (N,).

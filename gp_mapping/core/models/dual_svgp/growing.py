@@ -26,8 +26,8 @@ _SURE = 1e300  # β of a candidate that is worth an input whatever the data tell
 class GrowingMap(SendableMap):
     """Base of the maps that choose their inducing inputs.
 
-    A subclass sets the attributes and has `append`, which extends basis, sites and memory, and
-    `marginals`, mean and variance of q(f) at samples that are about to be added.
+    A subclass sets the attributes and has `marginals`, mean and variance of q(f) at samples that are
+    about to be added.
 
     Attributes:
         basis: L and z of the inducing inputs; None before the first batch.
@@ -133,6 +133,49 @@ class GrowingMap(SendableMap):
         whitened, added = self.append(x, whitened, precision)
         return whitened, added, removed
 
+    def append(self, x: Tensor, whitened: Tensor, precision: Tensor) -> tuple[Tensor, int]:
+        """Grow the basis by samples at x while there is room, and sites and memory with it.
+
+        The sites are padded, and bordered with the remembered samples, whose features are extended.
+
+        Args:
+            x: candidates (N, D).
+            whitened: a(x) (R, N).
+            precision: β of the candidates (N,).
+
+        Returns:
+            a(x) afterwards (R', N), and how many inputs were added.
+        """
+        old = self.basis.size
+        full = old == self.basis.features + self.max_inducing
+        candidates = None if full else self.candidates(x, whitened)
+        if candidates is None or not len(candidates):
+            return whitened, 0
+
+        # features in the old basis: the border needs them after it has grown
+        remembered = self.remembered_features(old)
+        rows = self._grown(self.basis, x, whitened, precision, candidates)
+        if not len(rows):
+            return whitened, 0
+
+        fresh, new_rows = rows[:, : len(x)], rows[:, len(x) :]
+        self.sites.pad(len(rows))
+        self._extend_remembered(old, remembered, new_rows)
+        return torch.cat([whitened, fresh]), len(rows)
+
+    def _extend_remembered(self, old: int, remembered: Tensor, new_rows: Tensor) -> None:
+        """Extend the remembered samples and their part of the sites by new rows of a(x).
+
+        Args:
+            old: first new row.
+            remembered: a(x) of the samples in the old basis (old, m).
+            new_rows: of a(x) (added, m).
+        """
+        self.sites.border(
+            new_rows, remembered, self.memory.beta, self.memory.lam, self.memory.pass_number
+        )
+        self.memory.extend_whitened(old, new_rows)
+
     def _grown(
         self,
         basis: Basis,
@@ -174,7 +217,12 @@ class GrowingMap(SendableMap):
         )
 
     def candidates(self, x: Tensor, whitened: Tensor) -> Tensor:
-        """Indices of places x (N, D) whose residual variance is large enough for an input: (n,)."""
+        """Indices of places whose residual variance is large enough for an input: (n,).
+
+        Args:
+            x: (N, D).
+            whitened: a(x) (R, N).
+        """
         return (self.basis.residual(x, whitened) > self.least_residual).nonzero()[:, 0]
 
     def _wanted(self, x: Tensor, whitened: Tensor, precision: Tensor, most: int = 0) -> bool:

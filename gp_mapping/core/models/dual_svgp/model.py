@@ -337,49 +337,6 @@ class DualSVGP(MergingMap):
         self.sites.add(whitened, beta, lam, pass_numbers)
         return lam, beta
 
-    def append(self, x: Tensor, whitened: Tensor, precision: Tensor) -> tuple[Tensor, int]:
-        """Grow the basis by samples at x while there is room, and sites and memory with it.
-
-        The sites are padded, and bordered with the remembered samples, whose features are extended.
-
-        Args:
-            x: candidates (N, D).
-            whitened: a(x) (R, N).
-            precision: β of the candidates (N,).
-
-        Returns:
-            a(x) afterwards (R', N), and how many inputs were added.
-        """
-        old = self.basis.size
-        full = old == self.basis.features + self.max_inducing
-        candidates = None if full else self.candidates(x, whitened)
-        if candidates is None or not len(candidates):
-            return whitened, 0
-
-        # features in the old basis: the border needs them after it has grown
-        remembered = self.remembered_features(old)
-        rows = self._grown(self.basis, x, whitened, precision, candidates)
-        if not len(rows):
-            return whitened, 0
-
-        fresh, new_rows = rows[:, : len(x)], rows[:, len(x) :]
-        self.sites.pad(len(rows))
-        self._extend_remembered(old, remembered, new_rows)
-        return torch.cat([whitened, fresh]), len(rows)
-
-    def _extend_remembered(self, old: int, remembered: Tensor, new_rows: Tensor) -> None:
-        """Extend the remembered samples and their part of the sites by new rows of a(x).
-
-        Args:
-            old: first new row.
-            remembered: a(x) of the samples in the old basis (old, m).
-            new_rows: of a(x) (added, m).
-        """
-        self.sites.border(
-            new_rows, remembered, self.memory.beta, self.memory.lam, self.memory.pass_number
-        )
-        self.memory.extend_whitened(old, new_rows)
-
     @property
     def posterior(self) -> Posterior:
         """The present posterior, factored when it is first needed after a change."""
