@@ -26,8 +26,8 @@ _SURE = 1e300  # β of a candidate that is worth an input whatever the data tell
 class GrowingMap(SendableMap):
     """Base of the maps that choose their inducing inputs.
 
-    A subclass sets the attributes and has `marginals`, mean and variance of q(f) at samples that are
-    about to be added.
+    A subclass sets the attributes and has `marginals`, mean and variance of q(f) at samples that
+    are about to be added.
 
     Attributes:
         basis: L and z of the inducing inputs; None before the first batch.
