@@ -13,6 +13,7 @@ from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.pass_evidence import PassEvidence
 from gp_mapping.core.types import Prediction
+from gp_mapping.gradients import recorded
 
 __all__ = ["InnerSnapshot", "gradient_of"]
 
@@ -28,7 +29,7 @@ def gradient_of(mean: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         (N, C, D).
     """
     places = x.detach().clone().requires_grad_(True)
-    with torch.enable_grad():
+    with recorded():
         values = mean(places)
         if not values.requires_grad:  # a map without inducing inputs predicts the same everywhere
             return values.new_zeros((*values.shape, x.shape[1]))

@@ -10,15 +10,17 @@ All learning is done inside `ingest`, a bounded number of steps per cell.
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from dataclasses import asdict
-
-import torch
+from typing import TypeVar, cast
 
 from gp_mapping.core.registry import with_device_here
 from gp_mapping.core.stored import Room
 from gp_mapping.core.transaction import taken_back
 from gp_mapping.core.types import Samples, UpdateReport
+from gp_mapping.gradients import unrecorded
 from gp_mapping.mapping.beginning.renewing import RenewableMap
 from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.drawing.ground import DrawnGround
@@ -32,8 +34,22 @@ from gp_mapping.mapping.notes.repeats import Repeats
 from gp_mapping.mapping.notes.settings import inconsistent_settings, unused_starts
 from gp_mapping.mapping.reporting import report_of
 from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.settings.parts import KERNELS, LIKELIHOODS, MODELS
 
 __all__ = ["MapSession"]
+
+Method = TypeVar("Method", bound=Callable)
+
+
+def _without_gradients(method: Method) -> Method:
+    """A method of a session that needs none: outside of torch's autograd layer, where it may be."""
+
+    @functools.wraps(method)
+    def run(session: MapSession, *args, **kwargs):
+        with unrecorded(outside=session.is_builtin):
+            return method(session, *args, **kwargs)
+
+    return cast(Method, run)
 
 
 class MapSession(Answering):
@@ -93,6 +109,13 @@ class MapSession(Answering):
         return self._channels
 
     @property
+    def is_builtin(self) -> bool:
+        """Whether model, kernel and likelihood are of this package: none enables gradients."""
+        s = self._settings
+        parts = (MODELS, s.model), (KERNELS, s.kernel), (LIKELIHOODS, s.likelihood)
+        return all(registry.is_builtin(name) for registry, name in parts)
+
+    @property
     def is_renewing(self) -> bool:
         """Whether a new map is on its way, which takes all cells again."""
         return self._maps.is_renewing
@@ -112,7 +135,7 @@ class MapSession(Answering):
         self.shown.taken = cells
 
     # --- samples in -------------------------------------------------------------------------------
-    @torch.no_grad()
+    @_without_gradients
     def ingest(self, samples: Samples) -> UpdateReport | None:
         """Absorb raw samples, in order of time.
 
@@ -152,19 +175,23 @@ class MapSession(Answering):
             self.scores.lag.seconds if self.is_vector_map else None,
         )
 
+    @_without_gradients
     def break_pass(self) -> None:
         """Close the open cell at a gap or a time jump: the next sample starts a new pass."""
         self._maps.break_pass()
         self._repeats.break_pass()
 
+    @_without_gradients
     def flush(self) -> None:
         """Hand over the open cell, and all that waits."""
         self._maps.flush()
 
+    @_without_gradients
     def finish_starts(self) -> None:
         """Finish the map that is made again with other starts, or cells; it replaces this one."""
         self._maps.finish_starts()
 
+    @_without_gradients
     def finish(self) -> None:
         """Leave nothing pending, nor put off to cells to come: the stream has ended.
 
@@ -197,7 +224,7 @@ class MapSession(Answering):
         self.fixes.join(other.fixes)
 
     # --- the map out ------------------------------------------------------------------------------
-    @torch.no_grad()
+    @_without_gradients
     def render(self, budget: int | None = None) -> FieldGrid:
         """Draw the map on its grid; only what changed since the last call is drawn again.
 
@@ -218,6 +245,7 @@ class MapSession(Answering):
             slow=self.slow,
         )
 
+    @_without_gradients
     def draw_ahead(self, budget: int) -> None:
         """Evaluate so many points of the next drawing, the longest waiting first; make no grid."""
         noise = math.sqrt(self.noise_variance)

@@ -134,6 +134,10 @@ class Parts(Mapping):
         """
         return trait in self.part(name).traits
 
+    def is_builtin(self, name: str) -> bool:
+        """Return whether a part is one of this package."""
+        return name in self._builtin
+
     def foreign(self) -> list[tuple[str, object]]:
         """Return name and maker of each part that this package has not."""
         return [(name, p.make) for name, p in self._parts.items() if name not in self._builtin]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gp_mapping.gradients import recorded
 from gp_mapping.settings.parts import KERNELS
 
 __all__ = [
@@ -207,7 +208,7 @@ class Stationary(Kernel):
 
     def slope(self, square: Tensor) -> Tensor:
         """∂ρ/∂(r²) as a function of r², of the same shape; here by automatic differentiation."""
-        with torch.enable_grad():
+        with recorded():
             at = square.detach().clone().requires_grad_(True)
             return torch.autograd.grad(self.correlation(at).sum(), at)[0]
 
