@@ -51,9 +51,14 @@ class _Range:
             self.kinds.add(value)
 
     @property
+    def is_full(self) -> bool:
+        """Whether it keeps no more numbers."""
+        return len(self.kinds) >= _KINDS
+
+    @property
     def is_known(self) -> bool:
         """Whether so much of the field was seen that its range is one."""
-        return self.metres >= _DRIVEN and len(self.kinds) >= _KINDS
+        return self.metres >= _DRIVEN and self.is_full
 
     def gap(self, other: _Range) -> float:
         """How far apart two ranges are, less what both are wide; SI."""
@@ -70,6 +75,22 @@ class Leaps:
         self._since = 0.0  # stamp of its first, s
         self._found: tuple[float, _Range, _Range] | None = None  # stamp (s), before and after
         self._count = 0
+
+    def add_all(self, values: list[float], steps: list[float], stamps: list[float]) -> None:
+        """Take in measurements.
+
+        Args:
+            values: SI.
+            steps: how far each is from the one before, m.
+            stamps: s.
+        """
+        for value, step, stamp in zip(values, steps, stamps):
+            known = self._range
+            if self._new is None and known is not None and known.is_full:
+                if known.low <= value <= known.high:  # nearly always
+                    known.metres += step if step < _PLACE else _PLACE
+                    continue
+            self.add(value, step, stamp)
 
     def add(self, value: float, step: float, stamp: float) -> None:
         """Take in a measurement.

@@ -91,27 +91,35 @@ class Repeats:
         values = (y[:, 0] if y.shape[1] == 1 else np.linalg.norm(y, axis=1)).tolist()
         stamps = [0.0] * len(values) if samples.stamp is None else samples.stamp.tolist()
 
-        run, place = self._run, self._place
-        for value, x, stamp in zip(values, samples.x.tolist(), stamps):
-            away = 0.0 if place is None else math.hypot(x[0] - place[0], x[1] - place[1])
-            step, self._begins = 0.0 if self._begins else away, False
-            leap = 0.0 if run is None else abs(value - run.value)
-            place = x
-            self._leaps.add(value, away, stamp)
-            self._levels.add(value)
+        away = self._ways(samples.x.tolist())
+        self._leaps.add_all(values, away, stamps)
+        self._levels.add_all(values)
 
+        run, begins, self._begins = self._run, self._begins, False
+        for value, step, stamp in zip(values, away, stamps):
+            leap = 0.0 if run is None else abs(value - run.value)
             if run is not None and leap <= _EQUAL * abs(value):
-                run.count, run.metres, run.end = run.count + 1, run.metres + step, stamp
-                continue
-            if run is not None:
-                run.leap = max(run.leap, leap)
-                self._steps.append(leap)
-                self._end(run)
-            run = _Run(value, 1, 0.0, stamp, stamp, leap)
-        self._run, self._place = run, place
+                run.count, run.end = run.count + 1, stamp
+                run.metres += 0.0 if begins else step
+            else:
+                if run is not None:
+                    run.leap = max(run.leap, leap)
+                    self._steps.append(leap)
+                    self._end(run)
+                run = _Run(value, 1, 0.0, stamp, stamp, leap)
+            begins = False
+        self._run = run
+
+    def _ways(self, places: list[list[float]]) -> list[float]:
+        """How far each measurement is from the one before it, m."""
+        before, self._place = [self._place or places[0], *places], places[-1]
+        return [math.hypot(x[0] - p[0], x[1] - p[1]) for p, x in zip(before, places)]
 
     def _end(self, run: _Run) -> None:
         """Count a run that has ended as a hang, or as one of those that are usual."""
+        if self._first is None and run.count < _FEWEST and len(self._steps) > 1:
+            self._lengths.append(run.count)  # nearly always: the rest, for short
+            return
         if len(self._steps) == 1:
             self._first = run
             return

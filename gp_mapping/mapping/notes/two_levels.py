@@ -38,14 +38,18 @@ class TwoLevels:
         """Let a new pass begin: numbers before and after it do not compare."""
         self._window.clear()
 
-    def add(self, value: float) -> None:
-        """Take in a measurement, SI."""
-        self._window.append(value)
-        if len(self._window) == _WINDOW:
-            self._apart.append(self._distance(self._window))
-            self._window.clear()
-            if self._worst is None and len(self._apart) >= _ENOUGH:
-                self._worst = self._usual()
+    def add_all(self, values: list[float]) -> None:
+        """Take in measurements, SI."""
+        window, start = self._window, 0
+        while start < len(values):
+            part = values[start : start + _WINDOW - len(window)]
+            start += len(part)
+            window += part
+            if len(window) == _WINDOW:
+                self._apart.append(self._distance(window))
+                window.clear()
+                if self._worst is None and len(self._apart) >= _ENOUGH:
+                    self._worst = self._usual()
 
     def _usual(self) -> float | None:
         """The usual distance of the levels, SI; None where most windows have one level."""

@@ -98,7 +98,7 @@ class Recurring:
             if run is not None:
                 self._close(run)
             self._run = [key, 1.0]
-            self._void = self._comes_back(key)
+            self._void = bool(self._far) and self._comes_back(key)
             self.hung += self._void
             return self._void
 

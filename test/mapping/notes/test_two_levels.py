@@ -23,7 +23,7 @@ def numbers(noise: float = 0.05) -> np.ndarray:
 def told(values) -> list[str]:
     levels = TwoLevels()
     for value in np.asarray(values, float).tolist():
-        levels.add(value)
+        levels.add_all([value])
     return levels.notes(1.0, "°C")
 
 
