@@ -45,8 +45,7 @@ def sample_covariance(
     averages = matter(extent, float(scale.detach()))
     if averages:
         places = ends(places, velocity, extent)
-    square = scaled_square_distance(places, places, theta.lengthscales(scale))
-    field = theta.kernel().correlation(square)
+    field = theta.kernel().correlations(places, places, theta.lengthscales(scale))
     field = mean_of_ends(field) if averages else field
     covariance = torch.exp(vector[1]) * field + theta.constant_stddev**2
 

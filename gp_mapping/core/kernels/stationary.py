@@ -79,6 +79,13 @@ def as_like(value: Tensor | float, like: Tensor) -> Tensor:
     return like.new_full((), value)
 
 
+def _is_recorded(*inputs: Tensor | float) -> bool:
+    """Whether a gradient is wanted with respect to one of the inputs."""
+    return torch.is_grad_enabled() and any(
+        isinstance(value, Tensor) and value.requires_grad for value in inputs
+    )
+
+
 class Kernel:
     """Base of covariance functions: k(a, b), (N, K), for a (N, D) and b (K, D).
 
@@ -147,18 +154,28 @@ class Stationary(Kernel):
         if not isinstance(lengthscale, float):  # mostly a float: no tensor is made of it
             lengthscale = as_like(lengthscale, a)
 
-        if torch.is_grad_enabled() and any(
-            isinstance(v, Tensor) and v.requires_grad for v in (a, b, self.variance, lengthscale)
-        ):
+        if _is_recorded(a, b, self.variance, lengthscale):
+            return self.variance * self.correlations(a, b, lengthscale)
+        return self.correlations(a, b, lengthscale).mul_(self.variance)
+
+    def correlations(self, a: Tensor, b: Tensor, lengthscale: Tensor | float) -> Tensor:
+        """ρ(r) between places, (N, K); differentiable in what requires a gradient.
+
+        Args:
+            a: (N, D).
+            b: (K, D).
+            lengthscale: ℓ, a number, () or (D,), in place of the kernel's own.
+        """
+        if _is_recorded(a, b, lengthscale):
             lengthscale = as_like(lengthscale, a)
-            return self.variance * self.correlation(scaled_square_distance(a, b, lengthscale))
+            return self.correlation(scaled_square_distance(a, b, lengthscale))
 
         # Without gradients in place, by direct differences as well: temporaries would cost more
         # than the arithmetic.
         distance = torch.cdist(
             a / lengthscale, b / lengthscale, compute_mode="donot_use_mm_for_euclid_dist"
         )
-        return self.from_distance(distance).mul_(self.variance)
+        return self.from_distance(distance)
 
     def correlations_with(self, b: Tensor) -> Callable[[Tensor], Tensor]:
         """ρ(r) of many a and the same b, without gradients: less work than as many k(a, b).

@@ -358,9 +358,10 @@ class DriftSearch(Stepwise[Drift]):
                 if at[0] not in made:
                     made[at[0]] = covariance(at[0]), added(at[0]) if added else None
                 base, more = made[at[0]]
-                total = base + _RATIOS[at[1]] ** 2 * self.eye
+                total = base.clone()
+                total.diagonal().add_(_RATIOS[at[1]] ** 2)
                 if more is not None:
-                    total = total + _SPREADS[at[2]] ** 2 * more
+                    total += _SPREADS[at[2]] ** 2 * more
                 evidence[at] = self._evidence(total)
                 yield
 

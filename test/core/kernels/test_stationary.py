@@ -32,6 +32,12 @@ def test_formula(name, lengthscale):
     assert torch.allclose(kernel.diag(A), kernel(A, A).diagonal(), rtol=1e-13)
     assert kernel(A, B[:0]).shape == (30, 0) and kernel.diag(A[:0]).shape == (0,)
 
+    lengths = torch.tensor(lengthscale, dtype=torch.float64, requires_grad=True)
+    recorded, plain = (kernel.correlations(A, B, each) for each in (lengths, lengths.detach()))
+    assert torch.allclose(4.0 * recorded, expected, rtol=1e-13, atol=1e-13)
+    assert torch.allclose(4.0 * plain, expected, rtol=1e-13, atol=1e-13)
+    assert recorded.requires_grad and not plain.requires_grad
+
     of_b, before = kernel.correlations_with(B), B.clone()
     assert torch.allclose(4.0 * of_b(A), expected, rtol=1e-13, atol=1e-13)
     assert torch.allclose(4.0 * of_b(A[:7]), expected[:7], rtol=1e-13, atol=1e-13)

@@ -19,10 +19,13 @@ def numbers(seed: int = 0) -> np.ndarray:
 
 
 def told(values, way=WAY) -> list[str]:
-    leaps = Leaps()
+    leaps, one_by_one = Leaps(), Leaps()
     steps = np.abs(np.diff(way, prepend=way[0]))
-    for value, step, stamp in zip(values.tolist(), steps.tolist(), (0.1 * np.arange(N)).tolist()):
-        leaps.add(value, step, stamp)
+    columns = values.tolist(), steps.tolist(), (0.1 * np.arange(N)).tolist()
+    leaps.add_all(*columns)
+    for row in zip(*columns):
+        one_by_one.add(*row)
+    assert vars(leaps) == vars(one_by_one)
     return leaps.notes(1.0, "°C")
 
 

@@ -21,9 +21,12 @@ def numbers(noise: float = 0.05) -> np.ndarray:
 
 
 def told(values) -> list[str]:
-    levels = TwoLevels()
-    for value in np.asarray(values, float).tolist():
-        levels.add_all([value])
+    levels, in_parts = TwoLevels(), TwoLevels()
+    values = np.asarray(values, float).tolist()
+    levels.add_all(values)
+    for start in range(0, len(values), 7):
+        in_parts.add_all(values[start : start + 7])
+    assert levels.notes(1.0, "°C") == in_parts.notes(1.0, "°C")
     return levels.notes(1.0, "°C")
 
 
