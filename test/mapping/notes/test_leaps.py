@@ -74,6 +74,7 @@ def test_what_is_no_leap(field):
 def test_two_rooms_far_apart_are_two_fields():
     values, apart = far_rooms(numbers()), WAY + np.where(np.arange(N) < HALF, 0.0, 30.0)
     assert told(values) and not told(values, apart)
+    assert not told(numbers(), apart)  # nor is a robot that was carried a way through the field
 
 
 def test_a_map_says_it_until_it_is_cleared():
