@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -20,7 +20,9 @@ __all__ = [
     "after_driving",
     "after_measuring_at",
     "allot",
+    "first_plan_steps",
     "plan",
+    "plan_best_of",
     "plan_steps",
     "plan_through",
     "way_home",
@@ -49,6 +51,7 @@ class Plan:
         stddev_now: SI, root of the mean variance over the area, before.
         stddev_then: SI, the same after.
         reason: in words, why there is none, or what was assumed.
+        first: whether it is a planner's first answer, which a whole search may improve.
     """
 
     kind: str
@@ -64,6 +67,7 @@ class Plan:
     stddev_now: float = math.nan
     stddev_then: float = math.nan
     reason: str = ""
+    first: bool = False
 
     def __bool__(self) -> bool:
         return len(self.line) > 1
@@ -199,6 +203,50 @@ def plan_steps(problem: Problem, kind: str) -> Iterator[Plan | None]:
         best = stops
         yield None
     yield plan_through(problem, kind, best)
+
+
+def first_plan_steps(problem: Problem, kind: str) -> Iterator[Plan | None]:
+    """Plan in slices, as plan_steps, but only to the planner's first answer.
+
+    At the end it is an empty Plan where the planner has ended without one.
+
+    Args:
+        problem: the question.
+        kind: name of a planner that is_anytime.
+    """
+    planner = find_planner(kind)
+    if refused := problem.obstacle():
+        yield Plan(kind, reason=refused)
+        return
+    for stops in planner(problem):
+        if stops:
+            yield replace(plan_through(problem, kind, stops), first=True)
+            return
+        yield None
+    yield Plan(kind, reason="the planner has no first answer")
+
+
+def plan_best_of(problem: Problem, kind: str, routes: Sequence[tuple[int, ...]]) -> Plan:
+    """Return the plan through the highest rated of some routes.
+
+    The old route stays unless the new one leaves less variance, or is rated higher, by the fraction
+    problem.gain.
+
+    Args:
+        problem: the question, with the old route.
+        kind: name of the planner that chose the routes.
+        routes: stops (nodes) of each, of which as many count as the limit allows.
+    """
+    routes = [stops[: problem.fitting(stops)] for stops in (problem.old, *routes)]
+    (end, rating), *others = problem.rate_both(routes)
+    best = max(range(len(others)), key=lambda i: others[i][1], default=-1)
+    if best < 0:
+        return plan_through(problem, kind, routes[0])
+    better = any(
+        new > before + problem.gain * max(1.0 - before, 0.0)
+        for new, before in zip(others[best], (end, rating))
+    )
+    return plan_through(problem, kind, routes[1 + best] if better else routes[0])
 
 
 def plan(problem: Problem, kind: str = "route") -> Plan:

@@ -24,6 +24,7 @@ _NOT_IN_AREA = (
     "obstacle, or beyond the reach of plans"
 )
 _SOON = 0.1  # mix of a survey with a limit
+_ROUNDING = 1e-9  # of lengths that are summed in another order
 
 
 def default_mix(budget: Budget) -> float:
@@ -312,12 +313,30 @@ class Problem:
             spent: on the way to that node.
             at: the node.
         """
-        if self.home is not None:
-            back = self.travel.leg(at, self.home)
-            if back is None:
-                return False
-            spent = self.after(spent, back)
+        if self.home is None:
+            return self.limit.allows(spent.metres, spent.seconds)
+        if (known := self._returns_by_bounds(spent, at)) is not None:
+            return known
+        back = self.travel.leg(at, self.home)
+        if back is None:
+            return False
+        spent = self.after(spent, back)
         return self.limit.allows(spent.metres, spent.seconds)
+
+    def _returns_by_bounds(self, spent: Spent, at: int) -> bool | None:
+        """Return whether the limit allows the way home, where its bounds decide; else None.
+
+        It is no shorter than the straight line, and no longer than the way over the grid, which it
+        straightens: both are known without looking for it.
+        """
+        limit, travel = self.limit, self.travel
+        straight = (1.0 - _ROUNDING) * math.dist(travel.nodes[at], travel.nodes[self.home])
+        if not limit.allows(spent.metres + straight, spent.seconds + straight / limit.speed):
+            return False
+        if math.isfinite(limit.seconds):  # the turns of the way are not known
+            return None
+        over_grid = (1.0 + _ROUNDING) * travel.distances(self.home)[at]
+        return True if spent.metres + over_grid <= limit.metres else None
 
     def _legs(self, stops: Sequence[int]) -> list[Leg] | None:
         """Return the legs from the robot through stops, and home; None where one is missing."""

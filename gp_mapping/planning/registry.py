@@ -8,7 +8,15 @@ from importlib.metadata import entry_points
 from gp_mapping.errors import not_one_of
 from gp_mapping.planning.problem import Problem
 
-__all__ = ["GROUP", "Planner", "find_planner", "planner_names", "register"]
+__all__ = [
+    "GROUP",
+    "Planner",
+    "anytime",
+    "find_planner",
+    "is_anytime",
+    "planner_names",
+    "register",
+]
 
 GROUP = "gp_mapping.planners"
 """Entry point group: name = "package.module:planner"."""
@@ -18,10 +26,12 @@ Planner = Callable[[Problem], Iterator[tuple[int, ...]]]
 until it ends.
 
 What it yielded last is the plan. Between two answers at most some ten milliseconds should \
-pass: the map waits.
+pass: the map waits. One whose first answer comes soon and may be driven while it goes on says \
+so by `anytime`.
 """
 
 _known: dict[str, Planner] = {}
+_anytime: set[Planner] = set()
 
 
 def register(name: str, planner: Planner) -> None:
@@ -39,6 +49,27 @@ def register(name: str, planner: Planner) -> None:
     if _known.get(name, planner) is not planner:
         raise ValueError(f"planner {name!r} is registered already")
     _known[name] = planner
+
+
+def anytime(planner: Planner) -> Planner:
+    """Say of a planner that its first answer may be driven: a robot that stands begins with it.
+
+    The planner is then asked anew, from where the robot will be, with that answer for its old
+    route. Stops of an answer that is not empty keep to the budget, the way home included.
+
+    Args:
+        planner: yields nothing (no stops) until there is such an answer.
+
+    Returns:
+        The planner itself.
+    """
+    _anytime.add(planner)
+    return planner
+
+
+def is_anytime(planner: Planner) -> bool:
+    """Return whether the first answer of a planner may be driven while it goes on."""
+    return planner in _anytime
 
 
 def planner_names() -> tuple[str, ...]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -71,20 +73,37 @@ class Travel:
         self.graph = moves_between(free, self.nodes, self.block)
         self._tree = cKDTree(self.nodes) if len(self.nodes) else None
 
-        chosen, self.spacing = _spread(
-            self.nodes, max(spacing, self.block * free.resolution), max_places
-        )
-        self.places = chosen
-        self.xy = self.nodes[chosen]
-        self._places_tree = cKDTree(self.xy) if len(chosen) else None
+        self.choose_places(spacing, max_places)
 
         self._rows: OrderedDict[int, tuple[np.ndarray, np.ndarray]] = OrderedDict()
         self._legs: OrderedDict[tuple[int, int], Leg] = OrderedDict()
         self._departures: OrderedDict[tuple[int, int], Leg | None] = OrderedDict()
+
+    def choose_places(self, spacing: float, max_places: int) -> None:
+        """Choose places among the nodes, and drop what was kept of others; ways stay.
+
+        Args:
+            spacing: m between them.
+            max_places: bound of them, as for the class.
+        """
+        least = max(spacing, self.block * self.free.resolution)
+        self.places, self.spacing = _spread(self.nodes, least, max_places)
+        self.xy = self.nodes[self.places]
+        self._places_tree = cKDTree(self.xy) if len(self.places) else None
         self._kept: OrderedDict[tuple, Any] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self.places)
+
+    def with_fewer_places(self, max_places: int) -> Travel:
+        """Return the same ways, nodes included, between fewer places; itself where it has no more.
+
+        Args:
+            max_places: bound of the places.
+        """
+        if len(self) <= max_places:
+            return self
+        return self.cached(("fewer places", max_places), partial(_coarser, self, max_places))
 
     @property
     def step(self) -> float:
@@ -511,6 +530,13 @@ def _pull(count: int, kept: list[int]) -> Generator[tuple[int, np.ndarray], np.n
 
         corner = nearest_kept
         kept.append(corner)
+
+
+def _coarser(travel: Travel, max_places: int) -> Travel:
+    """Return a Travel with fewer places, which has nodes and ways in common with that one."""
+    coarse = copy.copy(travel)
+    coarse.choose_places(travel.spacing, max_places)
+    return coarse
 
 
 def _spread(nodes: np.ndarray, spacing: float, most: int) -> tuple[np.ndarray, float]:

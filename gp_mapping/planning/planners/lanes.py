@@ -18,7 +18,7 @@ import torch
 from gp_mapping.planning.area.travel import Travel
 from gp_mapping.planning.problem import Problem
 
-__all__ = ["fitted", "fitted_in_groups", "lane_routes", "lanes"]
+__all__ = ["fitted", "fitted_in_groups", "fitted_together", "lane_routes", "lanes"]
 
 # Pieces shorter than this fraction of the distance between lanes are left out.
 _LEAST = 0.3
@@ -58,7 +58,7 @@ def fitted(problem: Problem, stops: tuple[int, ...]) -> tuple[int, ...]:
         problem: the question.
         stops: nodes, in order.
     """
-    return _fitted(problem, [stops])[0]
+    return fitted_together(problem, [stops])[0]
 
 
 def fitted_in_groups(
@@ -69,12 +69,12 @@ def fitted_in_groups(
     for stops in routes:
         waiting.append(stops)
         ready = len(waiting) == _TOGETHER
-        yield _fitted(problem, waiting) if ready else []
+        yield fitted_together(problem, waiting) if ready else []
         waiting = [] if ready else waiting
-    yield _fitted(problem, waiting)
+    yield fitted_together(problem, waiting)
 
 
-def _fitted(problem: Problem, routes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+def fitted_together(problem: Problem, routes: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Return the routes (stops), each as `fitted`: their ways are found at once."""
     limit = problem.limit
     longest = min(limit.metres, limit.seconds * limit.speed)
@@ -95,35 +95,40 @@ def _fitted(problem: Problem, routes: list[tuple[int, ...]]) -> list[tuple[int, 
 def lane_routes(problem: Problem) -> Iterator[tuple[int, ...]]:
     """Yield the stops of lanes in two directions, of several numbers about what the limit allows.
 
-    Lanes end at the walls or some way off them. One route at a time: each takes milliseconds, and
-    all of them together longer than a map may wait.
+    Those of the number that the limit allows come first, one for each direction. Lanes end at the
+    walls or some way off them. One route at a time: each takes milliseconds, and all of them
+    together longer than a map may wait.
     """
     travel = problem.travel
     free = travel.free
     reached = travel.reachable(problem.start)
-    nodes = travel.nodes[reached]
     area = free.open.sum() * free.resolution**2
     metres = min(problem.limit.metres, problem.limit.seconds * problem.limit.speed)
 
+    tried = []
     for angle in (free.yaw, free.yaw + 0.5 * math.pi):
-        normal = np.array([-math.sin(angle), math.cos(angle)])
-        low, high = (nodes @ normal).min(), (nodes @ normal).max()
-
-        span = float(high - low) + free.resolution
-        low = float(low) - 0.5 * free.resolution
+        across = travel.nodes[reached] @ np.array([-math.sin(angle), math.cos(angle)])
+        span = float(across.max() - across.min()) + free.resolution
+        low = float(across.min()) - 0.5 * free.resolution
         # A lane is as long as the area is wide there. Lanes nearer than two places measure the same
         # ones.
-        affordable = min(metres / max(area / span, 1e-9), span / travel.spacing)
-        for count in sorted(
-            {max(1, round(affordable) + k) for k in range(-_TRIED + 1, _TRIED - 1)}
-        ):
-            key = (angle, low, span / count, count, _INSET * span / count)
-            pieces: _Pieces = travel.cached(("lanes", *key), partial(_pieces, travel, *key))
-            if not len(pieces.ends):
-                continue
+        affordable = round(min(metres / max(area / span, 1e-9), span / travel.spacing))
+        counts = {max(1, affordable + k) for k in range(-_TRIED + 1, _TRIED - 1)}
+        tried += [
+            (abs(count - affordable), angle, low, span / count, count, _INSET * span / count)
+            for count in sorted(counts)
+        ]
+    tried.sort(key=lambda key: key[0])
+
+    of_number: list[tuple[_Pieces, int]] = []
+    for _, *key in tried:
+        pieces: _Pieces = travel.cached(("lanes", *key), partial(_pieces, travel, *key))
+        if len(pieces.ends):
+            of_number.append((pieces, key[3]))
             yield pieces.joined(problem.start, reached)
-            if problem.mix > 0.0 and count > 1:
-                yield pieces.joined(problem.start, reached, _PASSES)
+    for pieces, count in of_number:
+        if problem.mix > 0.0 and count > 1:
+            yield pieces.joined(problem.start, reached, _PASSES)
 
 
 class _Pieces:

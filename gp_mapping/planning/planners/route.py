@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 
 from gp_mapping.planning.planners.annealing import annealed
 from gp_mapping.planning.planners.greedy import greedy
-from gp_mapping.planning.planners.lanes import fitted, fitted_in_groups, lane_routes
+from gp_mapping.planning.planners.lanes import (
+    fitted,
+    fitted_in_groups,
+    fitted_together,
+    lane_routes,
+)
 from gp_mapping.planning.planners.moves import Moves
 from gp_mapping.planning.planners.spirals import spiral_routes
 from gp_mapping.planning.problem import Problem
+from gp_mapping.planning.registry import anytime
 
 __all__ = ["route"]
 
 _BATCH = 16  # routes rated together
+_SOONEST = 2  # lanes that the first answer is one of: one for each direction
 _RATED = 1000  # places, of all seeds together that are rated between two slices
 _PATIENCE = 8  # batches without a better route after which the search ends
 _LOOKS = 2  # approximate routes that cost as much as one rated along its exact ways
@@ -25,6 +33,7 @@ _LATE = 0.3
 _NEAR = 1.25  # ratio of variances left up to which one route leaves little more than another
 
 
+@anytime
 def route(problem: Problem) -> Iterator[tuple[int, ...]]:
     """Improve the best of several seeds; the result is no worse than any of them.
 
@@ -32,6 +41,8 @@ def route(problem: Problem) -> Iterator[tuple[int, ...]]:
     a route gains decides only between routes that leave no more in the end than any lanes and the
     old route do. The old route stays unless the new one leaves less by the fraction problem.gain.
     Deterministic for a given seed.
+
+    The first answer is the old route or, of the seeds, the best of those that are found soonest.
     """
     late = problem.mix <= _LATE
     old = fitted(problem, tuple(s for s in problem.old if 0 <= s < len(problem.travel.nodes)))
@@ -41,22 +52,27 @@ def route(problem: Problem) -> Iterator[tuple[int, ...]]:
         yield old
 
     if problem.fresh or not old:
-        greedy_route = ()
-        for greedy_route in greedy(problem):
-            yield old or greedy_route
+        # What is found soonest: a few lanes where the end counts, else the greedy route.
+        of_lanes = lane_routes(problem)
+        lanes = fitted_together(problem, islice(of_lanes, _SOONEST if late else 0))
+        yield from seeds.answers(seeds.add_in_groups(lanes))
 
-        lanes: list[tuple[int, ...]] = []
-        for group in fitted_in_groups(problem, lane_routes(problem)):
+        greedy_route = ()
+        for stops in greedy(problem):
+            greedy_route = stops
+            yield seeds.best
+        yield from seeds.answers(seeds.add_in_groups([greedy_route]))
+
+        for group in fitted_in_groups(problem, of_lanes):
             lanes += group
-            yield old or greedy_route
-        for _ in seeds.add_in_groups([greedy_route, *lanes]):
-            yield old or greedy_route
+            yield seeds.best
+        yield from seeds.answers(seeds.add_in_groups(lanes))
 
         if late:
             seeds.leave_no_more_than(lanes)
         for stops in spiral_routes(problem, seeds.near) if late and problem.mix > 0.0 else ():
             seeds.add([fitted(problem, stops)])
-            yield old or greedy_route
+            yield seeds.best
     elif late:
         seeds.leave_no_more_than([])
 
@@ -75,8 +91,7 @@ def route(problem: Problem) -> Iterator[tuple[int, ...]]:
         for so_far in annealed(problem, start, _LOOKS * problem.effort // len(starts)):
             routes = so_far
             yield seeds.best
-        for _ in seeds.add_in_groups(routes):
-            yield seeds.best
+        yield from seeds.answers(seeds.add_in_groups(routes))
     yield seeds.best
 
 
@@ -142,6 +157,11 @@ class _Seeds:
         The latter leaves more in the end, but its neighbours may not.
         """
         return list(dict.fromkeys([self._top(allowed=True), self._top(allowed=False)]))
+
+    def answers(self, steps: Iterator[None]) -> Iterator[tuple[int, ...]]:
+        """Yield the best route after each of these steps."""
+        for _ in steps:
+            yield self.best
 
     @property
     def best(self) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 from gp_mapping.planning.free_space import FreeSpace, along
 from gp_mapping.planning.plan import Plan
 
-__all__ = ["has_room_ahead", "lead_of", "loses_room", "next_pose_of"]
+__all__ = ["has_room_ahead", "lead_of", "loses_room", "next_pose_of", "until"]
 
 _SLACK = 0.05  # m of its radius that a robot may lack: poses and maps tremble
 _TOUCH = 1e-6  # m, room of a place that is just not occupied
@@ -31,7 +31,7 @@ def lead_of(plan: Plan, driven: float, position, metres: float, free: FreeSpace)
     """
     rest = plan.line_ahead(driven)
     whole = replace(plan, line=np.vstack([np.asarray(position)[None], rest])) if len(rest) else plan
-    lead = _until(whole.line, metres)
+    lead = until(whole.line, metres)
     if len(lead) > 1 and not free.sees(lead[:-1], lead[1:]).all():
         return np.empty((0, 2))
     return lead
@@ -79,7 +79,7 @@ def has_room_ahead(
         straight: whether it drives straight to the first pose; else only what comes then is looked
             at.
     """
-    line = _until(np.vstack([np.asarray(position, dtype=np.float64)[None], poses]), metres)
+    line = until(np.vstack([np.asarray(position, dtype=np.float64)[None], poses]), metres)
     if len(line) < 2:
         return True
 
@@ -118,7 +118,7 @@ def loses_room(line: np.ndarray, free: FreeSpace, before: FreeSpace | None) -> b
     )
 
 
-def _until(line: np.ndarray, metres: float) -> np.ndarray:
+def until(line: np.ndarray, metres: float) -> np.ndarray:
     """Return the first metres of a line (K, 2)."""
     ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(line, axis=0).T))])
     if metres <= 0.0 or len(line) < 2:

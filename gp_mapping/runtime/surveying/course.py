@@ -12,7 +12,7 @@ from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.plan import Plan
 from gp_mapping.planning.planners.point import GO_ON
-from gp_mapping.runtime.surveying.ahead import lead_of, loses_room, next_pose_of
+from gp_mapping.runtime.surveying.ahead import lead_of, loses_room, next_pose_of, until
 from gp_mapping.runtime.surveying.rules import Basis
 
 __all__ = ["Course", "Departure"]
@@ -74,6 +74,14 @@ class Course:
     def rest(self) -> Plan:
         """What is still to be driven of the plan."""
         return self.plan.plan_ahead(self.along)
+
+    def driven_since(self, along: float) -> np.ndarray:
+        """Return what the robot has driven of the plan since it was so many metres along it.
+
+        (K, 2) m; (0, 2) where it has not come further.
+        """
+        metres = self.along - along
+        return until(self.plan.line_ahead(along), metres) if metres > 0.0 else np.empty((0, 2))
 
     @property
     def nearly_driven(self) -> bool:

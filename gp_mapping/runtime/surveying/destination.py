@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -58,18 +58,24 @@ def destination(
     return (node,)
 
 
-def steps_through(stops: tuple[int, ...], problem: Problem, kind: str) -> Iterator[Plan | None]:
-    """Plan in slices, as plan_steps; where stops are given, no others are looked for.
+def steps_through(
+    stops: tuple[int, ...],
+    problem: Problem,
+    kind: str,
+    steps: Callable[[Problem, str], Iterator[Plan | None]] = plan_steps,
+) -> Iterator[Plan | None]:
+    """Plan in slices; where stops are given, no others are looked for.
 
     Args:
         stops: nodes, in order, or none.
         problem: the question.
         kind: name of the planner.
+        steps: of the planner, as plan_steps.
     """
     if stops:
         yield plan_through(problem, kind, stops)
     else:
-        yield from plan_steps(problem, kind)
+        yield from steps(problem, kind)
 
 
 def _node_at(place: np.ndarray, problem: Problem) -> int | None:

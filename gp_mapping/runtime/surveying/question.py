@@ -36,6 +36,7 @@ from gp_mapping.settings.plan import PlanSettings
 
 __all__ = ["Question", "Questions", "ask_alike"]
 
+_FIRST_PLACES, _FIRST_CELLS = 450, 1024  # of a first answer, at most
 # Settings that the question and its answer depend on.
 _ASKED = ("robot_radius", *(setting.name for setting in fields(PlanSettings)))
 
@@ -292,18 +293,21 @@ class Questions:
         self.nowhere = why_no_ways(area, travel)
         return True
 
-    def steps(self, settings: NodeSettings, session) -> Iterator[None]:
+    def steps(self, settings: NodeSettings, session, first: bool = False) -> Iterator[None]:
         """Prepare the newest question on the ground that is ready, in slices.
 
         Args:
             settings: plan_objective, plan_level and plan_avoid.
             session: MapSession.
+            first: whether it is for a first answer: of a large ground fewer places and cells count,
+                whose worth is not kept.
 
         Raises:
             RuntimeError: the worth of the ways was not found, which no map should bring about.
         """
         s = settings
-        area, travel, rules, free = self._here
+        area, whole, rules, free = self._here
+        travel = whole.with_fewer_places(_FIRST_PLACES) if first else whole
         if self._forgotten:
             self._forgotten = False
             self._held.forget()
@@ -331,31 +335,21 @@ class Questions:
 
         at_places = Levels.of(field, travel.xy)
 
-        track = self._track
-        driven = track.begin()
-
-        held_value: PathValue | None = None
-        for held_value in self._held.steps(
-            field,
-            travel,
-            area.cells,
-            weights,
-            session.noise_variance,
-            driven,
-            at_places.variance,
+        value: PathValue | None = None
+        for value in (
+            self._worth(field, session, travel, area, weights, at_places.variance)
+            if travel is whole
+            else _worth_of_few(field, session, travel, area, weights)
         ):
-            if held_value is None:
+            if value is None:
                 yield None
-
-        if held_value is None:
+        if value is None:
             raise RuntimeError(
                 "no worth was found of the ways, though all steps of finding it have been made"
             )
-        # Only now: what an abandoned question was told has to be told again.
-        track.hold()
 
         others = self.others
-        value = after_driving(held_value, travel, others)
+        value = after_driving(value, travel, others)
 
         rules = rules._replace(closed=self.rules.now().closed)
         closed = rules.closes(travel.nodes, s.plan_avoid) if rules.closed else None
@@ -373,3 +367,33 @@ class Questions:
             tuple(others),
         )
         self.gain = (area, value.gains_at(range(len(value))).numpy(), travel)
+
+    def _worth(
+        self, field, session, travel: Travel, area: SurveyArea, weights: Tensor, variance: Tensor
+    ) -> Iterator[PathValue | None]:
+        """Yield None between slices and the worth of the places at the end, which is kept.
+
+        Args:
+            field: the map, which does not change meanwhile.
+            session: MapSession.
+            travel: of the places.
+            area: of the cells.
+            weights: (G,) of the cells.
+            variance: (P,) SI², the map's variance of the places now.
+        """
+        track = self._track
+        yield from self._held.steps(
+            field, travel, area.cells, weights, session.noise_variance, track.begin(), variance
+        )
+        # Only now: what an abandoned question was told has to be told again.
+        track.hold()
+
+
+def _worth_of_few(
+    field, session, travel: Travel, area: SurveyArea, weights: Tensor
+) -> Iterator[PathValue | None]:
+    """Yield None between slices and the worth of the places at the end, by few cells."""
+    every = math.ceil(len(area.cells) / _FIRST_CELLS)
+    few = weights[::every]
+    few = few * (float(weights.sum()) / max(float(few.sum()), 1e-300))
+    yield from PathValue.steps(field, travel.xy, area.cells[::every], few, session.noise_variance)

@@ -15,31 +15,22 @@ import numpy as np
 from gp_mapping.errors import NumericalError, one_line
 from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.free_space import FreeSpace
-from gp_mapping.planning.plan import Plan, plan_steps, way_home
-from gp_mapping.planning.problem import Problem
-from gp_mapping.runtime.surveying.blocked import beside, leave_out
-from gp_mapping.runtime.surveying.course import Course, Departure
-from gp_mapping.runtime.surveying.destination import destination, steps_through
+from gp_mapping.planning.plan import Plan
+from gp_mapping.runtime.surveying.blocked import leave_out
+from gp_mapping.runtime.surveying.course import Course
+from gp_mapping.runtime.surveying.decisions import NOTHING, Decisions
 from gp_mapping.runtime.surveying.free_maps import FreeMaps, wrong_frame
+from gp_mapping.runtime.surveying.pace import Pace
 from gp_mapping.runtime.surveying.question import Questions, ask_alike
 from gp_mapping.runtime.surveying.requests import Request, Requests
 from gp_mapping.runtime.surveying.rules import Basis
-from gp_mapping.runtime.surveying.spending import (
-    Spending,
-    ending,
-    is_spent,
-    reserves_of,
-    whole_budget,
-)
+from gp_mapping.runtime.surveying.spending import Spending
 from gp_mapping.runtime.surveying.survey_state import SurveyState
 from gp_mapping.settings.node import NodeSettings
 
 __all__ = ["Survey"]
 
-_AHEAD = 6.0  # m of the old plan that are kept while the new one is made, at most
-_NOTHING = "nothing has been measured yet: the map has to know something first"
 _WITHDRAWN = "the plan was withdrawn, and another one is made"
-_FRESH = 8  # every so many plans the old route competes with new seeds
 
 
 class Survey:
@@ -67,9 +58,11 @@ class Survey:
         self._settings, self.on_plan = settings, on_plan
         self._course = Course(Plan(settings.plan_kind))
         self.state, self.note = SurveyState(), ""
-        self._seed, self._lock = seed, threading.Lock()
+        self._lock = threading.Lock()
 
         self._questions, self._spending = Questions(aside=maps is not None), Spending()
+        self._pace = Pace()
+        self._decisions = Decisions(self._questions, self._spending, self._pace, seed)
         self.rules = self._questions.rules
         self._maps = FreeMaps() if maps is None else maps
         self._free: FreeSpace | None = None
@@ -80,13 +73,9 @@ class Survey:
         self._asked: Request | None = None  # answered by the job; None where it is the survey's
         self._finish: Callable[[Plan], None] = lambda plan: None
 
-        self._phase, self._reason = "idle", ""
-        # Metres moved in all when the plan came, and when it was begun.
-        self._moved_before = 0.0
+        self._phase = "idle"
         # where there is none, monotonic s before which no other plan is tried
-        self._retry_at, self._stale, self._made = -math.inf, True, 0
-        self._thinking = 0.0  # s, running mean of what a plan takes while the robot drives
-        self._lead, self._share = 0.0, math.nan
+        self._retry_at, self._stale = -math.inf, True
 
     # ---- from any thread -------------------------------------------------------------------------
 
@@ -101,14 +90,14 @@ class Survey:
             before, self._settings = self._settings, settings
             if not ask_alike(before, settings):
                 self._stale = True
-                self._reason = "" if self._phase == "running" else self._reason
+                self._decisions.ending = "" if self._phase == "running" else self._decisions.ending
                 self._leave()
 
     def start(self) -> str:
         """Begin with the whole budget, or go on after a pause; return what was done, in words."""
         with self._lock:
             before, driven = self._phase, self._spending.driven
-            self._phase, self._reason, self._stale = "running", "", True
+            self._phase, self._decisions.ending, self._stale = "running", "", True
             if before == "paused":
                 return "the survey goes on"
             self._spending.begin()
@@ -119,7 +108,7 @@ class Survey:
     def stop(self) -> str:
         """End the survey: no plan is published any more. Return what was done, in words."""
         with self._lock:
-            self._phase, self._reason = "idle", "stopped"
+            self._phase, self._decisions.ending = "idle", "stopped"
             self._leave()
             self._set(Plan(self.settings.plan_kind, reason="the survey was stopped"))
         return "the survey was stopped"
@@ -173,7 +162,7 @@ class Survey:
             self._stale = True
             if self._phase == "done":
                 self._phase = "running"
-            self._reason = ""
+            self._decisions.ending = ""
             news = now.since(self._course.basis.rules)
             if broken := news.broken_on(self._course.rest, self.settings.robot_radius):
                 self._withdraw(broken)
@@ -230,6 +219,7 @@ class Survey:
             if request is None and self._job is None and self._requests:
                 request = self._requests.take()
             self._job = self._asked = None
+            self._pace.improving = False
         if request is not None:
             request.answer(RuntimeError(f"the plan could not be made: {one_line(error, 300)}"))
 
@@ -278,7 +268,8 @@ class Survey:
             if plan is not None:
                 self._job = self._asked = None
                 self._finish(plan)
-                return len(self._requests) > 0 or (self._stale and self._phase == "running")
+                due = self._stale or self._pace.improving
+                return len(self._requests) > 0 or (due and self._phase == "running")
         return job is not None
 
     def record_drive(self, x: np.ndarray) -> None:
@@ -320,42 +311,37 @@ class Survey:
             with self._lock:
                 self._asked = request = self._requests.take()
                 self._finish = partial(self._reply, request)
-                self._job = self._answer(request, session, position)
+                self._job = self._decisions.answer(
+                    self.settings, session, position, request, self._phase == "running"
+                )
             return True
 
-        due = self._stale or self._course.due(
-            self.settings.plan_interval, self._spending.moved, self._spending.clock
+        due = (
+            self._stale
+            or self._pace.improving
+            or self._course.due(
+                self.settings.plan_interval, self._spending.moved, self._spending.clock
+            )
         )
         if self._phase != "running" or not due:
             return False
         if position is None or not session.cell_count:
-            self.state = replace(self.state, reason=_NOTHING)
+            self.state = replace(self.state, reason=NOTHING)
             return False
         if not self.plan and not self._stale and time.monotonic() < self._retry_at:
             return False  # nothing was found a moment ago
         if not self._look(session, position):
             return False  # the ground is being made; the robot goes on with the plan that it has
 
-        began = time.perf_counter(), self._spending.clock
-        driving = bool(self.plan) and not self._course.nearly_driven
+        self._pace.begin(self._spending, bool(self.plan) and not self._course.nearly_driven)
         self._course.outdated |= self._stale
-        self._stale, self._moved_before = False, self._spending.moved
-        self._finish = partial(self._done, *began, driving)
-        self._job = self._go_on(session, position)
+        self._stale, self._finish = False, self._done
+        self._job = self._decisions.go_on(self.settings, session, position, self._course)
         return True
 
-    def _done(self, began: float, then: float | None, driving: bool, plan: Plan) -> None:
-        """Take the plan, and learn how long a robot drives on while planning takes its time.
-
-        Args:
-            began: when planning began, as in Spending.passed_since.
-            then: likewise.
-            driving: whether the robot had a plan to drive then; one that stands can wait.
-            plan: the plan.
-        """
-        if driving:
-            duration = self._spending.passed_since(began, then)
-            self._thinking += 0.3 * (duration - self._thinking)
+    def _done(self, plan: Plan) -> None:
+        """Take the plan, and learn how long a robot drives on while planning takes its time."""
+        self._pace.end(self._spending, plan.first)
         with self._lock:
             if self._phase == "running":
                 self._take(plan)
@@ -377,7 +363,7 @@ class Survey:
         behind, spending = 0.0, self._spending
         if plan and spending.last is not None:
             behind = plan.progress(
-                spending.last, 0.0, self._lead + 0.5, spending.moved - self._moved_before
+                spending.last, 0.0, self._pace.lead + 0.5, spending.moved - self._pace.moved
             )
 
         whole, plan = plan, plan.plan_ahead(behind) if behind > 0.0 else plan
@@ -390,17 +376,17 @@ class Survey:
             old = self._course
             if self._still_leads():
                 # It drove farther than was foreseen: the old plan still leads home.
-                plan, basis = old.rest, old.basis
+                plan, basis = replace(old.rest, first=False), old.basis
             else:
-                plan = self._homeward("the budget is spent")
+                plan = self._decisions.homeward(self.settings, "the budget is spent")
                 if self._outdated(plan):
                     self._stale = True
                     return
 
-        self._made += 1
+        self._decisions.made += 1
         self._retry_at = time.monotonic() + 2.0
         # On the way home a map of a moment that leaves no room is no end.
-        if self._reason and not plan and plan.reason == self._reason:
+        if self._decisions.ending and not plan and plan.reason == self._decisions.ending:
             self._phase = "done"
         self._set(plan, basis)
 
@@ -432,6 +418,7 @@ class Survey:
     def _set(self, plan: Plan, basis: Basis | None = None) -> None:
         """Publish a plan, which was made on that."""
         self._course = Course(plan, basis, self._spending.moved, self._spending.clock)
+        self._pace.improving = plan.first
         self._tell(plan)
         self.on_plan(plan)
 
@@ -446,16 +433,6 @@ class Survey:
             return True
         return self._questions.prepare_ground(self.settings, session, position, self._free)
 
-    def _prepared(self, session) -> Iterator[Plan | None]:
-        """Prepare the question of the next plan, in slices.
-
-        Yields None between slices, and a Plan with the reason where there can be no question.
-        """
-        if not self._questions.ready:
-            yield Plan(self.settings.plan_kind, reason=self._questions.nowhere)
-            return
-        yield from self._questions.steps(self.settings, session)
-
     @property
     def budget(self) -> Budget:
         """What is left to the survey."""
@@ -466,113 +443,24 @@ class Survey:
         """(area, gain of one measurement at each place, travel) of the newest question."""
         return self._questions.gain
 
-    def _problem(self, position, budget: Budget, **more) -> Problem:
-        """Return the problem of planning from a position within a budget."""
-        s, seed = self.settings, self._seed + self._made
-        spent = self._spending.fraction(s)
-        return self._questions.newest.problem(s, position, budget, spent, seed, **more)
-
-    def _go_on(self, session, position) -> Iterator[Plan | None]:
-        """Plan the survey from where the robot will be when the plan is ready, in slices."""
-        s = self.settings
-        for found in self._prepared(session):
-            if found is not None:
-                yield found
-                return
-            yield None
-        question = self._questions.newest
-
-        budget, course = self._spending.plannable(s), self._course
-        self._share, ended = question.end(s)
-        reason = self._reason or ended  # on the way home nothing new is begun
-
-        # The first metres of the old plan are driven while the new one is made.
-        begin = Departure(position)
-        same = course.plan and course.basis.ground == self._questions.ground_count
-        if same and not reason:
-            metres = max(s.plan_speed * self._thinking + 0.05, course.arriving(position))
-            begin = course.departure(position, min(_AHEAD, metres), question.travel, budget)
-        self._lead = begin.metres
-        stops = course.plan.stops_ahead(course.along + begin.metres) if same else ()
-        away = 0.0 if budget.home is None else math.dist(begin.start, budget.home)
-
-        reserves = reserves_of(s, budget, self._thinking)
-        spent = is_spent(s, budget, reserves, begin.metres + away)
-        problem = self._problem(
-            begin.start,
-            budget.minus(begin.metres + reserves[0], begin.seconds + reserves[1]),
-            lead=begin.lead,
-            heading=begin.heading,
-            old=stops,
-            fresh=self._made % _FRESH == 0,
-        )
-        if reason or spent:
-            yield self._homeward(reason or "the budget is spent")
-            return
-
-        moved, plan = self._moved_before, None
-        place = destination(course, problem, question.others, begin.metres, moved, s.plan_interval)
-        for plan in steps_through(place, problem, s.plan_kind):
-            if plan is None:
-                yield None
-
-        # The rest of a way to a place that was worth it may take less than the least.
-        worth = 0.0 if place else question.value.total
-        # Where a robot stands that cannot begin, its plan says so, and nothing ends.
-        judged = plan if plan or problem.start is not None else None
-        if judged is not None and (why := ending(s, judged, budget, reserves[0], worth)):
-            yield self._homeward(why)
-        else:
-            yield plan.with_lead(begin.lead, begin.seconds) if plan else plan
-
-    def _homeward(self, reason: str) -> Plan:
-        """End the survey: return the way home from where the robot is.
-
-        Empty, with the reason, where there is no home or the robot is there.
-        """
-        self._reason = reason
-        budget, discs = self.budget, len(self.rules.barred)
-        plan = way_home(self._problem(self._spending.last, budget), self.settings.plan_kind, reason)
-        return replace(plan, reason=f"{plan.reason}{beside(plan, budget, discs)}")
-
-    def _answer(self, request: Request, session, position) -> Iterator[Plan | None]:
-        """Plan on demand, in slices; the survey's own budget and plan stay what they are."""
-        s = self.settings
-        start = request.start or position
-        if start is None or not session.cell_count:
-            yield Plan(s.plan_kind, reason=_NOTHING)
-            return
-
-        for refusal in self._prepared(session):
-            if refusal is not None:
-                yield refusal
-                return
-            yield None
-
-        budget = self.budget if self._phase == "running" else whole_budget(s)
-        if request.goal is not None:
-            budget = replace(budget, home=request.goal)
-
-        plan = None
-        for plan in plan_steps(self._problem(start, budget), s.plan_kind):
-            if plan is None:
-                yield None
-        yield plan
-
     # ---- what is told ----------------------------------------------------------------------------
 
     def _tell(self, plan: Plan) -> None:
         """Set the state by the current plan."""
         ground, aimless = self._questions.area, self._questions.aimless
         self.state = SurveyState(
-            reason=self._reason or plan.reason or aimless or (ground.reason if ground else ""),
+            reason=self._decisions.ending
+            or plan.reason
+            or aimless
+            or (ground.reason if ground else ""),
             area=ground.size if ground else 0.0,
             stddev_now=plan.stddev_now,
             stddev_then=plan.stddev_then,
-            share_done=self._share,
+            share_done=self._decisions.share_done,
             plan_metres=plan.metres,
-            plans=self._made,
+            plans=self._decisions.made,
             closed=self.rules.closed_goals,
+            improving=plan.first,
         )
         self.state = self.current_state()
 

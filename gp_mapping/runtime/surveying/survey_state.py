@@ -25,6 +25,7 @@ class SurveyState:
         plan_metres: length of the plan.
         plans: how many were made.
         closed: goals that are left out for now.
+        improving: whether the plan is a first answer, and a better one is looked for.
         leaps: seconds by which stamps leapt, which no budget counts.
     """
 
@@ -40,4 +41,5 @@ class SurveyState:
     plan_metres: float = 0.0
     plans: int = 0
     closed: int = 0
+    improving: bool = False
     leaps: float = 0.0

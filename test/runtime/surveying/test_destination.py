@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from survey_scene import Robot, floor, settings
 
-import gp_mapping.runtime.surveying.survey as surveys
+import gp_mapping.runtime.surveying.decisions as decisions
 from gp_mapping.planning import FreeSpace, PathValue, Travel
 from gp_mapping.planning.plan import plan
 from gp_mapping.runtime.surveying.course import Course
@@ -62,7 +62,9 @@ def under_way(survey, metres: float, **more):
     course = Course(survey.plan, survey._course.basis)
     course.along = metres
     at = course.rest.line[0]
-    return course, replace(survey._problem(at, survey.budget), _known={}, **more)
+    return course, replace(
+        survey._decisions.problem(survey.settings, at, survey.budget), _known={}, **more
+    )
 
 
 def test_a_robot_that_comes_nearer_goes_on(scene):
@@ -90,7 +92,7 @@ def test_no_robot_goes_on_to_the_same_place_for_ever(scene):
     course, problem = under_way(scene, 0.5)
     assert destination(course, problem, (), 0.0, 0.4, 0.4)
     # The next plan begins where this one did: nothing is gained by the metres driven since.
-    again = next(surveys.steps_through(scene.plan.nodes, problem, "gain_per_metre"))
+    again = next(decisions.steps_through(scene.plan.nodes, problem, "gain_per_metre"))
     course = Course(again, moved=0.4)
     assert destination(course, problem, (), 0.0, 0.8, 0.4) == ()
 
@@ -161,14 +163,14 @@ def test_what_changes_on_the_way_has_another_place_chosen(change):
     else:
         survey.close(*first.stops[0])
     kept = []
-    steps, surveys.steps_through = (
-        surveys.steps_through,
+    steps, decisions.steps_through = (
+        decisions.steps_through,
         lambda stops, *more: kept.append(stops) or steps(stops, *more),
     )
     try:
         robot.think()
     finally:
-        surveys.steps_through = steps
+        decisions.steps_through = steps
     assert len(chosen) == 1 and kept == [()]
     problem = survey._questions.newest.problem(
         survey.settings, chosen[0].line[0], survey.budget, 0.0, 0
@@ -187,7 +189,7 @@ def test_a_way_that_is_driven_while_the_next_is_made_counts_as_measured(monkeypa
         totals.append((lead, problem.value.total, robot.survey._questions.newest.value.total))
         return ()
 
-    monkeypatch.setattr(surveys, "destination", record)
+    monkeypatch.setattr(decisions, "destination", record)
     robot.drive(robot.survey.plan.metres - 0.2)
     lead, total, before = totals[0]
     assert 0.15 < lead < 0.35 and total < 0.99 * before
@@ -201,7 +203,7 @@ def test_a_plan_that_is_all_behind_the_robot_is_made_anew_at_once():
     robot.think()
     whole = survey.plan
     survey.record_drive(whole.poses(0.05)[0])
-    survey._lead, survey._stale = whole.metres, False
+    survey._pace.lead, survey._stale = whole.metres, False
     count = len(robot.plans)
     survey._take(whole)
     assert survey._stale and bool(survey.plan) and len(robot.plans) == count
