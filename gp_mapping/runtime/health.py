@@ -441,6 +441,8 @@ def _survey(state) -> Area:
         if math.isfinite(value):
             area.values[name] = value
 
+    if state.improving:
+        area.values["a better plan is looked for"] = "yes"
     if state.closed:
         area.values["goals left out"] = state.closed
     if state.leaps:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from floor_scene import node, problem_in, travel_in, worth
 from planning_scene import occupancy
+from rooms import free_room
 
 from gp_mapping.planning import FreeSpace
 from gp_mapping.planning.area.travel import Travel
@@ -109,6 +110,18 @@ def test_what_fits_is_within_budget_or_horizon(travel):
         problem = problem_in(travel, budget=budget, horizon=0.1)
         assert (problem.fitting((a,)) == 1) == problem.feasible(problem.drive((a,))) == fits
         assert math.isfinite(problem.rate([(a,)])[0]) == fits
+    # whether home is still in reach is known without the way there only where its bounds decide
+    walls = Travel(free_room(6), 0.4)
+    floor, start = worth(walls), walls.nodes[walls.places[0]]
+    for budget in (Budget(9.0, home=tuple(start)), Budget(9.0, 40.0, home=tuple(start))):
+        problem = Problem(floor, walls, start, budget=budget)
+        for at in walls.places[problem.goals][::6].tolist():
+            spent = problem.begin()._replace(metres=2.5, seconds=8.0, heading=0.0)
+            back = problem.after(spent, walls.leg(at, problem.home))
+            for limit in (1.0 - 1e-6, 1.0 + 1e-6):
+                just = replace(budget, metres=limit * back.metres)
+                exact = just.allows(back.metres, back.seconds)
+                assert Problem(floor, walls, start, budget=just).may_end(spent, at) == exact
     for horizon in (1.9, 2.1):
         problem = problem_in(travel, horizon=horizon)
         assert (problem.fitting((a,)) == 1) == (horizon > 2.0)

@@ -149,7 +149,9 @@ def test_a_survey_without_a_plan_says_why_and_its_budget_is_told_where_it_has_on
     assert areas_of(Health(2.0), survey=replace(state, phase="done"))["survey"].level == OK
     assert "survey" not in areas_of(Health(2.0))
     idle = areas_of(Health(2.0), survey=SurveyState())["survey"].values
-    assert "reason" not in idle
+    assert "reason" not in idle and "a better plan is looked for" not in idle
+    improving = areas_of(Health(2.0), survey=replace(on_its_way, improving=True))["survey"].values
+    assert improving["a better plan is looked for"] == "yes"
     assert (idle["driven (m)"], idle["plan (m)"], idle["plans"]) == (0.0, 0.0, 0)
 
 

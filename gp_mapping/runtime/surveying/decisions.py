@@ -184,7 +184,12 @@ class Decisions:
             yield plan.with_lead(begin.lead, begin.seconds) if plan else plan
 
     def _start(
-        self, s: NodeSettings, position, course: Course, homeward: bool = False, since: float = 0.0
+        self,
+        s: NodeSettings,
+        position,
+        course: Course,
+        homeward: bool = False,
+        since: float | None = None,
     ) -> _Start:
         """Return where the next plan begins, which is where the robot will be then.
 
@@ -193,7 +198,7 @@ class Decisions:
             position: (2,) m, of the robot.
             course: the plan that is driven.
             homeward: whether the robot is on its way home.
-            since: m along that plan, from where on what was driven has not been measured yet.
+            since: m along that plan, what was driven from where on is not measured yet; or None.
         """
         budget, questions = self._spending.plannable(s), self._questions
         begin = Departure(position)
@@ -208,8 +213,8 @@ class Decisions:
 
         reserves = reserves_of(s, budget, self._pace.mean)
         lead = begin.lead
-        if since and len(driven := course.driven_since(since)) and len(lead):
-            lead = np.vstack([driven, lead])
+        if since is not None:
+            lead = np.vstack([course.driven_since(since), lead])
         problem = self.problem(
             s,
             begin.start,

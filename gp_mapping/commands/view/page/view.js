@@ -200,7 +200,8 @@ function survey() {
   add("driven", length("driven (m)"));
   add("budget left", length("budget left (m)"));
   if (told["budget left (s)"] !== undefined) add("time left", `${number(Number(told["budget left (s)"]), 3)} s`);
-  add("plan", Number(told["plan (m)"]) ? length("plan (m)") : undefined);
+  const better = told["a better plan is looked for"] === undefined ? "" : ", a better one is looked for";
+  add("plan", Number(told["plan (m)"]) ? `${length("plan (m)")}${better}` : undefined);
   if (Number(told["area (m2)"])) add("area", `${number(Number(told["area (m2)"]), 3)} m²`);
   const done = Number(told["share at target_stddev"]);
   if (told["share at target_stddev"] !== undefined) add("area done", `${number(100 * done, 2)} %`);
