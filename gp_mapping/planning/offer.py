@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from gp_mapping.planning.area.ground import HasGround
+from gp_mapping.planning.area.ground import GroundSettings, HasGround
 from gp_mapping.planning.area.polygon import Polygon
 from gp_mapping.planning.area.survey_area import SurveyArea
 from gp_mapping.planning.area.travel import Travel
@@ -77,11 +77,13 @@ def offer_as_set(
                 free,
                 session.driven.numpy(),
                 session.map.hyperparameters()["lengthscale"],
-                region=region,
-                keep_out=keep_out,
-                margin=max(s.suggestion_margin, 1e-3),
-                robot_radius=s.robot_radius,
-                places=_PLACES,
+                GroundSettings(
+                    region=region,
+                    keep_out=keep_out,
+                    margin=max(s.suggestion_margin, 1e-3),
+                    robot_radius=s.robot_radius,
+                    places=_PLACES,
+                ),
             )
             if not area:
                 return Suggestions(s.suggestion_kind, reason=area.reason)
@@ -184,12 +186,14 @@ def offer_by_way(
         free,
         path,
         session.map.hyperparameters()["lengthscale"],
-        region=region,
-        keep_out=keep_out,
-        reach=reach,
-        margin=max(beyond, 1e-3),
-        robot_radius=robot_radius,
-        places=places,
+        GroundSettings(
+            region=region,
+            keep_out=keep_out,
+            reach=reach,
+            margin=max(beyond, 1e-3),
+            robot_radius=robot_radius,
+            places=places,
+        ),
     )
 
     if travel is None or len(travel) < 2:

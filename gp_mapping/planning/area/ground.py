@@ -17,7 +17,7 @@ from gp_mapping.planning.area.survey_area import SurveyArea
 from gp_mapping.planning.area.travel import Travel
 from gp_mapping.planning.free_space import FreeSpace
 
-__all__ = ["Ground", "HasGround"]
+__all__ = ["Ground", "GroundSettings", "HasGround"]
 
 _PER_LENGTHSCALE = 3.0  # places per lengthscale
 _MOVED = 0.2  # fraction of the reach; a robot that moved farther gets a new area
@@ -26,11 +26,46 @@ _LEFT = 0.1  # m from where the area was made; nearer than that it is not made a
 
 
 @dataclass(frozen=True)
-class _Key:
-    """What the area depends on: polygons by their corners, the map of obstacles by its identity.
+class GroundSettings:
+    """Which area is wanted, and how many places in it.
 
-    It holds the map of obstacles, so that no other one gets the same identity. A polygon that was
-    dropped lends its identity to the next one, which would then be taken for it.
+    Attributes:
+        region: as in SurveyArea.from_free_space.
+        keep_out: as in SurveyArea.from_free_space.
+        reach: m, as in SurveyArea.from_free_space.
+        margin: m, `grow` of SurveyArea.from_free_space.
+        robot_radius: m, as in SurveyArea.from_free_space.
+        places: bound of the places.
+        frame: of the map.
+    """
+
+    region: tuple[Polygon, ...] = ()
+    keep_out: tuple[Polygon, ...] = ()
+    reach: float = math.inf
+    margin: float = 1.0
+    robot_radius: float = 0.0
+    places: int = 450
+    frame: str = ""
+
+    @property
+    def key(self) -> tuple:
+        """The same for settings of one area: polygons count by frame and corners.
+
+        A polygon that was dropped lends its identity to the next one, which would then be taken for
+        it.
+        """
+        polygons = tuple(
+            tuple((polygon.frame, polygon.corners.tobytes()) for polygon in part)
+            for part in (self.region, self.keep_out)
+        )
+        return (*polygons, self.reach, self.margin, self.robot_radius, self.places, self.frame)
+
+
+@dataclass(frozen=True)
+class _Key:
+    """What the area depends on: its settings, and the map of obstacles by its identity.
+
+    It holds the map of obstacles, so that no other one gets the same identity.
     """
 
     free: FreeSpace | None
@@ -73,14 +108,7 @@ class Ground:
         free: FreeSpace | None,
         path: np.ndarray,
         lengthscale: float,
-        *,
-        region: tuple[Polygon, ...] = (),
-        keep_out: tuple[Polygon, ...] = (),
-        reach: float = math.inf,
-        margin: float = 1.0,
-        robot_radius: float = 0.0,
-        places: int = 450,
-        frame: str = "",
+        settings: GroundSettings,
     ) -> tuple[SurveyArea, Travel | None]:
         """Return the area around a robot and the ways in it; no ways (None) where it is empty.
 
@@ -89,65 +117,37 @@ class Ground:
             free: map of obstacles; None: there is none.
             path: (K, 2) m where the robot has been.
             lengthscale: m; places lie a third of it apart.
-            region: as in SurveyArea.from_free_space.
-            keep_out: as in SurveyArea.from_free_space.
-            reach: m, as in SurveyArea.from_free_space.
-            margin: m, `grow` of SurveyArea.from_free_space.
-            robot_radius: m, as in SurveyArea.from_free_space.
-            places: bound of the places.
-            frame: of the map.
+            settings: of the area.
 
         Raises:
             ValueError: frames that do not match.
         """
-        given = {
-            "region": region,
-            "keep_out": keep_out,
-            "reach": reach,
-            "margin": margin,
-            "robot_radius": robot_radius,
-            "places": places,
-            "frame": frame,
-        }
-
-        if not self.is_valid_for(position, free, path, lengthscale, **given):
-            position = np.asarray(position, dtype=np.float64)
+        if not self.is_valid_for(position, free, path, lengthscale, settings):
+            position, s = np.asarray(position, dtype=np.float64), settings
             area = SurveyArea.from_free_space(
                 free,
                 position,
                 path=path,
-                region=region,
-                keep_out=keep_out,
-                reach=reach,
-                grow=margin,
-                robot_radius=robot_radius,
-                frame=frame,
+                region=s.region,
+                keep_out=s.keep_out,
+                reach=s.reach,
+                grow=s.margin,
+                robot_radius=s.robot_radius,
+                frame=s.frame,
             )
 
             spacing = lengthscale / _PER_LENGTHSCALE
-            travel = Travel(area.free, spacing, places) if area else None
+            travel = Travel(area.free, spacing, s.places) if area else None
 
             # All of it at once: where one of them cannot be made, the ground before stays whole.
             self.area, self.travel, self._spacing = area, travel, spacing
-            self._key, self._centre = _key(free, **given), position
+            self._key, self._centre = _Key(free, s.key), position
             self._bounds = _bounds(path)
             self.made += 1
 
         return self.area, self.travel
 
-    def can_stand_in(
-        self,
-        position,
-        free: FreeSpace | None,
-        *,
-        region: tuple[Polygon, ...] = (),
-        keep_out: tuple[Polygon, ...] = (),
-        reach: float = math.inf,
-        margin: float = 1.0,
-        robot_radius: float = 0.0,
-        places: int = 450,
-        frame: str = "",
-    ) -> bool:
+    def can_stand_in(self, position, free: FreeSpace | None, settings: GroundSettings) -> bool:
         """Return whether the cached area is of the same settings and holds the robot.
 
         It may have been made at another position or of a shorter path.
@@ -155,18 +155,10 @@ class Ground:
         Args:
             position: (2,) m, the robot.
             free: map of obstacles, or None.
-            region: as in `ground_at`, like all that follow.
-            keep_out: polygons.
-            reach: m.
-            margin: m.
-            robot_radius: m.
-            places: bound.
-            frame: of the map.
+            settings: as in `ground_at`.
         """
         position = np.asarray(position, dtype=np.float64)
-        same = _key(free, region, keep_out, reach, margin, robot_radius, places, frame).same_as(
-            self._key
-        )
+        same = _Key(free, settings.key).same_as(self._key)
         return bool(self.area) and same and not self._left(position, free)
 
     def is_valid_for(
@@ -175,14 +167,7 @@ class Ground:
         free: FreeSpace | None,
         path: np.ndarray,
         lengthscale: float,
-        *,
-        region: tuple[Polygon, ...] = (),
-        keep_out: tuple[Polygon, ...] = (),
-        reach: float = math.inf,
-        margin: float = 1.0,
-        robot_radius: float = 0.0,
-        places: int = 450,
-        frame: str = "",
+        settings: GroundSettings,
     ) -> bool:
         """Return whether `ground_at` would take the cached area for these arguments.
 
@@ -191,26 +176,20 @@ class Ground:
             free: map of obstacles, or None.
             path: (K, 2) m.
             lengthscale: m.
-            region: as in `ground_at`, like all that follow.
-            keep_out: polygons.
-            reach: m.
-            margin: m.
-            robot_radius: m.
-            places: bound.
-            frame: of the map.
+            settings: as in `ground_at`.
         """
         position = np.asarray(position, dtype=np.float64)
-        key = _key(free, region, keep_out, reach, margin, robot_radius, places, frame)
         spacing = lengthscale / _PER_LENGTHSCALE
 
-        moved = math.dist(position, self._centre) > _MOVED * reach
+        moved = math.dist(position, self._centre) > _MOVED * settings.reach
         # Only the hull of a path depends on the path; the bounds are low x, low y, −high x, −high
         # y.
-        grown = free is None and not region and (_bounds(path) < self._bounds - _GROWN).any()
+        without = free is None and not settings.region
+        grown = without and (_bounds(path) < self._bounds - _GROWN).any()
         refined = not 0.7 < spacing / max(self._spacing, 1e-9) < 1.4
 
         return not (
-            not key.same_as(self._key)
+            not _Key(free, settings.key).same_as(self._key)
             or moved
             or grown
             or refined
@@ -229,15 +208,6 @@ class Ground:
             and math.dist(position, self._centre) > _LEFT
             and self.travel.locate(position) is None
         )
-
-
-def _key(free, region, keep_out, reach, margin, robot_radius, places, frame) -> _Key:
-    """Return the key of the area that these arguments of `ground_at` ask for."""
-    polygons = tuple(
-        tuple((polygon.frame, polygon.corners.tobytes()) for polygon in part)
-        for part in (region, keep_out)
-    )
-    return _Key(free, (*polygons, reach, margin, robot_radius, places, frame))
 
 
 def _bounds(path: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gp_mapping.errors import named, one_line
-from gp_mapping.planning.area.ground import Ground
+from gp_mapping.planning.area.ground import Ground, GroundSettings
 from gp_mapping.planning.area.survey_area import SurveyArea
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.runtime.background import BackgroundJob
@@ -162,7 +162,14 @@ class GroundAside:
         """How often there was a new ground; plans of an earlier one refer to other nodes."""
         return self._ground.made
 
-    def ground_at(self, position, free: FreeSpace | None, path, lengthscale: float, **given):
+    def ground_at(
+        self,
+        position,
+        free: FreeSpace | None,
+        path,
+        lengthscale: float,
+        settings: GroundSettings,
+    ) -> tuple:
         """Return what Ground.ground_at returns, for the same arguments.
 
         While the first ground for these is made it is SurveyArea.empty with a reason, and `waiting`
@@ -174,22 +181,22 @@ class GroundAside:
             free: map of obstacles, or None.
             path: (K, 2) m where the robot has been.
             lengthscale: m.
-            given: region, keep_out, reach, margin, robot_radius, places and frame.
+            settings: of the area.
         """
         self.waiting, ground, aside = False, self._ground, self._aside
         if aside is None:
-            return ground.ground_at(position, free, path, lengthscale, **given)
+            return ground.ground_at(position, free, path, lengthscale, settings)
 
         finished = aside.fetch()
         if finished is not None:
             ground = self._ground = finished
-        if ground.is_valid_for(position, free, path, lengthscale, **given):
+        if ground.is_valid_for(position, free, path, lengthscale, settings):
             return ground.area, ground.travel
 
         if (
             aside.idle and free is not None and free.open.size <= _AT_ONCE
         ):  # sooner done than handed over
-            return ground.ground_at(position, free, path, lengthscale, **given)
+            return ground.ground_at(position, free, path, lengthscale, settings)
 
         # The path is copied: the map appends to it while the other thread reads.
         if aside.idle:
@@ -197,12 +204,12 @@ class GroundAside:
 
             def make() -> Ground:
                 """Make the next ground in the other thread."""
-                successor.ground_at(position, free, path, lengthscale, **given)
+                successor.ground_at(position, free, path, lengthscale, settings)
                 return successor
 
             aside.start(make)
 
-        if ground.can_stand_in(position, free, **given):
+        if ground.can_stand_in(position, free, settings):
             return ground.area, ground.travel
         self.waiting = True
         return SurveyArea.empty(_LOOKING), None

@@ -16,6 +16,7 @@ import numpy as np
 from torch import Tensor
 
 from gp_mapping.errors import one_line
+from gp_mapping.planning.area.ground import GroundSettings
 from gp_mapping.planning.area.survey_area import SurveyArea
 from gp_mapping.planning.area.travel import Travel
 from gp_mapping.planning.budget import Budget
@@ -275,12 +276,14 @@ class Questions:
                 free,
                 session.driven.numpy(),
                 lengthscale,
-                region=rules.region,
-                keep_out=rules.keep_out,
-                reach=s.plan_reach,
-                margin=s.plan_margin,
-                robot_radius=s.robot_radius,
-                places=s.plan_places,
+                GroundSettings(
+                    region=rules.region,
+                    keep_out=rules.keep_out,
+                    reach=s.plan_reach,
+                    margin=s.plan_margin,
+                    robot_radius=s.robot_radius,
+                    places=s.plan_places,
+                ),
             )
         except ValueError as error:  # what the planner cannot answer becomes the reason
             self.refuse(one_line(error, 300))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from survey_scene import floor
 
-from gp_mapping.planning.area.ground import Ground
+from gp_mapping.planning.area.ground import Ground, GroundSettings
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.runtime.surveying import free_maps
 from gp_mapping.runtime.surveying.free_maps import FreeMaps, GroundAside, wrong_frame
@@ -104,38 +104,38 @@ def test_frames_are_compared_without_their_slashes():
 def test_while_a_large_ground_is_made_the_one_before_stands_in_where_it_can(gate, monkeypatch):
     made, begun = Ground.ground_at, []
 
-    def held(self, *arguments, **given):
+    def held(self, *arguments):
         if threading.current_thread() is not threading.main_thread():
             begun.append(arguments[2])
             assert gate.wait(10)
-        return made(self, *arguments, **given)
+        return made(self, *arguments)
 
     monkeypatch.setattr(Ground, "ground_at", held)
     free = FreeSpace.from_occupancy_grid(floor(wall=False), radius=0.2)
     aside, path = GroundAside(aside=True), np.array([[1.0, 1.0], [2.0, 1.0]])
-    here, given = np.array([1.0, 1.0]), {"frame": "map"}
-    area, travel = aside.ground_at(here, free, path, 0.5, **given)
+    here, given = np.array([1.0, 1.0]), GroundSettings(frame="map")
+    area, travel = aside.ground_at(here, free, path, 0.5, given)
     assert travel is None and aside.waiting and aside.making and "looked at" in area.reason
     assert aside.area is None and aside.made_count == 0
     assert begun[0] is not path, "the map appends to its own"
     finish(gate, aside)
-    area, travel = aside.ground_at(here, free, path, 0.5, **given)
+    area, travel = aside.ground_at(here, free, path, 0.5, given)
     assert travel is not None and not aside.waiting and not aside.making
     assert aside.area is area and aside.made_count == 1
-    assert aside.ground_at(here, free, path, 0.5, **given)[1] is travel and not aside.making
+    assert aside.ground_at(here, free, path, 0.5, given)[1] is travel and not aside.making
 
     # another map: what was made for the one before leads through its walls
     walled = FreeSpace.from_occupancy_grid(floor(wall=True), radius=0.2)
-    area, none = aside.ground_at(here, walled, path, 0.5, **given)
+    area, none = aside.ground_at(here, walled, path, 0.5, given)
     assert none is None and aside.waiting and aside.making
     finish(gate, aside)
-    _, other = aside.ground_at(here, walled, path, 0.5, **given)
+    _, other = aside.ground_at(here, walled, path, 0.5, given)
     assert other is not None and other is not travel and aside.made_count == 2
 
     # a small one is made at once, and so is every one where no thread is wanted
     monkeypatch.setattr(free_maps, "_AT_ONCE", free.open.size)
-    assert aside.ground_at(here, free, path, 0.5, **given)[1] is not None and not aside.making
+    assert aside.ground_at(here, free, path, 0.5, given)[1] is not None and not aside.making
     assert aside.made_count == 3 and not aside.waiting
     monkeypatch.setattr(free_maps, "_AT_ONCE", 0)
     plain = GroundAside()
-    assert plain.ground_at(here, free, path, 0.5, **given)[1] is not None and not plain.making
+    assert plain.ground_at(here, free, path, 0.5, given)[1] is not None and not plain.making
