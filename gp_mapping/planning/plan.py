@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from gp_mapping.planning.area.travel import Travel
-from gp_mapping.planning.problem import Problem
+from gp_mapping.planning.problem import Drive, Problem
 from gp_mapping.planning.registry import find_planner
 from gp_mapping.planning.worth.path_value import PathValue, Visits
 
@@ -22,6 +22,7 @@ __all__ = [
     "allot",
     "first_plan_steps",
     "plan",
+    "plan_along",
     "plan_best_of",
     "plan_steps",
     "plan_through",
@@ -282,12 +283,18 @@ def plan_through(problem: Problem, kind: str, stops: tuple[int, ...]) -> Plan:
             else "no place is worth a way any more",
         )
 
+    reason = "" if stops else "nothing is left to measure within the budget: this is the way home"
+    return _of_drive(problem, kind, drive, stops, reason)
+
+
+def _of_drive(
+    problem: Problem, kind: str, drive: Drive, stops: tuple[int, ...], reason: str
+) -> Plan:
+    """Return the plan of a drive through stops (nodes), with what it is worth."""
     value, size = problem.value, len(drive.legs)
     gains = value.gains([drive.visits])[0].numpy()
     # Σ_c w_c, so that total / area is a mean variance.
     area = max(value.mass, 1e-300)
-
-    reason = "" if stops else "nothing is left to measure within the budget: this is the way home"
     return Plan(
         kind,
         drive.line,
@@ -302,6 +309,20 @@ def plan_through(problem: Problem, kind: str, stops: tuple[int, ...]) -> Plan:
         math.sqrt(max(value.total, 0.0) / area),
         math.sqrt(max(value.total - gains.sum(), 0.0) / area),
         reason,
+    )
+
+
+def plan_along(problem: Problem, kind: str, line: np.ndarray, reason: str) -> Plan:
+    """Return the plan that drives a line, with what it is worth.
+
+    Args:
+        problem: the question.
+        kind: name of the planner.
+        line: (K, 2) m, from the robot on.
+        reason: in words, why it does.
+    """
+    return _of_drive(
+        problem, kind, problem.drive_along([problem.travel.leg_along(line)]), (), reason
     )
 
 

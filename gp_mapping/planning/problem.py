@@ -256,9 +256,10 @@ class Problem:
             The drive; None where no way leads.
         """
         legs = self._legs(stops)
-        if legs is None:
-            return None
+        return None if legs is None else self.drive_along(legs)
 
+    def drive_along(self, legs: Sequence[Leg]) -> Drive:
+        """Return the drive along legs, of which the first begins where the robot is."""
         spent = list(accumulate(legs, self.after, initial=self.begin()))
         visits, x, marks = self.travel.visits(legs)
         times = np.interp(marks, [now.metres for now in spent], [now.seconds for now in spent])

@@ -24,7 +24,7 @@ _DOUBLED = 3  # times that a disc is made twice as large, at most
 
 def leave_out(
     rules: RulesNow, course: Course, position, place: tuple[float, float], settings: NodeSettings
-) -> None:
+) -> bool:
     """Leave out a place that was not reached, for plan_retry seconds.
 
     Where it lies on the plan that is driven, its next goal is left out, too: the place may be any
@@ -39,15 +39,18 @@ def leave_out(
         position: (2,) m, of the robot; None: not known.
         place: x and y, m.
         settings: plan_retry, plan_avoid and robot_radius.
+
+    Returns:
+        Whether something is right ahead of the robot that no free-space map shows.
     """
     s, rest = settings, course.rest
     rules.close(*place, s.plan_retry)
     if not rest:
-        return
+        return False
 
     mark = rest.progress(place, 0.0, rest.metres)
     if math.dist(rest.line_ahead(mark)[0], place) > s.plan_avoid:
-        return  # it is not on the way
+        return False  # it is not on the way
 
     goals = np.flatnonzero(rest.stop_marks[: len(rest.nodes)] >= mark - 1e-6)
     if len(goals) and math.dist(rest.stops[goals[0]], place) > s.plan_avoid:
@@ -55,8 +58,9 @@ def leave_out(
         rules.close(float(x), float(y), s.plan_retry)
 
     if position is None or not 0.0 < math.dist(position, place) <= s.robot_radius + s.plan_avoid:
-        return
+        return False
     _bar(rules, course, np.asarray(position), np.asarray(place), s)
+    return True
 
 
 def beside(plan: Plan, budget: Budget, discs: int) -> str:

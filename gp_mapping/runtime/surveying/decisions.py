@@ -10,12 +10,20 @@ from typing import NamedTuple
 import numpy as np
 
 from gp_mapping.planning.budget import Budget
-from gp_mapping.planning.plan import Plan, first_plan_steps, plan_best_of, plan_steps, way_home
+from gp_mapping.planning.plan import (
+    Plan,
+    first_plan_steps,
+    plan_along,
+    plan_best_of,
+    plan_steps,
+    way_home,
+)
 from gp_mapping.planning.problem import Problem
 from gp_mapping.planning.registry import find_planner, is_anytime
 from gp_mapping.runtime.surveying.blocked import beside
 from gp_mapping.runtime.surveying.course import Course, Departure
 from gp_mapping.runtime.surveying.destination import destination, steps_through
+from gp_mapping.runtime.surveying.driven_way import DrivenWay, length_of
 from gp_mapping.runtime.surveying.pace import Pace
 from gp_mapping.runtime.surveying.question import Questions
 from gp_mapping.runtime.surveying.requests import Request
@@ -34,6 +42,7 @@ _AHEAD = 6.0  # m of the old plan that are kept while the new one is made, at mo
 NOTHING = "nothing has been measured yet: the map has to know something first"
 _FRESH = 8  # every so many plans the old route competes with new seeds
 _LATE = 0.1  # m beyond the beginning of a plan from which it is compared anew with the one driven
+_KEPT = 0.2  # fraction of what is left that is kept for what both ways home change by, at most
 _PASSED = 3  # first stops of such a plan that may be behind the robot
 
 
@@ -72,12 +81,14 @@ class Decisions:
         made: how many plans of the survey were made.
         ending: why the survey is at its end, in words; empty while it is not.
         share_done: fraction of the area that is known well enough, NaN without a target.
+        driven: where the robot has been in this survey.
     """
 
     def __init__(self, questions: Questions, spending: Spending, pace: Pace, seed: int):
         self._questions, self._spending, self._pace = questions, spending, pace
         self._seed = seed
         self.made, self.ending, self.share_done = 0, "", math.nan
+        self.driven = DrivenWay()
 
     def prepared(
         self, settings: NodeSettings, session, first: bool = False
@@ -104,12 +115,23 @@ class Decisions:
     def homeward(self, settings: NodeSettings, reason: str) -> Plan:
         """End the survey: return the way home from where the robot is.
 
-        Empty, with the reason, where there is no home or the robot is there.
+        Empty, with the reason, where there is no home or the robot is there. Where something has
+        been in the way that no map shows, it leads over ground that was driven, unless what is left
+        is enough to try the shorter way and to come back.
         """
         self.ending = reason
         budget, discs = self._spending.remaining(settings), len(self._questions.rules.barred)
-        problem = self.problem(settings, self._spending.last, budget)
+        position = self._spending.last
+        problem = self.problem(settings, position, budget)
         plan = way_home(problem, settings.plan_kind, reason)
+        known = plan or problem.home is None
+        line = self.driven.way(position, budget.home) if known else None
+        if line is not None:
+            driven, left = length_of(line), min(budget.metres, budget.speed * budget.seconds)
+            tried = driven + 2.0 * plan.metres
+            if not plan or (plan.metres < driven and tried > left):
+                words = f"{reason}: this is the way home, as it was driven"
+                plan, discs = plan_along(problem, plan.kind, line, words), 0
         return replace(plan, reason=f"{plan.reason}{beside(plan, budget, discs)}")
 
     def begins_at_once(self, settings: NodeSettings, course: Course) -> bool:
@@ -200,7 +222,9 @@ class Decisions:
             homeward: whether the robot is on its way home.
             since: m along that plan, what was driven from where on is not measured yet; or None.
         """
-        budget, questions = self._spending.plannable(s), self._questions
+        questions = self._questions
+        budget = self._spending.plannable(s)
+        budget = budget.minus(*self._beyond_the_way_home(s, position, budget))
         begin = Departure(position)
         same = course.plan and course.basis.ground == questions.ground_count
         if same and not homeward:
@@ -226,6 +250,28 @@ class Decisions:
         )
         spent = is_spent(s, budget, reserves, begin.metres + away)
         return _Start(begin, problem, budget, reserves[0], spent, stops, course.along)
+
+    def _beyond_the_way_home(
+        self, s: NodeSettings, position, budget: Budget
+    ) -> tuple[float, float]:
+        """Return by how many metres and seconds the way home that is known is longer than planned.
+
+        That is known which was driven: where something is in the way that no map shows, the planned
+        way may meet more of it. Until the next plan both ways change by what is driven.
+        """
+        line = self.driven.way(position, budget.home)
+        if line is None:
+            return 0.0, 0.0
+        travel = self._questions.newest.travel
+        start, home = travel.locate(position), travel.locate(budget.home)
+        if start is None or home is None:
+            return 0.0, 0.0
+        more = length_of(line) - float(travel.distances(home)[start])
+        if not more > 0.0:
+            return 0.0, 0.0
+        left = min(budget.metres, budget.speed * budget.seconds)
+        metres = more + min(2.0 * s.plan_interval, _KEPT * left)
+        return metres, metres / s.plan_speed
 
     def _from_where_it_is(
         self, s: NodeSettings, course: Course, start: _Start, plan: Plan

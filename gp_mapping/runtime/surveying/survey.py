@@ -19,6 +19,7 @@ from gp_mapping.planning.plan import Plan
 from gp_mapping.runtime.surveying.blocked import leave_out
 from gp_mapping.runtime.surveying.course import Course
 from gp_mapping.runtime.surveying.decisions import NOTHING, Decisions
+from gp_mapping.runtime.surveying.driven_way import DrivenWay
 from gp_mapping.runtime.surveying.free_maps import FreeMaps, wrong_frame
 from gp_mapping.runtime.surveying.pace import Pace
 from gp_mapping.runtime.surveying.question import Questions, ask_alike
@@ -101,6 +102,7 @@ class Survey:
             if before == "paused":
                 return "the survey goes on"
             self._spending.begin()
+            self._decisions.driven = DrivenWay()
             self.state = replace(self.state, reason="")
         again = f" anew, with the whole budget: {driven:.1f} m of the one before were driven"
         return f"the survey has begun{again if before == 'running' else ''}"
@@ -185,7 +187,10 @@ class Survey:
 
     def close(self, x: float, y: float) -> None:
         """Leave out a place that was not reached, by leave_out. As RulesNow.close."""
-        leave_out(self.rules, self._course, self._spending.last, (x, y), self.settings)
+        position = self._spending.last
+        blocked = leave_out(self.rules, self._course, position, (x, y), self.settings)
+        if blocked and position is not None:
+            self._decisions.driven.block(np.array([x, y]), position)
         with self._lock:
             self._stale = True
 
@@ -286,6 +291,7 @@ class Survey:
             return
         moved, leapt = motion
         self._questions.record_drive(position, leapt)
+        self._decisions.driven.add(position, leapt)
 
         over = self._course.nearly_driven
         along = self._course.follow(position, moved)

@@ -10,9 +10,11 @@ from survey_scene import Robot, floor, settings
 from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.plan import Plan
+from gp_mapping.runtime.surveying import driven_way
 from gp_mapping.runtime.surveying import rules as rules_module
 from gp_mapping.runtime.surveying.blocked import beside, leave_out
 from gp_mapping.runtime.surveying.course import Course
+from gp_mapping.runtime.surveying.driven_way import DrivenWay, length_of
 from gp_mapping.runtime.surveying.pursuit import Pursuit
 from gp_mapping.runtime.surveying.rules import Basis, RulesNow
 
@@ -157,6 +159,57 @@ class Blocked(Robot):
         towards = ahead[np.hypot(*(ahead - self.at).T) > 0.02][0] - self.at
         place = self.at + min(1.0, 0.1 / np.hypot(*towards)) * towards
         self.survey.close(*place.tolist())
+
+
+def test_the_way_home_that_was_driven_is_known(monkeypatch):
+    """Out round a corner: back the same way, by what is near; not where the robot was carried."""
+    driven = DrivenWay()
+    out = np.concatenate([np.linspace((0, 0), (0, 4), 201), np.linspace((0, 4), (3, 4), 151)])
+    loop = np.concatenate([np.linspace((3, 4), (3, 2), 101), np.linspace((3, 2), (3.1, 4), 101)])
+    for x in np.vstack([out, loop]):
+        driven.add(x, leapt=False)
+    assert driven.way((3.1, 4.0), (0.0, 0.0)) is None, "nothing was in the way"
+    driven.block(np.array([3.3, 4.0]), np.array([3.1, 4.0]))
+    way = driven.way((3.1, 4.0), (0.0, 0.0))
+    assert 7.0 < length_of(way) < 7.6 and way[0].tolist() == [3.1, 4.0]
+    assert way[-1].tolist() == [0.0, 0.0] and driven.way((3.1, 4.0), None) is None
+    assert driven.way((3.1, 4.0), (9.0, 0.0)) is None, "it was never there"
+
+    # where it does not get on what it has driven there counts no more
+    driven.block(np.array([1.0, 4.0]), np.array([1.2, 4.0]))
+    assert driven.way((3.1, 4.0), (0.0, 0.0)) is None
+    driven.add(np.array([0.5, 0.0]), leapt=True)
+    driven.add(np.array([0.5, 0.2]), leapt=False)
+    assert driven.way((0.5, 0.2), (0.0, 0.0)) is None
+    monkeypatch.setattr(driven_way, "_MOST", 40)
+    for y in np.arange(0.3, 20.0, 0.02):
+        driven.add(np.array([0.5, y]), leapt=False)
+    way = driven.way((0.5, 19.98), (0.5, 17.0))
+    assert length_of(way) == pytest.approx(2.98, abs=0.01)
+
+
+def test_where_something_was_in_the_way_the_way_that_was_driven_is_kept_in_the_budget():
+    """It has come 3 m round about: as many metres are kept, and with less it goes back as it came."""
+    robot = Robot(
+        settings(plan_budget=16.0, plan_home="start", robot_radius=0.1, plan_kind="lanes"),
+        floor(wall=False),
+    )
+    survey = robot.survey
+    survey.start()
+    robot.think()
+    out = np.concatenate([np.linspace((1, 1), (4, 1), 61), np.linspace((4, 1), (4, 3), 41)])
+    out = np.concatenate([out, np.linspace((4, 3), (1, 3), 61)])
+    robot.at = out[-1]
+    robot.measure(out[::4])
+    survey.record_drive(out)
+    robot.think()
+    before = survey.plan.nodes
+    survey.close(1.0, 2.8)
+    survey._decisions.driven.block(np.array([1.0, 2.8]), robot.at)
+    robot.think()
+    assert survey.current_state().phase == "running" and before
+    assert "this is the way home, as it was driven" in survey.plan.reason
+    assert survey.plan.metres == pytest.approx(8.0, abs=0.2)
 
 
 @pytest.mark.parametrize("kind", ["lanes", "gain_per_metre"])
