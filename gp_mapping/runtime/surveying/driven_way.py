@@ -53,14 +53,14 @@ class DrivenWay:
             self._follows[0] = False
 
     def block(self, place: np.ndarray, position: np.ndarray) -> None:
-        """Forget what is nearer to a place where the robot does not get on than the robot itself.
+        """Forget what lies around a place where the robot does not get on, as far as to the robot.
 
         Args:
             place: (2,) m.
             position: (2,) m, of the robot.
         """
         self.needed = True
-        near = math.dist(place, position) - 1e-6
+        near = max(math.dist(place, position) - 1e-6, _SAME)  # so that none lead through it
         kept = [math.dist(x, place) >= near for x in self._x]
         before = [True, *kept][: len(kept)]
         self._follows = [
@@ -81,7 +81,8 @@ class DrivenWay:
             return None
         x = np.array([*self._x, position], dtype=np.float64)
         ends = np.arange(1, len(x))
-        ends = ends[np.array([*self._follows[1:], True], dtype=bool)]
+        at_the_last = len(x) > 1 and math.dist(x[-1], x[-2]) < 2.0 * (_SAME + _APART)
+        ends = ends[np.array([*self._follows[1:], at_the_last], dtype=bool)[: len(ends)]]
         tree = cKDTree(x)
         pairs = np.vstack(
             [np.stack([ends - 1, ends], 1), tree.query_pairs(_SAME, output_type="ndarray")]
