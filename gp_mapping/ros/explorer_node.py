@@ -29,9 +29,9 @@ from gp_mapping.ros.tools.playback import declare_groups, run_node
 from gp_mapping.ros.tools.survey_action import SurveyAction
 from gp_mapping.ros.wire.free_map import FreeMapListener
 from gp_mapping.ros.wire.qos import LATCHED
-from gp_mapping.runtime.surveying.ahead import has_room_ahead
 from gp_mapping.runtime.surveying.free_maps import FreeMaps
-from gp_mapping.runtime.surveying.pursuit import Pursuit
+from gp_mapping.runtime.surveying.way.ahead import has_room_ahead
+from gp_mapping.runtime.surveying.way.pursuit import Pursuit
 from gp_mapping.settings.explorer import ExplorerSettings
 
 __all__ = ["ExplorerNode", "main"]

@@ -10,7 +10,7 @@ from diagnostic_msgs.msg import DiagnosticArray
 from nav_msgs.msg import Path
 
 from gp_mapping.ros.wire.qos import LATCHED
-from gp_mapping.runtime.surveying.pursuit import Pursuit
+from gp_mapping.runtime.surveying.way.pursuit import Pursuit
 from gp_mapping.sim.robot import RobotSettings
 
 __all__ = ["PlanFollower"]

@@ -20,10 +20,6 @@ from gp_mapping.planning.plan import (
 )
 from gp_mapping.planning.problem import Problem
 from gp_mapping.planning.registry import find_planner, is_anytime
-from gp_mapping.runtime.surveying.blocked import beside
-from gp_mapping.runtime.surveying.course import Course, Departure
-from gp_mapping.runtime.surveying.destination import destination, steps_through
-from gp_mapping.runtime.surveying.driven_way import DrivenWay, length_of
 from gp_mapping.runtime.surveying.pace import Pace
 from gp_mapping.runtime.surveying.question import Questions
 from gp_mapping.runtime.surveying.requests import Request
@@ -34,6 +30,10 @@ from gp_mapping.runtime.surveying.spending import (
     reserves_of,
     whole_budget,
 )
+from gp_mapping.runtime.surveying.way.blocked import beside
+from gp_mapping.runtime.surveying.way.course import Course, Departure
+from gp_mapping.runtime.surveying.way.destination import destination, steps_through
+from gp_mapping.runtime.surveying.way.driven_way import DrivenWay, length_of
 from gp_mapping.settings.node import NodeSettings
 
 __all__ = ["NOTHING", "Decisions"]
@@ -108,7 +108,14 @@ class Decisions:
         yield from self._questions.steps(settings, session, first)
 
     def problem(self, settings: NodeSettings, position, budget: Budget, **more) -> Problem:
-        """Return the problem of planning from a position within a budget."""
+        """Return the problem of planning from a position within a budget.
+
+        Args:
+            settings: of the plan.
+            position: (2,) m.
+            budget: what the plan may cost.
+            more: further fields of Problem.
+        """
         spent, seed = self._spending.fraction(settings), self._seed + self.made
         return self._questions.newest.problem(settings, position, budget, spent, seed, **more)
 
@@ -118,6 +125,10 @@ class Decisions:
         Empty, with the reason, where there is no home or the robot is there. Where something has
         been in the way that no map shows, it leads over ground that was driven, unless what is left
         is enough to try the shorter way and to come back.
+
+        Args:
+            settings: of the plan.
+            reason: why it ends, to be read by a person.
         """
         self.ending = reason
         budget, discs = self._spending.remaining(settings), len(self._questions.rules.barred)
@@ -136,6 +147,10 @@ class Decisions:
 
     def begins_at_once(self, settings: NodeSettings, course: Course) -> bool:
         """Return whether the next plan is a first answer: the robot has nothing to drive.
+
+        Args:
+            settings: plan_kind.
+            course: the plan that is driven.
 
         Raises:
             ValueError: there is no planner of that name.

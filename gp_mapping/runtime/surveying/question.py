@@ -28,10 +28,10 @@ from gp_mapping.planning.worth.cached_value import CachedPathValue
 from gp_mapping.planning.worth.levels import Levels
 from gp_mapping.planning.worth.path_value import PathValue
 from gp_mapping.planning.worth.weights import cell_weights, why_all_alike
-from gp_mapping.runtime.surveying.ahead import loses_room
 from gp_mapping.runtime.surveying.free_maps import GroundAside
 from gp_mapping.runtime.surveying.rules import Basis, Rules, RulesNow
-from gp_mapping.runtime.surveying.track import Track
+from gp_mapping.runtime.surveying.way.ahead import loses_room
+from gp_mapping.runtime.surveying.way.track import Track
 from gp_mapping.settings.node import NodeSettings
 from gp_mapping.settings.plan import PlanSettings
 

@@ -16,10 +16,7 @@ from gp_mapping.errors import NumericalError, one_line
 from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.plan import Plan
-from gp_mapping.runtime.surveying.blocked import leave_out
-from gp_mapping.runtime.surveying.course import Course
 from gp_mapping.runtime.surveying.decisions import NOTHING, Decisions
-from gp_mapping.runtime.surveying.driven_way import DrivenWay
 from gp_mapping.runtime.surveying.free_maps import FreeMaps, wrong_frame
 from gp_mapping.runtime.surveying.pace import Pace
 from gp_mapping.runtime.surveying.question import Questions, ask_alike
@@ -27,6 +24,9 @@ from gp_mapping.runtime.surveying.requests import Request, Requests
 from gp_mapping.runtime.surveying.rules import Basis
 from gp_mapping.runtime.surveying.spending import Spending
 from gp_mapping.runtime.surveying.survey_state import SurveyState
+from gp_mapping.runtime.surveying.way.blocked import leave_out
+from gp_mapping.runtime.surveying.way.course import Course
+from gp_mapping.runtime.surveying.way.driven_way import DrivenWay
 from gp_mapping.settings.node import NodeSettings
 
 __all__ = ["Survey"]

@@ -11,8 +11,8 @@ from survey_scene import Robot, floor, settings
 import gp_mapping.runtime.surveying.decisions as decisions
 from gp_mapping.planning import FreeSpace, PathValue, Travel
 from gp_mapping.planning.plan import plan
-from gp_mapping.runtime.surveying.course import Course
-from gp_mapping.runtime.surveying.destination import destination
+from gp_mapping.runtime.surveying.way.course import Course
+from gp_mapping.runtime.surveying.way.destination import destination
 
 OFTEN = {"plan_kind": "gain_per_metre", "plan_interval": 0.4, "plan_slice": 1.0}
 

@@ -11,8 +11,8 @@ from gp_mapping.planning.area.polygon import Polygon
 from gp_mapping.planning.area.survey_area import SurveyArea
 from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.plan import Plan
-from gp_mapping.runtime.surveying.course import Course
 from gp_mapping.runtime.surveying.rules import Rules, RulesNow
+from gp_mapping.runtime.surveying.way.course import Course
 from gp_mapping.settings.node import NodeSettings
 
 __all__ = ["beside", "leave_out"]

@@ -12,8 +12,8 @@ from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.plan import Plan
 from gp_mapping.planning.planners.point import GO_ON
-from gp_mapping.runtime.surveying.ahead import lead_of, loses_room, next_pose_of, until
 from gp_mapping.runtime.surveying.rules import Basis
+from gp_mapping.runtime.surveying.way.ahead import lead_of, loses_room, next_pose_of, until
 
 __all__ = ["Course", "Departure"]
 

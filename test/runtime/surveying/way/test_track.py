@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gp_mapping.runtime.surveying.track import Track
+from gp_mapping.runtime.surveying.way.track import Track
 
 
 def drive(track: Track, first: int, last: int) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from gp_mapping.planning.plan import Plan, plan_steps, plan_through
 from gp_mapping.planning.problem import Problem
-from gp_mapping.runtime.surveying.course import Course
+from gp_mapping.runtime.surveying.way.course import Course
 
 __all__ = ["destination", "steps_through"]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gp_mapping.planning.plan import Plan
-from gp_mapping.runtime.surveying.course import Course
+from gp_mapping.runtime.surveying.way.course import Course
 
 LINE = np.array([[0.0, 0.0], [4.0, 0.0], [4.0, 3.0]])
 PLAN = Plan("x", LINE, metres=7.0, seconds=20.0)

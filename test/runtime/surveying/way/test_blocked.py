@@ -10,13 +10,13 @@ from survey_scene import Robot, floor, settings
 from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.plan import Plan
-from gp_mapping.runtime.surveying import driven_way
 from gp_mapping.runtime.surveying import rules as rules_module
-from gp_mapping.runtime.surveying.blocked import beside, leave_out
-from gp_mapping.runtime.surveying.course import Course
-from gp_mapping.runtime.surveying.driven_way import DrivenWay, length_of
-from gp_mapping.runtime.surveying.pursuit import Pursuit
 from gp_mapping.runtime.surveying.rules import Basis, RulesNow
+from gp_mapping.runtime.surveying.way import driven_way
+from gp_mapping.runtime.surveying.way.blocked import beside, leave_out
+from gp_mapping.runtime.surveying.way.course import Course
+from gp_mapping.runtime.surveying.way.driven_way import DrivenWay, length_of
+from gp_mapping.runtime.surveying.way.pursuit import Pursuit
 
 SETTINGS = settings(robot_radius=0.1, plan_avoid=0.5)
 # along y = 1, with goals at 2 and 4 m, and home again

@@ -10,7 +10,7 @@ from survey_scene import floor
 
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.plan import Plan
-from gp_mapping.runtime.surveying.ahead import has_room_ahead, lead_of, loses_room, next_pose_of
+from gp_mapping.runtime.surveying.way.ahead import has_room_ahead, lead_of, loses_room, next_pose_of
 
 POSES = np.array([[1.0, 1.0], [1.5, 1.0], [2.0, 1.0]])
 

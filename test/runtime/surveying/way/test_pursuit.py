@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from gp_mapping.runtime.surveying.pursuit import Pursuit
+from gp_mapping.runtime.surveying.way.pursuit import Pursuit
 from gp_mapping.sim.robot import CommandedDrive, RobotSettings
 
 
