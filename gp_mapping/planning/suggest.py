@@ -232,9 +232,10 @@ def suggest(
 
     places, targets, areas = centres[chosen], centres[target], count.double() * grid.resolution**2
 
-    lengthscale = field.hyperparameters()["lengthscale"]
-    if len(driven := points_along(others.lines, 0.5 * lengthscale, _ALONG)):
-        field = field.fantasize(torch.from_numpy(driven))
+    if others.lines:
+        step = 0.5 * field.hyperparameters()["lengthscale"]
+        if len(driven := points_along(others.lines, step, _ALONG)):
+            field = field.fantasize(torch.from_numpy(driven))
 
     open_places, items = torch.ones(len(places), dtype=torch.bool), []
     while len(items) < k:

@@ -406,9 +406,9 @@ def test_the_version_is_said(capfd):
     assert re.fullmatch(r"gp_mapping \d+\.\d+\.\d+\n", capfd.readouterr().out)
 
 
-@pytest.mark.parametrize("bag, share", [("a", 0.001), ("b", 0.3), ("b", 0.9)])
+@pytest.mark.parametrize("bag, share", [("a", 0.001), ("b", 0.02)])
 def test_a_bag_of_which_nothing_is_left_is_a_mistake_of_one_line(bags, tmp_path, capfd, bag, share):
-    """Of an mcap no message is whole; a database that is cut is not read."""
+    """Of an mcap no message is whole; of a database its tables are missing."""
     shutil.copytree(bags[0] / bag, tmp_path / "cut")
     path = next(p for p in (tmp_path / "cut").iterdir() if p.suffix in (".mcap", ".db3"))
     os.truncate(path, int(path.stat().st_size * share))

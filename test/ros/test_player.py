@@ -238,10 +238,10 @@ def test_static_transforms_of_several_nodes_reach_who_joins_late():
 
 
 def _cut_off(bag, to):
-    """The recording stopped in the middle of a write: half of the storage file is there."""
+    """The recording stopped soon after it began: of the storage file not even the tables are there."""
     shutil.copytree(bag, to)
     stored = next(p for p in to.iterdir() if p.suffix in (".db3", ".mcap"))
-    os.truncate(stored, stored.stat().st_size // 2)
+    os.truncate(stored, stored.stat().st_size // 50)
 
 
 def _empty(to):

@@ -14,8 +14,6 @@ from gp_mapping.analysis.levels import LevelDifference, level_difference
 from gp_mapping.commands.merge.text import summary
 from gp_mapping.commands.output import folder_to_write
 from gp_mapping.commands.saved import checkpoint_in, open_session
-from gp_mapping.core.models.tiled.model import TiledMap
-from gp_mapping.core.scaled_map import ScaledMap
 from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.errors import UsageError, named
 from gp_mapping.intake.sensors.setup import SETUP, common_setup
@@ -184,9 +182,9 @@ def _added(
 
 
 def _newest_pass(session: MapSession) -> float:
-    """Number of the newest pass in a map; NO_PASS where its kind of map tells none apart."""
-    known = isinstance(session.map, ScaledMap | TiledMap)
-    return session.map.newest_pass if known else NO_PASS
+    """Largest number of a pass in a map whose constant is known; NO_PASS where there is none."""
+    biases = session.map.biases() if session.map.started else []
+    return max((bias.number for bias in biases), default=NO_PASS)
 
 
 def _note_made_of(about: dict, parts: list[dict], ids: list[str]) -> None:

@@ -24,11 +24,11 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-import numpy as np
 import torch
 
 from gp_mapping.core.hyper.agreed import Learned
 from gp_mapping.core.hyper.bias import student_t_95
+from gp_mapping.core.likelihoods.quadrature import gauss_hermite
 
 __all__ = ["degrees_of_freedom", "interval_factor", "noise_factor"]
 
@@ -70,12 +70,13 @@ def noise_factor(learned: Learned | None) -> float:
 @lru_cache(maxsize=256)
 def _mixture_factor(variance: float) -> float:
     """(q/1.96)² of a normal whose log variance is normal with that variance."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
-    weights, scale = weights / weights.sum(), np.exp(-0.5 * math.sqrt(variance) * nodes)
+    nodes, weights = gauss_hermite(40)
+    scale = torch.exp(-0.5 * math.sqrt(variance) * nodes)
+    parts = list(zip(weights.tolist(), scale.tolist()))
 
     low, high = _NORMAL, _NORMAL * math.exp(2.0 * math.sqrt(variance))
     while high - low > 1e-6 * high:
         q = 0.5 * (low + high)
-        beyond = sum(w * math.erfc(q * s / math.sqrt(2.0)) for w, s in zip(weights, scale))
+        beyond = sum(w * math.erfc(q * s / math.sqrt(2.0)) for w, s in parts)
         low, high = (q, high) if beyond > 0.05 else (low, q)
     return (low / _NORMAL) ** 2
