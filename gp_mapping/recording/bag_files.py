@@ -348,8 +348,9 @@ def open_bag(path) -> Iterator[Reader]:
         reader = _opened(path)
 
     try:
-        if reader.message_count == 0:
-            damage = damage_of(reader)
+        damage = damage_of(reader)
+        # of a damaged bag metadata.yaml says what was there
+        if reader.message_count == 0 or (damage and next(reader.messages(), None) is None):
             raise BagError(
                 f"{path}: the bag is cut off or damaged, and no message is left ({damage})"
                 if damage
