@@ -193,7 +193,7 @@ def _put(node, what: str) -> None:
 
 
 def mirrored_tests(file: Path, root: Path = _ROOT) -> list[Path]:
-    """The tests of the same room that name the module, then the others of the nearest folder, then the room's."""
+    """The tests of the same room that name the module, then the others of the nearest folder."""
     inside = file.relative_to(root / "gp_mapping")
     module = ".".join(("gp_mapping", *inside.with_suffix("").parts))
     room = root / "test" / inside.parts[0]
@@ -205,10 +205,7 @@ def mirrored_tests(file: Path, root: Path = _ROOT) -> list[Path]:
     folder = root / "test" / inside.parent
     while not any(folder.glob("test_*.py")) and folder != room:
         folder = folder.parent
-    others = [
-        path for near in dict.fromkeys([folder, room]) for path in sorted(near.glob("test_*.py"))
-    ]
-    return naming + [path for path in others if path not in naming]
+    return naming + sorted(path for path in folder.glob("test_*.py") if path not in naming)
 
 
 def run(

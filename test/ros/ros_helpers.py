@@ -86,7 +86,8 @@ class NodeProcess:
         **parameters,
     ):
         how = {"preexec_fn": pictures} if start is warm.Popen else {}
-        paths = os.pathsep.join(filter(None, sys.path))
+        # what a test has added for its children, and what this process finds the tests' modules by
+        paths = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), *sys.path]))
         self.log_path = folder / f"{module.rsplit('.', 1)[-1]}.log"
         command = [sys.executable, "-m", module, "--ros-args"]
         if parameters:
