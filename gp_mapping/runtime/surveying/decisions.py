@@ -43,6 +43,7 @@ NOTHING = "nothing has been measured yet: the map has to know something first"
 _FRESH = 8  # every so many plans the old route competes with new seeds
 _LATE = 0.1  # m beyond the beginning of a plan from which it is compared anew with the one driven
 _KEPT = 0.2  # fraction of what is left that is kept for what both ways home change by, at most
+_LITTLE = 0.05  # fraction of a first answer that may be driven before the whole search ends
 _PASSED = 3  # first stops of such a plan that may be behind the robot
 
 
@@ -211,7 +212,8 @@ class Decisions:
         # Where a robot stands that cannot begin, its plan says so, and nothing ends.
         judged = plan if plan or problem.start is not None else None
         why = "" if judged is None else ending(s, judged, start.budget, start.reserve, worth)
-        if first and (why or not plan):
+        hasty = first and plan and not self._may_begin(s, plan)
+        if first and (why or hasty or not plan):
             # No first answer is worth a drive: the whole search decides.
             self._pace.improving = True
             yield from self.go_on(s, session, position, course)
@@ -219,6 +221,14 @@ class Decisions:
             yield self.homeward(s, why)
         else:
             yield plan.with_lead(begin.lead, begin.seconds) if plan else plan
+
+    def _may_begin(self, s: NodeSettings, plan: Plan) -> bool:
+        """Return whether little of a first answer is driven before the whole search has its own.
+
+        A robot that stands spends no metres: where it would drive much of a worse plan (a small
+        budget, a slow computer, a simulation faster than time), it waits.
+        """
+        return self._pace.until_whole(s.plan_speed, self._spending) < _LITTLE * plan.metres
 
     def _start(
         self,

@@ -58,6 +58,15 @@ class Pace:
         expected = max(self.mean, _WHOLE * self._first) if self.improving else self.mean
         return speed * expected + _SLACK
 
+    def until_whole(self, speed: float, spending: Spending) -> float:
+        """Return the metres that a robot of this speed (m/s) drives while the whole search goes on.
+
+        Args:
+            speed: m/s.
+            spending: of the survey; what has passed of it is what the first answer took.
+        """
+        return speed * _WHOLE * spending.passed_since(self._began, self._then) + _SLACK
+
     def late(self, spending: Spending) -> float:
         """Return the metres that the robot is beyond where the plan that is being made begins."""
         return spending.moved - self.moved - self.lead

@@ -15,9 +15,11 @@ from gp_mapping.planning.registry import find_planner, is_anytime, register
 QUICK = {"plan_budget": 9.0, "plan_home": "start", "plan_slice": 0.001}
 
 
-def until_the_first_plan(robot) -> None:
+def until_the_first_plan(robot, passes: float = 0.0) -> None:
+    """passes: s of the robot's time in each slice."""
     robot.survey.start()
     while not robot.plans:
+        robot.time += passes
         robot.survey.step(robot.session, tuple(robot.at), robot.message, "map", robot.time)
 
 
@@ -82,6 +84,15 @@ def test_a_plan_that_comes_late_is_compared_from_where_the_robot_is():
     new = survey.plan
     assert np.hypot(*(new.line[0] - robot.at)) < 0.05
     assert new.metres <= survey.budget.metres and new.stddev_then < first.stddev_then
+
+
+@pytest.mark.parametrize("passes, first", [(0.0, True), (1.0, False)])
+def test_where_much_would_be_driven_until_the_whole_search_ends_it_is_waited_for(passes, first):
+    """A simulation faster than time, or a slow computer."""
+    robot = Robot(settings(**QUICK), message=floor(wall=False))
+    until_the_first_plan(robot, passes)
+    assert [p.first for p in robot.plans] == [first] and robot.survey.plan
+    assert robot.survey.current_state().improving == first
 
 
 def test_planners_that_do_not_say_so_are_waited_for():
