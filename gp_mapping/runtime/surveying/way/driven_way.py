@@ -87,6 +87,7 @@ class DrivenWay:
         pairs = np.vstack(
             [np.stack([ends - 1, ends], 1), tree.query_pairs(_SAME, output_type="ndarray")]
         )
+        pairs = np.unique(pairs, axis=0)  # a matrix adds up what it is given twice
         length = np.maximum(np.hypot(*(x[pairs[:, 0]] - x[pairs[:, 1]]).T), 1e-9)
         graph = coo_matrix((length, pairs.T), (len(x), len(x))).tocsr()
 

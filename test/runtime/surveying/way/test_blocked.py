@@ -188,6 +188,16 @@ def test_the_way_home_that_was_driven_is_known(monkeypatch):
     assert length_of(way) == pytest.approx(2.98, abs=0.01)
 
 
+def test_of_two_ways_that_were_driven_the_shorter_one_is_taken_however_often_the_robot_was_seen_on_it():
+    driven = DrivenWay()
+    slow = np.linspace((0, 0), (1.92, 0), 13)
+    fast = np.array([(1.92, 0.6), (1.28, 0.6), (0.64, 0.6), (0, 0.6), (0, 0)])
+    for x in np.vstack([slow, fast]):
+        driven.add(x, leapt=False)
+    driven.needed = True
+    assert length_of(driven.way((1.92, 0.0), (0.0, 0.0))) == pytest.approx(1.92)
+
+
 def test_where_something_was_in_the_way_the_way_that_was_driven_is_kept_in_the_budget():
     """It has come 3 m round about: as many metres are kept, and with less it goes back as it came."""
     robot = Robot(
