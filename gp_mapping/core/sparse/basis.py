@@ -302,28 +302,13 @@ def _most_worth(
     precision: Tensor,
     worth: float,
 ) -> tuple[Tensor, Tensor]:
-    """Pick candidates one by one, each of the largest worth w given those before it.
-
-    Args:
-        covariance: residual covariance of the candidates with all x, (n, N); it is overwritten.
-        candidates: their indices among x, (n,).
-        tolerance: least residual variance of a pick.
-        room: most picks.
-        precision: β, (N,).
-        worth: a pick's w exceeds it.
-
-    Returns:
-        Indices among x (r,), and the picks' rows of a(x), (r, N).
-    """
+    """As unread.most_worth, where each pick is looked at at once."""
     if len(candidates) == 1:
         return _if_worth(covariance, candidates, tolerance, precision, worth)
 
     picked, rows = [], []
     while len(picked) < room:
-        # w = Σ_i β_i c(x_i, x)² / d (worth.py); 0 where the residual variance d is too small
-        own = covariance.gather(1, candidates[:, None])[:, 0]
-        worths = covariance.square() @ precision / own.clamp_min(tolerance)
-        worths.masked_fill_(own <= tolerance, 0.0)
+        own, worths = unread.worths_of(covariance, candidates, tolerance, precision)
         p = int(worths.argmax())
         if not float(worths[p]) > worth:
             break

@@ -22,6 +22,7 @@ __all__ = [
     "remove_least",
     "tensor_on",
     "to_device",
+    "worths_of",
 ]
 
 STEPS = 8  # of a greedy choice before the first look
@@ -74,6 +75,25 @@ def _in_blocks(most: int, step: Callable[[int, Tensor], Tensor], going: Tensor) 
     return done
 
 
+def worths_of(
+    covariance: Tensor, candidates: Tensor, tolerance: float, precision: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Residual variances d of candidates and their worths w = Σ_i β_i c(x_i, x)² / d (worth.py).
+
+    Args:
+        covariance: residual covariance of the candidates with all x, (n, N).
+        candidates: their indices among x, (n,).
+        tolerance: of d, up to which w is 0.
+        precision: β, (N,).
+
+    Returns:
+        d and w, (n,) each.
+    """
+    own = covariance.gather(1, candidates[:, None])[:, 0]
+    worths = covariance.square() @ precision / own.clamp_min(tolerance)
+    return own, worths.masked_fill_(own <= tolerance, 0.0)
+
+
 def most_worth(
     covariance: Tensor,
     candidates: Tensor,
@@ -100,9 +120,7 @@ def most_worth(
 
     def step(number: int, going: Tensor) -> Tensor:
         """Pick one more, where it is worth an input."""
-        own = covariance.gather(1, candidates[:, None])[:, 0]
-        worths = covariance.square() @ precision / own.clamp_min(tolerance)
-        worths.masked_fill_(own <= tolerance, 0.0)
+        own, worths = worths_of(covariance, candidates, tolerance, precision)
         p = worths.argmax()[None]
         going = going & (worths[p] > worth)[0]
 
