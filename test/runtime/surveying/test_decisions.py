@@ -10,7 +10,7 @@ import gp_mapping.runtime.surveying.decisions as decisions
 import gp_mapping.runtime.surveying.question as question
 from gp_mapping.planning import plan
 from gp_mapping.planning.problem import Problem
-from gp_mapping.planning.registry import find_planner, is_anytime, register
+from gp_mapping.planning.registry import anytime, find_planner, is_anytime, register
 
 QUICK = {"plan_budget": 9.0, "plan_home": "start", "plan_slice": 0.001}
 
@@ -107,6 +107,18 @@ def test_planners_that_do_not_say_so_are_waited_for():
     robot.survey.start()
     robot.think()
     assert len(robot.plans) == 1 and not robot.survey.plan.first
+
+
+def test_a_planner_that_has_no_stops_yet_has_not_answered():
+    def hesitant(problem):
+        yield ()
+        yield from route(problem)
+
+    route = find_planner("route")
+    register("hesitant", anytime(hesitant))
+    robot = Robot(settings(**QUICK | {"plan_kind": "hesitant"}))
+    until_the_first_plan(robot)
+    assert robot.survey.plan.first and robot.survey.plan.nodes
 
 
 def test_the_first_answer_on_large_ground_knows_fewer_places(monkeypatch):

@@ -28,10 +28,10 @@ def grid(robot):
 class Member:
     """A robot of a team, at some place, on the map that all have in common."""
 
-    def __init__(self, name: str, kind: str, count: int = 2, lines=list):
+    def __init__(self, name: str, kind: str, count: int = 2, lines=list, apart: float = APART):
         self.name, self.claims = name, Claims(name, lines)
         self._suggest = Suggester(
-            settings(suggestion_kind=kind, suggestion_count=count, suggestion_distance=APART),
+            settings(suggestion_kind=kind, suggestion_count=count, suggestion_distance=apart),
             claims=self.claims,
         )
 
@@ -77,6 +77,19 @@ def test_what_others_plan_to_drive_is_left_to_them(robot, grid, kind):
     member.claims.take("/c/mapping", (), 0.0)
     there = member.choose(robot, grid).positions[0].numpy()
     assert np.linalg.norm(there - alone) > APART
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_distance_is_kept_from_the_places_of_others(robot, grid, kind):
+    """However much is left to measure in between."""
+    member = Member("/b/mapping", kind, count=1)
+    first = member.choose(robot, grid).positions.numpy()
+    member.claims.take("/a/mapping", (first,), 0.0)
+    near = float(np.linalg.norm(member.choose(robot, grid).positions[0].numpy() - first))
+    far = Member("/b/mapping", kind, count=1, apart=near + 0.2)
+    far.claims.take("/a/mapping", (first,), 0.0)
+    places = far.choose(robot, grid).positions.numpy()  # none, where nothing is as far
+    assert (np.linalg.norm(places - first, axis=1) >= near + 0.2).all()
 
 
 def test_choices_are_made_in_turn():

@@ -186,6 +186,18 @@ def test_the_way_home_that_was_driven_is_known(monkeypatch):
         driven.add(np.array([0.5, y]), leapt=False)
     way = driven.way((0.5, 19.98), (0.5, 17.0))
     assert length_of(way) == pytest.approx(2.98, abs=0.01)
+    assert driven.way((0.5, 19.98), (0.5, 10.0)) is None, "older positions are forgotten"
+
+
+def test_a_robot_that_was_carried_did_not_drive_there():
+    driven = DrivenWay()
+    for x in np.linspace((0, 0), (0, 2), 11):
+        driven.add(x, leapt=False)
+    for x in np.linspace((3, 2), (3, 4), 11):
+        driven.add(x, leapt=x[1] == 2.0)
+    driven.needed = True
+    assert driven.way((3.0, 4.0), (0.0, 0.0)) is None
+    assert length_of(driven.way((3.0, 4.0), (3.0, 2.0))) == pytest.approx(2.0)
 
 
 def test_of_two_ways_that_were_driven_the_shorter_one_is_taken_however_often_the_robot_was_seen_on_it():
