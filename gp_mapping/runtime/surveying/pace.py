@@ -18,7 +18,7 @@ class Pace:
 
     Attributes:
         mean: s, running mean of what a plan takes while the robot drives.
-        improving: whether a first answer is driven, and a better plan is looked for.
+        improving: whether the whole search is next: a first answer is driven, or none is worth it.
         lead: m that the robot drives before the plan that is being made begins.
         moved: metres that it had moved in all when that plan was begun.
     """
