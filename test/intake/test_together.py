@@ -80,12 +80,12 @@ def merged(batches):
     return out
 
 
-def compared(messages, settings, sizes, first=60, names=FIELD):
+def compared(messages, settings, sizes, first=60, names=FIELD, **given):
     """How many chunks were taken in together, of those after the first messages.
 
     messages: (time of recording in ns, message), in the order in which they came.
     """
-    alone, intake = Intake(settings), Intake(settings)
+    alone, intake = Intake(settings, **given), Intake(settings, **given)
     numbered = [(i, at, m) for i, (at, m) in enumerate(messages)]
 
     def one_by_one(into, part):
@@ -188,6 +188,13 @@ def test_an_orderly_drive_is_taken_in_together(settings, given):
 def test_a_bound_cuts_alike(settings, given, reason):
     _, intake = compared(drive(**given), IntakeSettings(**settings), [7, 20, 33])
     assert (reason in intake.drops.as_dict()) if reason else not intake.drops.total
+
+
+def test_two_clocks_are_seen_alike():
+    """Poses that come .8 s after their stamps."""
+    messages, settings = drive(20.0, rate=20.0, late=0.8), IntakeSettings(max_wait=2.0)
+    together, intake = compared(messages, settings, [60, 90], time_offset=0.0)
+    assert together >= 5 and any("two clocks" in words for words in intake.warnings)
 
 
 def test_steps_of_what_was_taken_in_together_count_for_the_pause_that_ends_a_pass():

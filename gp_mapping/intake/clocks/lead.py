@@ -98,7 +98,6 @@ class Lead:
         self._largest = max(
             self._largest, (self._newest[_LONG][0], step), key=lambda each: abs(each[1])
         )
-        self.restart()  # the usual lead is another one, and the step counts once
 
     def step_notes(self) -> list[str]:
         """Say that the clocks were set apart, where they were."""

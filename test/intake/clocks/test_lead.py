@@ -66,6 +66,18 @@ def test_pauses_bursts_and_slow_poses_are_no_two_clocks():
     assert bursts.notes() == [] and bursts.step_notes() == slow.step_notes() == []
 
 
+def test_after_a_jump_of_time_leads_are_compared_anew():
+    """Of two recordings, one after the other, the second had two clocks: none was set on the way."""
+    intake = Intake(time_offset=0.0)
+    feed(intake, by_stamp(*drive(start=10_000.0, seconds=20.0, speed=0.5, rate=10.0)))
+    intake.time_jump()
+    fields, poses = drive(start=5_000.0, seconds=20.0, speed=0.5, rate=10.0)
+    feed(intake, with_stamps(by_stamp(fields, poses), fields, lambda _: 1.0))
+    drain(intake)
+    words = " ".join(intake.warnings)
+    assert "two clocks" in words and "a clock was set" not in words
+
+
 def test_what_is_forgotten_at_a_jump_of_both_is_no_step():
     lead = Lead(0.0)
     for k in range(100):
