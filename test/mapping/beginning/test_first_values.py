@@ -277,6 +277,20 @@ def test_without_cells_a_source_is_mapped_where_three_batches_agree():
     )
 
 
+def test_what_waits_among_the_first_values_is_counted():
+    """An absurd cell is used by the count of samples, and waits for the next ones to confirm it."""
+    settings, unit = SENSORS["scalar"]
+    session = MapSession(settings)
+    session.ingest(_drive(unit, {30: 1e5 * unit}, 31))
+    session.flush()
+    report = session.report()
+    assert report["samples_to_confirm"] == 1 and report["gross_errors"] == 0
+    session.ingest(_drive(unit, {30: 1e5 * unit}, 40)[31:])
+    session.flush()
+    report = session.report()
+    assert report["samples_to_confirm"] == 0 and report["gross_errors"] == 1
+
+
 def test_of_a_sensor_that_rounds_the_next_number_is_no_error():
     settings, unit = SENSORS["scalar"]
     samples = _drive(unit, {}, 1200, step=0.01, dt=0.02)
