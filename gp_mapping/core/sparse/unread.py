@@ -25,6 +25,7 @@ __all__ = [
     "worths_of",
 ]
 
+_CACHED = 1 << 16  # numbers: half a MiB in float64
 STEPS = 8  # of a greedy choice before the first look
 
 
@@ -90,7 +91,10 @@ def worths_of(
         d and w, (n,) each.
     """
     own = covariance.gather(1, candidates[:, None])[:, 0]
-    worths = covariance.square() @ precision / own.clamp_min(tolerance)
+    # on a processor by so many rows that their squares stay in its cache
+    rows = max(1, _CACHED // max(1, len(precision))) if is_read(covariance.device) else len(own)
+    parts = [part.square() @ precision for part in covariance.split(rows)]
+    worths = torch.cat(parts) / own.clamp_min(tolerance)
     return own, worths.masked_fill_(own <= tolerance, 0.0)
 
 
