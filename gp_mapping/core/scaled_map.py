@@ -20,7 +20,7 @@ from gp_mapping.core.scaled import Scaled
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.pass_evidence import PassEvidence
 from gp_mapping.core.sparse.passes import NO_PASS
-from gp_mapping.core.sparse.unread import is_read
+from gp_mapping.core.sparse.transfers import is_synchronous
 from gp_mapping.core.standardised import Standardised, check_magnitudes, excess_variance
 from gp_mapping.core.transaction import Revertible, transaction
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
@@ -114,7 +114,7 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
         self.theta.need_dimensions(batch.x.shape[1])
 
         # numbers that decide something are read here, before they are on a card
-        is_here = is_read(batch.x.device)
+        is_here = is_synchronous(batch.x.device)
         scaling = self.scaling.here if is_here else self.scaling
         inner = Standardised.from_samples(batch, scaling)
         check_magnitudes(inner)

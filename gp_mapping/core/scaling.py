@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.places import places_of
-from gp_mapping.core.sparse.unread import to_device
+from gp_mapping.core.sparse.transfers import to_device
 from gp_mapping.core.types import Prediction
 
 __all__ = ["Scaling"]

@@ -9,7 +9,7 @@ from fleet_bags import HELD
 from small_drive import lanes, write_drive
 from test_fleet_map import cells_of_sessions, fleet_map, matern52
 
-from gp_mapping.core.models.tiled.shared_constants import settle
+from gp_mapping.core.models.tiled.shared_constants import exchange_all
 from gp_mapping.fleet.engine import LocalEngine
 
 BIAS, LENGTH, SPREAD, NOISE, LEVEL = 4.0, 0.3, 8.0, 0.3, 30.0  # m, else µT
@@ -110,8 +110,8 @@ def test_tiles_of_one_process_have_nothing_to_tell_them(tiles):
     x = torch.rand(200, 2, dtype=torch.float64) * torch.tensor([2.0, 2.4])
     before = tiles.predict(x)
     for tile in tiles.tiles.values():
-        tile.told = -1
-    settle(tiles)
+        tile.evidence_samples = -1
+    exchange_all(tiles)
     after = tiles.predict(x)
     assert float(((after.mean - before.mean) / before.stddev).abs().max()) < 1e-6
     assert float((after.stddev / before.stddev - 1.0).abs().max()) < 1e-6

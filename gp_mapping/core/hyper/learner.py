@@ -28,7 +28,7 @@ from gp_mapping.core.hyper.stamps import Stamps
 from gp_mapping.core.hyper.surprise import surprise
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.linalg import solve_within
-from gp_mapping.core.sparse.unread import to_device
+from gp_mapping.core.sparse.transfers import to_device
 
 __all__ = ["HyperLearner"]
 
@@ -354,13 +354,19 @@ class HyperLearner:
             given: indices of the samples that are known beforehand.
         """
         both = torch.cat([near, given])
-        gradient, information = self._bend_of(vector, data, both, len(both) > self.LEAST)
+        gradient, information = self._gradient_and_information(
+            vector, data, both, len(both) > self.LEAST
+        )
         if len(given):
-            known, its_information = self._bend_of(vector, data, given, len(both) > self.LEAST)
+            known, its_information = self._gradient_and_information(
+                vector, data, given, len(both) > self.LEAST
+            )
             gradient, information = gradient - known, positive(information - its_information)
         return gradient, information
 
-    def _bend_of(self, vector: Tensor, data: dict[str, Tensor], near: Tensor, average: bool):
+    def _gradient_and_information(
+        self, vector: Tensor, data: dict[str, Tensor], near: Tensor, average: bool
+    ):
         """Gradient, and average or Fisher information, of the samples `near`."""
         return evidence_score(
             self.theta, vector, self.free, *self._arguments(data, near), average=average

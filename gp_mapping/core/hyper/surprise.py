@@ -26,12 +26,12 @@ from gp_mapping.core.hyper.blocks import Blocks
 from gp_mapping.core.hyper.evidence import sample_covariance
 from gp_mapping.core.hyper.theta import Theta
 
-__all__ = ["surprise", "to_be_gained", "whitened"]
+__all__ = ["attainable_gain", "surprise", "whitened"]
 
 _NEWEST = 10  # more samples than come between two steps
 
 
-def to_be_gained(square: float, new: int, before: int) -> float:
+def attainable_gain(square: float, new: int, before: int) -> float:
     """G, the log evidence that another θ would gain at least, nats.
 
     Args:
@@ -113,5 +113,5 @@ def surprise(
 
         square = float(z.square().sum()) / z.shape[1]
         if math.isfinite(square):
-            found[which] = to_be_gained(square, len(new), int(blocks.count.sum()))
+            found[which] = attainable_gain(square, len(new), int(blocks.count.sum()))
     return found

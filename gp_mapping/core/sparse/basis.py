@@ -13,16 +13,13 @@ leaves everything that is known in the old basis as it was.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.kernels.stationary import Kernel, Stationary, as_like, single_square_distance
-from gp_mapping.core.linalg import cholesky, pivoted_cholesky, solve_lower
-from gp_mapping.core.sparse import unread
+from gp_mapping.core.linalg import cholesky, solve_lower
+from gp_mapping.core.sparse import greedy
 
 __all__ = ["Basis", "greedy_inputs", "whiten"]
 
@@ -205,7 +202,7 @@ class Basis:
             covariance = (
                 self.kernel(x[candidates], x[candidates]) - candidate_rows.mT @ candidate_rows
             )
-            pivots, rows = _pivots(
+            pivots, rows = greedy.select_pivots(
                 covariance.diagonal(), lambda p: covariance[p][0], tolerance, room
             )
             picked = candidates[pivots]
@@ -215,8 +212,7 @@ class Basis:
                     residual_covariance(x[picked], inducing[:, picked]),
                 )
         else:
-            choose = _most_worth if unread.is_read(x.device) else unread.most_worth
-            picked, rows = choose(
+            picked, rows = greedy.select_inputs(
                 residual_covariance(x[candidates], candidate_rows),
                 candidates,
                 tolerance,
@@ -294,58 +290,6 @@ def _by_rows(factor: Tensor, dtype) -> Tensor:
     return factor.to(dtype).clone(memory_format=torch.contiguous_format)
 
 
-def _most_worth(
-    covariance: Tensor,
-    candidates: Tensor,
-    tolerance: float,
-    room: int,
-    precision: Tensor,
-    worth: float,
-) -> tuple[Tensor, Tensor]:
-    """As unread.most_worth, where each pick is looked at at once."""
-    if len(candidates) == 1:
-        return _if_worth(covariance, candidates, tolerance, precision, worth)
-
-    picked, rows = [], []
-    while len(picked) < room:
-        own, worths = unread.worths_of(covariance, candidates, tolerance, precision)
-        p = int(worths.argmax())
-        if not float(worths[p]) > worth:
-            break
-
-        row = covariance[p] / own[p].sqrt()
-        picked.append(int(candidates[p]))
-        rows.append(row)
-        covariance.addr_(row[candidates], row, alpha=-1.0)  # what remains given this pick
-
-    if not picked:
-        return candidates[:0], covariance[:0]
-    return torch.tensor(picked, device=candidates.device), torch.stack(rows)
-
-
-def _if_worth(
-    covariance: Tensor, candidate: Tensor, tolerance: float, precision: Tensor, worth: float
-) -> tuple[Tensor, Tensor]:
-    """As `_most_worth` for a single candidate and room for it, which is the usual case."""
-    own = float(covariance[0, int(candidate)])
-    found = float(covariance.square() @ precision) / max(own, tolerance)
-    if own <= tolerance or not found > worth:
-        return candidate[:0], covariance[:0]
-    return candidate, covariance / math.sqrt(own)
-
-
-def _pivots(
-    diagonal: Tensor, row_of: Callable[[Tensor | slice], Tensor], tolerance: float, rank: int
-) -> tuple[Tensor, Tensor]:
-    """Pivots (r,) and rows (r, N) of a pivoted Cholesky factorisation, as unread.pivots_of."""
-    if not unread.is_read(diagonal.device):
-        return unread.pivots_of(diagonal, row_of, tolerance, rank)
-    pivots, rows = pivoted_cholesky(
-        len(diagonal), diagonal, lambda p: row_of(slice(p, p + 1)), tolerance, rank
-    )
-    return torch.tensor(pivots, dtype=torch.long), rows
-
-
 def greedy_inputs(kernel: Kernel, x: Tensor, tolerance: float, rank: int) -> list[int]:
     """Greedy choice of inducing inputs among x, by largest residual prior variance.
 
@@ -363,4 +307,4 @@ def greedy_inputs(kernel: Kernel, x: Tensor, tolerance: float, rank: int) -> lis
         """A row of the kernel matrix, (N,)."""
         return kernel(x[p], x)[0]
 
-    return _pivots(kernel.diag(x), row, tolerance, rank)[0].tolist()
+    return greedy.select_pivots(kernel.diag(x), row, tolerance, rank)[0].tolist()

@@ -26,7 +26,7 @@ from gp_mapping.core.hyper.theta import heading_from_velocity, sensor_place
 from gp_mapping.core.kernels.stationary import Stationary, single_square_distance
 from gp_mapping.core.linalg import solve_lower
 from gp_mapping.core.sparse.posterior import Posterior
-from gp_mapping.core.sparse.unread import tensor_on, to_device
+from gp_mapping.core.sparse.transfers import tensor_on, to_device
 from gp_mapping.core.types import Prediction
 
 __all__ = [

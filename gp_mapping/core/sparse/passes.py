@@ -37,7 +37,7 @@ from torch import Tensor
 
 from gp_mapping.core.hyper.bias import bias_correlation
 from gp_mapping.core.sparse.pass_evidence import PassEvidence
-from gp_mapping.core.sparse.unread import is_read, tensor_on, to_device
+from gp_mapping.core.sparse.transfers import is_synchronous, tensor_on, to_device
 
 __all__ = ["NO_PASS", "PassSums"]
 
@@ -191,14 +191,14 @@ class PassSums:
         if pass_numbers is None or not len(self):
             return self
 
-        if not is_read(rows.device):
-            return self._border_unread(pass_numbers, rows * beta)
+        if not is_synchronous(rows.device):
+            return self._border_on_card(pass_numbers, rows * beta)
         new, known, where = self._places(pass_numbers)
         grown = new.whitened.clone()
         grown[:, -len(rows) :].index_add_(0, where, (rows * beta).mT[known])
         return replace(new, whitened=grown)
 
-    def _border_unread(self, pass_numbers: Tensor, weighted: Tensor) -> PassSums:
+    def _border_on_card(self, pass_numbers: Tensor, weighted: Tensor) -> PassSums:
         """As `border`, on a card: the samples are in the sums, so their passes are known.
 
         Args:

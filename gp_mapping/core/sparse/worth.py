@@ -23,7 +23,8 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.linalg import solve_lower
-from gp_mapping.core.sparse import unread
+from gp_mapping.core.sparse import greedy
+from gp_mapping.core.sparse.transfers import is_synchronous
 
 __all__ = ["SMOOTHED", "InputRemoval", "bits_of", "ratio_of"]
 
@@ -101,8 +102,8 @@ class InputRemoval:
         Returns:
             Whether no more are to be removed.
         """
-        if not unread.is_read(self.alive.device):
-            return self._advance_unread(least, down_to, most)
+        if not is_synchronous(self.alive.device):
+            return self._advance_on_card(least, down_to, most)
 
         prior, data, remaining, removed = self.prior, self.data_precision, self.remaining, 0
         while remaining > 1:
@@ -129,12 +130,12 @@ class InputRemoval:
             removed, self.worst = removed + 1, max(self.worst, value)
         return True
 
-    def _advance_unread(self, least: float, down_to: int | None, most: int | None) -> bool:
+    def _advance_on_card(self, least: float, down_to: int | None, most: int | None) -> bool:
         """As `advance`, on a card."""
         before = self.remaining
         limit = before - 1 if most is None else min(most, before - 1)
 
-        removed, worst = unread.remove_least(
+        removed, worst = greedy.remove_inputs(
             self.prior,
             self.data_precision,
             self.alive,

@@ -24,7 +24,7 @@ from gp_mapping.core.hyper.evidence import (
     sample_covariance,
 )
 from gp_mapping.core.hyper.learner import HyperLearner
-from gp_mapping.core.hyper.surprise import to_be_gained, whitened
+from gp_mapping.core.hyper.surprise import attainable_gain, whitened
 from gp_mapping.core.hyper.theta import Theta
 
 TRUTH = Theta(1.0, SIGNAL, NOISE, 5.0)
@@ -252,8 +252,10 @@ def test_what_is_to_be_gained_by_another_variance():
         return -0.5 * ((before + new) * math.log(c) + (before + square) / c)
 
     best = max(says(math.exp(k / 1000.0)) for k in range(-1000, 1000))
-    assert to_be_gained(square, new, before) == pytest.approx(best - says(1.0), abs=1e-4)
-    assert to_be_gained(5.0, new, before) == 0.0 and 0.0 < to_be_gained(0.0, new, before) < 0.1
+    assert attainable_gain(square, new, before) == pytest.approx(best - says(1.0), abs=1e-4)
+    assert (
+        attainable_gain(5.0, new, before) == 0.0 and 0.0 < attainable_gain(0.0, new, before) < 0.1
+    )
 
 
 def test_new_samples_are_white_given_those_before():

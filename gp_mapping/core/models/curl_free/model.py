@@ -158,7 +158,7 @@ class CurlFree(ScaledMap):
 
         rows = Standardised(
             x=to_rows(batch.x),
-            velocity=_still(batch.velocity),
+            velocity=_row_velocities(batch.velocity),
             y=batch.y.reshape(-1, 1),
             **columns,
         )
@@ -329,7 +329,7 @@ def _unit(dimension: int, device) -> Scaling:
     return Scaling(zero, zero[:1].clone(), 1.0)
 
 
-def _still(velocity: Tensor) -> Tensor:
+def _row_velocities(velocity: Tensor) -> Tensor:
     """Velocities (N, D) of samples as those of rows (3N, D + 1): the component does not move."""
     return torch.nn.functional.pad(velocity, (0, 1)).repeat_interleave(COMPONENTS, 0)
 

@@ -151,7 +151,7 @@ class MergingMap(GrowingMap):
         if self.fixed is None:
             # not where samples share blocks, whose memory has a fixed width
             if self.worth and self.sums_follow and len(z):
-                self._give_room(len(z))
+                self._grow_budget(len(z))
             self._welcome(z if self.worth else torch.cat([z, places]))
 
         if not converted.unremembered_empty:
@@ -183,7 +183,7 @@ class MergingMap(GrowingMap):
         self._keep_within(budget)
         return fell
 
-    def _give_room(self, rows: int) -> None:
+    def _grow_budget(self, rows: int) -> None:
         """Let the budget grow by `rows` inducing inputs, for as long as two maps are joined."""
         self.max_inducing += rows
         self._resize()

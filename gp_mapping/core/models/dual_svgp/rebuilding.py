@@ -69,7 +69,7 @@ class Rebuilding(SparseMap):
         try:
             rebuild.advance(SLICE if self.sliced and not at_once else math.inf)
         except NumericalError:
-            # who asks for it at once is told, and decides whether to ask again
+            # who asks for it at once gets the result, and decides whether to ask again
             if at_once:
                 self.count_rejected()
                 return False
@@ -129,14 +129,14 @@ class Rebuilding(SparseMap):
             return
 
         if done:
-            self._give_way_to(self.rebuild.source)
+            self._adopt_copy(self.rebuild.source)
 
     def finish_rebuild(self) -> None:
         """Complete the rebuild that is under way, at once."""
         while self.rebuild is not None:
             self.advance_rebuild()
 
-    def _give_way_to(self, new: Rebuilding) -> None:
+    def _adopt_copy(self, new: Rebuilding) -> None:
         """Take over all parts of the rebuilt copy, which has absorbed all that this map has."""
         # these belong to the map and have gone on meanwhile
         own = ("learner", "generator", "epoch", "newest_pass", "sliced", "driven", "rebuild")

@@ -29,7 +29,7 @@ from gp_mapping.core.models.tiled.layout import Key, Layout
 from gp_mapping.core.places import motion_of, places_of
 from gp_mapping.core.sparse.batched import MOST_NUMBERS, batch_kind, batches, predict_together
 from gp_mapping.core.sparse.posterior import Posterior
-from gp_mapping.core.sparse.unread import to_device
+from gp_mapping.core.sparse.transfers import to_device
 from gp_mapping.core.types import Prediction
 
 __all__ = ["KeptWeights", "blend", "blended_covariances", "blended_prediction", "tile_weights"]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.tiled.layout import Key, Layout
-from gp_mapping.core.models.tiled.shared_constants import settle
+from gp_mapping.core.models.tiled.shared_constants import exchange_all
 
 __all__ = ["in_core", "merge_tiles", "use_budgets"]
 
@@ -61,7 +61,7 @@ def merge_tiles(model, other) -> None:
                 continue
             indices = own.nonzero()[:, 0][which]
             for near in model.load_tiles(model.layout.neighbourhood(core)):
-                _give(
+                _merge_in_parts(
                     model,
                     near,
                     source,
@@ -91,7 +91,7 @@ def in_core(layout: Layout | None, key: Key, places: Tensor) -> Tensor:
     return layout.holds(key, places)
 
 
-def _give(model, key: Key, source: DualSVGP, indices: Tensor, renumber: float) -> None:
+def _merge_in_parts(model, key: Key, source: DualSVGP, indices: Tensor, renumber: float) -> None:
     """Merge samples of a map into a tile, a part at a time."""
     tile = model.tiles[key]
     tile.absorb_all_seeds()
@@ -118,5 +118,5 @@ def use_budgets(model) -> None:
                 model.tiles[there].map.estimate_bias()
                 model.tiles[there].map.use_budget()
             model.shelve_tiles()
-        settle(model)  # the other map's passes are new to all tiles
+        exchange_all(model)  # the other map's passes are new to all tiles
     model.note_change()

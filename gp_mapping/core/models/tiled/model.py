@@ -38,7 +38,7 @@ from gp_mapping.core.models.tiled import state as states
 from gp_mapping.core.models.tiled.blended import KeptWeights
 from gp_mapping.core.models.tiled.changes import Changes, ChangesOfTiles
 from gp_mapping.core.models.tiled.joining import merge_tiles, use_budgets
-from gp_mapping.core.models.tiled.layout import Key, Layout, name_of
+from gp_mapping.core.models.tiled.layout import Key, Layout
 from gp_mapping.core.models.tiled.opening import (
     needs_tiles,
     new_tile,
@@ -53,9 +53,9 @@ from gp_mapping.core.models.tiled.sending import (
     slim_state,
     unreadable_tiles,
 )
-from gp_mapping.core.models.tiled.shelf import Shelf
+from gp_mapping.core.models.tiled.shelf import Shelf, TileResidency
 from gp_mapping.core.models.tiled.tile import Tile
-from gp_mapping.core.models.tiled.tile_copies import TileCopies, TileLost, read_tile
+from gp_mapping.core.models.tiled.tile_copies import TileCopies
 from gp_mapping.core.places import need_radius, places_of
 from gp_mapping.core.scaled_map import check_alike
 from gp_mapping.core.sparse.pass_evidence import PassEvidence
@@ -67,11 +67,10 @@ from gp_mapping.errors import NumericalError
 __all__ = ["TiledMap"]
 
 _HOME: Key = (0, 0)
-_NAMED = 10  # lost tiles that are named one by one
 _OWN_STEPS = 0.5  # fraction of learning steps in the tile where the robot is
 
 
-class TiledMap(TiledPredictions, ChangesOfTiles, Revertible, FieldMap):
+class TiledMap(TiledPredictions, TileResidency, ChangesOfTiles, Revertible, FieldMap):
     """Many maps as one, see above; what it predicts and reports is in predictions.py.
 
     Args:
@@ -132,7 +131,7 @@ class TiledMap(TiledPredictions, ChangesOfTiles, Revertible, FieldMap):
         self.newest_pass = NO_PASS
         # what tiles on the shelf say of the passes' constants; None: nothing
         self.shelved_evidence: PassEvidence | None = None
-        self.announced: PassEvidence | None = None  # what tiles on the shelf were told last
+        self.shelf_prior: PassEvidence | None = None  # as tiles on the shelf have it
         self.evidence_version = 0
         self.loads, self.merged_without, self.lost_count = 0, 0, 0
 
@@ -152,60 +151,78 @@ class TiledMap(TiledPredictions, ChangesOfTiles, Revertible, FieldMap):
         if not len(batch):
             return self.current_map.update(batch)
         if self.layout is None:
-            # the split belongs to the batch: where it fails, neither has been
-            with transaction(self), transaction(self.current_map):
-                report = self.current_map.update(batch)
-                self.note_passes(batch.pass_number)
-                self.extend_bounds(batch.x)
-                self.samples += len(batch)
-                if needs_tiles(self, len(batch)):
-                    self.split_into_tiles()
-            return report
-
-        require_room(self, [key for key, _ in self.layout.group_by_tile(batch.x)])
-        self.turn += 1
+            return self._update_only_map(batch)
 
         # before the transaction, since the shelf takes part in none
-        for key, _ in self.layout.group_by_tile(batch.x):
+        keys = [key for key, _ in self.layout.group_by_tile(batch.x)]
+        require_room(self, keys)
+        self.turn += 1
+        for key in keys:
             for near in self.load_tiles(self.layout.neighbourhood(key)):
                 self.tiles[near].touched = self.turn
 
         if self.sliced:
-            self._go_on(batch.x)
+            self._advance_slice(batch.x)
 
         with transaction(self), ExitStack() as stack:
             # a new tile takes what the former map knew before: the batch comes to it below
-            for key, _ in self.layout.group_by_tile(batch.x):
+            for key in keys:
                 if not self.exists(key):
                     self.open_tile(key)
             if self.former is not None:
                 self.former.update(batch)
 
-            # each tile is a transaction of its own, which ends with the map's
-            self.current = self.layout.key_at(batch.x[-1])
-            reports = []
-            for key, known in self.knowing(batch.x).items():
-                tile = self.tiles[key]
-                stack.enter_context(transaction(tile))
-                before = tile.map.epoch
-                tile.adopt_learned(self.learner)
-                tile.absorb_seed()
-                # a robot brings one place at a time
-                reports.append(tile.map.update(batch if len(batch) == 1 else batch[known]))
-                if tile.map.epoch > before:
-                    self.note_change(key)
+            reports = self._update_tiles(batch, stack)
             self._split_on(stack)
 
-            self.note_passes(batch.pass_number)
-            self.extend_bounds(batch.x)
-            self.samples += len(batch)
+            self._count(batch)
             if self.learner is not None:
                 self.learner.theta = self.learner.theta.with_biases_of(self.current_map.theta)
                 self.learner.schedule(len(batch))
-            shared_constants.share(self, stack, len(batch))
+            shared_constants.exchange_due(self, stack, len(batch))
 
         self.shelve_tiles()
         return self._report(len(batch), reports)
+
+    def _update_only_map(self, batch: Samples) -> UpdateReport:
+        """Absorb a batch while one map is everything, which is split where it no longer suffices.
+
+        The split belongs to the batch: where it fails, neither has been.
+        """
+        with transaction(self), transaction(self.current_map):
+            report = self.current_map.update(batch)
+            self._count(batch)
+            if needs_tiles(self, len(batch)):
+                self.split_into_tiles()
+        return report
+
+    def _update_tiles(self, batch: Samples, stack: ExitStack) -> list[UpdateReport]:
+        """Absorb a batch in all tiles that know its places; their reports.
+
+        Args:
+            batch: not empty.
+            stack: of the map's transaction, with which that of each tile ends.
+        """
+        self.current = self.layout.key_at(batch.x[-1])
+        reports = []
+        for key, known in self.knowing(batch.x).items():
+            tile = self.tiles[key]
+            stack.enter_context(transaction(tile))
+            before = tile.map.epoch
+
+            tile.adopt_learned(self.learner)
+            tile.absorb_seed()
+            # a robot brings one place at a time
+            reports.append(tile.map.update(batch if len(batch) == 1 else batch[known]))
+            if tile.map.epoch > before:
+                self.note_change(key)
+        return reports
+
+    def _count(self, batch: Samples) -> None:
+        """Count a batch's samples; note their passes and their bounds."""
+        self.note_passes(batch.pass_number)
+        self.extend_bounds(batch.x)
+        self.samples += len(batch)
 
     def in_slices(self, on: bool) -> None:
         """Set whether large work is done in slices; what waits is done at once where it is not."""
@@ -227,7 +244,7 @@ class TiledMap(TiledPredictions, ChangesOfTiles, Revertible, FieldMap):
         tile_map.in_slices(self.sliced, driven=self.layout is not None)
         return tile_map
 
-    def _go_on(self, x: Tensor) -> None:
+    def _advance_slice(self, x: Tensor) -> None:
         """Do one slice of large work for all tiles together.
 
         That is of the map that is being split, else of a transfer under way, else of a tile that
@@ -301,86 +318,11 @@ class TiledMap(TiledPredictions, ChangesOfTiles, Revertible, FieldMap):
         self.former = None
         if waiting:
             self.note_change()
-        shared_constants.settle(self)
-
-    def exists(self, key: Key) -> bool:
-        """Whether there is such a tile, in memory or on the shelf."""
-        return key in self.tiles or key in self.shelf
-
-    def knowing(self, x: Tensor) -> dict[Key, Tensor]:
-        """Tiles that know at least one of x (N, 2), in a fixed order, and which they know (N,)."""
-        around = {
-            k for key, _ in self.layout.group_by_tile(x) for k in self.layout.neighbourhood(key)
-        }
-        return self.layout.knowing([k for k in sorted(around) if self.exists(k)], x)
-
-    @property
-    def tile_count(self) -> int:
-        """Number of tiles."""
-        return len(self.tiles) + len(self.shelf)
+        shared_constants.exchange_all(self)
 
     def open_tile(self, key: Key) -> None:
         """Open a tile, which starts with what its neighbours remember of its ground."""
         self.tiles[key] = new_tile(self, key)
-
-    def load_tiles(self, keys: list[Key]) -> list[Key]:
-        """Bring tiles back from the shelf where they are there; keys of those that exist.
-
-        These have then forgotten what the others have. One that cannot be read is left out from
-        now on.
-        """
-        present = []
-        for key in keys:
-            if key not in self.tiles and key in self.shelf:
-                try:
-                    self.tiles[key] = self._taken(key)
-                except TileLost as lost:
-                    self.drop_lost(lost)
-            if key in self.tiles:
-                present.append(key)
-        return present
-
-    def _taken(self, key: Key) -> Tile:
-        """A tile from its state, which leaves the shelf once it has been read."""
-        stored = self.shelf.peek(key)
-        forgot = read_tile(key, stored)["forgot"]
-        tile = Tile(self.copies.make(key, stored, forgot), forgot=forgot, touched=self.turn)
-        tile.restore_evidence(read_tile(key, stored), forgot)
-        tile.mark_stored(stored)
-        tile.forget(self.forgot)  # while it lay on the shelf
-        shared_constants.take_from_shelf(self, tile)
-
-        self.shelf.take(key)
-        self.loads += 1
-        return tile
-
-    def drop_lost(self, lost: TileLost) -> None:
-        """Leave a tile out: what it knew is not known any more."""
-        if lost.key in self.shelf:
-            self.shelf.take(lost.key)
-
-        self.lost_count += 1
-        self.lost[lost.key] = lost.why
-        while len(self.lost) > _NAMED:
-            self.lost.pop(next(iter(self.lost)))
-
-        self.note_change(lost.key)
-
-    def shelve_tiles(self) -> None:
-        """Put those that were not needed for longest on the shelf, but none near the robot."""
-        if len(self.tiles) <= self.most:
-            return
-
-        kept = set(self.layout.neighbourhood(self.current))
-        order = sorted(
-            (t.touched, k) for k, t in self.tiles.items() if k not in kept and not t.seeds
-        )
-
-        for _, key in order[: len(self.tiles) - self.most]:
-            tile = self.tiles.pop(key)
-            tile.abandon_transfer()
-            shared_constants.put_on_shelf(self, key, tile)
-            self.shelf.put(key, tile.stored(name_of(key)))
 
     def refine(self, budget_s: float = math.inf) -> bool:
         """Do pending hyper-parameter steps: half of them where the robot is, half near it.

@@ -18,7 +18,7 @@ from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.tiled.blended import blended_covariances, blended_prediction
 from gp_mapping.core.models.tiled.layout import Key, Layout, key_of, name_of
 from gp_mapping.core.models.tiled.opening import bound_note
-from gp_mapping.core.models.tiled.shared_constants import said_by
+from gp_mapping.core.models.tiled.shared_constants import shared_evidence
 from gp_mapping.core.models.tiled.shelf import Shelf
 from gp_mapping.core.models.tiled.snapshot import TiledSnapshot
 from gp_mapping.core.models.tiled.tile import Tile
@@ -100,14 +100,14 @@ class TiledPredictions:
         )
 
     def prepare(self, key: Key, copy: DualSVGP, state: dict) -> None:
-        """Tell a copy of a shelved tile what all others say of the passes' constants.
+        """Give a copy of a shelved tile the evidence of all others for the passes' constants.
 
         Args:
             key: of the tile.
             copy: its map.
             state: of the tile.
         """
-        said_by(self).prepare(key, copy, state)
+        shared_evidence(self).prepare(key, copy, state)
 
     def bias_variance(self) -> Tensor:
         """As FieldMap.bias_variance."""
@@ -258,7 +258,7 @@ class TiledPredictions:
             {k: self.tiles[k].map.snapshot() for k in keys},
             self.prior(),
             away,
-            TileCopies(self.restored, self.most, said_by(self).prepare),
+            TileCopies(self.restored, self.most, shared_evidence(self).prepare),
             self.forgot,
         )
 

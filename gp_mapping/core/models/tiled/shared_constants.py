@@ -1,4 +1,4 @@
-"""The constants of passes, which all tiles share: each tells the others what its samples say.
+"""The constants of passes, which all tiles share: each gives the others its evidence for them.
 
     from a tile       its samples' likelihood of the constants, its field integrated out
                       (core/sparse/pass_evidence.py), to the power of the fraction of its ground
@@ -8,13 +8,14 @@
     on the shelf      the product of the tiles there, one likelihood of at most `max_biases` passes:
                       beyond, the oldest are integrated out
 
-A tile tells the differences between the constants of its passes, not their common level, which
-cannot be told from the field's own constant: that is the same in all tiles. Otherwise the fields of
-different tiles count as independent.
+As in expectation propagation, a tile's evidence is its message, and the product of the others' is
+its cavity prior. The evidence is of the differences between the constants of a tile's passes, not
+of their common level, which its samples cannot separate from the field's own constant: that is the
+same in all tiles. Otherwise the fields of different tiles count as independent.
 
-With each ten samples, or each update, one tile at most tells and is told:
-one that the robot has left, or that has _TOLD more samples, else one whose neighbours have told
-something. It is told what changes the prior of its constants by _SAME nats or more.
+With each ten samples, or each update, one tile at most renews its evidence and its prior:
+one that the robot has left, or that has _RENEWED more samples, else one whose neighbours have
+renewed theirs. It adopts a prior that differs from its own by _SAME nats or more.
 """
 
 from __future__ import annotations
@@ -29,17 +30,24 @@ from gp_mapping.core.models.tiled.tile import Tile
 from gp_mapping.core.sparse.pass_evidence import PassEvidence
 from gp_mapping.core.transaction import transaction
 
-__all__ = ["Said", "put_on_shelf", "said_by", "settle", "share", "take_from_shelf"]
+__all__ = [
+    "SharedEvidence",
+    "exchange_all",
+    "exchange_due",
+    "shared_evidence",
+    "shelve_evidence",
+    "unshelve_evidence",
+]
 
 _EACH = 10  # samples, with which one tile has its turn
-_TOLD = 100  # samples after which a tile where the robot is tells the others anew
-_SHARES = 2  # times max_biases: passes of which a tile is told at most
+_RENEWED = 100  # samples after which a tile where the robot is renews its evidence
+_PASSES = 2  # times max_biases: passes in the evidence that a tile is given, at most
 _SAME = 0.02  # nats between the priors before and after, below which a tile keeps its own
 _AWAY = 0.5  # the same for tiles on the shelf, which are drawn anew all together
 
 
-def share(model, stack: ExitStack, new: int) -> None:
-    """Let a tile tell, or be told, where any has a reason to.
+def exchange_due(model, stack: ExitStack, new: int) -> None:
+    """Let one tile renew its evidence and its prior, where any has a reason to.
 
     Args:
         model: the map of tiles, in a transaction.
@@ -50,60 +58,66 @@ def share(model, stack: ExitStack, new: int) -> None:
     if model.former is not None or model.current_map.theta.bias_stddev <= 0:
         return
 
-    for key in sorted(model.tiles, key=lambda k: (k != model.current, model.tiles[k].heard, k)):
+    for key in sorted(
+        model.tiles, key=lambda k: (k != model.current, model.tiles[k].seen_version, k)
+    ):
         tile = model.tiles[key]
         if not tile.map.started or tile.seeds:
             continue
-        more = tile.map.samples - max(tile.told, 0)
-        anew = tile.told < 0 or more >= _TOLD or (more > 0 and tile.touched < model.turn)
-        if anew or tile.heard != model.evidence_version:
+        more = tile.map.samples - max(tile.evidence_samples, 0)
+        anew = (
+            tile.evidence_samples < 0
+            or more >= _RENEWED
+            or (more > 0 and tile.touched < model.turn)
+        )
+        if anew or tile.seen_version != model.evidence_version:
             stack.enter_context(transaction(tile))
             turns -= _exchange(model, key, tile, anew)
             if turns <= 0:
                 return
 
 
-def settle(model) -> None:
-    """Let all tiles in memory tell, and then be told."""
+def exchange_all(model) -> None:
+    """Let all tiles in memory renew their evidence, and then their priors."""
     if model.layout is None or model.current_map.theta.bias_stddev <= 0:
         return
     ready = [(k, t) for k, t in sorted(model.tiles.items()) if t.map.started and not t.seeds]
-    for tell in (True, False):
+    for anew in (True, False):
         for key, tile in ready:
-            if tile.told != tile.map.samples or not tell:
-                _exchange(model, key, tile, tell)
+            if tile.evidence_samples != tile.map.samples or not anew:
+                _exchange(model, key, tile, anew)
     model.copies.clear()
 
 
 def _exchange(model, key: Key, tile: Tile, anew: bool) -> bool:
-    """One tile tells what it knows, where `anew`, and is told what it does not know.
+    """Renew the evidence of a tile, where `anew`, and then its prior.
 
     Returns:
         Whether that took more than a look.
     """
-    tile.heard = model.evidence_version
+    tile.seen_version = model.evidence_version
     if anew:
         _note_evidence(model, key, tile)
-        tile.heard = model.evidence_version
+        tile.seen_version = model.evidence_version
 
-    said = said_by(model)
-    changed = _tell(tile.map, said.others(key))
+    shared = shared_evidence(model)
+    changed = _adopt(tile.map, shared.others(key))
     if changed:
         model.note_change(key)
 
-    # of those on the shelf, what they are told near the robot
-    if said.shelved is not None:
-        now = said.others(model.current, with_own=True)
-        if _differs(model.announced, now, said.shelved.numbers, tile.map, _AWAY):
-            model.announced = now
+    # the prior of those on the shelf, as near the robot
+    if shared.shelved is not None:
+        now = shared.others(model.current, with_own=True)
+        if _differs(model.shelf_prior, now, shared.shelved.numbers, tile.map, _AWAY):
+            model.shelf_prior = now
             model.copies.clear()
             model.note_change()
     return anew or changed
 
 
 def _note_evidence(model, key: Key, tile: Tile) -> None:
-    """Find out what a tile's samples say of the constants, where that is not known yet."""
-    if tile.told == tile.map.samples or not tile.map.started:
+    """Compute a tile's evidence for the constants, where it has more samples than that is of."""
+    if tile.evidence_samples == tile.map.samples or not tile.map.started:
         return
 
     own = tile.map.posterior.pass_evidence()
@@ -111,18 +125,18 @@ def _note_evidence(model, key: Key, tile: Tile) -> None:
         tile.evidence = None
     else:
         tile.evidence = own.of_differences().scale(model.layout.core_fraction(key))
-    tile.told = tile.map.samples
+    tile.evidence_samples = tile.map.samples
     model.evidence_version += 1
 
 
 @dataclass(frozen=True)
-class Said:
-    """What all tiles say of the constants at one moment.
+class SharedEvidence:
+    """The evidence of all tiles for the constants at one moment.
 
     Attributes:
-        tiles: of each tile in memory that says anything.
+        tiles: of each tile in memory that has any.
         shelved: of those on the shelf together; None: nothing.
-        most: passes beyond which a tile is told no more.
+        most: passes beyond which a tile is given no more.
         variance: s_b².
     """
 
@@ -138,18 +152,18 @@ class Said:
         on_shelf: bool = False,
         with_own: bool = False,
     ) -> PassEvidence | None:
-        """What a tile is told: by the nearest others first, until there are enough passes.
+        """The evidence of all other tiles, the nearest first, until there are enough passes.
 
-        What is left out is information that is not used; what is told is right without it.
+        What is left out is information that is not used; what is given is right without it.
 
         Args:
             key: of the tile.
-            own: what it says itself, where it is on the shelf.
+            own: its own evidence, where it is on the shelf.
             on_shelf: whether it is there: then those on the shelf come first, else last.
-            with_own: whether what it says itself in memory is counted, too.
+            with_own: whether its own evidence in memory is counted, too.
 
         Returns:
-            The product of what they say; None where nobody says anything.
+            Their product; None where there is none.
         """
         near = sorted(self.tiles, key=lambda k: (max(abs(k[0] - key[0]), abs(k[1] - key[1])), k))
         order = [self.tiles[other] for other in near if other != key or with_own]
@@ -166,7 +180,7 @@ class Said:
         return PassEvidence.product(tuple(parts))
 
     def prepare(self, key: Key, copy: DualSVGP, state: dict) -> None:
-        """Tell a copy of a shelved tile what all others say.
+        """Give a copy of a shelved tile the evidence of all others.
 
         Args:
             key: of the tile.
@@ -176,21 +190,21 @@ class Said:
         own = state.get("evidence")
         if copy.started:
             own = None if own is None else PassEvidence.from_state_dict(own, copy.device)
-            _tell(copy, self.others(key, own, on_shelf=True))
+            _adopt(copy, self.others(key, own, on_shelf=True))
 
 
-def said_by(model) -> Said:
-    """What the tiles of a map say now."""
-    return Said(
+def shared_evidence(model) -> SharedEvidence:
+    """The evidence of the tiles of a map as of now."""
+    return SharedEvidence(
         {key: t.evidence for key, t in model.tiles.items() if t.evidence is not None},
         model.shelved_evidence,
-        _SHARES * model.current_map.max_biases,
+        _PASSES * model.current_map.max_biases,
         model.current_map.theta.bias_stddev**2,
     )
 
 
-def put_on_shelf(model, key: Key, tile: Tile) -> None:
-    """Keep what a tile says of the constants while it is on the shelf.
+def shelve_evidence(model, key: Key, tile: Tile) -> None:
+    """Keep a tile's evidence for the constants while it is on the shelf.
 
     Args:
         model: the map of tiles, without the tile.
@@ -210,8 +224,8 @@ def put_on_shelf(model, key: Key, tile: Tile) -> None:
     )
 
 
-def take_from_shelf(model, tile: Tile) -> None:
-    """Count what a tile says of the constants as its own again."""
+def unshelve_evidence(model, tile: Tile) -> None:
+    """Count a tile's evidence for the constants as its own again."""
     if tile.evidence is None or model.shelved_evidence is None:
         return
     model.shelved_evidence = model.shelved_evidence.without(
@@ -219,8 +233,8 @@ def take_from_shelf(model, tile: Tile) -> None:
     )
 
 
-def _tell(tile_map: DualSVGP, others: PassEvidence | None) -> bool:
-    """Tell a tile's map what all others say, where that differs from what it was told."""
+def _adopt(tile_map: DualSVGP, others: PassEvidence | None) -> bool:
+    """Give a tile's map the evidence of all others, where it differs from what the map has."""
     passes = tile_map.sites.passes
     if others is None or not len(passes):
         return False

@@ -1,13 +1,20 @@
-"""Tiles that are not needed now: their states, in memory or where the shelf's room has put them."""
+"""Which tiles are in memory, and the states of those that are not needed now."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from gp_mapping.core.models.tiled.layout import Key, key_of, name_of
+from torch import Tensor
+
+from gp_mapping.core.models.tiled import shared_constants
+from gp_mapping.core.models.tiled.layout import Key, Layout, key_of, name_of
+from gp_mapping.core.models.tiled.tile import Tile
+from gp_mapping.core.models.tiled.tile_copies import TileCopies, TileLost, read_tile
 from gp_mapping.core.stored import Room, StoredState
 
-__all__ = ["Shelf"]
+__all__ = ["Shelf", "TileResidency"]
+
+_NAMED = 10  # lost tiles that are named one by one
 
 
 class Shelf:
@@ -78,3 +85,98 @@ class Shelf:
                 for name, part in state.items()
             },
         )
+
+
+class TileResidency:
+    """Which tiles are in memory and which on the shelf, for a TiledMap, which owns the tiles.
+
+    It uses `note_change` and the attributes below, which are as of TiledMap.
+    """
+
+    layout: Layout | None
+    tiles: dict[Key, Tile]
+    shelf: Shelf
+    copies: TileCopies
+    current: Key
+    most: int
+    turn: int
+    forgot: float
+    loads: int
+    lost: dict[Key, str]
+    lost_count: int
+    note_change: Callable[..., None]
+
+    def exists(self, key: Key) -> bool:
+        """Whether there is such a tile, in memory or on the shelf."""
+        return key in self.tiles or key in self.shelf
+
+    def knowing(self, x: Tensor) -> dict[Key, Tensor]:
+        """Tiles that know at least one of x (N, 2), in a fixed order, and which they know (N,)."""
+        around = {
+            k for key, _ in self.layout.group_by_tile(x) for k in self.layout.neighbourhood(key)
+        }
+        return self.layout.knowing([k for k in sorted(around) if self.exists(k)], x)
+
+    @property
+    def tile_count(self) -> int:
+        """Number of tiles."""
+        return len(self.tiles) + len(self.shelf)
+
+    def load_tiles(self, keys: list[Key]) -> list[Key]:
+        """Bring tiles back from the shelf where they are there; keys of those that exist.
+
+        These have then forgotten what the others have. One that cannot be read is left out from
+        now on.
+        """
+        present = []
+        for key in keys:
+            if key not in self.tiles and key in self.shelf:
+                try:
+                    self.tiles[key] = self._taken(key)
+                except TileLost as lost:
+                    self.drop_lost(lost)
+            if key in self.tiles:
+                present.append(key)
+        return present
+
+    def _taken(self, key: Key) -> Tile:
+        """A tile from its state, which leaves the shelf once it has been read."""
+        stored = self.shelf.peek(key)
+        forgot = read_tile(key, stored)["forgot"]
+        tile = Tile(self.copies.make(key, stored, forgot), forgot=forgot, touched=self.turn)
+        tile.restore_evidence(read_tile(key, stored), forgot)
+        tile.mark_stored(stored)
+        tile.forget(self.forgot)  # while it lay on the shelf
+        shared_constants.unshelve_evidence(self, tile)
+
+        self.shelf.take(key)
+        self.loads += 1
+        return tile
+
+    def drop_lost(self, lost: TileLost) -> None:
+        """Leave a tile out: what it knew is not known any more."""
+        if lost.key in self.shelf:
+            self.shelf.take(lost.key)
+
+        self.lost_count += 1
+        self.lost[lost.key] = lost.why
+        while len(self.lost) > _NAMED:
+            self.lost.pop(next(iter(self.lost)))
+
+        self.note_change(lost.key)
+
+    def shelve_tiles(self) -> None:
+        """Put those that were not needed for longest on the shelf, but none near the robot."""
+        if len(self.tiles) <= self.most:
+            return
+
+        kept = set(self.layout.neighbourhood(self.current))
+        order = sorted(
+            (t.touched, k) for k, t in self.tiles.items() if k not in kept and not t.seeds
+        )
+
+        for _, key in order[: len(self.tiles) - self.most]:
+            tile = self.tiles.pop(key)
+            tile.abandon_transfer()
+            shared_constants.shelve_evidence(self, key, tile)
+            self.shelf.put(key, tile.stored(name_of(key)))

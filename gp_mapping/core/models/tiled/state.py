@@ -36,7 +36,7 @@ def save(model) -> dict:
         }
 
     tiles = {
-        name_of(k): {"state": t.stored(name_of(k)), "touched": t.touched, "heard": t.heard}
+        name_of(k): {"state": t.stored(name_of(k)), "touched": t.touched, "heard": t.seen_version}
         for k, t in model.tiles.items()
     }
     return {
@@ -91,7 +91,7 @@ def load(model, state: dict) -> dict:
         for name, value in _LATER.items():
             setattr(new, name, state.get(name, value))
         evidence = state.get("pass_evidence")
-        new.announced = new.shelved_evidence = (
+        new.shelf_prior = new.shelved_evidence = (
             None
             if evidence is None
             else PassEvidence.from_state_dict(evidence, model.current_map.device)
@@ -158,7 +158,7 @@ def _loaded_tile(new, key: Key, part: dict) -> Tile:
         part["touched"],
     )
     tile.restore_evidence(content, content["forgot"])
-    tile.heard = part.get("heard", -1)
+    tile.seen_version = part.get("heard", -1)
     tile.mark_stored(stored)
     # in files of earlier versions a tile may lag behind what was forgotten
     tile.forget(new.forgot)

@@ -25,9 +25,9 @@ class Tile(Revertible):
         touched: number of the update that needed it last.
 
     Attributes:
-        evidence: what its samples said of the passes' constants when it told the others last.
-        told: number of its samples then; −1: it has told nothing.
-        heard: version of what all tiles say that it was compared with last.
+        evidence: of its samples for the passes' constants, as the others have it.
+        evidence_samples: number of samples that it is of; −1: there is none yet.
+        seen_version: version of all tiles' evidence that it was compared with last.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Tile(Revertible):
     ):
         self.map, self.seeds, self.forgot, self.touched = map_, seeds, forgot, touched
         self.evidence: PassEvidence | None = None
-        self.told, self.heard = -1, -1
+        self.evidence_samples, self.seen_version = -1, -1
         # whether θ is to be adopted, and of which θ and which step of the learner that was asked
         self._asked: tuple[bool, tuple, tuple] | None = None
         # the newest state, and the moment (see `_moment`) that it is of
@@ -135,13 +135,13 @@ class Tile(Revertible):
                 "forgot": self.forgot,
                 "seeds": [seed.state_dict() for seed in self.seeds],
                 "evidence": None if self.evidence is None else self.evidence.state_dict(),
-                "told": self.told,
+                "told": self.evidence_samples,
             }
             self._stored = StoredState(name, state), now
         return self._stored[0]
 
     def restore_evidence(self, state: dict, forgot: float) -> None:
-        """What it has told, from its state; from one of before tiles told anything, nothing.
+        """Take the evidence from its state; a state of before tiles had any has none.
 
         Args:
             state: by `stored`.
@@ -152,7 +152,7 @@ class Tile(Revertible):
             self.evidence = PassEvidence.from_state_dict(evidence, self.map.device).scale(
                 math.exp(forgot - state["forgot"])
             )
-        self.told = state.get("told", -1)
+        self.evidence_samples = state.get("told", -1)
 
     def mark_stored(self, stored: StoredState) -> None:
         """Note that the tile was made from that state just now."""
@@ -171,5 +171,5 @@ class Tile(Revertible):
             self.forgot,
             len(self.seeds),
             under_way,
-            self.told,
+            self.evidence_samples,
         )

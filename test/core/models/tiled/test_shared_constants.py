@@ -96,10 +96,10 @@ def test_samples_of_halos_count_once(tiles):
 
 def test_what_is_said_is_the_same_on_the_shelf_and_in_memory(tiles):
     field = copy.deepcopy(tiles)
-    before = shared_constants.said_by(field).others((9, 9))
+    before = shared_constants.shared_evidence(field).others((9, 9))
     assert len(field.shelved_evidence) > 1
     assert field.load_tiles(field.shelf.keys()) and not len(field.shelf)
-    after = shared_constants.said_by(field).others((9, 9))
+    after = shared_constants.shared_evidence(field).others((9, 9))
     at = [after.numbers.index(number) for number in before.numbers]
     assert torch.allclose(after.precision[at][:, at], before.precision, rtol=1e-6, atol=1e-9)
     assert torch.allclose(after.linear[at], before.linear, rtol=1e-6, atol=1e-6)
@@ -112,7 +112,7 @@ def test_a_question_is_answered_with_what_was_found_out_since(tiles):
         told = asked.sites.passes
         own = stored["evidence"]
         own = None if own is None else PassEvidence.from_state_dict(own, "cpu")
-        others = shared_constants.said_by(field).others(key, own, on_shelf=True)
+        others = shared_constants.shared_evidence(field).others(key, own, on_shelf=True)
         assert others.divergence(told.elsewhere, told.numbers, BIAS**2) < 0.02
 
 
@@ -162,8 +162,8 @@ def test_a_refused_update_leaves_what_was_told(tiles, monkeypatch):
         told.append(model.evidence_version - version)
         raise RuntimeError("after a tile has told the others")
 
-    share, before = shared_constants.share, said()
-    monkeypatch.setattr("gp_mapping.core.models.tiled.model.shared_constants.share", shared)
+    share, before = shared_constants.exchange_due, said()
+    monkeypatch.setattr("gp_mapping.core.models.tiled.model.shared_constants.exchange_due", shared)
     with pytest.raises(RuntimeError):
         field.update(survey()[-1][-110:])
     assert told[0] > 0 and same_state({"said": before}, {"said": said()})
@@ -178,7 +178,7 @@ def test_copies_of_the_shelf_are_made_anew_when_they_would_be_told_something_els
     assert asked == [field.map_for(key) for key in field.shelf.keys()]
 
     # as if they had been told nothing so far: the next tile that tells has all of them told
-    field.announced, epoch = field.announced.scale(0.0), field.epoch
+    field.shelf_prior, epoch = field.shelf_prior.scale(0.0), field.epoch
     field.update(survey()[-1][-110:])
     assert field.epoch > epoch
     for before, key in zip(asked, field.shelf.keys()):
@@ -191,12 +191,12 @@ def test_a_tile_is_told_of_so_many_passes_by_the_nearest_first():
         return PassEvidence(tuple(map(float, numbers)), eye, eye[:, :1])
 
     tiles = {(k, 0): of(10 * k, 10 * k + 1) for k in range(5)}
-    said = shared_constants.Said(tiles, of(90, 91), most=6, variance=1.0)
+    said = shared_constants.SharedEvidence(tiles, of(90, 91), most=6, variance=1.0)
     assert set(said.others((0, 0)).numbers) == {10.0, 11.0, 20.0, 21.0, 30.0, 31.0}
     assert set(said.others((4, 0)).numbers) == {10.0, 11.0, 20.0, 21.0, 30.0, 31.0}
     # one on the shelf is told what those there say first
     assert set(said.others((9, 0), on_shelf=True).numbers) == {90.0, 91.0, 30.0, 31.0, 40.0, 41.0}
-    assert shared_constants.Said({}, None, most=6, variance=1.0).others((0, 0)) is None
+    assert shared_constants.SharedEvidence({}, None, most=6, variance=1.0).others((0, 0)) is None
 
 
 def test_a_tile_is_told_of_the_segments_beside_its_own():
@@ -206,7 +206,9 @@ def test_a_tile_is_told_of_the_segments_beside_its_own():
     x = lanes(2.0, 1.0)
     field.update(replace(measured(x), pass_number=torch.full((len(x),), here, dtype=torch.float64)))
     one = torch.ones(1, 1, dtype=torch.float64)
-    said = shared_constants.Said({(1, 0): PassEvidence((beside,), one, one)}, None, 6, BIAS**2)
+    said = shared_constants.SharedEvidence(
+        {(1, 0): PassEvidence((beside,), one, one)}, None, 6, BIAS**2
+    )
     for correlation in (0.0, 0.9):
         field.adopt(replace(field.theta, bias_correlation=correlation))
         said.prepare((0, 0), field, {})
@@ -244,7 +246,7 @@ def told_nothing(tiles):
         passes = tile.map.sites.passes
         if passes.elsewhere is not None:
             tile.map.adopt_pass_evidence(passes.elsewhere.scale(0.0))
-        tile.evidence, tile.told = None, -1
+        tile.evidence, tile.evidence_samples = None, -1
     return field
 
 
@@ -254,16 +256,16 @@ def test_settled_tiles_have_told_all_that_they_know_and_know_what_the_others_say
     copied = {key: field.map_for(key) for key in field.shelf.keys()}
     versions = []
     for _ in range(2):
-        shared_constants.settle(field)
+        shared_constants.exchange_all(field)
         versions.append((field.evidence_version, [t.map.epoch for t in field.tiles.values()]))
     assert versions[0] == versions[1]
 
-    said = shared_constants.said_by(field)
+    said = shared_constants.shared_evidence(field)
     assert (
         len(said.tiles) > 1 and len({n for part in said.tiles.values() for n in part.numbers}) > 1
     )
     for key, tile in field.tiles.items():
-        assert tile.told == tile.map.samples
+        assert tile.evidence_samples == tile.map.samples
         own = tile.map.posterior.pass_evidence()
         if own is not None and len(own) > 1:
             own = own.of_differences().scale(field.layout.core_fraction(key))
@@ -279,5 +281,5 @@ def test_a_map_without_tiles_or_constants_settles_as_it_is(told):
     assert one.layout is None and len(told.tiles) > 1
     for field in (one, copy.deepcopy(told)):
         before = plain(field.state_dict())
-        shared_constants.settle(field)
+        shared_constants.exchange_all(field)
         assert same_state(before, plain(field.state_dict()))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.sparse.memory import COLUMNS, OFFERED, UNRANKED, Memory
-from gp_mapping.core.sparse.unread import to_device
+from gp_mapping.core.sparse.transfers import to_device
 
 __all__ = ["PackedMemory"]
 

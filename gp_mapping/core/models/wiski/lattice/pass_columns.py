@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gp_mapping.core.models.wiski.lattice.features import COVARIATES, FEATURES
 from gp_mapping.core.models.wiski.lattice.moments import MOMENTS
-from gp_mapping.core.sparse.unread import to_device
+from gp_mapping.core.sparse.transfers import to_device
 from gp_mapping.core.transaction import Revertible
 
 __all__ = ["PassColumns"]

@@ -1,53 +1,26 @@
-"""What a card does without the processor waiting for it: copies to it, greedy choices.
+"""Greedy choices of inducing inputs, step by step on a processor and in blocks of steps on a card.
 
 A processor that reads a number from a card waits until the card has done all that it was given. So
 a greedy choice on a card takes several steps, each with its decisions as masks, before the
 processor looks whether it has ended: STEPS before the first look, and twice as many before each
-later one. Steps after the end change nothing. What is chosen is what is chosen step by step
-(basis.py, worth.py, linalg.py), as on a processor, where a look costs nothing.
+later one. Steps after the end change nothing, and both ways choose the same inputs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-__all__ = [
-    "STEPS",
-    "is_read",
-    "most_worth",
-    "pivots_of",
-    "remove_least",
-    "tensor_on",
-    "to_device",
-    "worths_of",
-]
+from gp_mapping.core.linalg import pivoted_cholesky
+from gp_mapping.core.sparse.transfers import is_synchronous
+
+__all__ = ["STEPS", "remove_inputs", "select_inputs", "select_pivots"]
 
 _CACHED = 1 << 16  # numbers: half a MiB in float64
 STEPS = 8  # of a greedy choice before the first look
-
-
-def is_read(device: torch.device) -> bool:
-    """Whether numbers are there for the processor as soon as they are computed."""
-    return device.type == "cpu"
-
-
-def to_device(values: Tensor, device: torch.device) -> Tensor:
-    """A tensor on a device; one of the processor's is copied without waiting for the device."""
-    return values.to(device, non_blocking=is_read(values.device))
-
-
-def tensor_on(device: torch.device, values: Sequence, dtype: torch.dtype) -> Tensor:
-    """Numbers as a tensor on a device, without waiting for it.
-
-    Args:
-        device: of the tensor.
-        values: the numbers.
-        dtype: of the tensor.
-    """
-    return to_device(torch.tensor(values, dtype=dtype), device)
 
 
 def _in_blocks(most: int, step: Callable[[int, Tensor], Tensor], going: Tensor) -> int:
@@ -76,7 +49,7 @@ def _in_blocks(most: int, step: Callable[[int, Tensor], Tensor], going: Tensor) 
     return done
 
 
-def worths_of(
+def _worths(
     covariance: Tensor, candidates: Tensor, tolerance: float, precision: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Residual variances d of candidates and their worths w = Σ_i β_i c(x_i, x)² / d (worth.py).
@@ -92,13 +65,15 @@ def worths_of(
     """
     own = covariance.gather(1, candidates[:, None])[:, 0]
     # on a processor by so many rows that their squares stay in its cache
-    rows = max(1, _CACHED // max(1, len(precision))) if is_read(covariance.device) else len(own)
+    rows = (
+        max(1, _CACHED // max(1, len(precision))) if is_synchronous(covariance.device) else len(own)
+    )
     parts = [part.square() @ precision for part in covariance.split(rows)]
     worths = torch.cat(parts) / own.clamp_min(tolerance)
     return own, worths.masked_fill_(own <= tolerance, 0.0)
 
 
-def most_worth(
+def select_inputs(
     covariance: Tensor,
     candidates: Tensor,
     tolerance: float,
@@ -119,12 +94,65 @@ def most_worth(
     Returns:
         Indices among x (r,), and the picks' rows of a(x), (r, N).
     """
+    select = _select_step_by_step if is_synchronous(covariance.device) else _select_in_blocks
+    return select(covariance, candidates, tolerance, room, precision, worth)
+
+
+def _select_step_by_step(
+    covariance: Tensor,
+    candidates: Tensor,
+    tolerance: float,
+    room: int,
+    precision: Tensor,
+    worth: float,
+) -> tuple[Tensor, Tensor]:
+    """As `select_inputs`, where each pick is read at once."""
+    if len(candidates) == 1:
+        return _select_single(covariance, candidates, tolerance, precision, worth)
+
+    picked, rows = [], []
+    while len(picked) < room:
+        own, worths = _worths(covariance, candidates, tolerance, precision)
+        p = int(worths.argmax())
+        if not float(worths[p]) > worth:
+            break
+
+        row = covariance[p] / own[p].sqrt()
+        picked.append(int(candidates[p]))
+        rows.append(row)
+        covariance.addr_(row[candidates], row, alpha=-1.0)  # what remains given this pick
+
+    if not picked:
+        return candidates[:0], covariance[:0]
+    return torch.tensor(picked, device=candidates.device), torch.stack(rows)
+
+
+def _select_single(
+    covariance: Tensor, candidate: Tensor, tolerance: float, precision: Tensor, worth: float
+) -> tuple[Tensor, Tensor]:
+    """As `select_inputs`, for a single candidate and room for it, which is the usual case."""
+    own = float(covariance[0, int(candidate)])
+    found = float(covariance.square() @ precision) / max(own, tolerance)
+    if own <= tolerance or not found > worth:
+        return candidate[:0], covariance[:0]
+    return candidate, covariance / math.sqrt(own)
+
+
+def _select_in_blocks(
+    covariance: Tensor,
+    candidates: Tensor,
+    tolerance: float,
+    room: int,
+    precision: Tensor,
+    worth: float,
+) -> tuple[Tensor, Tensor]:
+    """As `select_inputs`, on a card."""
     picked: list[Tensor] = []
     rows: list[Tensor] = []
 
     def step(number: int, going: Tensor) -> Tensor:
         """Pick one more, where it is worth an input."""
-        own, worths = worths_of(covariance, candidates, tolerance, precision)
+        own, worths = _worths(covariance, candidates, tolerance, precision)
         p = worths.argmax()[None]
         going = going & (worths[p] > worth)[0]
 
@@ -141,8 +169,8 @@ def most_worth(
     return torch.cat(picked[:count]), torch.stack(rows[:count])
 
 
-def pivots_of(
-    diagonal: Tensor, row_of: Callable[[Tensor], Tensor], tolerance: float, rank: int
+def select_pivots(
+    diagonal: Tensor, row_of: Callable[[Tensor | slice], Tensor], tolerance: float, rank: int
 ) -> tuple[Tensor, Tensor]:
     """Partial Cholesky factorisation of A with greedy pivots (linalg.py).
 
@@ -155,6 +183,18 @@ def pivots_of(
     Returns:
         The pivots (r,), and rows W (r, N).
     """
+    if not is_synchronous(diagonal.device):
+        return _pivots_in_blocks(diagonal, row_of, tolerance, rank)
+    pivots, rows = pivoted_cholesky(
+        len(diagonal), diagonal, lambda p: row_of(slice(p, p + 1)), tolerance, rank
+    )
+    return torch.tensor(pivots, dtype=torch.long), rows
+
+
+def _pivots_in_blocks(
+    diagonal: Tensor, row_of: Callable[[Tensor], Tensor], tolerance: float, rank: int
+) -> tuple[Tensor, Tensor]:
+    """As `select_pivots`, on a card."""
     residual = diagonal.clone()
     most = min(rank, len(residual))
     rows = diagonal.new_zeros((most, len(residual)))
@@ -178,7 +218,7 @@ def pivots_of(
     return pivots[:count], rows[:count]
 
 
-def remove_least(
+def remove_inputs(
     prior: Tensor,
     data: Tensor,
     alive: Tensor,
