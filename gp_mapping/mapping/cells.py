@@ -271,7 +271,10 @@ class CellAverager:
                 spread.note(squares)
         good = self._good(y) if self.robust else np.ones(rows, bool)
         # of good rows those that state a far larger variance of y or x than the others go, too
-        if self.robust and (certain := good & _as_sure(optional[0]) & _as_sure(optional[2])).any():
+        if (
+            self.robust
+            and (certain := good & _is_as_precise(optional[0]) & _is_as_precise(optional[2])).any()
+        ):
             good = certain
 
         if not good.all():
@@ -458,7 +461,7 @@ def _slower(before, here, after) -> np.ndarray:
     )
 
 
-def _as_sure(variance: np.ndarray | None) -> np.ndarray | bool:
+def _is_as_precise(variance: np.ndarray | None) -> np.ndarray | bool:
     """Which rows state a variance that is not far beyond the median of all stated ones: (n,).
 
     The mean of a cell is as uncertain as the mean of its variances: one row that knows nothing

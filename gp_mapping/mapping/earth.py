@@ -135,7 +135,7 @@ class Fixes:
         self.most, self.count = most, 0
         self._every, self._rows = 1, np.empty((0, 4))  # x, y m; latitude, longitude degrees
         # `summary`, with the counts of fixes that it was made from
-        self._told: tuple[tuple[int, int], tuple[Datum | None, str]] | None = None
+        self._summary: tuple[tuple[int, int], tuple[Datum | None, str]] | None = None
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -177,14 +177,14 @@ class Fixes:
             shift: (2,) m.
         """
         moved = self._rows[:, :2] @ turn.numpy().T + shift.numpy()
-        self._rows, self._told = np.hstack([moved, self._rows[:, 2:]]), None
+        self._rows, self._summary = np.hstack([moved, self._rows[:, 2:]]), None
 
     def summary(self) -> tuple[Datum | None, str]:
         """The datum, None where fixes are too few or disagree, and a sentence; '' without fixes."""
         now = self.count, len(self._rows)
-        if self._told is None or self._told[0] != now:
-            self._told = now, self._summarise()
-        return self._told[1]
+        if self._summary is None or self._summary[0] != now:
+            self._summary = now, self._summarise()
+        return self._summary[1]
 
     def _summarise(self) -> tuple[Datum | None, str]:
         """Compute `summary` anew."""

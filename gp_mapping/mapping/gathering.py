@@ -124,7 +124,7 @@ class Gathering:
         Args:
             samples: all that came in this call.
             rows: the same, as columns.
-            keys: their numbers, where a number that is told again may be left out.
+            keys: their numbers, where a repeated number may be left out.
             i: number of the first one that is not taken yet.
             judge: of each of them.
 

@@ -2,7 +2,7 @@
 
 The samples go through a session again, and nothing is learned on the way, so that every
 one-step-ahead score, and with them the predictive noise, is of these hyper-parameters. Then the
-session learns on, from what all of the cells together told its learner.
+session learns on, from what its learner knows of all cells together.
 """
 
 from __future__ import annotations

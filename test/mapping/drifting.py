@@ -6,7 +6,7 @@ import torch
 from slow_sensor import field
 
 from gp_mapping.core.types import Samples
-from gp_mapping.mapping.drift.evidence import Way
+from gp_mapping.mapping.drift.evidence import DriftTrack
 
 SPEED, LENGTH = 0.5, 2.0  # m/s; m, of the field
 
@@ -88,4 +88,4 @@ def way(parts):
     """Passes as the search takes them."""
     whole = Samples.concatenate(parts)
     numbers = torch.cat([torch.full((len(part),), k + 1) for k, part in enumerate(parts)])
-    return Way(whole.x, whole.y[:, 0], whole.stamp, numbers)
+    return DriftTrack(whole.x, whole.y[:, 0], whole.stamp, numbers)

@@ -207,7 +207,7 @@ class FirstValues:
             )
             self._first = []
 
-        return _together(kept)
+        return _joined(kept)
 
     def drop_newest(self, count: int) -> None:
         """Drop so many of the newest first cells, which a full map does not take later."""
@@ -239,7 +239,7 @@ class FirstValues:
         admitted = [kept for row in each for kept in self._judged(row)]
         own_rows = [number[id(kept)] for kept in admitted if id(kept) in number]
         earlier = [kept for kept in admitted if id(kept) not in number]  # had waited before `cell`
-        return ([_together(earlier)] if earlier else []) + (
+        return ([_joined(earlier)] if earlier else []) + (
             [cell[torch.tensor(own_rows)]] if own_rows else []
         )
 
@@ -363,7 +363,7 @@ class FirstValues:
         self._early.load_state_dict(state.get("early"))
 
 
-def _together(rows: list[Samples]) -> Samples:
+def _joined(rows: list[Samples]) -> Samples:
     """Join rows to one batch; a column that not all of them have is left out."""
     return Samples.concatenate(rows, common=True)
 

@@ -1,4 +1,4 @@
-"""Searches that are done a few steps at a time, beside the map that goes on."""
+"""Searches that are done a few steps at a time, while the map goes on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Stepwise", "go_on_with"]
+__all__ = ["PendingSearch", "Stepwise"]
 
 _Found = TypeVar("_Found")
 
@@ -35,7 +35,7 @@ class Stepwise(ABC, Generic[_Found]):
     def _search(self) -> Generator[None, None, _Found | None]:
         """The work; yields after each step, and returns what it has found."""
 
-    def go_on(self) -> bool:
+    def advance(self) -> bool:
         """Do one more step; return whether that was the last one."""
         try:
             next(self._work)
@@ -47,22 +47,43 @@ class Stepwise(ABC, Generic[_Found]):
 
     def finish(self) -> _Found | None:
         """Do all steps that are left, and return what was found."""
-        while not self.go_on():
+        while not self.advance():
             pass
         return self.found
 
     def __deepcopy__(self, memo) -> Stepwise[_Found]:
         """A search of its own, as far as this one."""
         new = type(self)(*self._arguments)
-        go_on_with(new, self.steps)
+        for _ in range(self.steps):
+            new.advance()
         new.found = self.found
         return new
 
 
-def go_on_with(search: Stepwise | None, steps: float) -> bool:
-    """Do so many steps of a search; return whether its end is reached. None has no step."""
-    while search is not None and steps > 0:
-        if search.go_on():
-            return True
-        steps -= 1
-    return search is None
+class PendingSearch(Generic[_Found]):
+    """A search among the cells that there were when it began.
+
+    Args:
+        search: the search; None where the cells are too few for one.
+    """
+
+    def __init__(self, search: Stepwise[_Found] | None):
+        self._search = search
+
+    def advance(self, steps: float) -> bool:
+        """Do so many steps; return whether the end is reached."""
+        while self._search is not None and steps > 0:
+            if self._search.advance():
+                return True
+            steps -= 1
+        return self._search is None
+
+    @property
+    def steps(self) -> int:
+        """Steps done so far."""
+        return 0 if self._search is None else self._search.steps
+
+    @property
+    def found(self) -> _Found | None:
+        """What was found, at the end."""
+        return None if self._search is None else self._search.found

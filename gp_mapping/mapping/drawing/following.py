@@ -132,9 +132,9 @@ class Follower:
         if change is None or not len(at):
             return 0.0
 
-        mean, variance, told = change(lattice.places(*np.divmod(at, known.shape[1])))
-        which = told.cpu().numpy()
-        self._add(lattice, field, at[which], mean[told], variance[told])
+        mean, variance, known_here = change(lattice.places(*np.divmod(at, known.shape[1])))
+        which = known_here.cpu().numpy()
+        self._add(lattice, field, at[which], mean[known_here], variance[known_here])
         exact[at[which]] = self.number(lattice, field)
         return len(which) / CHEAP
 
@@ -196,12 +196,12 @@ class Follower:
             rows: (n,) of the points.
             columns: (n,) of the points.
         """
-        mean, variance, told = (
+        mean, variance, followed = (
             part.cpu().numpy() for part in change(lattice.places(rows, columns))
         )
 
-        # next to a tile that has changed as a whole, whose change is not told
-        anew = ~told & known[rows, columns]
+        # next to a tile that has changed as a whole, whose change is not known
+        anew = ~followed & known[rows, columns]
         if anew.any():
             which = rows[anew], columns[anew]
             now = field.predict(lattice.places(*which))
@@ -232,15 +232,15 @@ class Follower:
         stale, since, doubt, exact = map(
             flat, (lattice.stale, lattice.since, lattice.doubt, lattice.exact)
         )
-        told = flat(lattice.variance[: field.channels])
-        was_stale, doubt_before, before = stale[at], doubt[at], told.take(at, 1)
+        variances = flat(lattice.variance[: field.channels])
+        was_stale, doubt_before, before = stale[at], doubt[at], variances.take(at, 1)
         mean, variance = (
             torch.from_numpy(flat(part).take(at, 1)).mT for part in (refined.mean, refined.variance)
         )
         self._add(lattice, field, at, mean, variance)
 
         # where the variance has fallen the same error is a larger fraction of it
-        after = told.take(at, 1)
+        after = variances.take(at, 1)
         grown = np.divide(before, after, out=np.full_like(after, np.inf), where=after > 0.0).max(0)
         left = flat(refined.error)[at]
         doubted = doubt_before > 0.0

@@ -120,12 +120,12 @@ class _Change:
         """
         nodes = self._grid(second)
         rows, columns, points = _whole(*self._shape, second)
-        told = self._at(points)
-        self._values = told.reshape(2, -1, *map(len, nodes))
+        exact = self._at(points)
+        self._values = exact.reshape(2, -1, *map(len, nodes))
 
         part = (np.searchsorted(on, _nodes(n, first)) for on, n in zip(nodes, self._shape))
         guess = self._finer(self._values[(..., *np.ix_(*part))], first, second)
-        missed = self._missed(nodes, guess[:, :, rows, columns], told, rows, columns)
+        missed = self._missed(nodes, guess[:, :, rows, columns], exact, rows, columns)
         self._estimate(nodes, missed.reshape(self._values.shape[2:]), second)
 
     def refine(
@@ -158,11 +158,11 @@ class _Change:
         self._values = values
         if len(at):
             guess = values[:, :, rows, columns]
-            values[:, :, rows, columns] = told = self._at((nodes[0][rows], nodes[1][columns]))
+            values[:, :, rows, columns] = exact = self._at((nodes[0][rows], nodes[1][columns]))
         # on the finest grid nothing lies between the nodes
         if pitch > 1 or limited:
             if len(at):
-                missed[at] = self._missed(nodes, guess, told, rows, columns)
+                missed[at] = self._missed(nodes, guess, exact, rows, columns)
             self._estimate(nodes, missed.reshape(here.shape), pitch, flagged)
         return len(at)
 
@@ -193,20 +193,20 @@ class _Change:
         self,
         nodes,
         guess: np.ndarray,
-        told: np.ndarray,
+        exact: np.ndarray,
         rows: np.ndarray,
         columns: np.ndarray,
     ) -> np.ndarray:
-        """By how much guesses miss what was told of nodes, in units of the error: (n,).
+        """By how much guesses miss the values at nodes, in units of the error: (n,).
 
         Args:
-            nodes: of the grid, whose values are told where they are known.
-            guess: (2, C, n).
-            told: (2, C, n).
+            nodes: of the grid, at which values are set where they are known.
+            guess: (2, C, n), interpolated.
+            exact: (2, C, n), evaluated.
             rows: of the nodes (n,).
             columns: of the nodes (n,).
         """
-        off = np.abs(guess - told)
+        off = np.abs(guess - exact)
         after = self._variance[(..., *np.ix_(*nodes))] + self._values[1]
         # valleys of the variance along the path are narrow: the least of the neighbours counts
         after = _about(np.maximum(after, 1e-300), np.minimum)[:, rows, columns]

@@ -36,9 +36,9 @@ from torch import Tensor
 
 from gp_mapping.core.kernels import make_kernel
 from gp_mapping.mapping.beginning.stepwise import Stepwise
-from gp_mapping.mapping.drift.rivals import Way, response, roughness, velocity, where_it_changed
+from gp_mapping.mapping.drift.rivals import DriftTrack, change_window, response, roughness, velocity
 
-__all__ = ["Drift", "DriftSearch", "Way", "find_drift"]
+__all__ = ["Drift", "DriftSearch", "DriftTrack"]
 
 SURE = 8.0  # nats; worlds without a drift reach 2
 _LIKELIER = 4.0  # nats beside a field that changes and poses that wander; where these are, −1
@@ -75,24 +75,13 @@ class Drift(NamedTuple):
     gain: float
 
 
-def find_drift(way: Way, lengthscale: float, kernel: str) -> Drift | None:
-    """Find whether a sensor drifts; None where its values do not say so.
-
-    Args:
-        way: what it told; at least ten rows.
-        lengthscale: that is expected, m, to a factor of two.
-        kernel: name of the field's covariance function.
-    """
-    return DriftSearch(way, lengthscale, kernel).finish()
-
-
 class DriftSearch(Stepwise[Drift]):
     """Looks for the drift that suits best, each with the lengthscale and the noise that suit it.
 
     The work comes in steps of one evidence each: O(N³), some milliseconds.
 
     Args:
-        way: what the sensor told; at least ten rows.
+        track: measurements of the sensor; at least ten rows.
         lengthscale: that is expected, m, to a factor of two.
         kernel: name of the field's covariance function.
 
@@ -103,24 +92,24 @@ class DriftSearch(Stepwise[Drift]):
 
     anisotropy = 1.0
 
-    def __init__(self, way: Way, lengthscale: float, kernel: str):
-        super().__init__(way, lengthscale, kernel)
-        self.way, self.kernel = way, kernel
+    def __init__(self, track: DriftTrack, lengthscale: float, kernel: str):
+        super().__init__(track, lengthscale, kernel)
+        self.track, self.kernel = track, kernel
         self.lengths = [factor * lengthscale for factor in _LENGTHS]
-        y = way.y - way.y.mean()
+        y = track.y - track.y.mean()
         self.scale = float(y.square().mean().sqrt().clamp_min(1e-300))
         self.y = (y / self.scale)[:, None]
 
-        same = way.passes[:, None] == way.passes
+        same = track.passes[:, None] == track.passes
         self.same = same.double()
         self.free = _FREE * (1.0 + self.same)
-        if way.heading is not None:
-            self.free = self.free + _FREE * way.heading @ way.heading.mT
+        if track.heading is not None:
+            self.free = self.free + _FREE * track.heading @ track.heading.mT
         self.eye = torch.eye(len(y), dtype=torch.float64)
         self._fields: dict[int, Tensor] = {}
 
-        elapsed, apart = way.stamp.diff(), (way.x[1:] - way.x[:-1]).norm(dim=1)
-        inside = (way.passes.diff() == 0) & (elapsed > 0)
+        elapsed, apart = track.stamp.diff(), (track.x[1:] - track.x[:-1]).norm(dim=1)
+        inside = (track.passes.diff() == 0) & (elapsed > 0)
         self.usual = float(elapsed[inside].median()) if bool(inside.any()) else 0.0
         self.speed = (
             float(apart[inside].sum() / elapsed[inside].sum()) if bool(inside.any()) else 0.0
@@ -195,7 +184,7 @@ class DriftSearch(Stepwise[Drift]):
     @property
     def _time_count(self) -> int:
         """How many time scales there are: up to double the longest pass."""
-        stamp, passes = self.way.stamp, self.way.passes
+        stamp, passes = self.track.stamp, self.track.passes
         longest = max(
             float(stamp[passes == p].max() - stamp[passes == p].min())
             for p in passes.unique().tolist()
@@ -214,12 +203,12 @@ class DriftSearch(Stepwise[Drift]):
     def _field(self, i: int) -> Tensor:
         """Of the field with lengthscale number i, and of all that is unknown: (N, N)."""
         if i not in self._fields:
-            self._fields[i] = self._kernel_of(self.lengths[i], self.way.x) + self.free
+            self._fields[i] = self._kernel_of(self.lengths[i], self.track.x) + self.free
         return self._fields[i]
 
     def _memory(self, k: int, within: bool = True) -> Tensor:
         """exp(−|t_i − t_j|/T) with T number k, of one pass or of all: (N, N)."""
-        stamp = self.way.stamp
+        stamp = self.track.stamp
         out = (-(stamp[:, None] - stamp).abs() / self._time(k)).exp()
         return out * self.same if within else out
 
@@ -227,7 +216,7 @@ class DriftSearch(Stepwise[Drift]):
         """Of d, s being 1: (N, N)."""
         if not warms_up:
             return self._memory(k)
-        stamp, passes = self.way.stamp, self.way.passes
+        stamp, passes = self.track.stamp, self.track.passes
         age = stamp.clone()
         for p in passes.unique().tolist():
             of = passes == p
@@ -238,7 +227,7 @@ class DriftSearch(Stepwise[Drift]):
     # --- rivals -----------------------------------------------------------------------------------
     def _rivals(self) -> Iterator[tuple[float, Generator[None, None, float]]]:
         """By how much to be better than each other fault, and its largest log evidence."""
-        x, times = self.way.x, range(0, self._time_count, 2)
+        x, times = self.track.x, range(0, self._time_count, 2)
         apart = (x[:, None] - x).norm(dim=2)
         for memory in (self.same, self._memory(times[-1], within=False)):
             for width in _WIDTHS:
@@ -257,7 +246,7 @@ class DriftSearch(Stepwise[Drift]):
     def _changed(self, memory: Tensor, apart: Tensor, width: float) -> Generator[None, None, float]:
         """With a change about one place, `width` lengthscales wide."""
         i, j = self._alone
-        window = where_it_changed(
+        window = change_window(
             self._field(i) + _RATIOS[j] ** 2 * self.eye,
             self.y,
             (self._field(i) - self.free) * memory,
@@ -274,7 +263,7 @@ class DriftSearch(Stepwise[Drift]):
 
     def _late(self, seconds: float) -> Generator[None, None, float]:
         """With stamps that are late by so many seconds."""
-        places = self.way.x - seconds * velocity(self.way)
+        places = self.track.x - seconds * velocity(self.track)
         found = yield from self._best(
             lambda i: self._kernel_of(self.lengths[i], places) + self.free
         )
@@ -282,10 +271,10 @@ class DriftSearch(Stepwise[Drift]):
 
     def _slow(self, tau: float) -> Generator[None, None, float]:
         """With a sensor of the time constant `tau`, s."""
-        follows = response(self.way, tau)
+        follows = response(self.track, tau)
         found = yield from self._best(
             lambda i: (
-                follows @ self._kernel_of(self.lengths[i], self.way.x) @ follows.mT + self.free
+                follows @ self._kernel_of(self.lengths[i], self.track.x) @ follows.mT + self.free
             )
         )
         return found[0]
@@ -301,25 +290,25 @@ class DriftSearch(Stepwise[Drift]):
         Returns:
             The evidence, at least `none`, and ℓ_y/ℓ_x; 1 where it is not SURE nats better.
         """
-        told = {1.0: none}
+        evidence = {1.0: none}
 
-        def tell(longer: float) -> Generator[None, None, None]:
-            places = self.way.x * self.way.x.new_tensor([longer**0.5, longer**-0.5])
-            told[longer] = (
+        def evaluate(longer: float) -> Generator[None, None, None]:
+            places = self.track.x * self.track.x.new_tensor([longer**0.5, longer**-0.5])
+            evidence[longer] = (
                 yield from self._best(
                     lambda i: self._kernel_of(self.lengths[i], places) + self.free
                 )
             )[0]
 
         for longer in _LONGER:
-            yield from tell(longer)
-            yield from tell(1.0 / longer)
-        ratio = max(told, key=lambda which: told[which])
+            yield from evaluate(longer)
+            yield from evaluate(1.0 / longer)
+        ratio = max(evidence, key=lambda which: evidence[which])
         if ratio != 1.0:
-            yield from tell(0.5 * ratio)
-            yield from tell(2.0 * ratio)
-        ratio = max(told, key=lambda which: told[which])
-        return told[ratio], ratio if told[ratio] >= none + SURE else 1.0
+            yield from evaluate(0.5 * ratio)
+            yield from evaluate(2.0 * ratio)
+        ratio = max(evidence, key=lambda which: evidence[which])
+        return evidence[ratio], ratio if evidence[ratio] >= none + SURE else 1.0
 
     # --- evidence ---------------------------------------------------------------------------------
     def _quick(self, added: Tensor) -> Generator[None, None, float]:
@@ -351,7 +340,7 @@ class DriftSearch(Stepwise[Drift]):
         evidence: dict[tuple[int, ...], float] = {}
         sizes = (len(self.lengths), len(_RATIOS), *((len(_SPREADS),) if added else ()))
 
-        def tell(*places: tuple[int, ...]) -> Iterator[None]:
+        def evaluate(*places: tuple[int, ...]) -> Iterator[None]:
             for at in places:
                 if at in evidence:
                     continue
@@ -373,7 +362,7 @@ class DriftSearch(Stepwise[Drift]):
                 for step in (-1, 1)
                 if 0 <= best[d] + step < sizes[d]
             ]
-            yield from tell(*near, best)
+            yield from evaluate(*near, best)
             higher = max(near, key=lambda at: evidence[at])
             if evidence[higher] <= evidence[best]:
                 self.start = (*best, *self.start[len(best) :])

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Way", "response", "roughness", "velocity", "where_it_changed"]
+__all__ = ["DriftTrack", "change_window", "response", "roughness", "velocity"]
 
 
-class Way(NamedTuple):
-    """Averages of short ways, in order of time.
+class DriftTrack(NamedTuple):
+    """Averages over short stretches of the path, in order of time.
 
     Attributes:
         x: places (N, 2), m.
@@ -35,22 +35,24 @@ def roughness(apart: Tensor, length: float) -> Tensor:
     return (5.0 / 3.0) * (1.0 + s - 0.5 * s.square()) * (-s).exp()
 
 
-def velocity(way: Way) -> Tensor:
+def velocity(track: DriftTrack) -> Tensor:
     """(N, 2) m/s, from the block before to the one after, of one pass."""
-    own = torch.arange(len(way.y))
+    own = torch.arange(len(track.y))
     other = torch.ones(1, dtype=torch.bool)
-    begins = torch.cat([other, way.passes.diff() != 0])
+    begins = torch.cat([other, track.passes.diff() != 0])
     ends = torch.cat([begins[1:], other])
     before, after = torch.where(begins, own, own - 1), torch.where(ends, own, own + 1)
-    elapsed = (way.stamp[after] - way.stamp[before])[:, None]
-    return torch.where(elapsed > 0, (way.x[after] - way.x[before]) / elapsed.clamp_min(1e-9), 0.0)
+    elapsed = (track.stamp[after] - track.stamp[before])[:, None]
+    return torch.where(
+        elapsed > 0, (track.x[after] - track.x[before]) / elapsed.clamp_min(1e-9), 0.0
+    )
 
 
-def response(way: Way, tau: float) -> Tensor:
+def response(track: DriftTrack, tau: float) -> Tensor:
     """H (N, N) of a sensor of the time constant `tau`, s; settled where a pass begins."""
-    begins = torch.cat([torch.ones(1, dtype=torch.bool), way.passes.diff() != 0]).tolist()
-    keep = torch.exp(-way.stamp.diff().clamp_min(0.0) / tau).tolist()
-    out = torch.eye(len(way.y), dtype=torch.float64)
+    begins = torch.cat([torch.ones(1, dtype=torch.bool), track.passes.diff() != 0]).tolist()
+    keep = torch.exp(-track.stamp.diff().clamp_min(0.0) / tau).tolist()
+    out = torch.eye(len(track.y), dtype=torch.float64)
     for i, begin in enumerate(begins):
         if not begin:
             out[i] = keep[i - 1] * out[i - 1]
@@ -58,7 +60,7 @@ def response(way: Way, tau: float) -> Tensor:
     return out
 
 
-def where_it_changed(
+def change_window(
     covariance: Tensor, y: Tensor, change: Tensor, apart: Tensor, width: float
 ) -> Tensor:
     """How much each place (N,) lies where a change of the field about one place explains most.

@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterable
 import torch
 
 from gp_mapping.core.types import Samples
-from gp_mapping.mapping.beginning.stepwise import go_on_with
-from gp_mapping.mapping.drift.evidence import Drift, DriftSearch, Way
+from gp_mapping.mapping.beginning.stepwise import PendingSearch
+from gp_mapping.mapping.drift.evidence import Drift, DriftSearch
 from gp_mapping.mapping.drift.kept import KeptCells
+from gp_mapping.mapping.drift.rivals import DriftTrack
 from gp_mapping.mapping.notes.settings import anisotropy_note, drift_note
 from gp_mapping.settings.mapping import MapSettings
 
@@ -57,7 +58,7 @@ class DriftWatch:
         self._kept: KeptCells | None = KeptCells() if looks and _may_look(settings) else None
         self._checks, self._looked, self._way = 0, 0, 0.0
         self._newest: tuple[list[float], int] | None = None  # place and pass of the newest row
-        self._search: _Looking | None = None
+        self._search: _PendingDrift | None = None
 
     def stop_looking(self) -> None:
         """Keep what was found: the cells so far are not all that the map holds."""
@@ -95,11 +96,11 @@ class DriftWatch:
         if self._search is None:
             self._begin_search(lengthscale, last)
         search = self._search
-        if search is None or not search.go_on(math.inf if last else STEPS):
+        if search is None or not search.advance(math.inf if last else STEPS):
             return False
 
         self._search = None
-        self.drift, self.anisotropy = search.drift, search.anisotropy
+        self.drift, self.anisotropy = search.found, search.anisotropy
         if self.drift is None:
             self._kept = None if search.final else self._kept
             return False
@@ -133,7 +134,7 @@ class DriftWatch:
             self._checks += 1
         final = full or blocks >= _CHECKS[-1]
         self._looked = blocks
-        self._search = _Looking(kept, length, self.settings, all_of_them or final, final)
+        self._search = _PendingDrift(kept, length, self.settings, all_of_them or final, final)
 
     def again(self) -> list[tuple[Samples, int]]:
         """All cells so far, each with the number of its pass: none is kept any more."""
@@ -189,7 +190,7 @@ class DriftWatch:
         self._newest = newest and (list(map(float, newest[0])), int(newest[1]))
         search = state["search"]
         if search is not None and self._kept is not None:
-            self._search = _Looking.restored(search, self._kept, self.settings)
+            self._search = _PendingDrift.restored(search, self._kept, self.settings)
 
 
 def _may_look(settings: MapSettings) -> bool:
@@ -197,7 +198,7 @@ def _may_look(settings: MapSettings) -> bool:
     return settings.learn_bias_time and not settings.bias_time and settings.learns_bias
 
 
-class _Looking:
+class _PendingDrift(PendingSearch[Drift]):
     """A search for a drift among the cells that there were when it began.
 
     Args:
@@ -223,31 +224,23 @@ class _Looking:
     ):
         self.final, self._given = final, settings.anisotropy
         self._rows, self._length, self._all = rows or kept.rows, length, all_of_them
-        way = _way_of(kept, self._rows, length / _PARTS, settings.heading_stddev > 0)
-        n = len(way.y)
-        inside = way.passes.diff() == 0
-        self.seconds = float(way.stamp.diff()[inside].sum())
-        self._search = None
+        track = _track_of(kept, self._rows, length / _PARTS, settings.heading_stddev > 0)
+        n = len(track.y)
+        inside = track.passes.diff() == 0
+        self.seconds = float(track.stamp.diff()[inside].sum())
+        search = None
         if n >= _FEWEST:
             first = 0 if all_of_them else max(0, n - _BLOCKS)
             chosen = torch.linspace(first, n - 1, min(_BLOCKS, n), dtype=torch.float64)
             # as the map sees them, in units of the shorter lengthscale
-            axes = way.x.new_tensor([max(1.0, 1.0 / self._given), max(1.0, self._given)])
-            way = way._replace(x=way.x / axes)
-            self._search = DriftSearch(
-                Way(*(c if c is None else c[chosen.round().long()] for c in way)),
+            axes = track.x.new_tensor([max(1.0, 1.0 / self._given), max(1.0, self._given)])
+            track = track._replace(x=track.x / axes)
+            search = DriftSearch(
+                DriftTrack(*(c if c is None else c[chosen.round().long()] for c in track)),
                 length,
                 settings.kernel,
             )
-
-    def go_on(self, steps: float) -> bool:
-        """Do so many steps; return whether the end is reached."""
-        return go_on_with(self._search, steps)
-
-    @property
-    def drift(self) -> Drift | None:
-        """What was found, at the end."""
-        return None if self._search is None else self._search.found
+        super().__init__(search)
 
     @property
     def anisotropy(self) -> float:
@@ -262,11 +255,11 @@ class _Looking:
             "length": self._length,
             "all": self._all,
             "final": self.final,
-            "steps": 0 if self._search is None else self._search.steps,
+            "steps": self.steps,
         }
 
     @staticmethod
-    def restored(state: dict, kept: KeptCells, settings: MapSettings) -> _Looking:
+    def restored(state: dict, kept: KeptCells, settings: MapSettings) -> _PendingDrift:
         """Continue where state_dict was taken: the steps are done again now.
 
         Args:
@@ -274,7 +267,7 @@ class _Looking:
             kept: at least the cells that there were.
             settings: of the map.
         """
-        search = _Looking(
+        search = _PendingDrift(
             kept,
             float(state["length"]),
             settings,
@@ -282,11 +275,11 @@ class _Looking:
             bool(state["final"]),
             int(state["rows"]),
         )
-        search.go_on(int(state["steps"]))
+        search.advance(int(state["steps"]))
         return search
 
 
-def _way_of(kept: KeptCells, rows: int, step: float, heading: bool) -> Way:
+def _track_of(kept: KeptCells, rows: int, step: float, heading: bool) -> DriftTrack:
     """Cells averaged to blocks of that length, as columns.
 
     Args:
@@ -320,7 +313,7 @@ def _way_of(kept: KeptCells, rows: int, step: float, heading: bool) -> Way:
         return sums / count.reshape(n, *(1 for _ in values.shape[1:])) + values[:1]
 
     its_pass = torch.zeros(n, dtype=passes.dtype).index_put((where,), passes)
-    return Way(
+    return DriftTrack(
         mean(x), mean(y[:, 0]), mean(stamp), its_pass, turned if turned is None else mean(turned)
     )
 

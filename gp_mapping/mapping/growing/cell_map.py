@@ -192,7 +192,7 @@ class CellMap:
             cell: the new one.
             length: of the path when it came, m.
         """
-        taken = self._begin_again(first)
+        taken = self._restart(first)
         if taken is None:
             return
         self.scores.note_white(*white_noise(self._gathered, self.map))
@@ -209,7 +209,7 @@ class CellMap:
         self.last_stamp = stamp_of(cell)
         self.revision += 1
 
-    def _begin_again(self, first: Samples) -> list[Samples] | None:
+    def _restart(self, first: Samples) -> list[Samples] | None:
         """Go on with the map of the first cells alone, of all that are not far from their median.
 
         Returns:
@@ -262,7 +262,7 @@ class CellMap:
         verdict = self._suspects.look(self.scores.judge(cell, self.map))
         taken = self._take(verdict)
 
-        self._go_on_again()
+        self._advance_restart()
         if taken and self.scores.is_needed:
             self.scores.keep_posterior(length, self.map, cell.x[-1:])
         elif verdict.cells:
@@ -320,7 +320,7 @@ class CellMap:
         self.admission.counts.lose(batch.raw_count, one_line(error))
 
     # --- the map made again with other starts -----------------------------------------------------
-    def _go_on_again(self) -> None:
+    def _advance_restart(self) -> None:
         """Feed some more first cells to the map with the new starts.
 
         Once it has seen all of them, it replaces this one. Scores of predictions from a rough start
@@ -349,7 +349,7 @@ class CellMap:
     def finish_starts(self) -> None:
         """Finish the map that is made again with other starts; it replaces this one."""
         while self._again is not None:
-            self._go_on_again()
+            self._advance_restart()
 
     def finish(self) -> None:
         """Do what is put off to cells to come. Work that the map refuses stays put off."""

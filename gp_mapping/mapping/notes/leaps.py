@@ -104,7 +104,7 @@ class Leaps:
         if known is None:
             self._range = _Range(value, value, kinds={value})
         elif new is not None:
-            self._go_on(known, new, value, step)
+            self._add_after_leap(known, new, value, step)
         elif known.low <= value <= known.high:
             known.add(value, step)
         elif known.is_known and step < _PLACE and known.gap(_Range(value, value)) > 0.0:
@@ -112,7 +112,7 @@ class Leaps:
         else:
             known.add(value, step)
 
-    def _go_on(self, known: _Range, new: _Range, value: float, step: float) -> None:
+    def _add_after_leap(self, known: _Range, new: _Range, value: float, step: float) -> None:
         """Take in a number after a leap."""
         here = _Range(value, value)
         if known.gap(here) <= 0.0:

@@ -1,12 +1,12 @@
 """Which measurements are no new ones, since they tell a number again.
 
-A sensor that does not round hardly ever tells one number twice to the bit. Where it does,
+A sensor that does not round hardly ever gives one number twice to the bit. Where it does,
 
     its driver holds    the driver publishes more often than the sensor measures: nearly all runs of
                         one number are equally long. Each run is one measurement, its first
-    it hangs            a number within the range of all before is told again, of a sensor whose
+    it hangs            a number within the range of all before is repeated, of a sensor whose
                         noise shows from one measurement to the next. The first one counts
-    it is at its end    the largest number of all is told again, without the noise that shows
+    it is at its end    the largest number of all is repeated, without the noise that shows
                         elsewhere: the field is beyond the sensor's range. The first one counts
     it drops out        a number far from all others comes back again and again, and each time by a
                         leap (0, or 85 °C, while a cable is loose). None of them counts
@@ -190,7 +190,7 @@ class Recurring:
 
     @property
     def end(self) -> float:
-        """The end of the sensor's range, where it has told it again and again; else inf."""
+        """The end of the sensor's range, where it has given it again and again; else inf."""
         return self._range[1] if self.beyond and self._range else math.inf
 
     def notes(self) -> list[str]:

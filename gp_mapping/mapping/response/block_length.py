@@ -36,7 +36,7 @@ def best_length(track: Track, known: Known, kernel: str) -> float:
     """Length of a block, m.
 
     Args:
-        track: what the sensor told.
+        track: measurements of the sensor.
         known: of the time constant, from it.
         kernel: name of the field's covariance function.
     """

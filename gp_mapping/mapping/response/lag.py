@@ -8,7 +8,7 @@ with f linear in time from one block to the next, Δ later:
 
     w₁ = 1 − (1 − a) τ/Δ,   w₀ = (1 − a) τ/Δ − a
 
-So y = H f + E b + ε: H is lower triangular, b has what it told at the beginning of each pass.
+So y = H f + E b + ε: H is lower triangular, b has its measurement at the beginning of each pass.
 With a Gaussian process for f the evidence of y is exact for each τ. Where lanes lie next to each
 other in opposite directions it tells τ to some per cent, and τ from a delay.
 
@@ -33,7 +33,7 @@ from gp_mapping.mapping.response.block_length import best_length, blur
 from gp_mapping.mapping.response.posterior import known_constant, late_evidence, slow_evidence
 from gp_mapping.mapping.response.track import Track
 
-__all__ = ["Lag", "Search", "find_lag", "step_weights"]
+__all__ = ["Lag", "Search", "step_weights"]
 
 SURE = 8.0  # nats; worlds without a lag reach −3
 # of the grid: time constants and delays, in usual times between two blocks
@@ -90,24 +90,13 @@ def step_weights(elapsed: Tensor, tau: float) -> tuple[Tensor, Tensor, Tensor]:
     return a, share - a, 1.0 - share
 
 
-def find_lag(track: Track, lengthscale: float, kernel: str) -> Lag | None:
-    """Find the time constant of the sensor; None where the values do not say that it has one.
-
-    Args:
-        track: what it told; at least ten rows.
-        lengthscale: that is expected, m, to a factor of two.
-        kernel: name of the field's covariance function.
-    """
-    return Search(track, lengthscale, kernel).finish()
-
-
 class Search(Stepwise[Lag]):
     """Looks for the best τ, each with the lengthscale and the noise that suit it best.
 
     The work comes in steps of one evidence each: O(N³), some milliseconds.
 
     Args:
-        track: what the sensor told; at least ten rows.
+        track: measurements of the sensor; at least ten rows.
         lengthscale: that is expected, m, to a factor of two.
         kernel: name of the field's covariance function.
         finer: the same in shorter ways, of which τ is taken once there is one; None: `track`.

@@ -1,6 +1,6 @@
 """How well the values of a slow sensor tell its time constant.
 
-From one block to the next what a sensor tells gives, whatever it told before,
+From one block to the next the measurements give, whatever they were before,
 
     e_i = y_i − a y_{i−1} = ∫ exp(−(t_i − t)/τ)/τ f̄(t) dt + ε_i − a ε_{i−1},   a = exp(−Δ/τ)
 
@@ -85,7 +85,7 @@ def known_constant(
     mean = float((share * places).sum())
     variance = float((share * (places - mean).square()).sum())
 
-    # so that what is told goes with the time constant that is taken
+    # so that length, noise and signal go with the time constant that is taken
     yield from best.evidence(best.of_constant(math.exp(mean)))
     lengthscale, noise = (math.exp(value) for value in best.vertex)
     return Known(math.exp(mean), math.sqrt(variance), lengthscale, noise, best.signal)

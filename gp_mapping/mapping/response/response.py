@@ -27,7 +27,7 @@ from dataclasses import replace
 import torch
 
 from gp_mapping.core.types import Samples
-from gp_mapping.mapping.beginning.stepwise import go_on_with
+from gp_mapping.mapping.beginning.stepwise import PendingSearch
 from gp_mapping.mapping.cells import CellAverager
 from gp_mapping.mapping.notes.settings import slow_sensor_note
 from gp_mapping.mapping.response.blocks import (
@@ -88,7 +88,7 @@ class Response:
         # cells since the beginning; None where τ is not looked for (any more)
         self._kept: list[Row] | None = [] if looks and settings.learns_response else None
         self._checks, self._looked, self._way = 0, 0, 0.0
-        self._search: _Looking | None = None
+        self._search: _PendingLag | None = None
         self._open: list[Row] = []  # cells of the open block
         self._last: Row | None = None  # the block before it
 
@@ -198,7 +198,7 @@ class Response:
         if self._search is None:
             self._begin_search(lengthscale, last)
         search = self._search
-        if search is None or not search.go_on(math.inf if last else STEPS):
+        if search is None or not search.advance(math.inf if last else STEPS):
             return False
 
         self._search = None
@@ -231,9 +231,9 @@ class Response:
             self._checks += 1
         self._looked = blocks
         final = full or blocks >= _CHECKS[-1]
-        self._search = _Looking(kept, length, self.settings.kernel, final)
+        self._search = _PendingLag(kept, length, self.settings.kernel, final)
 
-    def _adopt(self, search: _Looking, last: bool) -> bool:
+    def _adopt(self, search: _PendingLag, last: bool) -> bool:
         """Take over what a search has found; return whether τ is another one than before.
 
         Args:
@@ -242,7 +242,7 @@ class Response:
         """
         if search.blocks < _FEWEST:
             return False
-        lag = search.lag
+        lag = search.found
         if lag is None:
             was, self.seconds, self.found = self.seconds, 0.0, False
             self.deviation = 0.0
@@ -352,12 +352,12 @@ class Response:
         self._checks, self._looked = int(state["checks"]), int(state["looked"])
         search = state.get("search")  # absent in maps that looked at once
         if search is not None and self._kept is not None:
-            self._search = _Looking.restored(search, self._kept, self.settings.kernel)
+            self._search = _PendingLag.restored(search, self._kept, self.settings.kernel)
         self._open = rows_of_table(state["open"])
         self._last = None if state["last"] is None else rows_of_table(state["last"])[0]
 
 
-class _Looking:
+class _PendingLag(PendingSearch[Lag]):
     """A search for τ among the cells that there were when it began.
 
     Args:
@@ -376,20 +376,12 @@ class _Looking:
         most, step = _CHECKS[-1], length / _PART
         parts = blocks_of(cells, step, most)
         self.blocks = len(parts)
-        self._search = None
+        search = None
         if self.blocks >= _FEWEST:
             way = sum(row.way for row in cells)
             finer = blocks_of(cells, min(step, max(way / most, length / _FINER)), most)
-            self._search = Search(track_of(parts), length, kernel, track_of(finer))
-
-    def go_on(self, steps: float) -> bool:
-        """Do so many steps; return whether the end is reached."""
-        return go_on_with(self._search, steps)
-
-    @property
-    def lag(self) -> Lag | None:
-        """What was found, at the end."""
-        return None if self._search is None else self._search.found
+            search = Search(track_of(parts), length, kernel, track_of(finer))
+        super().__init__(search)
 
     def state_dict(self) -> dict:
         """For an exact resume, with the cells."""
@@ -397,11 +389,11 @@ class _Looking:
             "cells": self._cells,
             "length": self._length,
             "final": self.final,
-            "steps": 0 if self._search is None else self._search.steps,
+            "steps": self.steps,
         }
 
     @staticmethod
-    def restored(state: dict, cells: list[Row], kernel: str) -> _Looking:
+    def restored(state: dict, cells: list[Row], kernel: str) -> _PendingLag:
         """Continue where state_dict was taken: the steps are done again now.
 
         Args:
@@ -409,10 +401,10 @@ class _Looking:
             cells: at least those that there were.
             kernel: name of the covariance function.
         """
-        search = _Looking(
+        search = _PendingLag(
             cells[: int(state["cells"])], float(state["length"]), kernel, bool(state["final"])
         )
-        search.go_on(int(state["steps"]))
+        search.advance(int(state["steps"]))
         return search
 
 

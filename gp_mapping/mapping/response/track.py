@@ -1,4 +1,4 @@
-"""What a sensor has told along the way."""
+"""Measurements of a sensor along the path."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Track"]
 
 
 class Track(NamedTuple):
-    """Averages of short ways, in order of time.
+    """Averages over short stretches of the path, in order of time.
 
     Attributes:
         x: places (N, 2), m.

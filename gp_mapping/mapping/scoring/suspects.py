@@ -102,7 +102,7 @@ class Suspects:
             What is decided: nothing while cells wait, or some, and the new one with them.
         """
         before, wrong = [], 0
-        if self._held and not self._goes_on(cell):
+        if self._held and not self._is_continued(cell):
             before, wrong = self.release()
         if not (self._held or cell.is_suspect):
             return Verdict([*before, cell.cell], wrong)
@@ -122,7 +122,7 @@ class Suspects:
         held, self._held = self._held, []
         return Verdict([each.weakened for each in held], sum(each.is_suspect for each in held))
 
-    def _goes_on(self, cell: Judged) -> bool:
+    def _is_continued(self, cell: Judged) -> bool:
         """Whether a cell is as near to the last one that waits as to the map's prediction."""
         return cell.residual is not None and cell.size >= cell.distance(self._held[-1])
 

@@ -48,8 +48,8 @@ def one_by_one(session):
 def test_no_call_takes_more_than_a_few_cells_or_steps(monkeypatch):
     """However many cells there are to be taken again."""
     session, cells, steps, most = session_of(), [], [], [0, 0]
-    go_on, admit = Search.go_on, CellMap.admit
-    monkeypatch.setattr(Search, "go_on", lambda self: steps.append(1) or go_on(self))
+    advance, admit = Search.advance, CellMap.admit
+    monkeypatch.setattr(Search, "advance", lambda self: steps.append(1) or advance(self))
     monkeypatch.setattr(CellMap, "admit", lambda *which: cells.append(1) or admit(*which))
     renewing_calls = 0
     for _ in one_by_one(session):

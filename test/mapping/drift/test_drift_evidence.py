@@ -7,7 +7,7 @@ import pytest
 import torch
 from drifting import LENGTH, crossing, lanes, passes, way
 
-from gp_mapping.mapping.drift.evidence import DriftSearch, Way, find_drift
+from gp_mapping.mapping.drift.evidence import DriftSearch, DriftTrack
 
 STEP = LENGTH / 5.0  # m, between blocks
 LINE = torch.stack([torch.arange(0.0, 80.0, STEP), torch.zeros(200)], 1).double()
@@ -16,7 +16,7 @@ LINE = torch.stack([torch.arange(0.0, 80.0, STEP), torch.zeros(200)], 1).double(
 def found(seed, paths=None, **world):
     """What is found, another lengthscale being expected than the field has."""
     paths = crossing(STEP) if paths is None else paths
-    return find_drift(way(passes(seed, paths, **world)), 2.4, "matern52")
+    return DriftSearch(way(passes(seed, paths, **world)), 2.4, "matern52").finish()
 
 
 def done(steps):
@@ -50,7 +50,7 @@ def test_a_sensor_that_does_neither(seed):
     parts = passes(seed, crossing(STEP))
     other = parts[1].y + 0.7
     parts[1] = type(parts[1])(parts[1].x, other, stamp=parts[1].stamp)
-    assert find_drift(way(parts), 2.4, "matern52") is None
+    assert DriftSearch(way(parts), 2.4, "matern52").finish() is None
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_along_one_line_nothing_tells():
     assert found(6, [LINE], drift=0.5) is None
     g = torch.Generator().manual_seed(0)
     steps = torch.randn(len(LINE), generator=g, dtype=torch.float64).cumsum(0)
-    rough = Way(LINE, steps, 0.8 * torch.arange(200).double(), torch.ones(200))
-    assert find_drift(rough, 2.0, "matern52") is None
+    rough = DriftTrack(LINE, steps, 0.8 * torch.arange(200).double(), torch.ones(200))
+    assert DriftSearch(rough, 2.0, "matern52").finish() is None
 
 
 def test_of_a_pass_that_crosses_itself():
@@ -89,7 +89,9 @@ def test_rows_along_the_lanes_are_no_drift():
     """A field of crop in rows changes from lane to lane, as a sensor would that drifts in that time."""
     x, g = lanes(8.0, 2.0, 0.25, 0.25), torch.Generator().manual_seed(1)
     y = (2 * math.pi * x[:, 1] / 0.75).sin() + 0.1 * torch.randn(len(x), generator=g)
-    search = DriftSearch(Way(x, y, 0.5 * torch.arange(len(x)), torch.ones(len(x))), 1.0, "matern52")
+    search = DriftSearch(
+        DriftTrack(x, y, 0.5 * torch.arange(len(x)), torch.ones(len(x))), 1.0, "matern52"
+    )
     assert search.finish() is None and search.anisotropy < 0.1
 
 
@@ -99,26 +101,26 @@ def test_a_sensor_that_turns_with_the_robot_is_no_drift():
     ahead = torch.cat([whole.x[1:2] - whole.x[:1], whole.x.diff(dim=0)])
     ahead = ahead / ahead.norm(dim=1, keepdim=True).clamp_min(1e-9)
     turned = whole._replace(y=whole.y + 0.5 * ahead[:, 0], heading=ahead)
-    assert find_drift(turned, 2.4, "matern52") is None
+    assert DriftSearch(turned, 2.4, "matern52").finish() is None
 
 
 def test_a_copy_in_the_middle_goes_on_by_itself():
     """As when two maps are merged while one looks: what was there before is kept as a copy."""
     search = DriftSearch(way(passes(4, crossing(STEP), drift=0.5, warms_up=True)), 2.4, "matern52")
     for _ in range(10):
-        assert not search.go_on()
+        assert not search.advance()
     again = copy.deepcopy(search)
-    while not again.go_on():
+    while not again.advance():
         assert search.steps == 10
-    while not search.go_on():
+    while not search.advance():
         pass
     assert again.found == search.found and search.found is not None
 
 
 def test_what_is_not_finite_is_no_drift():
     whole = way(passes(1, crossing(STEP)))
-    assert find_drift(whole._replace(y=whole.y * math.nan), 2.0, "matern52") is None
-    assert find_drift(whole._replace(stamp=0.0 * whole.stamp), 2.0, "matern52") is None
+    assert DriftSearch(whole._replace(y=whole.y * math.nan), 2.0, "matern52").finish() is None
+    assert DriftSearch(whole._replace(stamp=0.0 * whole.stamp), 2.0, "matern52").finish() is None
 
 
 def test_a_quick_look_begins_where_none_was_best():

@@ -8,7 +8,7 @@ from drifting import LENGTH, SPEED, crossing, lanes, passes, way
 
 from gp_mapping.core.kernels import make_kernel
 from gp_mapping.mapping.drift.evidence import DriftSearch
-from gp_mapping.mapping.drift.rivals import response, roughness, velocity, where_it_changed
+from gp_mapping.mapping.drift.rivals import change_window, response, roughness, velocity
 
 STEP = LENGTH / 5.0
 
@@ -53,7 +53,7 @@ def test_the_place_that_changed_is_found(seed):
     apart = (whole.x[:, None] - whole.x).norm(dim=2)
     field = make_kernel("matern52", 1.0, LENGTH)(whole.x, whole.x)
     alone = field + search.free + 0.01 * search.eye
-    window = where_it_changed(alone, search.y, field * search.same, apart, LENGTH)
+    window = change_window(alone, search.y, field * search.same, apart, LENGTH)
     centre = whole.x[int(window.argmax())]
     assert float((centre - torch.tensor([5.0, 4.0])).norm()) < 0.75 * LENGTH
 

@@ -100,8 +100,8 @@ def test_a_map_without_a_drift_is_as_if_nobody_had_looked(model):
 
 def test_no_call_takes_many_steps_and_a_file_in_the_middle_goes_on_exactly(monkeypatch, tmp_path):
     """In the search, and while the new map catches up."""
-    steps, go_on = [], DriftSearch.go_on
-    monkeypatch.setattr(DriftSearch, "go_on", lambda self: steps.append(1) or go_on(self))
+    steps, advance = [], DriftSearch.advance
+    monkeypatch.setattr(DriftSearch, "advance", lambda self: steps.append(1) or advance(self))
     begin = sum(map(len, DRIFTING[:2])) - 40
     session, saved = mapped(DRIFTING, begin, finish=False), {}
     restored, most = [], 0
