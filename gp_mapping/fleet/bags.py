@@ -80,7 +80,7 @@ def read_bags(
     calibrated = engine.each("robot", calibrate, jobs, [most] * len(jobs))
     reports = _outcomes(
         engine,
-        engine.each("told", report_of, cells),
+        engine.each("report", report_of, cells),
         "read",
         lambda i, why: BagReport(jobs[i].bag, why),
     )

@@ -398,12 +398,12 @@ def _packed(made: BagCells) -> dict:
         else {f.name: getattr(made.cells, f.name) for f in fields(Samples)}
     )
 
-    return {"told": report, "cells": cells, "path": made.path, "fixes": made.fixes}
+    return {"report": report, "cells": cells, "path": made.path, "fixes": made.fixes}
 
 
 def _unpacked(state: dict) -> BagCells:
     """Cells and report from a state of a file."""
-    report = BagReport(**state["told"] | {"middle": tuple(state["told"]["middle"])})
+    report = BagReport(**state["report"] | {"middle": tuple(state["report"]["middle"])})
     return BagCells(
         report,
         None if state["cells"] is None else Samples(**state["cells"]),

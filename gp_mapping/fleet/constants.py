@@ -1,8 +1,8 @@
-"""What the tiles of a fleet's map say of the constants of passes, and what each is told.
+"""Evidence of the tiles of a fleet's map for the constants of passes, and its product.
 
-As in a map of one process (core/models/tiled/shared_constants.py): each tile says what its samples
-tell of the differences between the constants, what all say is multiplied as a tree, and a tile is
-told the product without its own. The spread s_b of the constants is that of the product.
+As in a map of one process (core/models/tiled/shared_constants.py): each tile has evidence for the
+differences between the constants, the evidence of all is multiplied as a tree, and a tile gets the
+product without its own. The spread s_b of the constants is that of the product.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from gp_mapping.fleet.agreed import Agreed
 from gp_mapping.fleet.sums import Tile, TileSums
 from gp_mapping.fleet.tiles import map_of
 
-__all__ = ["evidence_of", "joined_evidence", "shared_evidence", "spread_of", "with_spread"]
+__all__ = ["evidence_of", "evidence_to_keep", "joined_evidence", "spread_of", "with_spread"]
 
 _MOST = 1000  # passes whose constants are told apart while evidence is joined
 
 
 @torch.no_grad()
 def evidence_of(tile: Tile, sums: TileSums, z: Tensor, agreed: Agreed) -> PassEvidence | None:
-    """What a tile's samples say of the constants; None with fewer than two passes.
+    """Evidence of a tile's samples for the constants; None with fewer than two passes.
 
     Args:
         tile: the tile.
@@ -40,23 +40,23 @@ def evidence_of(tile: Tile, sums: TileSums, z: Tensor, agreed: Agreed) -> PassEv
     # the map without remembered cells, with the constants of more passes than a map keeps apart
     bare = replace(sums, kept=sums.kept[:0], keys=sums.keys[:0])
     settings = replace(agreed.settings, max_biases=_MOST)
-    said = map_of(bare, z, replace(agreed, settings=settings)).posterior.pass_evidence()
+    evidence = map_of(bare, z, replace(agreed, settings=settings)).posterior.pass_evidence()
 
-    if said is None or len(said) < 2:
+    if evidence is None or len(evidence) < 2:
         return None
     if tile.layout is None:
-        return said
+        return evidence
     # no tile knows the common level, and a sample of a halo is in several tiles
-    return said.of_differences().scale(tile.layout.core_fraction(tile.key))
+    return evidence.of_differences().scale(tile.layout.core_fraction(tile.key))
 
 
 def joined_evidence(
     first: PassEvidence | None, second: PassEvidence | None, variance: float
 ) -> PassEvidence | None:
-    """What two sets of tiles say together, of so many passes.
+    """The evidence of two sets of tiles together, of so many passes.
 
     Args:
-        first: of the one set; None where it says nothing.
+        first: of the one set; None where it has none.
         second: of the other.
         variance: s_b² at which the oldest of more passes are integrated out.
     """
@@ -65,24 +65,24 @@ def joined_evidence(
     return None if product is None else product.of_newest(_MOST, variance)
 
 
-def spread_of(said: PassEvidence | None, agreed: Agreed) -> BiasSpread | None:
-    """How much the constants differ; None where that is not learned, or nothing is said of it."""
-    if said is None or not agreed.settings.learns_bias:
+def spread_of(evidence: PassEvidence | None, agreed: Agreed) -> BiasSpread | None:
+    """How much the constants differ; None where that is not learned, or there is no evidence."""
+    if evidence is None or not agreed.settings.learns_bias:
         return None
     start = make_theta_and_learner(agreed.settings)[0].bias_stddev
-    return said.spread(start, segments=True)
+    return evidence.spread(start, segments=True)
 
 
-def shared_evidence(said: PassEvidence | None, agreed: Agreed) -> PassEvidence | None:
-    """What the map keeps of all that is said: of the newest `max_biases` passes.
+def evidence_to_keep(evidence: PassEvidence | None, agreed: Agreed) -> PassEvidence | None:
+    """The part of all evidence that the map keeps: of the newest `max_biases` passes.
 
     Args:
-        said: by all tiles.
+        evidence: of all tiles.
         agreed: by all bags, with s_b.
     """
-    if said is None:
+    if evidence is None:
         return None
-    return said.of_newest(agreed.settings.max_biases, agreed.theta.bias_stddev**2)
+    return evidence.of_newest(agreed.settings.max_biases, agreed.theta.bias_stddev**2)
 
 
 def with_spread(agreed: Agreed, spread: BiasSpread | None) -> Agreed:

@@ -24,10 +24,10 @@ from typing import Any
 from tqdm import tqdm
 
 from gp_mapping.errors import UsageError, one_line
-from gp_mapping.fleet.workers import lives
-from gp_mapping.fleet.workers.crew import Crew
-from gp_mapping.fleet.workers.elsewhere import Elsewhere
-from gp_mapping.fleet.workers.lives import StepLost
+from gp_mapping.fleet.workers import deaths
+from gp_mapping.fleet.workers.deaths import StepLost
+from gp_mapping.fleet.workers.local import LocalWorkers
+from gp_mapping.fleet.workers.remote import RemoteWorkers
 
 __all__ = ["ClusterEngine", "Engine", "LocalEngine", "StepLost", "connect_engine"]
 
@@ -189,7 +189,7 @@ class ClusterEngine(Engine):
         workers: of the cluster, which are looked at while somebody waits for a step.
     """
 
-    def __init__(self, workers: Crew | Elsewhere):
+    def __init__(self, workers: LocalWorkers | RemoteWorkers):
         super().__init__()
         self.workers, self.client, self.about = workers, workers.client, workers.about
         self._run = uuid.uuid4().hex  # keys of several runs on one scheduler differ
@@ -205,8 +205,8 @@ class ClusterEngine(Engine):
         """
         key = f"{name}-{self._run}-{next(self._numbers)}"
         if self.workers.marks is not None:
-            arguments = (self.workers.marks / key, lives.DEATHS, call, *arguments)
-            call = lives.lived
+            arguments = (self.workers.marks / key, deaths.DEATHS, call, *arguments)
+            call = deaths.run_counted
         return self.client.submit(call, *arguments, key=key, pure=True)
 
     def finished(self, handles: list) -> Iterator[int]:
@@ -349,4 +349,4 @@ def connect_engine(workers: int | None, scheduler: str | None = None) -> Engine:
         return LocalEngine()
     if importlib.util.find_spec("distributed") is None:
         raise UsageError(_MISSING)
-    return ClusterEngine(Crew(workers) if scheduler is None else Elsewhere(scheduler))
+    return ClusterEngine(LocalWorkers(workers) if scheduler is None else RemoteWorkers(scheduler))

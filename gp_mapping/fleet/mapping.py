@@ -21,7 +21,7 @@ from gp_mapping.fleet import sums, tiles
 from gp_mapping.fleet.agreed import Agreed, choose_layout
 from gp_mapping.fleet.bags import Bags
 from gp_mapping.fleet.cells import bounds_of
-from gp_mapping.fleet.constants import joined_evidence, shared_evidence, spread_of, with_spread
+from gp_mapping.fleet.constants import evidence_to_keep, joined_evidence, spread_of, with_spread
 from gp_mapping.fleet.engine import Engine
 from gp_mapping.fleet.kept import evidence_kept, from_files, kept_tree, sums_file, value_of
 from gp_mapping.fleet.robot import joined_fixes, joined_paths, joined_scores, scores_of
@@ -206,7 +206,7 @@ def _constants(engine: Engine, said: list, agreed: Agreed) -> tuple[Agreed, Any,
     together = engine.tree("constants", join, said)
     spread = engine.result(engine.step("spread", spread_of, together, agreed))
     agreed = with_spread(agreed, spread)
-    return agreed, spread, engine.step("shared", shared_evidence, together, agreed)
+    return agreed, spread, engine.step("shared", evidence_to_keep, together, agreed)
 
 
 def _states(engine: Engine, made: dict[sums.Tile, Any], room: TileRoom) -> dict[Key, Any]:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from gp_mapping.fleet.comparison.outliers import FAR, FEWEST_BESIDE, least_of, size_of, wide_figures
+from gp_mapping.fleet.comparison.outliers import (
+    FAR,
+    MIN_ROBOTS,
+    relevant_difference,
+    size_of,
+    wide_figures,
+)
 from gp_mapping.fleet.comparison.table import FIGURES
 
 __all__ = ["notes_of"]
@@ -26,8 +32,8 @@ def notes_of(rows: list[dict], unit: str, unsettled: bool) -> list[str]:
             "the robots know too few of each other's places to be compared: let them drive over some ground in "
             "common"
         ]
-    if len(compared) < FEWEST_BESIDE:
-        return [_of_few(compared, unit)]
+    if len(compared) < MIN_ROBOTS:
+        return [_few_agree(compared, unit)]
 
     notes = []
     if unsettled:
@@ -56,7 +62,7 @@ def notes_of(rows: list[dict], unit: str, unsettled: bool) -> list[str]:
     return notes
 
 
-def _of_few(rows: list[dict], unit: str) -> str:
+def _few_agree(rows: list[dict], unit: str) -> str:
     """Whether fewer robots than a majority needs read alike; which one is wrong nobody can tell.
 
     Args:
@@ -67,7 +73,7 @@ def _of_few(rows: list[dict], unit: str) -> str:
     for figure in FIGURES:
         if figure.name in _AGREED and any(
             abs(row[figure.name] - _AGREED[figure.name])
-            > FAR * size_of(figure, row, 0.0, least_of(figure, rows))
+            > FAR * size_of(figure, row, 0.0, relevant_difference(figure, rows))
             for row in rows
         ):
             after = f" {unit}" if figure.unit == "field" else ""
@@ -78,10 +84,10 @@ def _of_few(rows: list[dict], unit: str) -> str:
     if not apart:
         return (
             f"{count}, where they read alike; were one wrong, nobody could tell which: that takes "
-            f"{FEWEST_BESIDE}"
+            f"{MIN_ROBOTS}"
         )
     return (
         f"{count}, where they do not read alike ({'; '.join(apart)}, each beside the others): with fewer than "
-        f"{FEWEST_BESIDE} nobody can tell which one is wrong; compare them with a sensor that is known to be right, "
+        f"{MIN_ROBOTS} nobody can tell which one is wrong; compare them with a sensor that is known to be right, "
         "or add robots"
     )

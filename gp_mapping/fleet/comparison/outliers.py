@@ -23,16 +23,16 @@ from gp_mapping.fleet.comparison.table import COMPARED, FIGURES, Figure, medians
 __all__ = [
     "BESIDE",
     "FAR",
-    "FEWEST_BESIDE",
+    "MIN_ROBOTS",
     "find_outliers",
-    "least_of",
+    "relevant_difference",
     "robots_to_leave_out",
     "size_of",
     "wide_figures",
 ]
 
 FAR = 5.0  # robust standard deviations
-FEWEST_BESIDE = 4  # robots among which one can be told wrong that disagrees with the others
+MIN_ROBOTS = 4  # robots among which one can be told wrong that disagrees with the others
 _NORMAL = 1.4826  # MAD to standard deviation
 _OF_FEW = (1.0, 1.0, 1.196, 1.495, 1.363, 1.206, 1.200, 1.140, 1.129, 1.107)  # k by count
 _FEW = 50  # robots, of which one changes the median of all
@@ -80,14 +80,14 @@ def find_outliers(rows: list[dict], unit: str) -> list[dict]:
         figure
         for figure in FIGURES
         if sum(row[figure.name] is not None for row in rows)
-        >= (FEWEST_BESIDE if figure.name in COMPARED else _FEWEST)
+        >= (MIN_ROBOTS if figure.name in COMPARED else _FEWEST)
     ]
     fleet, inside = _usual_of_all(comparable, rows), sum(not row["left_out"] for row in rows)
     for row in rows:
         # among few, a wrong robot would hide behind the spread that it makes itself; of three
         # others the spread is hardly known
         known = fleet
-        if len(rows) <= _FEW and inside - (not row["left_out"]) >= FEWEST_BESIDE:
+        if len(rows) <= _FEW and inside - (not row["left_out"]) >= MIN_ROBOTS:
             known = _usual_of_all(comparable, [other for other in rows if other is not row])
         findings += _of_robot(row, known, usual, unit)
 
@@ -147,7 +147,7 @@ def size_of(figure: Figure, row: dict, spread: float, least: float) -> float:
     return max(spread, own, least / FAR)
 
 
-def least_of(figure: Figure, rows: list[dict]) -> float:
+def relevant_difference(figure: Figure, rows: list[dict]) -> float:
     """The difference of a figure that matters, as it is compared.
 
     What adds to the field matters from the same fraction of its range on as a wrong gain does.
@@ -164,11 +164,11 @@ def least_of(figure: Figure, rows: list[dict]) -> float:
     usual = medians_of(rows)
     return max(
         figure.matters * (usual["scatter"] or usual["noise"]),
-        _gain_that_matters() * _RANGE * _field_stddev(rows),
+        _relevant_gain() * _RANGE * _field_stddev(rows),
     )
 
 
-def _gain_that_matters() -> float:
+def _relevant_gain() -> float:
     """Difference of a gain that matters."""
     return next(figure.matters for figure in FIGURES if figure.name == "gain")
 
@@ -223,14 +223,14 @@ def _usual_of(figure: Figure, rows: list[dict]) -> _Usual:
     # that does not matter, is no difference
     floor = _TINY
     if figure.name == "scatter":
-        floor = max(floor, medians_of(rows)["noise"], _gain_that_matters() * _field_stddev(rows))
+        floor = max(floor, medians_of(rows)["noise"], _relevant_gain() * _field_stddev(rows))
     values = [
         _compared(figure, row[figure.name], floor) for row in rows if row[figure.name] is not None
     ]
     centre = median(values)
     few = _OF_FEW[len(values)] if len(values) < len(_OF_FEW) else len(values) / (len(values) - 0.8)
     spread = _NORMAL * few * median(abs(value - centre) for value in values)
-    return _Usual(centre, spread, least_of(figure, rows), floor)
+    return _Usual(centre, spread, relevant_difference(figure, rows), floor)
 
 
 def _of_robot(row: dict, known: dict[str, _Usual], usual: dict, unit: str) -> list[dict]:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gp_mapping.fleet.workers.lives import advanced
+from gp_mapping.fleet.workers.deaths import advanced
 from gp_mapping.store.atomic import open_atomic
 
 __all__ = ["StepProgress"]

@@ -17,9 +17,9 @@ from gp_mapping import cli
 from gp_mapping.errors import UsageError
 from gp_mapping.fleet import engine
 from gp_mapping.fleet.engine import ClusterEngine, StepLost, connect_engine
-from gp_mapping.fleet.workers import crew, elsewhere, lives
-from gp_mapping.fleet.workers.elsewhere import Elsewhere
+from gp_mapping.fleet.workers import deaths, local, remote
 from gp_mapping.fleet.workers.forked import can_fork
+from gp_mapping.fleet.workers.remote import RemoteWorkers
 
 pytest.importorskip("distributed")
 
@@ -68,8 +68,8 @@ def test_workers_that_are_away_for_long_and_nannies_that_end_are_replaced(capsys
     """Dask takes the nanny away of a worker that is not there some time after its death."""
     import dask
 
-    monkeypatch.setattr(crew, "_SAID", 0.0)
-    monkeypatch.setattr(crew, "_AWAY", 2.0)
+    monkeypatch.setattr(local, "_SAID", 0.0)
+    monkeypatch.setattr(local, "_AWAY", 2.0)
     with (
         limited(),
         dask.config.set({"distributed.deploy.lost-worker-timeout": "10ms"}),
@@ -125,7 +125,7 @@ def complete(workers):
     while True:
         workers.look()
         nannies = list(workers.cluster.workers.values())
-        if len(nannies) == workers.there == 2 and all(n.is_alive() for n in nannies):
+        if len(nannies) == workers.at_work == 2 and all(n.is_alive() for n in nannies):
             return nannies
         time.sleep(0.02)
 
@@ -133,7 +133,7 @@ def complete(workers):
 def test_workers_that_die_while_they_start(tmp_path, capsys, monkeypatch):
     import dask
 
-    monkeypatch.setattr(crew, "_PAUSE", 0.01)
+    monkeypatch.setattr(local, "_PAUSE", 0.01)
     with (
         limited(),
         dask.config.set({"distributed.worker.preload": [dying(tmp_path, 4)]}),
@@ -147,8 +147,8 @@ def test_workers_that_die_while_they_start(tmp_path, capsys, monkeypatch):
 def test_where_each_worker_dies_at_once_it_is_said_and_over(tmp_path, monkeypatch):
     import dask
 
-    monkeypatch.setattr(crew, "_PAUSE", 0.01)
-    monkeypatch.setattr(crew, "_STARTS", 2)
+    monkeypatch.setattr(local, "_PAUSE", 0.01)
+    monkeypatch.setattr(local, "_STARTS", 2)
     before = threading.active_count()
     with (
         limited(),
@@ -188,7 +188,7 @@ def test_a_step_that_kills_is_given_up_and_one_that_was_killed_comes_through(
     cluster, tmp_path, monkeypatch
 ):
     """Also where both died as often at first: while others come through, they are tried again."""
-    monkeypatch.setattr(lives, "DEATHS", 2)
+    monkeypatch.setattr(deaths, "DEATHS", 2)
     monkeypatch.setattr(engine, "_ROUNDS", 1)
     for name in ("killed", "kills"):
         (tmp_path / name).mkdir()
@@ -212,7 +212,7 @@ def test_a_scheduler_without_workers_is_waited_for_and_that_is_said(tmp_path, ca
     from distributed import LocalCluster
 
     monkeypatch.setattr(engine, "_LOOK", 0.01)
-    monkeypatch.setattr(elsewhere, "_ASKED", 0.0)
+    monkeypatch.setattr(remote, "_ASKED", 0.0)
     with (
         limited(),
         LocalCluster(
@@ -222,8 +222,8 @@ def test_a_scheduler_without_workers_is_waited_for_and_that_is_said(tmp_path, ca
             dashboard_address=":0",
         ) as theirs,
     ):
-        monkeypatch.setattr(elsewhere, "_PATIENCE", 600.0)
-        with ClusterEngine(Elsewhere(theirs.scheduler_address)) as mine:
+        monkeypatch.setattr(remote, "_PATIENCE", 600.0)
+        with ClusterEngine(RemoteWorkers(theirs.scheduler_address)) as mine:
             handle = mine.step("sum", int, "5")
             timer = threading.Timer(0.3, theirs.scale, (1,))
             timer.start()
@@ -237,7 +237,7 @@ def test_a_scheduler_without_workers_is_waited_for_and_that_is_said(tmp_path, ca
             theirs.scale(0)
             while mine.client.nthreads():
                 time.sleep(0.01)
-            monkeypatch.setattr(elsewhere, "_PATIENCE", 0.05)
+            monkeypatch.setattr(remote, "_PATIENCE", 0.05)
             with pytest.raises(UsageError, match=r"no worker has been at tcp://.* for 0 minutes"):
                 mine.result(mine.step("sum", int, "6"))
 

@@ -18,7 +18,7 @@ from typing import Any
 from gp_mapping.errors import UserError
 from gp_mapping.store.atomic import write_atomic
 
-__all__ = ["DEATHS", "StepLost", "advanced", "lived"]
+__all__ = ["DEATHS", "StepLost", "advanced", "run_counted"]
 
 DEATHS = 10  # workers that may die over one step, without progress, before it counts as what kills
 _mark: ContextVar[Path | None] = ContextVar("mark", default=None)
@@ -28,7 +28,7 @@ class StepLost(UserError):
     """A step that could not be done anywhere."""
 
 
-def lived(mark: Path, most: int, call: Callable, *arguments) -> Any:
+def run_counted(mark: Path, most: int, call: Callable, *arguments) -> Any:
     """Do call(*arguments), and count the workers that die over it.
 
     Args:

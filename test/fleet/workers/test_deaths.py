@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from gp_mapping.fleet.workers.lives import StepLost, advanced, lived
+from gp_mapping.fleet.workers.deaths import StepLost, advanced, run_counted
 from gp_mapping.fleet.workers.step_progress import StepProgress
 
 
@@ -19,7 +19,7 @@ def in_a_life(mark, call, *arguments):
     pid = os.fork()
     if pid == 0:
         try:
-            lived(mark, 2, call, *arguments)
+            run_counted(mark, 2, call, *arguments)
         finally:
             os._exit(0)
     return os.waitpid(pid, 0)[1]
@@ -31,17 +31,17 @@ def test_a_step_over_which_workers_die_is_given_up_and_each_time_it_is_asked_tri
     mark = tmp_path / "mark"
     assert [in_a_life(mark, die) for _ in range(2)] == [9, 9]
     with pytest.raises(StepLost, match="2 workers died over it"):
-        lived(mark, 2, int)
+        run_counted(mark, 2, int)
     assert in_a_life(mark, die) == 9
     with pytest.raises(StepLost, match="3 workers died over it"):
-        lived(mark, 2, int)
-    assert lived(mark, 2, int, "5") == 5 and not mark.exists()
+        run_counted(mark, 2, int)
+    assert run_counted(mark, 2, int, "5") == 5 and not mark.exists()
 
 
 def test_a_step_that_ends_by_itself_is_no_death(tmp_path):
     for _ in range(5):
         with pytest.raises(ZeroDivisionError):
-            lived(tmp_path / "mark", 2, divmod, 1, 0)
+            run_counted(tmp_path / "mark", 2, divmod, 1, 0)
     assert not list(tmp_path.iterdir())
 
 
@@ -50,11 +50,11 @@ def test_deaths_before_the_last_progress_do_not_count(tmp_path):
     assert [in_a_life(mark, die, lambda: kept.save(1)) for _ in range(5)] == [9] * 5
     assert in_a_life(mark, die) == 9
     with pytest.raises(StepLost, match="2 workers died over it"):
-        lived(mark, 2, int)
+        run_counted(mark, 2, int)
 
 
 def test_a_mark_that_cannot_be_written_or_read_costs_the_count_alone(tmp_path):
-    assert lived(tmp_path / "no such folder" / "mark", 2, int, "5") == 5
+    assert run_counted(tmp_path / "no such folder" / "mark", 2, int, "5") == 5
     (tmp_path / "mark").write_bytes(b"\0 junk and more")
-    assert lived(tmp_path / "mark", 2, int, "5") == 5
+    assert run_counted(tmp_path / "mark", 2, int, "5") == 5
     advanced()  # outside of any step

@@ -31,7 +31,7 @@ from gp_mapping.fleet.workers.forked import can_fork, start_loaded
 from gp_mapping.store.scratch.own_folder import OwnFolder
 from gp_mapping.threads import MATRIX_LIBRARIES
 
-__all__ = ["Crew"]
+__all__ = ["LocalWorkers"]
 
 _STARTS = 5  # that fail, for each worker asked for and without one that succeeds, before it is over
 _PAUSE = 1.0  # s before the next start, where one has failed
@@ -39,7 +39,7 @@ _START_TIME = 300.0  # s that a start may take
 _AWAY = 15.0  # s without a process, after which a nanny has forgotten to start one
 _BEGIN = 30.0  # s to wait for all workers at the beginning, where some are there
 _SAID = 30.0  # s between two lines about workers that have died
-# deaths that Dask itself counts; it blames steps that only waited there, so the count is lives.py's
+# deaths that Dask itself counts; it blames steps that only waited there, so deaths.py counts,
 # but for a step that kills whoever reads its arguments
 _DASK_DEATHS = 100
 _THREADS = ("OMP_NUM_THREADS", *MATRIX_LIBRARIES)  # matrices of a few hundred rows: one thread
@@ -60,7 +60,7 @@ class _Starts:
     why: str = ""
 
 
-class Crew:
+class LocalWorkers:
     """A Dask cluster of processes on this machine.
 
     Args:
@@ -154,7 +154,9 @@ class Crew:
 
         self.cluster.scale(self.asked)
         begun = time.monotonic()
-        while self.there < self.asked and not (self.there and time.monotonic() > begun + _BEGIN):
+        while self.at_work < self.asked and not (
+            self.at_work and time.monotonic() > begun + _BEGIN
+        ):
             self.look()
             time.sleep(0.02)
 
@@ -163,7 +165,7 @@ class Crew:
         self.about = f"{self.asked} workers, {dashboard_text(address, here=True)}"
 
     @property
-    def there(self) -> int:
+    def at_work(self) -> int:
         """Workers that are at work now."""
         return len(self.cluster.scheduler.workers)
 
@@ -190,7 +192,7 @@ class Crew:
         elif len(spec) < self.asked:
             self.cluster.scale(self.asked)
 
-        if not self.there and self._starts.in_a_row > _STARTS * self.asked:
+        if not self.at_work and self._starts.in_a_row > _STARTS * self.asked:
             why = self._starts.why or "each was gone at once, as where memory does not suffice"
             raise UsageError(
                 f"no worker can be started: {self._starts.in_a_row - 1} died one after the other while they "
@@ -218,7 +220,7 @@ class Crew:
         if self.died > self._said_deaths and now >= self._said + _SAID:
             self._said, self._said_deaths = now, self.died
             tqdm.write(
-                f"fleet: {self.there} of {self.asked} workers at work; {self.died} died so far, and others are "
+                f"fleet: {self.at_work} of {self.asked} workers at work; {self.died} died so far, and others are "
                 "started in their place",
                 file=sys.stderr,
             )

@@ -12,14 +12,14 @@ from tqdm import tqdm
 from gp_mapping.errors import UsageError, one_line
 from gp_mapping.fleet.workers.dashboard import dashboard_text
 
-__all__ = ["Elsewhere"]
+__all__ = ["RemoteWorkers"]
 
 _ASKED = 5.0  # s between two questions for the workers
 _SAID = 60.0  # s between two lines that none is there
 _PATIENCE = 3600.0  # s without any worker; where they come from a queue, that may take long
 
 
-class Elsewhere:
+class RemoteWorkers:
     """Workers of a scheduler's.
 
     Args:
