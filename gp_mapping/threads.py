@@ -1,11 +1,12 @@
-"""Threads of matrix libraries, which only the environment can set; what may end a thread."""
+"""Threads of matrix libraries, which only the environment can set; exceptions that end a thread."""
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 
-__all__ = ["MATRIX_LIBRARIES", "ends_process", "one_thread_each"]
+__all__ = ["MATRIX_LIBRARIES", "contained", "ends_process", "one_thread_each"]
 
 MATRIX_LIBRARIES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -32,3 +33,25 @@ def ends_process(error: BaseException) -> bool:
     return threading.current_thread() is threading.main_thread() or not isinstance(
         error, SystemExit | KeyboardInterrupt
     )
+
+
+class contained:
+    """A block from which no exception leaves, unless it is to end the process.
+
+    For code of other packages, which may raise anything: `with contained(handle): …`.
+
+    Args:
+        handle: called with the exception, while it is being handled.
+    """
+
+    def __init__(self, handle: Callable[[BaseException], object]):
+        self._handle = handle
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind, error: BaseException | None, traceback) -> bool:
+        if error is None or ends_process(error):
+            return False
+        self._handle(error)
+        return True

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from gp_mapping.core.types import Samples
 from gp_mapping.intake.drops import DropCounter, DropReason
-from gp_mapping.threads import ends_process
+from gp_mapping.threads import contained, ends_process
 
 __all__ = ["SampleSink", "ingest_batches", "ingest_remaining"]
 
@@ -76,12 +76,8 @@ def ingest_batches(
         # what the session refuses quietly is counted after the batch
         refused_before = session.refused
         if new_pass:
-            try:
+            with contained(lambda error: lost(error, 0)):  # the pass before it is over all the same
                 session.break_pass()
-            except BaseException as error:  # the pass before it is over all the same
-                if ends_process(error):
-                    raise
-                lost(error, 0)
 
         remaining = samples
         while len(remaining):
@@ -112,12 +108,8 @@ def ingest_remaining(session: SampleSink, drops: DropCounter) -> None:
         drops: counts what the session refuses meanwhile.
     """
     refused = session.refused
-    try:
+    with contained(lambda error: drops.lost_by(error, 0)):  # the map may have hours in it
         session.finish()
-    except BaseException as error:  # the map may have hours of measurements in it
-        if ends_process(error):
-            raise
-        drops.lost_by(error, 0)
     _count_refused(drops, session.refused - refused)
 
 

@@ -7,7 +7,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 
-from gp_mapping.threads import ends_process
+from gp_mapping.threads import contained
 
 __all__ = ["Failures"]
 
@@ -34,13 +34,9 @@ class Failures:
             function: what is called.
             arguments: with which.
         """
-        try:
-            function(*arguments)
         # a robot's map must go on; nothing is hidden, all is logged and counted
-        except BaseException as error:
-            if ends_process(error):
-                raise
-            self.record(stage)
+        with contained(lambda error: self.record(stage)):
+            function(*arguments)
 
     def record(self, stage: str) -> None:
         """Count the exception that is being handled, and log it, the same one every 5 s at most.

@@ -7,6 +7,7 @@ in place of numbers, must neither end the program nor take other measurements wi
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from gp_mapping.intake.columns import Columns, Readings, reads_columns
 from gp_mapping.intake.drops import DropReason
 from gp_mapping.intake.messages import Adaptor, Reading
 from gp_mapping.intake.sensors.magnetic import MagneticField
-from gp_mapping.threads import ends_process
+from gp_mapping.threads import contained
 
 __all__ = ["GuardedAdaptor"]
 
@@ -54,14 +55,10 @@ class GuardedAdaptor:
             msg: as of the adaptor.
             stamp: ns.
         """
-        try:
+        with contained(partial(self._note, "read")):
             reading = self._adaptor.read(msg, stamp)
             return reading if isinstance(reading, DropReason) else self._checked(reading)
-        except BaseException as error:  # of another package, it may be anything
-            if ends_process(error):
-                raise
-            self._note("read", error)
-            return DropReason.ADAPTOR_FAILED
+        return DropReason.ADAPTOR_FAILED
 
     def _checked(self, reading) -> Reading:
         """A reading as plain numbers, as many as the first one had."""
@@ -82,13 +79,10 @@ class GuardedAdaptor:
         """As the adaptor's; None where it reads messages one by one, or fails."""
         if not reads_columns(self._adaptor):
             return None
-        try:
-            return self._adaptor.read_columns(columns)
         # one by one the messages on which it fails are named and counted
-        except BaseException as error:
-            if ends_process(error):
-                raise
-            return None
+        with contained(lambda error: None):
+            return self._adaptor.read_columns(columns)
+        return None
 
     def values(self, readings: list[Reading], turn) -> tuple[np.ndarray, np.ndarray]:
         """As the adaptor's, with NaN where it gives no value.
@@ -132,22 +126,13 @@ class GuardedAdaptor:
             all_values: returns those of all.
             values_of: returns those of one, by its number.
         """
-        try:
+        with contained(partial(self._note, "values")):
             return self._fitting(count, all_values())
-        except BaseException as error:
-            if ends_process(error):
-                raise
-            self._note("values", error)
 
-        found: list[tuple[np.ndarray, np.ndarray] | None] = []
+        found: list[tuple[np.ndarray, np.ndarray] | None] = [None] * count
         for i in range(count):
-            try:
-                found.append(self._fitting(1, values_of(i)))
-            except BaseException as error:
-                if ends_process(error):
-                    raise
-                self._note("values", error)
-                found.append(None)
+            with contained(partial(self._note, "values")):
+                found[i] = self._fitting(1, values_of(i))
 
         missing = np.full((1, *(self._channels or ())), np.nan), np.zeros(1)
         y, variance = zip(*(missing if one is None else one for one in found))
