@@ -30,10 +30,10 @@ from gp_mapping.runtime.surveying.spending import (
     reserves_of,
     whole_budget,
 )
-from gp_mapping.runtime.surveying.way.blocked import beside
+from gp_mapping.runtime.surveying.way.blocked import way_home_remarks
 from gp_mapping.runtime.surveying.way.course import Course, Departure
 from gp_mapping.runtime.surveying.way.destination import destination, steps_through
-from gp_mapping.runtime.surveying.way.driven_way import DrivenWay, length_of
+from gp_mapping.runtime.surveying.way.driven_path import DrivenPath, length_of
 from gp_mapping.settings.node import NodeSettings
 
 __all__ = ["NOTHING", "Decisions"]
@@ -89,7 +89,7 @@ class Decisions:
         self._questions, self._spending, self._pace = questions, spending, pace
         self._seed = seed
         self.made, self.ending, self.share_done = 0, "", math.nan
-        self.driven = DrivenWay()
+        self.driven = DrivenPath()
 
     def prepared(
         self, settings: NodeSettings, session, first: bool = False
@@ -137,14 +137,14 @@ class Decisions:
         problem = self.problem(settings, position, budget)
         plan = way_home(problem, settings.plan_kind, reason)
         known = plan or problem.home is None
-        line = self.driven.way(position, budget.home) if known else None
+        line = self.driven.path_home(position, budget.home) if known else None
         if line is not None:
             driven, left = length_of(line), min(budget.metres, budget.speed * budget.seconds)
             tried = driven + 2.0 * plan.metres
             if not plan or (plan.metres < driven and tried > left):
                 words = f"{reason}: this is the way home, as it was driven"
                 plan, discs = plan_along(problem, plan.kind, line, words), 0
-        return replace(plan, reason=f"{plan.reason}{beside(plan, budget, discs)}")
+        return replace(plan, reason=f"{plan.reason}{way_home_remarks(plan, budget, discs)}")
 
     def begins_at_once(self, settings: NodeSettings, course: Course) -> bool:
         """Return whether the next plan is a first answer: the robot has nothing to drive.
@@ -204,7 +204,7 @@ class Decisions:
             if plan is None:
                 yield None
         if plan and not first and not place:
-            start, plan = self._from_where_it_is(s, course, start, plan)
+            start, plan = self._replan_if_late(s, course, start, plan)
             begin = start.begin
 
         # The rest of a way to a place that was worth it may take less than the least.
@@ -212,7 +212,7 @@ class Decisions:
         # Where a robot stands that cannot begin, its plan says so, and nothing ends.
         judged = plan if plan or problem.start is not None else None
         why = "" if judged is None else ending(s, judged, start.budget, start.reserve, worth)
-        hasty = first and plan and not self._may_begin(s, plan)
+        hasty = first and plan and not self._is_worth_driving(s, plan)
         if first and (why or hasty or not plan):
             # No first answer is worth a drive: the whole search decides.
             self._pace.improving = True
@@ -222,13 +222,15 @@ class Decisions:
         else:
             yield plan.with_lead(begin.lead, begin.seconds) if plan else plan
 
-    def _may_begin(self, s: NodeSettings, plan: Plan) -> bool:
+    def _is_worth_driving(self, s: NodeSettings, plan: Plan) -> bool:
         """Return whether little of a first answer is driven before the whole search has its own.
 
         A robot that stands spends no metres: where it would drive much of a worse plan (a small
         budget, a slow computer, a simulation faster than time), it waits.
         """
-        return self._pace.until_whole(s.plan_speed, self._spending) < _LITTLE * plan.metres
+        return (
+            self._pace.metres_while_searching(s.plan_speed, self._spending) < _LITTLE * plan.metres
+        )
 
     def _start(
         self,
@@ -249,7 +251,7 @@ class Decisions:
         """
         questions = self._questions
         budget = self._spending.plannable(s)
-        budget = budget.minus(*self._beyond_the_way_home(s, position, budget))
+        budget = budget.minus(*self._home_detour(s, position, budget))
         begin = Departure(position)
         same = course.plan and course.basis.ground == questions.ground_count
         if same and not homeward:
@@ -276,15 +278,13 @@ class Decisions:
         spent = is_spent(s, budget, reserves, begin.metres + away)
         return _Start(begin, problem, budget, reserves[0], spent, stops, course.along)
 
-    def _beyond_the_way_home(
-        self, s: NodeSettings, position, budget: Budget
-    ) -> tuple[float, float]:
+    def _home_detour(self, s: NodeSettings, position, budget: Budget) -> tuple[float, float]:
         """Return by how many metres and seconds the way home that is known is longer than planned.
 
         That is known which was driven: where something is in the way that no map shows, the planned
         way may meet more of it. Until the next plan both ways change by what is driven.
         """
-        line = self.driven.way(position, budget.home)
+        line = self.driven.path_home(position, budget.home)
         if line is None:
             return 0.0, 0.0
         travel = self._questions.newest.travel
@@ -298,7 +298,7 @@ class Decisions:
         metres = more + min(2.0 * s.plan_interval, _KEPT * left)
         return metres, metres / s.plan_speed
 
-    def _from_where_it_is(
+    def _replan_if_late(
         self, s: NodeSettings, course: Course, start: _Start, plan: Plan
     ) -> tuple[_Start, Plan]:
         """Return start and plan, anew for a robot that is beyond that start already.

@@ -58,7 +58,7 @@ class Pace:
         expected = max(self.mean, _WHOLE * self._first) if self.improving else self.mean
         return speed * expected + _SLACK
 
-    def until_whole(self, speed: float, spending: Spending) -> float:
+    def metres_while_searching(self, speed: float, spending: Spending) -> float:
         """Return the metres that a robot of this speed (m/s) drives while the whole search goes on.
 
         Args:

@@ -26,7 +26,7 @@ from gp_mapping.runtime.surveying.spending import Spending
 from gp_mapping.runtime.surveying.survey_state import SurveyState
 from gp_mapping.runtime.surveying.way.blocked import leave_out
 from gp_mapping.runtime.surveying.way.course import Course
-from gp_mapping.runtime.surveying.way.driven_way import DrivenWay
+from gp_mapping.runtime.surveying.way.driven_path import DrivenPath
 from gp_mapping.settings.node import NodeSettings
 
 __all__ = ["Survey"]
@@ -102,7 +102,7 @@ class Survey:
             if before == "paused":
                 return "the survey goes on"
             self._spending.begin()
-            self._decisions.driven = DrivenWay()
+            self._decisions.driven = DrivenPath()
             self.state = replace(self.state, reason="")
         again = f" anew, with the whole budget: {driven:.1f} m of the one before were driven"
         return f"the survey has begun{again if before == 'running' else ''}"
@@ -256,7 +256,7 @@ class Survey:
             self._follow(np.asarray(position, dtype=np.float64))
 
         if self._phase == "running" or self._requests or self._job is not None:
-            self._see(position, message, frame)
+            self._take_free_space(position, message, frame)
         if self._job is None and not self._next_job(session, position):
             return False
 
@@ -298,7 +298,7 @@ class Survey:
         if running and not leapt and not over:
             self._spending.learn(along, moved)
 
-    def _see(self, position, message, frame: str) -> None:
+    def _take_free_space(self, position, message, frame: str) -> None:
         """Take the newest free-space map; a plan that it leaves no room is withdrawn."""
         self._free, wrong = self._maps.free_space_of(message, self.settings.robot_radius)
         self._wrong = wrong_frame(self._free, frame) or wrong
@@ -312,7 +312,11 @@ class Survey:
         """Begin to plan where that is due or requested; return whether a job has begun."""
         if self._requests:
             start = self._requests.first.start or position
-            if start is not None and session.cell_count and not self._look(session, start):
+            if (
+                start is not None
+                and session.cell_count
+                and not self._prepare_ground(session, start)
+            ):
                 return False  # the ground is being made; only the request waits
             with self._lock:
                 self._asked = request = self._requests.take()
@@ -336,7 +340,7 @@ class Survey:
             return False
         if not self.plan and not self._stale and time.monotonic() < self._retry_at:
             return False  # nothing was found a moment ago
-        if not self._look(session, position):
+        if not self._prepare_ground(session, position):
             return False  # the ground is being made; the robot goes on with the plan that it has
 
         self._pace.begin(self._spending, bool(self.plan) and not self._course.nearly_driven)
@@ -380,7 +384,7 @@ class Survey:
         basis = self._questions.basis._replace(home=self.budget.home) if plan else None
         if plan and not spending.fits(self.settings, plan):
             old = self._course
-            if self._still_leads():
+            if self._current_plan_suffices():
                 # It drove farther than was foreseen: the old plan still leads home.
                 plan, basis = replace(old.rest, first=False), old.basis
             else:
@@ -403,7 +407,7 @@ class Survey:
         free = None if self._wrong else self._free
         return self._questions.newest.outdated(plan, self.rules.now(), free, self.settings)
 
-    def _still_leads(self) -> bool:
+    def _current_plan_suffices(self) -> bool:
         """Return whether the rest of the current plan is enough, and may be driven."""
         old, questions = self._course, self._questions
         return (
@@ -425,12 +429,12 @@ class Survey:
         """Publish a plan, which was made on that."""
         self._course = Course(plan, basis, self._spending.moved, self._spending.clock)
         self._pace.improving = plan.first
-        self._tell(plan)
+        self._update_state(plan)
         self.on_plan(plan)
 
     # ---- plans -----------------------------------------------------------------------------------
 
-    def _look(self, session, position) -> bool:
+    def _prepare_ground(self, session, position) -> bool:
         """Prepare the ground around a position for the next job; False while it is being made."""
         if self._questions.making:
             return False
@@ -449,9 +453,9 @@ class Survey:
         """(area, gain of one measurement at each place, travel) of the newest question."""
         return self._questions.gain
 
-    # ---- what is told ----------------------------------------------------------------------------
+    # ---- the state -------------------------------------------------------------------------------
 
-    def _tell(self, plan: Plan) -> None:
+    def _update_state(self, plan: Plan) -> None:
         """Set the state by the current plan."""
         ground, aimless = self._questions.area, self._questions.aimless
         self.state = SurveyState(

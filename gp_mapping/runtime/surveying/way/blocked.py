@@ -15,7 +15,7 @@ from gp_mapping.runtime.surveying.rules import Rules, RulesNow
 from gp_mapping.runtime.surveying.way.course import Course
 from gp_mapping.settings.node import NodeSettings
 
-__all__ = ["beside", "leave_out"]
+__all__ = ["leave_out", "way_home_remarks"]
 
 _FINEST = 0.05  # m, cells of the ground where there is no free-space map
 _CORNERS = 16  # of the polygon that stands for a disc
@@ -63,7 +63,7 @@ def leave_out(
     return True
 
 
-def beside(plan: Plan, budget: Budget, discs: int) -> str:
+def way_home_remarks(plan: Plan, budget: Budget, discs: int) -> str:
     """Say what is not as it should be on a way home, for the end of its reason.
 
     Args:

@@ -12,10 +12,10 @@ from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.plan import Plan
 from gp_mapping.runtime.surveying import rules as rules_module
 from gp_mapping.runtime.surveying.rules import Basis, RulesNow
-from gp_mapping.runtime.surveying.way import driven_way
-from gp_mapping.runtime.surveying.way.blocked import beside, leave_out
+from gp_mapping.runtime.surveying.way import driven_path
+from gp_mapping.runtime.surveying.way.blocked import leave_out, way_home_remarks
 from gp_mapping.runtime.surveying.way.course import Course
-from gp_mapping.runtime.surveying.way.driven_way import DrivenWay, length_of
+from gp_mapping.runtime.surveying.way.driven_path import DrivenPath, length_of
 from gp_mapping.runtime.surveying.way.pursuit import Pursuit
 
 SETTINGS = settings(robot_radius=0.1, plan_avoid=0.5)
@@ -94,11 +94,17 @@ def test_what_is_still_in_the_way_is_met_less_and_less_often(monkeypatch):
 
 
 def test_of_a_way_home_it_is_said_what_is_in_its_way_and_that_it_is_too_long():
-    assert beside(ALONG, Budget(8.0), 0) == beside(Plan("route"), Budget(0.0), 3) == ""
-    assert beside(ALONG, Budget(9.0), 1) == ", around 1 place where the robot did not get on"
-    assert beside(ALONG, Budget(seconds=20.0), 0) == ", beyond the budget"
+    assert (
+        way_home_remarks(ALONG, Budget(8.0), 0)
+        == way_home_remarks(Plan("route"), Budget(0.0), 3)
+        == ""
+    )
+    assert (
+        way_home_remarks(ALONG, Budget(9.0), 1) == ", around 1 place where the robot did not get on"
+    )
+    assert way_home_remarks(ALONG, Budget(seconds=20.0), 0) == ", beyond the budget"
     both = ", around 2 places where the robot did not get on, beyond the budget"
-    assert beside(ALONG, Budget(7.9), 2) == both
+    assert way_home_remarks(ALONG, Budget(7.9), 2) == both
 
 
 def test_no_disc_cuts_the_robot_off_from_home():
@@ -163,51 +169,51 @@ class Blocked(Robot):
 
 def test_the_way_home_that_was_driven_is_known(monkeypatch):
     """Out round a corner: back the same way, by what is near; not where the robot was carried."""
-    driven = DrivenWay()
+    driven = DrivenPath()
     out = np.concatenate([np.linspace((0, 0), (0, 4), 201), np.linspace((0, 4), (3, 4), 151)])
     loop = np.concatenate([np.linspace((3, 4), (3, 2), 101), np.linspace((3, 2), (3.1, 4), 101)])
     for x in np.vstack([out, loop]):
         driven.add(x, leapt=False)
-    assert driven.way((3.1, 4.0), (0.0, 0.0)) is None, "nothing was in the way"
+    assert driven.path_home((3.1, 4.0), (0.0, 0.0)) is None, "nothing was in the way"
     driven.block(np.array([3.3, 4.0]), np.array([3.1, 4.0]))
-    way = driven.way((3.1, 4.0), (0.0, 0.0))
+    way = driven.path_home((3.1, 4.0), (0.0, 0.0))
     assert 7.0 < length_of(way) < 7.6 and way[0].tolist() == [3.1, 4.0]
-    assert way[-1].tolist() == [0.0, 0.0] and driven.way((3.1, 4.0), None) is None
-    assert driven.way((3.1, 4.0), (9.0, 0.0)) is None, "it was never there"
+    assert way[-1].tolist() == [0.0, 0.0] and driven.path_home((3.1, 4.0), None) is None
+    assert driven.path_home((3.1, 4.0), (9.0, 0.0)) is None, "it was never there"
 
     # where it does not get on what it has driven there counts no more
     driven.block(np.array([1.0, 4.0]), np.array([1.2, 4.0]))
-    assert driven.way((3.1, 4.0), (0.0, 0.0)) is None
+    assert driven.path_home((3.1, 4.0), (0.0, 0.0)) is None
     driven.add(np.array([0.5, 0.0]), leapt=True)
     driven.add(np.array([0.5, 0.2]), leapt=False)
-    assert driven.way((0.5, 0.2), (0.0, 0.0)) is None
-    monkeypatch.setattr(driven_way, "_MOST", 40)
+    assert driven.path_home((0.5, 0.2), (0.0, 0.0)) is None
+    monkeypatch.setattr(driven_path, "_MOST", 40)
     for y in np.arange(0.3, 20.0, 0.02):
         driven.add(np.array([0.5, y]), leapt=False)
-    way = driven.way((0.5, 19.98), (0.5, 17.0))
+    way = driven.path_home((0.5, 19.98), (0.5, 17.0))
     assert length_of(way) == pytest.approx(2.98, abs=0.01)
-    assert driven.way((0.5, 19.98), (0.5, 10.0)) is None, "older positions are forgotten"
+    assert driven.path_home((0.5, 19.98), (0.5, 10.0)) is None, "older positions are forgotten"
 
 
 def test_a_robot_that_was_carried_did_not_drive_there():
-    driven = DrivenWay()
+    driven = DrivenPath()
     for x in np.linspace((0, 0), (0, 2), 11):
         driven.add(x, leapt=False)
     for x in np.linspace((3, 2), (3, 4), 11):
         driven.add(x, leapt=x[1] == 2.0)
     driven.needed = True
-    assert driven.way((3.0, 4.0), (0.0, 0.0)) is None
-    assert length_of(driven.way((3.0, 4.0), (3.0, 2.0))) == pytest.approx(2.0)
+    assert driven.path_home((3.0, 4.0), (0.0, 0.0)) is None
+    assert length_of(driven.path_home((3.0, 4.0), (3.0, 2.0))) == pytest.approx(2.0)
 
 
 def test_of_two_ways_that_were_driven_the_shorter_one_is_taken_however_often_the_robot_was_seen_on_it():
-    driven = DrivenWay()
+    driven = DrivenPath()
     slow = np.linspace((0, 0), (1.92, 0), 13)
     fast = np.array([(1.92, 0.6), (1.28, 0.6), (0.64, 0.6), (0, 0.6), (0, 0)])
     for x in np.vstack([slow, fast]):
         driven.add(x, leapt=False)
     driven.needed = True
-    assert length_of(driven.way((1.92, 0.0), (0.0, 0.0))) == pytest.approx(1.92)
+    assert length_of(driven.path_home((1.92, 0.0), (0.0, 0.0))) == pytest.approx(1.92)
 
 
 def test_where_something_was_in_the_way_the_way_that_was_driven_is_kept_in_the_budget():

@@ -13,7 +13,7 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import dijkstra
 from scipy.spatial import cKDTree
 
-__all__ = ["DrivenWay", "length_of"]
+__all__ = ["DrivenPath", "length_of"]
 
 _APART = 0.15  # m between two positions that are kept
 _SAME = 0.2  # m; positions that are as near as that are on one piece of ground
@@ -25,7 +25,7 @@ def length_of(line: np.ndarray) -> float:
     return float(np.hypot(*np.diff(line, axis=0).T).sum())
 
 
-class DrivenWay:
+class DrivenPath:
     """Where the robot of a survey has been, as a graph of positions.
 
     Attributes:
@@ -68,7 +68,7 @@ class DrivenWay:
         ]
         self._x = [x for x, keep in zip(self._x, kept) if keep]
 
-    def way(self, position, home) -> np.ndarray | None:
+    def path_home(self, position, home) -> np.ndarray | None:
         """Return the shortest way home over what was driven: (K, 2) m.
 
         None where it is not needed, or none is known: the robot was moved, or never was at home.
