@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from gp_mapping.analysis.calibration import Calibration
@@ -33,6 +35,39 @@ class Advice(NamedTuple):
     gain: float | None
 
 
+@dataclass(frozen=True)
+class _Corrections:
+    """What the map's own corrections gain on the test, in RMSE.
+
+    Attributes:
+        rmse: with all corrections, in the unit.
+        tried: RMSE of `refits`, by name.
+        unit: of both.
+    """
+
+    rmse: float
+    tried: dict[str, float]
+    unit: str
+
+    def gain(self, name: str) -> float | None:
+        """Return the fraction of the RMSE that the correction of that name saves."""
+        # Without any error there is nothing to gain.
+        return 1.0 - self.rmse / self.tried[name] if self.tried.get(name) else None
+
+    def gain_text(self, name: str) -> str:
+        """Say what the correction of that name saves."""
+        gain, without = self.gain(name), self.tried.get(name, 0.0)
+        if gain is None:
+            return ""
+        if abs(gain) < 0.005:
+            return f"; here the map is as good without this correction ({decimals(without, 2)} {self.unit})"
+        less = f"{100 * gain:.0f} % less" if gain > 0 else "so here the correction did not help"
+        return (
+            f"; the map corrects it: RMSE {decimals(self.rmse, 2)} {self.unit} and "
+            f"{decimals(without, 2)} {self.unit} without, {less}"
+        )
+
+
 def advise(
     c: Calibration | None, found: dict, tried: dict[str, float], context: dict
 ) -> list[Advice]:
@@ -49,123 +84,130 @@ def advise(
             changes (list), follow_changes, biases (`pass_biases`), drift (`found_drift`), noise (of
             one measurement, in the unit), scale (one unit in SI), unlike (`unlike_parts`).
     """
-    rmse, unit, out = found["rmse_ut"], context["unit"], []
-
-    def gain(name: str) -> float | None:
-        """Return the fraction of the RMSE that the correction of that name saves."""
-        # Without any error there is nothing to gain.
-        return 1.0 - rmse / tried[name] if tried.get(name) else None
-
-    def spared(name: str) -> str:
-        """Say what the correction of that name saves."""
-        g = gain(name)
-        if g is None:
-            return ""
-        if abs(g) < 0.005:
-            return f"; here the map is as good without this correction ({decimals(tried[name], 2)} {unit})"
-        return (
-            f"; the map corrects it: RMSE {decimals(rmse, 2)} {unit} and {decimals(tried[name], 2)} {unit} without, "
-            + (f"{100 * g:.0f} % less" if g > 0 else "so here the correction did not help")
-        )
-
-    if c is not None and c.has_offset and not c.offset_assumed and abs(c.offset) >= 0.005:
-        later = "later" if c.offset > 0 else "earlier"
-        arm = (
-            ""
-            if c.separable
-            else (
-                f", or measure whether the sensor sits {100 * abs(c.lag):.1f} cm "
-                f"{'behind' if c.lag > 0 else 'ahead of'} the point that the pose means"
-            )
-        )
-        # seconds of a thermometer or of a gas sensor look like a late stamp
-        if context["sensor"] != "magnetometer" and c.offset > _SLOW:
-            arm += (
-                "; or the sensor itself takes that long, or longer, to follow the field (thermometer, gas): then "
-                "set response_time to its time constant, and drive slowly"
-            )
-        by = f"{abs(c.offset):.3f} ± {max(c.offset_stddev, 0.001):.3f} s {later}"
-        out.append(
-            Advice(
-                f"synchronise the clocks: the {context['sensor']}'s stamps are {by} than the pose's{arm}"
-                f"{spared('without_offset')}",
-                gain("without_offset"),
-            )
-        )
-
-    if c is not None and c.has_body_field:
-        out.append(
-            Advice(
-                f"calibrate the {context['sensor']} (hard iron) or mount it further from motors and steel: "
-                f"{decimals(c.turning / c.scale, 2)} ± "
-                f"{decimals(c.turning_stddev / c.scale, 2)} {unit} turns with the robot"
-                f"{spared('without_heading')}",
-                gain("without_heading"),
-            )
-        )
-
-    arm = tried.get("with_lever_arm")
-    if arm is not None and rmse > 0.0 and 1.0 - arm / rmse > _WORTH:
-        out.append(
-            Advice(
-                "tell where the sensor sits (sensor_offset_x, sensor_offset_y), or set learn_lever_arm: "
-                f"RMSE {decimals(arm, 2)} {unit} with a learned lever arm, {decimals(rmse, 2)} {unit} now",
-                1.0 - arm / rmse,
-            )
-        )
-
-    if context["drift"] is not None:
-        out.append(
-            Advice(
-                f"{_drift_text(context['drift'], unit)}{spared('without_bias')}",
-                gain("without_bias"),
-            )
-        )
-    elif any_differs(context["biases"], context["noise"]):
-        out.append(
-            Advice(
-                "mount, warm-up or drift: from pass to pass the sensor reads differently ("
-                f"{biases_text(context['biases'], unit)}); let it warm up, fasten it where nothing moves, keep "
-                f"iron off it{spared('without_bias')}",
-                gain("without_bias"),
-            )
-        )
-
-    unlike: list[Unlike] = context["unlike"]
-    for what in dict.fromkeys(part.what for part in unlike):  # of each kind the worst
-        parts = [part for part in unlike if part.what == what]
-        text = unlike_text(parts, context["sensor"], unit, context["scale"])
-        out.append(Advice(text, 1.0 - math.sqrt(1.0 - parts[0].gain)))
-
-    # What follows has no refit to be weighed by, or is no fault: it stays behind the sorted ones.
-    out.sort(key=lambda a: -(a.gain or 0.0))
-
-    near, unknown = found["bands"][BANDS[0]]["rmse_ut"], found["expected"]["unknown_share"]
-    if unknown > _UNKNOWN:
-        out.append(
-            Advice(
-                f"{100 * unknown:.0f} % of the test lies where the map hardly knows the field: errors there are "
-                "alike along the way, and say little of sensor and poses; test on a drive that crosses what was "
-                "mapped (--against), or drive lanes closer together",
-                None,
-            )
-        )
-    elif near is not None and found["square_beyond"] > 0.5 and near < (1 - _WORTH) * rmse:
-        out.append(
-            Advice(
-                f"drive lanes closer together: {100 * found['square_beyond']:.0f} % of the squared error "
-                f"lies more than 10 cm from where the map was driven; within, RMSE is {decimals(near, 2)} {unit}",
-                1.0 - near / rmse,
-            )
-        )
-
     faults = context["sensor_faults"]
     sensor_advice = [Advice(fault.text, None) for fault in faults]
-    return (
-        sensor_advice
-        if any(fault.dead for fault in faults)
-        else sensor_advice + out + _others(found, context)
-    )
+    if any(fault.dead for fault in faults):
+        return sensor_advice
+
+    corrections = _Corrections(found["rmse_ut"], tried, context["unit"])
+    out: list[Advice] = []
+    if c is not None:
+        out += _clock_advice(c, corrections, context["sensor"])
+        out += _iron_advice(c, corrections, context["sensor"])
+    out += _lever_arm_advice(corrections)
+    out += _drift_advice(corrections, context)
+    out += _unlike_advice(context)
+    out.sort(key=lambda a: -(a.gain or 0.0))
+
+    # What follows has no refit to be weighed by, or is no fault: it stays behind the sorted ones.
+    return sensor_advice + out + _driving_advice(found, context["unit"]) + _others(found, context)
+
+
+def _clock_advice(c: Calibration, corrections: _Corrections, sensor: str) -> list[Advice]:
+    """Return advice on a time offset of the sensor's stamps."""
+    if not c.has_offset or c.offset_assumed or abs(c.offset) < 0.005:
+        return []
+
+    or_else = ""
+    if not c.separable:
+        side = "behind" if c.lag > 0 else "ahead of"
+        or_else = (
+            f", or measure whether the sensor sits {100 * abs(c.lag):.1f} cm "
+            f"{side} the point that the pose means"
+        )
+    # seconds of a thermometer or of a gas sensor look like a late stamp
+    if sensor != "magnetometer" and c.offset > _SLOW:
+        or_else += (
+            "; or the sensor itself takes that long, or longer, to follow the field (thermometer, gas): then "
+            "set response_time to its time constant, and drive slowly"
+        )
+
+    later = "later" if c.offset > 0 else "earlier"
+    by = f"{abs(c.offset):.3f} ± {max(c.offset_stddev, 0.001):.3f} s {later}"
+    return [
+        Advice(
+            f"synchronise the clocks: the {sensor}'s stamps are {by} than the pose's{or_else}"
+            f"{corrections.gain_text('without_offset')}",
+            corrections.gain("without_offset"),
+        )
+    ]
+
+
+def _iron_advice(c: Calibration, corrections: _Corrections, sensor: str) -> list[Advice]:
+    """Return advice on a part of the field that turns with the robot."""
+    if not c.has_body_field:
+        return []
+    turning, stddev = (decimals(v / c.scale, 2) for v in (c.turning, c.turning_stddev))
+    return [
+        Advice(
+            f"calibrate the {sensor} (hard iron) or mount it further from motors and steel: "
+            f"{turning} ± {stddev} {corrections.unit} turns with the robot"
+            f"{corrections.gain_text('without_heading')}",
+            corrections.gain("without_heading"),
+        )
+    ]
+
+
+def _lever_arm_advice(corrections: _Corrections) -> list[Advice]:
+    """Return advice on a lever arm that is not stated."""
+    arm, rmse, unit = corrections.tried.get("with_lever_arm"), corrections.rmse, corrections.unit
+    if arm is None or not rmse > 0.0 or not 1.0 - arm / rmse > _WORTH:
+        return []
+    return [
+        Advice(
+            "tell where the sensor sits (sensor_offset_x, sensor_offset_y), or set learn_lever_arm: "
+            f"RMSE {decimals(arm, 2)} {unit} with a learned lever arm, {decimals(rmse, 2)} {unit} now",
+            1.0 - arm / rmse,
+        )
+    ]
+
+
+def _drift_advice(corrections: _Corrections, context: dict) -> list[Advice]:
+    """Return advice on a sensor that drifts, or reads differently from pass to pass."""
+    if context["drift"] is not None:
+        text = _drift_text(context["drift"], corrections.unit)
+    elif any_differs(context["biases"], context["noise"]):
+        text = (
+            "mount, warm-up or drift: from pass to pass the sensor reads differently ("
+            f"{biases_text(context['biases'], corrections.unit)}); let it warm up, fasten it where nothing moves, keep "
+            "iron off it"
+        )
+    else:
+        return []
+    gain = corrections.gain("without_bias")
+    return [Advice(f"{text}{corrections.gain_text('without_bias')}", gain)]
+
+
+def _unlike_advice(context: dict) -> list[Advice]:
+    """Return advice on parts of the recording unlike the others, of each kind the worst."""
+    unlike: list[Unlike] = context["unlike"]
+    out = []
+    for what in dict.fromkeys(part.what for part in unlike):
+        parts = [part for part in unlike if part.what == what]
+        text = unlike_text(parts, context["sensor"], context["unit"], context["scale"])
+        out.append(Advice(text, 1.0 - math.sqrt(1.0 - parts[0].gain)))
+    return out
+
+
+def _driving_advice(found: dict, unit: str) -> list[Advice]:
+    """Return advice on lanes that are too far apart."""
+    rmse, near = found["rmse_ut"], found["bands"][BANDS[0]]["rmse_ut"]
+    unknown = found["expected"]["unknown_share"]
+
+    if unknown > _UNKNOWN:
+        text = (
+            f"{100 * unknown:.0f} % of the test lies where the map hardly knows the field: errors there are "
+            "alike along the way, and say little of sensor and poses; test on a drive that crosses what was "
+            "mapped (--against), or drive lanes closer together"
+        )
+        return [Advice(text, None)]
+    if near is not None and found["square_beyond"] > 0.5 and near < (1 - _WORTH) * rmse:
+        text = (
+            f"drive lanes closer together: {100 * found['square_beyond']:.0f} % of the squared error "
+            f"lies more than 10 cm from where the map was driven; within, RMSE is {decimals(near, 2)} {unit}"
+        )
+        return [Advice(text, 1.0 - near / rmse)]
+    return []
 
 
 def _drift_text(drift: dict, unit: str) -> str:
@@ -180,78 +222,65 @@ def _drift_text(drift: dict, unit: str) -> str:
 
 def _others(found: dict, context: dict) -> list[Advice]:
     """Return advice on what no refit measures."""
-    out, unit = [], context["unit"]
+    texts = [
+        *_map_texts(context),
+        *_error_texts(found, context["unit"]),
+    ]
+    return [Advice(text, None) for text in texts]
 
+
+def _map_texts(context: dict) -> Iterator[str]:
+    """Yield what the mapping itself has met: a changed field, lost measurements, gross errors."""
     if context["changes"]:
         places = ", ".join(f"({c['x']:.1f}, {c['y']:.1f})" for c in context["changes"][:5])
         more = f" and {len(context['changes']) - 5} more" if len(context["changes"]) > 5 else ""
-        out.append(
-            Advice(
-                f"look at {places}{more} m: the field seems to have changed there; map these places again",
-                None,
-            )
-        )
+        yield f"look at {places}{more} m: the field seems to have changed there; map these places again"
 
-    fraction = context["dropped"] / max(1, context["dropped"] + context["measurements"])
+    dropped, used = context["dropped"], context["measurements"]
+    fraction = dropped / max(1, dropped + used)
     if fraction > _DROPPED and context["explained"]:
         why = context["explained"][0]
-        out.append(
-            Advice(f"{100 * fraction:.1f} % of the measurements could not be used: {why}", None)
-        )
+        yield f"{100 * fraction:.1f} % of the measurements could not be used: {why}"
 
-    fraction = context["gross"] / max(1, context["measurements"])
+    fraction = context["gross"] / max(1, used)
     if fraction > _GROSS:
-        out.append(
-            Advice(
-                f"{100 * fraction:.1f} % of the measurements are gross errors (left out): look for a loose "
-                "cable, a switching motor, a magnet that moves",
-                None,
-            )
+        yield (
+            f"{100 * fraction:.1f} % of the measurements are gross errors (left out): look for a loose "
+            "cable, a switching motor, a magnet that moves"
         )
 
+
+def _error_texts(found: dict, unit: str) -> Iterator[str]:
+    """Yield what the errors of the test say: they persist, are too large or small, or lie aside."""
     # where the map does not know the field, it expects errors that persist
     expected, correlated = found["expected"], found["autocorrelation"].get("0.5", 0.0)
     if correlated - max(0.0, expected["autocorrelation"]) > _CORRELATED:
-        out.append(
-            Advice(
-                f"errors persist along the way (correlation {correlated:.2f} after .5 s): they come from "
-                "poses, attitude or passes too far apart rather than from the sensor's noise; a better "
-                "sensor would not help, another pass would",
-                None,
-            )
+        yield (
+            f"errors persist along the way (correlation {correlated:.2f} after .5 s): they come from "
+            "poses, attitude or passes too far apart rather than from the sensor's noise; a better "
+            "sensor would not help, another pass would"
         )
     elif correlated > _CORRELATED and expected["unknown_share"] <= _UNKNOWN:
-        out.append(
-            Advice(
-                f"errors persist along the way (correlation {correlated:.2f} after .5 s), as the map expects "
-                "between passes so far apart; a better sensor would not help, another pass would",
-                None,
-            )
+        yield (
+            f"errors persist along the way (correlation {correlated:.2f} after .5 s), as the map expects "
+            "between passes so far apart; a better sensor would not help, another pass would"
         )
 
     inside = found["coverage_levels"].get("95", 0.95)
     chance = _SURE * math.sqrt(0.95 * 0.05 / expected["witnesses"])
     if not 0.90 <= inside <= 0.985 and abs(inside - 0.95) > chance:
-        z = "narrow" if inside < 0.9 else "wide"
-        out.append(
-            Advice(
-                f"the map's intervals are too {z} for the test (95 % intervals hold {100 * inside:.0f} %): "
-                + (
-                    "the test is unlike what was mapped"
-                    if inside < 0.9
-                    else "it has learned from harder driving than the test's"
-                ),
-                None,
-            )
+        size, why = (
+            ("narrow", "the test is unlike what was mapped")
+            if inside < 0.9
+            else ("wide", "it has learned from harder driving than the test's")
+        )
+        yield (
+            f"the map's intervals are too {size} for the test (95 % intervals hold {100 * inside:.0f} %): {why}"
         )
 
     bias = abs(found["bias"])
     if bias > max(0.3 * found["rmse_ut"], _SURE * expected["bias_stddev"]) and math.isfinite(bias):
-        out.append(
-            Advice(
-                f"all of the test reads {found['bias']:+.2f} {unit} beside the map: temperature, a changed "
-                "load, or a sensor that was switched off in between",
-                None,
-            )
+        yield (
+            f"all of the test reads {found['bias']:+.2f} {unit} beside the map: temperature, a changed "
+            "load, or a sensor that was switched off in between"
         )
-    return out
