@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from gp_mapping.commands.plan.asked import places
+from gp_mapping.commands.plan.request import places
 from gp_mapping.commands.processes import (
     NodeProcess,
     Signals,
@@ -229,11 +229,11 @@ class _Survey:
             while explorer.code is None:
                 self._watcher.spin(0.5)
                 self._check()
-                self._tell()
+                self._print_progress()
 
             self._watcher.spin(1.2)  # long enough for one more report
             self._check()
-            self._tell(last=True)
+            self._print_progress(last=True)
 
     def save(self, file: Path, at_end: bool) -> None:
         """Have the map saved, once.
@@ -295,7 +295,7 @@ class _Survey:
         if self._args.timeout and now - self._began > self._args.timeout:
             raise ExploreError(f"time is up after {self._args.timeout:g} s ({_progress(status)})")
 
-    def _tell(self, last: bool = False) -> None:
+    def _print_progress(self, last: bool = False) -> None:
         """Print the progress when it has changed, only in every fifth second."""
         status = self._watcher.values(SURVEY)
         text = _progress(status)

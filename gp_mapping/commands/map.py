@@ -34,7 +34,7 @@ from gp_mapping.intake.sensors.sketch import MEASURED
 from gp_mapping.mapping.notes.fullness import fullness_notes, inputs_line
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.recording.mapped import no_test, note_mapped, require_distinct, require_new
-from gp_mapping.recording.replay import plan_bags, samples_of
+from gp_mapping.recording.replay import BagPlan, plan_bags, samples_of
 from gp_mapping.settings.build import Parameters, parse_assignment, read_parameter_file
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.sensors import SENSOR_TYPES
@@ -128,51 +128,20 @@ def run(args: argparse.Namespace) -> int:
 
         return run_fleet(args, parameters)
 
-    topics = {"measurement": args.field_topic, "pose": args.odometry_topic}
-    session, positions = _session(args, parameters), []
+    session = _session(args, parameters)
     intake_settings, taken = as_saved(parameters.intake, parameters.given, session.about)
     parameters = replace(parameters, intake=intake_settings)
-
-    # a fault of any bag, also of a test bag, is reported before the work, not after it
-    plans = plan_bags(args.bags, parameters.intake, topics, fixes=True)
-    test_plans = plan_bags(args.test, parameters.intake, topics)
+    plans, test_plans = _plans(args, parameters, session)
     output = folder_to_write(args.output)
     check_suggest(args.suggest)
 
-    require_distinct(plans)
-    if args.resume:
-        require_new(plans, session.about, args.resume)
-    intake = Intake(
-        parameters.intake, judge=make_judge(parameters.map), time_offset=parameters.map.time_offset
-    )
     before = session.report()["samples"]
-    stay_in_frame(intake, session, session.about.get("sensor_frame", ""))
-    intake.expect_none_of(session.about.get(MEASURED, ""))
+    intake, positions = _mapped(args, parameters, session, plans)
 
-    # what the map raises here costs a sample, and is counted; anything else is not the saved map's
-    stored = samples_of(plans, intake, "map", goes_on=bool(args.resume))
-    for samples in ingest_batches(stored, session, intake.drops):
-        session.fixes.add(intake.fixes.take())
-        # only the test needs every position, and a recording may be long
-        if args.test:
-            positions.append(samples.x.numpy())
-    with errors_about(args.resume) if args.resume else nullcontext():
-        ingest_remaining(session, intake.drops)
-        session.fixes.add(intake.fixes.take(finish=True))
-    session.about = {
-        **intake.about,
-        **session.about,
-        **{name: intake.about[name] for name in (SETUP, MEASURED)},
-    }
-    note_mapped(plans, session.about)
-    if intake.samples == 0 or not session.cell_count:
-        raise UsageError(f"no measurement could be used: {drop_reasons(intake, session)}")
-
-    mapped = time.perf_counter()
     result = {
         "samples": session.report()["samples"] - before,
         "dropped": intake.drops.as_dict(),
-        "seconds": mapped - started,
+        "seconds": time.perf_counter() - started,
         "as_saved": taken,
         "rmse_ut": None,
         "nlpd": None,
@@ -206,6 +175,76 @@ def run(args: argparse.Namespace) -> int:
     paths = write_results(output, session, suggestions, result, started)
     print(json.dumps(result, allow_nan=False) if args.json else summary(result, session, paths))
     return 0
+
+
+def _plans(
+    args: argparse.Namespace, parameters: Parameters, session: MapSession
+) -> tuple[list[BagPlan], list[BagPlan]]:
+    """Return what is read of the bags and of the test bags.
+
+    A fault of any bag, also of a test bag, is reported before the work, not after it.
+
+    Args:
+        args: of the command.
+        parameters: as the map has them.
+        session: of the map, new or saved.
+
+    Raises:
+        UsageError: a bag cannot be used, or is in the map already.
+    """
+    topics = {"measurement": args.field_topic, "pose": args.odometry_topic}
+    plans = plan_bags(args.bags, parameters.intake, topics, fixes=True)
+    test_plans = plan_bags(args.test, parameters.intake, topics)
+
+    require_distinct(plans)
+    if args.resume:
+        require_new(plans, session.about, args.resume)
+    return plans, test_plans
+
+
+def _mapped(
+    args: argparse.Namespace, parameters: Parameters, session: MapSession, plans: list[BagPlan]
+) -> tuple[Intake, list[np.ndarray]]:
+    """Map the bags.
+
+    Args:
+        args: of the command.
+        parameters: as the map has them.
+        session: of the map, which takes the samples in.
+        plans: what is read of the bags.
+
+    Returns:
+        The intake, and the places of all samples, (N, 2) m a batch, where they are tested.
+
+    Raises:
+        UsageError: no measurement could be used.
+    """
+    intake = Intake(
+        parameters.intake, judge=make_judge(parameters.map), time_offset=parameters.map.time_offset
+    )
+    stay_in_frame(intake, session, session.about.get("sensor_frame", ""))
+    intake.expect_none_of(session.about.get(MEASURED, ""))
+
+    # what the map raises here costs a sample, and is counted; anything else is not the saved map's
+    stored, positions = samples_of(plans, intake, "map", goes_on=bool(args.resume)), []
+    for samples in ingest_batches(stored, session, intake.drops):
+        session.fixes.add(intake.fixes.take())
+        # only the test needs every position, and a recording may be long
+        if args.test:
+            positions.append(samples.x.numpy())
+    with errors_about(args.resume) if args.resume else nullcontext():
+        ingest_remaining(session, intake.drops)
+        session.fixes.add(intake.fixes.take(finish=True))
+
+    session.about = {
+        **intake.about,
+        **session.about,
+        **{name: intake.about[name] for name in (SETUP, MEASURED)},
+    }
+    note_mapped(plans, session.about)
+    if intake.samples == 0 or not session.cell_count:
+        raise UsageError(f"no measurement could be used: {drop_reasons(intake, session)}")
+    return intake, positions
 
 
 def about_map(

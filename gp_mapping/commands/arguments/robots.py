@@ -104,7 +104,14 @@ def explore_arguments(parser: argparse.ArgumentParser) -> None:
         "However it ends, the robot is told to stand still, and what was mapped is saved."
     )
 
-    # the robot, and who drives it
+    _explore_robot(parser)
+    _explore_survey(parser)
+    _explore_mapper(parser)
+    _explore_run(parser)
+
+
+def _explore_robot(parser: argparse.ArgumentParser) -> None:
+    """Add the robot, and who drives it."""
     parser.add_argument(
         "--simulate",
         action="store_true",
@@ -115,7 +122,9 @@ def explore_arguments(parser: argparse.ArgumentParser) -> None:
         "--drive", choices=("none", "cmd_vel", "nav2"), help="who drives (default: none)"
     )
 
-    # what may be driven, where, and until when
+
+def _explore_survey(parser: argparse.ArgumentParser) -> None:
+    """Add what may be driven, where, until when, and how it is planned."""
     parser.add_argument(
         "--budget", type=float, metavar="M", help="metres to drive (default: --params, or no limit)"
     )
@@ -140,13 +149,14 @@ def explore_arguments(parser: argparse.ArgumentParser) -> None:
         help="end where most of the area is known so well (default: --params, or no such end)",
     )
 
-    # the plan
     parser.add_argument(
         "--speed", type=float, metavar="M/S", help="of the robot (default: --params, or 0.3)"
     )
     parser.add_argument("--kind", metavar="NAME", help="planner (default: --params, or route)")
 
-    # the mapper and the topics of the robot
+
+def _explore_mapper(parser: argparse.ArgumentParser) -> None:
+    """Add the mapper, and the topics of the robot."""
     parser.add_argument(
         "--model", metavar="NAME", help="the map's model, with what its file in config/models says"
     )
@@ -164,7 +174,9 @@ def explore_arguments(parser: argparse.ArgumentParser) -> None:
         "odometry:=/odom magnetic_field:=/imu/mag map:=/map cmd_vel:=/cmd_vel",
     )
 
-    # the run
+
+def _explore_run(parser: argparse.ArgumentParser) -> None:
+    """Add where the results go, and when the survey is given up."""
     parser.add_argument(
         "--output",
         type=Path,

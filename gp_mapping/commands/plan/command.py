@@ -13,8 +13,8 @@ import numpy as np
 
 from gp_mapping.commands.arguments.saved import ROUTES
 from gp_mapping.commands.output import file_to_write
-from gp_mapping.commands.plan.asked import Asked, asked
 from gp_mapping.commands.plan.obstacles import Obstacles
+from gp_mapping.commands.plan.request import PlanRequest, parse_request
 from gp_mapping.commands.plan.route_file import route_file
 from gp_mapping.commands.saved import checkpoint_in, open_session
 from gp_mapping.errors import UsageError
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     kind = output.suffix.lower()
     if kind not in ROUTES:
         raise UsageError(f"--output {output}: expected a name that ends in {', '.join(ROUTES)}")
-    wanted = asked(args)
+    wanted = parse_request(args)
     settings = wanted.settings
     obstacles = Obstacles.read(args.free_space, settings.robot_radius) if args.free_space else None
 
@@ -104,7 +104,7 @@ def _summary(session, route: Plan, settings: NodeSettings) -> str:
 
 
 def _problem(
-    session, position: np.ndarray, wanted: Asked, obstacles: Obstacles | None, args
+    session, position: np.ndarray, wanted: PlanRequest, obstacles: Obstacles | None, args
 ) -> tuple[Problem, list[str]]:
     """Return what is to be planned, as a node puts it, with notes on what was assumed."""
     home = home_of(wanted.settings.plan_home)
@@ -129,7 +129,7 @@ def _problem(
     notes = []
     if question.area.reason:
         notes.append(f"{question.area.reason} (--free-space names a map of them)")
-    if _goes_beyond(settings.plan_reach, position, wanted, free, session.driven.numpy()):
+    if _extends_beyond(settings.plan_reach, position, wanted, free, session.driven.numpy()):
         notes.append(
             f"only what lies within {settings.plan_reach:g} m of the beginning counts, {reach}"
         )
@@ -153,7 +153,7 @@ def _prepare(
     questions: Questions,
     session,
     position: np.ndarray,
-    wanted: Asked,
+    wanted: PlanRequest,
     free: FreeSpace | None,
     budget: Budget,
 ) -> tuple[NodeSettings, str]:
@@ -185,8 +185,12 @@ def _prepare(
     return settings, "plan_reach"
 
 
-def _goes_beyond(
-    reach: float, position: np.ndarray, wanted: Asked, free: FreeSpace | None, path: np.ndarray
+def _extends_beyond(
+    reach: float,
+    position: np.ndarray,
+    wanted: PlanRequest,
+    free: FreeSpace | None,
+    path: np.ndarray,
 ) -> bool:
     """Return whether there is ground beyond the reach (m) of the position."""
     if free is not None:
@@ -201,7 +205,7 @@ def _goes_beyond(
 
 
 def _nowhere(
-    questions: Questions, position: np.ndarray, wanted: Asked, free: FreeSpace | None, args
+    questions: Questions, position: np.ndarray, wanted: PlanRequest, free: FreeSpace | None, args
 ) -> str:
     """Return why there is no ground for a plan, with what to write."""
     inside = all(polygon.contains(position[None]).all() for polygon in wanted.region)

@@ -46,7 +46,7 @@ def page(facts: dict, figures: dict[str, bytes]) -> str:
         ("Map", _map(facts, figures)),
         ("The fleet", _fleet(facts)),
         ("How far to trust it", _trust(facts, figures)),
-        ("What to mend first", _mend(facts)),
+        ("What to mend first", _repairs(facts)),
         ("What the map has learned of the robot", _robot(facts)),
         ("Hyper-parameters", _hyper(facts)),
         ("Measurements that were left out", _drops(facts)),
@@ -208,7 +208,7 @@ def _fleet(facts: dict) -> str:
     )
 
 
-def _beside(facts: dict) -> str:
+def _against_others(facts: dict) -> str:
     """Return how well the map of all others predicted each robot's cells."""
     rows = [
         [
@@ -228,7 +228,7 @@ def _trust(facts: dict, figures: dict[str, bytes]) -> str:
     """Return the scores of the test, by distance and component, and the maps compared with."""
     test, unit = facts["test"], facts["unit"]
     if "fleet" in facts:
-        return _beside(facts)
+        return _against_others(facts)
     if not test or not test["n"]:
         return (
             "<p>Nothing was tested: a saved map has no measurements any more. <code>gp-mapping report BAG</code> "
@@ -302,7 +302,7 @@ def _trust(facts: dict, figures: dict[str, bytes]) -> str:
     return text
 
 
-def _mend(facts: dict) -> str:
+def _repairs(facts: dict) -> str:
     """Return what to mend on the robot; empty where nothing was tested."""
     if facts["mend"] is None:
         return ""

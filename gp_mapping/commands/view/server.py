@@ -219,7 +219,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         """Answer what is asked for."""
         self.server.answering(self.request)
-        if not self._meant_for_us():
+        if not self._is_host_allowed():
             self._send(
                 HTTPStatus.FORBIDDEN,
                 b"this page is for the machine it runs on\n",
@@ -271,7 +271,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send(HTTPStatus.OK, data, "application/octet-stream", "gzip")
 
-    def _meant_for_us(self) -> bool:
+    def _is_host_allowed(self) -> bool:
         """Return whether the Host of a request is this machine, where only it may read the map.
 
         Else a page elsewhere whose name is made to point here (DNS rebinding) could read it.

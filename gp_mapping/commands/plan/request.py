@@ -13,7 +13,7 @@ from gp_mapping.planning.area.places import FARTHEST, are_valid_places
 from gp_mapping.settings.build import KNOWN, Parameters, parse_assignment, read_parameter_file
 from gp_mapping.settings.node import NodeSettings
 
-__all__ = ["Asked", "asked", "places"]
+__all__ = ["PlanRequest", "parse_request", "places"]
 
 # option -> the node's parameter that it is short for
 _OPTIONS = {
@@ -32,7 +32,7 @@ _OTHERS = ("plan_turn_rate", "plan_reach", "plan_horizon", "plan_mix", "plan_pla
 _EFFORT = 1000  # routes compared: more than a node compares, since the plan is made only once
 
 
-class Asked(NamedTuple):
+class PlanRequest(NamedTuple):
     """What is asked.
 
     Attributes:
@@ -77,8 +77,8 @@ def places(text: str, option: str) -> list[tuple[float, float]]:
     return parsed
 
 
-def asked(args: argparse.Namespace) -> Asked:
-    """Return what the options ask.
+def parse_request(args: argparse.Namespace) -> PlanRequest:
+    """Parse what the options ask for.
 
     Raises:
         UsageError: an option that cannot be used, or that changes nothing.
@@ -109,7 +109,7 @@ def asked(args: argparse.Namespace) -> Asked:
         )
     if "plan_effort" not in values:
         settings = replace(settings, plan_effort=_EFFORT)
-    return Asked(settings, frozenset(values), region, keep_out, start)
+    return PlanRequest(settings, frozenset(values), region, keep_out, start)
 
 
 def _values(args: argparse.Namespace) -> dict:
