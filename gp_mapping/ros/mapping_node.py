@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -25,6 +24,7 @@ from gp_mapping.errors import named
 from gp_mapping.intake import Intake
 from gp_mapping.intake.messages import has_header
 from gp_mapping.intake.sensors.setup import setup_notes
+from gp_mapping.mapping.session import MapSession
 from gp_mapping.ros.mapper import parameters as params
 from gp_mapping.ros.mapper.ending import MapEnding
 from gp_mapping.ros.mapper.first_session import first_session
@@ -37,7 +37,7 @@ from gp_mapping.ros.mapper.services import MapServices
 from gp_mapping.ros.mapper.steps import Steps, at_once, in_thread
 from gp_mapping.ros.mapper.survey_port import SurveyPort
 from gp_mapping.ros.mapper.team_port import TeamPort, others_of
-from gp_mapping.ros.tools.process import Stopper, spin
+from gp_mapping.ros.tools.process import Stopper, run_lifecycle
 from gp_mapping.ros.wire.diagnostics import to_array
 from gp_mapping.ros.wire.free_map import FreeMapListener
 from gp_mapping.ros.wire.messages import message_class
@@ -147,8 +147,6 @@ class MappingNode(ManagedNode):
     def _configuring(self) -> Steps:
         """Make the parts in the order in which they need each other, each with its own undoing."""
         self._read_parameters()
-
-        log = self.get_logger()
         torch.set_num_threads(self.settings.torch_threads)
         self.inputs = Inputs(
             self,
@@ -160,7 +158,7 @@ class MappingNode(ManagedNode):
             listens=self.listens,
         )
 
-        name = self.get_fully_qualified_name()
+        name, log = self.get_fully_qualified_name(), self.get_logger()
         session, path, own = yield from in_thread(
             first_session, self.settings, self.wanted, name, log
         )
@@ -169,7 +167,15 @@ class MappingNode(ManagedNode):
             self.log_foreign_exports(path)
             self.warn_of_place(session.about)
 
+        self._make_map(session)
+        self._make_saver(path, own)
+        self._make_outputs()
+        self._watch_time()
+
+    def _make_map(self, session: MapSession) -> None:
+        """Make what works on the map: worker, survey, suggestions, team."""
         self.map_settings = session.settings
+        name, log = self.get_fully_qualified_name(), self.get_logger()
         maps = FreeMaps(aside=True)
         self.survey = Survey(self.settings, self.map_settings.seed, maps=maps)
         self._logged_obstacles, rules = "", self.survey.rules
@@ -202,6 +208,15 @@ class MappingNode(ManagedNode):
         )
 
         self.worker.start()  # which asks for the frame, and so for the team's
+
+    def _make_saver(self, path: Path | None, own: Path | None) -> None:
+        """Make what reads and writes files.
+
+        Args:
+            path: the file that the map comes from; None: of none.
+            own: the autosave that may be written over, as in Saver.
+        """
+        log = self.get_logger()
         self.files = FileThread(self.settings.service_queue_size)
         self._undo_configure.callback(self.files.close, 1.0)
         self.saver = Saver(
@@ -213,11 +228,13 @@ class MappingNode(ManagedNode):
             on_error=log.error,
             shown=not self.listens,
             own=own,
-            rules=rules,
+            rules=self.survey.rules,
         )
         if path:
             self.saver.mark_saved(self.worker.key, path)
 
+    def _make_outputs(self) -> None:
+        """Make publishers, diagnostics and services."""
         self.publishers_ = MapPublishers(self, self.map_settings, self._find_message)
         self._undo_configure.callback(self.publishers_.destroy)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
@@ -231,6 +248,8 @@ class MappingNode(ManagedNode):
             self.map_services.refuse, ClosingError("the node is not configured; configure it first")
         )
 
+    def _watch_time(self) -> None:
+        """Watch for time that goes back, and do what is due from time to time."""
         jump = JumpThreshold(
             min_forward=None, min_backward=Duration(nanoseconds=-1), on_clock_change=False
         )
@@ -556,34 +575,10 @@ def main(arguments: list[str] | None = None, kind: type[MappingNode] = MappingNo
         rclpy.try_shutdown()
         return 2
     node.hurry = lambda: stopper.count > 1
-    code = _live(node, stopper)
+    code = run_lifecycle(node, stopper)
     node.destroy_node()
     rclpy.try_shutdown()
     return code
-
-
-def _live(node: MappingNode, stopper: Stopper) -> int:
-    """Run a node from its start to the end that a signal asks for; returns the exit code."""
-    # a wrong value of autostart, too, fails in configure
-    started = None if node.parameters.peek("autostart") is False else node.start()
-    ending: Future | None = None
-
-    def failed() -> bool:
-        """Whether the node could not be configured or activated."""
-        return started is not None and started.done() and not started.result()
-
-    def over() -> bool:
-        """Whether the end is over, which begins with a signal or where the start has failed."""
-        nonlocal ending
-        if ending is None and (stopper or failed()):
-            ending = node.end()
-        return ending is not None and ending.done()
-
-    spin(node, over, node.batching_pause)
-    # where ROS was shut down no caller is left to answer, but there is a map to save
-    ending = ending or node.end()
-    node.work_off()
-    return 2 if failed() else node.exit_code or int(not ending.result())
 
 
 if __name__ == "__main__":

@@ -6,10 +6,11 @@ import signal
 import time
 import traceback
 from collections.abc import Callable
+from concurrent.futures import Future
 
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 
-__all__ = ["Stopper", "ending_signals", "spin"]
+__all__ = ["Stopper", "ending_signals", "run_lifecycle", "spin"]
 
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # s in which signals count as one: a launch file and the terminal, or systemd and a launch file,
@@ -89,3 +90,36 @@ def spin(node, over: Callable[[], object], moment: Callable[[], float] = lambda:
             time.sleep(pause)
     executor.remove_node(node)
     executor.shutdown()
+
+
+def run_lifecycle(node, stopper: Stopper) -> int:
+    """Run a node from its start to the end that a signal asks for.
+
+    Args:
+        node: MappingNode; with autostart it is configured and activated.
+        stopper: asks for the end.
+
+    Returns:
+        The exit code: 2 where the node could not be started, 1 where its end failed, else the
+        node's own.
+    """
+    # a wrong value of autostart, too, fails in configure
+    started = None if node.parameters.peek("autostart") is False else node.start()
+    ending: Future | None = None
+
+    def failed() -> bool:
+        """Whether the node could not be configured or activated."""
+        return started is not None and started.done() and not started.result()
+
+    def over() -> bool:
+        """Whether the end is over, which begins with a signal or where the start has failed."""
+        nonlocal ending
+        if ending is None and (stopper or failed()):
+            ending = node.end()
+        return ending is not None and ending.done()
+
+    spin(node, over, node.batching_pause)
+    # where ROS was shut down no caller is left to answer, but there is a map to save
+    ending = ending or node.end()
+    node.work_off()
+    return 2 if failed() else node.exit_code or int(not ending.result())
