@@ -113,7 +113,7 @@ def sensor_faults(passes: list[Samples], scale: float, unit: str) -> list[Sensor
         for name, extreme in (("smallest", values.min(0)), ("largest", values.max(0)))
         if (distinct[often] == extreme).all()
     ]
-    # told at the end of the range it is no hang, too
+    # at the end of the range a repeated number is no hang
     if ends:
         hung = _hung(runs[value_of != often], begin[value_of != often], values, scale, unit)
     where = f", the {ends[0]} of all: the end of its range, or" if ends else ":"

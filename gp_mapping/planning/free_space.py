@@ -290,14 +290,14 @@ class FreeSpace:
         return allowed
 
     @cached_property
-    def _roomy(self) -> np.ndarray:
+    def _clear_around(self) -> np.ndarray:
         """(H, W) bool: the robot may be anywhere in the cell and in its eight neighbours."""
         corner = math.sqrt(0.5) * self.resolution
         sure = self.open & (self.clearance - corner >= self.radius + 0.5 * _STEP)
         return ndimage.binary_erosion(sure, np.ones((3, 3)))
 
     @cached_property
-    def _amid(self) -> np.ndarray:
+    def _open_around(self) -> np.ndarray:
         """(H, W) bool: the cell and its eight neighbours are open."""
         return ndimage.binary_erosion(self.open, np.ones((3, 3)))
 
@@ -334,7 +334,7 @@ class FreeSpace:
             )
 
             row, column = np.where(inside, row, 0), np.where(inside, column, 0)
-            sure = inside & self._roomy[row, column]
+            sure = inside & self._clear_around[row, column]
             never = ~(inside & self.open[row, column])
             out[part] = np.bincount(owner, never, len(part)) == 0
 
@@ -360,7 +360,7 @@ class FreeSpace:
 
             # Near a cell that is not open, every cell that the line cuts must be. The next sample
             # lies half a cell away, in a cell that amid ones have as a neighbour.
-            by_border = clear & ~self._amid[row[first], column[first]]
+            by_border = clear & ~self._open_around[row[first], column[first]]
             if by_border.any():
                 clear[by_border] = self._crosses_open_cells(
                     x[first[by_border]], x[first[by_border] + 1]
@@ -475,7 +475,7 @@ class FreeSpace:
 
     def prepare(self) -> None:
         """Compute components and borders now, in this thread, not when they are first needed."""
-        _ = self._labels, self._obstacles, self._roomy, self._amid
+        _ = self._labels, self._obstacles, self._clear_around, self._open_around
 
     @cached_property
     def _labels(self) -> np.ndarray:

@@ -32,8 +32,6 @@ __all__ = [
     "bag_span",
     "bag_topics",
     "choose_topic",
-    "choose_topics",
-    "count_messages",
     "deserialize",
     "pass_over",
     "read_messages",
@@ -154,24 +152,6 @@ def _has(topics: dict[str, tuple[str, int]]) -> str:
     )
 
 
-def choose_topics(path, topics: Mapping[str, str | None] | None = None) -> dict[str, str]:
-    """Choose a topic of one bag for each message type.
-
-    Args:
-        path: of the bag.
-        topics: type -> name; None as a name means: the only topic of that type that has messages.
-            By default {MAGNETIC_FIELD: None, ODOMETRY: None}.
-
-    Returns:
-        Type -> topic.
-
-    Raises:
-        BagError: there is no such topic, or several; it lists the topics of the bag.
-    """
-    there = bag_topics(path, topics or _BOTH)
-    return {kind: _choose(path, there, kind, name) for kind, name in (topics or _BOTH).items()}
-
-
 def _choose(path, there: dict[str, tuple[str, int]], kind: str, name: str | None) -> str:
     """As choose_topic, of one message type."""
     return choose_topic(path, there, (kind,), name)
@@ -229,22 +209,6 @@ def _plan(path, there: dict[str, tuple[str, int]], topics) -> list[str]:
         kind = there.get(name, there.get("/" + name.lstrip("/"), ("", 0)))[0]
         chosen.append(_choose(path, there, kind, name))
     return chosen
-
-
-def count_messages(paths, topics: Mapping[str, str | None] | Iterable[str] | None = None) -> int:
-    """How many messages read_messages will give.
-
-    All errors that show before messages are read are raised here.
-
-    Args:
-        paths: one bag, or several.
-        topics: as of read_raw.
-    """
-    topics, total = _fixed(topics), 0
-    for path in _paths(paths):
-        there = bag_topics(path, topics if isinstance(topics, Mapping) else _BOTH)
-        total += sum(there[topic][1] for topic in _plan(path, there, topics))
-    return total
 
 
 def _fixed(topics):

@@ -236,8 +236,8 @@ def _mend_by_number(there, name: str | None, given: str, path: str) -> str:
     for topic in searched:
         kind, n = there[topic]
         if n and has_number(kind, path, STORE):
-            told = f"has a number at {path}" if path else "has one number in a message"
-            return f"; {topic} {told}: write {given}--field-topic {topic}"
+            found = f"has a number at {path}" if path else "has one number in a message"
+            return f"; {topic} {found}: write {given}--field-topic {topic}"
     for topic in searched:
         kind, n = there[topic]
         # an Imu is no hint for somebody whose magnetometer was not recorded

@@ -40,7 +40,7 @@ class Sketch:
     they kept of the measurements that both maps hold, and a measurement that comes again is found
     with the probability min(1, 2048/N).
 
-    A measurement that tells what the one before told is left out: in a simulation without noise the
+    A measurement equal to the one before is left out: in a simulation without noise the
     robot of two drives reads one number at one time while it stands.
 
     Args:
@@ -72,7 +72,7 @@ class Sketch:
 
         Args:
             stamps: (n,) int64, ns.
-            values: (n, k) float64, as the sensor has told them.
+            values: (n, k) float64, as the sensor has sent them.
         """
         if not len(stamps):
             return

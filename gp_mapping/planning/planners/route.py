@@ -192,7 +192,7 @@ def _improved(problem: Problem, seeds: _Seeds) -> Iterator[tuple[int, ...]]:
     seen = {best}
     yield seeds.best
 
-    moves.prefer_gain(_gain_of_one_more(problem, best))
+    moves.prefer_gain(_marginal_gain(problem, best))
     while tried < problem.effort and without_success < _PATIENCE:
         batch = []
         # Many proposals repeat routes seen before: a batch ends after four times its size.
@@ -212,10 +212,10 @@ def _improved(problem: Problem, seeds: _Seeds) -> Iterator[tuple[int, ...]]:
         without_success += 1
         if seeds.top[1] > rating * (1.0 + 1e-9):
             (best, rating), without_success = seeds.top, 0
-            moves.prefer_gain(_gain_of_one_more(problem, best))
+            moves.prefer_gain(_marginal_gain(problem, best))
         yield seeds.best
 
 
-def _gain_of_one_more(problem: Problem, stops: tuple[int, ...]) -> np.ndarray:
+def _marginal_gain(problem: Problem, stops: tuple[int, ...]) -> np.ndarray:
     """Return the gain (P,) of one more measurement at each place after driving through stops."""
     return problem.value.remaining_gains(problem.drive(stops).visits).numpy()

@@ -57,7 +57,7 @@ def spiral_routes(
         for first in _FIRST:
             metres, stops = affordable, None
             for _ in range(_AGAIN):
-                x = _as_long_as(*sides, first, metres, travel.spacing, grain)
+                x = _densest_spirals(*sides, first, metres, travel.spacing, grain)
                 if x is None:
                     break
                 length = _length(x)
@@ -83,7 +83,7 @@ def spiral_routes(
                 break
 
 
-def _as_long_as(
+def _densest_spirals(
     width: float, height: float, first: float, metres: float, least: float, grain: float
 ) -> np.ndarray | None:
     """Return the corners (n, 2) m of the densest spirals in a rectangle that are short enough.

@@ -24,7 +24,7 @@ __all__ = ["ManagedNode"]
 # wrong parameters, files, devices: the text of the error suffices, without a traceback
 EXPECTED = (ValueError, RuntimeError, OSError)
 MAX_WAITING = 100  # calls of change_state that may wait for an answer
-# name of the transition state in rcl -> name of its work in ManagedNode._doing
+# name of the transition state in rcl -> name of its work in ManagedNode._run_transition
 WORK_OF = {
     "configuring": "configure",
     "activating": "activate",
@@ -135,7 +135,7 @@ class ManagedNode(LifecycleNode):
 
         def clean_up() -> Steps:
             """Clean up; whether that succeeds."""
-            return (yield from self._doing("cleanup")) == TransitionCallbackReturn.SUCCESS
+            return (yield from self._run_transition("cleanup")) == TransitionCallbackReturn.SUCCESS
 
         return self._steps.begin(clean_up())
 
@@ -184,11 +184,11 @@ class ManagedNode(LifecycleNode):
             return TransitionCallbackReturn.FAILURE
         # the state machine is in a transition state now, which get_state reports between the steps
 
-        code = yield from self._doing(WORK_OF[self.state])
+        code = yield from self._run_transition(WORK_OF[self.state])
         self._state_machine.trigger_transition_by_label(code.to_label(), True)
         return code
 
-    def _doing(self, name: str) -> Steps:
+    def _run_transition(self, name: str) -> Steps:
         """Run the work of a transition; FAILURE, with a log entry, where it raises."""
         work: dict[str, Callable[[], Steps]] = {
             "configure": self.configuring,
@@ -267,23 +267,23 @@ class ManagedNode(LifecycleNode):
 
     def on_configure(self, state) -> TransitionCallbackReturn:
         """Make the transition in one go, where rclpy itself asks for it."""
-        return at_once(self._doing("configure"))
+        return at_once(self._run_transition("configure"))
 
     def on_activate(self, state) -> TransitionCallbackReturn:
         """As on_configure."""
-        return at_once(self._doing("activate"))
+        return at_once(self._run_transition("activate"))
 
     def on_deactivate(self, state) -> TransitionCallbackReturn:
         """As on_configure."""
-        return at_once(self._doing("deactivate"))
+        return at_once(self._run_transition("deactivate"))
 
     def on_cleanup(self, state) -> TransitionCallbackReturn:
         """As on_configure."""
-        return at_once(self._doing("cleanup"))
+        return at_once(self._run_transition("cleanup"))
 
     def on_shutdown(self, state) -> TransitionCallbackReturn:
         """As on_configure."""
-        return at_once(self._doing("shutdown"))
+        return at_once(self._run_transition("shutdown"))
 
     def trigger_shutdown(self) -> TransitionCallbackReturn:
         """As rclpy's, but a node that is finalized already logs an error and returns FAILURE."""

@@ -13,14 +13,12 @@ from dataclasses import asdict, dataclass
 from gp_mapping.core.stored import StoredState
 from gp_mapping.intake.sensors.sketch import MEASURED
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.settings.mapping import MapSettings
 
 __all__ = [
     "HEAD",
     "MADE_OF",
     "MAP_ID",
     "Totals",
-    "empty_state",
     "map_ids",
     "stored_states",
     "totals_of",
@@ -92,11 +90,6 @@ def totals_of(session: MapSession, key: tuple = ()) -> Totals | None:
         "map": session.map.slimmed(state["map"]),
     }
     return Totals(session.about[MAP_ID], session.revision, out, key)
-
-
-def empty_state(settings: MapSettings) -> dict:
-    """The state of a session without data, which fills in what totals leave out."""
-    return MapSession(settings).state_dict()
 
 
 def stored_states(value) -> dict[str, StoredState]:
