@@ -35,7 +35,7 @@ from gp_mapping.core.scaled_map import ScaledMap
 from gp_mapping.core.stored import Room
 from gp_mapping.errors import UserError, not_one_of
 from gp_mapping.settings.mapping import MapSettings, within_ranges
-from gp_mapping.settings.parts import MODELS
+from gp_mapping.settings.parts import EVERY_SAMPLE, MODELS, NO_INDUCING, TILES
 
 __all__ = ["AUTO", "build_map", "create_map", "device_of", "model_names", "with_device_here"]
 
@@ -259,9 +259,6 @@ def build_curl_free(settings: MapSettings, **extra) -> CurlFree:
     return CurlFree(theta, **sparse, **extra)
 
 
-TILED = ("dual_svgp", "solve_gp", "sor", "dtc", "fitc", "fic")  # models that a tile may have
-
-
 def model_names() -> tuple[str, ...]:
     """The names that `model` may take."""
     return tuple(MODELS)
@@ -296,8 +293,8 @@ def device_of(settings: MapSettings) -> Device:
     if settings.device != AUTO:
         check_device(settings.device)
         return Device(settings.device, "as set")
-    exact = settings.model == "exact"
-    return _faster(settings.max_exact_samples if exact else settings.max_inducing, settings.dtype)
+    every = MODELS.has(settings.model, EVERY_SAMPLE)
+    return _faster(settings.max_exact_samples if every else settings.max_inducing, settings.dtype)
 
 
 def with_device_here(settings: dict) -> dict:
@@ -334,7 +331,8 @@ def _faster(size: int, dtype: str) -> Device:
 def _build(settings: MapSettings, room: Room | None, extra: dict) -> FieldMap:
     """One map, or a map of tiles, of complete settings."""
     make = MODELS[settings.model]
-    if not (settings.tiles and settings.model in TILED and "inducing_inputs" not in extra):
+    tiles = settings.tiles and MODELS.has(settings.model, TILES)
+    if not tiles or "inducing_inputs" in extra:
         return make(settings, **extra)
 
     def tile(centre):
@@ -379,7 +377,7 @@ def create_map(model: str, *, inducing_inputs=None, centre=None, **settings) -> 
         for name, value in (("inducing_inputs", inducing_inputs), ("centre", centre))
         if value is not None
     }
-    if model in ("exact", "wiski") and "inducing_inputs" in extra:
+    if "inducing_inputs" in extra and MODELS.has(model, NO_INDUCING):
         raise ValueError(f"model {model} has no inducing inputs")
     if not len(extra.get("inducing_inputs", "any")):
         raise ValueError(

@@ -27,6 +27,7 @@ from gp_mapping.fleet.kept import evidence_kept, from_files, kept_tree, sums_fil
 from gp_mapping.fleet.robot import joined_fixes, joined_paths, joined_scores, scores_of
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.settings.parts import MODELS, SUMS
 from gp_mapping.store.scratch.tile_room import TileRoom
 
 __all__ = ["FleetMap", "check_fleet", "map_bags"]
@@ -57,7 +58,7 @@ def check_fleet(settings: MapSettings) -> None:
     Raises:
         UsageError: they cannot.
     """
-    if settings.model != "dual_svgp" or settings.likelihood != "gaussian":
+    if not MODELS.has(settings.model, SUMS) or settings.likelihood != "gaussian":
         raise UsageError(
             f"model {settings.model} with likelihood {settings.likelihood} is not mapped bag by bag; "
             "write --set model=dual_svgp --set likelihood=gaussian, or leave --workers and --scheduler "

@@ -25,10 +25,14 @@ __all__ = [
     "ANY_LIKELIHOOD",
     "BIASES",
     "CLASS_TARGETS",
+    "EVERY_SAMPLE",
     "KERNELS",
     "LIKELIHOODS",
     "METRIC",
     "MODELS",
+    "NO_INDUCING",
+    "SUMS",
+    "TILES",
     "VECTOR",
     "Part",
     "Parts",
@@ -42,6 +46,10 @@ VECTOR = "vector"  # maps the components of one vector
 # takes classes, counts and gross errors, not Gaussian measurements alone
 ANY_LIKELIHOOD = "any likelihood"
 BIASES = "biases"  # has a constant for each pass
+EVERY_SAMPLE = "every sample"  # keeps all samples: its cost is by max_exact_samples
+NO_INDUCING = "no inducing inputs"  # none can be given
+SUMS = "sums"  # its sites can be formed bag by bag
+TILES = "tiles"  # may be the map of each tile
 # of models: may map each class by itself; of likelihoods: labels become Gaussian targets of each
 CLASS_TARGETS = "class targets"
 # traits of likelihoods
@@ -175,12 +183,16 @@ _BUILDERS = "gp_mapping.core.registry:build_"
 MODELS = Parts(
     "model",
     {
-        "dual_svgp": Part(_BUILDERS + "dual_svgp", frozenset({ANY_LIKELIHOOD, BIASES})),
-        "solve_gp": Part(_BUILDERS + "solve_gp", frozenset({ANY_LIKELIHOOD, BIASES})),
-        "wiski": Part(_BUILDERS + "wiski", frozenset({BIASES, CLASS_TARGETS})),
-        "exact": Part(_BUILDERS + "exact", frozenset({BIASES, CLASS_TARGETS})),
+        "dual_svgp": Part(
+            _BUILDERS + "dual_svgp", frozenset({ANY_LIKELIHOOD, BIASES, SUMS, TILES})
+        ),
+        "solve_gp": Part(_BUILDERS + "solve_gp", frozenset({ANY_LIKELIHOOD, BIASES, TILES})),
+        "wiski": Part(_BUILDERS + "wiski", frozenset({BIASES, CLASS_TARGETS, NO_INDUCING})),
+        "exact": Part(
+            _BUILDERS + "exact", frozenset({BIASES, CLASS_TARGETS, EVERY_SAMPLE, NO_INDUCING})
+        ),
         **{
-            name: Part(_BUILDERS + "anytime", frozenset({BIASES}))
+            name: Part(_BUILDERS + "anytime", frozenset({BIASES, TILES}))
             for name in ("sor", "dtc", "fitc", "fic")
         },
         **{name: Part(_BUILDERS + "anytime") for name in ("pitc", "pic")},

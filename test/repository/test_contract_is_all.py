@@ -121,6 +121,13 @@ def test_a_map_is_asked_what_the_contract_has_and_nothing_else(path):
     assert not found, f"{shown(path)}:\n" + "\n".join(found)
 
 
+def test_nobody_else_compares_the_name_of_a_model_either():
+    """Who knows models by their classes asks for their traits, as all others do."""
+    for path in [REGISTRY, *(PACKAGE / "fleet").rglob("*.py")]:
+        found = faults(ast.parse(path.read_text(encoding="utf-8"), str(path)))
+        assert not [text for text in found if "what its name is" in text], shown(path)
+
+
 @pytest.mark.parametrize(
     "probe",
     [
