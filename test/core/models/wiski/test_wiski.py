@@ -11,8 +11,9 @@ from gp_mapping import Samples, create_map
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.kernels.stationary import make_kernel
 from gp_mapping.core.models.wiski.lattice import toeplitz, windows
+from gp_mapping.core.models.wiski.lattice.box import TILE
 from gp_mapping.core.models.wiski.lattice.interpolation import interpolation_matrix
-from gp_mapping.core.models.wiski.lattice.sites import OFFSETS, TILE, GridSites
+from gp_mapping.core.models.wiski.lattice.sites import OFFSETS, GridSites
 from gp_mapping.core.models.wiski.lattice.toeplitz import KernelGrid
 
 RNG = np.random.default_rng(1)

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from gp_mapping.core.models.wiski.lattice.box import TILE
 from gp_mapping.core.models.wiski.lattice.moments import MOMENTS
-from gp_mapping.core.models.wiski.lattice.sites import OFFSETS, TILE, GridSites
+from gp_mapping.core.models.wiski.lattice.sites import OFFSETS, GridSites
 
 SPACING, ORIGIN = 0.25, np.array([0.3, -7.1])
 PASSES = (4.0, 2.0)

@@ -10,21 +10,18 @@ Everything is a sum over samples: it adds, subtracts and scales, and two grids o
 Aggregates are the same sums on squares of half a spacing: mass, first and second moments, heading,
 passes and λ, that is, the data as few weighted samples.
 
-Lattices are global: node k lies at k·spacing metres of the map's frame, and the box grows by tiles
-of 32 × 32 nodes. A map that goes over to another frame takes its lattice along: node k then lies at
-anchor + k·spacing metres.
+Where the nodes lie, and on which box of them the sums are, is in box.py.
 """
 
 from __future__ import annotations
 
 import copy
-import math
 
 import torch
 from torch import Tensor
 
+from gp_mapping.core.models.wiski.lattice.box import LatticeBox
 from gp_mapping.core.models.wiski.lattice.features import feature_rows
-from gp_mapping.core.models.wiski.lattice.interpolation import stencil_nodes
 from gp_mapping.core.models.wiski.lattice.moments import (
     MOMENTS,
     mean_and_covariance,
@@ -34,14 +31,10 @@ from gp_mapping.core.models.wiski.lattice.moments import (
 from gp_mapping.core.models.wiski.lattice.pass_columns import PassColumns
 from gp_mapping.core.transaction import require_finite
 
-__all__ = ["OFFSETS", "TILE", "GridSites"]
+__all__ = ["OFFSETS", "GridSites"]
 
-# nodes along a side of the tiles by which the box grows
-TILE = 32
 # the half of the 7 × 7 stencil that symmetry leaves: (row, column) steps from a node
 OFFSETS = [(0, j) for j in range(4)] + [(i, j) for i in range(1, 4) for j in range(-3, 4)]
-_MARGIN = 16  # nodes, at least, between a sample and the box's edge
-_SAME = 1e-6  # spacings between two nodes that are one place: rounding of a frame's coordinates
 _NUMBER = {o: k for k, o in enumerate(OFFSETS)}
 # pairs a ≤ b of a place's sixteen nodes, with the column of their product in the stencil
 _PAIRS = [
@@ -58,7 +51,7 @@ _TENSORS = {
 }
 
 
-class GridSites(PassColumns):
+class GridSites(LatticeBox, PassColumns):
     """G, b, B, F and the aggregates on a box of a global lattice.
 
     Args:
@@ -77,25 +70,13 @@ class GridSites(PassColumns):
         aggregates: (2H·2W, 8 + P + C): moments, heading, masses of the passes, λ.
         start: (H·W, C), the representer weights of the last solution, kept here because they grow
             with the box.
-        first: global number (row, column) of the node at or below the origin.
-        shift: (2,) from that node to the origin, in spacings.
-        low: first node of the box, counted from `first`.
-        shape: (H, W) nodes of the box.
     """
 
     def __init__(
         self, spacing: float, origin: Tensor, channels: int, device, anchor: Tensor | None = None
     ):
-        self.spacing, self.channels, self.device = float(spacing), channels, torch.device(device)
-        self.anchor = torch.zeros_like(origin) if anchor is None else anchor
-
-        place = origin - self.anchor
-        whole = torch.floor(place / self.spacing)
-        self._copied: tuple[Tensor, Tensor] | None = None  # the shift, and it on the processor
-        self.shift = (place - whole * self.spacing) / self.spacing
-        self.first = tuple(int(v) for v in whole)
-
-        self.low, self.shape = (0, 0), (0, 0)
+        super().__init__(spacing, origin, device, anchor)
+        self.channels = channels
         self.features = torch.zeros((self.width, self.width), dtype=torch.float64, device=device)
         self.linear = torch.zeros((self.width, channels), dtype=torch.float64, device=device)
         # written since `mark`: an array, the indices, and the values before
@@ -129,59 +110,7 @@ class GridSites(PassColumns):
         """b (H·W, C), a view."""
         return self.sides[:, self.width :]
 
-    @property
-    def nodes(self) -> int:
-        """Number of nodes in the box."""
-        return self.shape[0] * self.shape[1]
-
-    def units(self, x: Tensor) -> Tensor:
-        """Local metres (N, 2) in spacings from the global node `first`.
-
-        Differences are exact, whatever the map's frame.
-        """
-        return x / self.spacing + self._shift_on(x.device)
-
-    def _shift_on(self, device: torch.device) -> Tensor:
-        """The shift on a device; a copy on the processor is made once."""
-        if device == self.shift.device:
-            return self.shift
-        if self._copied is None or self._copied[0] is not self.shift:
-            self._copied = self.shift, self.shift.to(device)
-        return self._copied[1]
-
-    def places(self, units: Tensor) -> Tensor:
-        """Local metres of places given in spacings from the node `first` (N, 2)."""
-        return (units.double() - self.shift) * self.spacing
-
     # --- the box ----------------------------------------------------------------------------------
-    def box_for(self, x: Tensor) -> tuple[tuple[int, int], tuple[int, int]]:
-        """The smallest box of whole tiles that holds the present box, and places with a margin.
-
-        Args:
-            x: (N, 2) local metres, N > 0.
-
-        Returns:
-            low and shape of that box.
-        """
-        units = self.units(x)
-        bounds = [
-            [math.floor(v) for v in row]
-            for row in torch.stack(torch.aminmax(units, dim=0)).tolist()
-        ]
-
-        low, high = [], []
-        for d in range(2):
-            # tiles are counted in global numbers, so that the boxes of all maps fit together
-            first = self.first[d]
-            lowest, highest = bounds[0][d] + first - _MARGIN, bounds[1][d] + first + _MARGIN + 1
-            if self.shape[0]:
-                lowest = min(lowest, self.low[d] + first)
-                highest = max(highest, self.low[d] + first + self.shape[d])
-            low.append(lowest // TILE * TILE - first)
-            high.append(-(-highest // TILE) * TILE - first)
-
-        return tuple(low), tuple(h - k for h, k in zip(high, low))
-
     def grow(self, low: tuple[int, int], shape: tuple[int, int]) -> None:
         """Widen the box; all sums stay in place.
 
@@ -211,25 +140,6 @@ class GridSites(PassColumns):
                 factor * row : factor * (row + old_shape[0]),
                 factor * column : factor * (column + old_shape[1]),
             ] = before.view(factor * old_shape[0], factor * old_shape[1], -1)
-
-    def inside(self, x: Tensor) -> Tensor:
-        """Whether all sixteen nodes of x (N, 2) lie in the box: (N,)."""
-        base = self.units(x).floor().long()
-        low = torch.tensor(self.low, device=self.device)
-        shape = torch.tensor(self.shape, device=self.device)
-        return ((base - 1 >= low) & (base + 2 < low + shape)).all(1)
-
-    def weights(self, units: Tensor) -> tuple[Tensor, Tensor]:
-        """Nodes and weights that interpolate places inside the box.
-
-        Args:
-            units: (N, 2) places in spacings.
-
-        Returns:
-            Flat number of the first of each place's sixteen nodes (N,), and their weights (N, 16).
-        """
-        corner, weights = stencil_nodes(units)
-        return (corner[:, 0] - self.low[0]) * self.shape[1] + (corner[:, 1] - self.low[1]), weights
 
     # --- sums -------------------------------------------------------------------------------------
     def add(
@@ -342,43 +252,6 @@ class GridSites(PassColumns):
         self.features = torch.add(self.features, features, alpha=sign)
         self.linear = torch.add(self.linear, linear, alpha=sign)
 
-    def offset_of(self, other: "GridSites") -> tuple[int, int]:
-        """Row and column in this box of another grid's first node.
-
-        Raises:
-            ValueError: the nodes of one lattice are not those of the other.
-        """
-        if other.spacing != self.spacing:
-            raise ValueError(
-                f"grids of spacing {self.spacing:g} m and {other.spacing:g} m do not add"
-            )
-        if not self.coincides(other):
-            raise ValueError("grids whose nodes lie between each other's do not add")
-        low = self._low_of(other)
-        return low[0] - self.low[0], low[1] - self.low[1]
-
-    def coincides(self, other: GridSites) -> bool:
-        """Whether the nodes of both lattices are the same places of the map's frame."""
-        steps = self._steps_to(other)
-        return other.spacing == self.spacing and bool(((steps - steps.round()).abs() < _SAME).all())
-
-    def _steps_to(self, other: GridSites) -> Tensor:
-        """From this lattice's node 0 to another's, in spacings: (2,)."""
-        return (other.anchor - self.anchor) / self.spacing
-
-    def _low_of(self, other: GridSites) -> tuple[int, int]:
-        """First node of another grid's box, counted from this one's `first`."""
-        steps = self._steps_to(other).round().long().tolist()
-        rows, columns = (steps[d] + other.first[d] + other.low[d] - self.first[d] for d in range(2))
-        return rows, columns
-
-    def move(self, by: Tensor) -> None:
-        """Go over to a frame in which all places lie `by` (2,) m further, the nodes along.
-
-        Where nodes lie relative to the samples does not change, so neither does any sum.
-        """
-        self.anchor = self.anchor + by.to(self.anchor)
-
     def shift_centre(self, delta: Tensor) -> None:
         """Add delta (C,) to the value of every sample: λ grows by β delta."""
         self.rhs.addmm_(self.border[:, :1], delta[None])
@@ -476,13 +349,13 @@ class GridSites(PassColumns):
         low = torch.tensor(self.low, device=self.device)
         number = torch.arange(self.nodes, device=self.device)
         units = torch.stack([number // self.shape[1], number % self.shape[1]], 1) + low
-        keep = (~self._within(units, x, radius)).double()
+        keep = (~self.within(units, x, radius)).double()
 
         aggregates, width = torch.arange(4 * self.nodes, device=self.device), 2 * self.shape[1]
         squares = (
             torch.stack([aggregates // width, aggregates % width], 1) + 2 * low
         ).double() * 0.5 + 0.25
-        gone = self._within(squares, x, radius)
+        gone = self.within(squares, x, radius)
 
         # only those that leave stay for a moment, so that `samples` returns just them
         kept_aggregates = self.aggregates.clone()
@@ -495,23 +368,6 @@ class GridSites(PassColumns):
         for k, (i, j) in enumerate(OFFSETS):
             self.stencil[:, k] *= keep * keep.roll(-(i * self.shape[1] + j))
         self.sides.mul_(keep[:, None])
-
-    def _within(self, units: Tensor, x: Tensor, radius: float) -> Tensor:
-        """Which places, in spacings (N, 2), lie within radius (m) of one of x (K, 2): (N,)."""
-        near = torch.zeros(len(units), dtype=torch.bool, device=self.device)
-        for place in x:
-            near |= (self.places(units) - place).norm(dim=1) <= radius
-        return near
-
-    def joint_box(self, other: GridSites) -> tuple[tuple[int, int], tuple[int, int]]:
-        """low and shape of the smallest box that holds this one and another grid's."""
-        other_low = self._low_of(other)
-        if not self.nodes:
-            return other_low, other.shape
-
-        low = tuple(min(self.low[d], other_low[d]) for d in range(2))
-        end = (max(self.low[d] + self.shape[d], other_low[d] + other.shape[d]) for d in range(2))
-        return low, tuple(e - k for e, k in zip(end, low))
 
     # --- copies -----------------------------------------------------------------------------------
     def emptied(self) -> GridSites:
