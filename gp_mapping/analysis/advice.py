@@ -281,6 +281,6 @@ def _error_texts(found: dict, unit: str) -> Iterator[str]:
     bias = abs(found["bias"])
     if bias > max(0.3 * found["rmse_ut"], _SURE * expected["bias_stddev"]) and math.isfinite(bias):
         yield (
-            f"all of the test reads {found['bias']:+.2f} {unit} beside the map: temperature, a changed "
+            f"all of the test reads {found['bias']:+.2f} {unit} relative to the map: temperature, a changed "
             "load, or a sensor that was switched off in between"
         )

@@ -265,10 +265,8 @@ def calibration_report(field: FieldMap, noise_variance: float | None = None) -> 
     # The lag is this combination of (δ, along, across).
     lag = torch.tensor([speed, -1.0, 0.0], dtype=torch.float64)
 
-    deviations, turns = (
-        conditional.diagonal().sqrt().tolist(),
-        estimate_body_field(data, blocks, mode),
-    )
+    deviations = conditional.diagonal().sqrt().tolist()
+    turns = estimate_body_field(data, blocks, mode)
     # An uneven body-fixed field mimics a shift, or the time in which the robot drives it.
     shift = _systematic(theta, turns["turning"] / data.scale)
     in_time = shift / speed if speed > 0 else 0.0

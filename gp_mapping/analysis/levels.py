@@ -25,7 +25,7 @@ _NORMAL, _MEDIAN = 1.4826, 1.2533
 
 @dataclass(frozen=True)
 class LevelDifference:
-    """What the second map reads beside the first.
+    """What the second map reads relative to the first.
 
     Attributes:
         values: d of each channel, SI.

@@ -349,7 +349,9 @@ def _read(job: Job, halfway: StepProgress) -> BagCells:
         job.parameters.map.field_scale,
         unit_text(job.parameters.map.field_unit),
     )
-    low, high = maker.gathered.path_trace.bounds()
+
+    path = maker.gathered.path_trace
+    low, high = path.bounds()
     report = BagReport(
         job.bag,
         "",
@@ -365,14 +367,14 @@ def _read(job: Job, halfway: StepProgress) -> BagCells:
         dict(intake.about),
         maker.gross_errors,
         maker.refused,
-        maker.gathered.path_trace.length,
+        path.length,
         None if cells.stamp is None else float(cells.stamp.max()),
         list(low),
         list(high),
         (cells.x.median(0).values.tolist(), cells.y.median(0).values.tolist()),
         sorted(marks_of(plans[0])),
     )
-    return BagCells(report, cells, maker.gathered.path_trace.state_dict(), fixes.state_dict())
+    return BagCells(report, cells, path.state_dict(), fixes.state_dict())
 
 
 def report_of(made: BagCells) -> BagReport:

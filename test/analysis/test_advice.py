@@ -201,7 +201,7 @@ def test_errors_that_persist_more_than_the_map_expects():
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_a_test_that_reads_otherwise_as_a_whole(sign):
     """By .3 of the RMSE, and by three standard deviations of what the map expects."""
-    assert f"reads {sign * 0.35:+.2f} µT beside the map" in only({"bias": sign * 0.35}).text
+    assert f"reads {sign * 0.35:+.2f} µT relative to the map" in only({"bias": sign * 0.35}).text
     assert advice({"bias": sign * 0.29}) == [], "three standard deviations are .3 µT"
     assert advice({"bias": sign * 0.25, "expected": {"bias_stddev": 0.01}}) != []
     assert advice({"bias": sign * 0.23, "expected": {"bias_stddev": 0.01}}) == []

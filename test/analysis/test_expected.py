@@ -87,7 +87,7 @@ def test_of_unknown_ground_nobody_is_blamed(beside):
     """Errors there are large, alike along the way, and all of one sign, as the map has it."""
     texts = [advice(found) for found in beside]
     assert all("hardly knows the field" in text for text in texts)
-    for words in ("errors persist", "beside the map", "intervals are too"):
+    for words in ("errors persist", "relative to the map", "intervals are too"):
         assert sum(words in text for text in texts) <= 1, words
 
 

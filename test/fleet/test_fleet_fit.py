@@ -90,4 +90,4 @@ def test_report_with_workers_has_the_table(bags, tmp_path):
         and str(tmp_path.parent) not in text
         and all(f"<code>{bag}</code>" in text for bag in names)
     )
-    assert "beside the map of all others" in text
+    assert "compared with the map of all others" in text

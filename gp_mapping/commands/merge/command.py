@@ -145,7 +145,7 @@ def _added(
         paths: of the maps.
         sessions: the maps; all but the first in `order` are used up.
         order: indices of the maps, that with most cells first.
-        rows: what the report says of each map; gains `apart`, how it reads beside the sum so far,
+        rows: what the report says of each map; gains `apart`, its offset from the sum so far,
             and `reads`, the largest value of that, and `newest_pass`, the number of its newest pass
             in the sum.
 
@@ -385,7 +385,7 @@ def _apart(path: Path, apart: LevelDifference, first: MapSession) -> str:
     scale, unit = first.settings.field_scale, unit_text(first.settings.field_unit)
     values = ", ".join(f"{value / scale:+.3g}" for value in apart.values)
     return (
-        f"{path} reads {values} {unit} beside what it is added to, where both know the field ({apart.places} "
+        f"{path} reads {values} {unit} relative to what it is added to, where both know the field ({apart.places} "
         "places): the sensors do not read alike, or the field has changed; the sum lies in between: calibrate "
         "the sensors, or map the newer recordings alone"
     )

@@ -16,7 +16,7 @@ __all__ = ["summary"]
 _BESIDE = 4  # maps that have a column each; of more, the least and the greatest value are printed
 _PASSES = 6  # passes that are listed one by one
 _TURNS = "turns with the robot"
-_READS = "reads beside those before"
+_READS = "offset from those before"
 
 
 def summary(result: dict, session: MapSession) -> str:

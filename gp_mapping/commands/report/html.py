@@ -202,7 +202,7 @@ def _fleet(facts: dict) -> str:
         _table(head, shown)
         + _points(about_comparison(facts["fleet"]))
         + (
-            "<p>Scale (of the field's differences), bias and scatter are of a robot beside the map of the others. "
+            "<p>Scale (of the field's differences), bias and scatter are of a robot relative to the map of the others. "
             "An asterisk: far from the fleet's median by a robust rule, and by more than matters.</p>"
         )
     )
@@ -219,7 +219,8 @@ def _against_others(facts: dict) -> str:
         for row in facts["fleet"]["table"]
     ]
     return (
-        "<p>Each robot's cells beside the map of all others, which has not seen them, where that knows the field."
+        "<p>Each robot's cells compared with the map of all others, which has not seen them, where that knows the "
+        "field."
         "</p>" + _table(["robot", "n", f"RMSE ({facts['unit']})", "in 95 %"], rows)
     )
 

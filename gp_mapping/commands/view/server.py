@@ -250,6 +250,7 @@ class _Handler(BaseHTTPRequestHandler):
                 text = b"expected low=X,Y&high=X,Y in metres\n"
                 self._send(HTTPStatus.BAD_REQUEST, text, "text/plain; charset=utf-8")
                 return
+
             live_map = feed.window(*corners)
             self._map(
                 None

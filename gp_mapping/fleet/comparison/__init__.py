@@ -1,1 +1,1 @@
-"""Each robot of a fleet beside the others: the table of their figures, and who is to be mended."""
+"""Each robot of a fleet compared with the others: the table of their figures, and whom to mend."""

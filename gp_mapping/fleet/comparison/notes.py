@@ -87,7 +87,7 @@ def _few_agree(rows: list[dict], unit: str) -> str:
             f"{MIN_ROBOTS}"
         )
     return (
-        f"{count}, where they do not read alike ({'; '.join(apart)}, each beside the others): with fewer than "
+        f"{count}, where they do not read alike ({'; '.join(apart)}, each relative to the others): with fewer than "
         f"{MIN_ROBOTS} nobody can tell which one is wrong; compare them with a sensor that is known to be right, "
         "or add robots"
     )

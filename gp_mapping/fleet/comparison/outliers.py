@@ -21,7 +21,7 @@ from gp_mapping.fleet.comparison.scales import Explanation, explain, explanation
 from gp_mapping.fleet.comparison.table import COMPARED, FIGURES, Figure, medians_of
 
 __all__ = [
-    "BESIDE",
+    "BY_MAP",
     "FAR",
     "MIN_ROBOTS",
     "find_outliers",
@@ -42,7 +42,7 @@ _RANGE = 4.0  # standard deviations of a field that are about its range
 _FEWEST = 3  # robots with a figure of their own
 _REMAINING = 3  # robots that stay in the map, at least
 _LEVEL = ("gain", "bias", "scale")  # of which a robot has one finding
-BESIDE = (*_LEVEL, "scatter")  # findings beside the others' map
+BY_MAP = (*_LEVEL, "scatter")  # findings by comparison with the map of the others
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def robots_to_leave_out(rows: list[dict], findings: list[dict]) -> set[str]:
     inside = {row["bag"] for row in rows if row["bias"] is not None and not row["left_out"]}
     far: dict[str, float] = {}
     for finding in findings:
-        if finding["figure"] in BESIDE and finding["bag"] in inside:
+        if finding["figure"] in BY_MAP and finding["bag"] in inside:
             far[finding["bag"]] = max(far.get(finding["bag"], 0.0), finding["far"])
 
     compared = sum(row["bias"] is not None for row in rows)
@@ -219,8 +219,8 @@ def _usual_of(figure: Figure, rows: list[dict]) -> _Usual:
         figure: the figure.
         rows: of robots that are not left out.
     """
-    # beside the others, what is less than the usual noise about a map, or than the errors of a gain
-    # that does not matter, is no difference
+    # less than the usual noise about a map, or than the errors of a gain that does not matter, is
+    # no difference to the others
     floor = _TINY
     if figure.name == "scatter":
         floor = max(floor, medians_of(rows)["noise"], _relevant_gain() * _field_stddev(rows))

@@ -26,7 +26,7 @@ from gp_mapping.fleet.comparison.held_out import (
     held_out,
     joined_held_out,
 )
-from gp_mapping.fleet.comparison.outliers import BESIDE, find_outliers, robots_to_leave_out
+from gp_mapping.fleet.comparison.outliers import BY_MAP, find_outliers, robots_to_leave_out
 from gp_mapping.fleet.comparison.table import row_of
 from gp_mapping.fleet.engine import Engine
 from gp_mapping.fleet.kept import kept_tree, value_of
@@ -41,7 +41,7 @@ _ROUNDS = 12  # of leaving robots out
 
 @dataclass(frozen=True)
 class Compared:
-    """The robots of a fleet beside the map of the others.
+    """The robots of a fleet compared with the map of the others.
 
     Attributes:
         rows: of the table, one for each robot.
@@ -76,7 +76,7 @@ def compare_fleet(
         ]
         findings = find_outliers(rows, unit)
         leaving = robots_to_leave_out(rows, findings) - stays
-        far = {one["bag"] for one in findings if one["figure"] in BESIDE}
+        far = {one["bag"] for one in findings if one["figure"] in BY_MAP}
         back = set() if leaving else {i for i in out if rows[i]["bag"] not in far}
         if number == _ROUNDS or not leaving | back:
             break
@@ -86,9 +86,9 @@ def compare_fleet(
 
 
 def _stands_out(rows: list[dict], findings: list[dict]) -> bool:
-    """Whether a robot that is in the map lies far off, beside the others' map."""
+    """Whether a robot that is in the map lies far off the map of the others."""
     inside = {row["bag"] for row in rows if not row["left_out"]}
-    return any(one["bag"] in inside and one["figure"] in BESIDE for one in findings)
+    return any(one["bag"] in inside and one["figure"] in BY_MAP for one in findings)
 
 
 class _Rounds:
@@ -108,7 +108,7 @@ class _Rounds:
         self._found: list[RobotComparison | None] = [None] * len(bags.jobs)
 
     def compare(self, out: set[int], number: int) -> list[RobotComparison | None]:
-        """Each robot beside the map of the others; None where these know too little of its places.
+        """Each robot against the map of the others; None where these know too little of its places.
 
         Args:
             out: indices of robots that are not in the map.
@@ -148,7 +148,7 @@ class _Rounds:
             number: of the round.
         """
         job = self._bags.jobs[i]
-        beside = kept_tree(
+        joined = kept_tree(
             self._engine,
             "others",
             [
@@ -156,11 +156,11 @@ class _Rounds:
                 for tile, (z, _, which) in self._made.sums.items()
                 if i in which
             ],
-            ("beside", joined_held_out),
-            Path(job.keep) / f"{job.number}.beside{number}" if job.keep else None,
+            ("held_out", joined_held_out),
+            Path(job.keep) / f"{job.number}.held_out{number}" if job.keep else None,
         )
         judge = partial(compare_robot, noise=self._noise)
-        return self._engine.step("judged", judge, self._engine.step("value", value_of, beside))
+        return self._engine.step("judged", judge, self._engine.step("value", value_of, joined))
 
 
 @torch.no_grad()

@@ -84,7 +84,7 @@ def explanation_text(why: Explanation, bias: dict[str, str]) -> str:
             "as they are: set the scale of its sensor right (range, gain, unit), or look for a dead axis"
         )
     return (
-        f"it reads {bias['value']} beside the map of the others, the fleet {bias['usual']}; a constant (hard iron) "
-        f"and a scale of {times} explain that alike: calibrate its sensor for both, or drive it where the field "
-        "differs more"
+        f"it reads {bias['value']} relative to the map of the others, the fleet {bias['usual']}; a constant "
+        f"(hard iron) and a scale of {times} explain that alike: calibrate its sensor for both, or drive it where the "
+        "field differs more"
     )

@@ -12,7 +12,11 @@ from gp_mapping.fleet.robot import Robot
 
 __all__ = ["COMPARED", "FIGURES", "Figure", "about_comparison", "marked_of", "medians_of", "row_of"]
 
-COMPARED = ("gain", "bias", "scatter")  # beside the others' map, in which a wrong robot shows too
+COMPARED = (
+    "gain",
+    "bias",
+    "scatter",
+)  # with the map of the others, in which a wrong robot shows too
 _NAMED = 10  # robots that are named in one sentence
 
 
@@ -71,7 +75,7 @@ FIGURES = (
         2.0,
         False,
         False,
-        "it reads {value} beside the map of the others, the fleet {usual}: calibrate its sensor (hard iron), and "
+        "it reads {value} relative to the map of the others, the fleet {usual}: calibrate its sensor (hard iron), and "
         "look at what it carries",
         "+.2f",
     ),
@@ -93,7 +97,7 @@ FIGURES = (
         1.5,
         True,
         True,
-        "one measurement differs from those beside it by {value} of white noise, the fleet's by {usual}: look at "
+        "one measurement differs from its neighbours by {value} of white noise, the fleet's by {usual}: look at "
         "its sensor, cable, and motors near it",
         ".2f",
     ),

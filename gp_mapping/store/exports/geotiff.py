@@ -100,8 +100,10 @@ def export_geotiff(
             bigtiff="IF_SAFER",
         ) as file:
             hold(ended.enter_context(temporary.open("rb")).fileno())
+
             for band, name in enumerate(("mean", "standard deviation"), 1):
                 file.set_band_description(band, f"{name} of the {what}, SI")
+
             for (i, j), grid in blocks:
                 window = Window((i - left) * cells, (top - 1 - j) * cells, cells, cells)
                 known = grid.known.numpy()

@@ -97,7 +97,7 @@ def test_the_sum_is_the_map_of_both_bags(folder, capsys):
         next(line for line in lines if line.startswith("lengthscale m")).split()[2:]
         == ["0.700"] * 3
     )
-    reads = next(line for line in lines if line.startswith("reads beside those before µT"))
+    reads = next(line for line in lines if line.startswith("offset from those before µT"))
     assert len([word for word in reads.split() if word == "–"]) == 2  # of the first, of the sum
     assert sum("; frame " in line for line in lines) == 2
     assert (folder / "sum" / "map.png").is_file() and report["hyperparameters_of"] in printed

@@ -244,6 +244,7 @@ def blended_prediction(
             source = source_for(key)
             if batched and together.takes(source, indices, weight):
                 continue
+
             passing = (
                 None if velocity is None else velocity[indices],
                 None if heading is None else heading[indices],
@@ -253,8 +254,10 @@ def blended_prediction(
                 if number is None
                 else source.predict_in_pass(x[indices], number, *passing)
             )
+
         there = part.mean.device
         parts.append((to_device(indices, there), to_device(weight, there), part))
+
     parts = [*together.predictions(), *parts]
     if not parts:
         none = prior.mean.new_zeros((0, prior.mean.shape[1]))
