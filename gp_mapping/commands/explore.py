@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from gp_mapping.commands.output import make_folder
 from gp_mapping.commands.plan.request import places
 from gp_mapping.commands.processes import (
     NodeProcess,
@@ -129,12 +130,7 @@ def run(args: argparse.Namespace) -> int:
         ros_client("survey_watcher", "SurveyWatcher"),
     )
 
-    try:
-        args.output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"--output {args.output}: the folder cannot be made ({error.strerror})"
-        ) from error
+    make_folder(args.output)
 
     if args.simulate:
         os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"

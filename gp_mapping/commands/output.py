@@ -11,7 +11,7 @@ from tempfile import TemporaryFile
 from gp_mapping.errors import UsageError, named
 from gp_mapping.store.atomic import remove_partials
 
-__all__ = ["file_to_write", "folder_to_write"]
+__all__ = ["file_to_write", "folder_to_write", "make_folder"]
 
 
 def folder_to_write(path) -> Path:
@@ -41,6 +41,20 @@ def file_to_write(path) -> Path:
         raise UsageError(f"{named(file)} is a folder; --output takes the name of a file")
     _check(file, file.parent)
     return file
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder of --output, where it does not exist.
+
+    Raises:
+        UsageError: it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"--output {folder}: the folder cannot be made ({error.strerror})"
+        ) from error
 
 
 def _path_of(path) -> Path:

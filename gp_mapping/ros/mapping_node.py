@@ -176,11 +176,13 @@ class MappingNode(ManagedNode):
         """Make what works on the map: worker, survey, suggestions, team."""
         self.map_settings = session.settings
         name, log = self.get_fully_qualified_name(), self.get_logger()
+
         maps = FreeMaps(aside=True)
         self.survey = Survey(self.settings, self.map_settings.seed, maps=maps)
         self._logged_obstacles, rules = "", self.survey.rules
         claims = Claims(name if self.listens else "", lambda: self.survey.others)
         self.suggester = Suggester(self.settings, maps, rules, claims)
+
         # results come in the worker's thread and are published in the executor's
         self._done = self.create_guard_condition(self._publish_results)
         self._undo_configure.callback(self.destroy_guard_condition, self._done)
@@ -196,6 +198,7 @@ class MappingNode(ManagedNode):
             on_error=log.error,
         )
         self._undo_configure.callback(self.worker.stop, abandon=True)
+
         self.team = Team(
             self.worker,
             lambda: self.settings,

@@ -27,6 +27,7 @@ from gp_mapping.commands.demo.watch import (
     SurveyResult,
     verdict,
 )
+from gp_mapping.commands.output import make_folder
 from gp_mapping.commands.processes import (
     NodeProcess,
     Signals,
@@ -77,12 +78,7 @@ def _check(args: argparse.Namespace) -> None:
             f"--set {malformed[0]}: expected NAME:=VALUE, for example magnetometer.lag:=0.2"
         )
 
-    try:
-        args.output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"--output {args.output}: the folder cannot be made ({error.strerror})"
-        ) from error
+    make_folder(args.output)
 
 
 def _budget(args: argparse.Namespace) -> float:

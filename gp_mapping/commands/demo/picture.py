@@ -72,6 +72,37 @@ def draw_comparison(
 
     from gp_mapping.store.exports.picture import lay_out
 
+    # a survey adds a third column: its path, and its error by metres
+    columns = 2 if curves is None else 3
+    figure = Figure(
+        figsize=(6.25 * columns, 10.0), dpi=120 if curves is None else 100, layout="constrained"
+    )
+    FigureCanvasAgg(figure)
+    grid = figure.add_gridspec(2, columns)
+    axes = [figure.add_subplot(grid[k // 2, k % 2]) for k in range(4)]
+
+    _panels(figure, axes, cells, room, walls)
+    handles = _overlays(axes, path, inducing, suggestions)
+    if curves is not None:
+        _way(figure, figure.add_subplot(grid[0, 2]), path, worth, room, walls)
+        _curves(figure.add_subplot(grid[1, 2]), *curves)
+
+    figure.legend(handles=handles, loc="outside lower center", ncols=4, facecolor="0.75")
+    figure.suptitle(title)
+    lay_out(figure).savefig(file)
+    return file
+
+
+def _panels(figure, axes: list, cells: dict, room: tuple[float, float], walls) -> None:
+    """Draw truth, mean, standard deviation and error, each on one of four axes.
+
+    Args:
+        figure: of the axes.
+        axes: four.
+        cells: as of draw_comparison.
+        room: likewise.
+        walls: likewise.
+    """
     x, y = cells["x"], cells["y"]
     mean, stddev, truth = (UT * cells[name] for name in ("mean", "stddev", "truth"))
     inside = (x > 0) & (x < room[0]) & (y > 0) & (y < room[1])
@@ -94,14 +125,6 @@ def draw_comparison(
         ("Map − truth", "error (µT)", np.where(inside, error, np.nan), "RdBu_r", -largest, largest),
     ]
 
-    # a survey adds a third column: its path, and its error by metres
-    columns = 2 if curves is None else 3
-    figure = Figure(
-        figsize=(6.25 * columns, 10.0), dpi=120 if curves is None else 100, layout="constrained"
-    )
-    FigureCanvasAgg(figure)
-    grid = figure.add_gridspec(2, columns)
-    axes = [figure.add_subplot(grid[k // 2, k % 2]) for k in range(4)]
     for axis, (name, label, values, colours, bottom, top) in zip(axes, panels):
         image, extent = cells_to_image(x, y, values)
         shown = axis.imshow(
@@ -118,6 +141,16 @@ def draw_comparison(
         )
         _floor(axis, name, room, walls)
 
+
+def _overlays(axes: list, path, inducing, suggestions) -> list:
+    """Draw the path, inducing inputs and suggestions over the panels; handles for the legend.
+
+    Args:
+        axes: those of `_panels`.
+        path: (K, 2) m.
+        inducing: (K, 2) m.
+        suggestions: (K, 2) m, in their order.
+    """
     # for the legend only: the walls themselves are patches
     (outline,) = axes[0].plot([], [], color="black", linewidth=1.5, label="walls")
     (drawn,) = axes[1].plot(*path.T, color="white", linewidth=0.8, label="path")
@@ -136,21 +169,12 @@ def draw_comparison(
     )
     for rank, (sx, sy) in enumerate(suggestions, start=1):
         axes[2].annotate(str(rank), (sx, sy), ha="center", va="center", color="red", fontsize=8)
-    shown = [
+    return [
         outline,
         drawn,
         *([points] if len(inducing) else []),
         *([next_] if len(suggestions) else []),
     ]
-
-    if curves is not None:
-        _way(figure, figure.add_subplot(grid[0, 2]), path, worth, room, walls)
-        _curves(figure.add_subplot(grid[1, 2]), *curves)
-
-    figure.legend(handles=shown, loc="outside lower center", ncols=4, facecolor="0.75")
-    figure.suptitle(title)
-    lay_out(figure).savefig(file)
-    return file
 
 
 def _floor(axis, name: str, room: tuple[float, float], walls) -> None:

@@ -50,14 +50,7 @@ def run(args: argparse.Namespace) -> int:
     torch.set_num_threads(parameters.node.torch_threads)  # as the node, so that both round alike
     output = folder_to_write(args.output)
 
-    if not 1 <= args.iterations <= _LARGEST:
-        raise UsageError(f"--iterations is {args.iterations}, expected 1 to {_LARGEST}")
-    if not 0.0 < args.tolerance < float("inf"):
-        raise UsageError(f"--tolerance is {args.tolerance}, expected a number of nats above 0")
-    try:
-        check_fits(parameters.map)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
+    _check(args, parameters)
 
     if uses_workers(args):
         from gp_mapping.commands.fleet.fit import run as run_fleet
@@ -91,7 +84,52 @@ def run(args: argparse.Namespace) -> int:
     session.about = {**again["about"], **session.about}
     note_mapped(plans, session.about)
 
-    result = {
+    result = _result(args, parameters, refit, intake)
+    if args.test:
+        # both maps saw the same samples, so that one set of positions serves both scores
+        trained = np.vstack(positions)
+        result["test"] = {
+            name: score_on_tests(test_plans, parameters, tested, trained)
+            for name, tested in (("streamed", streamed), ("fitted", session))
+        }
+        result["warnings"] += result["test"]["fitted"]["test_warnings"]
+
+    paths = write_results(output, session, (), result, started)
+    print(
+        json.dumps(result, allow_nan=False)
+        if args.json
+        else summary(result, session.settings, paths)
+    )
+    return 0
+
+
+def _check(args: argparse.Namespace, parameters: Parameters) -> None:
+    """Check the options and the model.
+
+    Raises:
+        UsageError: an option is out of range, or the model cannot be fitted.
+    """
+    if not 1 <= args.iterations <= _LARGEST:
+        raise UsageError(f"--iterations is {args.iterations}, expected 1 to {_LARGEST}")
+    if not 0.0 < args.tolerance < float("inf"):
+        raise UsageError(f"--tolerance is {args.tolerance}, expected a number of nats above 0")
+    try:
+        check_fits(parameters.map)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def _result(args: argparse.Namespace, parameters: Parameters, refit: Refit, intake: Intake) -> dict:
+    """Return the report in plain numbers, without a test.
+
+    Args:
+        args: of the command.
+        parameters: checked settings.
+        refit: the fit, and the map at its θ.
+        intake: of the first time that the bags were read.
+    """
+    session = refit.session
+    return {
         "fit": _plain(refit),
         "received": dict(intake.received),
         "dropped": intake.drops.as_dict(),
@@ -112,35 +150,14 @@ def run(args: argparse.Namespace) -> int:
         "settings": asdict(session.settings) | asdict(parameters.intake),
     }
 
-    if args.test:
-        # both maps saw the same samples, so that one set of positions serves both scores
-        trained = np.vstack(positions)
-        result["test"] = {
-            name: score_on_tests(test_plans, parameters, tested, trained)
-            for name, tested in (("streamed", streamed), ("fitted", session))
-        }
-        result["warnings"] += result["test"]["fitted"]["test_warnings"]
-
-    paths = write_results(output, session, (), result, started)
-    print(
-        json.dumps(result, allow_nan=False)
-        if args.json
-        else summary(result, session.settings, paths)
-    )
-    return 0
-
 
 def _through(
     plans, parameters: Parameters, session: MapSession, label: str
 ) -> tuple[MapSession, Intake, list[np.ndarray]]:
     """Take the bags in; returns the session, their intake, and the positions, (n, 2) m a batch."""
-    intake, positions = (
-        Intake(
-            parameters.intake,
-            judge=make_judge(parameters.map),
-            time_offset=parameters.map.time_offset,
-        ),
-        [],
+    positions: list[np.ndarray] = []
+    intake = Intake(
+        parameters.intake, judge=make_judge(parameters.map), time_offset=parameters.map.time_offset
     )
     for samples in ingest_batches(samples_of(plans, intake, label), session, intake.drops):
         positions.append(samples.x.numpy())

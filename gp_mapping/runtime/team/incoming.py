@@ -172,11 +172,43 @@ class Source:
             self.newest = now
             return
 
-        # all checks come before any change
+        then = _Map() if held is None else held
+        new = self._with_part(then, address, state, size, now)
+        if new is None:
+            self.repeated += 1
+            self.newest = now
+            return
+
+        self._holdings.used += new.size - then.size
+        self._maps[address.map], self.newest = new, now
+        if held is None:
+            self._note_rivals(address.map, now)
+        if new.ready is not then.ready:
+            self.news += 1
+            self._wrong.pop(address.map, None)
+        self._drop_oldest(address.map)
+
+    def _with_part(
+        self, then: _Map, address: _Address, state: dict, size: int, now: float
+    ) -> _Map | None:
+        """Return what is held of a map together with one more part; nothing is changed.
+
+        Args:
+            then: what is held of it; an empty one of a new map.
+            address: of the part.
+            state: of the part.
+            size: of its message, bytes.
+            now: monotonic s.
+
+        Returns:
+            None where the totals that it completes have been unusable before.
+
+        Raises:
+            MessageError: the part cannot be held.
+        """
         if address.part == HEAD and not isinstance(state.get("map"), dict):
             raise MessageError("malformed", "a head without a map")
-        then = _Map() if held is None else held
-        if before is None and len(then.parts) >= _NAMES:
+        if address.part not in then.parts and len(then.parts) >= _NAMES:
             raise MessageError("malformed", f"more than {_NAMES} tiles")
 
         new = replace(
@@ -186,9 +218,7 @@ class Source:
         )
         complete = _complete(new.parts)
         if (address.map, hash(_numbers(complete))) in self._unusable:
-            self.repeated += 1
-            self.newest = now
-            return
+            return None
         if complete and _numbers(complete) != _numbers(then.ready):
             new.ready = complete
         new.size = new.sizes()
@@ -198,18 +228,17 @@ class Source:
                 f"{self._holdings.used / 1e6:.0f} MB of other robots' totals are kept "
                 "already; raise merge_memory",
             )
+        return new
 
-        self._holdings.used += new.size - then.size
-        self._maps[address.map], self.newest = new, now
-        if held is None:
-            self._note_rivals(address.map, now)
-        if new.ready is not then.ready:
-            self.news += 1
-            self._wrong.pop(address.map, None)
+    def _drop_oldest(self, newest: str) -> None:
+        """Drop maps beyond _MAPS, those that have not come for longest first.
 
+        Args:
+            newest: id of the map that has just come, which stays.
+        """
         while len(self._maps) > _MAPS:
             oldest = min(
-                (name for name in self._maps if name != address.map),
+                (name for name in self._maps if name != newest),
                 key=lambda m: self._maps[m].arrived,
             )
             self._drop(oldest)

@@ -86,13 +86,11 @@ class SendableMap(Rebuilding):
     def _whole(self, state: dict) -> dict:
         """The full state of a slim one, with what follows from the rest computed again."""
         theta = type(self.theta)(**state["theta"])
-        z, columns = (
-            state["basis"]["z"].to(self.device),
-            {
-                name: value.to(self.device) if torch.is_tensor(value) else value
-                for name, value in state["memory"].items()
-            },
-        )
+        z = state["basis"]["z"].to(self.device)
+        columns = {
+            name: value.to(self.device) if torch.is_tensor(value) else value
+            for name, value in state["memory"].items()
+        }
         basis = Basis.at(z, self.new_basis(theta, z.shape[1]))
         rows = basis.features + max(self.max_inducing, len(z))
 
@@ -119,35 +117,44 @@ class SendableMap(Rebuilding):
             "rule": self.memory_rule,
         }
 
-        sums = state["sites"]
-        sites = Sites(basis.size, int(sums["channels"]), rows, self.device)
-        # the upper triangle from the lower one; or the sums from the samples
-        if "lower" in sums:
-            lower = torch.tril_indices(basis.size, basis.size)
-            full = torch.zeros((basis.size, basis.size), dtype=torch.float64, device=self.device)
-            full[lower[0], lower[1]] = sums["lower"].to(self.device)
-            packed = {
-                "precision": full + full.tril(-1).mT,
-                "linear": sums["linear"],
-                "capacity": rows,
-                "passes": sums["passes"],
-            }
-        else:
-            sites.add(whitened, columns["beta"], columns["lam"], columns["pass_number"])
-            packed = sites.state_dict()
-            if "elsewhere" in sums:
-                packed["passes"] |= {"elsewhere": sums["elsewhere"]}
-
         return (
             state
             | {
                 "memory": memory,
-                "sites": packed,
+                "sites": self._whole_sites(state["sites"], rows, whitened, columns),
                 "basis": {"z": z, "L": basis.L.clone()},
                 "generator": generator.get_state(),
             }
             | {name: getattr(self, name) for name in self.budgets}
         )
+
+    def _whole_sites(self, sums: dict, rows: int, whitened: Tensor, columns: dict) -> dict:
+        """The full state of a slim one's sites: by symmetry, or as sums over the samples.
+
+        Args:
+            sums: of the slim state.
+            rows: of the sites' capacity.
+            whitened: features of the remembered samples, (R, m).
+            columns: of the memory.
+        """
+        size = len(whitened)
+        if "lower" in sums:
+            lower = torch.tril_indices(size, size)
+            full = torch.zeros((size, size), dtype=torch.float64, device=self.device)
+            full[lower[0], lower[1]] = sums["lower"].to(self.device)
+            return {
+                "precision": full + full.tril(-1).mT,
+                "linear": sums["linear"],
+                "capacity": rows,
+                "passes": sums["passes"],
+            }
+
+        sites = Sites(size, int(sums["channels"]), rows, self.device)
+        sites.add(whitened, columns["beta"], columns["lam"], columns["pass_number"])
+        packed = sites.state_dict()
+        if "elsewhere" in sums:
+            packed["passes"] |= {"elsewhere": sums["elsewhere"]}
+        return packed
 
     @torch.no_grad()
     def move(self, turn: Tensor, shift: Tensor) -> None:
