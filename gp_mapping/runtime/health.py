@@ -137,7 +137,7 @@ def _other_time(area: Area, stamp_age: float, simulated: bool) -> None:
 
 
 def _group_of(reason: str) -> str:
-    """The heading under which a count is reported.
+    """The group under which a count is reported.
 
     Measurements received = used + all that are "dropped" + waiting, exactly.
     """

@@ -36,7 +36,7 @@ from torch import Tensor
 
 from gp_mapping.core.kernels import make_kernel
 from gp_mapping.mapping.beginning.stepwise import Stepwise
-from gp_mapping.mapping.drift.rivals import DriftTrack, change_window, response, roughness, velocity
+from gp_mapping.mapping.drift.rivals import DriftTrack, change_window, response, roughness
 
 __all__ = ["Drift", "DriftSearch", "DriftTrack"]
 
@@ -263,7 +263,7 @@ class DriftSearch(Stepwise[Drift]):
 
     def _late(self, seconds: float) -> Generator[None, None, float]:
         """With stamps that are late by so many seconds."""
-        places = self.track.x - seconds * velocity(self.track)
+        places = self.track.x - seconds * self.track.velocity()
         found = yield from self._best(
             lambda i: self._kernel_of(self.lengths[i], places) + self.free
         )

@@ -8,7 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["DriftTrack", "change_window", "response", "roughness", "velocity"]
+from gp_mapping.mapping.response.track import velocity_along
+
+__all__ = ["DriftTrack", "change_window", "response", "roughness"]
 
 
 class DriftTrack(NamedTuple):
@@ -28,6 +30,15 @@ class DriftTrack(NamedTuple):
     passes: Tensor
     heading: Tensor | None = None
 
+    @property
+    def begins(self) -> Tensor:
+        """Whether a pass begins at each, (N,) bool."""
+        return torch.cat([torch.ones(1, dtype=torch.bool), self.passes.diff() != 0])
+
+    def velocity(self) -> Tensor:
+        """As velocity_along, (N, 2) m/s."""
+        return velocity_along(self.x, self.stamp, self.begins)
+
 
 def roughness(apart: Tensor, length: float) -> Tensor:
     """−∇²k ℓ² of Matérn-5/2 at distances (N, N): what a wandering pose adds, per ℓ² of it."""
@@ -35,25 +46,11 @@ def roughness(apart: Tensor, length: float) -> Tensor:
     return (5.0 / 3.0) * (1.0 + s - 0.5 * s.square()) * (-s).exp()
 
 
-def velocity(track: DriftTrack) -> Tensor:
-    """(N, 2) m/s, from the block before to the one after, of one pass."""
-    own = torch.arange(len(track.y))
-    other = torch.ones(1, dtype=torch.bool)
-    begins = torch.cat([other, track.passes.diff() != 0])
-    ends = torch.cat([begins[1:], other])
-    before, after = torch.where(begins, own, own - 1), torch.where(ends, own, own + 1)
-    elapsed = (track.stamp[after] - track.stamp[before])[:, None]
-    return torch.where(
-        elapsed > 0, (track.x[after] - track.x[before]) / elapsed.clamp_min(1e-9), 0.0
-    )
-
-
 def response(track: DriftTrack, tau: float) -> Tensor:
     """H (N, N) of a sensor of the time constant `tau`, s; settled where a pass begins."""
-    begins = torch.cat([torch.ones(1, dtype=torch.bool), track.passes.diff() != 0]).tolist()
     keep = torch.exp(-track.stamp.diff().clamp_min(0.0) / tau).tolist()
     out = torch.eye(len(track.y), dtype=torch.float64)
-    for i, begin in enumerate(begins):
+    for i, begin in enumerate(track.begins.tolist()):
         if not begin:
             out[i] = keep[i - 1] * out[i - 1]
             out[i, i] += 1.0 - keep[i - 1]

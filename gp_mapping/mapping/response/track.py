@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["Track"]
+__all__ = ["Track", "velocity_along"]
 
 
 class Track(NamedTuple):
@@ -48,17 +48,22 @@ class Track(NamedTuple):
         inside = (then >= self.stamp[starts[number]]) & (then <= self.stamp[ends[number]])
         along = [np.interp(then, self.stamp, column) for column in self.x.T]
         between = torch.from_numpy(np.stack(along, 1))
-        ahead = self.x - (self.stamp - then)[:, None] * self._velocity()
+        speed = velocity_along(self.x, self.stamp, self.begins)
+        ahead = self.x - (self.stamp - then)[:, None] * speed
         return torch.where(inside[:, None], between, ahead)
 
-    def _velocity(self) -> Tensor:
-        """(N, 2) m/s, from the row before to the one after, of one pass."""
-        n = len(self.y)
-        own = torch.arange(n)
-        ends = torch.cat([self.begins[1:], self.begins.new_ones(1)])
-        before = torch.where(self.begins, own, own - 1)
-        after = torch.where(ends, own, own + 1)
-        elapsed = (self.stamp[after] - self.stamp[before])[:, None]
-        return torch.where(
-            elapsed > 0, (self.x[after] - self.x[before]) / elapsed.clamp_min(1e-9), 0.0
-        )
+
+def velocity_along(x: Tensor, stamp: Tensor, begins: Tensor) -> Tensor:
+    """Velocity at each row, from the row before to the one after, of one pass: (N, 2) m/s.
+
+    Args:
+        x: places (N, 2), m.
+        stamp: (N,), s.
+        begins: (N,) bool, whether a pass begins.
+    """
+    own = torch.arange(len(x))
+    ends = torch.cat([begins[1:], begins.new_ones(1)])
+    before, after = torch.where(begins, own, own - 1), torch.where(ends, own, own + 1)
+
+    elapsed = (stamp[after] - stamp[before])[:, None]
+    return torch.where(elapsed > 0, (x[after] - x[before]) / elapsed.clamp_min(1e-9), 0.0)

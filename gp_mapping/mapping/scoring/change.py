@@ -1,12 +1,12 @@
-"""Has the field changed? A CUSUM of one-step-ahead scores per tile, and the weight of gross errors.
+"""Has the field changed? A CUSUM of one-step-ahead scores per patch; weights of gross errors.
 
 Of each cell, z² = r²/((v + σ²) m) against a posterior from an earlier pass. Where nothing changed
 z² is about 1; after a change it is large over a whole stretch. The log likelihood ratio of "κ times
-the variance" against "as predicted", summed per tile while it is positive, raises an alarm at
+the variance" against "as predicted", summed per patch while it is positive, raises an alarm at
 _THRESHOLD (Page 1954).
 
 What the map always gets wrong is no change: where the field is rougher than its lengthscale, or the
-budget is short, the same tile errs on every visit. So m is what earlier visits of the tile have
+budget is short, the same patch errs on every visit. So m is what earlier visits of the patch have
 shown,
 
     m = max(1, (n₀ + Σ_i q_i) / (n₀ + n)),   q_i = mean of r²/(v + σ²) over visit i of n, ≤ _LARGEST
@@ -34,14 +34,14 @@ __all__ = ["Change", "ChangeDetector", "student_weight"]
 _KAPPA = 9.0  # a change makes errors three times as large
 _MOST = 25.0  # largest z² counted: one cell alone never raises the alarm
 _THRESHOLD = 30.0  # nats; at least three cells
-_TILES = 4096
+_PATCHES = 4096
 _PRIOR = 5.0  # n₀, visits
 _LARGEST = 25.0  # q of a visit: a change too small for an alarm does not hide the next one
-_VISITS = 20.0  # remembered of a tile; beyond it the oldest ones fade
+_VISITS = 20.0  # remembered of a patch; beyond it the oldest ones fade
 _STANDS = (
-    0.02  # sides of a tile, a tenth of a cell; the next cell is nearer to the last one than that
+    0.02  # sides of a patch, a tenth of a cell; the next cell is nearer to the last one than that
 )
-_APART = 4.0  # sides of a tile; after so long a way elsewhere the next cell is a new visit
+_APART = 4.0  # sides of a patch; after so long a way elsewhere the next cell is a new visit
 
 
 def student_weight(z_square: float, gate: float = 25.0, nu: float = 4.0) -> float:
@@ -75,8 +75,8 @@ class Change:
 
 
 @dataclass
-class _Tile:
-    """What is known of one tile.
+class _Patch:
+    """What is known of one patch.
 
     Attributes:
         total: the CUSUM, nats.
@@ -101,7 +101,7 @@ class _Tile:
     def leave(self) -> None:
         """End the visit: its errors count among the earlier ones from now on."""
         if self.here:
-            # an older visit fades, so that the tile follows the field
+            # an older visit fades, so that the patch follows the field
             keep = min(1.0, _VISITS / (self.visits + 1.0))
             self.visits = keep * (self.visits + 1.0)
             self.misfit = keep * (self.misfit + min(self.squares / self.here, _LARGEST))
@@ -114,9 +114,9 @@ class _Tile:
 
 
 class ChangeDetector:
-    """One CUSUM per square tile of side `size` metres.
+    """One CUSUM per square patch of side `size` metres.
 
-    There are at most 4096 tiles; the longest unvisited is dropped first.
+    There are at most 4096 patches; the longest unvisited is dropped first.
 
     Args:
         size: m.
@@ -124,8 +124,8 @@ class ChangeDetector:
 
     def __init__(self, size: float):
         self.size = size
-        # the last visited tile comes last
-        self._tiles: OrderedDict[tuple[int, int], _Tile] = OrderedDict()
+        # the last visited patch comes last
+        self._patches: OrderedDict[tuple[int, int], _Patch] = OrderedDict()
 
     def add(
         self, x: list[float], residual: float, variance: float, stamp: float, length: float
@@ -140,59 +140,59 @@ class ChangeDetector:
             length: of the path so far, m.
         """
         key = (math.floor(x[0] / self.size), math.floor(x[1] / self.size))
-        tile = self._tiles.pop(key, None) or _Tile()
+        patch = self._patches.pop(key, None) or _Patch()
         # a shorter path than before: it begins anew
-        if length - tile.last > _APART * self.size or length < tile.last:
-            tile.leave()
+        if length - patch.last > _APART * self.size or length < patch.last:
+            patch.leave()
 
-        if length - tile.last < _STANDS * self.size:
-            self._tiles[key] = tile
+        if length - patch.last < _STANDS * self.size:
+            self._patches[key] = patch
             return None
         square = residual * residual / variance
 
         # log likelihood ratio of variances κ and 1
-        tile.total += 0.5 * min(square / tile.usual, _MOST) * (1.0 - 1.0 / _KAPPA) - 0.5 * math.log(
-            _KAPPA
-        )
-        tile.error, tile.cells = tile.error + residual, tile.cells + 1.0
-        tile.here, tile.squares, tile.last = (
-            tile.here + 1.0,
-            tile.squares + min(square, 1e6),
+        # ½ z² (1 − 1/κ) − ½ log κ
+        ratio = min(square / patch.usual, _MOST)
+        patch.total += 0.5 * ratio * (1.0 - 1.0 / _KAPPA) - 0.5 * math.log(_KAPPA)
+        patch.error, patch.cells = patch.error + residual, patch.cells + 1.0
+        patch.here, patch.squares, patch.last = (
+            patch.here + 1.0,
+            patch.squares + min(square, 1e6),
             length,
         )
 
-        if tile.total <= 0.0:
-            tile.total = tile.error = tile.cells = 0.0
+        if patch.total <= 0.0:
+            patch.total = patch.error = patch.cells = 0.0
 
-        self._tiles[key] = tile
-        if len(self._tiles) > _TILES:
-            self._tiles.popitem(last=False)
-        if tile.total < _THRESHOLD:
+        self._patches[key] = patch
+        if len(self._patches) > _PATCHES:
+            self._patches.popitem(last=False)
+        if patch.total < _THRESHOLD:
             return None
 
         # the sum starts anew; the errors stay in m: what comes again and again is no change
-        found = Change(x[0], x[1], stamp, tile.error / tile.cells)
-        tile.total = tile.error = tile.cells = 0.0
+        found = Change(x[0], x[1], stamp, patch.error / patch.cells)
+        patch.total = patch.error = patch.cells = 0.0
         return found
 
     def suspicion(self) -> list[tuple[float, float, float]]:
-        """Tiles on the way to an alarm: centre x, y (m), fraction of the threshold."""
+        """Patches on the way to an alarm: centre x, y (m), fraction of the threshold."""
         return [
-            ((i + 0.5) * self.size, (j + 0.5) * self.size, tile.total / _THRESHOLD)
-            for (i, j), tile in self._tiles.items()
-            if tile.total > 0
+            ((i + 0.5) * self.size, (j + 0.5) * self.size, patch.total / _THRESHOLD)
+            for (i, j), patch in self._patches.items()
+            if patch.total > 0
         ]
 
     def state_dict(self) -> dict:
-        """Return the tiles as a table, with the side of one (m)."""
+        """Return the patches as a table, with the side of one (m)."""
         rows = {
             key: (t.total, t.error, t.cells, t.visits, t.misfit, t.here, t.squares, t.last)
-            for key, t in self._tiles.items()
+            for key, t in self._patches.items()
         }
         return {"size": self.size, "tiles": table_of(rows, 8)}
 
     def load_state_dict(self, state: dict) -> None:
         """Continue where state_dict was taken, also of older versions."""
         self.size = float(state["size"])
-        # tiles of older maps have their CUSUM alone
-        self._tiles = OrderedDict((key, _Tile(*row)) for key, row in rows_of(state["tiles"]))
+        # patches of older maps have their CUSUM alone
+        self._patches = OrderedDict((key, _Patch(*row)) for key, row in rows_of(state["tiles"]))

@@ -101,7 +101,7 @@ class Source:
         dropped: messages, and totals, that were refused, by reason.
         bytes: of all messages.
         news: grows when something has come that changes the sum.
-        noise: sentence on what was wrong with the newest message.
+        fault: sentence on what was wrong with the newest message.
         problem: sentence on why its newest totals are not in the sum.
         newest: monotonic s of the last message that was taken, or None.
     """
@@ -117,11 +117,11 @@ class Source:
         self._rivals = Rivals()
         self.received = self.repeated = self.bytes = self.news = 0
         self.dropped: Counter = Counter()
-        self.noise = self.problem = ""
+        self.fault = self.problem = ""
         self.newest: float | None = None
 
     def accept(self, data: bytes, now: float) -> bool:
-        """Take one message; an unusable one is counted, and explained in `noise`.
+        """Take one message; an unusable one is counted, and explained in `fault`.
 
         Args:
             data: the message.
@@ -136,9 +136,9 @@ class Source:
             self._take(_Address.of(about), state, len(data), now)
         except MessageError as error:
             self.dropped[error.reason] += 1
-            self.noise = f"a message of {self.name} is dropped: {one_line(error, 300)}"
+            self.fault = f"a message of {self.name} is dropped: {one_line(error, 300)}"
             return False
-        self.noise = ""
+        self.fault = ""
         return True
 
     def refuse(self, reason: str, text: str) -> None:

@@ -291,7 +291,7 @@ class Team:
         notes = list(self._sum.notes)
         for robot, source in self.sources.items():
             values |= {f"{robot} {name}": value for name, value in source.status(now).items()}
-            notes += [text for text in (source.noise, source.problem, source.rivals) if text]
+            notes += [text for text in (source.fault, source.problem, source.rivals) if text]
             if source.newest is None:
                 notes.append(
                     f"no totals of {robot} yet: does its mapper run with publish_tiles: true, and can it be "

@@ -8,7 +8,7 @@ from drifting import LENGTH, SPEED, crossing, lanes, passes, way
 
 from gp_mapping.core.kernels import make_kernel
 from gp_mapping.mapping.drift.evidence import DriftSearch
-from gp_mapping.mapping.drift.rivals import change_window, response, roughness, velocity
+from gp_mapping.mapping.drift.rivals import change_window, response, roughness
 
 STEP = LENGTH / 5.0
 
@@ -28,11 +28,11 @@ def test_a_wandering_pose_adds_the_curvature_of_the_kernel():
 
 def test_velocity_is_that_of_the_way_and_ends_with_a_pass():
     whole = way(passes(1, crossing(STEP)))
-    speed = velocity(whole).norm(dim=1)
+    speed = whole.velocity().norm(dim=1)
     assert float(speed.median()) == pytest.approx(SPEED, rel=1e-6) and float(speed.max()) < 0.51
     first = int((whole.passes == 1).sum())
     ahead = (whole.x[first + 1] - whole.x[first]) / (whole.stamp[first + 1] - whole.stamp[first])
-    assert torch.allclose(velocity(whole)[first], ahead)
+    assert torch.allclose(whole.velocity()[first], ahead)
 
 
 def test_a_slow_sensor_settles_and_begins_settled():

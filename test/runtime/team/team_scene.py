@@ -165,7 +165,7 @@ def source_of(*sessions, name="robot1", most=100.0) -> Source:
     source = Source(name, MemoryPool(most))
     for session in sessions:
         for message in messages_of(session, name):
-            assert source.accept(message, 0.0), source.noise
+            assert source.accept(message, 0.0), source.fault
     return source
 
 

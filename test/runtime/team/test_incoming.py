@@ -101,19 +101,19 @@ def test_a_map_that_was_replaced_goes_and_does_not_come_back(source):
 def test_an_address_that_is_none_is_refused(source, wrong):
     assert not source.accept(encode({**address(), **wrong}, {"map": {}}), 0.0)
     assert source.dropped == {"malformed": 1}
-    assert source.noise.startswith("a message of robot1 is dropped: ")
+    assert source.fault.startswith("a message of robot1 is dropped: ")
     assert source.bytes > 0 and source.newest is None and not source.ready()
     good = address("x" * 100, 2**62 - 1, "y" * 100, ["a"] * 256)
-    assert source.accept(encode(good, {"map": {}}), 1.0) and source.noise == ""
+    assert source.accept(encode(good, {"map": {}}), 1.0) and source.fault == ""
     assert source.accept(encode(address(number=0, map_id="other"), {"map": {}}), 1.0)
 
 
 def test_a_head_without_a_map_and_more_tiles_than_any_map_has_are_refused(source, monkeypatch):
     assert not source.accept(encode(address(), {"map": 1}), 0.0)
-    assert "a head without a map" in source.noise
+    assert "a head without a map" in source.fault
     monkeypatch.setattr(incoming, "_NAMES", 3)
     assert all(source.accept(tile(f"0 {i}", 1), 0.0) for i in range(3))
-    assert not source.accept(tile("0 3", 1), 0.0) and "more than 3 tiles" in source.noise
+    assert not source.accept(tile("0 3", 1), 0.0) and "more than 3 tiles" in source.fault
     assert source.accept(tile("0 2", 2), 0.0), "it has its place already"
 
 

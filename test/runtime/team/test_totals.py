@@ -102,7 +102,7 @@ def test_hostile_messages_are_counted_and_leave_the_sum_as_it_was(good):
         encode({"map": 3, "part": [], "number": "x", "instead": 0}, {"map": {}}),
     ]
     for data in hostile:
-        assert not source.accept(data, 1.0) and source.noise and "\n" not in source.noise
+        assert not source.accept(data, 1.0) and source.fault and "\n" not in source.fault
     assert sum(source.dropped.values()) == len(hostile) == source.received - 1
     assert {"not_tiles", "damaged", "malformed"} <= source.dropped.keys()
     # well-formed, of a good address, and of no use: found when it is added, and what was good counts again
@@ -142,7 +142,7 @@ def test_what_is_kept_is_bounded(good):
     assert (
         not source.accept(message, 0.0)
         and source.dropped == {"memory_full": 1}
-        and "merge_memory" in source.noise
+        and "merge_memory" in source.fault
     )
     told = source.status(0.0)
     assert (told["maps"], told["version"], told["received"]) == (0, 0, 1), "nothing of it is there"
@@ -209,7 +209,7 @@ def test_parts_that_are_kept_until_newer_ones_are_in_a_sum_count(good):
     one = holdings.used
     assert sent(2) and 1.9 * one < holdings.used < 2.1 * one, "the first is in the sum"
     source.ready()  # a sum of the second begins
-    assert not sent(3) and source.dropped == {"memory_full": 1} and "merge_memory" in source.noise
+    assert not sent(3) and source.dropped == {"memory_full": 1} and "merge_memory" in source.fault
     assert source.status(1.0)["version"] == 2
     sums(source)
     assert holdings.used < 1.1 * one and sent(3)

@@ -38,7 +38,7 @@ from gp_mapping.core.scaling import Scaling
 __all__ = ["WiskiLocal", "local_posterior", "map_features"]
 
 _HALO = 2.0  # lengthscales
-_TILE = 0.5  # lengthscales: the places of one tile share a window
+_SQUARE = 0.5  # lengthscales: the places of one square share a window
 _MOST = 300  # aggregates of a window; beyond, it is thinned by the next of `_THINNING`
 # reach and side of the squares, lengthscales
 _THINNING = ((0.5, 0.125), (0.5, 0.25), (0.25, 0.25), (0.25, 0.5), (0.0, 0.25), (0.0, 0.5))
@@ -68,13 +68,13 @@ class WiskiLocal(PassConstants):
     numbers: tuple[float, ...] = ()
     _cache: dict = field(default_factory=dict, compare=False, repr=False)
 
-    def _window(self, tile: tuple[int, int]) -> Window:
-        """The factored window of a tile; it depends on the tile alone, not on earlier questions."""
-        if tile not in self._cache:
+    def _window(self, square: tuple[int, int]) -> Window:
+        """The factored window of a square; it depends on that alone, not on earlier questions."""
+        if square not in self._cache:
             ell = self.theta.lengthscale
-            low = torch.tensor(tile, dtype=torch.float64, device=self.f.device) * (_TILE * ell)
+            low = torch.tensor(square, dtype=torch.float64, device=self.f.device) * (_SQUARE * ell)
 
-            high = low + _TILE * ell
+            high = low + _SQUARE * ell
             x = self.aggregates.x
             near = self.aggregates.take(
                 ((x >= low - _HALO * ell) & (x <= high + _HALO * ell)).all(1).nonzero()[:, 0]
@@ -89,14 +89,14 @@ class WiskiLocal(PassConstants):
             # the oldest window makes room
             while len(self._cache) >= _WINDOWS:
                 self._cache.pop(next(iter(self._cache)))
-            self._cache[tile] = Window(self.theta.kernel(), near)
-        return self._cache[tile]
+            self._cache[square] = Window(self.theta.kernel(), near)
+        return self._cache[square]
 
-    def _by_tile(self, x: Tensor):
-        """Indices of x (N, 2) in each tile that holds some, and the tile's window."""
-        tiles = (x.detach() / (_TILE * self.theta.lengthscale)).floor().long()
-        for tile in tiles.unique(dim=0):
-            yield (tiles == tile).all(1).nonzero()[:, 0], self._window(tuple(tile.tolist()))
+    def _by_square(self, x: Tensor):
+        """Indices of x (N, 2) in each square that holds some, and the square's window."""
+        squares = (x.detach() / (_SQUARE * self.theta.lengthscale)).floor().long()
+        for square in squares.unique(dim=0):
+            yield (squares == square).all(1).nonzero()[:, 0], self._window(tuple(square.tolist()))
 
     def feature_moments(self) -> tuple[Tensor, Tensor]:
         """As PassConstants.feature_moments."""
@@ -106,11 +106,11 @@ class WiskiLocal(PassConstants):
     def predict_inner(
         self, x: Tensor, heading: Tensor | None = None, number: float | None = None
     ) -> tuple[Tensor, Tensor]:
-        """As PassConstants.predict_inner, from the aggregates about each tile."""
+        """As PassConstants.predict_inner, from the aggregates about each square."""
         phi = features_at(self.theta, x, heading, self.numbers, number)
         mean, variance = x.new_empty((len(x), self.f.shape[1])), x.new_empty(len(x))
 
-        for index, window in self._by_tile(x):
+        for index, window in self._by_square(x):
             whitened, t = window.solved_features(x[index])
             free = phi[index] - t
             mean[index] = whitened.mT @ window.whitened_value + free @ self.f
@@ -121,7 +121,7 @@ class WiskiLocal(PassConstants):
     def gradient(self, x: Tensor) -> Tensor:
         """Gradient of the mean at standardised x (N, 2), by autograd: (N, C, 2)."""
         out = x.new_empty((len(x), self.f.shape[1], 2))
-        for index, window in self._by_tile(x):
+        for index, window in self._by_square(x):
             out[index] = gradient_of(partial(self._near, window), x[index])
         return out
 
@@ -177,7 +177,7 @@ def local_posterior(model, inner: Tensor, reach: float = 0.0) -> WiskiLocal:
         reach: distance from them that it has to serve, m.
     """
     theta, points = model.theta, model.points
-    margin = (_HALO + _TILE) * theta.lengthscale + reach
+    margin = (_HALO + _SQUARE) * theta.lengthscale + reach
 
     x, covariates, mass, lam = model.grid.around(
         inner.min(0).values - margin, inner.max(0).values + margin

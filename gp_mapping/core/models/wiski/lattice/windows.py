@@ -40,14 +40,14 @@ _CURVATURE = 6.25  # (½ sd of the field's second derivative, in s/ℓ²)², of 
 
 @dataclass(frozen=True)
 class Aggregates:
-    """Weighted samples, sorted by tiles of two lengthscales.
+    """Weighted samples, sorted by squares of two lengthscales.
 
     Attributes:
         x: (K, 2) places.
         covariates: (K, 2 + P) mean headings and shares of passes.
         mass: (K,) precisions.
-        code: (K,) number of each one's tile, ascending.
-        side: of a tile, m.
+        code: (K,) number of each one's square, ascending.
+        side: of a square, m.
         value: (K, C) mean values, where they are known.
         spread: (K,) m², mean squared distance of what was merged; None: nothing was.
     """
@@ -100,7 +100,7 @@ class Aggregates:
         )
 
     def around(self, low: Tensor, high: Tensor) -> "Aggregates":
-        """Aggregates within two lengthscales of a box that is no larger than a tile.
+        """Aggregates within two lengthscales of a box that is no larger than a square.
 
         Args:
             low: lower corner (2,), m.
@@ -128,9 +128,9 @@ class Aggregates:
         return self.take(index[((x >= low - self.side) & (x <= high + self.side)).all(1)])
 
 
-def _code(tile: Tensor) -> Tensor:
-    """One number for each tile (N, 2), ordered by row, then column."""
-    return tile[:, 0] * (1 << 31) + tile[:, 1] + (1 << 30)
+def _code(square: Tensor) -> Tensor:
+    """One number for each square (N, 2), ordered by row, then column."""
+    return square[:, 0] * (1 << 31) + square[:, 1] + (1 << 30)
 
 
 def thinned(aggregates: Aggregates, side: float, which: Tensor | None = None) -> Aggregates:
@@ -221,7 +221,7 @@ def groups(aggregates: Aggregates, x: Tensor, lengthscale: float):
 
 
 def _split(aggregates: Aggregates, x: Tensor, index: Tensor, lengthscale: float):
-    """As `groups`, for the places of one tile; halved and thinned as far as it must be."""
+    """As `groups`, for the places of one square; halved and thinned as far as it must be."""
     if not len(index):
         return
     places = x[index]
