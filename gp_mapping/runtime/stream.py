@@ -96,7 +96,7 @@ class StreamWatch:
         if self._count % _EVERY == 0:
             self._measure()
 
-    def rest(self) -> None:
+    def note_pause(self) -> None:
         """Nothing was listened to for a while: what was sent meanwhile is not lost."""
         self._last = self._number = None
 

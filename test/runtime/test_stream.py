@@ -91,7 +91,7 @@ def test_numbers_of_the_middleware_are_exact_and_a_new_publisher_is_no_loss():
 
 def test_what_was_sent_while_nobody_listened_is_not_lost():
     watch = watched(steady(500), numbers=list(range(500)))
-    watch.rest()
+    watch.note_pause()
     for i in range(600, 700):
         watch.add(round((1e9 + 0.01 * i) * NS), 5.0 + 0.01 * (i - 500), i)
     assert watch.lost == 0

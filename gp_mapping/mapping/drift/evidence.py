@@ -36,7 +36,7 @@ from torch import Tensor
 
 from gp_mapping.core.kernels import make_kernel
 from gp_mapping.mapping.beginning.stepwise import Stepwise
-from gp_mapping.mapping.drift.rivals import DriftTrack, change_window, response, roughness
+from gp_mapping.mapping.drift.alternatives import DriftTrack, change_window, response, roughness
 
 __all__ = ["Drift", "DriftSearch", "DriftTrack"]
 
@@ -135,8 +135,8 @@ class DriftSearch(Stepwise[Drift]):
         self.start = at
 
         others = max(none, stretched)
-        for margin, rival in self._rivals():
-            other = yield from rival
+        for margin, alternative in self._alternatives():
+            other = yield from alternative
             if value < other + margin:
                 return None
             others = max(others, other)
@@ -224,8 +224,8 @@ class DriftSearch(Stepwise[Drift]):
         decay = (-age / self._time(k)).exp()
         return decay[:, None] * decay * self.same
 
-    # --- rivals -----------------------------------------------------------------------------------
-    def _rivals(self) -> Iterator[tuple[float, Generator[None, None, float]]]:
+    # --- alternatives -----------------------------------------------------------------------------
+    def _alternatives(self) -> Iterator[tuple[float, Generator[None, None, float]]]:
         """By how much to be better than each other fault, and its largest log evidence."""
         x, times = self.track.x, range(0, self._time_count, 2)
         apart = (x[:, None] - x).norm(dim=2)

@@ -17,9 +17,9 @@ import torch
 
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.beginning.stepwise import PendingSearch
+from gp_mapping.mapping.drift.alternatives import DriftTrack
 from gp_mapping.mapping.drift.evidence import Drift, DriftSearch
 from gp_mapping.mapping.drift.kept import KeptCells
-from gp_mapping.mapping.drift.rivals import DriftTrack
 from gp_mapping.mapping.notes.settings import anisotropy_note, drift_note
 from gp_mapping.settings.mapping import MapSettings
 

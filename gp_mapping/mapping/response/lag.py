@@ -33,7 +33,7 @@ from gp_mapping.mapping.response.block_length import best_length, blur
 from gp_mapping.mapping.response.posterior import known_constant, late_evidence, slow_evidence
 from gp_mapping.mapping.response.track import Track
 
-__all__ = ["Lag", "Search", "step_weights"]
+__all__ = ["Lag", "LagSearch", "step_weights"]
 
 SURE = 8.0  # nats; worlds without a lag reach −3
 # of the grid: time constants and delays, in usual times between two blocks
@@ -90,7 +90,7 @@ def step_weights(elapsed: Tensor, tau: float) -> tuple[Tensor, Tensor, Tensor]:
     return a, share - a, 1.0 - share
 
 
-class Search(Stepwise[Lag]):
+class LagSearch(Stepwise[Lag]):
     """Looks for the best τ, each with the lengthscale and the noise that suit it best.
 
     The work comes in steps of one evidence each: O(N³), some milliseconds.

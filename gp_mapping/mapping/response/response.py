@@ -42,7 +42,7 @@ from gp_mapping.mapping.response.blocks import (
     track_of,
     way_between,
 )
-from gp_mapping.mapping.response.lag import Lag, Search
+from gp_mapping.mapping.response.lag import Lag, LagSearch
 from gp_mapping.mapping.scoring.neighbouring_cells import NeighbouringCells
 from gp_mapping.settings.mapping import MapSettings
 
@@ -380,7 +380,7 @@ class _PendingLag(PendingSearch[Lag]):
         if self.blocks >= _FEWEST:
             way = sum(row.way for row in cells)
             finer = blocks_of(cells, min(step, max(way / most, length / _FINER)), most)
-            search = Search(track_of(parts), length, kernel, track_of(finer))
+            search = LagSearch(track_of(parts), length, kernel, track_of(finer))
         super().__init__(search)
 
     def state_dict(self) -> dict:

@@ -162,7 +162,7 @@ class Inputs:
     def open(self) -> None:
         """Subscribe to all inputs whose message type is known; look() adds the others."""
         for port in self.ports:
-            port.watch.stream.rest()
+            port.watch.stream.note_pause()
             if not port.any_scalar:
                 self._subscribe(port, *next(iter(port.classes.items())))
 

@@ -11,7 +11,7 @@ from states import same
 from gp_mapping.mapping.beginning import renewing
 from gp_mapping.mapping.growing.cell_map import CellMap
 from gp_mapping.mapping.response import response
-from gp_mapping.mapping.response.lag import Search
+from gp_mapping.mapping.response.lag import LagSearch
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.sensors import map_settings_for
@@ -48,8 +48,8 @@ def one_by_one(session):
 def test_no_call_takes_more_than_a_few_cells_or_steps(monkeypatch):
     """However many cells there are to be taken again."""
     session, cells, steps, most = session_of(), [], [], [0, 0]
-    advance, admit = Search.advance, CellMap.admit
-    monkeypatch.setattr(Search, "advance", lambda self: steps.append(1) or advance(self))
+    advance, admit = LagSearch.advance, CellMap.admit
+    monkeypatch.setattr(LagSearch, "advance", lambda self: steps.append(1) or advance(self))
     monkeypatch.setattr(CellMap, "admit", lambda *which: cells.append(1) or admit(*which))
     renewing_calls = 0
     for _ in one_by_one(session):

@@ -8,7 +8,7 @@ import torch
 from slow_sensor import lawnmower, track
 
 from gp_mapping.mapping.response import lag as lag_module
-from gp_mapping.mapping.response.lag import Search, step_weights
+from gp_mapping.mapping.response.lag import LagSearch, step_weights
 from gp_mapping.mapping.response.track import Track
 
 
@@ -16,7 +16,7 @@ from gp_mapping.mapping.response.track import Track
 def test_of_two_peaks_the_higher_one_is_found(seed):
     """It lies between two doublings here; the other one, at twice the time constant, was taken."""
     told = track(seed, 1.3, length=1.2, x=lawnmower(step=0.3, width=9.0), elapsed=0.3)
-    lag = Search(told, 1.2, "matern52").finish()
+    lag = LagSearch(told, 1.2, "matern52").finish()
     assert 0.8 < lag.seconds < 1.5  # the other one is at 2.6 s
     assert abs(math.log(lag.seconds / 1.3)) < 2.0 * lag.deviation < 0.7
 
@@ -24,13 +24,13 @@ def test_of_two_peaks_the_higher_one_is_found(seed):
 def test_a_lag_that_is_more_probable_than_a_delay_counts():
     """By less than three nats here."""
     told = track(11, 0.8, noise=0.05, length=2.0, x=lawnmower(step=0.25, width=9.0), elapsed=0.5)
-    assert abs(Search(told, 2.0, "matern52").finish().seconds - 0.8) < 0.2
+    assert abs(LagSearch(told, 2.0, "matern52").finish().seconds - 0.8) < 0.2
 
 
 @pytest.mark.parametrize(("tau", "seed"), [(1.5, 0), (4.0, 1), (10.0, 2)])
 def test_time_constant_is_found_to_a_fifth(tau, seed):
     """With another lengthscale expected than the field has."""
-    lag = Search(track(seed, tau), 2.6, "matern52").finish()
+    lag = LagSearch(track(seed, tau), 2.6, "matern52").finish()
     assert lag is not None
     assert abs(math.log(lag.seconds / tau)) < 0.22  # its likelihood is a tenth wide
     assert 1.2 < lag.lengthscale < 3.0
@@ -39,13 +39,13 @@ def test_time_constant_is_found_to_a_fifth(tau, seed):
 @pytest.mark.parametrize("seed", range(2))
 def test_a_fast_sensor_has_none(seed):
     """Nor has one whose stamps are late: that is a time offset."""
-    assert Search(track(seed), 2.0, "matern52").finish() is None
-    assert Search(track(seed, delay=0.8), 2.0, "matern52").finish() is None
+    assert LagSearch(track(seed), 2.0, "matern52").finish() is None
+    assert LagSearch(track(seed, delay=0.8), 2.0, "matern52").finish() is None
 
 
 def test_a_copy_in_the_middle_goes_on_by_itself():
     """As when two maps are merged while one looks: what was there before is kept as a copy."""
-    search = Search(track(1, 3.0), 2.0, "matern52")
+    search = LagSearch(track(1, 3.0), 2.0, "matern52")
     for _ in range(5):
         assert not search.advance()
     again = copy.deepcopy(search)
@@ -61,12 +61,12 @@ def test_a_copy_in_the_middle_goes_on_by_itself():
 @pytest.mark.parametrize("delay", [0.4, 1.6])
 def test_a_late_sensor_is_no_slow_one(delay):
     """Where it was is on the way, not ahead on a line: at the ends of lanes 1.6 s were a lag."""
-    assert Search(track(100, delay=delay), 2.0, "matern52").finish() is None
+    assert LagSearch(track(100, delay=delay), 2.0, "matern52").finish() is None
 
 
 def test_a_short_lag_is_none_of_the_delays():
     """With a field that is a line between blocks it was no better than a delay."""
-    lag = Search(track(102, 1.0), 2.0, "matern52").finish()
+    lag = LagSearch(track(102, 1.0), 2.0, "matern52").finish()
     assert lag is not None and lag.gain > 8.0
     assert abs(math.log(lag.seconds)) < 3.0 * lag.deviation < 0.7
 
@@ -82,7 +82,7 @@ def test_a_field_smoother_than_the_kernel_is_no_slow_sensor():
     begins = torch.zeros(150, dtype=torch.bool)
     begins[0] = True
     line = Track(x, y, 0.8 * torch.arange(150, dtype=torch.float64), begins)
-    assert Search(line, 2.0, "matern52").finish() is None
+    assert LagSearch(line, 2.0, "matern52").finish() is None
 
 
 def test_weights_are_exact_for_a_field_that_changes_linearly():

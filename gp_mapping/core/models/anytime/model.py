@@ -145,7 +145,7 @@ class AnytimeMap(DualSVGP):
         memory.beta[stale], memory.lam[stale] = beta, lam
 
     def memory_sites_at(self, theta, basis: Basis, whitened: Tensor) -> MemorySites:
-        """As DualSVGP.memory_sites_at: β = 1/Γ."""
+        """As RememberedSites.memory_sites_at: β = 1/Γ."""
         beta = 1.0 / (self.own_noise(theta) + self.extra_variance(basis, whitened))
         return MemorySites(
             whitened, {"beta": beta, "lam": beta[:, None] * self.memory.y}, self.memory.pass_number

@@ -269,7 +269,7 @@ class TileMap(AnytimeMap):
         )
 
     def memory_sites_at(self, theta, basis: Basis, whitened: Tensor) -> MemorySites:
-        """As DualSVGP.memory_sites_at, with new tiles.
+        """As RememberedSites.memory_sites_at, with new tiles.
 
         The side of a tile follows the lengthscale, and places follow the time offset.
         """

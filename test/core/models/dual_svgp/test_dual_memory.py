@@ -20,7 +20,7 @@ from core_data import (
 )
 from map_contract import same_state
 
-import gp_mapping.core.models.dual_svgp.model as dual_model
+import gp_mapping.core.models.dual_svgp.memory_sites as memory_sites
 import gp_mapping.core.models.dual_svgp.rebuild as dual_svgp
 from gp_mapping import create_map
 from gp_mapping.errors import NumericalError
@@ -223,7 +223,7 @@ def test_a_place_that_cannot_be_forgotten_leaves_the_map_bit_for_bit(monkeypatch
         raise NumericalError("does not factor")
 
     with monkeypatch.context() as patch:
-        patch.setattr(dual_model, "cholesky", fails)
+        patch.setattr(memory_sites, "cholesky", fails)
         with pytest.raises(NumericalError):
             field.forget_near(torch.from_numpy(X[50:51]), 0.3, 0)
     assert same_state(field.state_dict(), before)

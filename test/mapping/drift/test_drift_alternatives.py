@@ -7,8 +7,8 @@ import torch
 from drifting import LENGTH, SPEED, crossing, lanes, passes, way
 
 from gp_mapping.core.kernels import make_kernel
+from gp_mapping.mapping.drift.alternatives import change_window, response, roughness
 from gp_mapping.mapping.drift.evidence import DriftSearch
-from gp_mapping.mapping.drift.rivals import change_window, response, roughness
 
 STEP = LENGTH / 5.0
 
