@@ -36,6 +36,9 @@ class KeptCells:
                 first += rows
         yield from self._open
 
+    def __len__(self) -> int:
+        return self.rows
+
     def add(self, cell: Samples, passes: int) -> None:
         """Keep one more.
 

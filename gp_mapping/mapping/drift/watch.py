@@ -11,11 +11,12 @@ until then, and until about _MOST.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import torch
 
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.beginning.search_watch import Schedule, SearchWatch
 from gp_mapping.mapping.beginning.stepwise import PendingSearch
 from gp_mapping.mapping.drift.alternatives import DriftTrack
 from gp_mapping.mapping.drift.evidence import Drift, DriftSearch
@@ -31,13 +32,11 @@ _PARTS = 5.0  # blocks in a lengthscale
 _SEGMENTS = 10.0  # constants in the time in which the sensor changes
 _ROOM = 2.0  # times the drive so far that there are constants for
 _FEWEST = 64  # blocks that can tell anything
-_NEW = 1.2  # times the blocks of the last look, at the end of a drive
 _MOST = 6000  # cells that are kept at most
-_EVERY = 16  # cells between two looks at how far the way has come
 STEPS = 5  # of a search with each cell: up to 0.02 s
 
 
-class DriftWatch:
+class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
     """Cells in; whether the map has to begin again, since the sensor drifts.
 
     Args:
@@ -50,15 +49,14 @@ class DriftWatch:
         bias_time: after how many seconds a pass gets another constant; 0: never.
     """
 
+    schedule = Schedule(_CHECKS, _FEWEST, _MOST, _PARTS, STEPS)
+
     def __init__(self, settings: MapSettings, looks: bool = False):
+        super().__init__(KeptCells() if looks and _may_look(settings) else None)
         self.settings = settings
         self.drift: Drift | None = None
         self.bias_time, self.anisotropy = settings.bias_time, settings.anisotropy
-        # cells since the beginning; None where a drift is not looked for (any more)
-        self._kept: KeptCells | None = KeptCells() if looks and _may_look(settings) else None
-        self._checks, self._looked, self._way = 0, 0, 0.0
         self._newest: tuple[list[float], int] | None = None  # place and pass of the newest row
-        self._search: _PendingDrift | None = None
 
     def stop_looking(self) -> None:
         """Keep what was found: the cells so far are not all that the map holds."""
@@ -83,23 +81,15 @@ class DriftWatch:
                 self._way += math.dist(self._newest[0], place)
             self._newest = place, passes
 
-    def look(self, lengthscale: Callable[[], float | None], last: bool = False) -> bool:
-        """Look for a drift, where it is due: a few steps of the search in each call.
+    def _make_search(
+        self, kept: KeptCells, length: float, whole: bool, final: bool
+    ) -> _PendingDrift:
+        return _PendingDrift(kept, length, self.settings, whole, final)
 
-        Args:
-            lengthscale: tells the map's, m; None while there is no map.
-            last: whether no more cells may come: the search is finished now.
+    def _is_whole(self, check: int) -> bool:
+        return math.log2(check / _BLOCKS).is_integer()
 
-        Returns:
-            Whether one is found, so that the map has to begin again with `again`.
-        """
-        if self._search is None:
-            self._begin_search(lengthscale, last)
-        search = self._search
-        if search is None or not search.advance(math.inf if last else STEPS):
-            return False
-
-        self._search = None
+    def _adopt(self, search: _PendingDrift, last: bool) -> bool:
         self.drift, self.anisotropy = search.found, search.anisotropy
         if self.drift is None:
             self._kept = None if search.final else self._kept
@@ -108,33 +98,6 @@ class DriftWatch:
         least = _ROOM * search.seconds / self.settings.max_biases
         self.bias_time = max(self.drift.shortest / _SEGMENTS, least)
         return True
-
-    def finish_search(self) -> bool:
-        """Finish the search that has begun; return whether a drift is found."""
-        return self._search is not None and self.look(lambda: None, last=True)
-
-    def _begin_search(self, lengthscale: Callable[[], float | None], last: bool) -> None:
-        """Begin to look for a drift, where it is due."""
-        kept = self._kept
-        if kept is None or not kept.rows or not (last or kept.rows % _EVERY == 0):
-            return
-        length, full = lengthscale(), kept.rows >= _MOST
-        if length is None:
-            self._kept = None if full else kept
-            return
-
-        blocks = min(kept.rows, int(self._way * _PARTS / length))
-        due = full or blocks >= _CHECKS[self._checks]
-        if not due and not (last and blocks >= max(_FEWEST, _NEW * self._looked)):
-            return
-
-        all_of_them = last
-        while blocks >= _CHECKS[self._checks] and self._checks < len(_CHECKS) - 1:
-            all_of_them = math.log2(_CHECKS[self._checks] / _BLOCKS).is_integer()
-            self._checks += 1
-        final = full or blocks >= _CHECKS[-1]
-        self._looked = blocks
-        self._search = _PendingDrift(kept, length, self.settings, all_of_them or final, final)
 
     def again(self) -> list[tuple[Samples, int]]:
         """All cells so far, each with the number of its pass: none is kept any more."""

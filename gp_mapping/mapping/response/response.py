@@ -21,12 +21,12 @@ about _MOST.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import torch
 
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.beginning.search_watch import Schedule, SearchWatch
 from gp_mapping.mapping.beginning.stepwise import PendingSearch
 from gp_mapping.mapping.cells import CellAverager
 from gp_mapping.mapping.notes.settings import slow_sensor_note
@@ -53,15 +53,13 @@ _PART = 5.0  # blocks in a lengthscale
 _FINER = 10.0  # at most, where τ is taken from them
 _MOST = 6000  # cells that are kept at most
 _FEWEST = 48  # blocks that can tell anything
-_NEW = 1.2  # times the blocks of the last look, at the end of a drive
 _ANOTHER = 0.02  # change of log τ that is worth another beginning, and in what it is uncertain by
 _SHARE, _SHARE_AT_LAST = 1.0, 0.5
 _SHORT = 0.25  # of τ: a block, where the lengthscale is not known
-_EVERY = 16  # cells between two looks at how far the way has come
 STEPS = 4  # of a search with each cell: up to 0.04 s
 
 
-class Response:
+class Response(SearchWatch[list[Row], "_PendingLag"]):
     """Cells in, measurements of the field out.
 
     Args:
@@ -80,15 +78,14 @@ class Response:
         blur: variance of an average along the way, as of Lag.
     """
 
+    schedule = Schedule(_CHECKS, _FEWEST, _MOST, _PART, STEPS)
+
     def __init__(self, settings: MapSettings, looks: bool = False):
+        super().__init__([] if looks and settings.learns_response else None)
         self.settings = settings
         self.seconds, self.step = settings.response_time if settings.metric else 0.0, math.inf
         self.found, self.variance, self.deviation = False, 0.0, 0.0
         self.length = self.signal = self.blur = self.gain = 0.0
-        # cells since the beginning; None where τ is not looked for (any more)
-        self._kept: list[Row] | None = [] if looks and settings.learns_response else None
-        self._checks, self._looked, self._way = 0, 0, 0.0
-        self._search: _PendingLag | None = None
         self._open: list[Row] = []  # cells of the open block
         self._last: Row | None = None  # the block before it
 
@@ -185,55 +182,17 @@ class Response:
         return [made]
 
     # --- the time constant ------------------------------------------------------------------------
-    def look(self, lengthscale: Callable[[], float | None], last: bool = False) -> bool:
-        """Look for τ, where it is due: a few steps of the search in each call.
+    def _make_search(self, kept: list[Row], length: float, whole: bool, final: bool) -> _PendingLag:
+        return _PendingLag(kept, length, self.settings.kernel, final)
 
-        Args:
-            lengthscale: tells the map's, m; None while there is no map.
-            last: whether no more cells may come: the search is finished now.
-
-        Returns:
-            Whether τ is another one, so that the map has to begin again with `again`.
-        """
-        if self._search is None:
-            self._begin_search(lengthscale, last)
-        search = self._search
-        if search is None or not search.advance(math.inf if last else STEPS):
-            return False
-
-        self._search = None
-        changed = self._adopt(search, last or search.final)
+    def _adopt(self, search: _PendingLag, last: bool) -> bool:
+        changed = self._take_over(search, last or search.final)
         if search.final:
             self._kept = None if not changed else self._kept
             self._checks = len(_CHECKS)
         return changed
 
-    def finish_search(self) -> bool:
-        """Finish the search that has begun; return whether τ is another one."""
-        return self._search is not None and self.look(lambda: None, last=True)
-
-    def _begin_search(self, lengthscale: Callable[[], float | None], last: bool) -> None:
-        """Begin to look for τ, where it is due."""
-        kept = self._kept
-        if kept is None or not kept or not (last or len(kept) % _EVERY == 0):
-            return
-        length, full = lengthscale(), len(kept) >= _MOST
-        if length is None:
-            self._kept = None if full else kept
-            return
-
-        blocks = min(len(kept), int(self._way * _PART / length))
-        due = blocks >= _CHECKS[self._checks] or full
-        if not due and not (last and blocks >= max(_FEWEST, _NEW * self._looked)):
-            return
-
-        while self._checks < len(_CHECKS) - 1 and blocks >= _CHECKS[self._checks]:
-            self._checks += 1
-        self._looked = blocks
-        final = full or blocks >= _CHECKS[-1]
-        self._search = _PendingLag(kept, length, self.settings.kernel, final)
-
-    def _adopt(self, search: _PendingLag, last: bool) -> bool:
+    def _take_over(self, search: _PendingLag, last: bool) -> bool:
         """Take over what a search has found; return whether τ is another one than before.
 
         Args:
