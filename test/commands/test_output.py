@@ -9,7 +9,7 @@ import pytest
 from small_drive import lanes, write_drive
 
 from gp_mapping import cli
-from gp_mapping.commands.output import file_to_write, folder_to_write
+from gp_mapping.commands.output import file_to_write, folder_to_write, make_folder
 from gp_mapping.errors import UsageError
 from gp_mapping.recording.bag_writer import BagWriter
 from gp_mapping.store.atomic import open_atomic
@@ -136,3 +136,12 @@ def test_what_a_killed_command_left_half_written_goes_with_the_next_one(tmp_path
         folder_to_write(tmp_path)
         assert not left.exists() and len(list(tmp_path.iterdir())) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["map.npz"]
+
+
+def test_the_folder_of_output_is_made_or_named_where_that_cannot_be(tmp_path):
+    make_folder(tmp_path / "a" / "b")
+    make_folder(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="file/b: the folder cannot be made"):
+        make_folder(tmp_path / "file" / "b")

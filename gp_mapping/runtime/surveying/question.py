@@ -388,7 +388,7 @@ class Questions:
         yield from self._held.steps(
             field, travel, area.cells, weights, session.noise_variance, track.begin(), variance
         )
-        # Only now: what an abandoned question was told has to be told again.
+        # Only now: the track that an abandoned question was given belongs to the next one, too.
         track.hold()
 
 

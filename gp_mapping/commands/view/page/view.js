@@ -190,21 +190,22 @@ function facts(status) {
 
 // What the mapper says of its survey; nothing while there was none.
 function survey() {
-  const told = values("survey"), out = [];
-  if (!told.phase || (told.phase === "idle" && !Number(told.plans))) return out;
+  const reported = values("survey"), out = [];
+  if (!reported.phase || (reported.phase === "idle" && !Number(reported.plans))) return out;
   const add = (name, text) => text !== undefined && out.push([name, text]);
-  const length = (key) => (told[key] === undefined ? undefined : `${number(Number(told[key]), 3)} m`);
-  const level = (key) => (Number.isFinite(Number(told[key])) ? field(Number(told[key]), 3) : undefined);
-  add("state", told.phase);
-  add("why", told.reason);
+  const length = (key) => (reported[key] === undefined ? undefined : `${number(Number(reported[key]), 3)} m`);
+  const level = (key) => (Number.isFinite(Number(reported[key])) ? field(Number(reported[key]), 3) : undefined);
+  add("state", reported.phase);
+  add("why", reported.reason);
   add("driven", length("driven (m)"));
   add("budget left", length("budget left (m)"));
-  if (told["budget left (s)"] !== undefined) add("time left", `${number(Number(told["budget left (s)"]), 3)} s`);
-  const better = told["a better plan is looked for"] === undefined ? "" : ", a better one is looked for";
-  add("plan", Number(told["plan (m)"]) ? `${length("plan (m)")}${better}` : undefined);
-  if (Number(told["area (m2)"])) add("area", `${number(Number(told["area (m2)"]), 3)} m²`);
-  const done = Number(told["share at target_stddev"]);
-  if (told["share at target_stddev"] !== undefined) add("area done", `${number(100 * done, 2)} %`);
+  const seconds = reported["budget left (s)"];
+  if (seconds !== undefined) add("time left", `${number(Number(seconds), 3)} s`);
+  const better = reported["a better plan is looked for"] === undefined ? "" : ", a better one is looked for";
+  add("plan", Number(reported["plan (m)"]) ? `${length("plan (m)")}${better}` : undefined);
+  if (Number(reported["area (m2)"])) add("area", `${number(Number(reported["area (m2)"]), 3)} m²`);
+  const done = Number(reported["share at target_stddev"]);
+  if (reported["share at target_stddev"] !== undefined) add("area done", `${number(100 * done, 2)} %`);
   add("stddev now", level("stddev now"));
   add("stddev at the plan's end", level("stddev at the plan's end"));
   return out;
