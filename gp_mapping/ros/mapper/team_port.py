@@ -83,7 +83,7 @@ class TeamPort:
     def _on_message(self, robot: str, message: UInt8MultiArray) -> None:
         source = self._team.sources[robot]
         if not self._team.accept(robot, bytes(message.data)):
-            self._node.get_logger().warning(source.noise, throttle_duration_sec=10.0)
+            self._node.get_logger().warning(source.fault, throttle_duration_sec=10.0)
 
     def tick(self) -> None:
         """Publish the messages that are due; a timer calls this several times a second."""
