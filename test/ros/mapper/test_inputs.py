@@ -32,9 +32,9 @@ from tf_messages import EPOCH, stamped, transforms, with_tf
 from visualization_msgs.msg import MarkerArray
 
 from benchmark import warm
-from gp_mapping.ros import mapping_node
 from gp_mapping.ros.mapper.inputs import MOMENT
 from gp_mapping.ros.mapper.parameters import ParameterError
+from gp_mapping.ros.tools import process
 from gp_mapping.ros.wire.messages import message_class
 from gp_mapping.ros.wire.qos import sensor_data
 
@@ -242,11 +242,11 @@ def test_inputs_that_bring_something_are_looked_at_again_after_a_moment(node_of,
     """A look at all that the executor serves costs more than a message: what comes meanwhile is taken with it."""
     node, peer = node_of(reliable_inputs=True, autostart=False)
     given = []
-    monkeypatch.setattr(mapping_node, "spin", lambda node, over, moment: given.append(moment))
+    monkeypatch.setattr(process, "spin", lambda node, over, moment: given.append(moment))
     ended = Future()
     ended.set_result(True)
     monkeypatch.setattr(node, "end", lambda: ended)  # it goes on
-    mapping_node._live(node, None)  # as main does, but for the spinning
+    process.run_lifecycle(node, None)  # as main does, but for the spinning
     (moment,) = given
     spin_until(node, peer, lambda: peer.odometry_publisher.get_subscription_count())
     spin(node, peer, 0.3)
