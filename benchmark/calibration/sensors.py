@@ -15,6 +15,7 @@ from benchmark.drawn import DrawnField, ProcessField, exact_scores, lanes, score
 from benchmark.tables import Goal, Part, Table
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.response.lag import step_weights
+from gp_mapping.mapping.scoring.error_shape import degrees_of, half_width
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.sensors import map_settings_for
@@ -250,10 +251,14 @@ def _one_slow(seed: int, tau: float, noise: float) -> list[float]:
     for session in maps:
         told_there = session.predict(places)
         error = (there - told_there.mean) / told_there.variance.sqrt()
+        degrees = degrees_of(told_there)[:, None]
         out.append(
             [
                 float((there - told_there.mean).square().mean().sqrt()),
-                *(float((error.abs() <= z).double().mean()) for z in (1.96, 0.6745)),
+                *(
+                    float((error.abs().numpy() <= half_width(level, degrees)).mean())
+                    for level in (0.95, 0.5)
+                ),
             ]
         )
     exact = exact_scores(

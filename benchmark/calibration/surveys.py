@@ -19,6 +19,7 @@ from benchmark.drawn import ProcessField, lanes
 from benchmark.tables import Goal, Part, Table
 from gp_mapping.core.kernels import make_kernel
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.scoring.error_shape import degrees_of, half_width, log_density
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.sim.world import DipoleWorld, WorldSettings
@@ -260,19 +261,24 @@ def far(seeds: range, worlds=tuple(WORLDS)) -> tuple[Table, list[Goal]]:
             )
             away, y = cKDTree(x.numpy()).query(places.numpy())[0], measured(field, places, seed + 7)
             p = session.predict(places)
-            told["map"].append((away, (y - p.mean) * 1e6, p.measurement_variance * 1e12))
+            told["map"].append(
+                (away, (y - p.mean) * 1e6, p.measurement_variance * 1e12, degrees_of(p))
+            )
             mean, variance = exact(data, places, *best(field, seed))
-            told["exact GP"].append((away, (y - LEVEL) * 1e6 - mean, variance))
+            told["exact GP"].append(
+                (away, (y - LEVEL) * 1e6 - mean, variance, np.full(len(places), math.inf))
+            )
         for kind, rows in told.items():
             away = np.concatenate([row[0] for row in rows])
             error, variance = (torch.cat([row[k] for row in rows])[:, 0].numpy() for k in (1, 2))
+            degrees = np.concatenate([row[3] for row in rows])
             size = np.abs(error) / np.sqrt(variance)
-            inside = [float((size <= q).mean()) for q in _QUANTILES]
+            inside = [float((size <= half_width(level, degrees)).mean()) for level in LEVELS]
             by_band = [
                 float((size[(away >= low) & (away < high)] <= _QUANTILES[-1]).mean())
                 for low, high in pairwise(BANDS)
             ]
-            nlpd = 0.5 * float((np.log(2 * np.pi * variance) + size**2).mean())
+            nlpd = -float(log_density(error, variance, degrees).mean())
             table.add(name, kind, float(np.sqrt((error**2).mean())), *by_band, *inside, nlpd)
             bands[name, kind], levels[name, kind] = by_band, inside
     table.notes = [

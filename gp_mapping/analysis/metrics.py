@@ -10,6 +10,7 @@ from scipy.spatial import cKDTree
 
 from gp_mapping.analysis.changed import at_changes
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.scoring.error_shape import degrees_of, log_density
 from gp_mapping.mapping.session import MapSession
 
 __all__ = ["BANDS", "PredictionScores", "as_mapped", "score", "velocities"]
@@ -21,16 +22,17 @@ _CHUNK = 5000  # samples predicted at once
 _QUANTILE = 1.959963984540054  # of the standard normal at 97.5 %
 
 
-def score(error, variance) -> dict:
-    """Return RMSE, NLPD and 95 % coverage of Gaussian predictions, and their number.
+def score(error, variance, degrees=math.inf) -> dict:
+    """Return RMSE, NLPD and 95 % coverage of predictions, and their number.
 
-        nlpd = mean of ½ log(2π v) + e² / (2 v)
+        nlpd = mean of −log p(e),   normal: ½ log(2π v) + e² / (2 v)
 
     The density is that of values in the unit of `error`. Without a prediction all but n are None.
 
     Args:
         error: (N,) value − mean.
         variance: (N,) of a measurement (latent + noise), the unit squared.
+        degrees: (N,) or one, of freedom of Student's t that errors are expected to follow.
     """
     error, variance = (
         np.asarray(error, np.float64).ravel(),
@@ -41,7 +43,7 @@ def score(error, variance) -> dict:
         return {"rmse_ut": None, "nlpd": None, "coverage": None, "n": 0}
     return {
         "rmse_ut": math.sqrt(float(np.mean(error**2))),
-        "nlpd": float(np.mean(0.5 * np.log(2.0 * np.pi * variance) + 0.5 * error**2 / variance)),
+        "nlpd": -float(np.mean(log_density(error, variance, degrees))),
         # The central 95 % interval.
         "coverage": float(np.mean(np.abs(error) <= _QUANTILE * np.sqrt(variance))),
         "n": len(error),
@@ -96,7 +98,7 @@ class PredictionScores:
         self._channels = 1
         # Baselines predict the field.
         self._metric = not isinstance(session, MapSession) or session.settings.metric
-        self._parts: list[np.ndarray] = []  # rows of error, variance, distance, x, y
+        self._parts: list[np.ndarray] = []  # rows of error, variance, ν, distance, x, y
 
     def add(self, samples: Samples, new_pass: bool = False) -> None:
         """Take in the next samples of the stream.
@@ -127,7 +129,7 @@ class PredictionScores:
         for at in range(0, len(x), _CHUNK):
             part = slice(at, at + _CHUNK)
             heading = () if headings is None else (headings[part],)
-            error, variance = self._errors(
+            error, variance, degrees = self._errors(
                 samples[part], torch.from_numpy(velocity[part]), *heading
             )
 
@@ -135,15 +137,19 @@ class PredictionScores:
             distance = np.repeat(self._tree.query(x[part])[0], error.shape[1])
             self._channels = error.shape[1]
             places = np.repeat(x[part, :2], error.shape[1], axis=0)
-            self._parts.append(np.column_stack([error.ravel(), variance.ravel(), distance, places]))
+            nu = np.repeat(degrees, error.shape[1])
+            self._parts.append(
+                np.column_stack([error.ravel(), variance.ravel(), nu, distance, places])
+            )
 
-    def _errors(self, samples: Samples, velocity, *heading) -> tuple[np.ndarray, np.ndarray]:
-        """Return errors (n, C), and their variances; of classes and counts −log of the density."""
+    def _errors(self, samples: Samples, velocity, *heading) -> tuple[np.ndarray, ...]:
+        """Return errors (n, C), their variances, ν; of classes and counts −log of the density."""
         if self._metric:
             prediction = self._session.predict(samples.x, velocity, *heading)
             return (
                 (samples.y - prediction.mean.cpu()).numpy() / self._unit,
                 prediction.measurement_variance.cpu().numpy() / self._unit**2,
+                degrees_of(prediction),
             )
 
         field, settings = self._session.map, self._session.settings
@@ -154,7 +160,11 @@ class PredictionScores:
             prediction = prediction * settings.count_duration
 
         surprise = -field.log_predictive(samples).cpu()
-        return (y - prediction).numpy(), surprise[:, None].expand(-1, y.shape[1]).numpy()
+        return (
+            (y - prediction).numpy(),
+            surprise[:, None].expand(-1, y.shape[1]).numpy(),
+            np.full(len(y), math.inf),
+        )
 
     def result(self, changes: list[dict] | None = None) -> dict:
         """Return rmse_ut, nlpd, coverage and n over all, and `bands`: the same by distance.
@@ -166,26 +176,26 @@ class PredictionScores:
                 same at their places, and elsewhere.
         """
         self._score_pass()
-        error, variance, distance, *places = np.concatenate([np.empty((0, 5)), *self._parts]).T
+        told, (distance, *places) = np.split(
+            np.concatenate([np.empty((0, 6)), *self._parts]).T, [3]
+        )
 
         by_change = {}
         if changes:
             in_changed_place = at_changes(np.stack(places, 1), changes)
             by_change = {
-                name: self._score(error[mask], variance[mask])
+                name: self._score(*told[:, mask])
                 for name, mask in (("changed", in_changed_place), ("unchanged", ~in_changed_place))
             }
 
         band = np.digitize(distance, _EDGES)
-        bands = {
-            name: self._score(error[band == i], variance[band == i]) for i, name in enumerate(BANDS)
-        }
-        return {**self._score(error, variance), "bands": bands, **by_change}
+        bands = {name: self._score(*told[:, band == i]) for i, name in enumerate(BANDS)}
+        return {**self._score(*told), "bands": bands, **by_change}
 
-    def _score(self, error: np.ndarray, variance: np.ndarray) -> dict:
+    def _score(self, error: np.ndarray, variance: np.ndarray, degrees: np.ndarray) -> dict:
         """Return the scores of some errors; n counts measurements, not components."""
         if self._metric:
-            scores = score(error, variance)
+            scores = score(error, variance, degrees)
         else:
             scores = score(error, np.ones_like(error)) | {"coverage": None}
             scores["nlpd"] = float(variance.mean()) if len(variance) else None

@@ -8,11 +8,11 @@ from dataclasses import dataclass, fields
 import numpy as np
 import torch
 from scipy.spatial import cKDTree
-from scipy.special import ndtr, ndtri
 
 from gp_mapping.analysis.metrics import BANDS, as_mapped, score, velocities
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.drawing.vector import excess, norm
+from gp_mapping.mapping.scoring.error_shape import degrees_of, half_width, probability_below
 
 __all__ = ["GRID", "LEVELS", "Residuals", "norm_residuals", "residuals"]
 
@@ -34,6 +34,7 @@ class Residuals:
         variance: (N,) of that difference, display unit squared.
         distance: (N,) m to the nearest training position.
         which: (N,) the pass, 0, 1, ….
+        degrees: (N,) of freedom of Student's t that errors are expected to follow.
     """
 
     stamp: np.ndarray
@@ -42,6 +43,7 @@ class Residuals:
     variance: np.ndarray
     distance: np.ndarray
     which: np.ndarray
+    degrees: np.ndarray
 
     def __len__(self) -> int:
         return len(self.error)
@@ -52,8 +54,8 @@ class Residuals:
 
     @property
     def pit(self) -> np.ndarray:
-        """Φ(error/σ): uniform over (0, 1) where the predicted distribution is right."""
-        return ndtr(self.error / np.sqrt(self.variance))
+        """P(error): uniform over (0, 1) where the predicted distribution is right."""
+        return probability_below(self.error, self.variance, self.degrees)
 
     def coverage(self, mask=None) -> dict[str, float]:
         """Return the fraction of measurements inside each central interval.
@@ -63,11 +65,14 @@ class Residuals:
         Args:
             mask: (N,) bool, the measurements that count; None: all.
         """
-        z = np.abs(self.error) / np.sqrt(self.variance)
-        z = z if mask is None else z[mask]
+        z, degrees = np.abs(self.error) / np.sqrt(self.variance), self.degrees
+        z, degrees = (z, degrees) if mask is None else (z[mask], degrees[mask])
 
         return (
-            {f"{100 * level:g}": float(np.mean(z <= ndtri(0.5 + level / 2))) for level in LEVELS}
+            {
+                f"{100 * level:g}": float(np.mean(z <= half_width(level, degrees)))
+                for level in LEVELS
+            }
             if len(z)
             else {}
         )
@@ -80,13 +85,13 @@ class Residuals:
         """
         band = np.digitize(self.distance, _EDGES)
         bands = {
-            name: score(self.error[band == i], self.variance[band == i])
+            name: score(self.error[band == i], self.variance[band == i], self.degrees[band == i])
             | {"coverage_levels": self.coverage(band == i)}
             for i, name in enumerate(BANDS)
         }
 
         counts = np.histogram(self.pit, bins=10, range=(0.0, 1.0))[0] / max(1, len(self))
-        return score(self.error, self.variance) | {
+        return score(self.error, self.variance, self.degrees) | {
             "coverage_levels": self.coverage(),
             "bands": bands,
             "pit": counts.tolist(),
@@ -188,6 +193,7 @@ def residuals(
                     variance[:, c],
                     distance,
                     which,
+                    degrees_of(prediction),
                 )
             )
     return _joined(parts)
@@ -223,6 +229,7 @@ def norm_residuals(session, passes: list[Samples], trained: np.ndarray) -> Resid
                 (stddev / unit) ** 2,
                 distance,
                 np.full(len(error), k),
+                degrees_of(prediction),
             )
         )
     return _joined(parts)
@@ -230,7 +237,7 @@ def norm_residuals(session, passes: list[Samples], trained: np.ndarray) -> Resid
 
 def _joined(parts: list[tuple]) -> Residuals:
     """Return the parts as one Residuals; ValueError where an error is not finite."""
-    columns = [np.concatenate(column) for column in zip(*parts)] if parts else [np.empty(0)] * 6
+    columns = [np.concatenate(column) for column in zip(*parts)] if parts else [np.empty(0)] * 7
     if parts and not math.isfinite(float(columns[2].sum())):
         raise ValueError("the map predicts values that are not finite")
     return Residuals(*columns)

@@ -220,12 +220,15 @@ class Prediction:
         noise_variance: (C,), of one new measurement, or (N, C) where it differs between places.
         covariance: (N, C, C), between the components at a place, with `variance` as its diagonal;
             None where the model treats them as independent.
+        degrees: (N, 1), degrees of freedom of Student's t that errors are distributed like, with a
+            95 % interval of ± 1.96 standard deviations; None: normal.
     """
 
     mean: Tensor
     variance: Tensor
     noise_variance: Tensor
     covariance: Tensor | None = None
+    degrees: Tensor | None = None
 
     @property
     def stddev(self) -> Tensor:

@@ -38,6 +38,7 @@ def report_of(session: MapSession) -> dict:
         "refused_samples": session.refused,
         "last_refusal": session.last_refusal,
         "noise_stddev": math.sqrt(session.noise_variance) if session.map.started else None,
+        "error_degrees": _finite(session.error_degrees) if session.map.started else None,
         "learning_steps": session.map.learning_steps or 0,
         "learning_rejected": 0,
         "response_time": session.response.seconds,
@@ -49,3 +50,8 @@ def report_of(session: MapSession) -> dict:
         "hyperparameters": session.map.hyperparameters(),
         **session.map.counters(),
     }
+
+
+def _finite(value: float) -> float | None:
+    """A number, or None where it is infinite, as JSON has it."""
+    return value if math.isfinite(value) else None

@@ -82,6 +82,11 @@ class Answering(ABC):
         return self.scores.variance(self.map)
 
     @property
+    def error_degrees(self) -> float:
+        """Degrees of freedom of errors where no score is near; infinite: they are normal."""
+        return self._answers.error_degrees
+
+    @property
     def local_scale(self) -> LocalScale | None:
         """The local scale of variances as of now; None where the settings switch it off."""
         return self._answers.local_scale

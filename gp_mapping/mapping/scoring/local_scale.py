@@ -156,17 +156,25 @@ class LocalScale:
 
     def scale_at(self, x) -> np.ndarray:
         """κ at x (N, 2) metres: (N,)."""
-        x = np.asarray(x, dtype=float).reshape(-1, 2)
+        return self.scale_and_count_at(x)[0]
+
+    def scale_and_count_at(self, x) -> tuple[np.ndarray, np.ndarray]:
+        """κ at x (N, 2) metres, and how many scores it is of: (N,) each."""
+        weight, score = self._sums_at(np.asarray(x, dtype=float).reshape(-1, 2))
+        return (_PRIOR + score) / (_PRIOR + weight), weight / _WEIGHT
+
+    def _sums_at(self, x: np.ndarray) -> np.ndarray:
+        """Σ K W and Σ K Z at x (N, 2) m: (2, N)."""
         if not len(self._bins) or not len(x):
-            return np.ones(len(x))
+            return np.zeros((2, len(x)))
 
         if len(x) <= _FEW:
-            return np.concatenate([self._scale_at_one(place) for place in x])
+            return np.stack([self._sums_at_one(place) for place in x], 1)
         tree, sums = self._bins_near(x)
 
         count = min(_NEIGHBOURS, len(sums))
         if not count:
-            return np.ones(len(x))
+            return np.zeros((2, len(x)))
 
         away, index = tree.query(
             x, k=np.arange(1, count + 1), distance_upper_bound=_REACH * self.width
@@ -175,18 +183,17 @@ class LocalScale:
         kernel = np.exp(-0.5 * np.square(away / self.width))
         weight, score = (np.append(sums[:, i], 0.0).take(index) for i in (0, 1))
 
-        return (_PRIOR + (kernel * score).sum(1)) / (_PRIOR + (kernel * weight).sum(1))
+        return np.stack([(kernel * weight).sum(1), (kernel * score).sum(1)])
 
-    def _scale_at_one(self, x: np.ndarray) -> np.ndarray:
-        """κ at x (2,) m, (1,), as `scale_at`: of all bins, since a tree of them takes longer."""
+    def _sums_at_one(self, x: np.ndarray) -> np.ndarray:
+        """As `_sums_at` at x (2,) m, (2,): of all bins, since a tree of them takes longer."""
         table = self._bins.numbers()
         away = np.hypot(*(table[:, 2:] / table[:, :1] - x).T)
         near = np.flatnonzero(away < _REACH * self.width)
         near = near[np.argsort(away[near], kind="stable")[:_NEIGHBOURS]]
 
         kernel = np.exp(-0.5 * np.square(away[near] / self.width))
-        weight, score = kernel @ table[near, :2]
-        return np.array([(_PRIOR + score) / (_PRIOR + weight)])
+        return kernel @ table[near, :2]
 
     def state_dict(self) -> dict:
         """Return the bins as a table, with their width (m)."""

@@ -11,6 +11,7 @@ samples give the same numbers, live or offline.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import asdict, replace
 
@@ -24,6 +25,7 @@ from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.core.types import Prediction, Samples
 from gp_mapping.mapping.motion.attitude import AttitudeLag
 from gp_mapping.mapping.scoring.change import Change, ChangeDetector, student_weight
+from gp_mapping.mapping.scoring.error_shape import ErrorShape, shape_of_errors
 from gp_mapping.mapping.scoring.local_scale import LocalScale
 from gp_mapping.mapping.scoring.predictive_noise import PredictiveNoise
 from gp_mapping.mapping.scoring.suspects import Judged
@@ -55,6 +57,7 @@ class OneStepAhead:
         change_count: number of all changes.
         weakened: number of cells that were weakened.
         fitted: noise variance of each component, squared SI; None before the first fit.
+        shape: of the distribution of errors, at the last fit.
         white_variance: of one raw sample, squared SI.
         white_averaged: what averaging leaves of it in a cell, squared SI.
     """
@@ -71,6 +74,8 @@ class OneStepAhead:
         self.white_variance = self.white_averaged = 0.0
         # LocalScale.everywhere at the last fit
         self._widened = 1.0
+        # of the scores at the last fit
+        self.shape = ErrorShape()
         # raw samples that wait for their score: x, y, path length, heading, yaw rate
         self._picked: list[tuple] = []
         # stamp and path length of the last pick
@@ -303,11 +308,29 @@ class OneStepAhead:
             self._fresh += len(x)
 
         if self._fresh >= _REFIT or self.fitted is None:
-            self.fitted, self._fresh = (
-                self.noise.variances(self._expected(field).tolist(), self.white_variance),
-                0,
-            )
             self._widened = interval_factor(degrees_of_freedom(field.learned()))
+            self._fit(field)
+
+    def _fit(self, field: FieldMap) -> None:
+        """Find the noise, and what errors are distributed like, by the scores of the window."""
+        self.fitted = self.noise.variances(self._expected(field).tolist(), self.white_variance)
+        self._fresh = 0
+        claimed = self._widened * self.noise.latent + self.component_variances(field)
+        square = self.noise.residual_square / claimed
+        self.shape = shape_of_errors(square.mT.reshape(-1).numpy())
+
+    def degrees(self, field: FieldMap, count: np.ndarray) -> np.ndarray:
+        """Degrees of freedom of Student's t that errors are distributed like; infinite: normal.
+
+        What scores tell, and what is unknown of θ: 2/ν is the variance of log v, so 1/ν adds up.
+
+        Args:
+            field: the map.
+            count: of the scores around each place (N,).
+        """
+        inverse = 1.0 / self.shape.degrees_near(count)
+        inverse += 1.0 / degrees_of_freedom(field.learned())
+        return np.divide(1.0, inverse, out=np.full_like(inverse, math.inf), where=inverse > 0.0)
 
     def _asked(
         self,
@@ -408,10 +431,7 @@ class OneStepAhead:
 
         # the noise of both, at once and not after the next scores
         if len(self.noise):
-            self.fitted, self._fresh = (
-                self.noise.variances(self._expected(field).tolist(), self.white_variance),
-                0,
-            )
+            self._fit(field)
 
     def judge(self, batch: Samples, field: FieldMap) -> Judged:
         """Compare a cell with the map's prediction; one that is far may be a gross error.
@@ -459,6 +479,7 @@ class OneStepAhead:
             "fitted": self.fitted,
             "fresh": self._fresh,
             "widened": self._widened,
+            "shape": list(self.shape),
             "picked": [
                 {"x": x, "y": y, "length": n, "heading": h, "rate": w}
                 for x, y, n, h, w in self._picked
@@ -490,6 +511,7 @@ class OneStepAhead:
         self.change_count, self.weakened = int(state["change_count"]), int(state["weakened"])
         self.fitted, self._fresh = state["fitted"], int(state["fresh"])
         self._widened = float(state.get("widened", 1.0))
+        self.shape = ErrorShape(*map(float, state.get("shape", ErrorShape())))
         self.lag.load_state_dict(state["lag"])
         self._picked = [
             tuple(p[k] for k in ("x", "y", "length", "heading", "rate"))

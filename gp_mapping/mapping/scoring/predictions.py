@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -43,6 +45,7 @@ class ScoredPredictions:
         along the path makes (offset_variance.py), of a slow sensor what its time constant makes
         (response_variance.py). The noise is that of a measurement in a pass to
         come: it includes the pass's unknown constant, which the latent variance does not.
+        Intervals of other levels than 95 % are those of Student's t (error_shape.py).
 
         Args:
             x: (N, 2) metres.
@@ -70,7 +73,8 @@ class ScoredPredictions:
         local = self.local_scale
         if local is None or not local.is_active:
             return self._shifted(replace(prediction, noise_variance=noise + bias), x, velocity)
-        local_factor = torch.from_numpy(local.scale_at(x.cpu())).to(prediction.mean)[:, None]
+        factor, count = local.scale_and_count_at(x.cpu())
+        local_factor = torch.from_numpy(factor).to(prediction.mean)[:, None]
 
         # no place is without the sensor's white noise, however well scores are there
         local_noise = (noise * local_factor).clamp_min(self.scores.white_variance)
@@ -82,6 +86,7 @@ class ScoredPredictions:
             variance=prediction.variance * scale,
             noise_variance=local_noise + bias,
             covariance=joint,
+            degrees=torch.from_numpy(self.scores.degrees(self.field, count))[:, None],
         )
         return self._shifted(scaled, x, velocity)
 
@@ -112,6 +117,13 @@ class ScoredPredictions:
     def local_scale(self) -> LocalScale | None:
         """The local scale of variances as of now; None where the settings switch it off."""
         return self.scores.scale(self.field) if self.settings.local_scale else None
+
+    @property
+    def error_degrees(self) -> float:
+        """Degrees of freedom of errors where no score is near; infinite: they are normal."""
+        if not (self.settings.local_scale and self.settings.metric):
+            return math.inf
+        return float(self.scores.degrees(self.field, np.zeros(1))[0])
 
     def local_scale_at(self, x) -> Tensor | None:
         """Factor of the variance at x (N, 2) m from one-step-ahead scores: (N,), or None."""

@@ -16,6 +16,7 @@ from gp_mapping.core.hyper.agreed import Learned
 from gp_mapping.core.hyper.freedom import noise_factor
 from gp_mapping.core.registry import build_map
 from gp_mapping.core.sparse.passes import NO_PASS
+from gp_mapping.mapping.scoring.error_shape import ErrorShape
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
 from gp_mapping.mapping.scoring.predictions import ScoredPredictions
 from gp_mapping.mapping.scoring.response_slopes import ResponseSlopes
@@ -251,6 +252,14 @@ def test_predictions_are_scaled_by_the_scores_around_a_place():
         torch.testing.assert_close(told.noise_variance, noise, rtol=1e-9, atol=0.0)
         assert torch.equal(told.mean, plain.mean)
 
+    # far from every score errors have the scores' own shape; those around a place make it normal
+    assert plain.degrees is None and answers.error_degrees == math.inf
+    scores.shape = ErrorShape(4.0, 10.0)
+    degrees = answers.predict(x).degrees
+    count = scores.local.scale_and_count_at(x)[1]
+    assert degrees.shape == (3, 1) and float(degrees[2]) == answers.error_degrees == 4.0
+    assert count[0] > 90.0 and degrees[:, 0].tolist() == pytest.approx((4.0 + count / 10).tolist())
+
 
 def test_noise_that_nothing_but_the_evidence_tells_is_known_to_a_factor():
     """Of samples far apart; those that are neighbours tell the white part of it."""
@@ -282,6 +291,10 @@ def test_two_sessions_scores_are_joined_by_how_many_they_are():
     assert np.array(one.local.sums())[:, 0].sum() == pytest.approx(0.2 * 40)
     expected = one.noise.variances([0.2**2 + max(0.0, 0.3 - 0.2)], one.white_variance)
     assert one.fitted == pytest.approx(expected)
+    assert 2.0 < one.shape.degrees < math.inf
+    resumed = OneStepAhead(SETTINGS)
+    resumed.load_state_dict(one.state_dict(), field)
+    assert resumed.shape == one.shape
 
     # of nothing and nothing nothing is known
     none = OneStepAhead(SETTINGS)
