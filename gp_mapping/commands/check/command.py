@@ -18,6 +18,7 @@ import torch
 from gp_mapping.analysis.advice import Advice, advise
 from gp_mapping.analysis.calibration import Calibration, calibration_report
 from gp_mapping.analysis.components import component_scores, learned_sentences
+from gp_mapping.analysis.crossings import crossings, lasting_text
 from gp_mapping.analysis.digits import decimals
 from gp_mapping.analysis.expected import expected_errors
 from gp_mapping.analysis.pass_biases import any_differs, found_drift, pass_biases
@@ -243,6 +244,7 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
     result |= {"components": component_scores(session, test_residuals, test, positions(train))}
     result |= {
         "how": how,
+        "unseen": lasting_text(crossings(train, session.map.hyperparameters()["lengthscale"])),
         "bags": [str(b) for b in bags],
         "against": [str(b) for b in against],
         "mapped": sum(map(len, train)),

@@ -38,6 +38,7 @@ def text_of(result: dict, c: Calibration | None) -> str:
         *(f"  {text}" for text in result["plain"]),
     ]
 
+    lines += [f"  {text}" for text in result["unseen"]]
     if c is not None and c.inflation > 1.5:
         lines.append(
             f"  (standard deviations are {c.inflation:.1f} times those of white noise: errors are not)"

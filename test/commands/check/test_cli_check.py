@@ -127,6 +127,7 @@ def test_a_lone_bag_is_split_and_says_so(bags, tmp_path, model):
         "in 50 %",
         "autocorrelation",
         "gross errors",
+        "the drive does not cross itself",
     ):
         assert words in done.stdout, done.stdout
 
