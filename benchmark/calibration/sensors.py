@@ -30,6 +30,7 @@ class World:
     """A sensor in a field. mean, spread, noise: in its unit.  length, lane, width, depth: m.  rate: Hz.  speed: m/s.
 
     counts: what is measured is drawn from a Poisson distribution of that mean, and noise is its usual spread.
+    tail: whether so many samples tell so small details that a field of few waves would look smoother than it is.
     """
 
     sensor: str
@@ -43,9 +44,12 @@ class World:
     width: float
     depth: float
     counts: bool = False
+    tail: bool = False
 
-    def field(self, seed: int) -> DrawnField:
+    def field(self, seed: int) -> DrawnField | ProcessField:
         """The field of that seed."""
+        if self.tail:
+            return ProcessField(self.length, seed, self.mean, self.spread)
         return DrawnField(
             self.length,
             seed,
@@ -79,7 +83,7 @@ WORLDS = {
     "RSSI dBm": World("scalar", -65.0, 9.0, 2.5, 5.0, 1.0, 0.5, 2.5, 25.0, 20.0),
     "gas ppm": World("scalar", 400.0, 60.0, 5.0, 2.0, 0.2, 0.1, 1.0, 8.0, 8.0),
     "counts 1": World("scalar", 100.0, 35.0, 10.0, 5.0, 1.0, 0.4, 2.5, 25.0, 20.0, counts=True),
-    "range m": World("range", 2.0, 0.4, 0.02, 1.0, 50.0, 0.5, 1.0, 6.0, 5.0),
+    "range m": World("range", 2.0, 0.4, 0.02, 1.0, 50.0, 0.5, 1.0, 6.0, 5.0, tail=True),
 }
 
 

@@ -5,10 +5,11 @@ there and too much elsewhere, also between the lanes, where nobody has measured 
 in stated standard deviations are then a mixture: most are small, a few are large. Two hypotheses
 are equally likely beforehand, of an unknown scale s:
 
-    z = r/√(v + σ²) is normal,   or Student's t with ν degrees of freedom, 1/ν ~ U(0, ½)
+    z = r/√(v + σ²) is normal,   or Student's t with ν degrees of freedom, log ν uniform
 
-ν > 2, since errors have a variance. The scores z of the window are n/τ independent ones
-(autocorrelation.py, of z²/(1 + z²), which no error dominates). ν is 1/E[1/ν], the normal's being 0.
+between 2, since errors have a variance, and 200, where t is as good as normal. The scores z of the
+window are n/τ independent ones (autocorrelation.py, of z²/(1 + z²), which no error dominates). ν is
+1/E[1/ν], the normal's being 0.
 
 s is no guide to the errors elsewhere: a score is ahead of the lane, where a field smoother than the
 kernel shows less than it does between lanes. So the stated standard deviation keeps its meaning, of
@@ -41,7 +42,7 @@ __all__ = [
     "shape_of_errors",
 ]
 
-_INVERSE = np.linspace(0.0, 0.5, 14)[1:]  # of 1/ν, where errors are not normal
+_INVERSE = np.geomspace(0.005, 0.5, 14)  # of 1/ν, where errors are not normal
 _SCALES = np.geomspace(0.1, 10.0, 20)  # of s², in that of the median
 _MEDIAN_OF_SQUARE = 0.4549  # of a standard normal
 _STEP = 0.2  # of log z²: scores nearer to each other are counted together

@@ -29,9 +29,9 @@ def test_finds_the_degrees_of_freedom_of_which_scores_are_drawn_whatever_their_s
 
 
 def test_scores_that_err_together_tell_less():
-    """Two tell nothing: ν is the prior's 8. Forty that are repeated thirty times are forty."""
+    """Two tell nothing: ν is the prior's 19. Forty that are repeated thirty times are forty."""
     few = np.random.default_rng(6).standard_t(4.0, 40) ** 2
-    assert 5.0 < shape_of_errors(few[:2]).degrees < 12.0
+    assert 15.0 < shape_of_errors(few[:2]).degrees < 23.0
     alone, repeated = (1.0 / shape_of_errors(each).degrees for each in (few, np.repeat(few, 30)))
     assert repeated == pytest.approx(alone, abs=0.02)  # .07 if each counted
     assert shape_of_errors(np.zeros(5)) == shape_of_errors(np.empty(0)) == ErrorShape()
