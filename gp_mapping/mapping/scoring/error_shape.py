@@ -11,9 +11,9 @@ between 2, since errors have a variance, and 200, where t is as good as normal. 
 window are n/τ independent ones (autocorrelation.py, of z²/(1 + z²), which no error dominates). ν is
 1/E[1/ν], the normal's being 0.
 
-s is no guide to the errors elsewhere: a score is ahead of the lane, where a field smoother than the
-kernel shows less than it does between lanes. So the stated standard deviation keeps its meaning, of
-a 95 % interval of 1.96 of them, and ν says what other intervals are.
+s is no guide to the errors elsewhere: scores are of places ahead of the lane, and between lanes
+errors have another scale. So the stated standard deviation keeps its meaning, of a 95 % interval of
+1.96 of them, and ν says what other intervals are.
 
 Such a mixture has a normal error with a variance that is drawn for each place, from a scaled
 inverse χ² with ν degrees of freedom. Where n scores lie around a place, they have told that
