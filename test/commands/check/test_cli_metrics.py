@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
-from scipy.stats import norm
+from scipy.stats import norm, t
 
 from gp_mapping.analysis.metrics import PredictionScores, score, velocities
 from gp_mapping.core.types import Prediction, Samples
@@ -48,6 +50,24 @@ def test_bands_go_by_the_distance_to_the_training_path():
     assert result["nlpd"] == pytest.approx(
         -norm.logpdf([1, 1, 2, 2, 0, 10], scale=np.sqrt(5.0)).mean(), rel=1e-5
     )
+
+
+class Heavy(Flat):
+    """The same with errors of three degrees of freedom at x > 1 m."""
+
+    def predict(self, x, velocity=None):
+        degrees = torch.where(x[:, :1] > 1.0, 3.0, torch.inf).double()
+        return replace(super().predict(x), degrees=degrees)
+
+
+def test_each_error_has_the_density_of_its_own_degrees_of_freedom():
+    scores = PredictionScores(Heavy(), np.array([[0.0, 0.0], [5.0, 0.0]]))
+    x = torch.tensor([[0.0, 0.0], [5.0, 0.0]])
+    scores.add(Samples(x, torch.tensor([60.0, 60.0]) * 1e-6, stamp=[1.0, 2.0]))
+    unit = np.sqrt(5.0) * norm.ppf(0.975)
+    heavy = t.logpdf(10.0, 3.0, scale=unit / t.ppf(0.975, 3.0))
+    expected = -0.5 * (norm.logpdf(10.0, scale=np.sqrt(5.0)) + heavy)
+    assert scores.result()["nlpd"] == pytest.approx(expected, rel=1e-5)
 
 
 def test_nothing_added_is_no_number():
