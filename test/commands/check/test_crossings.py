@@ -5,7 +5,7 @@ import torch
 
 from benchmark.drawn import lanes
 from gp_mapping import Samples
-from gp_mapping.analysis.crossings import crossings, lasting_text
+from gp_mapping.commands.check.crossings import crossings, lasting_text
 
 MOWN = lanes(10.0, 8.0, 0.5, 0.05)
 
