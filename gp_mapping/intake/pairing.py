@@ -555,6 +555,11 @@ class Intake:
             self._count_unreadable(role, n)
         self._warn(why)
 
+    def add_note(self, text: str) -> None:
+        """Say something of what is read, in a sentence."""
+        self._first.keep("add_note", text)
+        self._warn(text)
+
     def _count_unreadable(self, role: str, n: int) -> None:
         """Count messages of an input that cannot be read."""
         s = self.settings

@@ -72,12 +72,14 @@ class BagPlan(NamedTuple):
         roles: topic -> what it is to the intake.
         types: topic -> the type that its messages are to have.
         count: how many messages these topics have in all.
+        note: what seems wrong with the choice, in a sentence; "" where nothing does.
     """
 
     path: Path
     roles: dict[str, str]
     types: dict[str, str]
     count: int
+    note: str = ""
 
 
 class Taken(NamedTuple):
@@ -126,9 +128,35 @@ def plan_bags(
             is not None
         }
         types = {topic: there[topic][0] for topic in roles}
-        plans.append(BagPlan(Path(bag), roles, types, sum(there[topic][1] for topic in roles)))
+        count = sum(there[topic][1] for topic in roles)
+        plans.append(BagPlan(Path(bag), roles, types, count, _two_robots(there, roles)))
 
     return plans
+
+
+def _two_robots(there, roles: dict[str, str]) -> str:
+    """Whether measurements are of one robot and poses of another, by their namespaces, in words.
+
+    Args:
+        there: topics of the bag.
+        roles: topic -> what it is to the intake.
+    """
+    chosen = {role: topic for topic, role in roles.items()}
+    if not {"measurement", "pose"} <= set(chosen):
+        return ""
+    sensor, pose = chosen["measurement"], chosen["pose"]
+    robot, other = (topic.lstrip("/").rpartition("/")[0].split("/")[0] for topic in (sensor, pose))
+    own = [
+        topic
+        for topic, (kind, n) in there.items()
+        if n and kind == there[pose][0] and topic.lstrip("/").startswith(f"{robot}/")
+    ]
+    if not robot or robot == other or not own:
+        return ""
+    return (
+        f"measurements of {sensor} are placed by the poses of {pose}, and {own[0]} is there: of two robots? Write "
+        f"--odometry-topic {own[0]}"
+    )
 
 
 def _topic(bag, there, wanted: Input, name: str | None, settings: IntakeSettings) -> str | None:
@@ -308,6 +336,8 @@ def samples_of(
                 bar.update(seen)
 
             if position is None:
+                if plan.note:
+                    intake.add_note(plan.note)
                 _expect_links(intake, plan)
             begun = seen - (sum(position.counts.values()) if position else 0)
             losses: list[Loss] = []

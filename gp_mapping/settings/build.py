@@ -148,7 +148,8 @@ class _Loader(yaml.SafeLoader):
 
     ROS itself takes no aliases, and with them a few lines can stand for billions of parameters. Of
     a key that stands twice YAML keeps the last value, so a second block of one node would replace
-    the first one, of which ROS takes both. And 1:30 is a text, as to ROS, and not 90.
+    the first one, of which ROS takes both. And 1:30 is a text, as to ROS, and not 90. A whole
+    number that begins with 0 is octal to both, which nobody means: it is refused.
     """
 
     def compose_node(self, parent, index):
@@ -188,6 +189,25 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+def _plain_int(loader: yaml.SafeLoader, node) -> int:
+    """Read a whole number as people do.
+
+    Args:
+        loader: that has come to it.
+        node: of the number.
+
+    Raises:
+        YAMLError: it is octal to YAML.
+    """
+    number, digits = yaml.SafeLoader.construct_yaml_int(loader, node), node.value.lstrip("+-")
+    if digits.startswith("0") and len(digits) > 1 and digits.replace("_", "").isdigit():
+        raise yaml.YAMLError(
+            f"{node.value} begins with 0, so YAML reads it as octal, {number}; write {digits.lstrip('0_') or 0}, or "
+            f"'{node.value}' for a text"
+        )
+    return number
+
+
 def _sexagesimal_as_text(loader: type[yaml.SafeLoader]) -> None:
     """Let numbers with colons be texts.
 
@@ -195,7 +215,7 @@ def _sexagesimal_as_text(loader: type[yaml.SafeLoader]) -> None:
         loader: which is changed; the class that it is of stays as it is.
     """
     for tag, parse in (
-        ("tag:yaml.org,2002:int", yaml.SafeLoader.construct_yaml_int),
+        ("tag:yaml.org,2002:int", _plain_int),
         ("tag:yaml.org,2002:float", yaml.SafeLoader.construct_yaml_float),
     ):
         loader.add_constructor(

@@ -69,6 +69,21 @@ def test_a_number_with_colons_is_a_text_as_to_ros(tmp_path):
     assert yaml.safe_load("1:30") == 90, "others read YAML as before"
 
 
+@pytest.mark.parametrize("number", ["0100", "-0100", "+01_0"])
+def test_a_number_that_yaml_reads_as_octal_is_refused(tmp_path, number):
+    """max_inducing: 0100 was 64 without a word."""
+    octal = yaml.safe_load(number)
+    with pytest.raises(
+        ParameterFileError, match=f"begins with 0, so YAML reads it as octal, {octal}"
+    ):
+        read(tmp_path, f"/**:\n  ros__parameters: {{max_inducing: {number}}}\n")
+    text = (
+        "/**:\n  ros__parameters: {seed: 0, max_inducing: 0x40, map_frame: '007', max_wait: 0.5}\n"
+    )
+    wanted = {"seed": 0, "max_inducing": 64, "map_frame": "007", "max_wait": 0.5}
+    assert read(tmp_path, text) == wanted
+
+
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(ParameterFileError, match="no such parameter file"):
         read_parameter_file(tmp_path / "absent.yaml")

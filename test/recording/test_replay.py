@@ -197,3 +197,31 @@ def test_a_static_link_that_is_no_transform_leaves_the_one_after_it(tmp_path):
     _, places, intake = placed(mounted(tmp_path / "bag", (2.0, float("nan")), (4.0, 0.5)))
     assert len(places) > 115 and intake.drops[DropReason.POSE_NOT_FINITE] == 1
     np.testing.assert_allclose(places[0], 0.5, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("field_topic", "pose_topic", "said"),
+    [
+        ("/robot1/mag", "/robot1/odom", False),
+        ("/robot1/mag", "/robot2/odom", True),
+        ("/mag", "/robot2/odom", False),
+        ("/robot3/mag", "/robot2/odom", False),
+    ],
+)
+def test_one_robots_measurements_with_anothers_poses(tmp_path, field_topic, pose_topic, said):
+    """Whose own poses are in the bag, too: nothing was said."""
+    stamp, field, pose = 10 * NS, "sensor_msgs/msg/MagneticField", "nav_msgs/msg/Odometry"
+    entries = [
+        (topic, kind, stamp, make(kind, header=header(stamp, "f")))
+        for topic, kind in [
+            ("/robot1/odom", pose),
+            ("/robot2/odom", pose),
+            *((f"{robot}/mag", field) for robot in ("/robot1", "", "/robot3")),
+        ]
+    ]
+    names = {"measurement": field_topic, "pose": pose_topic}
+    plans = plan_bags(write_any(tmp_path / "two", entries), IntakeSettings(), names)
+    intake = Intake(IntakeSettings())
+    list(samples_of(plans, intake, "map"))
+    notes = [text for text in intake.warnings if "of two robots?" in text]
+    assert len(notes) == said and all("--odometry-topic /robot1/odom" in text for text in notes)

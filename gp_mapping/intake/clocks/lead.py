@@ -9,6 +9,8 @@ ones out. Of _LONG medians, and the _LONG after them,
                 and _STEP apart or more: a clock was set. Where poses pause leads grow as time does,
                 which is no level
     two clocks  where the medians of all so far have a median of more than _APART
+    two rates   where those of the first, the second and the last third of them lie on a line, to
+                _LEVEL of its rise, and rise by _STEP or more
 
 Nothing is dropped by it: what is taken depends on stamps alone.
 """
@@ -26,7 +28,8 @@ _SECONDS = 0.5
 _MOST = 1000  # measurements of a window, whatever their stamps
 _STEP, _APART = 0.4, 0.5  # s
 _LEVEL = 0.25
-_KEPT = 200  # windows, of which the median is the usual lead
+_KEPT = 200  # medians, of which the median is the usual lead; of twice as many each other one
+_FEWEST_MEDIANS = 30  # that tell a rate
 
 
 class Lead:
@@ -42,7 +45,8 @@ class Lead:
         self._window: list[tuple[int, int]] = []  # stamp and lead, ns
         # stamps and medians of the newest windows, for a step; and medians for the usual lead
         self._newest: deque[tuple[int, int]] = deque(maxlen=2 * _LONG)
-        self._usual: deque[int] = deque(maxlen=_KEPT)
+        self._usual: list[tuple[int, int]] = []
+        self._every, self._count = 1, 0  # of how many windows one is kept; windows so far
         self._steps = 0
         self._largest = 0, 0  # stamp and size of the largest step, ns
 
@@ -61,7 +65,11 @@ class Lead:
             return
         lead = median_low([lead for _, lead in self._window])
         self._newest.append((self._window[0][0], lead))
-        self._usual.append(lead)
+        if self._count % self._every == 0:
+            self._usual.append((self._window[0][0], lead))
+        self._count += 1
+        if len(self._usual) >= 2 * _KEPT:
+            self._usual, self._every = self._usual[::2], 2 * self._every
         self._window.clear()
         self._look()
 
@@ -80,6 +88,7 @@ class Lead:
         self._window.clear()
         self._newest.clear()
         self._usual.clear()
+        self._every, self._count = 1, 0
 
     def _look(self) -> None:
         """Look for a step in the middle of the newest windows."""
@@ -114,11 +123,45 @@ class Lead:
             "themselves, and let all computers keep one time (NTP, PTP)"
         ]
 
+    def _rise(self) -> tuple[float, float] | None:
+        """By how much leads rise steadily, and in what time, s; None where they do not."""
+        n = len(self._usual)
+        if n < _FEWEST_MEDIANS or self._steps:
+            return None
+        thirds = [
+            self._usual[: n // 3],
+            self._usual[n // 3 : n - n // 3],
+            self._usual[n - n // 3 :],
+        ]
+        (t0, first), (t1, second), (t2, third) = (
+            (median(stamp for stamp, _ in part), median(lead for _, lead in part))
+            for part in thirds
+        )
+        seconds = (self._usual[-1][0] - self._usual[0][0]) / 1e9
+        if t2 <= t0:
+            return None
+        rise = (third - first) / (t2 - t0)
+        total, off = rise * seconds, (second - first - rise * (t1 - t0)) / 1e9
+        away = [abs(lead - first - rise * (stamp - t0)) / 1e9 for stamp, lead in self._usual]
+        if abs(total) < _STEP or max(abs(off), median(away)) > _LEVEL * abs(total) / 2.0:
+            return None
+        return total, seconds
+
     def notes(self) -> list[str]:
-        """Say that there are two clocks, where a constant lead is long."""
+        """Say that there are two clocks, where a constant lead is long, or one that grows."""
         if len(self._usual) < 2 * _LONG or self._offset is None:
             return []
-        lead = median(self._usual) / 1e9
+        if (risen := self._rise()) is not None:
+            rise, seconds = risen
+            late = "poses" if rise > 0.0 else "measurements"
+            return [
+                f"the clocks of measurements and poses run apart: in {seconds:.0f} s the stamps of measurements have "
+                f"moved by {rise:+.2g} s ({100.0 * rise / seconds:+.2g} %) beside those of the poses that come with "
+                f"them, unless {late} take ever longer to arrive: what is measured lies ever farther from where it "
+                "belongs, which no time_offset mends; let all computers keep one time (NTP, PTP), and map this "
+                "recording in short parts, each with a time_offset of its own"
+            ]
+        lead = median(lead for _, lead in self._usual) / 1e9
         if abs(lead - self._offset) <= _APART:
             return []
         late = "poses" if lead > 0.0 else "measurements"

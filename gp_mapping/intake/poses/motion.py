@@ -15,6 +15,7 @@ __all__ = ["Motion"]
 _STANDS = 0.05  # m; a robot that stays within has not moved: poses tremble
 _PATIENCE = 10.0  # s after which a robot that has never moved is spoken of
 _STEP = 0.5  # s, over which a speed is taken: over less, poses that tremble are fast
+_DEGREES = 1e-6  # that somebody has moved: a tenth of a metre
 _FASTEST = 60.0  # m/s; what maps moves slower
 # A step is a leap where a robot would start and stop with more than this, m/s², and those before
 # and after it are a fifth as fast: what is fast for longer drives, and a glitch comes back.
@@ -100,6 +101,17 @@ class Motion:
         """By how much heights differ but for single ones, m."""
         return self._highest[-1] - self._lowest[-1] if len(self._lowest) == _OFTEN else 0.0
 
+    def _degrees(self) -> str:
+        """Ask whether coordinates are degrees on the earth, where they may be."""
+        x, y = 0.5 * (self._low + self._high)
+        about = abs(self._low).max() > 1.0 and float((self._high - self._low).max()) > _DEGREES
+        if not about or abs(x) > 180.0 or abs(y) > 180.0 or min(abs(x), abs(y)) > 90.0:
+            return ""
+        return (
+            f" Or are ({x:.4g}, {y:.4g}) degrees of longitude and latitude? Poses are in metres, as "
+            "navsat_transform_node of robot_localization makes them"
+        )
+
     def notes(self, max_speed: float) -> list[str]:
         """What a person should look at, in sentences.
 
@@ -123,7 +135,7 @@ class Motion:
             return [
                 f"the robot has not moved since the first measurement, {seconds:.0f} s ago: its poses stay within "
                 f"{_STANDS:g} m, and a map comes of driving; where it drives, does what makes the poses (wheel "
-                "encoders, a localiser) work?"
+                f"encoders, a localiser) work?{self._degrees()}"
             ]
         if self._fast >= _OFTEN:
             hint = "" if max_speed > 0.0 else " max_speed drops leaps"

@@ -9,12 +9,13 @@ A sensor that does not round hardly ever gives one number twice to the bit. Wher
     it is at its end    the largest number of all is repeated, without the noise that shows
                         elsewhere: the field is beyond the sensor's range. The first one counts
     it drops out        a number far from all others comes back again and again, and each time by a
-                        leap (0, or 85 °C, while a cable is loose). None of them counts
+                        leap (0, or 85 °C, while a cable is loose). None of them counts. Where it is
+                        told again at once, the smallest of all as well, the first one counts
 
 Where a sensor that rounds repeats a number it has measured that number again, so its repeats stay,
-and so does the smallest number of all: where there is nothing to measure (no gas, no light) it is
-what there is to know. Numbers without noise, as of a simulator, repeat where the field is the same,
-so they stay as well.
+and so does the smallest number of all that is no leap away: where there is nothing to measure (no
+gas, no light) it is what there is to know. Numbers without noise, as of a simulator, repeat where
+the field is the same, so they stay as well.
 """
 
 from __future__ import annotations
@@ -114,8 +115,9 @@ class Recurring:
             return False
         low, high = self._range
         self.beyond += key >= high
-        self.hung += low < key < high
-        return key > low
+        gone = key <= low and self._is_far(key)
+        self.hung += gone or low < key < high
+        return gone or key > low
 
     def _close(self, run: list[float]) -> None:
         """Take a run that has ended into the window."""

@@ -1,5 +1,7 @@
 """Measurements and poses whose clocks differ, or are set apart on the way: said, and nothing else is."""
 
+import math
+
 import pytest
 from intake_messages import by_stamp, drain, drive, feed, field_message
 
@@ -48,6 +50,37 @@ def test_two_clocks_are_named_with_the_offset_that_mends_them(late):
         offset = float(text.rpartition("time_offset: ")[2])
         assert offset == pytest.approx(late, abs=0.15)
         assert said_of(messages, offset) == said_of(messages, None) == []
+
+
+@pytest.mark.parametrize("rate", [-0.02, -0.001, 0.0, 0.001, 0.02])
+def test_clocks_that_run_apart_are_named_with_their_rate(rate):
+    """A constant offset was said to mend it."""
+    lead = Lead(0.0)
+    for k in range(12_000):
+        now = k * NS // 10
+        lead.add(now + round(rate * now), now)
+    (text,) = (
+        lead.notes()
+        if rate
+        else [
+            "",
+        ]
+    )
+    assert lead.notes() == [text] * bool(rate) and lead.step_notes() == []
+    if rate:
+        assert "run apart" in text and "time_offset: " not in text
+        assert f"by {rate * 1200:+.2g} s ({100 * rate:+.2g} %)" in text
+        late = "poses" if rate > 0 else "measurements"
+        assert f"unless {late} take ever longer" in text
+
+
+def test_leads_that_wander_are_no_rate():
+    lead = Lead(0.0)
+    for k in range(12_000):
+        now = k * NS // 10
+        lead.add(now, now - round(NS * (0.3 + 0.3 * math.sin(k / 600.0))))
+    assert lead.notes() == []
+    assert len(lead._usual) < 400  # noqa: SLF001
 
 
 def test_pauses_bursts_and_slow_poses_are_no_two_clocks():

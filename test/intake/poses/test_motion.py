@@ -18,6 +18,28 @@ def notes(seconds: float = 12.0, speed: float = 0.2, **settings) -> list[str]:
     return intake.warnings
 
 
+@pytest.mark.parametrize(
+    ("about", "step", "asked"),
+    [
+        ((24.83, 60.19), 1e-5, True),
+        ((-122.4, 37.8), 1e-5, True),
+        ((60.19, 24.83), 1e-5, True),
+        ((24.83, 60.19), 0.0, False),
+        ((0.5, 0.2), 1e-5, False),
+        ((385000.0, 6672000.0), 1e-5, False),
+    ],
+)
+def test_poses_in_degrees_are_asked_about(about, step, asked):
+    """Longitude and latitude, in which a robot hardly moves."""
+    motion, k = Motion(), torch.arange(60, dtype=torch.float64)
+    x = torch.tensor(about, dtype=torch.float64) + step * torch.stack(
+        [k / 60.0, (k / 9.0).sin()], 1
+    )
+    motion.watch(Samples(x, k[:, None], stamp=0.5 * k), np.zeros(60))
+    (text,) = motion.notes(0.0)
+    assert "has not moved" in text and ("degrees of longitude and latitude" in text) == asked
+
+
 def test_a_robot_that_has_never_moved_is_spoken_of_after_a_while():
     assert notes(8.0, 0.0) == []
     (text,) = notes(12.0, 0.0)

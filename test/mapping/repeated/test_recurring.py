@@ -128,6 +128,16 @@ def test_of_a_sensor_that_rounds_a_far_number_may_come_twice():
     assert np.flatnonzero(left_out(values)[0]).tolist() == [250, 300]
 
 
+@pytest.mark.parametrize("start", [200, 700])
+def test_a_single_dropout_to_the_smallest_number_counts_once(start):
+    """A cable that is loose for five seconds: its zeros made the map wrong by 5 °C there."""
+    values = field()
+    values[start : start + 50] = 0.0
+    void, recurring = left_out(values)
+    assert np.flatnonzero(void).tolist() == list(range(start + 1, start + 50))
+    assert recurring.hung == 49
+
+
 def test_a_source_is_no_dropout():
     """Strong and short, visited four times: it has never one number twice."""
     values = field()
