@@ -20,6 +20,7 @@ KEPT = {"problem", "wrong_type", "wrong_qos"}  # attributes that hold a warning 
 WHOLE = {
     "namesakes.py",
     "notes/settings.py",
+    "notes/frames.py",
     "notes/leaps.py",
     "notes/two_levels.py",
     "notes/repeats.py",
@@ -140,6 +141,7 @@ def warnings_in_code() -> dict[str, str]:
         package / "planning" / "suggest.py",
         package / "planning" / "offer.py",
         package / "mapping" / "notes" / "settings.py",
+        package / "mapping" / "notes" / "frames.py",
         package / "mapping" / "notes" / "leaps.py",
         package / "mapping" / "notes" / "two_levels.py",
         package / "mapping" / "notes" / "repeats.py",

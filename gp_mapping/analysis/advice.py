@@ -12,6 +12,8 @@ from gp_mapping.analysis.digits import decimals
 from gp_mapping.analysis.metrics import BANDS
 from gp_mapping.analysis.pass_biases import any_differs, biases_text
 from gp_mapping.analysis.unlike import Unlike, unlike_text
+from gp_mapping.mapping.frames.search import ALIKE, Break
+from gp_mapping.mapping.notes.frames import break_note
 
 __all__ = ["Advice", "advise"]
 
@@ -73,7 +75,8 @@ def advise(
 ) -> list[Advice]:
     """Return advice: sensor faults, faults of the robot by gain, driving, what no refit measures.
 
-    Where the sensor is dead nothing else is advised.
+    Where the sensor is dead nothing else is advised; nor where passes are in several frames, by
+    which they differ as by late stamps, a sensor that drifts, or anything else.
 
     Args:
         c: None of a map from which no calibration is made.
@@ -81,13 +84,16 @@ def advise(
             (`expected_errors`).
         tried: RMSE of `refits`, by name.
         context: unit, sensor, sensor_faults (list), gross, measurements, dropped, explained (list),
-            changes (list), follow_changes, biases (`pass_biases`), drift (`found_drift`), noise (of
-            one measurement, in the unit), scale (one unit in SI), unlike (`unlike_parts`).
+            changes (list), follow_changes, frames (`frame_breaks`), biases (`pass_biases`), drift
+            (`found_drift`), noise (of one measurement, in the unit), scale (one unit in SI), unlike
+            (`unlike_parts`).
     """
     faults = context["sensor_faults"]
-    sensor_advice = [Advice(fault.text, None) for fault in faults]
-    if any(fault.dead for fault in faults):
-        return sensor_advice
+    frames: list[Break] = context["frames"]
+    texts = *(fault.text for fault in faults), *(break_note(each) for each in frames)
+    first = [Advice(text, None) for text in texts]
+    if any(fault.dead for fault in faults) or any(each.kind != ALIKE for each in frames):
+        return first
 
     corrections = _Corrections(found["rmse_ut"], tried, context["unit"])
     out: list[Advice] = []
@@ -100,7 +106,7 @@ def advise(
     out.sort(key=lambda a: -(a.gain or 0.0))
 
     # What follows has no refit to be weighed by, or is no fault: it stays behind the sorted ones.
-    return sensor_advice + out + _driving_advice(found, context["unit"]) + _others(found, context)
+    return first + out + _driving_advice(found, context["unit"]) + _others(found, context)
 
 
 def _clock_advice(c: Calibration, corrections: _Corrections, sensor: str) -> list[Advice]:

@@ -151,6 +151,7 @@ def session_of(
         # no cells of the bags are there to begin again with
         "response": state["response"] | {"kept": None},
         "drift": state["drift"] | {"kept": None},
+        "frames": state["frames"] | {"kept": None},
         "raw_count": sum(t.samples for t in reports),
         "cell_count": cells,
         "passes": passes,

@@ -18,6 +18,7 @@ from gp_mapping.core.likelihoods.outcomes import OutcomeJudge
 from gp_mapping.core.types import FARTHEST, Samples
 from gp_mapping.mapping.cells import CellAverager, RawRows
 from gp_mapping.mapping.drift.watch import DriftWatch
+from gp_mapping.mapping.frames.watch import FrameWatch
 from gp_mapping.mapping.growing.counts import SampleCounts
 from gp_mapping.mapping.motion.attitude import HeadingTrack
 from gp_mapping.mapping.motion.path import Path
@@ -67,6 +68,7 @@ class Gathering:
         recurring: finds measurements that are no new ones.
         response: takes cells of a slow sensor back to what it would settle at.
         drift: looks whether the sensor drifts.
+        frames: looks whether all passes are in one frame.
         passes: begun so far.
     """
 
@@ -81,6 +83,9 @@ class Gathering:
         self._outcomes, self.recurring = OutcomeJudge(s), Recurring()
         self.response = Response(s, looks_for_lag)
         self.drift = DriftWatch(s, looks_for_lag)
+        self.frames = FrameWatch(s)
+        if not looks_for_lag:
+            self.frames.stop_looking()
         self._path, self._track = Path(s.cell_length), HeadingTrack(s.axle_distance)
 
         self._pass_open = False
@@ -248,6 +253,7 @@ class Gathering:
         if stamp is not None:
             self.response.forget_before(stamp)
             self.drift.forget_before(stamp)
+            self.frames.forget_before(stamp)
         unknown, self.neighbours = self.cells.forget_white_noise(), NeighbouringCells()
         return unknown
 
@@ -260,7 +266,12 @@ class Gathering:
     @property
     def notes(self) -> list[str]:
         """What was left out, or is taken back, by the sensor's faults, in sentences."""
-        return [*self.recurring.notes(), *self.response.notes(), *self.drift.notes()]
+        return [
+            *self.recurring.notes(),
+            *self.frames.notes(),
+            *self.response.notes(),
+            *self.drift.notes(),
+        ]
 
     @property
     def path_trace(self) -> Path:
@@ -271,6 +282,7 @@ class Gathering:
         """Add another's path, white noise and passes; what either map began with is settled."""
         self.response.stop_looking()
         self.drift.stop_looking()
+        self.frames.join(other.frames)
         self._path.join(other.path_trace)
         self.neighbours.join(other.neighbours)
         self.passes += other.passes
@@ -286,6 +298,7 @@ class Gathering:
             "recurring": self.recurring.state_dict(),
             "response": self.response.state_dict(),
             "drift": self.drift.state_dict(),
+            "frames": self.frames.state_dict(),
             "raw": [{f.name: getattr(s, f.name) for f in fields(s)} for s in self._raw],
             "pass_open": self._pass_open,
             "passes": self.passes,
@@ -308,6 +321,10 @@ class Gathering:
             self.drift.load_state_dict(state["drift"])
         else:  # of a version that looked for none, and kept no cells
             self.drift.stop_looking()
+        if "frames" in state:
+            self.frames.load_state_dict(state["frames"])
+        else:  # of a version that did not look, and kept no cells
+            self.frames.stop_looking()
 
         self._raw, self._pass_open = [Samples(**s) for s in state["raw"]], state["pass_open"]
         self.passes = state.get("passes", 0)

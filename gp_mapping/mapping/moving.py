@@ -81,6 +81,7 @@ def move_session(session: MapSession, x: float, y: float, yaw: float) -> MapSess
             # its cells are in the old frame; the time constant stays
             "response": state["response"] | {"kept": None, "last": None},
             "drift": state["drift"] | {"kept": None},
+            "frames": state["frames"] | {"kept": None},
             "first_values": beginning.first_values(state["first_values"]),
             "start": beginning.start(state["start"]),
         }

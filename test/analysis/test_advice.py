@@ -9,6 +9,9 @@ from gp_mapping.analysis.advice import advise
 from gp_mapping.analysis.calibration import Calibration
 from gp_mapping.analysis.metrics import BANDS
 from gp_mapping.analysis.sensor_faults import SensorFault
+from gp_mapping.mapping.frames.matching import Moved
+from gp_mapping.mapping.frames.search import ALIKE, APART, CLOCK, MOVED, Break
+from gp_mapping.mapping.notes.frames import break_note
 
 CLEAN = Calibration(
     samples=500,
@@ -57,6 +60,7 @@ CONTEXT = {
     "unit": "µT",
     "sensor": "magnetometer",
     "sensor_faults": [],
+    "frames": [],
     "gross": 0,
     "measurements": 2000,
     "dropped": 0,
@@ -212,6 +216,15 @@ def test_of_a_dead_sensor_nothing_else_is_said():
     for dead in (True, False):
         said = advice({"bias": 1.0}, sensor_faults=[SensorFault("it hangs", dead)])
         assert [each.text for each in said][:1] == ["it hangs"] and (len(said) == 1) == dead
+
+
+def test_where_passes_are_in_several_frames_nothing_else_is_said_of_robot_and_map():
+    """Such passes differ as those do whose stamps are late: the clocks were blamed."""
+    for kind in (MOVED, CLOCK, APART, ALIKE):
+        found = Break(kind, 2, 5.0, Moved(1.0, 2.0, 0.5), 0.1, 0.1, 1.0, 20.0)
+        said = advice({"bias": 1.0}, sensor_faults=[SensorFault("it hangs", False)], frames=[found])
+        assert [each.text for each in said[:2]] == ["it hangs", break_note(found)]
+        assert len(said) == (3 if kind == ALIKE else 2), "alike places contradict nothing"
 
 
 def test_passes_that_differ_are_listed_those_that_differ_most():

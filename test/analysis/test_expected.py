@@ -53,6 +53,7 @@ def advice(found, calibration=None, sensor="magnetometer", drift=None):
         "unit": "µT",
         "sensor": sensor,
         "sensor_faults": [],
+        "frames": [],
         "gross": 0,
         "measurements": 120,
         "dropped": 0,

@@ -20,6 +20,7 @@ from gp_mapping.analysis.calibration import Calibration, calibration_report
 from gp_mapping.analysis.components import component_scores, learned_sentences
 from gp_mapping.analysis.digits import decimals
 from gp_mapping.analysis.expected import expected_errors
+from gp_mapping.analysis.frames import frame_breaks
 from gp_mapping.analysis.pass_biases import any_differs, found_drift, pass_biases
 from gp_mapping.analysis.refits import (
     changes_along,
@@ -45,6 +46,7 @@ from gp_mapping.core.types import Samples
 from gp_mapping.errors import UsageError
 from gp_mapping.intake import Intake
 from gp_mapping.intake.sensors.sketch import MEASURED
+from gp_mapping.mapping.frames.search import Break
 from gp_mapping.mapping.notes.fullness import fullness_notes
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.recording.mapped import no_test, note_mapped, require_distinct
@@ -228,6 +230,7 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
         lambda name: _report_progress("maps again, " + name.replace("_", " ")),
     )
 
+    together = [*passes, *test] if against else passes
     result = _result(
         session,
         test_residuals,
@@ -239,6 +242,7 @@ def assess(bags, against, parameters: Parameters, topics: dict, tries: bool = Tr
         unlike_parts(session, test),
         parameters,
         sensor_faults(passes, session.settings.field_scale, unit_text(session.settings.field_unit)),
+        frame_breaks(session, together),
         notes,
     )
     result |= {"components": component_scores(session, test_residuals, test, positions(train))}
@@ -277,6 +281,7 @@ def _result(
     unlike: list[Unlike],
     parameters: Parameters,
     faults: list[SensorFault],
+    frames: list[Break],
     notes: list[str],
 ) -> dict:
     """Return the report in plain numbers.
@@ -292,6 +297,7 @@ def _result(
         unlike: what of the test is unlike the map.
         parameters: checked settings.
         faults: of the sensor itself.
+        frames: where passes of all bags are in another frame.
         notes: more warnings.
     """
     report, changes = session.report(), changes_of(session)
@@ -303,11 +309,12 @@ def _result(
         for name, count in intake.drops.as_dict().items():
             drops[name] = drops.get(name, 0) + count
     # each warning once, in the order in which they came
+    said = session.gathered.frames.notes() if frames else []
     warnings = list(
         dict.fromkeys(
             [
                 *(w for intake in intakes for w in intake.warnings),
-                *session.warnings,
+                *(w for w in session.warnings if w not in said),
                 *fullness_notes(session.report()),
                 *notes,
             ]
@@ -320,6 +327,7 @@ def _result(
         "unit": unit,
         "sensor": sensor_name,
         "sensor_faults": faults,
+        "frames": frames,
         "gross": report["gross_errors"],
         "measurements": report["samples"],
         "dropped": sum(intake.drops.measurements for intake in intakes),

@@ -111,9 +111,15 @@ class RenewableMap:
     def admit(self, cell: Samples) -> None:
         """Take a finished cell; look a few steps on for a slow sensor, or one that drifts."""
         self._pass_on(self._gathered.settle(cell))
+        frames = self._gathered.frames
+        frames.look(self.shown.lengthscale)
         if self._new is not None:
             self._catch_up(TOGETHER)
-        elif self._gathered.response.look(self.shown.lengthscale):
+        elif (
+            frames.is_contradicted
+        ):  # so passes differ as those of a sensor that is slow, or drifts
+            pass
+        elif not frames.is_looking and self._gathered.response.look(self.shown.lengthscale):
             self._renew_settled()
         elif self._gathered.drift.look(self.shown.lengthscale):
             self._renew(self._gathered.drift.again())
@@ -124,6 +130,7 @@ class RenewableMap:
         passes, length = self._gathered.passes, self._gathered.path_trace.length
         for cell in cells:
             self._gathered.drift.add(cell, passes)
+            self._gathered.frames.add(cell, passes)
         if self._new is None:
             for cell in cells:
                 self.shown.admit(cell, passes, length)
@@ -156,10 +163,11 @@ class RenewableMap:
         """Take the open cell, and all that waits."""
         response, drift = self._gathered.response, self._gathered.drift
         self._close_cell()
-        if response.finish_search():
+        frames = self._gathered.frames
+        if not (frames.is_contradicted or frames.is_looking) and response.finish_search():
             self._renew_settled()
         self._catch_up(len(self._waiting))
-        if drift.finish_search():
+        if not frames.is_contradicted and drift.finish_search():
             self._renew(drift.again())
             self._catch_up(len(self._waiting))
         self.shown.give_up_suspects()
@@ -167,11 +175,13 @@ class RenewableMap:
     def finish(self) -> None:
         """Leave nothing pending, nor put off to cells to come: the stream has ended."""
         response, drift = self._gathered.response, self._gathered.drift
+        frames = self._gathered.frames
         self.flush()
-        if response.look(self.shown.lengthscale, last=True):
+        frames.look(self.shown.lengthscale, last=True)
+        if not frames.is_contradicted and response.look(self.shown.lengthscale, last=True):
             self._renew_settled()
             self.flush()
-        if drift.look(self.shown.lengthscale, last=True):
+        if not frames.is_contradicted and drift.look(self.shown.lengthscale, last=True):
             self._renew(drift.again())
             self.flush()
         self.finish_starts()
@@ -187,6 +197,7 @@ class RenewableMap:
         """Begin the new map, with what a slow sensor's cells say of the field."""
         cells = self._gathered.response.again()
         self._gathered.drift.replace(cells)
+        self._gathered.frames.replace(cells)
         self._renew(cells)
 
     def _renew(self, cells: Iterable[tuple[Samples, int]]) -> None:

@@ -19,6 +19,7 @@ from gp_mapping.core.types import Samples
 from gp_mapping.mapping.beginning.search_watch import Schedule, SearchWatch
 from gp_mapping.mapping.beginning.stepwise import PendingSearch
 from gp_mapping.mapping.drift.alternatives import DriftTrack
+from gp_mapping.mapping.drift.blocks import blocks_of, forward
 from gp_mapping.mapping.drift.evidence import Drift, DriftSearch
 from gp_mapping.mapping.drift.kept import KeptCells
 from gp_mapping.mapping.notes.settings import anisotropy_note, drift_note
@@ -255,36 +256,5 @@ def _track_of(kept: KeptCells, rows: int, step: float, heading: bool) -> DriftTr
     x, y, stamp = (
         torch.cat([getattr(table, name) for table in tables])[:rows] for name in ("x", "y", "stamp")
     )
-    passes = passes[:rows]
-    turned = torch.cat([_forward(table) for table in tables])[:rows] if heading else None
-
-    # the block of each row
-    blocks, first, last, of, number = [], (0.0, 0.0), 0.0, -1, -1
-    for place, its, at in zip(x.tolist(), passes.tolist(), stamp.tolist()):
-        if its != of or at <= last or math.dist(place, first) >= step * (1 - 1e-6):
-            first, of, number = place, its, number + 1
-        last = at
-        blocks.append(number)
-
-    where, n = torch.tensor(blocks), number + 1
-    count = torch.bincount(where, minlength=n).double()
-
-    def mean(values: torch.Tensor) -> torch.Tensor:
-        """Of each block, from rows (N, …); about the first one, since coordinates may be 1e6 m."""
-        about = values - values[:1]
-        sums = about.new_zeros((n, *values.shape[1:])).index_add(0, where, about)
-        return sums / count.reshape(n, *(1 for _ in values.shape[1:])) + values[:1]
-
-    its_pass = torch.zeros(n, dtype=passes.dtype).index_put((where,), passes)
-    return DriftTrack(
-        mean(x), mean(y[:, 0]), mean(stamp), its_pass, turned if turned is None else mean(turned)
-    )
-
-
-def _forward(cells: Samples) -> torch.Tensor:
-    """Forward axis of the robot (N, 2); the direction of travel where it is not known."""
-    if cells.heading is not None:
-        return cells.heading
-    if cells.velocity is None:
-        return torch.zeros((len(cells), 2), dtype=torch.float64)
-    return cells.velocity / cells.velocity.norm(dim=1, keepdim=True).clamp_min(1e-9)
+    turned = torch.cat([forward(table) for table in tables])[:rows] if heading else None
+    return blocks_of(DriftTrack(x, y[:, 0], stamp, passes[:rows], turned), step)

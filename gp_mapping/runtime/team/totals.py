@@ -82,6 +82,7 @@ def totals_of(session: MapSession, key: tuple = ()) -> Totals | None:
         # the cells with which a slow sensor's map may begin again: nobody else begins it
         "response": state["response"] | {"kept": None, "open": [], "last": None},
         "drift": state["drift"] | {"kept": None},
+        "frames": state["frames"] | {"kept": None},
         "again": None,
         "renewal": None,
         "pass_open": False,

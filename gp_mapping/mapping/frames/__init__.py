@@ -1,0 +1,1 @@
+"""Whether all drives of a map are in one frame."""

@@ -1,0 +1,106 @@
+"""Drives whose poses are in two frames are named with the transform between them, and nothing else is taken for it."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from drifting import LENGTH, crossing, lanes, passes, way
+
+from gp_mapping.mapping.frames.matching import Moved
+from gp_mapping.mapping.frames.search import ALIKE, APART, CLOCK, MOVED, FrameSearch
+
+STEP = LENGTH / 2.5  # m, between blocks
+
+
+def told(parts, *moves):
+    """Passes, the latter ones as an odometry tells them whose frame lies there in the first one's."""
+    out = parts[: len(parts) - len(moves)]
+    for part, moved in zip(parts[len(out) :], moves):
+        back = (part.x - part.x.new_tensor(moved[:2])) @ moved.turn
+        out.append(dataclasses.replace(part, x=back))
+    return out
+
+
+def found(parts, lengthscale=2.4):
+    return FrameSearch(way(parts), lengthscale, "matern52").finish()
+
+
+@pytest.mark.parametrize(
+    ("seed", "moved"),
+    [(1, Moved(3.0, -2.0, 0.7)), (2, Moved(0.4, 0.3, -0.05)), (3, Moved(9.0, 8.0, math.pi))],
+)
+def test_an_odometry_that_begins_elsewhere(seed, moved):
+    """With another constant in its pass, and a lengthscale that is not the field's."""
+    parts = passes(seed, crossing(STEP))
+    parts[1] = dataclasses.replace(parts[1], y=parts[1].y + 0.7)
+    (only,) = found(told(parts, moved))
+    assert (only.kind, only.pass_number, only.stamp) == (MOVED, 2, float(parts[1].stamp[0]))
+    middle = parts[1].x.mean(0, keepdim=True)
+    back = told(parts, moved)[1].x.mean(0, keepdim=True)
+    assert float((only.moved.places(back) - middle).norm()) < max(5.0 * only.stddev, 0.1)
+    turned = math.remainder(only.moved.yaw - moved.yaw, math.tau)
+    assert abs(turned) < max(5.0 * only.turn_stddev, 0.01)
+    assert only.stddev < 0.1 and only.gain > 8.0
+
+
+def test_three_frames():
+    paths = [*crossing(STEP), lanes(10.0, 8.0, 2.0, STEP)]
+    moves = [Moved(3.0, -2.0, 0.7), Moved(-2.0, 1.0, -1.5)]
+    breaks = found(told(passes(4, paths), *moves))
+    assert [(each.kind, each.pass_number) for each in breaks] == [(MOVED, 2), (MOVED, 3)]
+    for each, moved in zip(breaks, moves):
+        assert torch.tensor(each.moved).sub(torch.tensor(moved)).abs().max() < 0.15
+
+
+def test_another_field_is_told_apart_but_has_no_transform():
+    parts = [passes(5, crossing(STEP))[0], passes(6, crossing(STEP))[1]]
+    (only,) = found(parts)
+    assert (only.kind, only.pass_number) == (APART, 2)
+
+
+def test_a_clock_that_differs_between_drives():
+    """By the way of a robot that drives lanes to and fro: no shift and no turn puts that right."""
+    parts = [passes(7, crossing(STEP))[0], passes(7, crossing(STEP), delay=2.0)[1]]
+    (only,) = found(parts)
+    assert only.kind == CLOCK and 1.0 < only.seconds < 3.5
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {},
+        {"noise": 0.4},
+        {"delay": 1.0},
+        {"tau": 3.0},
+        {"wander": 0.1},
+        {"moved": 1.5},
+        {"drift": 1.0},
+        {"drift": 1.0, "warms_up": True},
+    ],
+)
+def test_what_is_one_frame(fault):
+    """Each fault makes passes differ in one place, by far more than noise."""
+    assert found(passes(8, crossing(STEP), **fault)) is None
+
+
+def test_drives_that_do_not_meet_contradict_nothing_but_may_be_of_one_place():
+    """That costs a second, so it is looked at the end of a drive only."""
+    moved = Moved(-40.0, 0.0, 0.3)
+    parts = told(passes(9, crossing(STEP)), moved)
+    assert found(parts) is None
+    (only,) = FrameSearch(way(parts), 2.4, "matern52", thorough=True).finish()
+    assert (only.kind, only.pass_number) == (ALIKE, 2) and only.gain > 8.0
+    assert torch.tensor(only.moved).sub(torch.tensor(moved)).abs().max() < 0.5
+
+
+def test_drives_of_two_places_are_not_of_one():
+    parts = [passes(10, crossing(STEP))[0], passes(11, crossing(STEP))[1]]
+    parts = told(parts, Moved(-40.0, 0.0, 0.3))
+    assert FrameSearch(way(parts), 2.4, "matern52", thorough=True).finish() is None
+
+
+def test_one_pass_is_one_frame_whatever_is_in_it():
+    part = passes(1, crossing(STEP))[0]
+    search = FrameSearch(way([part]), 2.0, "matern52")
+    assert search.finish() is None and search.steps == 0
