@@ -447,6 +447,8 @@ def _survey(state) -> Area:
         area.values["goals left out"] = state.closed
     if state.leaps:
         area.values["leaps of the stamps (s), not counted"] = state.leaps
+    if state.forgotten:
+        area.values["driven, not remembered for the way home (m)"] = state.forgotten
     if state.reason:
         area.values["reason"] = state.reason
         if state.phase == "running" and not state.plan_metres:

@@ -150,8 +150,11 @@ def test_a_survey_without_a_plan_says_why_and_its_budget_is_told_where_it_has_on
     assert "survey" not in areas_of(Health(2.0))
     idle = areas_of(Health(2.0), survey=SurveyState())["survey"].values
     assert "reason" not in idle and "a better plan is looked for" not in idle
-    improving = areas_of(Health(2.0), survey=replace(on_its_way, improving=True))["survey"].values
+    improving = areas_of(Health(2.0), survey=replace(on_its_way, improving=True, forgotten=700.0))
+    improving = improving["survey"].values
     assert improving["a better plan is looked for"] == "yes"
+    unremembered = "driven, not remembered for the way home (m)"
+    assert improving[unremembered] == 700.0 and unremembered not in idle
     assert (idle["driven (m)"], idle["plan (m)"], idle["plans"]) == (0.0, 0.0, 0)
 
 

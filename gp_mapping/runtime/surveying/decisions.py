@@ -144,7 +144,10 @@ class Decisions:
             if not plan or (plan.metres < driven and tried > left):
                 words = f"{reason}: this is the way home, as it was driven"
                 plan, discs = plan_along(problem, plan.kind, line, words), 0
-        return replace(plan, reason=f"{plan.reason}{way_home_remarks(plan, budget, discs)}")
+        missing = self.driven.missing if plan and line is None else ""
+        return replace(
+            plan, reason=f"{plan.reason}{way_home_remarks(plan, budget, discs)}{missing}"
+        )
 
     def begins_at_once(self, settings: NodeSettings, course: Course) -> bool:
         """Return whether the next plan is a first answer: the robot has nothing to drive.

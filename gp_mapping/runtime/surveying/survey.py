@@ -484,6 +484,7 @@ class Survey:
             metres_left=budget.metres,
             seconds_left=budget.seconds,
             leaps=self._spending.leaps,
+            forgotten=self._decisions.driven.forgotten,
         )
 
     def next_pose(self, position, least: float = 1.0) -> tuple[float, float, float] | None:

@@ -27,6 +27,7 @@ class SurveyState:
         closed: goals that are left out for now.
         improving: whether the plan is a first answer, and a better one is looked for.
         leaps: seconds by which stamps leapt, which no budget counts.
+        forgotten: metres that were driven and are not remembered for the way home.
     """
 
     phase: str = "idle"
@@ -43,3 +44,4 @@ class SurveyState:
     closed: int = 0
     improving: bool = False
     leaps: float = 0.0
+    forgotten: float = 0.0

@@ -17,7 +17,8 @@ __all__ = ["DrivenPath", "length_of"]
 
 _APART = 0.15  # m between two positions that are kept
 _SAME = 0.2  # m; positions that are as near as that are on one piece of ground
-_MOST = 8000  # positions that are kept, those of 1.2 km; older ones are forgotten
+_MOST = 8000  # positions that are kept, those of 1.2 km
+_PART = 8  # of which so small a part, the oldest ones, is forgotten at a time
 
 
 def length_of(line: np.ndarray) -> float:
@@ -30,10 +31,11 @@ class DrivenPath:
 
     Attributes:
         needed: whether something has been in the way that no map shows.
+        forgotten: m that were driven, and are not remembered since there was more of it.
     """
 
     def __init__(self) -> None:
-        self.needed = False
+        self.needed, self.forgotten = False, 0.0
         self._x: list[np.ndarray] = []
         self._follows: list[bool] = []  # whether each was driven to from the one before
 
@@ -49,8 +51,14 @@ class DrivenPath:
         self._x.append(np.asarray(position, dtype=np.float64))
         self._follows.append(bool(self._follows) and not leapt)
         if len(self._x) > _MOST:
-            del self._x[: _MOST // 2], self._follows[: _MOST // 2]
-            self._follows[0] = False
+            self._forget(len(self._x) - _MOST + _MOST // _PART)
+
+    def _forget(self, count: int) -> None:
+        """Forget the oldest positions, and the way from the last of them to the next one."""
+        x, driven = np.array(self._x[: count + 1]), np.array(self._follows[1 : count + 1])
+        self.forgotten += float(np.hypot(*np.diff(x, axis=0).T) @ driven)
+        del self._x[:count], self._follows[:count]
+        self._follows[0] = False
 
     def block(self, place: np.ndarray, position: np.ndarray) -> None:
         """Forget what lies around a place where the robot does not get on, as far as to the robot.
@@ -67,6 +75,15 @@ class DrivenPath:
             follows and whole for follows, whole, keep in zip(self._follows, before, kept) if keep
         ]
         self._x = [x for x, keep in zip(self._x, kept) if keep]
+
+    @property
+    def missing(self) -> str:
+        """Why the way home may not be known where it is needed, in words; "" where all of it is."""
+        if not (self.needed and self.forgotten):
+            return ""
+        return (
+            f", and the first {self.forgotten:.0f} m that were driven are not remembered any more"
+        )
 
     def path_home(self, position, home) -> np.ndarray | None:
         """Return the shortest way home over what was driven: (K, 2) m.

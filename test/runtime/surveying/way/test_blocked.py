@@ -195,6 +195,23 @@ def test_the_way_home_that_was_driven_is_known(monkeypatch):
     assert driven.path_home((0.5, 19.98), (0.5, 10.0)) is None, "older positions are forgotten"
 
 
+def test_what_is_not_remembered_is_counted_and_said(monkeypatch):
+    """Of 60 m the last 40 positions, 0.2 m apart; a robot that was carried for 5 m drove none of them."""
+    monkeypatch.setattr(driven_path, "_MOST", 40)
+    driven = DrivenPath()
+    driven.needed = True
+    for i in range(301):
+        driven.add(np.array([0.2 * i + 5.0 * (i >= 30), 0.0]), leapt=i == 30)
+        assert i > 30 or (not driven.forgotten and not driven.missing)
+        kept = 0.2 * i - 0.2 * (i >= 30) - driven.forgotten
+        assert i < 60 or 6.7 < kept < 8.0
+    assert (
+        f"the first {driven.forgotten:.0f} m that were driven are not remembered" in driven.missing
+    )
+    driven.needed = False
+    assert not driven.missing
+
+
 def test_a_robot_that_was_carried_did_not_drive_there():
     driven = DrivenPath()
     for x in np.linspace((0, 0), (0, 2), 11):
@@ -238,6 +255,13 @@ def test_where_something_was_in_the_way_the_way_that_was_driven_is_kept_in_the_b
     assert survey.current_state().phase == "running" and before
     assert "this is the way home, as it was driven" in survey.plan.reason
     assert survey.plan.metres == pytest.approx(8.0, abs=0.2)
+
+    # a robot that has been out for longer than is remembered
+    driven = survey._decisions.driven
+    driven._forget(10)
+    plan = survey._decisions.homeward(survey.settings, "the budget is spent")
+    assert plan and plan.reason.endswith(driven.missing) and driven.missing
+    assert survey.current_state().forgotten == driven.forgotten > 0.0
 
 
 @pytest.mark.parametrize("kind", ["lanes", "gain_per_metre"])
