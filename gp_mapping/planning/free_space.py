@@ -12,7 +12,7 @@ from scipy import ndimage
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from gp_mapping.planning.area.places import FARTHEST, are_valid_places
+from gp_mapping.planning.occupancy_grid import read_occupancy_grid
 
 __all__ = ["FreeSpace", "along"]
 
@@ -21,24 +21,9 @@ _SLACK = math.sqrt(0.5) - 0.5  # cells by which clearance may be less than the d
 _STEP = 0.01  # m between two samples of a line
 _ASIDE = 1e-6  # cells; both sides of a line this far off are tested
 _AT_ONCE = 200_000  # samples tested together: time and memory alone
-
-
-def _yaw(q) -> float:
-    """Return the heading of a map's origin; ValueError for a zero or tilted quaternion."""
-    norm = math.sqrt(q.x * q.x + q.y * q.y + q.z * q.z + q.w * q.w)
-    if not norm > 1e-6:
-        raise ValueError(
-            "the occupancy grid's origin has a zero or non-finite quaternion, expected a rotation about "
-            "z, for example x=0 y=0 z=0 w=1"
-        )
-
-    x, y, z, w = q.x / norm, q.y / norm, q.z / norm, q.w / norm
-    if math.hypot(x, y) > 1e-3:
-        raise ValueError(
-            f"the occupancy grid's origin is tilted (quaternion x={x:.4f} y={y:.4f}), expected a rotation "
-            "about z only"
-        )
-    return math.atan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
+_SMALL = (
+    200_000  # cells of a grid whose distances to obstacles' surroundings are computed: likewise
+)
 
 
 @dataclass(frozen=True)
@@ -90,68 +75,50 @@ class FreeSpace:
         Raises:
             ValueError: a message that contradicts itself, with the field's name.
         """
-        info = message.info
-        width, height, resolution = int(info.width), int(info.height), float(info.resolution)
-        if not (math.isfinite(resolution) and resolution > 0 and width > 0 and height > 0):
-            raise ValueError(
-                f"the occupancy grid is {width} x {height} cells of {resolution} m, expected at least one "
-                "cell and a positive resolution"
-            )
-
-        data = np.asarray(message.data, dtype=np.int16)
-        if data.size != width * height:
-            raise ValueError(
-                f"the occupancy grid has {data.size} values for {width} x {height} cells"
-            )
-        if data.min() < -1 or data.max() > 100:
-            raise ValueError(
-                f"the occupancy grid has values {data.min()} to {data.max()}, expected -1 to 100"
-            )
-
-        if not 0 < free_threshold <= occupied_threshold <= 101:
-            raise ValueError(
-                f"thresholds {free_threshold} and {occupied_threshold}, expected 0 < free <= occupied "
-                "<= 101"
-            )
-        if unknown not in ("blocked", "free"):
-            raise ValueError(f"unknown is {unknown!r}, expected 'blocked' or 'free'")
         if not (math.isfinite(radius) and radius >= 0):
             raise ValueError(f"radius is {radius} m, expected 0 or more")
+        grid = read_occupancy_grid(message, free_threshold, occupied_threshold, unknown)
+        return FreeSpace.from_passable(
+            grid.passable,
+            grid.origin,
+            grid.yaw,
+            grid.resolution,
+            float(radius),
+            grid.frame,
+            walled=unknown == "blocked",
+        )
 
-        corner = (float(info.origin.position.x), float(info.origin.position.y))
-        size = max(width, height) * resolution
-        if not are_valid_places([corner]).all() or size > FARTHEST:
-            raise ValueError(
-                f"the occupancy grid lies at {corner} m and is {size:.3g} m long, expected finite metres, "
-                f"at most {FARTHEST:g}"
-            )
+    @staticmethod
+    def from_passable(
+        passable: np.ndarray,
+        origin: tuple[float, float],
+        yaw: float,
+        resolution: float,
+        radius: float,
+        frame: str = "",
+        walled: bool = True,
+    ) -> FreeSpace:
+        """Return the free space that obstacles leave a round robot.
 
-        data = data.reshape(height, width)
-        passable = (data >= 0) & (data < free_threshold)
-        if unknown == "free":
-            passable = data < occupied_threshold
-
+        Args:
+            passable: (H, W) bool, cells without an obstacle.
+            origin: as for the class, like all that follow.
+            yaw: radians.
+            resolution: m.
+            radius: m.
+            frame: its name.
+            walled: whether what lies outside the grid counts as occupied.
+        """
         # A frame of one cell stands for the outside. Half a diagonal turns distances between
         # centres into lower bounds of the distance to a cell's square.
-        framed = np.pad(passable, 1, constant_values=unknown == "free")
+        framed = np.pad(passable, 1, constant_values=not walled)
         away = (
             ndimage.distance_transform_edt(framed)[1:-1, 1:-1]
             if not framed.all()
-            else np.full(data.shape, np.inf)
+            else np.full(passable.shape, np.inf)
         )
         clearance = np.where(passable, np.maximum(away - math.sqrt(0.5), 0.0) * resolution, 0.0)
-
-        frame = str(getattr(getattr(message, "header", None), "frame_id", ""))
-        free = FreeSpace(
-            corner,
-            _yaw(info.origin.orientation),
-            resolution,
-            float(radius),
-            clearance,
-            passable,
-            frame,
-            unknown == "blocked",
-        )
+        free = FreeSpace(origin, yaw, resolution, radius, clearance, passable, frame, walled)
         if not radius > 0:
             return free
 
@@ -297,6 +264,11 @@ class FreeSpace:
         return ndimage.binary_erosion(sure, np.ones((3, 3)))
 
     @cached_property
+    def _to_border(self) -> np.ndarray:
+        """(H, W) cells from the centre of a cell to the nearest one without room around it."""
+        return ndimage.distance_transform_edt(np.pad(self._clear_around, 1))[1:-1, 1:-1]
+
+    @cached_property
     def _open_around(self) -> np.ndarray:
         """(H, W) bool: the cell and its eight neighbours are open."""
         return ndimage.binary_erosion(self.open, np.ones((3, 3)))
@@ -315,10 +287,30 @@ class FreeSpace:
             (N,) bool.
         """
         a, b = (np.asarray(end, dtype=np.float64).reshape(-1, 2) for end in (a, b))
+        out = self._is_amid_room(a, b) if self.open.size <= _SMALL else np.zeros(len(a), dtype=bool)
+        undecided = np.flatnonzero(~out)
+        if len(undecided):
+            out[undecided] = self._sees_along(a[undecided], b[undecided])
+        return out
+
+    def _is_amid_room(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Return whether a line is sure to pass by what is known around its ends: (N,) bool.
+
+        Around each end there is a disc of cells with room all around; two that meet hold the line.
+        """
+        row, column, off = self._cells(np.concatenate([a, b]))
+        height, width = self.open.shape
+        inside = (row >= 0) & (column >= 0) & (row < height) & (column < width)
+
+        # A place in a cell is half a diagonal from its centre at most.
+        border = np.where(inside, self._to_border[row * inside, column * inside], 0.0)
+        disc = ((border - math.sqrt(0.5)) * self.resolution - off).clip(0.0)
+        return disc[: len(a)] + disc[len(a) :] > np.hypot(*(b - a).T) + _ASIDE
+
+    def _sees_along(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """As `sees`, of lines (N, 2) m, by what lies along them."""
         length = np.hypot(*(b - a).T)
         out = np.zeros(len(a), dtype=bool)
-        if not len(a):
-            return out
 
         # Coarse test: samples half a cell apart, sure where all cells around have room.
         step = 0.5 * self.resolution

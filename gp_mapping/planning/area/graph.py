@@ -6,6 +6,7 @@ Nodes are the free cells, or of a large area one cell for each block.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from scipy import ndimage
@@ -18,7 +19,18 @@ from gp_mapping.planning.free_space import FreeSpace
 __all__ = ["moves_between", "nodes_of"]
 
 _AT_ONCE = 1_000_000  # cells whose parts are found together: time and memory alone
-_LONGEST = 2.3  # cells; a knight's move is √5
+# A king's and a knight's moves in rows and columns, one for both ways, and the cells that they cut.
+_MOVES = {
+    (0, 1): (),
+    (1, 0): (),
+    (1, 1): ((0, 1), (1, 0)),
+    (1, -1): ((0, -1), (1, 0)),
+    (1, 2): ((0, 1), (1, 1)),
+    (1, -2): ((0, -1), (1, -1)),
+    (2, 1): ((1, 0), (1, 1)),
+    (2, -1): ((1, 0), (1, -1)),
+}
+_LONGEST = math.sqrt(5.0)  # cells, of these moves
 _LONGEST_OF_BLOCKS = 2.9  # blocks; between cells that stand for blocks
 
 
@@ -226,18 +238,91 @@ def moves_between(free: FreeSpace, nodes: np.ndarray, side: int) -> csr_matrix:
     if len(nodes) < 2:
         return csr_matrix((len(nodes), len(nodes)))
 
-    reach = (_LONGEST if side == 1 else _LONGEST_OF_BLOCKS * side) * free.resolution
-    pairs = cKDTree(nodes).query_pairs(reach, output_type="ndarray")
-    # A fixed order of the moves makes equally short ways the same on every machine.
-    pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
-    length = np.hypot(*(nodes[pairs[:, 0]] - nodes[pairs[:, 1]]).T)
-
-    if side == 1:  # two cells straight on are two moves of one cell
-        cells = length / free.resolution
-        keep = np.abs(cells - 2.0) > 1e-3
-        pairs, length = pairs[keep], length[keep]
-
-    visible = free.sees(nodes[pairs[:, 0]], nodes[pairs[:, 1]])
-    pairs, length = pairs[visible], length[visible]
-    i, j = np.concatenate([pairs, pairs[:, ::-1]]).T
+    pairs = _moves_of_cells(free) if side == 1 else _moves_of_blocks(free, nodes, side)
+    length = np.hypot(*(nodes[pairs[0]] - nodes[pairs[1]]).T)
+    i, j = np.concatenate([pairs, pairs[::-1]], 1)
     return csr_matrix((np.concatenate([length, length]), (i, j)), (len(nodes), len(nodes)))
+
+
+def _moves_of_blocks(free: FreeSpace, nodes: np.ndarray, side: int) -> np.ndarray:
+    """Return the pairs (2, K) of nodes near to each other that see each other."""
+    reach = _LONGEST_OF_BLOCKS * side * free.resolution
+    pairs = cKDTree(nodes).query_pairs(reach, output_type="ndarray")
+    return pairs[free.sees(nodes[pairs[:, 0]], nodes[pairs[:, 1]])].T
+
+
+def _moves_of_cells(free: FreeSpace) -> np.ndarray:
+    """Return the pairs (2, K) of open cells, numbered row by row, between which a move leads.
+
+    As free.sees: the cells that the move cuts are open, and no obstacle is as near to it as the
+    robot is wide. Which obstacles those are is the same for a move from any cell.
+    """
+    stops = _stopping(free.radius, free.resolution)
+    margin = max(2, *(abs(part) for found in stops for cell in found for part in cell))
+    opened, occupied = _with_margin(free, margin)
+    shape = tuple(np.array(opened.shape) - 2 * margin)
+
+    def at(cells: np.ndarray, cell: tuple[int, int]) -> np.ndarray:
+        """Return of each cell inside the margin what is said of the one so far from it."""
+        row, column = margin + cell[0], margin + cell[1]
+        return cells[row : row + shape[0], column : column + shape[1]]
+
+    inside = at(opened, (0, 0))
+    number = np.cumsum(inside).reshape(shape) - 1
+    pairs = []
+    for (move, between), found in zip(_MOVES.items(), stops):
+        leads = inside & at(opened, move)
+        for cell in between:
+            leads &= at(opened, cell)
+        for cell in found:
+            leads &= ~at(occupied, cell)
+        row, column = np.nonzero(leads)
+        pairs.append(np.stack([number[row, column], number[row + move[0], column + move[1]]]))
+    return np.concatenate(pairs, 1)
+
+
+def _with_margin(free: FreeSpace, margin: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return which cells are open and which occupied around all open ones.
+
+    Args:
+        free: the free space, with one open cell at least.
+        margin: cells beyond the open ones, on each side.
+
+    Returns:
+        Two arrays of the same shape; outside the grid nothing is open.
+    """
+    opened = np.pad(free.open, margin)
+    occupied = np.pad(free.clearance <= 0.0, margin, constant_values=free.walled)
+    rows, columns = (np.flatnonzero(free.open.any(axis)) for axis in (1, 0))
+    where = tuple(slice(part[0], part[-1] + 2 * margin + 1) for part in (rows, columns))
+    return opened[where], occupied[where]
+
+
+@lru_cache(maxsize=16)
+def _stopping(radius: float, resolution: float) -> list[list[tuple[int, int]]]:
+    """Return of each of _MOVES which obstacles stop it although both its ends have room.
+
+    Args:
+        radius: of the robot, m.
+        resolution: m.
+
+    Returns:
+        Of each move cells, as rows and columns from its beginning.
+    """
+    # One obstacle, and all moves around it.
+    reach = math.ceil(radius / resolution) + 4
+    passable = np.ones((2 * reach + 1, 2 * reach + 1), dtype=bool)
+    passable[reach, reach] = False
+    free = FreeSpace.from_passable(passable, (0.0, 0.0), 0.0, resolution, radius, walled=False)
+
+    found = []
+    for move in _MOVES:
+        begin = np.argwhere(free.open & (free.clearance < radius + _LONGEST * resolution))
+        end = begin + move
+        inside = ((end >= 0) & (end <= 2 * reach)).all(1)
+        begin, end = begin[inside], end[inside]
+        both = free.open[tuple(end.T)]
+        begin, end = begin[both], end[both]
+        hidden = ~free.sees(free.centres_at(*begin.T), free.centres_at(*end.T))
+        found.append([(reach - int(row), reach - int(column)) for row, column in begin[hidden]])
+    return found

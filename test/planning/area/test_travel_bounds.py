@@ -45,15 +45,26 @@ def test_moves_on_open_floor_are_those_of_a_king_and_a_knight(travel):
         assert distances[end] == pytest.approx(CELL * wanted)
 
 
-@pytest.mark.parametrize("seed, most", [(0, 10**6), (3, 200), (5, 60)])
-def test_moves_join_all_nodes_in_reach_that_see_each_other(seed, most):
-    free = free_room(seed)
+def test_moves_between_cells_are_found_without_a_look_along_each(monkeypatch):
+    """Which obstacles stop a move is the same everywhere: looks were a third of a first plan."""
+    free = free_room(3)
+    before = moves_between(free, free.centres(), 1)
+    monkeypatch.setattr(FreeSpace, "sees", None)
+    assert (moves_between(free, free.centres(), 1) != before).nnz == 0 and before.nnz > 10000
+
+
+@pytest.mark.parametrize(
+    "seed, most, radius",
+    [(0, 10**6, 0.2), (1, 10**6, 0.25), (2, 10**6, 0.0), (3, 200, 0.2), (5, 60, 0.2)],
+)
+def test_moves_join_all_nodes_in_reach_that_see_each_other(seed, most, radius):
+    free = free_room(seed, radius)
+    free.open[20:24, 10:14] = False  # kept out of
     nodes, side = nodes_of(free, most)
     assert len(nodes) <= 2 * most and (side == 1) == (most == 10**6)
     assert free.open[tuple(np.floor(nodes / CELL).astype(int).T[::-1])].all()
-    nodes = nodes[:300]
-    graph = moves_between(free, nodes, side).toarray()
-    i, j = np.triu_indices(len(nodes), 1)
+    graph = moves_between(free, nodes, side)[:600, :600].toarray()
+    i, j = np.triu_indices(min(600, len(nodes)), 1)
     away = np.hypot(*(nodes[i] - nodes[j]).T)
     reach = (2.3 if side == 1 else 2.9 * side) * CELL
     joined = (away < reach) & free.sees(nodes[i], nodes[j])
