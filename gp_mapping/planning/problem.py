@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import NamedTuple
@@ -228,10 +229,14 @@ class Problem:
 
     def prepare(self, routes: Sequence[Sequence[int]]) -> None:
         """Compute at once the ways between the stops of these routes, and from the robot."""
+        deque(self.prepare_steps(routes), maxlen=0)
+
+    def prepare_steps(self, routes: Sequence[Sequence[int]]) -> Iterator[None]:
+        """As `prepare`, in steps of milliseconds."""
         home = () if self.home is None else (self.home,)
         # Every route ends at home, where there is one.
         ends = [(*stops, *home) for stops in routes]
-        self.travel.prepare([pair for stops in ends for pair in pairwise(stops)])
+        yield from self.travel.prepare_steps([pair for stops in ends for pair in pairwise(stops)])
 
         # Ways from the robot itself, which stands between nodes.
         first = [

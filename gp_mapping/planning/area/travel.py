@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections import OrderedDict
-from collections.abc import Callable, Generator, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -250,20 +250,26 @@ class Travel:
 
         Together they cost far less than one by one.
         """
+        deque(self.prepare_steps(pairs), maxlen=0)
+
+    def prepare_steps(self, pairs) -> Iterator[None]:
+        """As `prepare`, in steps of milliseconds."""
         pairs = [pair for pair in dict.fromkeys(pairs) if pair not in self._legs]
         if not pairs:
             return
 
         a, b = self.nodes[[p for p, _ in pairs]], self.nodes[[q for _, q in pairs]]
         visible = self.free.sees(a, b)
-        chains = {
-            pair: np.stack([a[i], b[i]]) if visible[i] else self._chain(*pair, min(pair))
-            for i, pair in enumerate(pairs)
-        }
+        chains: dict[tuple[int, int], np.ndarray] = {}
+        for i, pair in enumerate(pairs):
+            chain = np.stack([a[i], b[i]]) if visible[i] else self._chain(*pair, min(pair))
+            if chain is not None:
+                chains[pair] = chain
+            if not visible[i]:
+                yield None
 
-        ways = {pair: chain for pair, chain in chains.items() if chain is not None}
-        self._legs.update(zip(ways, map(self.leg_along, self._pulled(list(ways.values())))))
-
+        lines = yield from self._pulled_steps(list(chains.values()))
+        self._legs.update(zip(chains, map(self.leg_along, lines)))
         while len(self._legs) > _LEGS:
             self._legs.popitem(last=False)
 
@@ -369,7 +375,16 @@ class Travel:
         return self._pulled([chain])[0]
 
     def _pulled(self, chains: list[np.ndarray]) -> list[np.ndarray]:
-        """Straighten several ways at once: one call tests all lines of sight of a round."""
+        """Straighten several ways at once."""
+        steps = self._pulled_steps(chains)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value
+
+    def _pulled_steps(self, chains: list[np.ndarray]) -> Generator[None, None, list[np.ndarray]]:
+        """Straighten several ways at once: one call tests all lines of sight of a step."""
         kept: list[list[int]] = [[0] for _ in chains]
 
         # Each puller yields (point, points to look at) and is sent which of those are visible.
@@ -381,6 +396,7 @@ class Travel:
         }
 
         while requests:
+            yield None
             a = np.concatenate(
                 [np.broadcast_to(chains[i][at], (len(to), 2)) for i, (at, to) in requests.items()]
             )

@@ -73,6 +73,9 @@ def annealed(
             del found[_KEPT:]
 
         yield [route for _, route in found]
+        if taken:
+            search.learn()
+            yield [route for _, route in found]
 
 
 def cost_per_metre(problem: Problem, gain: float) -> float:
@@ -136,6 +139,8 @@ class _Search:
     def step(self, proposed: list[tuple[int, ...]], heat: float, metre_cost: float) -> bool:
         """Take the first of the proposed routes that is better, or worse by chance.
 
+        From one that was taken there is more to `learn` before the next ones are proposed.
+
         Args:
             proposed: stops of each.
             heat: temperature, in the unit of gain.
@@ -165,7 +170,6 @@ class _Search:
                 self.stops = stops
                 self._exchange.move_to(keys, legs)
                 self._metres = sum(metres)
-                self.learn()
                 return True
         return False
 

@@ -27,7 +27,6 @@ _TRIED = 3  # bounds the numbers of lanes tried for each direction
 _DETOUR = 1.5
 _FAR = 10.0  # times that distance, beyond which all of the ground is looked at
 _STARTS = 20  # distances from so many places are kept beside those from the pieces' ends
-_TOGETHER = 4  # routes whose ways are found at once: lines of sight cost less in large batches
 # Distances between lanes by which they end before the walls: nothing is to be known beyond.
 _INSET = 0.35
 _PASSES = 2  # over the area: all of it is known a little before any of it is known well
@@ -65,31 +64,31 @@ def fitted_in_groups(
     problem: Problem, routes: Iterable[tuple[int, ...]]
 ) -> Iterator[list[tuple[int, ...]]]:
     """Yield the routes (stops), each as `fitted`, a few at a time, and [] between slices."""
-    waiting = []
+    near = []
     for stops in routes:
-        waiting.append(stops)
-        ready = len(waiting) == _TOGETHER
-        yield fitted_together(problem, waiting) if ready else []
-        waiting = [] if ready else waiting
-    yield fitted_together(problem, waiting)
+        near.append(_near(problem, stops))
+        yield []
+    for _ in problem.prepare_steps(near):
+        yield []
+    for stops in near:
+        yield [stops[: problem.fitting(stops)]]
 
 
 def fitted_together(problem: Problem, routes: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Return the routes (stops), each as `fitted`: their ways are found at once."""
+    return [stops for group in fitted_in_groups(problem, routes) for stops in group]
+
+
+def _near(problem: Problem, stops: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the stops that are not closed, as far as the limit leads as the crow flies."""
     limit = problem.limit
     longest = min(limit.metres, limit.seconds * limit.speed)
-
-    near = []
-    for stops in routes:
-        if problem.closed is not None:
-            stops = tuple(stop for stop in stops if not problem.closed[stop])
-        # No way is looked for to stops that are too far already as the crow flies.
-        x = np.vstack([problem.position[None], problem.travel.nodes[list(stops)]])
-        ends = np.cumsum(np.hypot(*np.diff(x, axis=0).T))
-        near.append(stops[: int(np.searchsorted(ends, longest, side="right"))])
-
-    problem.prepare(near)
-    return [stops[: problem.fitting(stops)] for stops in near]
+    if problem.closed is not None:
+        stops = tuple(stop for stop in stops if not problem.closed[stop])
+    # No way is looked for to stops that are too far already.
+    x = np.vstack([problem.position[None], problem.travel.nodes[list(stops)]])
+    ends = np.cumsum(np.hypot(*np.diff(x, axis=0).T))
+    return stops[: int(np.searchsorted(ends, longest, side="right"))]
 
 
 def lane_routes(problem: Problem) -> Iterator[tuple[int, ...]]:

@@ -13,7 +13,6 @@ from gp_mapping.planning.planners.greedy import greedy
 from gp_mapping.planning.planners.lanes import (
     fitted,
     fitted_in_groups,
-    fitted_together,
     lane_routes,
 )
 from gp_mapping.planning.planners.moves import Moves
@@ -54,7 +53,10 @@ def route(problem: Problem) -> Iterator[tuple[int, ...]]:
     if problem.fresh or not old:
         # What is found soonest: a few lanes where the end counts, else the greedy route.
         of_lanes = lane_routes(problem)
-        lanes = fitted_together(problem, islice(of_lanes, _SOONEST if late else 0))
+        lanes = []
+        for group in fitted_in_groups(problem, islice(of_lanes, _SOONEST if late else 0)):
+            lanes += group
+            yield seeds.best
         yield from seeds.answers(seeds.add_in_groups(lanes))
 
         greedy_route = ()

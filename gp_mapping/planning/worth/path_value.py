@@ -15,6 +15,7 @@ Gaussian likelihood at fixed hyper-parameters: variances do not depend on what i
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +28,7 @@ from gp_mapping.core.linalg import cholesky
 
 __all__ = ["PathValue", "Visits", "columns_at", "rows_at"]
 
-_BLOCK = 256  # places of a block of S: time and memory alone
+_BLOCK = 256  # places of a block of C or S: time and memory alone
 _CELLS = 4096  # cells whose covariances are held at once: time and memory alone
 _NUMBERS = 300_000  # of paths computed together, in a core's cache: time and memory alone
 
@@ -138,10 +139,12 @@ class PathValue:
             raise ValueError(f"a weight is {float(weights.min())}, expected 0 or more")
 
         with_places = field.covariance_with(places)
-        C = with_places(places)[0].cpu().double()
+        C = places.new_empty((len(places), len(places)))
+        for rows, part in zip(C.split(_BLOCK), places.split(_BLOCK)):
+            rows.copy_(with_places(part)[0])
+            yield None
         S = torch.zeros_like(C)
         total = 0.0
-        yield None
         for part, w in zip(cells.split(chunk), weights.split(chunk)):
             # Shapes (g, P) and (g,).
             cross, variance = (part_of_map.cpu().double() for part_of_map in with_places(part))
@@ -165,11 +168,12 @@ class PathValue:
                 "units"
             )
 
-        if not (torch.isfinite(C).all() and torch.isfinite(S).all()):
+        _fill_above(S)
+        yield None
+        C = 0.5 * (C + C.mT)  # rounding is averaged away
+        if not (math.isfinite(float(C.sum())) and math.isfinite(float(S.sum()))):
             raise ValueError("the map's covariance between places is not finite")
-        # Symmetric by construction; of C rounding is averaged away.
-        S = S.tril() + S.tril(-1).mT
-        yield PathValue(0.5 * (C + C.mT), S, noise, total, float(weights.sum()))
+        yield PathValue(C, S, noise, total, float(weights.sum()))
 
     def __len__(self) -> int:
         return len(self.noise)
@@ -283,6 +287,15 @@ class PathValue:
         """Return the noise variance (m,) SI² of each measurement."""
         noise = self.noise[path.places[:, 0]]
         return noise if path.scale is None else noise * path.scale
+
+
+def _fill_above(matrix: Tensor) -> None:
+    """Make a square matrix symmetric, in place, by what stands on and below its diagonal."""
+    for first in range(0, len(matrix), _BLOCK):
+        block, below = slice(first, first + _BLOCK), slice(first + _BLOCK, None)
+        matrix[block, below] = matrix[below, block].mT
+        corner = matrix[block, block]
+        corner.copy_(corner.tril() + corner.tril(-1).mT)
 
 
 def rows_at(matrix: Tensor, index: Tensor, weight: Tensor) -> Tensor:

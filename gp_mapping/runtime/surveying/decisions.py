@@ -187,6 +187,7 @@ class Decisions:
                 yield found
                 return
             yield None
+        yield None
         question = self._questions.newest
 
         self.share_done, ended = question.end(s)
@@ -203,6 +204,7 @@ class Decisions:
         moved = self._pace.moved
         place = destination(course, problem, question.others, begin.metres, moved, s.plan_interval)
         steps = first_plan_steps if first else plan_steps
+        yield None
         for plan in steps_through(place, problem, s.plan_kind, steps):
             if plan is None:
                 yield None

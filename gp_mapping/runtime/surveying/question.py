@@ -351,6 +351,7 @@ class Questions:
                 "no worth was found of the ways, though all steps of finding it have been made"
             )
 
+        yield None
         others = self.others
         value = after_driving(value, travel, others)
 

@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 from survey_scene import Robot, floor, settings
 
+import gp_mapping.planning.planners.annealing as annealing
+import gp_mapping.planning.worth.path_value as path_value
 import gp_mapping.runtime.surveying.decisions as decisions
 import gp_mapping.runtime.surveying.question as question
 from gp_mapping.planning import plan
 from gp_mapping.planning.problem import Problem
 from gp_mapping.planning.registry import anytime, find_planner, is_anytime, register
+from gp_mapping.planning.worth.leg_exchange import LegExchange
 
 QUICK = {"plan_budget": 9.0, "plan_home": "start", "plan_slice": 0.001}
 
@@ -47,6 +50,37 @@ def test_the_first_answer_rates_two_routes_and_the_whole_search_is_that_of_a_pla
     assert not robot.survey.current_state().improving and asked[1].old == first.nodes
     assert improved.nodes == plan(asked[1], "route").nodes
     assert improved.stddev_then < first.stddev_then
+
+
+def test_between_two_slices_at_most_one_dear_thing_is_done(monkeypatch):
+    """Each of them lasts tens of milliseconds in a large hall, and the map waits for a slice."""
+    robot = Robot(settings(**QUICK))
+    until_the_first_plan(robot)
+    done, seen = [], Counter()
+
+    def noted(name, real):
+        def call(*args):
+            done.extend([name] if len(args) < 2 or len(args[1]) else [])  # not for nothing
+            return real(*args)
+
+        return call
+
+    for of, name in (
+        (path_value, "_fill_above"),
+        (path_value.PathValue, "after_measuring"),
+        (path_value.PathValue, "gains"),
+        (LegExchange, "move_to"),
+        (annealing._Search, "learn"),
+    ):
+        monkeypatch.setattr(of, name, noted(name, getattr(of, name)))
+
+    assert robot.survey._next_job(robot.session, tuple(robot.at))
+    robot.survey._questions._held.forget()  # it is made anew
+    for _ in robot.survey._job:
+        assert len(done) <= 1, done
+        seen += Counter(done)
+        done.clear()
+    assert set(seen) == {"_fill_above", "after_measuring", "gains", "move_to", "learn"}
 
 
 def test_a_robot_that_drives_while_its_plan_is_improved_keeps_its_budget_and_ends_at_home():
