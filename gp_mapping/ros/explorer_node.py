@@ -297,6 +297,8 @@ class ExplorerNode(Node):
     def _reason_to_stop(self, now: float) -> str:
         """Why the robot must stand still, in words; '' where it may drive."""
         s = self.settings
+        if self._action is not None and not self._action.under_way:
+            return "standing still: there is no goal"
         if now - self._pose_at > s.stale_after:
             return f"standing still: {_silence('no pose', now - self._pose_at, 1)}"
         if self.pursuit.done:

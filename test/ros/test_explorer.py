@@ -3,6 +3,7 @@
 import math
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -79,7 +80,7 @@ def test_an_answer_that_is_lost_is_asked_for_again(explorer, monkeypatch):
             thread.join()
 
 
-def test_a_free_space_map_that_says_nothing_of_the_plan_stops_the_robot(explorer):
+def test_a_free_space_map_that_says_nothing_of_the_plan_stops_the_robot(explorer, monkeypatch):
     """One in another frame, or one that cannot be read, allows nothing, whatever stands in it."""
     with Peer() as peer:
         maps = peer.node.create_publisher(OccupancyGrid, "map", LATCHED)
@@ -123,6 +124,12 @@ def test_a_free_space_map_that_says_nothing_of_the_plan_stops_the_robot(explorer
         broken.info.width += 1
         until("cannot be read", broken)
         until("driving", floor_plan(3.0, 2.0, "odom"))
+        # one that serves the action drives nothing but goals, whatever plan is there
+        action = SimpleNamespace(under_way=False)
+        monkeypatch.setattr(explorer, "_action", action)
+        until("standing still: there is no goal")
+        action.under_way = True
+        until("driving")
 
 
 def test_a_pose_without_a_heading_is_not_driven_by_and_one_of_any_norm_is(explorer):

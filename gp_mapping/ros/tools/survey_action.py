@@ -48,6 +48,8 @@ class SurveyAction:
         # of the goal being carried out: request, handle, remaining start-up steps, open call
         self._goal = self._handle = self._steps = self._call = None
         self._answer_deadline = -math.inf  # monotonic s
+        # of the survey of a goal that is over, while the mapper has not said that it is stopped
+        self._to_be_stopped, self._stop_call = False, None
 
         self._region = node.create_publisher(PolygonStamped, f"{mapping}/region", 10)
         self._set = node.create_client(SetParameters, f"{mapping}/set_parameters")
@@ -64,6 +66,11 @@ class SurveyAction:
             handle_accepted_callback=self._on_accepted,
             cancel_callback=lambda _: CancelResponse.ACCEPT,
         )
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a goal is being carried out: nothing else is driven."""
+        return self._handle is not None and self._steps is None
 
     def destroy(self) -> None:
         """Remove the action server."""
@@ -95,6 +102,7 @@ class SurveyAction:
             None,
             -math.inf,
         )
+        self._to_be_stopped = False  # which is the first step
 
     def _start_steps(self, goal) -> Generator[tuple, Any, str]:
         """Set a survey up and start it, as a generator of calls to the mapper.
@@ -155,10 +163,10 @@ class SurveyAction:
         """
         handle = self._handle
         if handle is None:
+            self._have_it_stopped()
             return
 
         if handle.is_cancel_requested:
-            self._stop.call_async(Trigger.Request())
             self._end("canceled", "it was cancelled", survey_values)
         elif self._steps is not None:
             self._continue_start()
@@ -208,6 +216,8 @@ class SurveyAction:
     def _end(self, transition: str, reason: str, survey_values: dict[str, str]) -> None:
         """End the goal; transition: method of its handle (succeed, abort, canceled)."""
         handle, self._handle, self._goal, self._steps = self._handle, None, None, None
+        self._to_be_stopped, self._stop_call = transition != "succeed", None
+        self._have_it_stopped()
         result = self._result(reason, survey_values)
 
         def end(handle):
@@ -216,6 +226,22 @@ class SurveyAction:
             return result
 
         handle.execute(end)
+
+    def _have_it_stopped(self) -> None:
+        """Have the mapper stop a survey that nobody wants any more.
+
+        It is asked again until it has answered: it may be out of reach, and come back.
+        """
+        call, now = self._stop_call, time.monotonic()
+        if call is not None and call.done():
+            self._to_be_stopped, self._stop_call = False, None
+        if not self._to_be_stopped or (call is not None and now < self._answer_deadline):
+            return
+        if call is not None:
+            self._stop.remove_pending_request(call)
+        ready = self._stop.service_is_ready()
+        self._stop_call = self._stop.call_async(Trigger.Request()) if ready else None
+        self._answer_deadline = now + _ANSWER
 
     def _result(self, reason: str, survey_values: dict[str, str]):
         """Log why the goal is over, and make its result."""

@@ -150,7 +150,8 @@ def test_annealing_ends_with_better_routes_that_fit(travel, budget):
     # they are rated by approximate ways: the best first, but for little
     assert gains[0] > 0.97 * max(gains)
     # the first matrices, what they say of where to look, and eight proposals at a time
-    assert len(list(annealed(problem, start, 20))) == 2 + 3
+    # and what is learned of a route that was taken
+    assert 2 + 3 <= len(list(annealed(problem, start, 20))) <= 2 + 3 + 3
 
 
 def test_the_temperature_falls_with_the_square_of_what_remains_and_a_metre_costs_as_much(

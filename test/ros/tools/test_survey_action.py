@@ -2,7 +2,9 @@
 
 import math
 import os
+from concurrent.futures import Future
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +18,7 @@ from std_srvs.srv import Trigger
 from test_explore import MAPPER, SIMULATOR, TOPICS
 
 from gp_mapping.ros.explorer_node import main
+from gp_mapping.ros.tools import survey_action
 from gp_mapping.ros.wire.messages import message_class
 
 DOMAIN, REFUSED = (93 + (os.getpid() + i) % 8 for i in range(2))
@@ -27,6 +30,86 @@ needs = pytest.mark.skipif(SurveyArea is None, reason="gp_mapping_interfaces is 
 def test_without_the_interfaces_it_says_what_is_missing(capsys):
     assert main(["--ros-args", "-p", "serve_action:=true"]) == 2
     assert "build it beside gp_mapping" in capsys.readouterr().err
+
+
+class Client:
+    """A service of a mapper that answers when it is told to."""
+
+    def __init__(self, name: str, calls: list):
+        self.srv_name, self._calls = name, calls
+
+    def service_is_ready(self) -> bool:
+        return True
+
+    def call_async(self, request) -> Future:
+        future = Future()
+        self._calls.append((self.srv_name.rsplit("/", 1)[-1], future))
+        return future
+
+    def remove_pending_request(self, future) -> None:
+        future.cancel()
+
+
+@pytest.mark.parametrize("end", ["cancelled", "silent"])
+def test_a_survey_that_nobody_wants_any_more_is_not_driven_and_is_stopped(monkeypatch, end):
+    """Without an answer the mapper is out of reach: it is asked again, until it hears."""
+    record = lambda **values: SimpleNamespace(**values)  # noqa: E731
+    kind = SimpleNamespace(Result=record, Feedback=record)
+    monkeypatch.setattr(survey_action, "message_class", lambda _: kind)
+    monkeypatch.setattr(survey_action, "ActionServer", lambda *args, **more: served.update(more))
+    clock = SimpleNamespace(monotonic=lambda: now[0])
+    monkeypatch.setattr(survey_action, "time", clock)
+    now, calls, told, served = [100.0], [], [], {}
+    region = SimpleNamespace(get_subscription_count=lambda: 1, publish=lambda _: None)
+    node = SimpleNamespace(
+        frame="odom",
+        create_publisher=lambda *args: region,
+        create_client=lambda kind, name: Client(name, calls),
+        get_logger=lambda: SimpleNamespace(info=told.append, warning=told.append),
+        begun=lambda: None,
+    )
+    action = survey_action.SurveyAction(node, "mapping")
+    goal = SimpleNamespace(
+        region=PolygonStamped(),
+        budget_metres=4.0,
+        budget_seconds=0.0,
+        target_stddev=0.0,
+        target_share=0.0,
+    )
+    ended = []
+    handle = SimpleNamespace(
+        request=goal,
+        is_cancel_requested=False,
+        execute=lambda transition: ended.append(transition(handle)),
+        publish_feedback=lambda _: None,
+        **{name: lambda: None for name in ("succeed", "abort", "canceled")},
+    )
+
+    def advance(silent: str = "") -> None:
+        action.advance("running", {"driven (m)": "1.0"}, None, "driving", silent)
+
+    served["goal_callback"](goal)
+    served["handle_accepted_callback"](handle)
+    for answer in (Trigger.Response(), SimpleNamespace(results=[]), Trigger.Response(success=True)):
+        advance()
+        assert not action.under_way
+        calls[-1][1].set_result(answer)
+    advance()
+    assert action.under_way and [name for name, _ in calls] == ["stop", "set_parameters", "start"]
+
+    calls.clear()
+    handle.is_cancel_requested = end == "cancelled"
+    advance("the mapper has said nothing for 10 s" if end == "silent" else "")
+    assert not action.under_way and len(ended) == 1 and ended[0].driven == 1.0
+    for later, count in ((5.0, 1), (11.0, 2), (12.0, 2), (30.0, 3)):
+        now[0] = 100.0 + later
+        advance()
+        assert [name for name, _ in calls] == ["stop"] * count
+    assert calls[0][1].cancelled()
+    calls[-1][1].set_result(Trigger.Response(success=True))
+    now[0] = 200.0
+    advance()
+    assert len(calls) == 3
 
 
 def corners(*xy) -> list[Point32]:
