@@ -77,8 +77,9 @@ class SurveyPort:
         # the newest plan of each topic that came before the map's frame was known
         self._early: dict[str, Path] = {}
         self._early_polygons: list[tuple[Callable[..., str], PolygonStamped]] = []  # likewise
-        for topic, transform in _plan_topics(node):
-            self._subscribe(Path, topic, partial(self._on_other_plan, topic, transform), LATCHED)
+        self._transforms = dict(_plan_topics(node))
+        self._left: set[str] = set()  # topics of plans whose robots have left
+        self._plan_readers = {topic: self._read_plans(topic) for topic in self._transforms}
 
         self._services = node.late_services(
             "survey",
@@ -107,6 +108,11 @@ class SurveyPort:
         entity = self._node.create_subscription(kind, name, callback, qos)
         self._created.append((self._node.destroy_subscription, entity))
 
+    def _read_plans(self, topic: str):
+        """Subscribe to the plans of another robot: the newest one comes at once."""
+        take = partial(self._on_other_plan, topic, self._transforms[topic])
+        return self._node.create_subscription(Path, topic, take, LATCHED)
+
     def destroy(self) -> None:
         """Remove everything; calls that wait for a plan are refused."""
         self._survey.on_plan = lambda plan: None  # the worker may go on planning
@@ -115,8 +121,10 @@ class SurveyPort:
 
         for destroy, entity in self._created:
             destroy(entity)
+        for reader in self._plan_readers.values():
+            self._node.destroy_subscription(reader)
         self._node.destroy_guard_condition(self._changed)
-        self._created, self._drawing = [], None
+        self._created, self._plan_readers, self._drawing = [], {}, None
 
     # ---- incoming --------------------------------------------------------------------------------
 
@@ -181,6 +189,7 @@ class SurveyPort:
             message: The plan.
         """
         frame, own_frame = message.header.frame_id.lstrip("/"), self._node.frame.lstrip("/")
+        self._left.discard(topic)
         self._early.pop(topic, None)
         if transform is None and frame and not own_frame:
             # it is latched and does not come again: `tick` looks at it once the frame is known
@@ -228,9 +237,14 @@ class SurveyPort:
         """Free what robots had claimed that are no longer there.
 
         A plan may be driven for long without a word, so its age says nothing: whether its publisher
-        is there does. One that comes back sends its plan again.
+        is there does. One that comes back sends its plan again, but to a new subscription alone
+        where it never noticed that it was away: a computer that slept.
         """
-        now = time.monotonic()
+        now, node = time.monotonic(), self._node
+        for topic in [t for t in self._left if node.count_publishers(node.resolve_topic_name(t))]:
+            self._left.discard(topic)
+            node.destroy_subscription(self._plan_readers[topic])
+            self._plan_readers[topic] = self._read_plans(topic)
         for topic, since in list(self._claims.items()):
             if self._node.count_publishers(self._node.resolve_topic_name(topic)):
                 self._claims[topic] = None
@@ -238,6 +252,7 @@ class SurveyPort:
                 self._claims[topic] = now
             elif now - since > _GONE:
                 del self._claims[topic]
+                self._left.add(topic)
                 self._survey.set_others(topic, np.empty((0, 2)))
                 self._node.get_logger().warning(
                     f"{topic} has no publisher any more: what that robot had planned to measure is free"

@@ -79,6 +79,13 @@ def test_what_a_robot_had_claimed_is_free_when_it_has_gone(node_of, monkeypatch)
     publish("/other/plan")
     spin_until(node, peer, lambda: claims["/other/plan"] == [[1.0, 0.0]])
 
+    # one that was away without noticing it, as a computer that slept, sends nothing again by itself
+    count, away = node.count_publishers, ["/third/plan"]
+    monkeypatch.setattr(node, "count_publishers", lambda t: 0 if t in away else count(t))
+    spin_until(node, peer, lambda: claims["/third/plan"] == [])
+    away.clear()
+    spin_until(node, peer, lambda: claims["/third/plan"] == [[1.0, 0.0]])
+
 
 def test_a_plan_from_before_the_first_pose_is_taken_when_the_frame_is_known(node_of, monkeypatch):
     """It is latched: whoever sent it does not send it again. Of two the newer one counts."""
