@@ -18,6 +18,7 @@ from gp_mapping.runtime.background import BackgroundJob
 __all__ = ["FreeMaps", "GroundAside", "wrong_frame"]
 
 _AT_ONCE = 160_000  # cells that are read in the calling thread: some milliseconds
+_OPEN_AT_ONCE = 8000  # open cells of a ground that is made there: more of them take 50 to 200 ms
 _LOOKING = "the survey area and the ways through it are being looked at"
 _READING = "the free-space map is being read"
 
@@ -130,11 +131,16 @@ def wrong_frame(free: FreeSpace | None, frame: str) -> str:
     )
 
 
+def _is_small(free: FreeSpace) -> bool:
+    """Return whether a ground in this free space is made in some ten milliseconds."""
+    return free.open.size <= _AT_ONCE and np.count_nonzero(free.open) <= _OPEN_AT_ONCE
+
+
 class GroundAside:
     """A Ground that is made anew in another thread, while the one before still answers.
 
-    A small one (a free-space map of up to `_AT_ONCE` cells) is made at once: that costs less time
-    than a robot drives in.
+    A small one (a free-space map of up to `_AT_ONCE` cells, `_OPEN_AT_ONCE` of them open) is made
+    at once: sooner than it would be handed over.
 
     Args:
         aside: False makes every ground in the calling thread, whatever it costs.
@@ -193,9 +199,7 @@ class GroundAside:
         if ground.is_valid_for(position, free, path, lengthscale, settings):
             return ground.area, ground.travel
 
-        if (
-            aside.idle and free is not None and free.open.size <= _AT_ONCE
-        ):  # sooner done than handed over
+        if aside.idle and free is not None and _is_small(free):
             return ground.ground_at(position, free, path, lengthscale, settings)
 
         # The path is copied: the map appends to it while the other thread reads.

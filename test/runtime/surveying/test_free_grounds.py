@@ -136,6 +136,9 @@ def test_while_a_large_ground_is_made_the_one_before_stands_in_where_it_can(gate
     monkeypatch.setattr(free_maps, "_AT_ONCE", free.open.size)
     assert aside.ground_at(here, free, path, 0.5, given)[1] is not None and not aside.making
     assert aside.made_count == 3 and not aside.waiting
+    monkeypatch.setattr(free_maps, "_OPEN_AT_ONCE", np.count_nonzero(walled.open) - 1)
+    assert aside.ground_at(here, walled, path, 0.5, given)[1] is None and aside.making
+    finish(gate, aside)
     monkeypatch.setattr(free_maps, "_AT_ONCE", 0)
     plain = GroundAside()
     assert plain.ground_at(here, free, path, 0.5, given)[1] is not None and not plain.making
