@@ -9,7 +9,7 @@ from gp_mapping.runtime.surveying.spending import Spending
 __all__ = ["Pace"]
 
 _BLEND = 0.3  # weight of the newest plan in the running mean
-_WHOLE = 8.0  # times the duration of a first answer that a whole search takes, about
+_WHOLE = 10.0  # times the duration of a first answer that a whole search takes, about
 _SLACK = 0.05  # m beyond that, for the way to the next slice
 
 
