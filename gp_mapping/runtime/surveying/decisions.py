@@ -181,7 +181,7 @@ class Decisions:
         Yields:
             None between slices, and the plan at the end.
         """
-        s, first = settings, self.begins_at_once(settings, course)
+        s, first, along = settings, self.begins_at_once(settings, course), course.along
         for found in self.prepared(s, session, first):
             if found is not None:
                 yield found
@@ -192,7 +192,10 @@ class Decisions:
 
         self.share_done, ended = question.end(s)
         reason = self.ending or ended  # on the way home nothing new is begun
-        start = self._start(s, position, course, homeward=bool(reason))
+        # The robot has driven on while the question was prepared.
+        position = position if self._spending.last is None else self._spending.last
+        self._pace.moved = self._spending.moved
+        start = self._start(s, position, course, homeward=bool(reason), since=along)
         if start.spent and not reason and self._pace.improving and course.plan:
             yield replace(course.rest, first=False)  # it is too short to be improved on the way
             return

@@ -133,7 +133,7 @@ def wrong_frame(free: FreeSpace | None, frame: str) -> str:
 
 def _is_small(free: FreeSpace) -> bool:
     """Return whether a ground in this free space is made in some ten milliseconds."""
-    return free.open.size <= _AT_ONCE and np.count_nonzero(free.open) <= _OPEN_AT_ONCE
+    return free.open.size <= _AT_ONCE and int(np.count_nonzero(free.open)) <= _OPEN_AT_ONCE
 
 
 class GroundAside:

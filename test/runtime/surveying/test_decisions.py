@@ -101,13 +101,14 @@ def test_a_robot_that_drives_while_its_plan_is_improved_keeps_its_budget_and_end
     assert robot.metres <= 6.0 and np.hypot(*(robot.at - home)) < 0.3
 
 
-def test_a_plan_that_comes_late_is_compared_from_where_the_robot_is():
+@pytest.mark.parametrize("asked", [True, False], ids=["asked", "being prepared"])
+def test_a_plan_that_comes_late_is_compared_from_where_the_robot_is(asked):
     """It has driven two metres past where the new plan begins: nobody drives there and back."""
     robot = Robot(settings(**QUICK), message=floor(wall=False))
     until_the_first_plan(robot)
     survey, first = robot.survey, robot.survey.plan
     before = survey._questions.newest
-    while survey._questions.newest is before:
+    while survey._questions.newest is before or (asked and survey._pace.lead == 0.0):
         survey.step(robot.session, tuple(robot.at), robot.message, "map", robot.time)
     line = first.poses(0.05)[0]
     x = line[: int(2.0 / 0.05)]
