@@ -293,7 +293,7 @@ def test_what_was_said_in_another_frame_ends_with_it():
 
 
 @pytest.mark.parametrize("blocked", [False, True])
-def test_an_old_plan_that_is_kept_is_still_one_of_its_own_ground(blocked):
+def test_an_old_plan_that_is_kept_is_still_one_of_its_own_ground(monkeypatch, blocked):
     """The robot drove too far for the new one. Where the old one leads through what is new, the way home is driven."""
     robot = Robot(
         settings(plan_budget=9.0, plan_home="start", plan_slice=0.001),
@@ -312,10 +312,15 @@ def test_an_old_plan_that_is_kept_is_still_one_of_its_own_ground(blocked):
         (x - away, y + away),
     ]
     assert survey.set_keep_out(square, "map", "map") == ""
-    for _ in range(2 if blocked else 1):  # of a plan that is withdrawn: a first answer comes first
-        question = survey._questions.newest
-        while survey._questions.newest is question:
-            assert survey.step(robot.session, (1.0, 1.0), robot.message, "map", robot.time)
+    begun, begin = [], survey._decisions._start
+
+    def noted(*args, **more):
+        begun.append(begin(*args, **more))
+        return begun[-1]
+
+    monkeypatch.setattr(survey._decisions, "_start", noted)
+    while len(begun) < (2 if blocked else 1):  # a first answer comes first, where it is withdrawn
+        assert survey.step(robot.session, (1.0, 1.0), robot.message, "map", robot.time)
     count = 120 if blocked else 6
     survey.record_drive(np.stack([1.0 + 0.05 * (np.arange(count) % 2), np.ones(count)], 1))
     robot.think()
