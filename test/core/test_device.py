@@ -16,7 +16,7 @@ from gp_mapping.core.models.device import faster_device, grid_of
 from gp_mapping.core.registry import build_map, device_of, model_names
 from gp_mapping.errors import NumericalError
 
-X, Y = drive(40, 0)
+X, Y = drive(24, 0)
 PLACES = torch.from_numpy(lattice(0.8))
 LEARNS = SETTINGS | {"learn_hyperparameters": True, "learn_time_offset": True, "seed": 3}
 VECTORS = ("curl_free",)
@@ -27,7 +27,7 @@ def life_of_a_map(model: str, device: str, **settings) -> dict[str, torch.Tensor
     own = LEARNS | settings
     y = Y.repeat(3, 1) if model in VECTORS else Y
     field, other = (create_map(model, device=device, **own) for _ in range(2))
-    feed(field, samples(X, y, pass_number=1.0 * (X[:, 0] > 1.5)), 10)
+    feed(field, samples(X, y, pass_number=1.0 * (X[:, 0] > 1.5)), 12)
     told = {"field": field.predict(PLACES).mean, "kept": field.snapshot().predict(PLACES).variance}
     told["covariance"] = field.covariance(PLACES[:5], PLACES)
 
@@ -36,7 +36,7 @@ def life_of_a_map(model: str, device: str, **settings) -> dict[str, torch.Tensor
     told["opened"] = opened.predict(PLACES).mean
     told["guessed"] = opened.fantasize(PLACES[:3]).predict(PLACES).variance
 
-    feed(other, samples(X + 0.4, y), 20)
+    feed(other, samples(X + 0.4, y), len(X))
     opened.merge(other)
     opened.forget(0.9)
     told["merged"] = opened.predict(PLACES).variance
@@ -165,8 +165,8 @@ def test_maps_of_other_likelihoods_are_on_their_device(likelihood):
     def asked(device: str) -> list[torch.Tensor]:
         """What such a map answers; here."""
         field = create_map("dual_svgp", device=device, **LEARNS | own, likelihood=likelihood)
-        for part in (slice(0, 20), slice(20, 40)):
-            field.update(Samples(X[part], y[part], position_variance=np.full(20, 1e-4)))
+        for part in (slice(0, 12), slice(12, 24)):
+            field.update(Samples(X[part], y[part], position_variance=np.full(12, 1e-4)))
         field.refine()
         p = field.predict(PLACES)
         answers = [p.variance, field.observed(p).mean, field.covariance(PLACES[:3], PLACES)]

@@ -14,11 +14,11 @@ from gp_mapping.core.transaction import transaction
 from gp_mapping.core.types import Samples
 from gp_mapping.errors import MapFullError, NumericalError
 
-_SMALL = {"max_inducing": 12, "memory_size": 40, "max_orthogonal": 6, "tile_samples": 10}
-
+_SMALL = {"max_inducing": 6, "memory_size": 16, "max_orthogonal": 3, "tile_samples": 5}
+_N = 6  # samples of a batch: of three of them the memory is full
 
 def _samples(seed: int, n: int, channels: int) -> Samples:
-    """A stretch of a drive that makes new inducing inputs, and pushes old samples out of a memory of 40."""
+    """A stretch of a drive that makes new inducing inputs, and pushes old samples out of a memory of 16."""
     g = torch.Generator().manual_seed(seed)
     x = 1.5 * seed + torch.rand(n, 2, generator=g, dtype=torch.float64) * 3
     y = (
@@ -42,7 +42,7 @@ def _map(name: str):
 
 @functools.cache
 def _made(name: str, batches: int):
-    """Which no test changes; with the third of its batches the memory of 40 is full."""
+    """Which no test changes; with the third of its batches the memory of 16 is full."""
     if not batches:
         return _map(name)
     field = copy.deepcopy(_made(name, batches - 1))
@@ -52,7 +52,7 @@ def _made(name: str, batches: int):
 
 def _drive_on(field, batch: int, channels: int) -> None:
     """The next batch, and all that it leaves to be done."""
-    field.update(_samples(batch, 15, channels))
+    field.update(_samples(batch, _N, channels))
     while field.refine(math.inf):
         pass
 
@@ -78,9 +78,9 @@ _HOSTILE = {
 def test_hostile_number_leaves_the_map_as_it_was(name, column):
     field, channels = _driven(name), 3 if name == "curl_free" else 1
     before = field.state_dict()
-    batch = _samples(7, 15, channels)
+    batch = _samples(7, _N, channels)
     values = {f: getattr(batch, f) for f in batch.__dataclass_fields__}
-    values[column] = torch.full((15,), 1e-12) if values[column] is None else values[column].clone()
+    values[column] = torch.full((_N,), 1e-12) if values[column] is None else values[column].clone()
     values[column][4] = _HOSTILE[column]
 
     try:
@@ -115,7 +115,7 @@ def test_failure_of_another_kind_of_map_is_taken_back(settings, monkeypatch):
     scale = 1e-7 if settings.get("likelihood") == "poisson" else 1.0
 
     def batch(k: int) -> Samples:
-        made = _samples(k, 15, 1)
+        made = _samples(k, _N, 1)
         return Samples(x=made.x, y=(made.y / scale).round() if scale != 1.0 else made.y)
 
     for k in range(6):
@@ -132,8 +132,8 @@ def test_failure_of_another_kind_of_map_is_taken_back(settings, monkeypatch):
 @pytest.mark.parametrize("name", model_names())
 def test_step_of_learning_that_fails_is_taken_back_and_counted(name, monkeypatch):
     field, channels = _driven(name, 4), 3 if name == "curl_free" else 1
-    field.update(_samples(5, 30, channels))
-    owed, before, x = field.learner.pending, field.state_dict(), _samples(5, 30, channels).x
+    field.update(_samples(5, 15, channels))
+    owed, before, x = field.learner.pending, field.state_dict(), _samples(5, 15, channels).x
     rejected, mean = field.learner.rejected, field.predict(x).mean
     assert owed >= 1.0
 
@@ -166,7 +166,7 @@ def test_failure_at_the_end_of_an_update_takes_back_all_of_it(name, monkeypatch)
             patch.setattr(type(field), "check", _fails)
             for k in range(2 if batches == 2 else 1):
                 with pytest.raises(NumericalError):
-                    field.update(_samples(9 + k, 15, channels))
+                    field.update(_samples(9 + k, _N, channels))
         assert same_state(field.state_dict(), before), batches
 
         # what comes later is as if nobody had tried
