@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gp_mapping import Samples
+from gp_mapping import Samples, create_map
 from gp_mapping.core.kernels.stationary import Matern52, Stationary
+from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.gradients import recorded, unrecorded
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
@@ -79,3 +80,17 @@ def test_parts_of_other_packages_may_enable_gradients(monkeypatch):
         assert session.is_builtin is own
         session.ingest(drive)
     assert Differentiated.seen > 0
+
+    def looked(field):
+        with torch.enable_grad():
+            recording.append(records())
+
+    recording, seen = [], Differentiated.seen  # a map by itself, as who needs no session has it
+    monkeypatch.setattr(DualSVGP, "check", looked)
+    for kernel, own in (("matern52", True), ("differentiated", False)):
+        recording.clear()
+        field = create_map("dual_svgp", kernel=kernel, field_scale=1.0, signal_stddev=1.0)
+        field.update(drive)
+        field.refine()
+        assert recording and all(each is not own for each in recording), kernel
+    assert Differentiated.seen > seen and records()

@@ -166,7 +166,7 @@ def lazy(quick: bool) -> Table:
         side = 1.3 * side_for(budget)  # a little more than the budget will cover
         spacing = 0.25 if budget <= 400 else 0.5
         path = lawnmower(0.0, side, spacing, STEP if budget <= 400 else 2 * STEP)
-        samples = field.measure(path[: 2000 if quick else None], generator)
+        samples = field.measure(path[: 1000 if quick else None], generator)
         new = create_map("dual_svgp", max_inducing=budget, **SETTINGS)
         seconds, moves = [], 0
 

@@ -56,7 +56,7 @@ def learning(quick: bool) -> Table:
     )
     for budget in (20,) if quick else (100, 400):
         print(f"cost: learning, M ≤ {budget}", file=sys.stderr, flush=True)
-        session, seconds = drive(budget, 3000 if quick else None)
+        session, seconds = drive(budget, 1500 if quick else None)
         size, raw = len(session.inducing), session.report()["samples"]
         steps, adoptions = pieces(session.map, 5 if quick else 40)
         table.add(
@@ -115,7 +115,7 @@ def honesty(quick: bool) -> Table:
         settings |= {key: getattr(default, key) for key in on}
         times = []
         for _ in range(1 if quick else 3):
-            session, seconds = drive(20 if quick else 400, 1500 if quick else 15000, **settings)
+            session, seconds = drive(20 if quick else 400, 700 if quick else 15000, **settings)
             times.append(1e3 * seconds / (session.raw_count / 50))
         cost = median(times)
         alone = cost if alone is None else alone
@@ -186,7 +186,7 @@ def child(budget: int, quick: bool) -> None:
     found = {"start": resident_bytes()}
     resolution = max(1.2 * side_for(budget) + 1.0, 1.0) / 511
     session, _ = drive(
-        budget, 2000 if quick else 12000, 3, resolution=0.05 if quick else resolution
+        budget, 1000 if quick else 12000, 3, resolution=0.05 if quick else resolution
     )
     found |= {"inducing": len(session.inducing), "drive": resident_bytes("VmHWM")}
     found["state"] = tensor_bytes(session.state_dict())

@@ -26,6 +26,8 @@ from gp_mapping.core.transaction import Revertible, transaction
 from gp_mapping.core.types import Prediction, Samples, UpdateReport
 from gp_mapping.core.unit_check import FIRST, warn_of_other_unit
 from gp_mapping.errors import NumericalError
+from gp_mapping.gradients import unrecorded
+from gp_mapping.settings.parts import KERNELS
 
 __all__ = [
     "ScaledMap",
@@ -34,6 +36,7 @@ __all__ = [
 ]
 
 
+_PACKAGE = __name__.partition(".")[0]
 _BIAS_EVERY = 20  # samples after which the spread of the passes' constants is estimated again
 _SAME = 0.05  # change of log s_b up to which nothing is computed anew
 _FORMAT = 4  # of a map's state; it grows when older states cannot be continued exactly
@@ -96,8 +99,15 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
         """
         if not len(batch):
             return self.report(0)
-        with transaction(self):
+        with unrecorded(outside=self.is_builtin), transaction(self):
             return self._absorb_samples(batch)
+
+    @property
+    def is_builtin(self) -> bool:
+        """Whether model, kernel and likelihood are of this package: none enables gradients."""
+        kinds = type(self), type(self.likelihood)
+        ours = all(kind.__module__.startswith(f"{_PACKAGE}.") for kind in kinds)
+        return ours and KERNELS.is_builtin(self.theta.kernel_name)
 
     def _absorb_samples(self, batch: Samples) -> UpdateReport:
         """Check and standardise a batch, and absorb it."""
@@ -129,7 +139,6 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
             self.newest_pass = max(self.newest_pass, float(inner.pass_number.max()))
         return self.absorb(inner.on_device(self.device))
 
-    @torch.no_grad()
     def refine(self, budget_s: float = math.inf) -> bool:
         """Do pending hyper-parameter steps, about 4 ms each, and adopt their result.
 
@@ -141,7 +150,8 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
         """
         if self.learner is None or self.scaling is None:
             return False
-        return learn(self, self.learner, self._step, self._adopt_learned, budget_s)
+        with unrecorded(outside=self.is_builtin):
+            return learn(self, self.learner, self._step, self._adopt_learned, budget_s)
 
     def _step(self) -> None:
         """Take one step of the learner."""
@@ -316,7 +326,7 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
             other.scaling.origin - scaling.origin,
             (other.scaling.centre - scaling.centre) / self.scale,
         )
-        with transaction(self):
+        with unrecorded(outside=self.is_builtin), transaction(self):
             self._union(other, scaling, offset, delta, renumber)
             self.newest_pass = max(self.newest_pass, other.newest_pass + renumber)
             # of other passes: how much the constants differ, neither map could know alone

@@ -17,6 +17,7 @@ from gp_mapping.errors import MapFullError, NumericalError
 _SMALL = {"max_inducing": 6, "memory_size": 16, "max_orthogonal": 3, "tile_samples": 5}
 _N = 6  # samples of a batch: of three of them the memory is full
 
+
 def _samples(seed: int, n: int, channels: int) -> Samples:
     """A stretch of a drive that makes new inducing inputs, and pushes old samples out of a memory of 16."""
     g = torch.Generator().manual_seed(seed)

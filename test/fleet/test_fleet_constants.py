@@ -10,6 +10,7 @@ from small_drive import lanes, write_drive
 from test_fleet_map import cells_of_sessions, fleet_map, matern52
 
 from gp_mapping.core.models.tiled.shared_constants import exchange_all
+from gp_mapping.core.types import Samples
 from gp_mapping.fleet.engine import LocalEngine
 
 BIAS, LENGTH, SPREAD, NOISE, LEVEL = 4.0, 0.3, 8.0, 0.3, 30.0  # m, else µT
@@ -72,9 +73,8 @@ def told_by(covariance, y, member, fraction):
 
 
 def test_each_tile_is_the_formula_with_what_all_others_say(bags, made, tiles):
-    cells, centre = cells_of_sessions(bags, BANDS), float(tiles.centre[0])
-    counts = [len(cells_of_sessions([bag], BANDS)) for bag in bags]
-    passes = np.repeat(np.arange(3), counts)
+    bands, centre = [cells_of_sessions([bag], BANDS) for bag in bags], float(tiles.centre[0])
+    cells, passes = Samples.concatenate(bands), np.repeat(np.arange(3), list(map(len, bands)))
     parts, said = {}, {}
     for key in tiles.tiles:
         which = tiles.layout.covers(key, cells.x).numpy()

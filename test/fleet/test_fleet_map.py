@@ -1,5 +1,6 @@
 """Many bags as one map: what one process would have made of all cells, whoever does it and whoever dies over it."""
 
+import copy
 import importlib.util
 import json
 import os
@@ -158,8 +159,14 @@ def test_one_tile_is_the_formula_of_all_cells(bags):
     assert np.abs(made.session.predict(made.session.path).mean[:, 0].numpy() - truth).max() < 0.5e-6
 
 
-def test_every_tile_is_the_formula_of_its_cells_and_a_session_goes_on(bags, tmp_path):
-    made = fleet_map(LocalEngine(), bags, TILED)
+@pytest.fixture(scope="module")
+def tiled_here(bags):
+    """A map of several tiles, made in this process."""
+    return fleet_map(LocalEngine(), bags, TILED)
+
+
+def test_every_tile_is_the_formula_of_its_cells_and_a_session_goes_on(bags, tiled_here, tmp_path):
+    made = copy.deepcopy(tiled_here)
     cells, tiled = cells_of_sessions(bags, TILED), made.session.map
     keys = [tile.key for tile in made.sums]
     assert len(keys) > 1 and sorted([*tiled.tiles, *tiled.shelf.keys()]) == keys
@@ -199,8 +206,8 @@ def tiled(bags, cluster):
 
 
 @needs_dask
-def test_workers_make_the_same_tiles(bags, tiled):
-    assert_bit_equal(tiled, fleet_map(LocalEngine(), bags, TILED))
+def test_workers_make_the_same_tiles(tiled, tiled_here):
+    assert_bit_equal(tiled, tiled_here)
 
 
 @needs_dask

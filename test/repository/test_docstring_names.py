@@ -85,9 +85,14 @@ def words(trees):
     return {path: words_of(tree) for path, tree in trees.items()}
 
 
+@pytest.fixture(scope="module")
+def known(words):
+    """Names in the code of all files, of files, and of Python itself."""
+    return set().union(*words.values(), keyword.kwlist, (path.stem for path in PATHS))
+
+
 @pytest.mark.parametrize("room", sorted({path.relative_to(ROOT).parts[0] for path in PATHS}))
-def test_docstrings_name_what_is_there(room, trees, words):
-    known = set().union(*words.values(), keyword.kwlist, (path.stem for path in PATHS))
+def test_docstrings_name_what_is_there(room, trees, words, known):
     faults = [
         f"{path.name} {line}"
         for path, tree in trees.items()

@@ -1,6 +1,7 @@
 """Docstrings that tools read: all arguments of public functions of three and more, and all errors."""
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -29,8 +30,14 @@ ROOMS = [
 _ENTRY = re.compile(r"^(?: {4})\*{0,2}(\w+)(?: \([^)]*\))?:", re.MULTILINE)
 
 
-def functions(path: Path):
-    """Each function of a file as (its class or "", its node)."""
+def functions(path: Path) -> list[tuple[str, ast.FunctionDef, str]]:
+    """Each function of a file as (its class or "", its node, its docstring or "")."""
+    return _functions(path, path.stat().st_mtime_ns)
+
+
+@functools.cache
+def _functions(path: Path, _changed: int) -> list[tuple[str, ast.FunctionDef, str]]:
+    """As `functions`: several checks read each file."""
 
     def inside(node, owner):
         for child in ast.iter_child_nodes(node):
@@ -40,7 +47,8 @@ def functions(path: Path):
             else:
                 yield from inside(child, child.name if isinstance(child, ast.ClassDef) else owner)
 
-    yield from inside(ast.parse(path.read_text(encoding="utf-8")), "")
+    found = inside(ast.parse(path.read_text(encoding="utf-8")), "")
+    return [(owner, node, ast.get_docstring(node) or "") for owner, node in found]
 
 
 def arguments(node) -> set[str]:
@@ -57,18 +65,15 @@ def told(files) -> dict[tuple[str, str], set[str]]:
     """(class, function) -> arguments that its docstring explains; of a file's own functions ""."""
     known = {}
     for path in files:
-        for owner, node in functions(path):
-            known.setdefault((owner, node.name), set()).update(
-                entries(ast.get_docstring(node) or "")
-            )
+        for owner, node, words in functions(path):
+            known.setdefault((owner, node.name), set()).update(entries(words))
     return known
 
 
 def lacking(path: Path, known: dict) -> list[str]:
     """What the docstrings of a file leave out, as sentences."""
     here, faults = told([path]), []
-    for owner, node in functions(path):
-        words = ast.get_docstring(node) or ""
+    for owner, node, words in functions(path):
         explained = entries(words)
         where = f"{path.name}:{node.lineno} {node.name}"
         wanted = arguments(node)
@@ -104,8 +109,7 @@ def unsaid_errors(path: Path) -> list[str]:
                 yield from raised(child)
 
     faults = []
-    for _, node in functions(path):
-        words = ast.get_docstring(node) or ""
+    for _, node, words in functions(path):
         if node.name.startswith("_"):
             continue
         left = sorted({name for name in raised(node) if name not in words})

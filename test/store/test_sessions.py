@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from small_drive import lanes, write_drive
+from small_drive import GIVEN, lanes, write_drive
 
 from gp_mapping import MapSettings, Samples, cli
 from gp_mapping.core.stored import StoredState
@@ -35,6 +35,7 @@ def saved(tmp_path_factory):
                 "0",
                 "--set",
                 "field_component=x",
+                *GIVEN,
             ]
         )
         == 0

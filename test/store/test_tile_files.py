@@ -54,8 +54,8 @@ def road(start, stop):
 
 def drive(field, start, stop):
     samples = road(start, stop)
-    for i in range(0, len(samples), 4):
-        field.update(samples[i : i + 4])
+    for i in range(0, len(samples), 10):
+        field.update(samples[i : i + 10])
     return field
 
 

@@ -21,6 +21,8 @@ def reported(max_inducing: int) -> dict:
         MapSettings(
             lengthscale=0.5,
             signal_stddev=10 * UT,
+            noise_stddev=0.2 * UT,
+            constant_stddev=30 * UT,
             learn_hyperparameters=False,
             learn_time_offset=False,
             max_inducing=max_inducing,
@@ -28,7 +30,7 @@ def reported(max_inducing: int) -> dict:
             cell_length=0.2,
         )
     )
-    t = torch.arange(0, 40, 0.02, dtype=torch.float64)
+    t = torch.arange(0, 40, 0.04, dtype=torch.float64)
     x = torch.stack([2 + 2 * torch.cos(0.7 * t), 1.5 + 1.5 * torch.sin(1.1 * t)], 1)
     y = UT * (45 + 8 * torch.sin(5 * x[:, :1]) * torch.cos(4 * x[:, 1:]))
     noise = 0.2 * UT * torch.randn(len(t), 1, generator=torch.Generator().manual_seed(0)).double()

@@ -81,7 +81,9 @@ def test_a_map_says_it_until_it_is_cleared():
     y = numbers()
     y[HALF:] += 273.15
     x = torch.tensor(np.stack([WAY, np.zeros(N)], 1))
-    session = MapSession(MapSettings(field_scale=1.0, field_unit="°C", learn_hyperparameters=False))
+    starts = {"lengthscale": 2.0, "signal_stddev": 3.0, "noise_stddev": 0.3, "constant_stddev": 9.0}
+    given = {"field_scale": 1.0, "field_unit": "°C", "learn_hyperparameters": False}
+    session = MapSession(MapSettings(**given | starts))
     samples = Samples(x, torch.tensor(y)[:, None], stamp=torch.tensor(0.1 * np.arange(N)))
     for part in (slice(0, HALF), slice(HALF, N)):  # two bags: the second begins a pass
         session.break_pass()

@@ -18,13 +18,14 @@ def coverage(session, run) -> float:
     return float(inside.double().mean())
 
 
-def passes(count, start=0):
+def passes(count, start=0, rate=50.0):
     """Every other pass across, each with an error of its own; 6 m × 4 m, about 20 minutes a dozen."""
     return [
         drive(
             start + i,
             start=1000.0 * i,
             noise=1.2,
+            rate=rate,
             length=4.0,
             lanes=4,
             across=bool(i % 2),
@@ -131,7 +132,7 @@ def test_nothing_changed_and_nothing_is_found_changed(cells):
             learn_time_offset=False,
         )
     )
-    for run in passes(4, 20):
+    for run in passes(4, 20, 25.0):
         session.ingest(run)
         session.break_pass()
     assert session.changes == ()

@@ -378,13 +378,13 @@ def test_a_map_of_other_than_the_plane_is_refused():
 
 def test_a_forgotten_place_leaves_sums_of_squares():
     """G, B and F of what is left are those of some samples: a system that has a solution, which says what they say."""
-    x, y = drive(600)
-    heading = np.stack([np.cos(0.05 * np.arange(600)), np.sin(0.05 * np.arange(600))], 1)
+    x, y = drive(400)
+    heading = np.stack([np.cos(0.05 * np.arange(400)), np.sin(0.05 * np.arange(400))], 1)
     settings = SETTINGS | {"heading_stddev": 1e-6}
-    batch, near = samples(x, y, heading=heading), torch.from_numpy(x[300:301])
+    batch, near = samples(x, y, heading=heading), torch.from_numpy(x[200:201])
     few, exact = create_map("wiski", memory_size=50, **settings), create_map("exact", **settings)
     feed(few, batch, 20)
-    feed(exact, batch, 600)
+    feed(exact, batch, 400)
     for field in (few, exact):
         field.forget_near(near, 0.8, 0)
     grid = few.grid
