@@ -257,11 +257,16 @@ class FreeSpace:
         return allowed
 
     @cached_property
+    def _framed_open(self) -> np.ndarray:
+        """`open` with a frame of cells that are not, flat: ((H + 2) (W + 2),) bool."""
+        return np.pad(self.open, 1).ravel()
+
+    @cached_property
     def _clear_around(self) -> np.ndarray:
-        """(H, W) bool: the robot may be anywhere in the cell and in its eight neighbours."""
+        """The robot may be anywhere in the cell and in its eight neighbours; framed, flat, bool."""
         corner = math.sqrt(0.5) * self.resolution
         sure = self.open & (self.clearance - corner >= self.radius + 0.5 * _STEP)
-        return ndimage.binary_erosion(sure, np.ones((3, 3)))
+        return np.pad(ndimage.binary_erosion(sure, np.ones((3, 3))), 1).ravel()
 
     @cached_property
     def _to_border(self) -> np.ndarray:
@@ -270,8 +275,8 @@ class FreeSpace:
 
     @cached_property
     def _open_around(self) -> np.ndarray:
-        """(H, W) bool: the cell and its eight neighbours are open."""
-        return ndimage.binary_erosion(self.open, np.ones((3, 3)))
+        """The cell and its eight neighbours are open; framed, flat, bool."""
+        return np.pad(ndimage.binary_erosion(self.open, np.ones((3, 3))), 1).ravel()
 
     def sees(self, a, b) -> np.ndarray:
         """Return whether the robot's centre may go straight from a to b.
@@ -317,17 +322,10 @@ class FreeSpace:
         count = np.maximum(2, np.ceil(length / step).astype(int) + 1)
         for part in _groups(count):
             x, owner = along(a[part], b[part], count[part])
-            row, column, off_centre = self._cells(x)
-            inside = (
-                (row >= 0)
-                & (column >= 0)
-                & (row < self.open.shape[0])
-                & (column < self.open.shape[1])
-            )
-
-            row, column = np.where(inside, row, 0), np.where(inside, column, 0)
-            sure = inside & self._clear_around[row, column]
-            never = ~(inside & self.open[row, column])
+            local = self._local(x)
+            cell = self._framed_cells(local)
+            sure = self._clear_around.take(cell, mode="clip")
+            never = ~self._framed_open.take(cell, mode="clip")
             out[part] = np.bincount(owner, never, len(part)) == 0
 
             # Between two samples that are not both sure, their room decides, or else every
@@ -341,7 +339,12 @@ class FreeSpace:
             room = np.full(len(x), np.inf)
             tested = np.zeros(len(x), dtype=bool)
             tested[first] = tested[first + 1] = True
-            tested &= self.clearance[row, column] - off_centre < self.radius + 0.5 * (step + _STEP)
+            tested = np.flatnonzero(tested)
+            off_centre = local[tested] - np.floor(local[tested]) - 0.5
+            off_centre = np.hypot(off_centre[:, 0], off_centre[:, 1]) * self.resolution
+            row, column = np.divmod(cell[tested], self.open.shape[1] + 2)
+            clearance = self.clearance[row - 1, column - 1]
+            tested = tested[clearance - off_centre < self.radius + 0.5 * (step + _STEP)]
             room[tested] = self._room(x[tested], self.radius + step)
 
             least = np.minimum(room[first], room[first + 1])
@@ -352,7 +355,7 @@ class FreeSpace:
 
             # Near a cell that is not open, every cell that the line cuts must be. The next sample
             # lies half a cell away, in a cell that amid ones have as a neighbour.
-            by_border = clear & ~self._open_around[row[first], column[first]]
+            by_border = clear & ~self._open_around.take(cell[first])
             if by_border.any():
                 clear[by_border] = self._crosses_open_cells(
                     x[first[by_border]], x[first[by_border] + 1]
@@ -360,6 +363,17 @@ class FreeSpace:
 
             out[part] &= np.bincount(owner[first], ~clear, len(part)) == 0
         return out
+
+    def _framed_cells(self, local: np.ndarray) -> np.ndarray:
+        """Return where the cells of places (N, 2), in cells, are in framed tables: (N,).
+
+        Of a place that is no number it is no such index, and counts as outside if clipped.
+        """
+        height, width = self.open.shape
+        cells = np.floor(local)
+        # Clipped before the conversion: an integer cannot hold a place that is very far away.
+        np.clip(cells, -1.0, (width, height), out=cells)
+        return ((cells[:, 1] + 1.0) * (width + 2) + (cells[:, 0] + 1.0)).astype(np.intp)
 
     def seems_open(self, a, b) -> np.ndarray:
         """Return whether a line's samples every half cell all lie in open cells.
@@ -383,15 +397,8 @@ class FreeSpace:
 
         for part in _groups(count):
             x, owner = along(a[part], b[part], count[part])
-            column, row = np.floor(self._local(x)).astype(int).T
-            inside = (
-                (row >= 0)
-                & (column >= 0)
-                & (row < self.open.shape[0])
-                & (column < self.open.shape[1])
-            )
-            inside[inside] = self.open[row[inside], column[inside]]
-            out[part] = np.bincount(owner, ~inside, len(part)) == 0
+            never = ~self._framed_open.take(self._framed_cells(self._local(x)), mode="clip")
+            out[part] = np.bincount(owner, never, len(part)) == 0
         return out
 
     def _closely(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -467,7 +474,7 @@ class FreeSpace:
 
     def prepare(self) -> None:
         """Compute components and borders now, in this thread, not when they are first needed."""
-        _ = self._labels, self._obstacles, self._clear_around, self._open_around
+        _ = self._labels, self._obstacles, self._framed_open, self._clear_around, self._open_around
 
     @cached_property
     def _labels(self) -> np.ndarray:
