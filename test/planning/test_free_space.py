@@ -35,6 +35,12 @@ def test_row_zero_is_the_lowest_and_outside_is_never_allowed():
     assert not free.allows(
         at((9.9, -4.5), (13.1, -4.5), (10.5, -5.1), (10.5, -2.9), (1e9, 1e9))
     ).any()
+    # nor is a line that begins there, or nowhere
+    ends = [(9.9, -4.5), (10.5, -5.1), (1e15, 1e15), (math.nan, -4.5), (10.5, -4.5)]
+    inside = [(10.1, -4.5), (10.5, -4.9), (1e15, 1e15), (10.5, -4.5), (11.5, -4.5)]
+    with np.errstate(invalid="ignore"):
+        for look in (free.sees, free.seems_open):
+            assert look(ends, inside).tolist() == [False, False, False, False, True]
 
 
 @given(st.floats(-3.2, 3.2), st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))
