@@ -41,6 +41,7 @@ STARTS = {
     "signal_stddev": 8e-6,
     "noise_stddev": 0.7e-6,
     "constant_stddev": 24e-6,
+    "cell_length": 0.2,
 }
 
 

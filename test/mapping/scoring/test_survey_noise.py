@@ -33,7 +33,12 @@ def test_a_new_measurement_is_covered_at_every_moment(name, seed):
     # on a road nothing tells that stamps are right, and what they may be otherwise widens intervals
     # (test_offset_variance.py): there it is said
     session = MapSession(
-        MapSettings(field_scale=1.0, heading_stddev=0.0, learn_time_offset=name != "road")
+        MapSettings(
+            field_scale=1.0,
+            heading_stddev=0.0,
+            learn_time_offset=name != "road",
+            cell_length=0.2,
+        )
     )
     for k in range(4):
         part = slice(k * len(x) // 4, (k + 1) * len(x) // 4)

@@ -37,6 +37,7 @@ CLOSE = {
     "inducing_information": 0.0,
     "inducing_tolerance": 1e-4,
     "max_inducing": 700,
+    "cell_length": 0.2,
 }
 QUICK = CLOSE | {"inducing_information": 1.0, "max_inducing": 200}
 

@@ -49,7 +49,7 @@ def test_two_mappers_show_one_map_though_a_fifth_of_the_messages_is_lost():
             assert mine < wanted and not mapper.errors
         values, notes = one.team.status(now)
         assert values["robots in the map"] == 2 and values["robot2 maps"] == 1 and not notes
-        assert values["sent bytes"] > 10_000 and values["robot2 version"] > 100
+        assert values["sent bytes"] > 10_000 and values["robot2 version"] > 50
 
         # the end of the other: its totals stay
         exchange([one], 30.0, now)

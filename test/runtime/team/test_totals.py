@@ -270,7 +270,7 @@ def test_a_map_that_replaces_another_while_that_is_encoded_is_due_at_once(good):
 
 def test_a_map_that_begins_again_takes_the_place_of_what_was_sent_of_it():
     """A slow sensor is found on the way; the cells that are kept for that are not sent."""
-    settings = MapSettings(**(QUICK | {"learn_response_time": "always"}))
+    settings = MapSettings(**(QUICK | {"learn_response_time": "always", "cell_length": 0.1}))
     session, source = MapSession(settings), Source("robot1", MemoryPool(100.0))
     out, last = Outgoing("robot1", session.map.slimmed), None
     for now, start in ((0.0, 0), (10.0, 500)):
