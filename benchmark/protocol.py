@@ -146,5 +146,5 @@ def positions(trials: list[Samples]) -> np.ndarray:
 
 
 def trials(numbers, quick: bool) -> list[Samples]:
-    """Those trials; the first 1500 samples of each where it is to be quick."""
-    return [trial(k, 1500 if quick else None) for k in numbers]
+    """Those trials; the first 700 samples of each where it is to be quick."""
+    return [trial(k, 700 if quick else None) for k in numbers]

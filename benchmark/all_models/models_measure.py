@@ -23,7 +23,7 @@ _POINTS = 12  # lattice points of a drawing in a lengthscale, as mapping/render.
 
 
 def _trials(row: Row, numbers, quick: bool) -> list[Samples]:
-    most = 1500 if quick else None
+    most = 700 if quick else None
     return (
         [vector_field.trial(k, most) for k in numbers]
         if row.three_axes

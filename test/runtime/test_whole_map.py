@@ -28,6 +28,7 @@ def _driven(seed: int) -> dict:
             signal_stddev=5.0,
             noise_stddev=0.1,
             constant_stddev=5.0,
+            cell_length=0.2,
         )
     )
     session.ingest(Samples(x, y, stamp=0.02 * torch.arange(1000, dtype=torch.float64)))
@@ -74,6 +75,9 @@ def test_a_large_map_that_goes_on_is_drawn_once(monkeypatch):
         field_scale=1.0,
         learn_hyperparameters=False,
         lengthscale=0.8,
+        signal_stddev=5.0,
+        noise_stddev=0.1,
+        constant_stddev=5.0,
         resolution=0.02,
         margin=8.0,
         max_inducing=60,

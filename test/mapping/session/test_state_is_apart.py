@@ -36,6 +36,7 @@ def test_what_goes_on_does_not_reach_a_state_that_was_taken(model):
             signal_stddev=8e-6,
             noise_stddev=0.7e-6,
             constant_stddev=24e-6,
+            cell_length=0.2,
         )
     )
     channels = 3 if model == "curl_free" else 1
