@@ -130,6 +130,9 @@ class _Operations(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs, (name, schema, is_mutable, is_view) = dict(kwargs or {}), _about(func)
+        if name == "to":  # as it comes from outside of the autograd layer, which makes it a copy
+            with self:
+                return func.decompose(*args, **kwargs)
         flat = _leaves((*args, *kwargs.values()))
         here = [t for t in flat if torch.is_tensor(t) and not _is_on_card(t)]
         here = [t for t in here if t.ndim or name in _JOINED]
