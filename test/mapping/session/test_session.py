@@ -59,8 +59,8 @@ OPEN = dict.fromkeys(STARTS, 0.0)
 
 
 def settled(settings) -> MapSettings:
-    """From given starts, and drawn in few cells: how well is test_render.py's."""
-    return MapSettings(**{"resolution": 0.25} | STARTS | settings)
+    """From given starts, of few cells, and drawn in few: how well is test_render.py's."""
+    return MapSettings(**{"resolution": 0.25, "cell_length": 0.2} | STARTS | settings)
 
 
 def fed(batches, **settings):
@@ -213,7 +213,7 @@ def test_columns_may_come_and_go(cells):
     x, y, t = RUN.x, RUN.y, RUN.stamp
     told = {"sensor_variance": (0.2 * UT) ** 2}
     heading = {"heading": torch.tensor([[1.0, 0.0]]).repeat(10, 1), "position_variance": 1e-6}
-    session = MapSession(settled({"cells": cells}))
+    session = MapSession(settled({"cells": cells, "cell_length": 0.1}))
     for i in range(0, 300, 10):
         part = slice(i, i + 10)
         extra = (told, {}, heading, told | heading)[i // 10 % 4]
@@ -282,7 +282,7 @@ def test_the_revision_counts_changes_and_positions_are_in_the_maps_frame():
 
 
 def test_stamps_are_not_needed():
-    session = fed([Samples(RUN.x, RUN.y)])
+    session = fed([Samples(RUN.x, RUN.y)], cell_length=0.1)
     assert session.report()["cells"] > 50
 
 
@@ -317,7 +317,8 @@ def test_the_local_scale_changes_what_is_published_and_not_the_map():
 
 
 def test_a_full_map_goes_on_and_counts_what_it_leaves_out():
-    session = fed([RUN[:1500]], model="exact", max_exact_samples=20, learn_hyperparameters=False)
+    given = {"model": "exact", "max_exact_samples": 20, "learn_hyperparameters": False}
+    session = fed([RUN[:1500]], cell_length=0.1, **given)
     report = session.report()
     assert report["cells"] == 20 and report["left_out"] > 5
     assert report["samples"] + report["refused_samples"] == 1500 and report["refused_samples"] > 900
