@@ -46,7 +46,6 @@ class Robot:
                 noise_stddev=1e-6,
                 constant_stddev=3e-5,
                 max_inducing=120,
-                cell_length=0.2,  # as many as the field needs: what is planned is asked here
                 learn_hyperparameters=False,
                 learn_time_offset=False,
             )
