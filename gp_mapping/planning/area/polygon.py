@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from gp_mapping.planning.area.places import FARTHEST, are_valid_places
+from gp_mapping.planning.area.sides import crossings, near
 
 __all__ = ["Polygon"]
 
-_POINTS = 2000  # corners at most: the check for crossings compares every pair of sides
+_POINTS = 2000  # corners at most: the check for crossings may compare every pair of sides
+_ROWS = 100  # sides whose boxes are compared with all others at once: time and memory alone
 
 
 @dataclass(frozen=True)
@@ -91,16 +93,12 @@ class Polygon:
     def contains(self, x) -> np.ndarray:
         """Return which places (N, 2) m lie inside, by the parity of sides to the right: (N,)."""
         x = np.asarray(x, dtype=np.float64).reshape(-1, 2)
-        inside = np.zeros(len(x), dtype=bool)
+        return crossings(self.corners, np.roll(self.corners, -1, axis=0), x)
 
-        for (ax, ay), (bx, by) in zip(self.corners, np.roll(self.corners, -1, axis=0)):
-            # Sides that cross the horizontal line through the place; a corner counts for one side
-            # only.
-            spans = (ay > x[:, 1]) != (by > x[:, 1])
-            if spans.any():
-                crossing_x = ax + (x[:, 1] - ay) / (by - ay) * (bx - ax)
-                inside ^= spans & (x[:, 0] < crossing_x)
-        return inside
+    def is_near(self, x, within: float) -> np.ndarray:
+        """Return which places (N, 2) m have a side nearer than `within` m: (N,)."""
+        x = np.asarray(x, dtype=np.float64).reshape(-1, 2)
+        return near(self.corners, np.roll(self.corners, -1, axis=0), x, within)
 
     def distance(self, x) -> np.ndarray:
         """Return the distance of places (N, 2) m to the nearest side: (N,) metres."""
@@ -161,16 +159,17 @@ def _crossing(x: np.ndarray) -> tuple[int, int] | None:
         low, high = np.minimum(p, q), np.maximum(p, q)
         return ((r >= low) & (r <= high)).all(-1)
 
-    for i in range(n):
-        j = np.arange(i + 1, n)
+    low, high = np.minimum(a, b), np.maximum(a, b)
+    for start in range(0, n, _ROWS):
+        # Sides meet where the boxes that they span do.
+        rows = slice(start, start + _ROWS)
+        meet = ((low[rows, None] <= high) & (low <= high[rows, None])).all(-1)
+        i, j = np.nonzero(meet)
+        i += start
+        i, j = i[j > i], j[j > i]
         not_neighbours = (j != i + 1) & ~((i == 0) & (j == n - 1))
         p, q, c, d = a[i], b[i], a[j], b[j]
-        first, second, third, fourth = (
-            turn(p, q, c),
-            turn(p, q, d),
-            turn(c, d, p[None]),
-            turn(c, d, q[None]),
-        )
+        first, second, third, fourth = turn(p, q, c), turn(p, q, d), turn(c, d, p), turn(c, d, q)
 
         # Either both sides separate the other one's ends, or an end of one lies upon the other.
         proper = (first * second < 0) & (third * fourth < 0)
@@ -178,8 +177,8 @@ def _crossing(x: np.ndarray) -> tuple[int, int] | None:
         for value, inside in (
             (first, between(p, q, c)),
             (second, between(p, q, d)),
-            (third, between(c, d, p[None])),
-            (fourth, between(c, d, q[None])),
+            (third, between(c, d, p)),
+            (fourth, between(c, d, q)),
         ):
             touch |= (np.abs(value) <= tiny) & inside
 
@@ -189,5 +188,5 @@ def _crossing(x: np.ndarray) -> tuple[int, int] | None:
 
         bad = (not_neighbours & (proper | touch)) | back
         if bad.any():
-            return i, int(j[bad.argmax()])
+            return int(i[bad.argmax()]), int(j[bad.argmax()])
     return None

@@ -276,7 +276,7 @@ def _restricted(
     if region:
         inside = np.zeros(len(x), dtype=bool)
         for polygon in region:
-            inside |= polygon.contains(x) & (polygon.distance(x) >= half_diagonal)
+            inside |= polygon.contains(x) & ~polygon.is_near(x, half_diagonal)
         # A cell on a border may still lie in two regions that touch: its centre and corners are
         # probed.
         ask = np.flatnonzero(kept & ~inside)
@@ -295,7 +295,7 @@ def _restricted(
 
     for polygon in keep_out:
         # The whole cell, and the robot around its centre, stay out.
-        kept &= ~polygon.contains(x) & (polygon.distance(x) > half_diagonal + radius)
+        kept &= ~polygon.contains(x) & ~polygon.is_near(x, half_diagonal + radius)
 
     remaining = np.zeros_like(free.open)
     remaining[free.open] = kept

@@ -19,6 +19,8 @@ __all__ = ["FreeMaps", "GroundAside", "wrong_frame"]
 
 _AT_ONCE = 160_000  # cells that are read in the calling thread: some milliseconds
 _OPEN_AT_ONCE = 8000  # open cells of a ground that is made there: more of them take 50 to 200 ms
+# cells times corners of polygons that are compared there, in a tenth of a second at most
+_COMPARED = 20_000_000
 _LOOKING = "the survey area and the ways through it are being looked at"
 _READING = "the free-space map is being read"
 
@@ -131,16 +133,21 @@ def wrong_frame(free: FreeSpace | None, frame: str) -> str:
     )
 
 
-def _is_small(free: FreeSpace) -> bool:
-    """Return whether a ground in this free space is made in some ten milliseconds."""
-    return free.open.size <= _AT_ONCE and int(np.count_nonzero(free.open)) <= _OPEN_AT_ONCE
+def _soon_made(free: FreeSpace | None, settings: GroundSettings) -> bool:
+    """Return whether a ground is sooner made than handed over to another thread."""
+    if free is None or free.open.size > _AT_ONCE:
+        return False
+    if int(np.count_nonzero(free.open)) > _OPEN_AT_ONCE:
+        return False
+    corners = sum(len(polygon.corners) for polygon in (*settings.region, *settings.keep_out))
+    return free.open.size * corners <= _COMPARED
 
 
 class GroundAside:
     """A Ground that is made anew in another thread, while the one before still answers.
 
-    A small one (a free-space map of up to `_AT_ONCE` cells, `_OPEN_AT_ONCE` of them open) is made
-    at once: sooner than it would be handed over.
+    A small one (a free-space map of up to `_AT_ONCE` cells, `_OPEN_AT_ONCE` of them open, and
+    polygons of few corners) is made at once: sooner than it would be handed over.
 
     Args:
         aside: False makes every ground in the calling thread, whatever it costs.
@@ -199,7 +206,7 @@ class GroundAside:
         if ground.is_valid_for(position, free, path, lengthscale, settings):
             return ground.area, ground.travel
 
-        if aside.idle and free is not None and _is_small(free):
+        if aside.idle and _soon_made(free, settings):
             return ground.ground_at(position, free, path, lengthscale, settings)
 
         # The path is copied: the map appends to it while the other thread reads.

@@ -61,7 +61,7 @@ class Rules(NamedTuple):
         x = plan.poses(_STEP)[0]
         if self.region and not np.any([p.contains(x) for p in self.region], axis=0).all():
             return "it leaves the region"
-        if any((p.contains(x) | (p.distance(x) < radius)).any() for p in self.keep_out):
+        if any((p.contains(x) | p.is_near(x, radius)).any() for p in self.keep_out):
             return "it leads through a keep-out area"
         return ""
 

@@ -6,6 +6,7 @@ import random
 import numpy as np
 import pytest
 
+from gp_mapping.planning.area import sides
 from gp_mapping.planning.area.places import FARTHEST
 from gp_mapping.planning.area.polygon import Polygon
 from gp_mapping.planning.hull import grown_hull, inside_convex, within_hull
@@ -97,6 +98,47 @@ def test_the_distance_is_to_the_nearest_side_between_its_ends():
     x = [(1, 1), (1, -3), (-3, -4), (5, 6), (2, 1.5), (0.5, 1.8)]
     np.testing.assert_allclose(square.distance(x), [1, 3, 5, 5, 0, 0.2])
     assert square.frame == "map"
+
+
+def star(corners: int) -> Polygon:
+    chance = np.random.default_rng(corners)
+    angles, radii = np.sort(chance.uniform(0, 2 * np.pi, corners)), chance.uniform(1, 5, corners)
+    return Polygon.from_corners(np.stack([radii * np.cos(angles), radii * np.sin(angles)], 1))
+
+
+@pytest.mark.parametrize("corners", [5, 40, 400])
+def test_many_places_are_inside_and_near_as_each_of_them_is(corners):
+    """As one by one, by parity and by the distance; also on the corners and beside them."""
+    polygon, chance = star(corners), np.random.default_rng(0)
+    x = np.concatenate([chance.uniform(-6, 6, (3000, 2)), polygon.corners])
+    a, b = polygon.corners, np.roll(polygon.corners, -1, axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        spans = (a[:, 1] > x[:, 1:]) != (b[:, 1] > x[:, 1:])
+        right = a[:, 0] + (x[:, 1:] - a[:, 1]) / (b - a)[:, 1] * (b - a)[:, 0] > x[:, :1]
+    np.testing.assert_array_equal(polygon.contains(x), (spans & right).sum(1) % 2 == 1)
+    away = polygon.distance(x)
+    for within in (1e-9, 0.2, 20.0):
+        np.testing.assert_array_equal(polygon.is_near(x, within), away < within)
+    assert polygon.contains(np.empty((0, 2))).shape == polygon.is_near([], 1.0).shape == (0,)
+
+
+def test_few_of_many_sides_are_compared_with_a_place(monkeypatch):
+    """100 x 100 cells and 1000 corners: a region so drawn must not hold up a map."""
+    compared, blocks = [], sides.blocks
+
+    def counted(*arguments):
+        for at, of in blocks(*arguments):
+            compared.append(len(at) * len(of))
+            yield at, of
+
+    monkeypatch.setattr(sides, "blocks", counted)
+    circle = Polygon.from_corners(
+        [(4 * np.cos(a), 4 * np.sin(a)) for a in 2 * np.pi * np.arange(1000) / 1000]
+    )
+    x = np.stack(np.meshgrid(*2 * [np.linspace(-5, 5, 100)]), -1).reshape(-1, 2)
+    assert (circle.contains(x) == (np.hypot(*x.T) < 4)).mean() > 0.999
+    assert circle.is_near(x, 0.2).any()
+    assert sum(compared) < 0.15 * 2 * len(x) * 1000
 
 
 def test_size_and_number_of_corners_are_bounded():

@@ -3,12 +3,14 @@
 import copy
 import threading
 from array import array
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from survey_scene import floor
 
 from gp_mapping.planning.area.ground import Ground, GroundSettings
+from gp_mapping.planning.area.polygon import Polygon
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.runtime.surveying import free_maps
 from gp_mapping.runtime.surveying.free_maps import FreeMaps, GroundAside, wrong_frame
@@ -136,9 +138,20 @@ def test_while_a_large_ground_is_made_the_one_before_stands_in_where_it_can(gate
     monkeypatch.setattr(free_maps, "_AT_ONCE", free.open.size)
     assert aside.ground_at(here, free, path, 0.5, given)[1] is not None and not aside.making
     assert aside.made_count == 3 and not aside.waiting
-    monkeypatch.setattr(free_maps, "_OPEN_AT_ONCE", np.count_nonzero(walled.open) - 1)
-    assert aside.ground_at(here, walled, path, 0.5, given)[1] is None and aside.making
-    finish(gate, aside)
+    with monkeypatch.context() as fewer:
+        fewer.setattr(free_maps, "_OPEN_AT_ONCE", np.count_nonzero(walled.open) - 1)
+        assert aside.ground_at(here, walled, path, 0.5, given)[1] is None and aside.making
+        finish(gate, aside)
+
+    # so is one with polygons of few corners; with many the map would wait for it
+    square = Polygon.from_corners([(0.1, 0.1), (2.9, 0.1), (2.9, 2.9), (0.1, 2.9)])
+    for polygons in ({"region": (square,)}, {"keep_out": (square,)}):
+        for compared in (4 * free.open.size - 1, 4 * free.open.size):
+            monkeypatch.setattr(free_maps, "_COMPARED", compared)
+            aside = GroundAside(aside=True)
+            aside.ground_at(here, free, path, 0.5, replace(given, **polygons))
+            assert aside.waiting == (compared < 4 * free.open.size)
+            finish(gate, aside)
     monkeypatch.setattr(free_maps, "_AT_ONCE", 0)
     plain = GroundAside()
     assert plain.ground_at(here, free, path, 0.5, given)[1] is not None and not plain.making
