@@ -95,8 +95,10 @@ class TileRoom:
 
     def __init__(self, base: Path | None = None):
         self._base, self._folder = base, None
-        self._waiting: deque[StoredState] = deque()
-        # a state has come; the number of states that wait has changed
+        # weak: what nobody needs any more, since the robot is back in that tile, is not written,
+        # and takes no memory while the disk refuses
+        self._waiting: deque[weakref.ref[StoredState]] = deque()
+        # a state has come; the number of states that wait has changed; _done's lock is for _waiting
         self._come, self._done = threading.Event(), threading.Condition()
         self._thread: threading.Thread | None = None
         self._refused = ""  # why the disk refused the last write
@@ -114,12 +116,18 @@ class TileRoom:
         Args:
             state: in memory.
         """
-        self._waiting.append(state)
+        with self._done:
+            self._forget_unneeded()
+            self._waiting.append(weakref.ref(state))
         self._start()
         self._come.set()
 
         with self._done:
             self._done.wait_for(lambda: len(self._waiting) <= _WAITING or self._refused, _PATIENCE)
+
+    def _forget_unneeded(self) -> None:
+        """Leave out states that nothing refers to any more; _done's lock is held."""
+        self._waiting = deque(ref for ref in self._waiting if ref() is not None)
 
     def _start(self) -> None:
         """Start the thread, where none is alive."""
@@ -141,8 +149,11 @@ class TileRoom:
         if not self._refused:
             return ""
 
+        with self._done:
+            self._forget_unneeded()
+            waiting = len(self._waiting)
         return (
-            f"{len(self._waiting)} tiles that are far away stay in memory, for they cannot be written "
+            f"{waiting} tiles that are far away stay in memory, for they cannot be written "
             f"({self._refused}); it is tried again"
         )
 
@@ -168,33 +179,49 @@ class TileRoom:
             Time after which to look again, s.
         """
         failed = 0  # states in a row
-        while self._waiting:
+        while (ref := self._first()) is not None:
             # it stays in the queue until it is written: `problem` and `settle` count it
-            state = self._waiting[0]
-            try:
-                if state.in_memory:  # else a save has written it meanwhile
-                    self._write(state)
-                self._refused, failed = "", 0
-            # whatever it is: the thread goes on, and `problem` says it
-            except Exception as error:
-                known = isinstance(error, OSError | CheckpointError)
-                self._refused = one_line(error if known else f"{type(error).__name__}: {error}")
-                failed += 1
-
-            # one that cannot be written does not hold up the others
-            if self._refused:
-                self._waiting.rotate(-1)
-            else:
-                self._waiting.popleft()
+            state = ref()
+            refused = None if state is None else self._try(state)
+            del state  # while the thread waits, it does not keep it
+            if refused is not None:
+                self._refused, failed = refused, failed + 1 if refused else 0
 
             with self._done:
+                # one that cannot be written does not hold up the others
+                with suppress(ValueError):  # nobody needs it any more, and it is left out already
+                    self._waiting.remove(ref)
+                    if refused:
+                        self._waiting.append(ref)
                 self._done.notify_all()
 
             # it was not that state: the disk takes nothing
             if failed >= min(_TRIED, len(self._waiting)) > 0:
                 return _AGAIN
 
+        with self._done:
+            self._refused = ""
+            self._done.notify_all()
         return _IDLE
+
+    def _first(self) -> weakref.ref[StoredState] | None:
+        """The state that has waited for longest and is still needed; None where none waits."""
+        with self._done:
+            while self._waiting and self._waiting[0]() is None:
+                self._waiting.popleft()
+            return self._waiting[0] if self._waiting else None
+
+    def _try(self, state: StoredState) -> str | None:
+        """Write a state; why it cannot be, or ''. None: a save has written it meanwhile."""
+        if not state.in_memory:
+            return None
+        try:
+            self._write(state)
+        # whatever it is: the thread goes on, and `problem` says it
+        except Exception as error:
+            known = isinstance(error, OSError | CheckpointError)
+            return one_line(error if known else f"{type(error).__name__}: {error}")
+        return ""
 
     def _write(self, state: StoredState) -> None:
         """Write one state into a new file; make the folder first, where it is missing."""

@@ -4,6 +4,7 @@ import ctypes
 import platform
 import threading
 import time
+import weakref
 
 import pytest
 import torch
@@ -29,10 +30,11 @@ def test_freed_memory_goes_back_while_tiles_go_to_the_disk(tmp_path):
     del parts
     held = resident_bytes() - before
     assert held > 120 * MB  # the C library keeps it
-    for i in range(49):
-        room.put(StoredState(f"{i} 0", {"x": torch.ones(3)}))
+    states = [StoredState(f"{i} 0", {"x": torch.ones(3)}) for i in range(50)]
+    for state in states[:49]:
+        room.put(state)
     assert room.settle() and resident_bytes() - before > 0.8 * held
-    room.put(StoredState("49 0", {"x": torch.ones(3)}))
+    room.put(states[49])
     assert room.settle() and resident_bytes() - before < 0.3 * held
     assert all(bool((part == 1.0).all()) for part in kept)
 
@@ -80,6 +82,25 @@ def test_a_state_that_cannot_be_written_stays_in_memory_and_the_others_go_to_the
     assert [state.in_memory for state in states] == [False] * 20 and bad.in_memory
     assert said in room.problem()
     assert "\n" not in room.problem()
+
+
+def test_a_disk_that_refuses_keeps_no_state_that_nobody_needs(tmp_path, monkeypatch):
+    """A robot that drives up and down while the disk is full leaves each tile again and again."""
+    monkeypatch.setattr(tile_room, "_AGAIN", 0.01)
+    (tmp_path / "file").touch()
+    room, shelf, gone = TileRoom(tmp_path / "file" / "tiles"), {}, []
+    for i in range(100):
+        shelf[i % 3] = StoredState(f"{i % 3} 0", {"x": torch.ones(3)})  # the one before is gone
+        gone.append(weakref.ref(shelf[i % 3]))
+        room.put(shelf[i % 3])
+    end = time.monotonic() + 60.0
+    while sum(ref() is not None for ref in gone) > 3 or not room.problem().startswith("3 tiles "):
+        assert time.monotonic() < end, room.problem()
+        time.sleep(0.005)
+    assert "Not a directory" in room.problem()
+    (tmp_path / "file").unlink()
+    assert room.settle() and room.written == 3 and room.problem() == ""
+    assert not any(state.in_memory for state in shelf.values())
 
 
 def test_where_no_thread_can_be_had_tiles_stay_in_memory_and_the_next_one_tries_again(
