@@ -5,9 +5,12 @@ A stray message that comes first decides nothing.
 
 from __future__ import annotations
 
+from copy import copy
+
+from gp_mapping.intake.messages import frame_of
 from gp_mapping.settings.intake import IntakeSettings
 
-__all__ = ["LONGEST", "FirstMessages", "FrameVote", "Frames", "without_long_frame"]
+__all__ = ["LONGEST", "FirstMessages", "FrameVote", "Frames", "without_long_names"]
 
 LONGEST = 200  # characters of a frame's name; what is longer is no name, and is not kept
 # frames that are counted besides the expected one: of however many, one with more than
@@ -18,31 +21,26 @@ _TF_MAP = "map"  # frame of the samples, where poses come from TF and no setting
 _LEAD = 5  # messages by which another frame must lead, in addition to being twice as many
 
 
-class _Unnamed:
-    """Stands for a message whose frame name is too long to be kept (it may have megabytes).
+def without_long_names(message):
+    """Return the message, or a small copy where a frame's name is too long to be kept.
 
-    Taken in again, it is counted as a message in an unexpected frame, as the original was.
-    """
-
-    class header:
-        """A header with stamp 0."""
-
-        frame_id = "x" * (LONGEST + 1)
-
-        class stamp:
-            """The stamp 0."""
-
-            sec = nanosec = 0
-
-
-def without_long_frame(message, frame: str):
-    """Return the message, or a small stand-in where the name of its frame is too long.
+    The name may have megabytes. That of its header stays too long for any frame: taken in again,
+    the message is in an unexpected frame, as the original was.
 
     Args:
         message: what came.
-        frame: the name of its frame.
     """
-    return message if len(frame) <= LONGEST else _Unnamed
+    frame, child = frame_of(message), str(getattr(message, "child_frame_id", ""))
+    if max(len(frame), len(child)) <= LONGEST:
+        return message
+
+    small = copy(message)
+    if len(frame) > LONGEST:
+        small.header = copy(message.header)
+        small.header.frame_id = "x" * (LONGEST + 1)
+    if len(child) > LONGEST:
+        small.child_frame_id = child[:LONGEST]
+    return small
 
 
 class FrameVote:

@@ -17,7 +17,7 @@ from gp_mapping.intake import stretch
 from gp_mapping.intake.columns import Stream, reads_columns
 from gp_mapping.intake.drops import DropCounter, DropReason
 from gp_mapping.intake.fixes import ROLE, FixQueue
-from gp_mapping.intake.frames import FirstMessages, Frames, without_long_frame
+from gp_mapping.intake.frames import LONGEST, FirstMessages, Frames, without_long_names
 from gp_mapping.intake.messages import frame_of, has_header, stamp_ns
 from gp_mapping.intake.placing import Placer
 from gp_mapping.intake.poses.messages import LARGE_VARIANCE, LOST_VARIANCE, read_pose
@@ -36,7 +36,7 @@ from gp_mapping.settings.intake import IntakeSettings
 __all__ = ["Intake"]
 
 _UNREADABLE = (DropReason.UNREADABLE, DropReason.POSE_UNREADABLE, DropReason.FIX_UNREADABLE)
-_UNREADABLE_NAMED = 3  # messages that cannot be read, which are named one by one
+_NAMED = 3  # messages that cannot be read, or are in a wrong frame, which are named one by one
 # different texts; a frame that changes with each message must not fill the memory
 _MAX_WARNINGS = 20
 
@@ -62,7 +62,7 @@ class Intake:
         judge: drops values that the map of these samples cannot take, before they wait for a pose;
             None: every number can be taken.
         time_offset: of the stamps of measurements, that the map begins with, s. With it clocks are
-            compared by which messages come together; None: these have waited for their turns.
+            compared by which messages arrived together; None: that is not known.
 
     Attributes:
         settings: as given.
@@ -182,6 +182,7 @@ class Intake:
         """
         self._held = held
         self.sketch.go_on(held)
+        self._streams.forget_steps()  # what was measured before them is in no map any more
 
     def forget_frames(self) -> None:
         """Learn frames that no setting names again: the map has been emptied."""
@@ -252,10 +253,12 @@ class Intake:
         if vote.count_and_check(frame):
             return True
 
-        self._warn(
-            f"{which}: a message is in frame {named(frame)}, expected {named(vote.frame)}; such messages are "
-            "dropped"
-        )
+        begun = f"{which}: a message is in frame "
+        # the first ones are named: a name that is always new must not crowd out what else is to say
+        if sum(text.startswith(begun) for text in self._warnings) < _NAMED:
+            self._warn(
+                f"{begun}{named(frame)}, expected {named(vote.frame)}; such messages are dropped"
+            )
         return False
 
     @property
@@ -315,13 +318,13 @@ class Intake:
                 PoseWithCovarianceStamped).
         """
         s = self.settings
-        self._first.keep("add_pose_message", without_long_frame(msg, frame_of(msg)))
+        self._first.keep("add_pose_message", without_long_names(msg))
         self.received[s.pose_source] += 1
 
         if not self._frame_fits("odometry_frame", msg):
             self.drops.count(DropReason.POSE_UNEXPECTED_FRAME)
             return self._elect("odometry_frame")
-        self._name_base(str(getattr(msg, "child_frame_id", "")).lstrip("/"))
+        self._name_base(str(getattr(msg, "child_frame_id", ""))[:LONGEST].lstrip("/"))
 
         pose = read_pose(msg, s.pose_source)
         variance = pose.variance if s.use_pose_covariance else 0.0
@@ -404,7 +407,7 @@ class Intake:
 
     def add_fix(self, msg) -> None:
         """Take in a sensor_msgs/NavSatFix: where on the earth the robot is."""
-        self._first.keep("add_fix", msg)
+        self._first.keep("add_fix", without_long_names(msg))
         self.fixes.add(msg)
 
     def poll(self) -> None:
@@ -416,18 +419,22 @@ class Intake:
 
     # ---- measurements in -------------------------------------------------------------------------
 
-    def add_measurement(self, msg, received_ns: int | None = None) -> None:
+    def add_measurement(
+        self, msg, received_ns: int | None = None, posed: int | None = None
+    ) -> None:
         """Take in a message of the sensor.
 
         Args:
             msg: the message.
             received_ns: when it was received or recorded, ns; stands in for the stamp of messages
                 that have none (Float64). None: not known.
+            posed: stamp of the newest pose that had arrived by then, ns, where messages are not
+                taken in as they arrive; None: that of the newest that was taken in.
 
         Raises:
             ValueError: there is no stamp, and received_ns is not given.
         """
-        self._first.keep("add_measurement", without_long_frame(msg, frame_of(msg)), received_ns)
+        self._first.keep("add_measurement", without_long_names(msg), received_ns, posed)
         self.received[self.settings.sensor] += 1
 
         if has_header(msg):
@@ -446,7 +453,7 @@ class Intake:
         if isinstance(reading, DropReason):
             return self.drops.count(reading)
 
-        self._streams.add_reading(reading)
+        self._streams.add_reading(reading, posed)
 
     add_field = add_measurement
 
@@ -540,7 +547,7 @@ class Intake:
 
         self._count_unreadable(role, 1)
         # the first ones are named, all are counted
-        if sum(self.drops[reason] for reason in _UNREADABLE) <= _UNREADABLE_NAMED:
+        if sum(self.drops[reason] for reason in _UNREADABLE) <= _NAMED:
             self._warn(f"{why}; it is left out")
 
     def add_lost(self, counts: dict[str, int], why: str) -> None:

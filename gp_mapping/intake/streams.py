@@ -190,6 +190,10 @@ class Streams:
         apart = apart or self._lead.notes()
         return [*apart, *self._field_order.note("measurements"), *self._pose_order.note("poses")]
 
+    def forget_steps(self) -> None:
+        """Forget that clocks were set apart: another map begins."""
+        self._lead.forget_steps()
+
     # ---- poses in --------------------------------------------------------------------------------
 
     def add_pose(self, stamp: int, position, quaternion, variance: float) -> None:
@@ -288,10 +292,15 @@ class Streams:
 
     # ---- measurements in -------------------------------------------------------------------------
 
-    def add_reading(self, reading: Reading) -> None:
-        """Take in a measurement."""
+    def add_reading(self, reading: Reading, posed: int | None = None) -> None:
+        """Take in a measurement.
+
+        Args:
+            reading: as its adaptor read it.
+            posed: stamp of the newest pose that had arrived by then, ns; None: the newest here.
+        """
         self.ranges.add_field(reading.stamp)
-        self._lead.add(reading.stamp, self._posed)
+        self._lead.add(reading.stamp, self._posed if posed is None else posed)
         taken, strays = self._field_gate.admit(reading.stamp, reading)
         self._drops.count(DropReason.STRAY_STAMP, strays)
         self._order_readings(taken)

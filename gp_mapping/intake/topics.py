@@ -51,7 +51,7 @@ def inputs_of(settings: IntakeSettings) -> tuple[Input, ...]:
     return tuple(out)
 
 
-def feed(intake, role: str, message, received_ns: int) -> None:
+def feed(intake, role: str, message, received_ns: int, posed: int | None = None) -> None:
     """Hand a message to an intake by the role of its input.
 
     Args:
@@ -59,9 +59,10 @@ def feed(intake, role: str, message, received_ns: int) -> None:
         role: as `inputs_of` names it.
         message: what came.
         received_ns: when it was received or recorded, ns; stands in for a stamp that it lacks.
+        posed: as in Intake.add_measurement.
     """
     if role == "measurement":
-        intake.add_measurement(message, received_ns)
+        intake.add_measurement(message, received_ns, posed)
     elif role == "pose":
         intake.add_pose_message(message)
     elif role == ROLE:

@@ -41,8 +41,9 @@ from gp_mapping.ros.tools.process import Stopper, run_lifecycle
 from gp_mapping.ros.wire.diagnostics import to_array
 from gp_mapping.ros.wire.free_map import FreeMapListener
 from gp_mapping.ros.wire.messages import message_class
+from gp_mapping.runtime.clock_watch import ClockWatch
 from gp_mapping.runtime.file_thread import ClosingError, FileThread
-from gp_mapping.runtime.health import ERROR, WARN, Health
+from gp_mapping.runtime.health import WARN, Health
 from gp_mapping.runtime.saving import Saver
 from gp_mapping.runtime.surveying.free_maps import FreeMaps
 from gp_mapping.runtime.surveying.suggester import Suggester
@@ -188,7 +189,11 @@ class MappingNode(ManagedNode):
         self._undo_configure.callback(self.destroy_guard_condition, self._done)
         self.worker = MapWorker(
             session,
-            Intake(self.intake_settings, judge=make_judge(self.map_settings)),
+            Intake(
+                self.intake_settings,
+                judge=make_judge(self.map_settings),
+                time_offset=self.map_settings.time_offset,
+            ),
             queue_size=self.settings.worker_queue_size,
             draw_budget=self.settings.draw_budget,
             suggest=self.suggester,
@@ -244,6 +249,7 @@ class MappingNode(ManagedNode):
         self._undo_configure.callback(self.destroy_publisher, self._diagnostics)
 
         self._health = Health(self.settings.silence_warning)
+        self._clock_watch = ClockWatch()
         self._namesakes = Namesakes(self)
         self._answered, self._requested, self._published = 0, None, None
         self.map_services = MapServices(self, self.files, self.saver, self._find_message)
@@ -340,8 +346,8 @@ class MappingNode(ManagedNode):
 
     # ---- inputs: callbacks only enqueue ----------------------------------------------------------
 
-    def _on_input(self, port: InputPort, message, age: int = 0) -> None:
-        """Enqueue a message; age: ns since it arrived, of a message without a header."""
+    def _on_input(self, port: InputPort, message, age: int = 0, posed: int | None = None) -> None:
+        """Enqueue a message; age and posed as Inputs hands them on."""
         port.watch.arrived(time.monotonic())
         if self.paused and port.role in ("measurement", "pose", "fix"):
             # TF is used all the same: a static link is sent only once
@@ -349,7 +355,7 @@ class MappingNode(ManagedNode):
         else:
             unstamped = port.role == "measurement" and not has_header(message)
             arrived = self._arrival_time(port, age) if unstamped else None
-            self.worker.put(port.role, message, arrived)
+            self.worker.put(port.role, message, arrived, posed)
 
     def _arrival_time(self, port: InputPort, age: int) -> int:
         """The node's time (ns) at which a message of that age (ns of wall time) arrived.
@@ -364,10 +370,9 @@ class MappingNode(ManagedNode):
 
         Clearing here, at some moment between two topics, would drop the first messages after it.
         """
-        self.get_logger().warning(
-            f"time went back by {-jump.delta.nanoseconds / 1e9:.2f} s: the map stays, and stamps "
-            "that go back with it begin a new pass"
-        )
+        by = -jump.delta.nanoseconds / 1e9
+        if said := self._clock_watch.jumped_back(by, time.monotonic()):
+            self.get_logger().warning(said)
 
     # ---- outputs ---------------------------------------------------------------------------------
 
@@ -475,7 +480,7 @@ class MappingNode(ManagedNode):
     def publish_health(self) -> None:
         """Publish /diagnostics as they are now."""
         now, status = time.monotonic(), self.worker.status
-        clock = self.get_clock().now().nanoseconds / 1e9
+        clock, simulated = self.get_clock().now().nanoseconds, self.get_clock().ros_time_is_active
         self.inputs.check_publishers()
         notes = [
             (WARN, text)
@@ -495,10 +500,11 @@ class MappingNode(ManagedNode):
 
         if not self.active:
             notes.append((WARN, "inactive: nothing is listened to; activate the node"))
-        if clock == 0.0:
-            notes.append((ERROR, "use_sim_time is true and no /clock has come yet"))
+        coming = any(watch.has_come_within(1.0, now) for watch in self.inputs.watches)
+        notes += self._clock_watch.notes(clock, now, simulated, coming)
 
-        age = clock - status.last_stamp if status.last_stamp is not None and clock > 0.0 else None
+        known = status.last_stamp is not None and clock > 0
+        age = clock / 1e9 - status.last_stamp if known else None
         areas = self._health.areas(
             now=now,
             status=status,
@@ -508,7 +514,7 @@ class MappingNode(ManagedNode):
             limits=self.publishers_.limits,
             published=self.publishers_.published,
             stamp_age=age,
-            simulated=self.get_clock().ros_time_is_active,
+            simulated=simulated,
             frameless=self.worker.revision > 0 and not self.frame,
             queue=self.worker.queued,
             facts=self._facts(),

@@ -104,6 +104,10 @@ class InputWatch:
         """Seconds since the last message; None where there never was one."""
         return None if self._last is None else max(0.0, now - self._last)
 
+    def has_come_within(self, seconds: float, now: float) -> bool:
+        """Whether a message has come in the last so many seconds."""
+        return self._last is not None and now - self._last <= seconds
+
 
 def _no_frame(area: Area, status) -> None:
     """Warn of a map whose frame is not known, with the cause."""

@@ -133,13 +133,16 @@ class MapWorker:
         """Start the thread."""
         self._thread.start()
 
-    def put(self, role: str, message, received_ns: int | None = None) -> bool:
+    def put(
+        self, role: str, message, received_ns: int | None = None, posed: int | None = None
+    ) -> bool:
         """Queue a message.
 
         Args:
             role: of its input: measurement, pose, tf, tf_static or fix.
             message: as it was received.
             received_ns: the node's time, for a message without a stamp; else None.
+            posed: as in Intake.add_measurement.
 
         Returns:
             False, and the message is counted, where the queue is full or the thread has ended.
@@ -149,7 +152,7 @@ class MapWorker:
             if refused:
                 self._counts[_reason(role, refused)] += 1
             else:
-                self._queue.append((role, (message, received_ns), time.monotonic()))
+                self._queue.append((role, (message, received_ns, posed), time.monotonic()))
         return not refused
 
     @property
@@ -391,11 +394,11 @@ class MapWorker:
             for _ in range(min(CHUNK, len(self._queue))):
                 kind, content, arrived = self._queue.popleft()
                 if kind in ROLES:
-                    message, received = content
+                    message, received, posed = content
                     if kind == "measurement":
                         stamp = stamp_ns(message) if has_header(message) else received
                         self._latency.add_arrival(1e-9 * stamp, arrived)
-                    feed(self._intake, kind, message, received)
+                    feed(self._intake, kind, message, received, posed)
                 else:
                     self._ingest()  # a command comes after the messages before it
                     self._command(kind, content)

@@ -47,8 +47,7 @@ class Lead:
         self._newest: deque[tuple[int, int]] = deque(maxlen=2 * _LONG)
         self._usual: list[tuple[int, int]] = []
         self._every, self._count = 1, 0  # of how many windows one is kept; windows so far
-        self._steps = 0
-        self._largest = 0, 0  # stamp and size of the largest step, ns
+        self.forget_steps()
 
     def add(self, stamp: int, pose: int | None) -> None:
         """Take in a measurement.
@@ -82,6 +81,11 @@ class Lead:
         """
         for stamp, pose in zip(stamps, poses):
             self.add(stamp, pose)
+
+    def forget_steps(self) -> None:
+        """Forget the steps that were found."""
+        self._steps = 0
+        self._largest = 0, 0  # stamp and size of the largest step, ns
 
     def restart(self) -> None:
         """Forget what has come: the time of both streams is another one. Steps stay."""

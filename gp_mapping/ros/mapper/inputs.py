@@ -19,6 +19,7 @@ from rclpy.qos import (
 )
 
 from gp_mapping.intake import Input, inputs_of
+from gp_mapping.intake.clocks.arrival import NewestPose
 from gp_mapping.intake.fixes import ROLE as FIX
 from gp_mapping.intake.messages import has_header, stamp_ns
 from gp_mapping.intake.sensors.value_field import DEFAULT
@@ -98,8 +99,10 @@ class Inputs:
     Args:
         node: The node that subscribes.
         settings: Says which inputs there are.
-        on_message: Called with (port, message, age): age is the time in ns since the middleware
-            received a message without a header, and 0 for a message with one.
+        on_message: Called with (port, message, age, posed): age is the time in ns since the
+            middleware received a message without a header, and 0 for a message with one; posed the
+            stamp in ns of the newest pose that had arrived before a measurement, None where that is
+            not known.
         depth: Messages of a sensor or pose topic that the middleware keeps.
         reliable: Subscribe to sensors and poses with reliable quality of service.
         find: ROS type name -> its class, or None where it is not installed.
@@ -121,7 +124,7 @@ class Inputs:
         listens: bool = True,
     ):
         self._node, self._on_message, self._find = node, on_message, find
-        self._value_field = settings.value_field
+        self._value_field, self._newest_pose = settings.value_field, NewestPose()
         self._group = _Gate()
         # since moment() was last called: whether a message came; whether more wait than were taken
         self._received = self._more_waiting = False
@@ -366,7 +369,12 @@ class Inputs:
 
         self._last_turn, port.newest = now, stamp
         port.taken += 1
-        self._on_message(port, message, 0 if stamp is not None else _age(info))
+        posed, received = None, info.get("received_timestamp", 0)
+        if port.role == "measurement":
+            posed = self._newest_pose.at(received)
+        elif port.role == "pose" and stamp is not None:
+            self._newest_pose.add(received, stamp)
+        self._on_message(port, message, 0 if stamp is not None else _age(info), posed)
 
     def _on_incompatible(self, port: InputPort, event) -> None:
         """Log and keep a QoS mismatch, which DDS reports for a subscription."""

@@ -6,6 +6,7 @@ import pytest
 from intake_messages import by_stamp, drain, drive, feed, field_message
 
 from gp_mapping.intake import Intake
+from gp_mapping.intake.clocks.arrival import NewestPose
 from gp_mapping.intake.clocks.lead import Lead
 
 NS = 10**9
@@ -120,3 +121,43 @@ def test_what_is_forgotten_at_a_jump_of_both_is_no_step():
         lead.add(k * NS // 10, k * NS // 10 - 2 * NS)
     (text,) = lead.notes()
     assert "two clocks" in text and lead.step_notes() == []
+
+
+@pytest.mark.parametrize("late", [-1.5, 0.0, 1.5])
+def test_what_arrived_together_counts_and_not_what_is_handed_on_together(late):
+    """As a node takes messages after a stall: three seconds of poses, and then of measurements."""
+    intake, newest = Intake(time_offset=0.0), NewestPose()
+    fields, poses = drive(start=10_000.0, seconds=21.0, speed=0.5, rate=10.0)
+    arrived = {id(m): round(seconds_of(m) * NS) for m in fields + poses}
+    for second in range(10_000, 10_021, 3):
+        taken = [[m for m in s if second <= seconds_of(m) < second + 3] for s in (poses, fields)]
+        for pose in taken[0]:
+            newest.add(arrived[id(pose)], arrived[id(pose)])
+            intake.add_odometry(pose)
+        for field in taken[1]:
+            late_one = field_message(seconds_of(field) + late)
+            intake.add_field(late_one, posed=newest.at(arrived[id(field)]))
+    drain(intake)
+    said = [w for w in intake.warnings if "two clocks" in w]
+    assert len(said) == (late != 0.0)
+    for text in said:
+        assert float(text.rpartition("time_offset: ")[2]) == pytest.approx(late, abs=0.15)
+
+
+def test_the_newest_pose_is_that_of_the_time_of_arrival():
+    newest = NewestPose()
+    assert newest.at(10) is None
+    for received, stamp in ((10, 1), (20, 2), (30, 3)):
+        newest.add(received, stamp)
+    assert [newest.at(received) for received in (5, 10, 25, 25, 40)] == [None, 1, 2, 2, 3]
+    newest.add(4, 5)  # the middleware's clock was set back
+    assert newest.at(3) is None and newest.at(4) == 5
+
+
+def test_an_emptied_map_has_nothing_of_before_a_step():
+    intake = Intake(time_offset=0.0)
+    fields, poses = drive(start=10_000.0, seconds=20.0, speed=0.5, rate=10.0)
+    feed(intake, with_stamps(by_stamp(fields, poses), fields, lambda s: 1.0 * (s >= 10_010.0)))
+    assert any("a clock was set" in w for w in intake.warnings)
+    intake.forget_frames()
+    assert not any("a clock was set" in w for w in intake.warnings)

@@ -8,7 +8,7 @@ from intake_messages import covariance_of, odometry_message, pose_message
 
 from gp_mapping.intake import DropReason, PoseBuffer
 from gp_mapping.intake.columns import Columns, Readings, reads_columns
-from gp_mapping.intake.frames import LONGEST, FrameVote, without_long_frame
+from gp_mapping.intake.frames import LONGEST, FrameVote, without_long_names
 from gp_mapping.intake.messages import Reading
 from gp_mapping.intake.poses.buffer import Pose, PosePairs, read_numbers, read_rows
 from gp_mapping.intake.poses.messages import planar_variance, read_pose, read_pose_columns
@@ -246,7 +246,12 @@ def test_a_name_that_is_too_long_is_no_frame():
     vote, name = FrameVote(), "x" * LONGEST
     assert not vote.count_and_check(name + "x") and not vote.known
     assert vote.count_and_check(name) and vote.frame == name
-    message = object()
-    assert without_long_frame(message, name) is message
-    stand_in = without_long_frame(message, name + "x")
-    assert stand_in is not message and len(stand_in.header.frame_id) == LONGEST + 1
+    message = odometry_message(5.0, (1.0, 2.0, 0.0), frame=name, child=name)
+    assert without_long_names(message) is message
+    for part, long in (("frame", message.header), ("child", message)):
+        field = "frame_id" if part == "frame" else "child_frame_id"
+        setattr(long, field, "x" * 1_000_000)
+        small = without_long_names(message)
+        assert (small.header.stamp, small.pose) == (message.header.stamp, message.pose)
+        assert len(getattr(message if part == "child" else message.header, field)) == 1_000_000
+    assert len(small.header.frame_id) == LONGEST + 1 and len(small.child_frame_id) == LONGEST

@@ -294,7 +294,9 @@ def test_a_message_without_a_stamp_is_of_when_the_middleware_had_it(node_of, mon
     scalar = peer.node.create_publisher(Float64, "scalar", sensor_data(1000, True))
     spin_until(node, peer, scalar.get_subscription_count)
     stamps, sent = [], []
-    monkeypatch.setattr(node.worker, "put", lambda role, message, stamp=None: stamps.append(stamp))
+    monkeypatch.setattr(
+        node.worker, "put", lambda role, message, stamp, posed: stamps.append(stamp)
+    )
     for i in range(10):
         sent.append(time.time_ns())
         scalar.publish(Float64(data=float(i)))
@@ -303,6 +305,23 @@ def test_a_message_without_a_stamp_is_of_when_the_middleware_had_it(node_of, mon
     spin_until(node, peer, lambda: len(stamps) == 10)
     late = np.array(stamps) - np.array(sent)
     assert np.all(late >= -1e6) and np.median(late) < 0.015 * NS, late
+
+
+def test_a_sensor_of_another_clock_is_named_however_the_executor_takes_its_messages(node_of):
+    """Sent in turns, stamped 1.5 s apart; taken after a while, the measurements first."""
+    node, peer = node_of(reliable_inputs=True, max_wait=5.0)
+    ready = peer.odometry_publisher.get_subscription_count
+    spin_until(node, peer, lambda: ready() and peer.field_publisher.get_subscription_count())
+    for i in range(160):
+        stamp, (x, y) = EPOCH + i * NS // 20, place_at(i / 20)
+        peer.odometry_publisher.publish(odometry(stamp, x, y))
+        peer.field_publisher.publish(magnetic_field(stamp + 3 * NS // 2, field_at(x, y)))
+    time.sleep(0.3)
+    spin_until(
+        node, peer, lambda: any("two clocks" in text for text in node.worker.status.warnings)
+    )
+    (said,) = [text for text in node.worker.status.warnings if "two clocks" in text]
+    assert "stamped 1.5 s after the poses" in said and said.endswith("write time_offset: 1.5")
 
 
 def test_messages_without_a_stamp_that_come_together_keep_their_order(node_of):
