@@ -517,6 +517,7 @@ class MappingNode(ManagedNode):
             simulated=simulated,
             frameless=self.worker.revision > 0 and not self.frame,
             queue=self.worker.queued,
+            enqueued=self.worker.enqueued,
             facts=self._facts(),
             survey=self.survey.current_state(),
             team=self.team.status(now) if self.team.sending or self.team.merging else None,

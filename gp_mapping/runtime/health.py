@@ -192,6 +192,7 @@ class Health:
         published,
         stamp_age,
         queue,
+        enqueued: int = 0,
         simulated: bool = False,
         frameless: bool = False,
         facts: dict | None = None,
@@ -210,6 +211,7 @@ class Health:
             published: number of Results that were published.
             stamp_age: node clock − newest measurement stamp, s, or None.
             queue: entries that wait for the worker.
+            enqueued: as MapWorker.enqueued.
             simulated: whether the node's clock is /clock.
             frameless: whether there is a map, in a frame that is not known.
             facts: more values of the map, by name, or None.
@@ -218,14 +220,18 @@ class Health:
         """
         self._started = now if self._started is None else self._started
         return [
-            self._input(now, status, watches, paused, notes, stamp_age, simulated, frameless),
+            self._input(
+                now, status, watches, paused, notes, stamp_age, simulated, frameless, enqueued
+            ),
             self._map(status, limits, published, facts or {}),
             self._timing(now, status, queue),
             *([] if survey is None else [_survey(survey)]),
             *([] if team is None else [_team(*team)]),
         ]
 
-    def _input(self, now, status, watches, paused, notes, stamp_age, simulated, frameless) -> Area:
+    def _input(
+        self, now, status, watches, paused, notes, stamp_age, simulated, frameless, enqueued
+    ) -> Area:
         """What arrives, and what is dropped of it."""
         area = Area("input")
         for watch in watches:
@@ -267,6 +273,9 @@ class Health:
 
         area.values["measurements used"] = status.used
         area.values["waiting for a pose"] = status.waiting
+        # the first input is the sensor; the map's thread has not taken them, or not reported so
+        taken = next(iter(status.received.values()), 0)
+        area.values["waiting for the map"] = max(0, enqueued - taken)
         if stamp_age is not None:
             area.values["age of the newest stamp (s)"] = stamp_age
             _other_time(area, stamp_age, simulated)

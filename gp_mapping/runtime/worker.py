@@ -70,6 +70,7 @@ class MapWorker:
         results: the newest Results, or None.
         answered: number of requests for Results that were carried out, or have failed.
         status: the newest Status.
+        enqueued: measurements that were put and not dropped before their turn.
         suggesting_time: of suggestions, running mean, s.
         drawing_time: of a drawing, running mean, s.
     """
@@ -102,6 +103,7 @@ class MapWorker:
         self._slices = Slices(lambda: self._stopping and self._abandon)
 
         self._counts: Counter = Counter()
+        self.enqueued = 0
         self._failures = Failures(self._counts, on_error)
         self._timings = {
             name: Durations()
@@ -153,6 +155,7 @@ class MapWorker:
                 self._counts[_reason(role, refused)] += 1
             else:
                 self._queue.append((role, (message, received_ns, posed), time.monotonic()))
+                self.enqueued += role == "measurement"
         return not refused
 
     @property
@@ -512,6 +515,7 @@ class MapWorker:
             self._counts.update(
                 _reason(kind, "abandoned") for kind, *_ in remaining if kind in ROLES
             )
+            self.enqueued -= sum(kind == "measurement" for kind, *_ in remaining)
 
         for kind, content, _ in remaining:
             if kind == "call":

@@ -42,6 +42,14 @@ def areas_of(health, now=100.0, status=None, **changes):
     }
 
 
+def test_what_waits_for_the_map_is_in_the_sum():
+    """On a busy machine the map's thread may be thousands of messages behind."""
+    status = status_of(received={"magnetic_field": 70, "odometry": 20}, used=60, waiting=10)
+    for enqueued, waiting in ((100, 30), (70, 0), (60, 0)):
+        values = areas_of(Health(2.0), status=status, enqueued=enqueued)["input"].values
+        assert values["waiting for the map"] == waiting
+
+
 def test_silence_is_said_in_words_and_ends():
     health, watch = Health(2.0), InputWatch("odometry")
     assert areas_of(health, 0.0, watches=[watch])["input"].message == "ok"

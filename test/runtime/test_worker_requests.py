@@ -71,8 +71,10 @@ def test_each_kind_of_message_is_counted_under_its_own_name(make_worker):
         assert not worker.put(role, message)
         worker.count("paused", 2, role)
     worker.count("paused")
+    assert worker.enqueued == 2
     worker.start()
     assert worker.stop(abandon=True, timeout=10)
+    assert worker.enqueued == worker.status.received["magnetic_field"]
     assert not worker.put("measurement", message)
     counts = worker.status.counts
     assert counts["queue_full"] == 1 and counts["pose_queue_full"] == 3
