@@ -15,6 +15,7 @@ that is published, is a channel of its own next to f: f decides what is known.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import torch
@@ -75,7 +76,8 @@ class Renderer:
         self.points_drawn, self.points_stale = 0, 0
         # the lattice box that was evaluated and not yet drawn
         self._undrawn: tuple[int, int, int, int] | None = None
-        self._follower = Follower(self._channels)
+        self._channels = partial(_channels, settings.observes)
+        self._follower = Follower(self._channels)  # a method would hold the renderer in a circle
         self._scale, self._velocity = ScaleOfGrid(), KeptVelocity()
         self._random = np.random.default_rng(settings.seed)
 
@@ -434,17 +436,6 @@ class Renderer:
             *(None if part is None else torch.from_numpy(part.copy()) for part in shown[2:]),
         )
 
-    def _channels(self, field: FieldMap, p: Prediction) -> Prediction:
-        """f (K, C), and after it, in more channels, what f stands for where that is published."""
-        if not self.settings.observes:
-            return p
-        observed = field.observed(p)
-        mean, variance = (
-            torch.cat(parts, 1)
-            for parts in ((p.mean, observed.mean), (p.variance, observed.variance))
-        )
-        return Prediction(mean, variance, p.noise_variance)
-
     def _spot_check(
         self,
         field: Snapshot | FieldMap,
@@ -493,3 +484,20 @@ class Renderer:
         elif drift.any():
             lattice.mark(places[torch.from_numpy(drift)], lattice.length, revision)
         return bool(drift.any())
+
+
+def _channels(observes: bool, field: FieldMap, p: Prediction) -> Prediction:
+    """f (K, C), and after it, in more channels, what f stands for where that is published.
+
+    Args:
+        observes: whether it is.
+        field: the map.
+        p: of f.
+    """
+    if not observes:
+        return p
+    observed = field.observed(p)
+    mean, variance = (
+        torch.cat(parts, 1) for parts in ((p.mean, observed.mean), (p.variance, observed.variance))
+    )
+    return Prediction(mean, variance, p.noise_variance)

@@ -1,5 +1,8 @@
 """A session that goes on and on over the same ground holds no more than at first."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -77,3 +80,18 @@ def test_what_an_older_version_has_picked_is_dropped():
     row = {"x": [0.0, 0.0], "y": [1.0], "length": 1.0, "heading": None, "rate": 0.0}
     state["scores"] |= {"picked": [row] * 10}
     assert MapSession.from_state_dict(state).state_dict()["scores"]["picked"] == []
+
+
+def test_a_map_in_whose_place_another_comes_leaves_memory_at_once():
+    """In a circle of references it would stay until Python looks for these, which takes dozens of maps."""
+    session = MapSession(Parameters.from_values(SMALL).map)
+    session.ingest(circles("gaussian", 0))
+    session.render(200)
+    parts = [weakref.ref(part) for part in (session, session.map, session.renderer)]
+    gc.collect()
+    gc.disable()
+    try:
+        del session
+        assert [part() for part in parts] == [None, None, None]
+    finally:
+        gc.enable()

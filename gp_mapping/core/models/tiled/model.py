@@ -121,7 +121,7 @@ class TiledMap(TiledPredictions, TileResidency, ChangesOfTiles, Revertible, Fiel
         self.current: Key = _HOME
         self.learner = None
         self.generator = torch.Generator().manual_seed(seed)
-        self.copies = TileCopies(self.restored, self.most, self.prepare)
+        self.copies = TileCopies(self.most)
         self.kept_weights = KeptWeights()
         self.lost: dict[Key, str] = {}
 
@@ -429,7 +429,7 @@ class TiledMap(TiledPredictions, TileResidency, ChangesOfTiles, Revertible, Fiel
         if self.former is not None:
             new.former = self.former.fantasize(x)
             return new
-        new.copies = TileCopies(self.restored, self.most, self.prepare)
+        new.copies, new.fantasy_of = TileCopies(self.most), self
 
         def expect() -> None:
             """Replace the tiles that know a place."""
@@ -514,7 +514,7 @@ class TiledMap(TiledPredictions, TileResidency, ChangesOfTiles, Revertible, Fiel
             ValueError: the state does not fit; the map is as it was.
         """
         self.__dict__.update(states.load(self, state) | {"own_epoch": self.own_epoch + 1})
-        self.copies = TileCopies(self.restored, self.most, self.prepare)
+        self.copies = TileCopies(self.most)
         self.changes = Changes(self.own_epoch)
 
         # they were made while this map had no tiles yet, where each map does its slices by itself

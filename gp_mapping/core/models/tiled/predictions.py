@@ -8,6 +8,7 @@ map does not depend on them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -49,6 +50,8 @@ class TiledPredictions:
     loads: int
     merged_without: int
     forgot: float
+    # the map of which this one is a fantasy: what its passes' constants are told stays
+    fantasy_of: TiledPredictions | None = None
 
     centre = property(lambda self: self.current_map.centre)
     capabilities = property(
@@ -129,7 +132,8 @@ class TiledPredictions:
         """A tile's map for questions; of one on the shelf a copy, which is not part of the map."""
         if key in self.tiles:
             return self.tiles[key].map
-        return self.copies.get(key, self.shelf.peek(key), self.forgot)
+        stored, of = self.shelf.peek(key), self.fantasy_of or self
+        return self.copies.get(key, stored, self.forgot, of.restored, of.prepare)
 
     @torch.no_grad()
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
@@ -258,7 +262,11 @@ class TiledPredictions:
             {k: self.tiles[k].map.snapshot() for k in keys},
             self.prior(),
             away,
-            TileCopies(self.restored, self.most, shared_evidence(self).prepare),
+            partial(
+                TileCopies(self.most).get,
+                restore=self.restored,
+                prepare=shared_evidence(self).prepare,
+            ),
             self.forgot,
         )
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gp_mapping.core.hyper.agreed import Learned
 from gp_mapping.core.hyper.theta import Theta
-from gp_mapping.core.models.tiled.tile_copies import TileLost
+from gp_mapping.core.models.tiled.tile_copies import TileLost, make_copy
 
 __all__ = ["adopt_tiles_in_slices", "learned_by", "move_tiles", "slim_state", "unreadable_tiles"]
 
@@ -118,7 +118,7 @@ def unreadable_tiles(model) -> list[str]:
     reasons = list(model.lost.values())
     for key in model.shelf.keys():
         try:
-            model.copies.make(key, model.shelf.peek(key), model.forgot)
+            make_copy(key, model.shelf.peek(key), model.forgot, model.restored)
         except TileLost as lost:
             reasons.append(lost.why)
     return reasons

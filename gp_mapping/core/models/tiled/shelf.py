@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable
 
 from torch import Tensor
 
+from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.tiled import shared_constants
 from gp_mapping.core.models.tiled.layout import Key, Layout, key_of, name_of
 from gp_mapping.core.models.tiled.tile import Tile
-from gp_mapping.core.models.tiled.tile_copies import TileCopies, TileLost, read_tile
+from gp_mapping.core.models.tiled.tile_copies import TileLost, make_copy, read_tile
 from gp_mapping.core.stored import Room, StoredState
 
 __all__ = ["Shelf", "TileResidency"]
@@ -90,13 +91,12 @@ class Shelf:
 class TileResidency:
     """Which tiles are in memory and which on the shelf, for a TiledMap, which owns the tiles.
 
-    It uses `note_change` and the attributes below, which are as of TiledMap.
+    It uses `note_change`, `restored` and the attributes below, which are as of TiledMap.
     """
 
     layout: Layout | None
     tiles: dict[Key, Tile]
     shelf: Shelf
-    copies: TileCopies
     current: Key
     most: int
     turn: int
@@ -105,6 +105,7 @@ class TileResidency:
     lost: dict[Key, str]
     lost_count: int
     note_change: Callable[..., None]
+    restored: Callable[[dict], DualSVGP]
 
     def exists(self, key: Key) -> bool:
         """Whether there is such a tile, in memory or on the shelf."""
@@ -143,7 +144,7 @@ class TileResidency:
         """A tile from its state, which leaves the shelf once it has been read."""
         stored = self.shelf.peek(key)
         forgot = read_tile(key, stored)["forgot"]
-        tile = Tile(self.copies.make(key, stored, forgot), forgot=forgot, touched=self.turn)
+        tile = Tile(make_copy(key, stored, forgot, self.restored), forgot=forgot, touched=self.turn)
         tile.restore_evidence(read_tile(key, stored), forgot)
         tile.mark_stored(stored)
         tile.forget(self.forgot)  # while it lay on the shelf

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import Covariances, FieldMap, Snapshot
+from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.tiled.blended import blended_covariances, blended_prediction
 from gp_mapping.core.models.tiled.layout import Key, Layout, name_of
-from gp_mapping.core.models.tiled.tile_copies import TileCopies, TileLost
+from gp_mapping.core.models.tiled.tile_copies import TileLost
 from gp_mapping.core.stored import StoredState
 from gp_mapping.core.types import Prediction
 
@@ -25,7 +26,7 @@ class TiledSnapshot(Snapshot):
         tiles: snapshots of those in memory.
         prior: the prediction where no tile is near.
         away: states of others, which are read when they are needed; a state never changes.
-        visits: reads them; needed with `away`.
+        visits: makes a map of one, as TileCopies.get; needed with `away`.
         forgot: logarithm of the product of all forgetting factors.
     """
 
@@ -35,7 +36,7 @@ class TiledSnapshot(Snapshot):
         tiles: dict[Key, Snapshot],
         prior: Prediction,
         away: dict[Key, StoredState] | None = None,
-        visits: TileCopies | None = None,
+        visits: Callable[[Key, StoredState, float], DualSVGP] | None = None,
         forgot: float = 0.0,
     ):
         self.layout, self.tiles, self.prior = layout, tiles, prior
@@ -95,9 +96,7 @@ class TiledSnapshot(Snapshot):
     def _asked(self, key: Key) -> Snapshot | FieldMap:
         """What predicts for a tile: its snapshot, or a copy of its map."""
         return (
-            self.tiles[key]
-            if key in self.tiles
-            else self.visits.get(key, self.away[key], self.forgot)
+            self.tiles[key] if key in self.tiles else self.visits(key, self.away[key], self.forgot)
         )
 
     def state_dict(self) -> dict | None:

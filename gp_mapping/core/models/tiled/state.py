@@ -8,7 +8,7 @@ import torch
 
 from gp_mapping.core.models.tiled.layout import Key, Layout, key_of, name_of
 from gp_mapping.core.models.tiled.tile import Tile
-from gp_mapping.core.models.tiled.tile_copies import TileLost, read_tile
+from gp_mapping.core.models.tiled.tile_copies import TileLost, make_copy, read_tile
 from gp_mapping.core.sparse.pass_evidence import PassEvidence
 from gp_mapping.core.stored import StoredState
 
@@ -152,7 +152,7 @@ def _loaded_tile(new, key: Key, part: dict) -> Tile:
     content = read_tile(key, stored)
 
     tile = Tile(
-        new.copies.make(key, stored, content["forgot"]),
+        make_copy(key, stored, content["forgot"], new.restored),
         tuple(map(new.restored, content["seeds"])),
         content["forgot"],
         part["touched"],

@@ -9,7 +9,7 @@ from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.tiled.layout import Key
 from gp_mapping.core.stored import StoredState
 
-__all__ = ["TileCopies", "TileLost"]
+__all__ = ["TileCopies", "TileLost", "make_copy", "read_tile"]
 
 
 class TileLost(ValueError):
@@ -28,31 +28,35 @@ class TileLost(ValueError):
 class TileCopies:
     """Copies of shelved tiles, the newest.
 
+    It knows nothing of the map that it belongs to, which would else stay in memory in a circle.
+
     Args:
-        restore: makes a tile's map from the `map` of its state.
         most: the number of copies that are kept.
-        prepare: is given a tile, its new copy and its state, where something is to be done.
     """
 
-    def __init__(
-        self,
-        restore: Callable[[dict], DualSVGP],
-        most: int,
-        prepare: Callable[[Key, DualSVGP, dict], None] | None = None,
-    ):
-        self._restore, self._most, self._prepare = restore, most, prepare
+    def __init__(self, most: int):
+        self._most = most
         self._copies: dict[Key, tuple[StoredState, float, DualSVGP]] = {}
 
     def __len__(self) -> int:
         return len(self._copies)
 
-    def get(self, key: Key, stored: StoredState, forgot: float) -> DualSVGP:
+    def get(
+        self,
+        key: Key,
+        stored: StoredState,
+        forgot: float,
+        restore: Callable[[dict], DualSVGP],
+        prepare: Callable[[Key, DualSVGP, dict], None] | None = None,
+    ) -> DualSVGP:
         """The tile's map as it would be now.
 
         Args:
             key: of the tile.
             stored: its state.
             forgot: logarithm of the product of all forgetting factors so far.
+            restore: makes a tile's map from the `map` of its state.
+            prepare: is given a tile, its new copy and its state, where something is to be done.
 
         Raises:
             TileLost: it cannot be read.
@@ -62,40 +66,46 @@ class TileCopies:
             # the state or the forgetting has changed: read it anew, in place of the oldest copy
             while len(self._copies) >= self._most:
                 self._copies.pop(next(iter(self._copies)))
-            copy = stored, forgot, self._made(key, stored, forgot, self._prepare)
+            copy = stored, forgot, make_copy(key, stored, forgot, restore, prepare)
         self._copies[key] = copy  # at the end: the newest is the last to go
         return copy[2]
-
-    def make(self, key: Key, stored: StoredState, forgot: float) -> DualSVGP:
-        """As `get`, without what all others say of the passes' constants; no copy is kept.
-
-        Raises:
-            TileLost: the state cannot be read.
-        """
-        return self._made(key, stored, forgot, None)
-
-    def _made(
-        self,
-        key: Key,
-        stored: StoredState,
-        forgot: float,
-        prepare: Callable[[Key, DualSVGP, dict], None] | None,
-    ) -> DualSVGP:
-        """As `make`; `prepare` is called with the tile's key, its map and its state."""
-        state = read_tile(key, stored)
-        try:
-            new = self._restore(state["map"])
-            if forgot < state["forgot"]:
-                new.forget(math.exp(forgot - state["forgot"]))
-            if prepare is not None:
-                prepare(key, new, state)
-        except (ValueError, KeyError, TypeError) as error:
-            raise TileLost(key, f"its content does not fit together ({error})") from error
-        return new
 
     def clear(self) -> None:
         """Drop all copies."""
         self._copies.clear()
+
+
+def make_copy(
+    key: Key,
+    stored: StoredState,
+    forgot: float,
+    restore: Callable[[dict], DualSVGP],
+    prepare: Callable[[Key, DualSVGP, dict], None] | None = None,
+) -> DualSVGP:
+    """As TileCopies.get, but no copy is kept.
+
+    Without `prepare` the copy is not told what all others say of the passes' constants.
+
+    Args:
+        key: as there.
+        stored: as there.
+        forgot: as there.
+        restore: as there.
+        prepare: as there.
+
+    Raises:
+        TileLost: the state cannot be read.
+    """
+    state = read_tile(key, stored)
+    try:
+        new = restore(state["map"])
+        if forgot < state["forgot"]:
+            new.forget(math.exp(forgot - state["forgot"]))
+        if prepare is not None:
+            prepare(key, new, state)
+    except (ValueError, KeyError, TypeError) as error:
+        raise TileLost(key, f"its content does not fit together ({error})") from error
+    return new
 
 
 def read_tile(key: Key, stored: StoredState) -> dict:

@@ -10,6 +10,7 @@ from map_contract import same_state
 
 from gp_mapping import create_map
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
+from gp_mapping.core.models.tiled.tile_copies import make_copy
 from gp_mapping.core.stored import StoredState
 from gp_mapping.core.types import Samples
 from gp_mapping.errors import NumericalError
@@ -162,7 +163,7 @@ def test_fewer_in_memory_says_the_same(survey, few):
     )
     assert len(few.tiles) <= most and len(few.shelf) > 0, "and back to the shelf"
     assert all(
-        few.copies.make(key, few.shelf.peek(key), few.forgot).theta == there
+        make_copy(key, few.shelf.peek(key), few.forgot, few.restored).theta == there
         for key in few.shelf.keys()
     )
 
