@@ -253,11 +253,12 @@ class Intake:
         if vote.count_and_check(frame):
             return True
 
-        begun = f"{which}: a message is in frame "
+        said = sum(text.startswith(f"{which}: a message is") for text in self._warnings)
         # the first ones are named: a name that is always new must not crowd out what else is to say
-        if sum(text.startswith(begun) for text in self._warnings) < _NAMED:
+        if said < _NAMED:
             self._warn(
-                f"{begun}{named(frame)}, expected {named(vote.frame)}; such messages are dropped"
+                f"{which}: a message is in frame {named(frame)}, expected {named(vote.frame)}; such messages are "
+                "dropped"
             )
         return False
 

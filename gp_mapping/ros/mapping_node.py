@@ -370,9 +370,11 @@ class MappingNode(ManagedNode):
 
         Clearing here, at some moment between two topics, would drop the first messages after it.
         """
-        by = -jump.delta.nanoseconds / 1e9
-        if said := self._clock_watch.jumped_back(by, time.monotonic()):
-            self.get_logger().warning(said)
+        if self._clock_watch.jumped_back(time.monotonic()):
+            self.get_logger().warning(
+                f"time went back by {-jump.delta.nanoseconds / 1e9:.2f} s: the map stays, and stamps "
+                "that go back with it begin a new pass"
+            )
 
     # ---- outputs ---------------------------------------------------------------------------------
 

@@ -25,24 +25,17 @@ class ClockWatch:
         # the clock's time when it last moved, ns, and monotonic s since when it stands there
         self._stands: tuple[int, float] | None = None
 
-    def jumped_back(self, by: float, now: float) -> str:
-        """Note that time went back.
-
-        Args:
-            by: so far, s.
-            now: monotonic s.
+    def jumped_back(self, now: float) -> bool:
+        """Note that time went back; now: monotonic s.
 
         Returns:
-            A line for the log; '' where one was returned just now.
+            Whether that is worth a line in the log: not where there was one just now.
         """
         self._jumps.append(now)
         if now - self._logged < _AGAIN:
-            return ""
+            return False
         self._logged = now
-        return (
-            f"time went back by {by:.2f} s: the map stays, and stamps that go back with it begin a "
-            "new pass"
-        )
+        return True
 
     def notes(self, time: int, now: float, simulated: bool, coming: bool) -> list[tuple[int, str]]:
         """What is wrong with the clock: levels and sentences.

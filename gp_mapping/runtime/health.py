@@ -105,7 +105,12 @@ class InputWatch:
         return None if self._last is None else max(0.0, now - self._last)
 
     def has_come_within(self, seconds: float, now: float) -> bool:
-        """Whether a message has come in the last so many seconds."""
+        """Whether a message has come in the last so many seconds.
+
+        Args:
+            seconds: so many.
+            now: monotonic s.
+        """
         return self._last is not None and now - self._last <= seconds
 
 

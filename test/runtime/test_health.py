@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from gp_mapping.runtime.clock_watch import ClockWatch
 from gp_mapping.runtime.health import ERROR, OK, WARN, Health, InputWatch, resident_megabytes
 from gp_mapping.runtime.surveying.survey_state import SurveyState
 from gp_mapping.runtime.timing import Durations
@@ -342,3 +343,36 @@ def test_refused_of_the_intake_and_refused_of_the_lattice_are_two_numbers():
     assert [said(40, 0) for _ in range(3)] == [("ok", "ok")] * 3
     dropped, left_out = said(47, 7)
     assert dropped == "47 refused" and left_out.startswith("7 cells or measurements lie where")
+
+
+def said_of(watch, time, now, simulated=True, coming=True):
+    return [
+        (level, text.split(":")[0]) for level, text in watch.notes(time, now, simulated, coming)
+    ]
+
+
+def test_no_clock_yet_and_one_that_stands_still_while_messages_come():
+    watch = ClockWatch()
+    none_yet = [(ERROR, "use_sim_time is true and no /clock has come yet")]
+    assert said_of(watch, 0, 0.0) == said_of(watch, 0, 9.0) == none_yet
+    assert said_of(watch, 0, 0.0, simulated=False) == []
+    assert said_of(watch, 5 * 10**9, 10.0) == said_of(watch, 5 * 10**9, 12.0) == []
+    ((level, text),) = watch.notes(5 * 10**9, 14.0, True, True)
+    assert level == WARN and text.startswith("/clock stands still at 5.0 s for 4 s, and messages")
+    assert said_of(watch, 5 * 10**9, 15.0, coming=False) == [], (
+        "a simulator that pauses is no fault"
+    )
+    assert said_of(watch, 6 * 10**9, 16.0) == [], "it goes on"
+    assert said_of(watch, 0, 17.0) == [], "a bag that loops begins at 0; a clock has come"
+    assert said_of(watch, 0, 99.0, simulated=False) == said_of(watch, 7 * 10**9, 100.0) == []
+
+
+def test_a_clock_that_goes_back_again_and_again_is_of_two_and_fills_no_log():
+    watch = ClockWatch()
+    lines = [watch.jumped_back(100.0 + 0.1 * k) for k in range(150)]
+    assert [k for k, line in enumerate(lines) if line] == [0, 100]
+    assert said_of(watch, 10**9, 115.0) == [(WARN, "/clock goes back again and again")]
+    assert said_of(watch, 2 * 10**9, 125.1) == [], "it has ended"
+    for k in range(9):  # a bag that loops
+        watch.jumped_back(200.0 + 60.0 * k)
+    assert said_of(watch, 3 * 10**9, 681.0) == []

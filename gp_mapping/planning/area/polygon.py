@@ -96,7 +96,12 @@ class Polygon:
         return crossings(self.corners, np.roll(self.corners, -1, axis=0), x)
 
     def is_near(self, x, within: float) -> np.ndarray:
-        """Return which places (N, 2) m have a side nearer than `within` m: (N,)."""
+        """Return which places have a side that is nearer than so many metres: (N,).
+
+        Args:
+            x: (N, 2) m.
+            within: m.
+        """
         x = np.asarray(x, dtype=np.float64).reshape(-1, 2)
         return near(self.corners, np.roll(self.corners, -1, axis=0), x, within)
 

@@ -37,7 +37,13 @@ def crossings(a: np.ndarray, b: np.ndarray, x: np.ndarray) -> np.ndarray:
     low, high = np.minimum(a[:, 1], b[:, 1]), np.maximum(a[:, 1], b[:, 1])
 
     def concerns(sides: np.ndarray, lowest: np.ndarray, highest: np.ndarray) -> np.ndarray:
-        """Return which sides cross a horizontal line through the block."""
+        """Return which sides cross a horizontal line through the block.
+
+        Args:
+            sides: (s,) their numbers.
+            lowest: (2,) m, of the block.
+            highest: (2,) m, of the block.
+        """
         return (high[sides] > lowest[1]) & (low[sides] <= highest[1])
 
     odd = np.zeros(len(x), dtype=bool)
@@ -66,7 +72,13 @@ def near(a: np.ndarray, b: np.ndarray, x: np.ndarray, within: float) -> np.ndarr
     low, high = np.minimum(a, b) - within, np.maximum(a, b) + within
 
     def concerns(sides: np.ndarray, lowest: np.ndarray, highest: np.ndarray) -> np.ndarray:
-        """Return which sides may be near the block."""
+        """Return which sides may be near the block.
+
+        Args:
+            sides: (s,) their numbers.
+            lowest: (2,) m, of the block.
+            highest: (2,) m, of the block.
+        """
         return ((low[sides] <= highest) & (high[sides] >= lowest)).all(1)
 
     found = np.zeros(len(x), dtype=bool)
