@@ -271,7 +271,9 @@ class FreeSpace:
     @cached_property
     def _to_border(self) -> np.ndarray:
         """(H, W) cells from the centre of a cell to the nearest one without room around it."""
-        return ndimage.distance_transform_edt(np.pad(self._clear_around, 1))[1:-1, 1:-1]
+        height, width = self.open.shape
+        framed = self._clear_around.reshape(height + 2, width + 2)
+        return ndimage.distance_transform_edt(framed)[1:-1, 1:-1]
 
     @cached_property
     def _open_around(self) -> np.ndarray:
