@@ -12,11 +12,10 @@ from gp_mapping.intake.columns import Readings
 from gp_mapping.intake.drops import DropCounter, DropReason
 from gp_mapping.intake.messages import Reading
 from gp_mapping.intake.placing import Placed, Placer
-from gp_mapping.intake.poses.buffer import Bracket
+from gp_mapping.intake.poses.buffer import Bracket, PoseRows
 from gp_mapping.intake.poses.motion import Motion
 from gp_mapping.intake.poses.transforms import Transform
 from gp_mapping.intake.sensors.sketch import Sketch
-from gp_mapping.intake.stretch import PoseRows
 
 __all__ = ["Outlet"]
 

@@ -23,7 +23,7 @@ from gp_mapping.intake.drops import DropCounter, DropReason
 from gp_mapping.intake.messages import Reading
 from gp_mapping.intake.outlet import Outlet
 from gp_mapping.intake.placing import Placer
-from gp_mapping.intake.poses.buffer import Bracket, Pose, PoseBuffer, read_numbers
+from gp_mapping.intake.poses.buffer import Bracket, Pose, PoseBuffer, PoseRows, read_numbers
 from gp_mapping.intake.poses.lateness import Lateness
 from gp_mapping.intake.poses.tf_poses import TfPoses
 from gp_mapping.intake.poses.track import PoseTrack
@@ -368,7 +368,7 @@ class Streams:
         )
 
     def take_stretch(
-        self, field: Stream, read: Readings, pose: Stream, poses: stretch.PoseRows, drops: Counter
+        self, field: Stream, read: Readings, pose: Stream, poses: PoseRows, drops: Counter
     ) -> list[tuple[bool, Samples]] | None:
         """Pair a stretch at once, where `is_steady`.
 
@@ -402,7 +402,7 @@ class Streams:
         self._pose_order.go_on(plan.gates[1][0])
 
         poses = plan.poses
-        self._track.extend(poses.poses())
+        self._track.extend(poses)
         if len(poses.stamps):
             self._last_pose = int(poses.stamps[-1]), tuple(poses.rows[-1, :3].tolist())
             self._posed = self._last_pose[0]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -18,14 +19,13 @@ from gp_mapping.intake.clocks.field_clock import PERIODS, RECENT_STEPS, FieldClo
 from gp_mapping.intake.clocks.stamps import StampGate
 from gp_mapping.intake.columns import Readings, Stream
 from gp_mapping.intake.drops import DropReason
-from gp_mapping.intake.poses.buffer import Pose, PoseBuffer, PosePairs, read_rows
+from gp_mapping.intake.poses.buffer import PoseBuffer, PoseRows, read_rows
 from gp_mapping.intake.poses.messages import LARGE_VARIANCE, LOST_VARIANCE, read_pose_columns
 from gp_mapping.settings.intake import IntakeSettings
 
 __all__ = [
     "Begun",
     "Limits",
-    "PoseRows",
     "StretchPlan",
     "Waits",
     "distance",
@@ -48,83 +48,6 @@ def distance(a: tuple[float, ...], b: tuple[float, ...]) -> float:
     """
     x, y, z = (p_k - q_k for p_k, q_k in zip(a, b))
     return math.sqrt(x * x + y * y + z * z)
-
-
-class PoseRows(NamedTuple):
-    """n poses as rows.
-
-    Attributes:
-        stamps: (n,) int64 ns.
-        rows: (n, 7) position in m, and unit quaternion x y z w.
-        variance: (n,) of a coordinate, m².
-    """
-
-    stamps: np.ndarray
-    rows: np.ndarray
-    variance: np.ndarray
-
-    def select(self, which: np.ndarray) -> PoseRows:
-        """The rows of these numbers (n,)."""
-        return PoseRows(self.stamps[which], self.rows[which], self.variance[which])
-
-    def preceded_by(self, earlier: list[Pose]) -> PoseRows:
-        """These rows, preceded by poses that came one by one."""
-        if not earlier:
-            return self
-        first = (
-            np.array([pose.stamp for pose in earlier]),
-            np.array([(*pose.position, *(pose.quaternion or ())) for pose in earlier]),
-            np.array([pose.variance for pose in earlier]),
-        )
-        return PoseRows(*(np.concatenate([a, b]) for a, b in zip(first, self)))
-
-    def too_fast(self, first: int, fastest: float) -> bool:
-        """Whether the robot could not have reached some pose from the pose before it.
-
-        Args:
-            first: number of the first pose that is looked at.
-            fastest: largest speed, m/s; 0: any.
-        """
-        if fastest <= 0.0:
-            return False
-
-        x, y, z = np.diff(self.rows[first - 1 :, :3], axis=0).T
-        return bool(
-            (
-                np.sqrt(x * x + y * y + z * z) > fastest * 1e-9 * np.diff(self.stamps[first - 1 :])
-            ).any()
-        )
-
-    def poses(self) -> list[Pose]:
-        """Each row as a Pose."""
-        return list(
-            map(
-                Pose,
-                self.stamps.tolist(),
-                map(tuple, self.rows[:, :3].tolist()),
-                map(tuple, self.rows[:, 3:].tolist()),
-                self.variance.tolist(),
-            )
-        )
-
-    def between(self, stamps: np.ndarray, before: np.ndarray, after: np.ndarray) -> PosePairs:
-        """The poses around stamps.
-
-        Args:
-            stamps: (N,) ns.
-            before: (N,) number of the pose before each stamp.
-            after: (N,) number of the pose after each stamp.
-        """
-        start, end = self.stamps[before], self.stamps[after]
-        # differences of integers first, which are exact
-        weight = np.where(end > start, (stamps - start) / np.maximum(end - start, 1), 0.0)
-        first, second = self.rows[before], self.rows[after]
-        return PosePairs(
-            weight,
-            (first[:, :3], second[:, :3]),
-            (first[:, 3:], second[:, 3:]),
-            (self.variance[before], self.variance[after]),
-        )
 
 
 def read_poses(
@@ -305,7 +228,7 @@ def plan_stretch(
         by one.
     """
     # what is refused for itself never comes to the gates
-    usable = np.setdiff1d(np.arange(len(read)), list(read.refused))
+    usable = _others(len(read), read.refused)
     stamps = field.columns.stamps()
     stamps = (field.recorded if stamps is None else stamps)[usable]
     known_rows = np.flatnonzero(~np.isnan(poses.rows[:, 0]))
@@ -321,8 +244,7 @@ def plan_stretch(
     for (_, _, late), reason in zip(admitted, again):
         drops[reason] += len(late)
     fresh, on_time = (
-        np.setdiff1d(np.arange(n), list(late))
-        for n, (_, _, late) in zip((len(stamps), len(known_rows)), admitted)
+        _others(n, late) for n, (_, _, late) in zip((len(stamps), len(known_rows)), admitted)
     )
     stamps, poses = stamps[fresh], poses.select(on_time)
 
@@ -331,19 +253,19 @@ def plan_stretch(
     advance = np.array(
         [*(then for _, then in waiting), *(begun.clock.advance + stamps - newest).tolist()]
     )
-    known = begun.poses.since(int(all_stamps[0])) if len(stamps) else []
-    if not known:
+    known_poses = begun.poses.rows_since(int(all_stamps[0])) if len(stamps) else None
+    if known_poses is None:
         return None
 
-    rows = poses.preceded_by(known)
+    rows, known = known_poses.joined(poses), len(known_poses.stamps)
     # by the order of all messages: the newest pose when each measurement came
     before = np.searchsorted(pose.where[known_rows[on_time]], field.where[usable[fresh]])
-    met = rows.stamps[len(known) - 1 + before]
+    met = rows.stamps[known - 1 + before]
     waits = longest_waits(all_stamps, advance, len(waiting), met)
     steps = [*begun.clock.steps, *np.diff(stamps, prepend=newest).tolist()]
     if (
         len(rows.stamps) > begun.poses.size
-        or rows.too_fast(len(known), limits.max_speed)
+        or rows.too_fast(known, limits.max_speed)
         or waits.longest > limits.max_wait
         or waits.queue > limits.queue
         or len(all_stamps) > limits.ready
@@ -353,6 +275,13 @@ def plan_stretch(
 
     gates = [(last, step) for last, step, _ in admitted]
     return StretchPlan(drops, gates, usable[fresh], all_stamps, advance, poses, rows, met)
+
+
+def _others(n: int, left_out: Iterable[int]) -> np.ndarray:
+    """Numbers 0 … n − 1 without those that are left out."""
+    kept = np.ones(n, bool)
+    kept[list(left_out)] = False
+    return np.flatnonzero(kept)
 
 
 def _admissions(

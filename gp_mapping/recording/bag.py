@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from rosbags.typesys import Stores, get_types_from_idl, get_types_from_msg, get_
 from gp_mapping.errors import one_line
 from gp_mapping.recording.bag_files import BagError, damage_of, open_bag, reading
 from gp_mapping.recording.position import Position, messages_after
-from gp_mapping.recording.stored_bytes import present_bytes
+from gp_mapping.recording.stored_bytes import all_present
 
 __all__ = [
     "MAGNETIC_FIELD",
@@ -28,12 +29,14 @@ __all__ = [
     "BagError",
     "Loss",
     "RawMessage",
+    "RawMessages",
     "UnreadableError",
     "bag_span",
     "bag_topics",
     "choose_topic",
     "deserialize",
     "pass_over",
+    "read_batches",
     "read_messages",
     "read_raw",
     "read_span",
@@ -49,6 +52,10 @@ STORE = get_typestore(Stores.ROS2_JAZZY)
 ROS_TYPES = frozenset(STORE.types)  # which ROS itself has; bags teach the store others
 
 _BOTH: dict[str, str | None] = {MAGNETIC_FIELD: None, ODOMETRY: None}
+_FIRST, _LATER = (
+    (1, 7, 56),
+    500,
+)  # messages that are read together where they are handed out one by one
 _NAME = 100  # characters of a name, or of a reason, that comes out of a bag
 
 
@@ -78,6 +85,37 @@ class RawMessage(NamedTuple):
     type: str
     stamp_ns: int
     data: bytes
+
+
+class RawMessages(NamedTuple):
+    """Stored messages as columns, in record order.
+
+    Attributes:
+        topics: of each.
+        types: of each, its ROS type.
+        stamps: when each was recorded, ns.
+        data: CDR bytes of each, of its type as it is today.
+    """
+
+    topics: list[str]
+    types: list[str]
+    stamps: list[int]
+    data: list[bytes]
+
+    @staticmethod
+    def of(messages: Iterable[RawMessage]) -> RawMessages:
+        """Collect messages."""
+        columns = [list(column) for column in zip(*messages)]
+        return RawMessages(*columns) if columns else RawMessages([], [], [], [])
+
+    def rows(self) -> Iterator[RawMessage]:
+        """Each message by itself."""
+        return map(RawMessage, *self)
+
+    def select(self, which: Iterable[int]) -> RawMessages:
+        """The messages of these numbers."""
+        numbers = list(which)
+        return RawMessages(*([column[i] for i in numbers] for column in self))
 
 
 class Loss(NamedTuple):
@@ -249,45 +287,97 @@ def read_raw(
     """
     topics = _fixed(topics)
     for path in _paths(paths):
-        with open_bag(path) as reader:
-            wanted = topics if isinstance(topics, Mapping) else ()
-            promised = _topics(reader, _BOTH if topics is None else wanted)
-            read_count = Counter(position.counts if position else {})
-            last = position.stamp_ns if position else None
-            names = _plan(path, promised, topics)
+        # a few at first: many callers look at the beginning alone
+        for batch in read_batches(path, topics, chain(_FIRST, repeat(_LATER)), position, on_loss):
+            yield from batch.rows()
+        position = None
 
-            with reading(path):
-                # of a topic with several types only those that were asked for
-                kinds = _BOTH if topics is None else wanted
-                chosen = [
-                    c
-                    for c in reader.connections
-                    if c.topic in names and (not kinds or c.msgtype in kinds)
-                ]
-                messages = (
-                    reader.messages(chosen)
-                    if position is None
-                    else messages_after(reader, chosen, position)
-                )
-                position = None
 
-            _learn_types(chosen)
-            # errors of the code that uses a message do not come back here through `yield`
-            with reading(path):
-                for connection, stamp, data in messages:
-                    read_count[connection.topic] += 1
-                    last = stamp
-                    kind = connection.msgtype
-                    yield RawMessage(connection.topic, kind, stamp, present_bytes(kind, data))
+def read_batches(
+    path,
+    topics: Mapping[str, str | None] | Iterable[str] | None,
+    sizes: Iterator[int],
+    position: Position | None = None,
+    on_loss: Callable[[Loss], None] | None = None,
+) -> Iterator[RawMessages]:
+    """Stored messages of one bag in record order, many at once.
 
-            recorded: Counter[str] = Counter()
-            for connection in chosen:
-                recorded[connection.topic] += connection.msgcount
-            loss = _loss_of(path, damage_of(reader), recorded, read_count, last)
-            if loss is not None and on_loss is None:
-                raise BagError(f"{path}: {loss.words}")
-            if loss is not None:
-                on_loss(loss)
+    Args:
+        path: of the bag.
+        topics: as of read_raw.
+        sizes: of the batches; the last one is smaller.
+        position: as of read_raw.
+        on_loss: as of read_raw.
+
+    Raises:
+        BagError: as of read_raw.
+    """
+    topics = _fixed(topics)
+    with open_bag(path) as reader:
+        wanted = topics if isinstance(topics, Mapping) else ()
+        promised = _topics(reader, _BOTH if topics is None else wanted)
+        read_count = Counter(position.counts if position else {})
+        last = position.stamp_ns if position else None
+        names = _plan(path, promised, topics)
+
+        with reading(path):
+            # of a topic with several types only those that were asked for
+            kinds = _BOTH if topics is None else wanted
+            chosen = [
+                c
+                for c in reader.connections
+                if c.topic in names and (not kinds or c.msgtype in kinds)
+            ]
+            messages = (
+                reader.messages(chosen)
+                if position is None
+                else messages_after(reader, chosen, position)
+            )
+
+        _learn_types(chosen)
+        for size in sizes:
+            batch, error = _next_batch(path, messages, size)
+            if batch.data:
+                read_count.update(batch.topics)
+                last = batch.stamps[-1]
+                yield batch
+            if error is not None:
+                raise error
+            if len(batch.data) < size:
+                break
+
+        recorded: Counter[str] = Counter()
+        for connection in chosen:
+            recorded[connection.topic] += connection.msgcount
+        loss = _loss_of(path, damage_of(reader), recorded, read_count, last)
+        if loss is not None and on_loss is None:
+            raise BagError(f"{path}: {loss.words}")
+        if loss is not None:
+            on_loss(loss)
+
+
+def _next_batch(path, messages: Iterator[tuple], size: int) -> tuple[RawMessages, BagError | None]:
+    """Read some more messages: those before an error, and the error.
+
+    Args:
+        path: of the bag.
+        messages: connection, stamp in ns and bytes of each.
+        size: the most that are read.
+    """
+    # by extend: what came before an error stays
+    rows: list[tuple] = []
+    failed = None
+    try:
+        with reading(path):
+            rows.extend(islice(messages, size))
+    except BagError as error:
+        failed = error
+    if not rows:
+        return RawMessages([], [], [], []), failed
+    connections, stamps, data = zip(*rows)
+    kinds = [c.msgtype for c in connections]
+    topics = [c.topic for c in connections]
+    return RawMessages(topics, kinds, list(stamps), all_present(kinds, list(data))), failed
 
 
 def _loss_of(
@@ -335,7 +425,7 @@ def read_span(path, topics: Iterable[str], start: int, stop: int) -> Iterator[Ra
         chosen = [c for c in reader.connections if c.topic in names]
         for connection, stamp, data in reader.messages(chosen, start, stop) if chosen else ():
             kind = connection.msgtype
-            yield RawMessage(connection.topic, kind, stamp, present_bytes(kind, data))
+            yield RawMessage(connection.topic, kind, stamp, *all_present([kind], [data]))
 
 
 def _learn_types(connections) -> None:

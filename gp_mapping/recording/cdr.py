@@ -69,7 +69,7 @@ def columns_of(messages: Sequence[bytes], kind: str, store: Typestore) -> Column
         errors in them show there.
     """
     size = len(messages[0])
-    if any(len(message) != size for message in messages):
+    if set(map(len, messages)) != {size}:
         return None
 
     try:

@@ -9,13 +9,13 @@ Reference: MCAP format specification, https://mcap.dev/spec.
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 from zlib import crc32
 
+import numpy as np
 from rosbags.interfaces import Connection
 from rosbags.rosbag2.storage_mcap import McapReader
 
@@ -177,44 +177,107 @@ class McapFile(McapReader):
         wanted = {connection.id: connection for connection in connections}
         low, high = -1 if start is None else start, 2**64 if stop is None else stop
         blocks = [
-            self._messages_of(block, wanted, low, high)
+            block
             for block in self._index.blocks
             if low <= block.last
             and block.first < high
             and not wanted.keys().isdisjoint(block.counts)
         ]
-        for stamp, _, number, connection, data in heapq.merge(*blocks):
-            if number >= 0:
-                yield connection, stamp, data
+        # a block is read once all messages before its first one are out
+        held = _Messages.none()
+        for block in sorted(blocks, key=lambda block: (max(block.first, low), block.offset)):
+            ready, held = held.split(max(block.first, low), block.offset)
+            yield from ready.rows()
+            held = held.merged(self._messages_of(block, wanted, low, high))
+        yield from held.rows()
 
     def _messages_of(
         self, block: Block, wanted: dict[int, Connection], low: int, high: int
-    ) -> Iterator[tuple[int, int, int, Any, bytes]]:
-        """Messages of a block in order, after an entry, numbered -1, that costs no reading.
+    ) -> _Messages:
+        """Messages of a block in order; none where it is damaged.
 
         Args:
             block: where they are.
             wanted: connections that are read, by channel.
             low: first stamp, ns.
             high: stamp after the last, ns.
-
-        Yields:
-            Stamp, offset of the block, number in the block, connection, bytes.
         """
-        yield max(block.first, low), block.offset, -1, None, b""
         try:
             raw = unpacked(self.bio, block)
             found = [
-                (stamp, begin, end, wanted[channel])
+                (wanted[channel], stamp, raw[begin:end])
                 for channel, stamp, begin, end in messages_in(raw)
                 if channel in wanted and low <= stamp < high
             ]
         except Exception:  # of lz4, zstd or struct, or DamagedError
             self._index.damaged[block.offset] = block.stored
-            return
-        found.sort(key=lambda message: message[0])
-        for number, (stamp, begin, end, connection) in enumerate(found):
-            yield stamp, block.offset, number, connection, raw[begin:end]
+            return _Messages.none()
+        if not found:
+            return _Messages.none()
+        connections, stamps, data = map(list, zip(*found))
+        return _Messages(
+            connections, np.array(stamps), data, np.full(len(stamps), block.offset)
+        ).in_order()
+
+
+class _Messages(NamedTuple):
+    """Messages of some blocks, in the order of their stamps, then of blocks, then within a block.
+
+    Attributes:
+        connections: of each.
+        stamps: (n,) int64 ns.
+        data: bytes of each.
+        offsets: (n,) of the block of each.
+    """
+
+    connections: list[Any]
+    stamps: np.ndarray
+    data: list[bytes]
+    offsets: np.ndarray
+
+    @staticmethod
+    def none() -> _Messages:
+        """No message."""
+        return _Messages([], np.empty(0, np.int64), [], np.empty(0, np.int64))
+
+    def rows(self) -> Iterator[tuple[Any, int, bytes]]:
+        """Connection, stamp and bytes of each."""
+        return zip(self.connections, self.stamps.tolist(), self.data)
+
+    def in_order(self) -> _Messages:
+        """The same in order, where those of one block are in the order of the file."""
+        order = np.lexsort((self.offsets, self.stamps))
+        if (np.diff(order) == 1).all():
+            return self
+        numbers = order.tolist()
+        return _Messages(
+            [self.connections[i] for i in numbers],
+            self.stamps[order],
+            [self.data[i] for i in numbers],
+            self.offsets[order],
+        )
+
+    def merged(self, other: _Messages) -> _Messages:
+        """These and those of another block."""
+        if not self.data:
+            return other
+        return _Messages(
+            self.connections + other.connections,
+            np.concatenate([self.stamps, other.stamps]),
+            self.data + other.data,
+            np.concatenate([self.offsets, other.offsets]),
+        ).in_order()
+
+    def split(self, stamp: int, offset: int) -> tuple[_Messages, _Messages]:
+        """Those before a block whose first message has this stamp (ns), and the others."""
+        before = (self.stamps < stamp) | ((self.stamps == stamp) & (self.offsets < offset))
+        n = int(before.sum())
+        if n == len(self.data):
+            return self, _Messages.none()
+        return (
+            _Messages(self.connections[:n], self.stamps[:n], self.data[:n], self.offsets[:n]),
+            _Messages(self.connections[n:], self.stamps[n:], self.data[n:], self.offsets[n:]),
+        )
 
 
 def _require_ros2(path: Path, error: Exception) -> None:

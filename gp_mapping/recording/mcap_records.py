@@ -55,6 +55,7 @@ HEADER, FOOTER, SCHEMA, CHANNEL, MESSAGE, CHUNK, MESSAGE_INDEX, DATA_END = (
 )
 OPENING = struct.Struct("<BQ")  # of each record: opcode, length
 OF_MESSAGE = struct.Struct("<HIQQ")  # channel, sequence, log time, publish time
+_HEAD = struct.Struct("<BQHIQ")  # a record's opening and, of a message, what it begins with
 ENDING = struct.Struct("<QQI")  # of a footer: where the index begins, where its parts, checksum
 OF_CHUNK = struct.Struct("<QQQI")  # first and last log time, size, checksum
 
@@ -157,22 +158,30 @@ def messages_in(
     Raises:
         DamagedError: there is something that is no record.
     """
-    position, size = 0, len(raw)
+    position, size, opening, of_message = 0, len(raw), OPENING.size, OF_MESSAGE.size
+    unpack, last = _HEAD.unpack_from, size - _HEAD.size
     while position < size:
-        if position + OPENING.size > size:
-            raise DamagedError
-        op, length = OPENING.unpack_from(raw, position)
-        begin = position + OPENING.size
+        if position > last:  # no message fits in here
+            op, length, channel, stamp = *_opening_at(raw, position), 0, 0
+        else:
+            op, length, channel, _, stamp = unpack(raw, position)
+        begin = position + opening
         position = begin + length
-        if op in NO_RECORD or position > size or (op == MESSAGE and length < OF_MESSAGE.size):
+        if position > size or op in NO_RECORD:
             raise DamagedError
         if op == MESSAGE:
-            channel, _, stamp, _ = OF_MESSAGE.unpack_from(raw, begin)
-            if stamp > LATEST:
+            if length < of_message or stamp > LATEST:
                 raise DamagedError
-            yield channel, stamp, begin + OF_MESSAGE.size, position
+            yield channel, stamp, begin + of_message, position
         elif learn is not None and op in (SCHEMA, CHANNEL):
             learn(op, raw[begin:position])
+
+
+def _opening_at(raw: bytes, position: int) -> tuple[int, int]:
+    """Opcode and length of a record; DamagedError where the bytes end within them."""
+    if position + OPENING.size > len(raw):
+        raise DamagedError
+    return OPENING.unpack_from(raw, position)
 
 
 def end_of_whole(raw: bytes) -> int:

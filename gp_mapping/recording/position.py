@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from rosbags.rosbag2 import Reader
 
 if TYPE_CHECKING:
-    from gp_mapping.recording.bag import RawMessage
+    from gp_mapping.recording.bag import RawMessages
 
 __all__ = ["Position", "messages_after"]
 
@@ -36,18 +36,18 @@ class Position(NamedTuple):
     checksum: int
 
     @staticmethod
-    def after(before: Position | None, messages: Sequence[RawMessage]) -> Position:
+    def after(before: Position | None, messages: RawMessages) -> Position:
         """The position after the messages, of which there is at least one, that follow `before`."""
-        counts = Counter(raw.topic for raw in messages)
-        stamp, ties = messages[-1].stamp_ns, 0
-        while ties < len(messages) and messages[-1 - ties].stamp_ns == stamp:
+        counts, n = Counter(messages.topics), len(messages.stamps)
+        stamp, ties = messages.stamps[-1], 0
+        while ties < n and messages.stamps[-1 - ties] == stamp:
             ties += 1
 
         if before is not None:
             counts = counts + before.counts
-            if ties == len(messages) and before.stamp_ns == stamp:
+            if ties == n and before.stamp_ns == stamp:
                 ties += before.ties
-        return Position(counts, stamp, ties, zlib.crc32(messages[-1].data))
+        return Position(counts, stamp, ties, zlib.crc32(messages.data[-1]))
 
 
 def messages_after(reader: Reader, connections: list, position: Position) -> Iterator[tuple]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, repeat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,11 +30,13 @@ from gp_mapping.recording.bag import (
     BagError,
     Loss,
     RawMessage,
+    RawMessages,
     UnreadableError,
     bag_topics,
     choose_topic,
     deserialize,
     pass_over,
+    read_batches,
     read_raw,
 )
 from gp_mapping.recording.cdr import columns_of
@@ -341,8 +343,10 @@ def samples_of(
                 _expect_links(intake, plan)
             begun = seen - (sum(position.counts.values()) if position else 0)
             losses: list[Loss] = []
-            stored = read_raw(plan.path, list(plan.roles), position, losses.append)
-            while chunk := list(islice(stored, together if seen else min(together, _FIRST))):
+            first = together if seen else min(together, _FIRST)
+            sizes = chain([first], repeat(together))
+            stored = read_batches(plan.path, list(plan.roles), sizes, position, losses.append)
+            for chunk in stored:
                 position = Position.after(position, chunk)
                 yield from _standing(intake, _samples(intake, plan, chunk), kept_back)
                 if goes_on and intake.sketch.repeats >= SHARED:
@@ -350,8 +354,8 @@ def samples_of(
                         f"{plan.path}: measurements of it are in the map already, and would count twice; leave "
                         "it out, cut it where the map ends, or begin a new map without --resume"
                     )
-                seen += len(chunk)
-                bar.update(len(chunk))
+                seen += len(chunk.data)
+                bar.update(len(chunk.data))
                 if taken is not None and not kept_back:
                     taken(Taken(seen, position))
             _count_lost(intake, plan, losses)
@@ -418,9 +422,7 @@ def _standing(
         kept_back.clear()
 
 
-def _samples(
-    intake: Intake, plan: BagPlan, chunk: list[RawMessage]
-) -> Iterator[tuple[bool, Samples]]:
+def _samples(intake: Intake, plan: BagPlan, chunk: RawMessages) -> Iterator[tuple[bool, Samples]]:
     """Stored messages through the intake.
 
     All at once where nothing in them is out of the ordinary, else one by one. A message that cannot
@@ -435,17 +437,20 @@ def _samples(
         Whether a new pass begins, and the samples.
     """
     # fixes have no columns
-    fixes = [raw for raw in chunk if plan.roles[raw.topic] == FIX]
-    remaining = [raw for raw in chunk if plan.roles[raw.topic] != FIX] if fixes else chunk
+    fixes, remaining = RawMessages.of(()), chunk
+    if FIX in plan.roles.values():
+        is_fix = [plan.roles[topic] == FIX for topic in chunk.topics]
+        fixes = chunk.select(i for i, fix in enumerate(is_fix) if fix)
+        remaining = chunk.select(i for i, fix in enumerate(is_fix) if not fix)
 
     streams = _streams(plan, remaining)
     batches = None if streams is None else intake.add_recorded(*streams)
 
     if batches is not None:
         yield from batches
-        remaining = []
+        remaining = RawMessages.of(())
 
-    for raw in [*remaining, *fixes]:  # each fix finds its pose by its stamp
+    for raw in chain(remaining.rows(), fixes.rows()):  # each fix finds its pose by its stamp
         role = plan.roles[raw.topic]
         if raw.type != plan.types[raw.topic]:
             intake.add_unreadable(role, f"{plan.path.name}: {_of_another_type(raw, plan)}")
@@ -468,29 +473,25 @@ def _of_another_type(raw: RawMessage, plan: BagPlan) -> str:
     )
 
 
-def _streams(plan: BagPlan, chunk: list[RawMessage]) -> tuple[Stream, Stream] | None:
+def _streams(plan: BagPlan, chunk: RawMessages) -> tuple[Stream, Stream] | None:
     """Measurements and poses of a chunk as columns.
 
     None where the chunk holds other messages, or messages that have no common layout.
     """
-    roles = plan.roles
-    members: dict[str, list[int]] = {}
-    for i, raw in enumerate(chunk):
-        members.setdefault(raw.topic, []).append(i)
+    roles, there = plan.roles, set(chunk.topics)
     # exactly one topic of each
-    if sorted(roles[topic] for topic in members) != ["measurement", "pose"]:
+    if sorted(roles[topic] for topic in there) != ["measurement", "pose"]:
         return None
 
     streams = {}
-    for topic, positions in members.items():
+    recorded = np.array(chunk.stamps)
+    for topic in there:
         kind = plan.types[topic]
-        columns = (
-            columns_of([chunk[i].data for i in positions], kind, STORE)
-            if all(chunk[i].type == kind for i in positions)
-            else None
-        )
+        positions = [i for i, name in enumerate(chunk.topics) if name == topic]
+        messages = chunk.select(positions)
+        columns = columns_of(messages.data, kind, STORE) if set(messages.types) == {kind} else None
         if columns is None:
             return None
-        recorded = np.array([chunk[i].stamp_ns for i in positions])
-        streams[roles[topic]] = Stream(np.array(positions), recorded, columns)
+        where = np.array(positions)
+        streams[roles[topic]] = Stream(where, recorded[where], columns)
     return streams["measurement"], streams["pose"]

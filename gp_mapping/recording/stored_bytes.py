@@ -16,7 +16,7 @@ from rosbags.interfaces import Typestore
 from rosbags.rosbag2 import reader as rosbags_reader
 from rosbags.typesys import Stores, get_typestore
 
-__all__ = ["LZ4", "present_bytes", "unpack_zstd"]
+__all__ = ["LZ4", "all_present", "unpack_zstd"]
 
 # the library that rosbags brings along: another one in newer releases, with the same two names
 _LIBRARY: Any = next(
@@ -34,13 +34,21 @@ def _before() -> Typestore:
     return get_typestore(Stores.ROS2_HUMBLE)
 
 
-def present_bytes(kind: str, data: bytes) -> bytes:
-    """Return the CDR bytes of a message as its type is today.
+def all_present(kinds: list[str], data: list[bytes]) -> list[bytes]:
+    """Return the CDR bytes of messages as their types are today.
 
     Args:
-        kind: its ROS type.
-        data: its bytes as they are stored: what cannot be read is returned as it is.
+        kinds: their ROS types.
+        data: their bytes as they are stored: what cannot be read is returned as it is.
     """
+    packed = _ZSTD in {each[:4] for each in data}
+    if not packed and _GROWN.keys().isdisjoint(kinds):
+        return data
+    return list(map(_present, kinds, data))
+
+
+def _present(kind: str, data: bytes) -> bytes:
+    """As all_present, of one message."""
     if data[:4] == _ZSTD:
         try:
             data = _LIBRARY.decompress(data)

@@ -10,9 +10,8 @@ from intake_messages import covariance_of, field_message, odometry_message
 from gp_mapping.intake import DropReason, Intake, PoseBuffer
 from gp_mapping.intake.clocks.field_clock import RECENT_STEPS, longest_pause
 from gp_mapping.intake.columns import Columns, Stream
-from gp_mapping.intake.poses.buffer import PosePairs
+from gp_mapping.intake.poses.buffer import PosePairs, PoseRows
 from gp_mapping.intake.stretch import (
-    PoseRows,
     distance,
     find_poses,
     keeps_pass_gap,
@@ -35,10 +34,27 @@ def wandering(n: int = 40) -> PoseRows:
     )
 
 
+def assert_same_poses_however_they_come(poses: PoseRows):
+    """One by one, or some together: the same are kept, and found."""
+    single, together = PoseBuffer(13), PoseBuffer(13)
+    for start, end in ((0, 1), (1, 9), (9, 20), (20, 33), (33, 40)):
+        together.extend(poses.select(slice(start, end)))
+        for pose in poses.poses()[start:end]:
+            single.append(pose)
+        known = int(poses.stamps[end - 1])
+        rows = together.rows_since(known)
+        assert len(together) == len(single) and together.newest == single.newest == known
+        assert (rows is None) == (end == 1) and (
+            rows is None or rows.poses() == single.since(known)
+        )
+    assert together.span == single.span and together.since(known) == single.since(known)
+
+
 def test_between_poses_of_a_stretch_is_as_between_those_of_the_buffer():
     poses, gap = wandering(), 10**8
     buffer = PoseBuffer(50, gap)
     assert [buffer.append(pose) for pose in poses.poses()] == [None] * 40
+    assert_same_poses_however_they_come(poses)
     assert buffer.since(int(poses.stamps[30])) == poses.poses()[29:]
     assert buffer.since(int(poses.stamps[30]) + 1) == poses.poses()[30:] and not buffer.since(
         int(poses.stamps[0])
@@ -73,7 +89,7 @@ def test_between_poses_of_a_stretch_is_as_between_those_of_the_buffer():
 
 def test_poses_of_a_stretch_go_on_after_those_that_came_one_by_one():
     poses = wandering()
-    both = poses.select(np.arange(3, 40)).preceded_by(poses.poses()[:3])
+    both = PoseRows.of(poses.poses()[:3]).joined(poses.select(np.arange(3, 40)))
     for mine, all_ in zip(both, poses):
         np.testing.assert_array_equal(mine, all_)
 

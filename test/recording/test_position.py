@@ -7,7 +7,7 @@ import pytest
 from rosbags.rosbag2 import Reader
 from split_bag import joined
 
-from gp_mapping.recording.bag import BagError, read_raw
+from gp_mapping.recording.bag import BagError, RawMessages, read_raw
 from gp_mapping.recording.bag_writer import BagWriter
 from gp_mapping.recording.position import Position
 
@@ -27,8 +27,8 @@ def assert_goes_on_anywhere(bag, step):
     """After each so many messages, in two parts up to there."""
     every = list(read_raw(bag, TOPICS))
     for count in range(1, len(every) + 1, step):
-        first = Position.after(None, every[: count // 2]) if count > 1 else None
-        position = Position.after(first, every[count // 2 : count])
+        first = Position.after(None, RawMessages.of(every[: count // 2])) if count > 1 else None
+        position = Position.after(first, RawMessages.of(every[count // 2 : count]))
         rest = list(read_raw(bag, TOPICS, position))
         assert rest == every[count:], count
 
@@ -65,7 +65,7 @@ def test_what_was_read_is_not_read_again(tmp_path, monkeypatch):
             yield message
 
     monkeypatch.setattr(Reader, "messages", counted)
-    position = Position.after(None, every[:3000])
+    position = Position.after(None, RawMessages.of(every[:3000]))
     assert next(read_raw(bag, TOPICS, position)) == every[3000] and len(passed) <= 6
 
 
@@ -73,13 +73,13 @@ def test_another_order_of_equal_stamps_is_found_out(tmp_path):
     """As an index may give it: then what was read is counted off from the start."""
     bag = write_bag(tmp_path / "bag", "mcap", count=12)
     every = list(read_raw(bag, TOPICS))
-    position = Position.after(None, every[:7])._replace(checksum=0)
+    position = Position.after(None, RawMessages.of(every[:7]))._replace(checksum=0)
     assert list(read_raw(bag, TOPICS, position)) == every[7:]
 
 
 def test_a_bag_that_is_cut_off_after_the_position_is_still_said(tmp_path):
     bag = write_bag(tmp_path / "bag", "mcap", count=12)
-    position = Position.after(None, list(islice(read_raw(bag, TOPICS), 7)))
+    position = Position.after(None, RawMessages.of(islice(read_raw(bag, TOPICS), 7)))
     fewer = position._replace(counts=position.counts - Counter(["/odometry"]))
     with pytest.raises(BagError, match="12 messages were recorded on /odometry and 11 are there"):
         list(read_raw(bag, TOPICS, fewer))

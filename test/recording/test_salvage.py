@@ -12,7 +12,7 @@ import pytest
 from rosbags.rosbag2 import StoragePlugin, Writer
 from split_bag import joined
 
-from gp_mapping.recording.bag import STORE, BagError, bag_topics, read_raw
+from gp_mapping.recording.bag import STORE, BagError, RawMessages, bag_topics, read_raw
 from gp_mapping.recording.position import Position
 from gp_mapping.recording.stored_bytes import LZ4
 
@@ -211,7 +211,7 @@ def test_a_chunk_that_is_damaged_costs_itself(tmp_path, compression, indexed):
     # who goes on in the middle reads the rest, and is told the same numbers
     raw = list(read_raw(path, ["/a", "/b"], on_loss=lambda _: None))
     for n in (5, 12, 13, 24):
-        rest, (again,) = read(path, Position.after(None, raw[:n]))
+        rest, (again,) = read(path, Position.after(None, RawMessages.of(raw[:n])))
         assert rest == messages[n:] and again.counts == loss.counts
     with pytest.raises(BagError, match="cut off or damaged"):
         list(read_raw(path, ["/a"]))
@@ -269,7 +269,7 @@ def test_a_split_bag_whose_last_file_is_cut(tmp_path, metadata):
         assert ("metadata.yaml is missing" in loss.words) != metadata
         assert sum(loss.counts.values()) == (90 - n if metadata and cut > 30 else 0)
         stored = list(read_raw(bag, ["/a", "/b"], on_loss=lambda _: None))
-        assert read(bag, Position.after(None, stored[:61]))[0] == every[61:n]
+        assert read(bag, Position.after(None, RawMessages.of(stored[:61])))[0] == every[61:n]
 
 
 def test_files_that_are_not_of_one_recording_are_not_put_together(tmp_path):

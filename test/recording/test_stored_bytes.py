@@ -9,7 +9,7 @@ from rosbags.typesys import Stores, get_typestore
 from gp_mapping.intake import Intake
 from gp_mapping.recording.bag import MAGNETIC_FIELD, ODOMETRY, STORE, BagError, read_messages
 from gp_mapping.recording.replay import plan_bags, samples_of
-from gp_mapping.recording.stored_bytes import present_bytes
+from gp_mapping.recording.stored_bytes import all_present
 from gp_mapping.settings.intake import IntakeSettings
 
 START = 1_700_000_000 * NS
@@ -50,19 +50,19 @@ def test_a_range_of_every_release_is_read(frame, release):
     message = make(RANGE, store, header=header(START, frame), range=1.25, max_range=4.0)
     for little_endian in (True, False):
         data = bytes(store.serialize_cdr(message, RANGE, little_endian=little_endian))
-        read = STORE.deserialize_cdr(present_bytes(RANGE, data), RANGE)
+        read = STORE.deserialize_cdr(all_present([RANGE], [data])[0], RANGE)
         assert (read.range, read.variance, read.header.frame_id) == (1.25, 0.0, frame)
 
 
 def test_a_range_that_states_a_variance_keeps_it():
     message = make(RANGE, header=header(START, "sonar"), range=1.25, variance=0.5)
     data = bytes(STORE.serialize_cdr(message, RANGE))
-    assert present_bytes(RANGE, data) == data
+    assert all_present([RANGE], [data]) == [data]
 
 
 def test_bytes_that_are_no_message_stay_as_they_are():
     for data in (b"", b"\x00", b"\x28\xb5\x2f\xfd cut off", b"\x00\x01\x00\x00" + bytes(7)):
-        assert present_bytes(RANGE, data) == data
+        assert all_present([RANGE], [data]) == [data]
 
 
 def test_a_bag_of_ranges_of_humble_is_mapped(tmp_path):

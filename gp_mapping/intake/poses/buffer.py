@@ -18,6 +18,7 @@ __all__ = [
     "Pose",
     "PoseBuffer",
     "PosePairs",
+    "PoseRows",
     "interpolate",
     "read_numbers",
     "read_rows",
@@ -139,15 +140,27 @@ class PoseBuffer:
             raise ValueError(f"size is {size}; a pose buffer needs at least 2 to interpolate")
         self.size, self.max_gap, self.max_extrapolation = size, max_gap, max_extrapolation
         self.max_position = max_position
-        self._poses: list[Pose] = []
+        self._listed: list[Pose] = []
+        # poses that came together, after those; listed when one of them is asked for
+        self._rows: list[PoseRows] = []
+
+    @property
+    def _poses(self) -> list[Pose]:
+        """All poses, each by itself."""
+        for rows in self._rows:
+            self._listed += rows.poses()
+        self._rows.clear()
+        return self._listed
 
     def __len__(self) -> int:
-        return len(self._poses)
+        return len(self._listed) + sum(len(rows.stamps) for rows in self._rows)
 
     @property
     def newest(self) -> int | None:
         """Stamp of the newest pose, ns; None without any."""
-        return self._poses[-1].stamp if self._poses else None
+        if self._rows:
+            return int(self._rows[-1].stamps[-1])
+        return self._listed[-1].stamp if self._listed else None
 
     @property
     def span(self) -> tuple[int, int]:
@@ -185,16 +198,23 @@ class PoseBuffer:
             del self._poses[: -self.size]
         return None
 
-    def extend(self, poses: list[Pose]) -> None:
+    def extend(self, poses: PoseRows) -> None:
         """Append poses as `append` does, each later than all before.
 
         Args:
-            poses: at most `size` of them.
+            poses: at most `size` of them, with orientations.
         """
-        self._poses += poses
+        if not len(poses.stamps):
+            return
+        self._rows.append(poses)
         # one by one, the first `size` would have gone when there were twice as many
-        if len(self._poses) >= 2 * self.size:
-            del self._poses[: self.size]
+        if len(self) >= 2 * self.size:
+            surplus = self.size - len(self._listed)
+            del self._listed[: self.size]
+            while surplus > 0:
+                first = self._rows[0]
+                self._rows[:1] = [first.select(slice(surplus, None))][: len(first.stamps) > surplus]
+                surplus -= len(first.stamps)
 
     def since(self, stamp: int) -> list[Pose]:
         """The last pose before a stamp, and all poses from there on.
@@ -206,6 +226,14 @@ class PoseBuffer:
             if self._poses and self._poses[0].stamp < stamp
             else []
         )
+
+    def rows_since(self, stamp: int) -> PoseRows | None:
+        """As `since`, as rows; None where there are none."""
+        if self._rows and self._rows[-1].stamps[0] < stamp:
+            newest = self._rows[-1]
+            return newest.select(slice(int(np.searchsorted(newest.stamps, stamp)) - 1, None))
+        found = self.since(stamp)
+        return PoseRows.of(found) if found else None
 
     def trim(self, keep: int) -> None:
         """Forget all but the newest `keep` poses."""
@@ -328,6 +356,85 @@ class PosePairs(NamedTuple):
             return positions, None
         return positions, Rotation.from_quat(
             slerp_rows(first, second, np.clip(self.weight, 0.0, 1.0))
+        )
+
+
+class PoseRows(NamedTuple):
+    """n poses as rows.
+
+    Attributes:
+        stamps: (n,) int64 ns.
+        rows: (n, 7) position in m, and unit quaternion x y z w.
+        variance: (n,) of a coordinate, m².
+    """
+
+    stamps: np.ndarray
+    rows: np.ndarray
+    variance: np.ndarray
+
+    def select(self, which: np.ndarray | slice) -> PoseRows:
+        """The rows of these numbers (n,)."""
+        return PoseRows(self.stamps[which], self.rows[which], self.variance[which])
+
+    def joined(self, later: PoseRows) -> PoseRows:
+        """These rows, and later ones."""
+        return PoseRows(*(np.concatenate([a, b]) for a, b in zip(self, later)))
+
+    @staticmethod
+    def of(poses: list[Pose]) -> PoseRows:
+        """Rows of poses, with orientations, that came one by one."""
+        return PoseRows(
+            np.array([pose.stamp for pose in poses], np.int64),
+            np.array([(*pose.position, *(pose.quaternion or ())) for pose in poses]),
+            np.array([pose.variance for pose in poses]),
+        )
+
+    def too_fast(self, first: int, fastest: float) -> bool:
+        """Whether the robot could not have reached some pose from the pose before it.
+
+        Args:
+            first: number of the first pose that is looked at.
+            fastest: largest speed, m/s; 0: any.
+        """
+        if fastest <= 0.0:
+            return False
+
+        x, y, z = np.diff(self.rows[first - 1 :, :3], axis=0).T
+        return bool(
+            (
+                np.sqrt(x * x + y * y + z * z) > fastest * 1e-9 * np.diff(self.stamps[first - 1 :])
+            ).any()
+        )
+
+    def poses(self) -> list[Pose]:
+        """Each row as a Pose."""
+        return list(
+            map(
+                Pose,
+                self.stamps.tolist(),
+                map(tuple, self.rows[:, :3].tolist()),
+                map(tuple, self.rows[:, 3:].tolist()),
+                self.variance.tolist(),
+            )
+        )
+
+    def between(self, stamps: np.ndarray, before: np.ndarray, after: np.ndarray) -> PosePairs:
+        """The poses around stamps.
+
+        Args:
+            stamps: (N,) ns.
+            before: (N,) number of the pose before each stamp.
+            after: (N,) number of the pose after each stamp.
+        """
+        start, end = self.stamps[before], self.stamps[after]
+        # differences of integers first, which are exact
+        weight = np.where(end > start, (stamps - start) / np.maximum(end - start, 1), 0.0)
+        first, second = self.rows[before], self.rows[after]
+        return PosePairs(
+            weight,
+            (first[:, :3], second[:, :3]),
+            (first[:, 3:], second[:, 3:]),
+            (self.variance[before], self.variance[after]),
         )
 
 

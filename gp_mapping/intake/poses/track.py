@@ -6,7 +6,7 @@ There is a buffer for each epoch: the current one and the one before.
 from __future__ import annotations
 
 from gp_mapping.intake.drops import DropReason
-from gp_mapping.intake.poses.buffer import Bracket, Pose, PoseBuffer
+from gp_mapping.intake.poses.buffer import Bracket, Pose, PoseBuffer, PoseRows
 from gp_mapping.intake.poses.two_tracks import TwoTracks
 
 __all__ = ["PoseTrack"]
@@ -50,11 +50,10 @@ class PoseTrack:
             self.epoch += 1
         return refused
 
-    def extend(self, poses: list[Pose]) -> None:
+    def extend(self, poses: PoseRows) -> None:
         """As PoseBuffer.extend, of the current epoch."""
         self._buffers[self.epoch].extend(poses)
-        for pose in poses:
-            self.tracks.add(pose.stamp, pose.position)
+        self.tracks.add_all(poses.stamps, poses.rows[:, :3])
 
     @property
     def buffer(self) -> PoseBuffer:

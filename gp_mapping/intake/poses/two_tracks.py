@@ -55,9 +55,43 @@ class TwoTracks:
         self._stamps.append(stamp)
         self._places.append(position)
         if len(self._stamps) == _WINDOW:
-            seconds = 1e-9 * (np.array(self._stamps) - self._stamps[0])
-            self._apart.append(_distance(seconds, np.array(self._places)[:, :2]))
+            self._judge([(self._stamps, self._places)])
             self._stamps, self._places = [], []
+
+    def add_all(self, stamps: np.ndarray, positions: np.ndarray) -> None:
+        """Take in poses as `add` does each in turn.
+
+        Args:
+            stamps: (n,) ns, increasing.
+            positions: (n, 3) m.
+        """
+        at, n, full = 0, len(stamps), []
+        if n and self._stamps and stamps[0] <= self._stamps[-1]:
+            self._stamps, self._places = [], []
+        while at < n:
+            if not self._stamps:
+                if self._begun is not None and stamps[at] >= self._begun:
+                    at = max(at, int(np.searchsorted(stamps, self._begun + _PAUSE)))
+                if at >= n:
+                    break
+                self._begun = int(stamps[at])
+            end = min(n, at + _WINDOW - len(self._stamps))
+            self._stamps += stamps[at:end].tolist()
+            self._places += positions[at:end].tolist()
+            at = end
+            if len(self._stamps) == _WINDOW:
+                full.append((self._stamps, self._places))
+                self._stamps, self._places = [], []
+        self._judge(full)
+
+    def _judge(self, windows: list[tuple[list[int], list]]) -> None:
+        """Look at full windows, each of stamps (ns) and places (m), in order."""
+        if not windows:
+            return
+        stamps, places = (np.array(column) for column in zip(*windows))
+        seconds = 1e-9 * (stamps - stamps[:, :1])
+        for apart in _distances(seconds, places[..., :2]):
+            self._apart.append(apart)
             if self._worst is None and len(self._apart) >= _ENOUGH:
                 self._worst = self._usual()
 
@@ -80,28 +114,34 @@ class TwoTracks:
         ]
 
 
-def _distance(seconds: np.ndarray, places: np.ndarray) -> float:
-    """Distance of the two tracks of a window, m; 0 where it has one track.
+def _distances(seconds: np.ndarray, places: np.ndarray) -> list[float]:
+    """Distance of the two tracks of each of some windows, m; 0 where it has one track.
 
     Args:
-        seconds: (_WINDOW,) from its first pose on, increasing.
-        places: (_WINDOW, 2) m.
+        seconds: (n, _WINDOW,) from the first pose of each on, increasing.
+        places: (n, _WINDOW, 2) m.
     """
     first, second = _PAIRS
-    velocities = (places[second] - places[first]) / (seconds[second] - seconds[first])[:, None]
-    still = places - np.median(velocities, axis=0) * seconds[:, None]
-    still -= still.mean(0)
-    along = still @ np.linalg.eigh(still.T @ still)[1][:, 1]
+    steps = places[:, second] - places[:, first]
+    velocities = steps / (seconds[:, second] - seconds[:, first])[..., None]
+    still = places - np.median(velocities, axis=1)[:, None] * seconds[..., None]
+    still -= still.mean(1, keepdims=True)
+    axes = np.linalg.eigh(np.einsum("nki,nkj->nij", still, still))[1][:, :, 1]
+    along = still[..., 0] * axes[:, :1] + still[..., 1] * axes[:, 1:]
 
-    ordered = np.sort(along)
-    steps = np.diff(ordered)
-    split = int(steps.argmax()) + 1
-    low, high = ordered[:split], ordered[split:]
-    spread = (low[-1] - low[0]) + (high[-1] - high[0])
-    if min(len(low), len(high)) < _FEWEST or steps[split - 1] <= max(spread, _LEAST):
-        return 0.0
+    ordered = np.sort(along, axis=1)
+    gaps = np.diff(ordered, axis=1)
+    split = gaps.argmax(1)
+    own = np.arange(len(split))
+    spread = ordered[own, split] - ordered[:, 0] + ordered[:, -1] - ordered[own, split + 1]
+    wide = gaps[own, split] > np.maximum(spread, _LEAST)
+    wide &= np.minimum(split + 1, _WINDOW - 1 - split) >= _FEWEST
 
-    apart = float(high.mean() - low.mean())
-    switched = np.diff(along >= high[0])
-    quick = 4.0 * apart > _HARDEST * np.diff(seconds)[switched] ** 2
-    return apart if quick.sum() >= _SWITCHES else 0.0
+    out = np.zeros(len(split))
+    for i in np.flatnonzero(wide).tolist():
+        low, high = ordered[i, : split[i] + 1], ordered[i, split[i] + 1 :]
+        apart = float(high.mean() - low.mean())
+        switched = np.diff(along[i] >= high[0])
+        quick = 4.0 * apart > _HARDEST * np.diff(seconds[i])[switched] ** 2
+        out[i] = apart if quick.sum() >= _SWITCHES else 0.0
+    return out.tolist()

@@ -10,7 +10,7 @@ from gp_mapping.intake import DropReason, PoseBuffer
 from gp_mapping.intake.columns import Columns, Readings, reads_columns
 from gp_mapping.intake.frames import LONGEST, FrameVote, without_long_names
 from gp_mapping.intake.messages import Reading
-from gp_mapping.intake.poses.buffer import Pose, PosePairs, read_numbers, read_rows
+from gp_mapping.intake.poses.buffer import Pose, PosePairs, PoseRows, read_numbers, read_rows
 from gp_mapping.intake.poses.messages import planar_variance, read_pose, read_pose_columns
 from gp_mapping.intake.poses.track import PoseTrack
 
@@ -137,7 +137,7 @@ def test_what_a_buffer_keeps_and_how_far_it_reaches():
     buffer.add(61, PLACE)
     assert buffer.bracket(55) is DropReason.POSE_GAP
     assert [p.stamp for p in buffer.bracket(64, last_chance=True)] == [61, 61], "no speed is known"
-    buffer.extend([Pose(61 + i, PLACE, None) for i in (1, 2)])
+    buffer.extend(PoseRows.of([Pose(61 + i, PLACE, None) for i in (1, 2)]))
     assert [p.stamp for p in buffer.since(0)] == [] and len(buffer) == 3
     assert [p.stamp for p in buffer.since(63)] == [62, 63]
     buffer.trim(1)

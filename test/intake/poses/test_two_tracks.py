@@ -5,7 +5,7 @@ import pytest
 from intake_messages import by_stamp, drive, feed, tf_message
 
 from gp_mapping.intake import Intake, PoseBuffer, TfTree
-from gp_mapping.intake.poses.buffer import Pose
+from gp_mapping.intake.poses.buffer import Pose, PoseRows
 from gp_mapping.intake.poses.track import PoseTrack
 from gp_mapping.intake.poses.two_tracks import TwoTracks
 from gp_mapping.settings.intake import IntakeSettings
@@ -31,8 +31,15 @@ def one_source(rate, aside=(0.0, 0.0), late=0.0, turn=0.05, noise=0.0, step=0.0,
 def said(*sources) -> list[str]:
     stamps, places = (np.concatenate(part) for part in zip(*sources, strict=True))
     tracks = TwoTracks()
-    for i in np.argsort(stamps, kind="stable"):
-        tracks.add(round(1e9 * (1000.0 + stamps[i])), tuple(places[i].tolist()))
+    order = np.argsort(stamps, kind="stable")
+    stamps, places = np.round(1e9 * (1000.0 + stamps[order])).astype(np.int64), places[order]
+    for stamp, place in zip(stamps.tolist(), places.tolist()):
+        tracks.add(stamp, tuple(place))
+    if (np.diff(stamps) > 0).all():
+        together = TwoTracks()
+        for part in np.array_split(np.arange(len(stamps)), 7):
+            together.add_all(stamps[part], places[part])
+        assert together.notes() == tracks.notes()
     return tracks.notes()
 
 
@@ -111,12 +118,12 @@ def test_an_intake_watches_its_poses():
 def test_poses_that_come_many_at_once_are_watched():
     track = PoseTrack(lambda: PoseBuffer(5000), 10**9)
     for begin in range(0, 700, 100):
-        track.extend(
-            [
-                Pose(25_000_000 * i, (0.01 * i + 0.3 * (i % 2), 0.0, 0.0), None)
-                for i in range(begin, begin + 100)
-            ]
-        )
+        turn = (0.0, 0.0, 0.0, 1.0)
+        poses = [
+            Pose(25_000_000 * i, (0.01 * i + 0.3 * (i % 2), 0.0, 0.0), turn)
+            for i in range(begin, begin + 100)
+        ]
+        track.extend(PoseRows.of(poses))
     assert track.tracks.notes() == [SAID.format(what="poses", apart="0.3")]
 
 
