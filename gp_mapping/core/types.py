@@ -180,6 +180,15 @@ class Samples:
         return self._like(vars(self) | {"pass_number": numbers})
 
     @staticmethod
+    def of_checked(columns: dict[str, Tensor | None]) -> "Samples":
+        """Make samples of columns that are known to be right: float64, of the shapes above.
+
+        Args:
+            columns: by name; what is missing is None.
+        """
+        return Samples._like(_NO_COLUMNS | columns)
+
+    @staticmethod
     def _like(columns: dict[str, Any]) -> "Samples":
         """Make samples from columns that have been checked, without another check.
 
@@ -208,6 +217,9 @@ class Samples:
                 raise ValueError(f"{f.name} is present in some of the parts only")
             out[f.name] = None if any(missing) else torch.cat(columns)
         return Samples(**out)
+
+
+_NO_COLUMNS: dict[str, Tensor | None] = dict.fromkeys(f.name for f in fields(Samples))
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ import torch
 
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.averaging.rounding import Rounding
+from gp_mapping.mapping.averaging.usual import WILD, UsualCell, usual_cell
 from gp_mapping.mapping.averaging.white_average import WhiteAverage
 from gp_mapping.mapping.labels import by_side
 from gp_mapping.mapping.scoring.neighbours import (
@@ -33,7 +34,6 @@ __all__ = ["CellAverager", "RawRows", "anscombe"]
 
 _CELL_ROWS = 512  # raw samples kept of one cell; beyond it every second one is dropped
 _FEW = 5  # samples of a cell below which none of them is judged by these alone
-_WILD = 25.0  # times the typical squared difference; beyond it one is an error (five deviations)
 _GROSS = 6.0  # robust standard deviations from its neighbours' median beyond which a sample is a gross error
 _STEP = 0.25  # of the sensor's resolution: with _GROSS one and a half steps are no error
 _COLUMNS = ("x", "y", "t", "sensor", "heading", "position")
@@ -255,6 +255,8 @@ class CellAverager:
             after: place (D) and stamp of the sample that comes next in its pass; None: none does.
         """
         cell, self.open = self.open, None
+        if (usual := self._close_usual(cell)) is not None:
+            return usual
         before, self._before = self._before, (cell["x"][-1], cell["t"][-1])
         x, y, stamps, *optional = (
             np.array(cell[name]) if None not in cell[name] else None for name in _COLUMNS
@@ -299,6 +301,7 @@ class CellAverager:
         if sensor > 0.0:  # else too little is known of it
             self._recent.add(sensor, n, stated is not None and self.robust)
 
+        level = y[0].tolist(), bool((y == y[0]).all()), rows
         # between the first and the last row, whether or not their values are good
         velocity = (
             (last - first) / elapsed
@@ -312,7 +315,7 @@ class CellAverager:
             "velocity": velocity[None],
             "stamp": began + _mean(stamps - began),
             "count": np.array([float(n)]),
-            "sensor_variance": np.array([sensor + n * self._rounding.variance(y)]),
+            "sensor_variance": np.array([sensor + n * self._rounding.variance(*level)]),
             "heading": None if heading is None else _mean(heading),
             "position_variance": None if position is None else _mean(position),
             "extent": np.array([_extent(x, velocity)]),
@@ -321,6 +324,42 @@ class CellAverager:
             **{name: None if c is None else torch.from_numpy(c) for name, c in columns.items()}
         )
         return averaged if self.threshold is None else by_side(averaged, y, self.threshold)
+
+    def _close_usual(self, cell: dict) -> Samples | None:
+        """As _close, of a cell of some samples that are all good, as most are.
+
+        In plain Python, which for so few numbers takes a quarter of the time.
+
+        Returns:
+            None where something is out of the ordinary: nothing has been done.
+        """
+        usual = usual_cell(*(None if None in cell[name] else cell[name] for name in _COLUMNS))
+        single = self.threshold is None and not self.counts and cell["stride"] == 1
+        if usual is None or not single or cell["count"] < _FEW:
+            return None
+        before, self._rounding.resolution = self.resolution, min(self.resolution, usual.step)
+        if self.robust and not self._is_credible(usual, cell["y"]):
+            self._rounding.resolution = before
+            return None
+
+        n = cell["count"]
+        self._before = cell["x"][-1], cell["t"][-1]
+        for spread, squares in (self.white, usual.noise), (self.steps, usual.steps):
+            spread.add(squares, False, self.resolution)
+        self._tail = list(zip(cell["y"][-_FEW + 1 :], cell["t"][-_FEW + 1 :]))
+
+        sensor = self.white_variance if usual.stated is None else usual.stated
+        if sensor > 0.0:  # else too little is known of it
+            self._recent.add(sensor, n, usual.stated is not None and self.robust)
+        variance = sensor + n * self._rounding.variance(cell["y"][0], usual.alike, n)
+        return usual.samples(n, variance)
+
+    def _is_credible(self, usual: UsualCell, y: list[list[float]]) -> bool:
+        """Whether no sample of a cell is a gross error."""
+        step = 0.0 if self.resolution == math.inf else _STEP * self.resolution
+        least = max(self.steps.variance**0.5, step, 1e-12 * usual.largest)
+        # no two are farther apart than one may be from a median; else all are looked at
+        return usual.range <= _GROSS * least or bool(self._good(np.array(y)).all())
 
     def forget_white_noise(self) -> bool:
         """Forget measured white noise; False, and nothing done, where a sensor states it."""
@@ -470,7 +509,7 @@ def _is_as_precise(variance: np.ndarray | None) -> np.ndarray | bool:
     if variance is None or not (variance > 0.0).any():
         return True
     stated = np.sort(variance[variance > 0.0])
-    return variance <= _WILD * stated[(len(stated) - 1) // 2]
+    return variance <= WILD * stated[(len(stated) - 1) // 2]
 
 
 def _median(values: np.ndarray) -> np.ndarray:

@@ -30,6 +30,7 @@ from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["Gathering", "SampleJudge"]
 
+_MANY = 32  # samples of a call whose extremes are looked at first
 _PERIOD = 0.02  # s between raw samples that have no stamps
 
 
@@ -78,6 +79,8 @@ class Gathering:
             s.cell_length, s.cell_duration, s.robust, s.counts, s.threshold if s.labels else None
         )
         self.neighbours = NeighbouringCells()
+        # least and largest values of the samples that come together, if no place is too far
+        self._extremes: tuple[list[float], list[float]] | None = None
         # without cells: raw samples that wait for their batch
         self._raw: list[Samples] = []
         self._outcomes, self.recurring = OutcomeJudge(s), Recurring()
@@ -114,6 +117,8 @@ class Gathering:
                 for column in (samples.sensor_variance, samples.heading, samples.position_variance)
             ),
         )
+
+        self._extremes = _extremes(samples) if n >= _MANY else None
 
         # labels and counts may well be the same everywhere
         watched = self.settings.robust and self.settings.metric
@@ -196,7 +201,9 @@ class Gathering:
                 k for k in range(start, stop) if not self._outcomes.accepts_all(rows.y[k : k + 1])
             )
 
-        # then the values and places themselves
+        # then the values and places themselves: of many the extremes, which tell of all
+        if self._extremes is not None and all(map(judge.is_credible, self._extremes)):
+            return stop
         for k in range(start, stop):
             if not judge.is_credible(rows.y[k]) or max(map(abs, rows.x[k])) > FARTHEST:
                 return k
@@ -328,3 +335,10 @@ class Gathering:
 
         self._raw, self._pass_open = [Samples(**s) for s in state["raw"]], state["pass_open"]
         self.passes = state.get("passes", 0)
+
+
+def _extremes(samples: Samples) -> tuple[list[float], list[float]] | None:
+    """Least and largest values of each channel, SI; None where a place is at none of this earth."""
+    if float(samples.x.abs().max()) > FARTHEST:
+        return None
+    return samples.y.amin(0).tolist(), samples.y.amax(0).tolist()

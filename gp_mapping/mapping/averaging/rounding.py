@@ -43,26 +43,32 @@ class Rounding:
         # smaller ones are rounding of float64
         real = steps[steps > 1e-12 * np.abs(y).max()]
         if len(real):
-            self.resolution = min(self.resolution, float(real.min()))
+            self.note_step(float(real.min()))
 
-    def variance(self, y: np.ndarray) -> float:
+    def note_step(self, step: float) -> None:
+        """Note the smallest step of a cell, SI."""
+        self.resolution = min(self.resolution, step)
+
+    def variance(self, first: list[float], alike: bool, count: int) -> float:
         """m q²/12 of the next cell of a sensor that rounds, SI²; 0 where its samples differ.
 
         Args:
-            y: (n, C), SI, of the cell.
+            first: sample of the cell (C,), SI.
+            alike: whether all of them are the same.
+            count: of them.
         """
-        level = y[0].tolist() if (y == y[0]).all() else None
+        level = list(first) if alike else None
         if level is None or level != self._level:
             if self._level is not None:
-                step = [abs(a - b) for a, b in zip(y[0].tolist(), self._level) if a != b]
+                step = [abs(a - b) for a, b in zip(first, self._level) if a != b]
                 self._step = min([self._step, *step])
                 self._usual_alike += _NEWEST * (self._alike - self._usual_alike)
             self._level, self._alike = level, 0
         self._alike += 1
-        step, alike = min(self.resolution, self._step), max(self._alike, self._usual_alike)
+        step, many = min(self.resolution, self._step), max(self._alike, self._usual_alike)
         # a single sample shows no rounding
-        rounds = level is not None and (len(y) > 1 or alike >= _ROUNDS)
-        return alike * step**2 / 12.0 if rounds and step < math.inf else 0.0
+        rounds = level is not None and (count > 1 or many >= _ROUNDS)
+        return many * step**2 / 12.0 if rounds and step < math.inf else 0.0
 
     def state_dict(self) -> dict:
         """Return what was learned, as a part of the state of a CellAverager."""

@@ -88,6 +88,28 @@ class HeadingTrack:
         Returns:
             Headings, and yaw rates, rad/s.
         """
+        if not positions or None in headings:
+            return self._steps_with_gaps(positions, stamps, headings)
+
+        # as _steps_with_gaps, which mostly nothing needs: this loop sees every raw sample
+        rates, past, psi, remainder = [], self._past, self._psi, math.remainder
+        for stamp, heading in zip(stamps, headings):
+            angle = math.atan2(heading[1], heading[0])
+            psi = angle if psi is None else psi + remainder(angle - psi, math.tau)
+            past.append((stamp, psi))
+            while len(past) > 2 and past[1][0] <= stamp - _SPAN:
+                past.popleft()
+            then, before = past[0]
+            elapsed = stamp - then
+            rate = (psi - before) / elapsed if 0.0 < elapsed < 5 * _SPAN else 0.0
+            rates.append(rate if -_FASTEST <= rate <= _FASTEST else 0.0)
+        self._psi, self._last = psi, list(positions[-1])
+        return headings, rates
+
+    def _steps_with_gaps(
+        self, positions: list[list[float]], stamps: list[float], headings: list[list[float] | None]
+    ) -> tuple[list[list[float] | None], list[float]]:
+        """As `steps`, where some headings are not known."""
         found_headings, rates, past, psi = [], [], self._past, self._psi
         for x, stamp, heading in zip(positions, stamps, headings):
             if heading is not None:

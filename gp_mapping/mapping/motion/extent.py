@@ -57,6 +57,8 @@ class Extent:
         # visited last comes last
         self._squares = Squares(8)
         self._here: tuple[int, int] | None = None  # square of the newest position
+        # its numbers, newer than those in _squares; None: they are there
+        self._newest: list[float] | None = None
         self._total = 0
         # areas of the last call, with the number of squares and the link that they were made for
         self._areas: tuple[list[Area], int, float] | None = None
@@ -68,6 +70,7 @@ class Extent:
             x: (2,) m.
             point: whether it is a point of the path.
         """
+        self._settle()
         key = math.floor(x[0] / _SIDE), math.floor(x[1] / _SIDE)
 
         held = self._squares.get(key)
@@ -108,30 +111,38 @@ class Extent:
             low: their least coordinates.
             high: their largest coordinates.
         """
-        self.add(positions[0], points[0])
-        if any(math.floor(a / _SIDE) != math.floor(b / _SIDE) for a, b in zip(low, high)):
-            for x, point in zip(positions[1:], points[1:]):
+        (west, south), (east, north) = low, high
+        here = math.floor(west / _SIDE), math.floor(south / _SIDE)
+        if here != (math.floor(east / _SIDE), math.floor(north / _SIDE)):
+            for x, point in zip(positions, points):
                 self.add(x, point)
             return
 
-        more = len(positions) - 1  # all on the square of the first
-        held = self._squares.get(self._here)
-        self._squares.put(
-            self._here,
-            (
-                min(held[0], low[0]),
-                min(held[1], low[1]),
-                max(held[2], high[0]),
-                max(held[3], high[1]),
-                held[4] + sum(points[1:]),
-                held[5] + more,
-                *positions[-1],
-            ),
+        done = 0
+        if here != self._here or self._newest is None:
+            self.add(positions[0], points[0])
+            self._newest, done = self._squares.get(here), 1
+        row, more = self._newest, len(positions) - done
+        row[:4] = (
+            min(row[0], west),
+            min(row[1], south),
+            max(row[2], east),
+            max(row[3], north),
         )
+        row[4] += sum(points[done:])
+        row[5] += more
+        row[6:] = positions[-1]
         self._total += more
+
+    def _settle(self) -> None:
+        """Put the numbers of the newest square to the others."""
+        if self._newest is not None:
+            self._squares.put(self._here, self._newest)
+            self._newest = None
 
     def join(self, other: "Extent") -> None:
         """Count the positions of another; the robot stays where this one has it."""
+        self._settle()
         for key, row in other.squares().items():
             held = self._squares.get(key)
             if held is None:
@@ -156,10 +167,12 @@ class Extent:
 
     def squares(self) -> dict[tuple[int, int], list[float]]:
         """Rows by square: lowest x, y, highest x, y, points, samples, newest x, y."""
+        self._settle()
         return dict(zip(self._squares, self._squares.numbers().tolist()))
 
     def _thin(self) -> None:
         """Drop the tenth of all squares that have the fewest samples."""
+        self._settle()
         samples = dict(zip(self._squares, self._squares.numbers()[:, 5].tolist()))
         for key in sorted(samples, key=samples.__getitem__)[: _MOST // 10]:
             self._squares.pop(key)
@@ -171,6 +184,7 @@ class Extent:
         Args:
             usual_move: between two samples, m.
         """
+        self._settle()
         link = max(_LINK, _STEPS * usual_move / _SIDE)
         cached = self._areas
         # linking is the costly part: while the squares are the same, only the counts are new
@@ -210,6 +224,7 @@ class Extent:
 
     def boxes(self) -> np.ndarray:
         """Boxes of the positions in each square: (K, 4) m, lowest x and y, highest x and y."""
+        self._settle()
         return self._squares.numbers()[:, :4]
 
     def bounds(self, usual_move: float) -> tuple[list[float], list[float]]:
@@ -274,6 +289,7 @@ class Extent:
 
     def state_dict(self) -> dict:
         """Return the squares as a table, and which one the robot is in."""
+        self._settle()
         return {
             "squares": self._squares.table(),
             "total": self._total,
@@ -283,6 +299,7 @@ class Extent:
     def load_state_dict(self, state: dict) -> None:
         """Continue where state_dict was taken."""
         self._squares.load(state["squares"])
+        self._newest = None
         self._total, self._areas = int(state["total"]), None
         self._here = None if state["here"] is None else tuple(int(k) for k in state["here"])
 

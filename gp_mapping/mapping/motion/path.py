@@ -6,6 +6,7 @@ import math
 from collections import deque
 from statistics import median_low
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -39,9 +40,9 @@ class Path:
         self.step, self.length = step, 0.0
         self._count = 0
         # the first _count rows are points; the array grows by doubling
-        self._points = torch.empty((64, 2), dtype=torch.float64)
+        self._points = np.empty((64, 2))
         # whether a line begins at each point: none leads to it from the one before
-        self._starts = torch.zeros(64, dtype=torch.bool)
+        self._starts = np.zeros(64, bool)
         self._newest = [math.inf, math.inf]  # the last of the points
         self._broken = True  # the next point begins a line
         # the last position, and the place up to which the length is counted
@@ -70,61 +71,80 @@ class Path:
         Returns:
             The path's length at each of them, m.
         """
-        low, high = (
-            [min(column) for column in zip(*positions)],
-            [max(column) for column in zip(*positions)],
-        )
+        east, north = zip(*positions)
+        low, high = [min(east), min(north)], [max(east), max(north)]
         self._low, self._high = list(map(min, self._low, low)), list(map(max, self._high, high))
 
+        before = positions[:1] if self._last is None else [self._last]
+        moves = list(map(math.dist, positions, [*before, *positions[:-1]]))
+        if max(moves) > 4.0 * self.step:
+            # one by one: a step may be a jump
+            lengths, points = [], []
+            for x, moved in zip(positions, moves):
+                if self._jumps(moved):
+                    self._broken, self._anchor = True, None
+                one, point = self._walk([x], [moved])
+                lengths += one
+                points += point
+        else:
+            lengths, points = self._walk(positions, moves)
+
+        self._last = list(positions[-1])
+        self.extent.extend(positions, points, low, high)
+        return lengths
+
+    def _jumps(self, moved: float) -> bool:
+        """Whether a move (m) is of a localiser that was lost, or of a bag cut together.
+
+        No line leads there, and it has no length.
+        """
+        known = len(self._moves) > 0
+        return known and moved > 4.0 * self.step and moved > _JUMP * median_low(self._moves)
+
+    def _walk(
+        self, positions: list[list[float]], moves: list[float]
+    ) -> tuple[list[float], list[bool]]:
+        """Follow positions that the robot has driven to.
+
+        Args:
+            positions: (2,) m each.
+            moves: to each from the one before, m.
+
+        Returns:
+            The path's length at each of them, m, and which of them are points of the trace.
+        """
+        self._moves.extend([moved for moved in moves if moved > 0.0])
         # locals: this loop sees every raw sample
-        dist, last, moves, anchor, length = (
-            math.dist,
-            self._last,
-            self._moves,
-            self._anchor,
-            self.length,
-        )
+        dist, length, newest, step = math.dist, self.length, self._newest, self.step
+        anchor, least = self._anchor or positions[0], 0.1 * self.step
         lengths, points = [], []
         for x in positions:
-            if last is not None:
-                moved = dist(x, last)
-
-                # a localiser that was lost, or a bag cut together: no line, no length
-                if moves and moved > 4.0 * self.step and moved > _JUMP * median_low(moves):
-                    self._broken, anchor = True, None
-                if moved > 0.0:
-                    moves.append(moved)
-
-            last = x
-            if anchor is None:
-                anchor = x
             moved = dist(x, anchor)
-            if moved >= 0.1 * self.step:
+            if moved >= least:
                 length, anchor = length + moved, x
 
             # compared with the last point, so that noise of a standing robot adds none
-            point = not self._count or dist(x, self._newest) >= self.step
+            point = not self._count or dist(x, newest) >= step
             if point:
                 self._append(x)
+                newest, step, least = self._newest, self.step, 0.1 * self.step
             points.append(point)
             lengths.append(length)
-
-        self._last, self._anchor, self.length = list(last), list(anchor), length
-        self.extent.extend(positions, points, low, high)
-        return lengths
+        self._anchor, self.length = list(anchor), length
+        return lengths, points
 
     def join(self, other: "Path") -> None:
         """Add another robot's path: its points, from its starts on, and its length.
 
         The robot stays where this path has it: the other's points come before its own.
         """
-        points = other.points()
+        points = other.points().numpy()
         if not len(points):
             return
 
         # no line leads from the other's path into this robot's: both begin with a start
-        self._points = torch.cat([points, self._points])
-        self._starts = torch.cat([other.starts(), self._starts])
+        self._points = np.concatenate([points, self._points])
+        self._starts = np.concatenate([other.starts().numpy(), self._starts])
         self._count += len(points)
         if self._newest[0] == math.inf:
             self._newest = points[-1].tolist()
@@ -141,9 +161,9 @@ class Path:
     def _append(self, x: list[float]) -> None:
         """Add a point to the trace; halve it beyond _MOST."""
         if self._count == len(self._points):
-            self._points = torch.cat([self._points, torch.empty_like(self._points)])
-            self._starts = torch.cat([self._starts, torch.zeros_like(self._starts)])
-        self._points[self._count, 0], self._points[self._count, 1] = x[0], x[1]
+            self._points = np.concatenate([self._points, np.empty_like(self._points)])
+            self._starts = np.concatenate([self._starts, np.zeros_like(self._starts)])
+        self._points[self._count] = x
         self._starts[self._count] = self._broken
         self._count, self._newest, self._broken = self._count + 1, list(x), False
 
@@ -153,9 +173,9 @@ class Path:
     def _halve(self) -> None:
         """Drop every second point; a start among them is handed on to the point after it."""
         starts = self._starts[: self._count]
-        kept = starts[::2].clone()
+        kept = starts[::2].copy()
         kept[1:] |= starts[1::2][: len(kept) - 1]
-        self._points[: len(kept)] = self._points[: self._count : 2].clone()
+        self._points[: len(kept)] = self._points[: self._count : 2].copy()
         self._starts[: len(kept)] = kept
         self._count, self.step = len(kept), 2 * self.step
         self._newest = self._points[self._count - 1].tolist()
@@ -179,7 +199,8 @@ class Path:
         Args:
             side: of the square, m.
         """
-        place = self._points[max(0, self._count - _RECENT) : self._count].median(0).values.tolist()
+        recent = self._points[max(0, self._count - _RECENT) : self._count]
+        place = np.sort(recent, axis=0)[(len(recent) - 1) // 2].tolist()
         step = side / 8
         middle = [step * round(v / step) for v in place]
 
@@ -194,7 +215,7 @@ class Path:
 
     def points(self) -> Tensor:
         """Points of the trace: (K, 2) m."""
-        return self._points[: self._count].clone()
+        return torch.from_numpy(self._points[: self._count].copy())
 
     def driven(self) -> Tensor:
         """Points where the robot drove, not where a glitch has thrown its pose: (K, 2) m.
@@ -212,7 +233,7 @@ class Path:
 
     def starts(self) -> Tensor:
         """Points to which no line leads, since a pass began or the pose jumped there: (K,) bool."""
-        return self._starts[: self._count].clone()
+        return torch.from_numpy(self._starts[: self._count].copy())
 
     def state_dict(self) -> dict:
         """Return points, length and bounds of the path, and where its lines begin."""
@@ -247,8 +268,8 @@ class Path:
 
         self._count, self._anchor = len(points), state["anchor"]
         # room to grow, as a new path has
-        self._points = torch.cat([points, torch.empty((64, 2), dtype=torch.float64)])
-        self._starts = torch.cat([starts, torch.zeros(64, dtype=torch.bool)])
+        self._points = np.concatenate([points.numpy(), np.empty((64, 2))])
+        self._starts = np.concatenate([starts.numpy(), np.zeros(64, bool)])
         self._newest = points[-1].tolist() if self._count else [math.inf, math.inf]
 
         self.step, self.length = state["step"], state["length"]

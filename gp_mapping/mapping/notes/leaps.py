@@ -84,6 +84,11 @@ class Leaps:
             steps: how far each is from the one before, m.
             stamps: s.
         """
+        known = self._range
+        if self._new is None and known is not None and known.is_full and values:
+            if known.low <= min(values) and max(values) <= known.high:
+                known.metres += sum([step if step < _PLACE else _PLACE for step in steps])
+                return
         for value, step, stamp in zip(values, steps, stamps):
             known = self._range
             if self._new is None and known is not None and known.is_full:

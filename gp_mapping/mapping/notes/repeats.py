@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -95,6 +96,9 @@ class Repeats:
         self._leaps.add_all(values, away, stamps)
         self._levels.add_all(values)
 
+        if self._add_new(values, stamps):
+            self._begins = False
+            return
         run, begins, self._begins = self._run, self._begins, False
         for value, step, stamp in zip(values, away, stamps):
             leap = 0.0 if run is None else abs(value - run.value)
@@ -109,6 +113,23 @@ class Repeats:
                 run = _Run(value, 1, 0.0, stamp, stamp, leap)
             begins = False
         self._run = run
+
+    def _add_new(self, values: list[float], stamps: list[float]) -> bool:
+        """Take in measurements of which none repeats the one before.
+
+        Returns:
+            False, and nothing is done, where one does, or where a run may be a hang.
+        """
+        run = self._run
+        if run is None or self._first is not None or run.count >= _FEWEST or not self._steps:
+            return False
+        leaps = [abs(b - a) for a, b in pairwise([run.value, *values])]
+        if any(leap <= _EQUAL * abs(value) for leap, value in zip(leaps, values)):
+            return False
+        self._steps.extend(leaps)
+        self._lengths.extend([run.count, *[1] * (len(values) - 1)])
+        self._run = _Run(values[-1], 1, 0.0, stamps[-1], stamps[-1], leaps[-1])
+        return True
 
     def _ways(self, places: list[list[float]]) -> list[float]:
         """How far each measurement is from the one before it, m."""

@@ -21,6 +21,7 @@ __all__ = ["TwoLevels"]
 
 _WINDOW, _FEWEST, _SWITCHES = 12, 3, 3  # measurements
 _STEPS = 3.0
+_MANY = 3  # windows from which on they are looked at together; time and memory alone
 _JUDGED, _ENOUGH = 40, 10  # windows that are judged together, and from how many on
 
 
@@ -41,15 +42,43 @@ class TwoLevels:
     def add_all(self, values: list[float]) -> None:
         """Take in measurements, SI."""
         window, start = self._window, 0
+        if len(values) >= _MANY * _WINDOW:
+            start = self._add_many(values)
         while start < len(values):
             part = values[start : start + _WINDOW - len(window)]
             start += len(part)
             window += part
             if len(window) == _WINDOW:
-                self._apart.append(self._distance(window))
+                self._note(self._distance(window))
                 window.clear()
-                if self._worst is None and len(self._apart) >= _ENOUGH:
-                    self._worst = self._usual()
+
+    def _add_many(self, values: list[float]) -> int:
+        """Take in all windows that are full, at once; returns how many values are in them."""
+        whole = [*self._window, *values]
+        count = len(whole) // _WINDOW
+        windows = np.array(whole[: count * _WINDOW]).reshape(count, _WINDOW)
+        ordered = np.sort(windows, axis=1)
+        steps = np.diff(ordered, axis=1)
+        smallest = np.where(steps > 0.0, steps, np.inf).min(1)
+        smallest = np.minimum.accumulate(np.minimum(smallest, self._smallest))
+        widest, width = steps.max(1), ordered[:, -1] - ordered[:, 0]
+        two = (widest > _STEPS * smallest) & (2.0 * widest > width)
+        if not (two.any() or any(self._apart)):  # nearly always
+            self._smallest = float(smallest[-1])
+            self._apart.extend([0.0] * count)
+        else:
+            for window, least, looked_at in zip(windows.tolist(), smallest.tolist(), two.tolist()):
+                self._smallest = least
+                self._note(self._distance(window) if looked_at else 0.0)
+        taken = count * _WINDOW - len(self._window)
+        self._window.clear()
+        return taken
+
+    def _note(self, apart: float) -> None:
+        """Note the distance of a window's levels."""
+        self._apart.append(apart)
+        if self._worst is None and len(self._apart) >= _ENOUGH:
+            self._worst = self._usual()
 
     def _usual(self) -> float | None:
         """The usual distance of the levels, SI; None where most windows have one level."""

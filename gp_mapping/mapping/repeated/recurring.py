@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from itertools import pairwise
+from operator import sub
 from statistics import median_low
 
 import torch
@@ -48,7 +49,7 @@ _DIGITS = 2.0**33  # of a vector's norm: rounding of one that was turned with th
 def keys_of(y: torch.Tensor) -> list[float]:
     """What measurements y (N, C) are compared by: of a vector its norm, since it turns."""
     if y.shape[1] == 1:
-        return y[:, 0].tolist()
+        return y.reshape(-1).tolist()
     mantissa, exponent = torch.frexp(torch.linalg.vector_norm(y, dim=1))
     return torch.ldexp(torch.round(mantissa * _DIGITS) / _DIGITS, exponent).tolist()
 
@@ -67,7 +68,6 @@ class Recurring:
         self._run: list[float] | None = None  # number and length of the run that goes on
         self._void = False  # whether all of that run is void
         self._runs: deque[list[float]] = deque(maxlen=_WINDOW)  # those before it
-        self._count: Counter[float] = Counter()  # runs in the window by their number
         self._range: list[float] | None = None  # least and largest number of all runs
         # numbers far from all others, and how often they came; the usual step, as of some runs ago
         self._far: Counter[float] = Counter()
@@ -87,10 +87,42 @@ class Recurring:
         Returns:
             Its index; `stop` if none is.
         """
-        for k in range(start, stop):
-            if self._is_void(keys[k]):
-                return k
+        k = start
+        while k < stop:
+            # numbers that are all new need no look at each, until the usual step is looked at again
+            end = min(stop, k + _KNOWN - self._age)
+            if end > k + 1 and self._pass_new(keys[k:end]):
+                k = end
+                continue
+            while k < end:
+                if self._is_void(keys[k]):
+                    return k
+                k += 1
         return stop
+
+    def _pass_new(self, keys: list[float]) -> bool:
+        """Look at measurements of which none repeats the one before, and none leaps.
+
+        Returns:
+            False, and nothing is done, where one does, or where one may come back.
+        """
+        run = self._run
+        if run is None or self._void or self._far or self._range is None:
+            return False
+        step, ended = self._step, [run[0], *keys[:-1]]
+        steps = list(map(abs, map(sub, [*ended, keys[-1]], [self._runs[-1][0], *ended])))
+        if not 0.0 < min(steps) <= max(steps) <= step:
+            return False
+
+        new = [[key, 1.0] for key in keys]
+        self._runs.extend([run, *new[:-1]])
+        self._run = new[-1]
+        self._dated, self._age = True, (self._age + len(ended)) % _KNOWN
+        if not self._age:
+            self._renew_step()
+        low, high = self._range
+        self._range = [min(low, *ended), max(high, *ended)]
+        return True
 
     def _is_void(self, key: float) -> bool:
         """Look at the next measurement: whether it is to be left out."""
@@ -121,27 +153,28 @@ class Recurring:
 
     def _close(self, run: list[float]) -> None:
         """Take a run that has ended into the window."""
-        key, runs, counts = run[0], self._runs, self._count
+        key, runs = run[0], self._runs
         leaps = bool(runs) and abs(key - runs[-1][0]) > self._step
         if leaps and self._is_far(key):
             self._far[key] += 1
             self._far = Counter(dict(self._far.most_common(_SUSPECTS)))
-        # `get`: a Counter makes up a missing 0 in Python, and most numbers are new
-        if len(runs) == _WINDOW:
-            old = runs[0][0]
-            if left := counts.get(old, 0) - 1:
-                counts[old] = left
-            else:
-                del counts[old]
         runs.append(run)
-        counts[key] = counts.get(key, 0) + 1
         self._dated, self._age = True, (self._age + 1) % _KNOWN
-        if not self._age:  # half of what counts as a leap: it may have changed since
-            self._step = 0.5 * _LEAP * _usual_step([value for value, _ in self._runs])
+        if not self._age:
+            self._renew_step()
         if not self._void:
             low, high = self._range or (key, key)
             if self._range is None or key < low or key > high:
                 self._range = [min(low, key), max(high, key)]
+
+    def _renew_step(self) -> None:
+        """Half of what counts as a leap: it may have changed since."""
+        self._step = 0.5 * _LEAP * _usual_step([value for value, _ in self._runs])
+
+    @property
+    def _count(self) -> Counter[float]:
+        """Runs in the window by their number."""
+        return Counter(value for value, _ in self._runs)
 
     def _judge(self) -> None:
         """Find out whether the sensor rounds, and whether its driver holds each number."""
@@ -154,9 +187,10 @@ class Recurring:
         turns = sum(a * b < 0.0 for a, b in pairwise(steps))
         self._noisy = turns >= _NOISY * (len(steps) - 1)
 
-        again = {value for value, count in self._count.items() if count > 1}
+        counts = self._count
+        again = {value for value, count in counts.items() if count > 1}
         repeated = {value for value, length in self._runs if length > 1}
-        if len(again) > _FEW or len(self._count) < _KNOWN // 2:
+        if len(again) > _FEW or len(counts) < _KNOWN // 2:
             return  # it rounds
         if len(again | repeated) <= _FEW:
             # of a sensor that rounds so many numbers hardly ever differ all
@@ -240,7 +274,6 @@ class Recurring:
         self.beyond = int(state.get("beyond", 0))  # of a version that took them for the field
         self._run = None if state["run"] is None else list(map(float, state["run"]))
         self._runs = deque((list(map(float, run)) for run in state["runs"]), maxlen=_WINDOW)
-        self._count = Counter(value for value, _ in self._runs)
         self._range = None if state["range"] is None else list(map(float, state["range"]))
         self._far = Counter({float(value): int(count) for value, count in state["far"]})
         self._step, self._age, self._dated = float(state["step"]), int(state["age"]), True
@@ -248,4 +281,5 @@ class Recurring:
 
 def _usual_step(values: list[float]) -> float:
     """Median step from one number to the next."""
-    return median_low([abs(b - a) for a, b in pairwise(values)])
+    steps = sorted(map(abs, map(sub, values[1:], values)))
+    return steps[(len(steps) - 1) // 2]

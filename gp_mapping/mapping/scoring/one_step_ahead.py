@@ -170,9 +170,12 @@ class OneStepAhead:
             return
 
         last, step = self._last, self.settings.cell_length / 10
+        # the path only grows
+        if last is not None and lengths and lengths[-1] - last[1] < step:
+            return
         for i, (stamp, length) in enumerate(zip(stamps, lengths)):
-            # by time and by path: a standing robot is not scored
-            if last is None or (abs(stamp - last[0]) >= _PERIOD and length - last[1] >= step):
+            # by path and by time: a standing robot is not scored
+            if last is None or (length - last[1] >= step and abs(stamp - last[0]) >= _PERIOD):
                 last = (stamp, length)
                 self._picked.append(
                     (list(positions[i]), list(values[i]), length, headings[i], rates[i])

@@ -27,6 +27,9 @@ def left_out(values: np.ndarray) -> tuple[np.ndarray, Recurring]:
     while (k := recurring.first_void(keys, k, len(keys))) < len(keys):
         void[k], k = True, k + 1
     assert recurring.held + recurring.hung + recurring.beyond == void.sum()
+    single = Recurring()
+    assert [single.first_void(keys, k, k + 1) == k for k in range(len(keys))] == void.tolist()
+    assert single.state_dict() == recurring.state_dict(), "one by one is as all at once"
     return void, recurring
 
 
