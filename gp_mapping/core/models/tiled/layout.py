@@ -228,8 +228,8 @@ class Layout:
 
             w = r_x r_y + faint exp(−fade d / blend)
 
-        r goes over from one tile to the next along each axis, d is the distance from the tile's
-        core. Both are continuous in the place.
+        r goes over from one tile to the next along each axis, without a kink: a drawing is splined.
+        d is the distance from the tile's core. Both are continuous in the place.
 
         Args:
             columns: how far inside each column of cores a place lies, negative outside, (n, N) m.
@@ -239,12 +239,15 @@ class Layout:
             (n, m, N).
         """
         parts = columns[:, None], rows[None]
-        r_x, r_y = ((part / self.blend).add_(0.5).clamp_(0.0, 1.0) for part in parts)
-        outside_x, outside_y = (part.clamp_max(0.0).square_() for part in parts)
+        # twice r = (1 + sin φ)/2, φ from −π/2 to π/2 over the border
+        r_x, r_y = (
+            (part * (math.pi / self.blend)).clamp_(-0.5 * math.pi, 0.5 * math.pi).sin_().add_(1.0)
+            for part in parts
+        )
 
-        distance = (outside_x + outside_y).sqrt_()
+        distance = torch.hypot(*(part.clamp_max(0.0) for part in parts))
         faint = distance.mul_(-_FADE / self.blend).exp_().mul_(_FAINT).clamp_min_(1e-300)
-        return faint.addcmul_(r_x, r_y)
+        return faint.addcmul_(r_x, r_y, value=0.25)
 
     def state_dict(self) -> dict:
         """State for `from_state_dict`."""

@@ -65,7 +65,10 @@ def test_weights_are_one_inside_and_go_over_without_a_step():
     for key, which, weight in tile_weights(LAYOUT, keys.__contains__, line):
         weights[keys.index(key), which] = weight
     assert torch.allclose(weights.sum(0), torch.ones(4001).double())
-    assert float((weights[:, 1:] - weights[:, :-1]).abs().max()) < 0.005
+    # of half a period of a sine the slope is at most π/2
+    assert float(weights.diff(dim=1).abs().max()) < 1.58 * 0.002 / LAYOUT.blend
+    bends = weights[:, ::10].diff(dim=1).diff(dim=1).abs() / 0.02**2
+    assert float(bends.max()) <= 6.0 / LAYOUT.blend**2, "a kink, which no drawing can follow"
     assert float(weights[0, line[:, 0] < 3.6].min()) > 1 - 1e-6
     assert float(weights[1, (line[:, 0] > 4.4) & (line[:, 0] < 6.6)].min()) > 1 - 1e-6
     at = int((line[:, 0] - 4.0).abs().argmin())
@@ -83,12 +86,13 @@ def test_all_that_exist_answer_for_their_surroundings_and_nobody_far_away():
 
 
 def said_plainly(there: set, x, layout=LAYOUT) -> dict:
-    """The weights at one place by the formula: a ramp over each border, and faintly by the distance outside."""
+    """The weights at one place by the formula: a smooth step over each border, and faintly by the distance outside."""
     say = {}
     for key in filter(there.__contains__, layout.neighbourhood(layout.key_at(x))):
         low, high = layout.core(key)
         inside = [min(a - first, last - a) for a, first, last in zip(x.tolist(), low, high)]
-        ramp = math.prod(min(1.0, max(0.0, d / layout.blend + 0.5)) for d in inside)
+        share = [min(0.5, max(-0.5, d / layout.blend)) for d in inside]
+        ramp = math.prod(0.5 + 0.5 * math.sin(math.pi * u) for u in share)
         say[key] = ramp + 1e-9 * math.exp(
             -8.0 * math.hypot(*(max(0.0, -d) for d in inside)) / layout.blend
         )
