@@ -269,7 +269,12 @@ class _Messages(NamedTuple):
         ).in_order()
 
     def split(self, stamp: int, offset: int) -> tuple[_Messages, _Messages]:
-        """Those before a block whose first message has this stamp (ns), and the others."""
+        """Those before a block, and the others.
+
+        Args:
+            stamp: of the block's first message, ns.
+            offset: of the block.
+        """
         before = (self.stamps < stamp) | ((self.stamps == stamp) & (self.offsets < offset))
         n = int(before.sum())
         if n == len(self.data):
