@@ -1,13 +1,20 @@
-"""Streams that a caller has closed before a program begins, by the shell's words for it (preexec_fn)."""
+"""Streams that a caller has closed before a program begins, by the shell's words for it (preexec_fn).
+
+Pictures are small.
+"""
 
 import os
 
+from pictures import draw_small
+
 
 def out():
+    draw_small()
     os.close(1)
 
 
 def error():
+    draw_small()
     os.close(2)
 
 

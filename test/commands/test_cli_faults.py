@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from any_bag import header, make, write_bag
 from closing import BY_WORDS
+from pictures import draw_small
 from small_drive import GIVEN, lanes, write_drive
 
 from benchmark import warm
@@ -26,6 +27,8 @@ from gp_mapping.recording.bag_writer import BagWriter
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-m", "gp_mapping.cli"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+# for processes that draw small pictures (preexec_fn): they find the tests' modules
+SMALL = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 def refused(*words):
@@ -86,7 +89,8 @@ def test_nobody_reads_the_output(bag, tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=ENVIRONMENT,
+        env=SMALL,
+        preexec_fn=draw_small,
     )
     child.stdout.close()
     err = child.stderr.read()
@@ -103,10 +107,7 @@ def test_streams_that_the_caller_has_closed(bag, tmp_path, closed):
     refused_ = subprocess.run(
         ["sh", "-c", f"{shlex.join(refusal)} {closed}"], env=ENVIRONMENT, **how
     )
-    path = os.pathsep.join([str(ROOT / "test" / "commands"), os.environ.get("PYTHONPATH", "")])
-    mapped = warm.run(
-        mapping, env=ENVIRONMENT | {"PYTHONPATH": path}, preexec_fn=BY_WORDS[closed], **how
-    )
+    mapped = warm.run(mapping, env=SMALL, preexec_fn=BY_WORDS[closed], **how)
     for done, code in ((mapped, 0), (refused_, 2)):
         assert done.returncode == code and "Traceback" not in done.stderr, done.stderr
         assert "fault of this program" not in done.stdout + done.stderr
@@ -124,7 +125,8 @@ def test_a_full_disk_under_stdout(bag, tmp_path):
             stderr=subprocess.PIPE,
             text=True,
             timeout=120,
-            env=ENVIRONMENT,
+            env=SMALL,
+            preexec_fn=draw_small,
         )
     last = done.stderr.splitlines()[-1]
     assert done.returncode == 2 and "No space left" in last and "Traceback" not in done.stderr
@@ -136,7 +138,8 @@ def test_an_ascii_terminal_takes_a_microtesla(bag, tmp_path):
         cwd=ROOT,
         capture_output=True,
         timeout=120,
-        env={**ENVIRONMENT, "PYTHONIOENCODING": "ascii"},
+        env={**SMALL, "PYTHONIOENCODING": "ascii"},
+        preexec_fn=draw_small,
     )
     assert done.returncode == 0 and b"\\xb5T" in done.stdout, done.stderr
 

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import rclpy
+from pictures import draw_small
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
@@ -40,6 +41,8 @@ def environment(domain: int, log_dir) -> dict[str, str]:
 class Process:
     """`python -m module args`, ended with the with-block whatever happens.
 
+    Its pictures are small.
+
     start: subprocess.Popen loads everything itself, and what it starts does, too: it has the command line of its own.
     """
 
@@ -47,12 +50,18 @@ class Process:
         self._out = open(
             Path(log_dir) / f"{module}.{time.monotonic_ns()}.txt", "w+", encoding="utf-8"
         )
+        how, env = {}, environment(domain, log_dir)
+        if start is warm.Popen:
+            how["preexec_fn"] = draw_small  # for what it starts, too
+            paths = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), *sys.path]))
+            env |= {"PYTHONPATH": paths}  # what this process finds the tests' modules by
         self.popen = start(
             [sys.executable, "-m", module, *arguments],
             cwd=ROOT,
             stdout=self._out,
             stderr=subprocess.STDOUT,
-            env=environment(domain, log_dir),
+            env=env,
+            **how,
         )
 
     def __enter__(self):

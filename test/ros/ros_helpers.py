@@ -130,8 +130,8 @@ class Peer:
         self.context = Context()
         rclpy.init(context=self.context)
         self.node = Node(name, context=self.context, namespace=namespace)
-        self.executor = SingleThreadedExecutor(context=self.context)
-        self.executor.add_node(self.node)
+        self._executor = SingleThreadedExecutor(context=self.context)
+        self._executor.add_node(self.node)
         self.field_publisher = self.node.create_publisher(
             MagneticField, "magnetic_field", sensor_data(1000, True)
         )
@@ -144,6 +144,13 @@ class Peer:
         self.messages: list[str] = []
         self.statuses = 0
         self.node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
+
+    @property
+    def executor(self) -> SingleThreadedExecutor:
+        """Of this peer alone; look() may have served it together with a node meanwhile."""
+        if self.node.executor is not self._executor:
+            self._executor.add_node(self.node)
+        return self._executor
 
     def _on_diagnostics(self, array: DiagnosticArray) -> None:
         for status in array.status:
@@ -271,7 +278,7 @@ class Peer:
         return self
 
     def __exit__(self, *_) -> None:
-        self.executor.shutdown()
+        self._executor.shutdown()
         self.node.destroy_node()
         rclpy.try_shutdown(context=self.context)
 
@@ -288,14 +295,21 @@ def grid_array(message) -> np.ndarray:
     return np.array(message.data, dtype=int).reshape(message.info.height, message.info.width)
 
 
+def look(node, peer, seconds: float = 0.05):
+    """One callback of a node of this process (fixture node_of) or of its peer; a moment, where there is none.
+
+    They wait together: to look at each of them in turn takes a millisecond of the processor each time.
+    """
+    if peer.node.executor is not node.executor_:
+        node.executor_.add_node(peer.node)
+    node.executor_.spin_once(timeout_sec=seconds)
+
+
 def spin(node, peer, seconds: float):
     """Serve a node of this process (fixture node_of) and its peer."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        node.executor_.spin_once(
-            timeout_sec=min(0.01, seconds)
-        )  # each look costs a millisecond of the processor
-        peer.executor.spin_once(timeout_sec=0.0)
+        look(node, peer, min(0.1, seconds))
 
 
 def spin_until(node, peer, condition, timeout: float = 60.0):
@@ -303,7 +317,7 @@ def spin_until(node, peer, condition, timeout: float = 60.0):
     end = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < end, node.inputs.problems
-        spin(node, peer, 0.02)
+        look(node, peer)
 
 
 def ask(node, peer, kind, name: str, request=None):

@@ -6,6 +6,7 @@ import random
 import sys
 
 import pytest
+from pictures import draw_small
 from ros_helpers import NS, ROOT, STARTS, NodeProcess, Peer, field_at, parameter_file, place_at
 from states import differences
 
@@ -92,7 +93,8 @@ def test_playing_a_bag_gives_the_map_of_the_command_line(tmp_path, bag, rate, mo
         capture_output=True,
         text=True,
         timeout=120,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
+        preexec_fn=draw_small,
     )
     assert done.returncode == 0, done.stderr
     with (
