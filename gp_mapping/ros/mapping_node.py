@@ -264,8 +264,9 @@ class MappingNode(ManagedNode):
         )
         watch = self.get_clock().create_jump_callback(jump, post_callback=self._on_clock_jump)
         self._undo_configure.callback(watch.unregister)
+        period = self.settings.diagnostics_period
         self._undo_configure.callback(
-            self.destroy_timer, self.create_timer(1.0, self.publish_health, clock=self._steady)
+            self.destroy_timer, self.create_timer(period, self.publish_health, clock=self._steady)
         )
         self._undo_configure.callback(
             self.destroy_timer, self.create_timer(0.2, self._on_autosave, clock=self._steady)

@@ -1,4 +1,4 @@
-"""The content of /diagnostics, once a second: numbers, drops by reason, and warnings. No rclpy."""
+"""The content of /diagnostics, a report each period: numbers, drops by reason, warnings. No rclpy."""
 
 from __future__ import annotations
 

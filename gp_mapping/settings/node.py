@@ -164,6 +164,13 @@ class NodeSettings(PlanSettings, TeamSettings):
     silence_warning: float = setting(
         2.0, "an input that is silent for longer than this is reported", "s", 0.1, 1e6, live=True
     )
+    diagnostics_period: float = setting(
+        1.0,
+        "how often /diagnostics are sent; explorer_node and gp-mapping view count on one a second",
+        "s",
+        0.1,
+        1.0,
+    )
     torch_threads: int = setting(
         1,
         "threads of the map's matrix operations; more than one slows a busy machine of "

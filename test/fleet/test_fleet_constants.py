@@ -33,6 +33,7 @@ def bags(tmp_path_factory):
             folder / f"band{i}",
             lanes(0.8 * i, 3, 2.0),
             1000.0 * (i + 1),
+            rate=10.0,
             seed=i,
             spoil=lambda _, vector, place, shift=shift: (vector + shift, place),
         )

@@ -26,7 +26,16 @@ from gp_mapping.ros.wire.qos import LATCHED, sensor_data
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NS = 1_000_000_000
-QUICK = {"max_inducing": 80, "resolution": 0.1, "learn_hyperparameters": False, "lengthscale": 0.6}
+MAPPER = "gp_mapping.ros.mapping_node"
+COUNTS = (" received", "used", "waiting for a pose", "samples", "cells")
+REPORTS = 0.25  # s from one report in /diagnostics to the next: tests wait for them
+QUICK = {
+    "max_inducing": 80,
+    "resolution": 0.1,
+    "learn_hyperparameters": False,
+    "lengthscale": 0.6,
+    "diagnostics_period": REPORTS,
+}
 # Starts of the magnetic field below: to find them a map takes its first cells in again and again, which is for
 # mapping/beginning/test_start.py
 STARTS = {"signal_stddev": 6e-6, "noise_stddev": 3e-7, "constant_stddev": 2e-5}
@@ -79,7 +88,7 @@ class NodeProcess:
     def __init__(
         self,
         folder: Path,
-        module: str = "gp_mapping.ros.mapping_node",
+        module: str = MAPPER,
         arguments=(),
         start=warm.Popen,
         pictures=draw_small,
@@ -92,6 +101,8 @@ class NodeProcess:
         command = [sys.executable, "-m", module, "--ros-args"]
         if parameters:
             parameters.setdefault("autosave_period", 0.0)  # no files but those that a test asks for
+            if module == MAPPER:
+                parameters.setdefault("diagnostics_period", REPORTS)
             command += ["--params-file", str(parameter_file(folder, **parameters))]
         with self.log_path.open("w") as log:
             self.process = start(
@@ -248,9 +259,14 @@ class Peer:
         return float(self.values.get(key, 0.0))
 
     def settle(self) -> None:
-        """Until two reports have come: the second is of a status that the worker made after now."""
-        seen = self.statuses
-        self.until(lambda: self.statuses >= seen + 6, what="no diagnostics")
+        """Until all that was sent is taken in: nothing waits, and two reports in a row count the same.
+
+        The first report may be of a status that the worker made before now.
+        """
+        counts: list[dict] = []
+        while len(counts) < 3 or counts[-1] != counts[-2] or self.number("queue"):
+            self.until(lambda seen=self.statuses: self.statuses >= seen + 3, what="no diagnostics")
+            counts.append({key: n for key, n in self.values.items() if key.endswith(COUNTS)})
 
     def call(self, kind, name: str, request, timeout: float = 60.0, again: float | None = None):
         """Call a service; ask again every so many seconds, if the question may be asked twice.

@@ -53,7 +53,9 @@ MAPPER = (
     "max_inducing:=150",
     "robot_radius:=0.2",
     "autosave_period:=0.0",
+    "diagnostics_period:=0.25",
 )
+STANDS = ("sim.duration:=4.0", "sim.field_rate:=30.0", "sim.odometry_rate:=30.0")
 TOPICS = {
     "/mapping/plan": (Path, LATCHED),
     "/odometry": (Odometry, DEEP),
@@ -143,9 +145,7 @@ def mapped(tmp_path):
         ros_run(
             "gp_mapping.ros.mapping_node", *MAPPER, f"save_directory:={tmp_path}", **run
         ) as mapper,
-        ros_run(
-            "gp_mapping.ros.simulator_node", *SIMULATOR, "sim.duration:=11.5", **run
-        ) as simulator,
+        ros_run("gp_mapping.ros.simulator_node", *SIMULATOR, *STANDS, **run) as simulator,
     ):
         assert listener.spin_through(simulator, 90.0) == 0, simulator.output
         yield listener, mapper
@@ -228,6 +228,7 @@ def test_the_command_surveys_a_region_within_the_files_budget_and_saves_the_map(
     params.write_text(
         "/**:\n  ros__parameters:\n    plan_places: 80\n    plan_effort: 16\n    max_inducing: 100\n"
         "    plan_budget: 2.5\n    publish_rate: 2.0\n    resolution: 0.1\n    map_name: hall\n"
+        "    diagnostics_period: 0.25\n"
     )
     with explore(
         tmp_path,

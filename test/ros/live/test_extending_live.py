@@ -37,7 +37,11 @@ def test_a_model_and_a_kernel_of_ones_own_run_in_the_node(installed):
         )
         with NodeProcess(installed, module="known"):
             peer.wait_for_node()
-            peer.drive(0.0, 12.0)
+            peer.until(
+                lambda: peer.node.count_subscribers("/mapping/stddev") == 1,
+                what="the other node does not listen",
+            )
+            peer.drive(0.0, 12.0, speed=4.0)
             peer.until(lambda: means and shares, what="a map, and what the other node says of it")
             peer.settle()
             grid = grid_array(means[-1])
