@@ -39,7 +39,7 @@ __all__ = ["ExplorerNode", "main"]
 _RATE = 20.0  # Hz of commands
 _ANSWER = 10.0  # s after which an answer counts as lost
 _LAST_WAIT = 2.0  # s at the end for Nav2 to take back its goal
-# s after the start in which diagnostics, sent once a second or more often, may still describe the time before
+# s after the start in which diagnostics, sent each second at least, may be of the time before
 _STALE_DIAGNOSTICS = 2.5
 
 

@@ -1,4 +1,4 @@
-"""The content of /diagnostics, a report each period: numbers, drops by reason, warnings. No rclpy."""
+"""The content of /diagnostics: numbers, drops by reason, and warnings. No rclpy."""
 
 from __future__ import annotations
 

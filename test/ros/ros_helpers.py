@@ -261,12 +261,22 @@ class Peer:
     def settle(self) -> None:
         """Until all that was sent is taken in: nothing waits, and two reports in a row count the same.
 
-        The first report may be of a status that the worker made before now.
+        The first report may be of a status that the worker made before now. What a node has received is counted at
+        once, what became of it only when the worker is through with it.
         """
         counts: list[dict] = []
-        while len(counts) < 3 or counts[-1] != counts[-2] or self.number("queue"):
+        end = time.monotonic() + 60.0
+        while len(counts) < 3 or counts[-1] != counts[-2] or not self._is_taken_in():
+            assert time.monotonic() < end, f"it does not settle; {self.messages[-3:]} {self.values}"
             self.until(lambda seen=self.statuses: self.statuses >= seen + 3, what="no diagnostics")
             counts.append({key: n for key, n in self.values.items() if key.endswith(COUNTS)})
+
+    def _is_taken_in(self) -> bool:
+        """Whether nothing is queued, and each measurement that was received is used, dropped, or waits for a pose."""
+        dropped = sum(float(n) for key, n in self.values.items() if key.startswith("dropped: "))
+        known = dropped + self.number("measurements used") + self.number("waiting for a pose")
+        received = self.values.get("magnetic_field received")
+        return not self.number("queue") and (received is None or known >= float(received))
 
     def call(self, kind, name: str, request, timeout: float = 60.0, again: float | None = None):
         """Call a service; ask again every so many seconds, if the question may be asked twice.

@@ -53,9 +53,8 @@ MAPPER = (
     "max_inducing:=150",
     "robot_radius:=0.2",
     "autosave_period:=0.0",
-    "diagnostics_period:=0.25",
 )
-STANDS = ("sim.duration:=4.0", "sim.field_rate:=30.0", "sim.odometry_rate:=30.0")
+STANDS = ("sim.duration:=5.0", "sim.field_rate:=25.0", "sim.odometry_rate:=25.0")
 TOPICS = {
     "/mapping/plan": (Path, LATCHED),
     "/odometry": (Odometry, DEEP),
