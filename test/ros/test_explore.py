@@ -54,7 +54,6 @@ MAPPER = (
     "robot_radius:=0.2",
     "autosave_period:=0.0",
 )
-STANDS = ("sim.duration:=5.0", "sim.field_rate:=25.0", "sim.odometry_rate:=25.0")
 TOPICS = {
     "/mapping/plan": (Path, LATCHED),
     "/odometry": (Odometry, DEEP),
@@ -144,7 +143,9 @@ def mapped(tmp_path):
         ros_run(
             "gp_mapping.ros.mapping_node", *MAPPER, f"save_directory:={tmp_path}", **run
         ) as mapper,
-        ros_run("gp_mapping.ros.simulator_node", *SIMULATOR, *STANDS, **run) as simulator,
+        ros_run(
+            "gp_mapping.ros.simulator_node", *SIMULATOR, "sim.duration:=11.5", **run
+        ) as simulator,
     ):
         assert listener.spin_through(simulator, 90.0) == 0, simulator.output
         yield listener, mapper
