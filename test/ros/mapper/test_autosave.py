@@ -27,7 +27,7 @@ QUICK = {
     "reliable_inputs": True,
     **STARTS,
 }
-PERIOD = 1.0
+PERIOD = 2.0
 
 
 @pytest.fixture(autouse=True)

@@ -70,3 +70,9 @@ def test_another_node_of_the_same_name_is_said_once_it_stays(node_of, monkeypatc
     peer.messages.clear()
     spin_until(node, peer, lambda: peer.messages)
     assert said not in "".join(peer.messages)
+
+
+def test_reports_come_as_often_as_is_asked_for(node_of):
+    node, _ = node_of(diagnostics_period=0.5)
+    periods = [t.timer_period_ns for t in node.timers if t.callback == node.publish_health]
+    assert periods == [500_000_000]
