@@ -27,8 +27,7 @@ from gp_mapping.recording.bag_writer import BagWriter
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-m", "gp_mapping.cli"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
-# for processes that draw small pictures (preexec_fn): they find the tests' modules
-SMALL = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(sys.path)}
+SMALL = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(sys.path)}  # finds draw_small
 
 
 def refused(*words):
@@ -73,18 +72,9 @@ def test_every_error_becomes_one_line(monkeypatch, capfd, error, code, said):
 
 def test_nobody_reads_the_output(bag, tmp_path):
     """`gp-mapping map --json | head -c 1`."""
+    words = ["map", str(bag), "--output", str(tmp_path / "o"), "--json", "--suggest", "0", *GIVEN]
     child = warm.Popen(
-        [
-            *COMMAND,
-            "map",
-            str(bag),
-            "--output",
-            str(tmp_path / "o"),
-            "--json",
-            "--suggest",
-            "0",
-            *GIVEN,
-        ],
+        [*COMMAND, *words],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -399,7 +399,7 @@ def test_the_view_loads_ground_that_is_not_drawn_any_more(tmp_path):
         peer.wait_for_node()
         peer.until(lambda: status(view.address)["overlay"] >= 0, what="no answer")
         field = peer.listen(PointCloud2, "/mapping/field")
-        peer.drive(0.0, 44.0, rate=10, speed=16.0)  # 11 lanes: 3.3 m
+        peer.drive(0.0, 64.0, rate=10, speed=16.0)  # 16 lanes: 4.8 m
         peer.until(
             lambda: (status(view.address)["map"] or {}).get("number"), what="no map in the viewer"
         )
