@@ -115,7 +115,13 @@ def asked(node_of):
             before = len(answers)
             for each in questions:
                 publisher.publish(each)
-            spin_until(node, peer, lambda: len(answers) >= before + len(questions))
+            wanted = sorted(each.header.stamp.sec for each in questions)
+
+            def answered():  # an answer to an earlier question may come late
+                told = [a.header.stamp.sec for a in answers[before:]]
+                return sorted(number for number in told if number in wanted) == wanted
+
+            spin_until(node, peer, answered)
             return {a.header.stamp.sec: a for a in answers[before:]}
 
         return node, ask
