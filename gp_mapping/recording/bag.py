@@ -52,10 +52,8 @@ STORE = get_typestore(Stores.ROS2_JAZZY)
 ROS_TYPES = frozenset(STORE.types)  # which ROS itself has; bags teach the store others
 
 _BOTH: dict[str, str | None] = {MAGNETIC_FIELD: None, ODOMETRY: None}
-_FIRST, _LATER = (
-    (1, 7, 56),
-    500,
-)  # messages that are read together where they are handed out one by one
+# messages that are read together where they are handed out one by one
+_FIRST, _LATER = (1, 7, 56), 500
 _NAME = 100  # characters of a name, or of a reason, that comes out of a bag
 
 
