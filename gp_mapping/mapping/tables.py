@@ -8,7 +8,7 @@ snapshot. One tensor holds the same numbers.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
 import numpy as np
@@ -82,6 +82,13 @@ class Squares:
     def numbers(self) -> np.ndarray:
         """Numbers of all squares: (K, width), in order."""
         return self._ordered()[:, 2:]
+
+    def numbers_of(self, squares: Iterable[tuple[float, float]]) -> np.ndarray:
+        """Numbers of some squares (K, width); zeros for those that are not there."""
+        slots = np.fromiter((self._slots.get(square, -1) for square in squares), np.int64)
+        numbers = self._rows[slots, 2:]
+        numbers[slots < 0] = 0.0
+        return numbers
 
     def table(self) -> Tensor:
         """Squares with their numbers: (K, 2 + width), a copy."""

@@ -4,10 +4,13 @@ One lengthscale and one signal variance for a whole map are a compromise: next t
 field is rougher than they describe, in an empty corner smoother. A score z² = r²/(v + σ²) has the
 mean 1 where the predicted variance is right, so
 
-    κ(x) = (n₀ + Σ_b K_b(x) Z_b) / (n₀ + Σ_b K_b(x) W_b),   K_b(x) = exp(−|x − x_b|²/2h²)
+    κ(x) = (n₀ + Σ_b K_b(x) Z_b) / (n₀ + Σ_b K_b(x) W_b),
+    K_b(x) = max(0, exp(−|x − x_b|²/2h²) − exp(−R²/2h²)),   R = 3 h
 
-over bins b of side h with summed weights W_b and scores Z_b scales the variance at x: the conjugate
-(scaled inverse χ²) estimate with n₀ scores of 1 as its prior. Far from every score, κ is 1.
+over bins b of side h with mean places x_b, summed weights W_b and scores Z_b scales the variance at
+x: the conjugate (scaled inverse χ²) estimate with n₀ scores of 1 as its prior. The kernel is 0 from
+R on, so κ is continuous, and only the 7 × 7 bins around x are looked at. Farther from every score,
+κ is 1.
 """
 
 from __future__ import annotations
@@ -15,7 +18,6 @@ from __future__ import annotations
 from collections import deque
 
 import numpy as np
-from scipy.spatial import cKDTree
 
 from gp_mapping.mapping.tables import Squares
 
@@ -25,10 +27,11 @@ _PRIOR = 5.0  # n₀
 _WEIGHT = 0.2  # of a score: at ten a second their errors are correlated over about half a second
 _HEAVIEST = 20.0  # of a bin: beyond it the oldest scores fade, so that κ follows the field
 _BINS = 20000  # kept; the longest unvisited is dropped first
-_NEIGHBOURS = 16  # bins that count at a place; they reach beyond 2 h
-_REACH = 3.0  # h beyond which a bin does not count
-_FEW = 4  # places for which no tree of the bins is made
+_REACH = 3  # R/h: a bin does not count from there on
+_TOGETHER = 1024  # places whose bins are weighed at once: about half a megabyte an array
 _NOTED = 256  # newest changes whose places are kept; a longer look back says everywhere
+# squares that a place's bins may lie in, from its own: i + j √−1
+_AROUND = np.add.outer(np.arange(-_REACH, _REACH + 1), 1j * np.arange(-_REACH, _REACH + 1)).ravel()
 
 
 class LocalScale:
@@ -46,9 +49,6 @@ class LocalScale:
     def __init__(self, width: float):
         self.width, self.everywhere = width, 1.0
         self._bins = Squares(4)  # W, Z, Σ W x, Σ W y
-        # of all bins, with their W and Z; made when it is asked for
-        self._tree: tuple[cKDTree, np.ndarray] | None = None
-
         self.version = 0
         # the last version at which all of it may have changed
         self._whole = 0
@@ -84,7 +84,7 @@ class LocalScale:
 
     def _changed(self, *bins: list[float]) -> None:
         """Note bins that have changed, as they were and as they are; none given: any may have."""
-        self._tree, self.version = None, self.version + 1
+        self.version += 1
         if not bins:
             self._changes.clear()
             self._whole = self.version
@@ -140,20 +140,6 @@ class LocalScale:
             self._bins.pop(key)
         self._changed()
 
-    def _bins_near(self, x: np.ndarray) -> tuple[cKDTree, np.ndarray]:
-        """Places, and W and Z, of all bins that count at x (N, 2) m; of a large map a part."""
-        if self._tree is not None:
-            return self._tree
-        table = self._bins.numbers()
-        places, reach = table[:, 2:] / table[:, :1], _REACH * self.width
-        near = ((places >= x.min(0) - reach) & (places <= x.max(0) + reach)).all(1)
-        # a small question to a large map: its own tree is quicker than that of all bins
-        if 2 * np.count_nonzero(near) < len(near):
-            return cKDTree(places[near]), table[near, :2]
-
-        self._tree = cKDTree(places), table[:, :2]
-        return self._tree
-
     def scale_at(self, x) -> np.ndarray:
         """κ at x (N, 2) metres: (N,)."""
         return self.scale_and_count_at(x)[0]
@@ -168,32 +154,24 @@ class LocalScale:
         if not len(self._bins) or not len(x):
             return np.zeros((2, len(x)))
 
-        if len(x) <= _FEW:
-            return np.stack([self._sums_at_one(place) for place in x], 1)
-        tree, sums = self._bins_near(x)
+        # places in one square have the same bins around them
+        i, j = np.floor(x / self.width).T
+        squares, square = np.unique(i + 1.0j * j, return_inverse=True)
+        around = (squares[:, None] + _AROUND).ravel()
+        bins = self._bins.numbers_of(zip(around.real.tolist(), around.imag.tolist()))
+        weight, score, sum_x, sum_y = bins.T.reshape(4, len(squares), len(_AROUND))
+        held = np.where(weight > 0, weight, 1.0)
+        places = sum_x / held, sum_y / held
 
-        count = min(_NEIGHBOURS, len(sums))
-        if not count:
-            return np.zeros((2, len(x)))
-
-        away, index = tree.query(
-            x, k=np.arange(1, count + 1), distance_upper_bound=_REACH * self.width
-        )
-        # 0 where there is no bin: its distance is infinite
-        kernel = np.exp(-0.5 * np.square(away / self.width))
-        weight, score = (np.append(sums[:, i], 0.0).take(index) for i in (0, 1))
-
-        return np.stack([(kernel * weight).sum(1), (kernel * score).sum(1)])
-
-    def _sums_at_one(self, x: np.ndarray) -> np.ndarray:
-        """As `_sums_at` at x (2,) m, (2,): of all bins, since a tree of them takes longer."""
-        table = self._bins.numbers()
-        away = np.hypot(*(table[:, 2:] / table[:, :1] - x).T)
-        near = np.flatnonzero(away < _REACH * self.width)
-        near = near[np.argsort(away[near], kind="stable")[:_NEIGHBOURS]]
-
-        kernel = np.exp(-0.5 * np.square(away[near] / self.width))
-        return kernel @ table[near, :2]
+        sums = np.empty((2, len(x)))
+        for start in range(0, len(x), _TOGETHER):
+            part = slice(start, start + _TOGETHER)
+            of = square[part]
+            away2 = sum(np.square(p[of] - x[part, i, None]) for i, p in enumerate(places))
+            kernel = np.exp(away2 / (-2.0 * self.width**2)) - np.exp(-0.5 * _REACH**2)
+            np.maximum(kernel, 0.0, out=kernel)
+            sums[:, part] = [(kernel * values[of]).sum(1) for values in (weight, score)]
+        return sums
 
     def state_dict(self) -> dict:
         """Return the bins as a table, with their width (m)."""
