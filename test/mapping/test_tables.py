@@ -78,6 +78,7 @@ def test_what_is_loaded_takes_the_place_of_all_that_was_there():
     for i in range(5):
         squares.put((i, 0), [float(i)])
     assert squares.pop((3, 0)) == [3.0] and squares.pop((3, 0)) is None and len(squares) == 4
+    assert squares.numbers_of([(4.0, 0.0), (3.0, 0.0), (1, 0)]).tolist() == [[4.0], [0.0], [1.0]]
     squares.load(table_of({(7, 7): [70.0], (8, 8): [80.0]}, 1))
     for i in range(2):
         squares.put((i, 1), [float(i)])

@@ -28,7 +28,7 @@ _WEIGHT = 0.2  # of a score: at ten a second their errors are correlated over ab
 _HEAVIEST = 20.0  # of a bin: beyond it the oldest scores fade, so that κ follows the field
 _BINS = 20000  # kept; the longest unvisited is dropped first
 _REACH = 3  # R/h: a bin does not count from there on
-_TOGETHER = 1024  # places whose bins are weighed at once: about half a megabyte an array
+_TOGETHER = 1024  # places that are looked at at once: half a megabyte an array
 _NOTED = 256  # newest changes whose places are kept; a longer look back says everywhere
 # squares that a place's bins may lie in, from its own: i + j √−1
 _AROUND = np.add.outer(np.arange(-_REACH, _REACH + 1), 1j * np.arange(-_REACH, _REACH + 1)).ravel()
@@ -157,21 +157,33 @@ class LocalScale:
         # places in one square have the same bins around them
         i, j = np.floor(x / self.width).T
         squares, square = np.unique(i + 1.0j * j, return_inverse=True)
+
+        sums, order = np.empty((2, len(x))), np.argsort(square, kind="stable")
+        for start in range(0, len(x), _TOGETHER):
+            some = order[start : start + _TOGETHER]
+            first, last = square[some[[0, -1]]]
+            sums[:, some] = self._sums_in(squares[first : last + 1], square[some] - first, x[some])
+        return sums
+
+    def _sums_in(self, squares: np.ndarray, square: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """Σ K W and Σ K Z: (2, N).
+
+        Args:
+            squares: i + j √−1 of squares (U,).
+            square: which of them each place lies in (N,).
+            x: the places (N, 2), m.
+        """
         around = (squares[:, None] + _AROUND).ravel()
         bins = self._bins.numbers_of(zip(around.real.tolist(), around.imag.tolist()))
         weight, score, sum_x, sum_y = bins.T.reshape(4, len(squares), len(_AROUND))
+        # an empty bin has no place, and no weight
         held = np.where(weight > 0, weight, 1.0)
-        places = sum_x / held, sum_y / held
 
-        sums = np.empty((2, len(x)))
-        for start in range(0, len(x), _TOGETHER):
-            part = slice(start, start + _TOGETHER)
-            of = square[part]
-            away2 = sum(np.square(p[of] - x[part, i, None]) for i, p in enumerate(places))
-            kernel = np.exp(away2 / (-2.0 * self.width**2)) - np.exp(-0.5 * _REACH**2)
-            np.maximum(kernel, 0.0, out=kernel)
-            sums[:, part] = [(kernel * values[of]).sum(1) for values in (weight, score)]
-        return sums
+        away2 = np.square((sum_x / held)[square] - x[:, :1])
+        away2 += np.square((sum_y / held)[square] - x[:, 1:])
+        kernel = np.exp(away2 / (-2.0 * self.width**2)) - np.exp(-0.5 * _REACH**2)
+        np.maximum(kernel, 0.0, out=kernel)
+        return np.stack([(kernel * values[square]).sum(1) for values in (weight, score)])
 
     def state_dict(self) -> dict:
         """Return the bins as a table, with their width (m)."""

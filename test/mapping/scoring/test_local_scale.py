@@ -141,12 +141,13 @@ def test_a_score_is_looked_up_where_it_counts_and_only_once(monkeypatch):
     assert sum(asked) < 0.02 * len(xs) * len(ys), "a square of six widths, not the grid"
 
 
-def test_at_a_few_places_it_is_what_it_is_at_all():
+def test_at_a_few_places_it_is_what_it_is_at_all(monkeypatch):
     """To the bit, also where there are no bins, and in whatever order the bins have come."""
     scale, rng = LocalScale(0.3), np.random.default_rng(3)
     scale.add(rng.uniform(0, 60, (5000, 2)), rng.uniform(0, 9, 5000))
     places = rng.uniform(-5, 65, (400, 2))
     alone = np.concatenate([scale.scale_at(x[None]) for x in places])
+    monkeypatch.setattr(local_scale, "_TOGETHER", 60)
     assert np.array_equal(alone, scale.scale_at(places))
     other, state = LocalScale(0.3), scale.state_dict()
     other.load_state_dict(state | {"bins": state["bins"].flip(0)})
