@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.repeated.on_change import OnChange
 
 __all__ = ["SensorFault", "sensor_faults"]
 
@@ -38,7 +39,7 @@ class SensorFault(NamedTuple):
 
 
 def sensor_faults(passes: list[Samples], scale: float, unit: str) -> list[SensorFault]:
-    """Return what is wrong with the sensor itself.
+    """Return what is wrong with the sensor itself, or with how it is published.
 
     Args:
         passes: what the sensor measured; y (n, C) in SI.
@@ -48,6 +49,21 @@ def sensor_faults(passes: list[Samples], scale: float, unit: str) -> list[Sensor
     Returns:
         Nothing where values differ as those of a working sensor do.
     """
+    return [*_repeats(passes, scale, unit), *_on_change(passes, scale, unit)]
+
+
+def _on_change(passes: list[Samples], scale: float, unit: str) -> list[SensorFault]:
+    """Return a fault where only changes of a sensor that rounds are published."""
+    watch = OnChange()
+    for samples in passes:
+        watch.begin_pass()
+        if len(samples) and samples.y.shape[1] == 1:
+            watch.correct_all(samples.y.tolist(), samples.x.tolist(), slice(0, len(samples)))
+    return [SensorFault(text, False) for text in watch.notes(scale, unit)]
+
+
+def _repeats(passes: list[Samples], scale: float, unit: str) -> list[SensorFault]:
+    """As `sensor_faults`, of equal values."""
     passes = [samples for samples in passes if len(samples)]
     if not passes:
         return []

@@ -11,7 +11,7 @@ into calls. What becomes of them stands in growing/admission.py.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Protocol
 
 from gp_mapping.core.likelihoods.outcomes import OutcomeJudge
@@ -23,6 +23,7 @@ from gp_mapping.mapping.growing.counts import SampleCounts
 from gp_mapping.mapping.motion.attitude import HeadingTrack
 from gp_mapping.mapping.motion.path import Path
 from gp_mapping.mapping.raw_batch import RAW_BATCH, join_raw, single_batch
+from gp_mapping.mapping.repeated.on_change import OnChange
 from gp_mapping.mapping.repeated.recurring import Recurring, keys_of
 from gp_mapping.mapping.response.response import Response
 from gp_mapping.mapping.scoring.neighbouring_cells import NeighbouringCells
@@ -67,6 +68,7 @@ class Gathering:
         cells: the averager.
         neighbours: white noise of samples that are alone in their cells.
         recurring: finds measurements that are no new ones.
+        on_change: finds a sensor that is published only on change.
         response: takes cells of a slow sensor back to what it would settle at.
         drift: looks whether the sensor drifts.
         frames: looks whether all passes are in one frame.
@@ -84,6 +86,7 @@ class Gathering:
         # without cells: raw samples that wait for their batch
         self._raw: list[Samples] = []
         self._outcomes, self.recurring = OutcomeJudge(s), Recurring()
+        self.on_change = OnChange()
         self.response = Response(s, looks_for_lag)
         self.drift = DriftWatch(s, looks_for_lag)
         self.frames = FrameWatch(s)
@@ -180,7 +183,7 @@ class Gathering:
             closed = join_raw(self._raw) if len(self._raw) >= RAW_BATCH else None
         if closed is not None:
             self._raw = []
-            yield closed
+            yield self._with_steps(closed)
 
         if refused:
             x, y = rows.x[wrong], rows.y[wrong]
@@ -221,6 +224,9 @@ class Gathering:
             rows.x[part], rows.stamp[part], rows.heading[part]
         )
 
+        if self.settings.robust and self.settings.metric and len(rows.y[part.start]) == 1:
+            self.on_change.correct_all(rows.y, rows.x, part)
+
         lengths = self._path.extend(rows.x[part])
         judge.counts.used += part.stop - part.start
         judge.look(rows, part, rates, lengths)
@@ -231,13 +237,21 @@ class Gathering:
         self._path.begin_pass()
         self._track.begin_pass()
         self.cells.begin_pass()
+        self.on_change.begin_pass()
+
+    def _with_steps(self, cell: Samples) -> Samples:
+        """A cell with the variance that numbers at the edges of steps have, however many."""
+        variance, sensor = self.on_change.variance, cell.sensor_variance
+        if variance == 0.0 or sensor is None or cell.count is None:
+            return cell
+        return replace(cell, sensor_variance=sensor + cell.count * variance)
 
     def close(self) -> Samples | None:
         """Close the open cell, or the raw samples that wait for their batch; None: none is open."""
         pending = self.cells.flush()
         if pending is None and self._raw:
             pending, self._raw = join_raw(self._raw), []
-        return pending
+        return None if pending is None else self._with_steps(pending)
 
     def end_pass(self) -> None:
         """Begin a new pass with the next sample; `close` comes first."""
@@ -275,6 +289,7 @@ class Gathering:
         """What was left out, or is taken back, by the sensor's faults, in sentences."""
         return [
             *self.recurring.notes(),
+            *self.on_change.notes(self.settings.field_scale, self.settings.field_unit),
             *self.frames.notes(),
             *self.response.notes(),
             *self.drift.notes(),
@@ -303,6 +318,7 @@ class Gathering:
             "path": self._path.state_dict(),
             "track": self._track.state_dict(),
             "recurring": self.recurring.state_dict(),
+            "on_change": self.on_change.state_dict(),
             "response": self.response.state_dict(),
             "drift": self.drift.state_dict(),
             "frames": self.frames.state_dict(),
@@ -320,6 +336,8 @@ class Gathering:
             self.neighbours.load_state_dict(state["neighbours"])
         if "recurring" in state:  # else of a version that left out no repeats
             self.recurring.load_state_dict(state["recurring"])
+        if "on_change" in state:  # else of a version that took all numbers for what was measured
+            self.on_change.load_state_dict(state["on_change"])
         if "response" in state:
             self.response.load_state_dict(state["response"])
         else:  # of a version that took each sensor for a fast one, and kept no cells

@@ -1,0 +1,131 @@
+"""A sensor that rounds and tells changes alone: its numbers are those of the edges of its steps."""
+
+import numpy as np
+import pytest
+import torch
+
+from gp_mapping.analysis.sensor_faults import sensor_faults
+from gp_mapping.core.types import Samples
+from gp_mapping.mapping.gathering import Gathering
+from gp_mapping.mapping.repeated.on_change import OnChange
+from gp_mapping.settings.mapping import MapSettings
+
+SETTINGS = MapSettings(field_scale=1.0, field_unit="degC")
+STEP = 0.5
+K = np.arange(3000)
+X = np.stack([0.02 * K, np.zeros(len(K))], 1)
+FIELD = 21.0 + 4.0 * np.sin(0.011 * K) + 1.3 * np.cos(0.0067 * K)
+
+
+def noisy(sd: float) -> np.ndarray:
+    return FIELD + sd * np.random.default_rng(0).standard_normal(len(K))
+
+
+def rounded(sd: float = 0.02, step: float = STEP) -> np.ndarray:
+    return np.round(noisy(sd) / step) * step
+
+
+def changes(values: np.ndarray, beat: int = 10**9) -> np.ndarray:
+    """Which numbers differ from that before them, or come `beat` after the last one."""
+    kept = [0]
+    for k in range(1, len(values)):
+        if values[k] != values[kept[-1]] or k - kept[-1] >= beat:
+            kept.append(k)
+    return np.array(kept)
+
+
+def moved_by(values: np.ndarray, least: float) -> np.ndarray:
+    """Which numbers differ by so much from that published before them."""
+    kept = [0]
+    for k in range(1, len(values)):
+        if abs(values[k] - values[kept[-1]]) > least - 1e-9:
+            kept.append(k)
+    return np.array(kept)
+
+
+def watched(values: np.ndarray, kept: np.ndarray) -> tuple[np.ndarray, OnChange]:
+    """What the numbers are taken for."""
+    watch = OnChange()
+    y = [watch.correct(*each) for each in zip(values[kept].tolist(), X[kept].tolist())]
+    return np.array(y), watch
+
+
+@pytest.mark.parametrize("beat", [10**9, 600], ids=["changes_alone", "heartbeat"])
+def test_numbers_at_edges_are_taken_back_to_them_and_it_is_said(beat):
+    kept = changes(values := rounded(), beat)
+    y, watch = watched(values, kept)
+    known = y != values[kept]
+    assert known.mean() > 0.5
+    told, taken = np.abs(values[kept] - FIELD[kept])[known], np.abs(y - FIELD[kept])[known]
+    assert told.mean() > 0.4 * STEP and taken.mean() < 0.1 * STEP
+    assert watch.variance == pytest.approx(STEP**2 / 12.0)
+    (note,) = watch.notes(1.0, "°C")
+    assert "one step of 0.5 °C" in note and f"{known.sum()} numbers" in note
+
+
+def test_numbers_of_a_deadband_stay_with_the_variance_of_half_a_step():
+    kept = moved_by(values := rounded(0.01, 0.1), STEP)
+    y, watch = watched(values, kept)
+    assert (y == values[kept]).all() and watch.variance >= STEP**2 / 4.0
+    assert "may all be half a step too high" in watch.notes(1.0, "°C")[0]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        rounded(),
+        rounded()[::20],
+        rounded(0.4),
+        rounded(step=0.1)[::20],
+        noisy(0.02),
+        FIELD,
+        np.random.default_rng(0).poisson(1.0, len(K)).astype(float),
+        np.random.default_rng(0).poisson(FIELD - 15.0).astype(float),
+        np.float64(FIELD > 21.0),
+        np.float64(noisy(0.5) > 21.0)[changes(np.float64(noisy(0.5) > 21.0))],
+    ],
+    ids=(
+        "steady slow rough tenths fine noiseless few_counts counts yes_no switch_on_change"
+    ).split(),
+)
+def test_nothing_is_said_of_others(values):
+    y, watch = watched(values, np.arange(len(values)))
+    assert (y == values).all() and not watch.notes(1.0, "") and watch.variance == 0.0
+
+
+def samples_of(kept: np.ndarray, values: np.ndarray) -> Samples:
+    return Samples(
+        x=torch.tensor(X[kept]),
+        y=torch.tensor(values[kept])[:, None],
+        stamp=torch.tensor(0.1 * kept),
+    )
+
+
+class Judge:
+    """Takes all samples."""
+
+    class counts:
+        entered = used = 0
+
+    def is_credible(self, values):
+        return True
+
+    def look(self, *args):
+        pass
+
+
+def test_cells_have_it_however_they_come_also_after_a_restart_and_check_says_it():
+    kept = changes(values := rounded())
+    whole, first = (Gathering(SETTINGS) for _ in range(2))
+    cells = list(whole.gather(samples_of(kept, values), Judge()))
+    half = len(kept) // 2
+    parts = list(first.gather(samples_of(kept[:half], values), Judge()))
+    second = Gathering(SETTINGS)
+    second.load_state_dict(first.state_dict())
+    parts += list(second.gather(samples_of(kept[half:], values), Judge()))
+    assert [float(c.y) for c in parts] == [float(c.y) for c in cells]
+    least = STEP**2 / 12.0
+    assert all(float(c.sensor_variance) >= float(c.count) * least for c in cells[6:])
+    assert any("one step of 0.5" in note for note in whole.notes)
+    faults = sensor_faults([samples_of(kept, values)], 1.0, "°C")
+    assert [f.text for f in faults] == watched(values, kept)[1].notes(1.0, "°C")
