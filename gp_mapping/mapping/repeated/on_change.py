@@ -112,7 +112,7 @@ class OnChange:
 
     def _is_one(self, step: float) -> bool:
         """Whether it is exactly one step of the sensor."""
-        return abs(abs(step) - self.step) <= _EXACT * self.step
+        return self.step < math.inf and abs(abs(step) - self.step) <= _EXACT * self.step
 
     def _judge(self) -> None:
         """Find out whether the sensor is published on change, and what its numbers are of."""
@@ -125,7 +125,8 @@ class OnChange:
         pairs = list(pairwise(self._steps))
         on = [b[1] for a, b in pairs if a[0] * b[0] > 0.0]
         back = [b[1] for a, b in pairs if a[0] * b[0] < 0.0]
-        short = sum(way < _BACK * median_low(on) for way in back) if on else 0
+        least = _BACK * median_low(on) if on else 0.0
+        short = sum(way < least for way in back)
         self._known = "edges" if short >= _FEWEST else "steps"
 
     @property

@@ -79,18 +79,20 @@ def test_numbers_of_a_deadband_stay_with_the_variance_of_half_a_step():
         rounded(step=0.1)[::20],
         noisy(0.02),
         FIELD,
+        np.full(len(K), 21.0),
         np.random.default_rng(0).poisson(1.0, len(K)).astype(float),
         np.random.default_rng(0).poisson(FIELD - 15.0).astype(float),
         np.float64(FIELD > 21.0),
         np.float64(noisy(0.5) > 21.0)[changes(np.float64(noisy(0.5) > 21.0))],
     ],
     ids=(
-        "steady slow rough tenths fine noiseless few_counts counts yes_no switch_on_change"
+        "steady slow rough tenths fine noiseless constant few_counts counts yes_no switch_on_change"
     ).split(),
 )
 def test_nothing_is_said_of_others(values):
     y, watch = watched(values, np.arange(len(values)))
     assert (y == values).all() and not watch.notes(1.0, "") and watch.variance == 0.0
+    assert watched(values, np.arange(10))[1].variance < np.inf
 
 
 def samples_of(kept: np.ndarray, values: np.ndarray) -> Samples:
