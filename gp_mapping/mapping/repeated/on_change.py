@@ -23,7 +23,7 @@ from statistics import median_low
 __all__ = ["OnChange"]
 
 _WINDOW = 64  # newest steps
-_KNOWN, _SUSPECTED = 24, 4  # steps from which on it is known, and suspected
+_KNOWN, _SUSPECTED = 16, 4  # steps from which on it is known, and suspected
 _MOST = 0.9  # of the steps are of one size
 _EXACT = 0.02  # of a step
 _LEAST = 1e-9  # of a value; less is no step
@@ -44,14 +44,17 @@ class OnChange:
         self.step, self.moved = math.inf, 0
         self._last: tuple[float, list[float]] | None = None  # newest number and its place
         self._steps: deque[list[float]] = deque(maxlen=_WINDOW)  # step, way, number
+        self._begins = False  # a pass, with the next number
         self._ones = 0  # of the window's steps, that are exactly one step
         self._alike, self._usual = 0, 1.0  # steps in a row of one sign, and how many usually are
         self._known: str | None = None  # "edges", "steps"; None: it is not on change
-        self._age = 0
 
     def begin_pass(self) -> None:
-        """Let a new pass begin: the step to its first number is none."""
-        self._last = None
+        """Let a new pass begin: the step to its first number is one only if it is as all others.
+
+        What tells changes alone is silent where the field is level, and a silence ends a pass.
+        """
+        self._begins = True
 
     def correct_all(self, y: list[list[float]], x: list[list[float]], part: slice) -> None:
         """Put the field's values in the place of numbers, as `correct` has them.
@@ -78,9 +81,12 @@ class OnChange:
             The edge of its step where the numbers are known to be those of edges, else y, SI.
         """
         last, self._last = self._last, (y, x)
+        begins, self._begins = self._begins, False
         if last is None:
             return y
         step = y - last[0]
+        if begins and not self._is_one(step):
+            return y
         if abs(step) <= _LEAST * abs(y):
             step = 0.0
         self._note(step, math.dist(x, last[1]), y)
@@ -90,7 +96,7 @@ class OnChange:
         return y - math.copysign(0.5 * self.step, step)
 
     def _note(self, step: float, way: float, y: float) -> None:
-        """Take the next step into the window, and judge it from time to time."""
+        """Take the next step into the window, and judge what it says."""
         steps, before = self._steps, self._steps[-1][0] if self._steps else 0.0
         self._ones -= len(steps) == _WINDOW and self._is_one(steps[0][0])
         steps.append([step, way, y])
@@ -104,10 +110,9 @@ class OnChange:
         else:
             self._usual += 0.1 * (self._alike - self._usual) if self._alike else 0.0
             self._alike = 1
-        self._age += 1
         if self._ones < _MOST * len(steps) or len(steps) < _KNOWN:
             self._known = None  # nearly always
-        elif self._known is None or self._age % _KNOWN == 0:
+        else:
             self._judge()
 
     def _is_one(self, step: float) -> bool:
@@ -173,19 +178,19 @@ class OnChange:
         return {
             "step": self.step,
             "moved": self.moved,
+            "begins": self._begins,
             "last": self._last and [self._last[0], list(self._last[1])],
             "steps": [list(each) for each in self._steps],
             "alike": [self._alike, self._usual],
             "known": self._known,
-            "age": self._age,
         }
 
     def load_state_dict(self, state: dict) -> None:
         """Continue where state_dict was taken."""
         self.step, self.moved = float(state["step"]), int(state["moved"])
-        last = state["last"]
+        last, self._begins = state["last"], bool(state["begins"])
         self._last = None if last is None else (float(last[0]), list(map(float, last[1])))
         self._steps = deque((list(map(float, each)) for each in state["steps"]), maxlen=_WINDOW)
         self._ones = sum(self._is_one(each) for each, *_ in self._steps)
         self._alike, self._usual = int(state["alike"][0]), float(state["alike"][1])
-        self._known, self._age = state["known"], int(state["age"])
+        self._known = state["known"]
