@@ -46,7 +46,6 @@ class OnChange:
         self._steps: deque[list[float]] = deque(maxlen=_WINDOW)  # step, way, number
         self._begins = False  # a pass, with the next number
         self._ones = 0  # of the window's steps, that are exactly one step
-        self._alike, self._usual = 0, 1.0  # steps in a row of one sign, and how many usually are
         self._known: str | None = None  # "edges", "steps"; None: it is not on change
 
     def begin_pass(self) -> None:
@@ -97,7 +96,7 @@ class OnChange:
 
     def _note(self, step: float, way: float, y: float) -> None:
         """Take the next step into the window, and judge what it says."""
-        steps, before = self._steps, self._steps[-1][0] if self._steps else 0.0
+        steps = self._steps
         self._ones -= len(steps) == _WINDOW and self._is_one(steps[0][0])
         steps.append([step, way, y])
         if 0.0 < abs(step) < (1.0 - _EXACT) * self.step:
@@ -105,11 +104,6 @@ class OnChange:
             self._ones = sum(self._is_one(each) for each, *_ in steps)
         else:
             self._ones += self._is_one(step)
-        if step * before > 0.0:
-            self._alike += 1
-        else:
-            self._usual += 0.1 * (self._alike - self._usual) if self._alike else 0.0
-            self._alike = 1
         if self._ones < _MOST * len(steps) or len(steps) < _KNOWN:
             self._known = None  # nearly always
         else:
@@ -139,7 +133,7 @@ class OnChange:
         """Of the error that does not average out within a cell, SI²; 0 of any other sensor.
 
         What is at the edge of its step may be beyond it by a hysteresis. Where edges are only
-        suspected, all of m numbers in a row of one way may be off by half a step.
+        suspected, a number may be off by half a step.
         """
         steps = self._steps
         if len(steps) < _SUSPECTED or self._ones < _MOST * len(steps):
@@ -148,7 +142,7 @@ class OnChange:
             return self.step**2 / 12.0
         if self._known is None and len(steps) >= _KNOWN:
             return 0.0
-        return max(self._alike, self._usual) * self.step**2 / 4.0
+        return self.step**2 / 4.0
 
     def notes(self, scale: float, unit: str) -> list[str]:
         """What to say of the sensor: a sentence where it is published on change.
@@ -181,7 +175,6 @@ class OnChange:
             "begins": self._begins,
             "last": self._last and [self._last[0], list(self._last[1])],
             "steps": [list(each) for each in self._steps],
-            "alike": [self._alike, self._usual],
             "known": self._known,
         }
 
@@ -192,5 +185,4 @@ class OnChange:
         self._last = None if last is None else (float(last[0]), list(map(float, last[1])))
         self._steps = deque((list(map(float, each)) for each in state["steps"]), maxlen=_WINDOW)
         self._ones = sum(self._is_one(each) for each, *_ in self._steps)
-        self._alike, self._usual = int(state["alike"][0]), float(state["alike"][1])
         self._known = state["known"]
