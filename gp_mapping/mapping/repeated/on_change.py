@@ -151,19 +151,19 @@ class OnChange:
             scale: one display unit in SI.
             unit: its name.
         """
-        told = (
-            f"nearly each number differs by exactly one step of {self.step / scale:.3g} {unit} from that before it: "
-            "the sensor is published only when it changes"
-        )
+        size = f"{self.step / scale:.3g}"
         if self.moved:
             return [
-                f"{told}; {self.moved} numbers were taken for the edge between two steps, half a step from what was "
-                "told: let it publish at a steady rate, or unrounded"
+                f"nearly each number differs by exactly one step of {size} {unit} from that before it: the sensor is "
+                f"published only when it changes; {self.moved} numbers were taken for the edge between two steps, "
+                "half a step from what was told: let it publish at a steady rate, or unrounded"
             ]
         if self._known is not None:
             return [
-                f"{told}, so its numbers may all be half a step too high where it rises, and too low where it falls, "
-                "and the map's intervals may be too narrow: let it publish at a steady rate, or unrounded"
+                f"nearly each number differs by exactly one step of {size} {unit} from that before it: the sensor is "
+                "published only when it changes, so its numbers may all be half a step too high where it rises, and "
+                "too low where it falls, and the map's intervals may be too narrow: let it publish at a steady rate, "
+                "or unrounded"
             ]
         return []
 
