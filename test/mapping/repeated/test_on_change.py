@@ -63,6 +63,15 @@ def test_numbers_at_edges_are_taken_back_to_them_and_it_is_said(beat):
     assert "one step of 0.5 °C" in note and f"{known.sum()} numbers" in note
 
 
+@pytest.mark.parametrize(("steps", "taken"), [(1.0, 0.5), (3.0, 3.0)])
+def test_over_a_break_one_step_goes_on_and_any_other_number_stays(steps, taken):
+    values = rounded()
+    _, watch = watched(values, changes(values))
+    last = values[-1]
+    watch.begin_pass()
+    assert watch.correct(last + steps * STEP, [60.0, 0.0]) == pytest.approx(last + taken * STEP)
+
+
 def test_numbers_of_a_deadband_stay_with_the_variance_of_half_a_step():
     kept = moved_by(values := rounded(0.01, 0.1), STEP)
     y, watch = watched(values, kept)
