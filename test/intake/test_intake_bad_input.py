@@ -268,7 +268,10 @@ def test_an_expected_frame_is_required_from_the_first_message_on():
 def test_warnings_are_bounded():
     intake = Intake(IntakeSettings(sensor_frame="m"))
     feed(intake, [field_message(i, frame=f"frame_{i}") for i in range(1000)])
-    assert len(intake.warnings) == 20 and intake.drops.as_dict() == {"unexpected_frame": 1000}
+    assert len(intake.warnings) == 3 and intake.drops.as_dict() == {"unexpected_frame": 1000}
+    for i in range(30):  # what else is to say has room, up to a bound
+        intake.add_note(f"note {i}")
+    assert "note 0" in intake.warnings and len(intake.warnings) == 20
 
 
 def test_nothing_is_lost_without_a_reason():

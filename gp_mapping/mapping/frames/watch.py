@@ -161,7 +161,7 @@ class FrameWatch:
     def state_dict(self) -> dict:
         """For an exact resume."""
         return {
-            "kept": None if self._rows is None else torch.tensor(self._rows, dtype=torch.float64),
+            "kept": None if self._rows is None else _table_of(self._rows),
             "own": self._own,
             "due": self._due,
             "looked": self._looked,
@@ -180,7 +180,7 @@ class FrameWatch:
         if state["kept"] is None:
             self.stop_looking()
             return
-        self._rows = state["kept"].reshape(-1, _COLUMNS).tolist()
+        self._rows = state["kept"].tolist()
         if state["steps"] is not None:
             self._begin_with(int(state["begun"][0]), float(state["begun"][1]))
             PendingSearch(self._search).advance(int(state["steps"]))
@@ -210,6 +210,11 @@ def _rows(cells: Samples, passes: int) -> list[list[float]]:
     pass_numbers = torch.full((len(cells), 1), float(passes), dtype=torch.float64)
     stamp = torch.empty(0) if cells.stamp is None else cells.stamp[:, None]
     return torch.cat([cells.x, cells.y, stamp, pass_numbers, forward(cells)], 1).tolist()
+
+
+def _table_of(rows: list[list[float]]) -> torch.Tensor:
+    """Rows as a table (n, _COLUMNS), also where there are none."""
+    return torch.tensor(rows, dtype=torch.float64).reshape(-1, _COLUMNS)
 
 
 def halved(rows: list[list[float]]) -> list[list[float]]:

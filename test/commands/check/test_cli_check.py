@@ -228,7 +228,9 @@ def test_residuals_know_right_from_wrong():
     """Errors drawn from what is claimed; half as large a claim; an Ornstein-Uhlenbeck error."""
     rng, n = np.random.default_rng(0), 20000
     zero, where = np.zeros(n), np.zeros((n, 2))
-    right = Residuals(0.02 * np.arange(n), where, rng.normal(size=n), zero + 1.0, zero, zero)
+    right = Residuals(
+        0.02 * np.arange(n), where, rng.normal(size=n), zero + 1.0, zero, zero, zero + np.inf
+    )
     assert all(abs(v - float(k) / 100) < 0.01 for k, v in right.coverage().items())
     assert (
         max(abs(np.array(right.summary()["pit"]) - 0.1)) < 0.01
