@@ -137,7 +137,8 @@ class NodeProcess:
 class Peer:
     """Publishes inputs, collects outputs and diagnostics; spins in the caller's thread."""
 
-    def __init__(self, name: str = "peer", namespace: str = "/"):
+    def __init__(self, name: str = "peer", namespace: str = "/", mapper: str = ""):
+        """Listen to every mapper's diagnostics, or to those of `mapper` alone, without its first slash."""
         self.context = Context()
         rclpy.init(context=self.context)
         self.node = Node(name, context=self.context, namespace=namespace)
@@ -153,7 +154,7 @@ class Peer:
         self.got: dict[str, list] = {}
         self.values: dict[str, str] = {}
         self.messages: list[str] = []
-        self.statuses = 0
+        self.statuses, self.mapper = 0, mapper
         self.node.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, 10)
 
     @property
@@ -165,9 +166,10 @@ class Peer:
 
     def _on_diagnostics(self, array: DiagnosticArray) -> None:
         for status in array.status:
-            if status.name.endswith(
-                ("mapping: input", "mapping: map", "mapping: timing", "mapping: team")
-            ):
+            name, _, part = status.name.partition(": ")
+            if self.mapper not in ("", name) or not name.endswith("mapping"):
+                continue
+            if part in ("input", "map", "timing", "team"):
                 self.statuses += 1
                 self.messages.append(status.message)
                 self.values.update({v.key: v.value for v in status.values})

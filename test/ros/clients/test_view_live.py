@@ -393,7 +393,7 @@ def test_the_view_loads_ground_that_is_not_drawn_any_more(tmp_path):
     """`window: 1` draws a square about the robot; what lies behind it is asked for when it is looked at."""
     with (
         NodeProcess(tmp_path, **QUICK, **STARTS, window=1.0) as node,
-        Peer() as peer,
+        Peer(mapper="mapping") as peer,  # and not to that of the fixture
         View() as view,
     ):
         peer.wait_for_node()
