@@ -19,10 +19,9 @@ from gp_mapping.intake.topics import feed
 from gp_mapping.mapping.drawing.levels import field_limits
 from gp_mapping.runtime.drawing_lag import DrawingLag
 from gp_mapping.runtime.failures import Failures
-from gp_mapping.runtime.latency import Latency
 from gp_mapping.runtime.origin import Origin
 from gp_mapping.runtime.slices import Slices
-from gp_mapping.runtime.timing import Durations
+from gp_mapping.runtime.timing import Durations, Latency
 from gp_mapping.runtime.whole_map import WholeMaps
 from gp_mapping.runtime.worker_results import Results, Status
 

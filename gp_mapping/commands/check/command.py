@@ -20,7 +20,6 @@ from gp_mapping.analysis.calibration import Calibration, calibration_report
 from gp_mapping.analysis.components import component_scores, learned_sentences
 from gp_mapping.analysis.digits import decimals
 from gp_mapping.analysis.expected import expected_errors
-from gp_mapping.analysis.frames import frame_breaks
 from gp_mapping.analysis.pass_biases import any_differs, found_drift, pass_biases
 from gp_mapping.analysis.refits import (
     changes_along,
@@ -36,6 +35,7 @@ from gp_mapping.analysis.residuals import Residuals, residuals
 from gp_mapping.analysis.sensor_faults import SensorFault, sensor_faults
 from gp_mapping.analysis.unlike import Unlike, unlike_parts
 from gp_mapping.commands.check.crossings import crossings, lasting_text
+from gp_mapping.commands.check.frames import frame_breaks
 from gp_mapping.commands.check.picture import draw_check
 from gp_mapping.commands.check.refits import refits
 from gp_mapping.commands.check.text import text_of

@@ -9,7 +9,7 @@ import torch
 from drifting import LENGTH, lanes, passes
 from states import same
 
-from gp_mapping.analysis.frames import frame_breaks
+from gp_mapping.commands.check.frames import frame_breaks
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.frames import watch
 from gp_mapping.mapping.frames.matching import Moved

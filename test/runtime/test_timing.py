@@ -2,8 +2,7 @@
 
 import math
 
-from gp_mapping.runtime.latency import Latency
-from gp_mapping.runtime.timing import Durations
+from gp_mapping.runtime.timing import Durations, Latency
 
 
 def test_each_is_recorded_once_up_to_the_newest_sample():
