@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.mapping.drift.alternatives import DriftTrack, roughness
-from gp_mapping.mapping.drift.track_evidence import LIKELIER, RATIOS, SURE, Evidence, TrackEvidence
+from gp_mapping.mapping.drift.track_evidence import RATIOS, SURE, Evidence, TrackEvidence
 from gp_mapping.mapping.frames.alignment import NOWHERE, Aligned, Alignment
 from gp_mapping.mapping.frames.matching import Moved
 
@@ -104,13 +104,10 @@ class FrameSearch(TrackEvidence[list[Break]]):
         value -= sum(each.volume for each in found if each is not None)
 
         others = same
-        for margin, rival in self._others():
-            other = yield from rival
-            if max(value, together) < other + margin:
+        for rival in self._others():
+            others = max(others, (yield from rival))
+            if max(value, together) < others + SURE:
                 return None
-            others = max(others, other)
-        if max(value, together) < others + SURE:
-            return None
         if together >= value:
             number, stamp = self._first_of(bounds[0])
             gain = together - others
@@ -242,23 +239,24 @@ class FrameSearch(TrackEvidence[list[Break]]):
         """Of the field with lengthscale number i at other places, and of all that is unknown."""
         return self._kernel_of(self.lengths[i], places) + self.free
 
-    def _others(self) -> Iterator[tuple[float, Generator[None, None, float]]]:
-        """By how much to be better than each fault of one frame, and its largest log evidence."""
+    def _others(self) -> Iterator[Generator[None, None, float]]:
+        """Largest log evidence of each fault that one frame may have."""
         x, times = self.track.x, range(0, self._time_count, 2)
         apart = (x[:, None] - x).norm(dim=2)
         for width in (1.0, 2.0):
-            yield LIKELIER, self._changed(self.same, apart, width)
+            yield self._changed(self.same, apart, width)
         for k in times:
             memory = self._memory(k, within=False)
-            yield LIKELIER, self._other(lambda i, m=memory: roughness(apart, self.lengths[i]) * m)
+            yield self._other(lambda i, m=memory: roughness(apart, self.lengths[i]) * m)
             rough = (-apart / (self.speed * self._time(k))).exp()
-            yield SURE, self._other(lambda i, rough=rough: rough)
+            yield self._other(lambda i, rough=rough: rough)
             for warms_up in (False, True):
                 drift = self._drift(warms_up, k)
-                yield SURE, self._other(lambda i, drift=drift: drift)
-        yield from self._late_or_slow()
+                yield self._other(lambda i, drift=drift: drift)
+        for _, rival in self._late_or_slow():
+            yield rival
         if self.track.heading is not None:
-            yield SURE, self._irons()
+            yield self._irons()
 
     def _irons(self) -> Generator[None, None, float]:
         """With a part that turns with the robot, and is another one in each pass."""

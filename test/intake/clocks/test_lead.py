@@ -154,6 +154,17 @@ def test_the_newest_pose_is_that_of_the_time_of_arrival():
     assert newest.at(3) is None and newest.at(4) == 5
 
 
+def test_a_clock_that_is_set_leaves_no_pose_of_the_time_before():
+    """Also where some of them are later than any measurement was; two of one moment stay both."""
+    newest = NewestPose()
+    for received, stamp in ((10, 1), (20, 2), (20, 3)):
+        newest.add(received, stamp)
+    assert newest.at(15) == 1 and newest.at(20) == 3
+    newest.add(30, 4)
+    newest.add(4, 5)
+    assert newest.at(5) == 5
+
+
 def test_an_emptied_map_has_nothing_of_before_a_step():
     intake = Intake(time_offset=0.0)
     fields, poses = drive(start=10_000.0, seconds=20.0, speed=0.5, rate=10.0)

@@ -9,9 +9,12 @@ from slow_sensor import drive
 from states import same
 
 from gp_mapping.mapping.beginning import renewing
+from gp_mapping.mapping.drift.watch import DriftWatch
+from gp_mapping.mapping.frames.watch import FrameWatch
 from gp_mapping.mapping.growing.cell_map import CellMap
 from gp_mapping.mapping.response import response
 from gp_mapping.mapping.response.lag import LagSearch
+from gp_mapping.mapping.response.response import Response
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.sensors import map_settings_for
@@ -148,3 +151,25 @@ def test_what_waits_only_shrinks():
         elif waiting:
             break
     assert len(waiting) > 10 and max(waiting) <= waiting[0]
+
+
+@pytest.mark.parametrize(
+    ("frames", "asked"),
+    [
+        ("in one frame", ["response", "drift", "response", "drift"]),
+        ("is_looking", ["drift", "drift"]),
+        ("is_contradicted", []),
+    ],
+)
+def test_passes_that_contradict_each_other_tell_nothing_of_the_sensor(frames, asked, monkeypatch):
+    """Neither with a cell nor at a flush; while it is looked for frames, a slow sensor waits."""
+    session, told = session_of(), []
+    for watch, name in ((Response, "response"), (DriftWatch, "drift")):
+        for ask in ("look", "finish_search"):
+            monkeypatch.setattr(watch, ask, lambda *_, name=name: told.append(name))
+    monkeypatch.setattr(FrameWatch, "look", lambda *_: None)
+    if frames != "in one frame":
+        monkeypatch.setattr(FrameWatch, frames, property(lambda _: True))
+    session.break_pass()  # closes the open cell
+    session.flush()
+    assert told == asked

@@ -7,6 +7,9 @@ import pytest
 import torch
 from drifting import LENGTH, crossing, lanes, passes, way
 
+from gp_mapping.mapping.drift.track_evidence import SURE
+from gp_mapping.mapping.frames import search
+from gp_mapping.mapping.frames.alignment import Aligned, Alignment
 from gp_mapping.mapping.frames.matching import Moved
 from gp_mapping.mapping.frames.search import ALIKE, APART, CLOCK, MOVED, FrameSearch
 
@@ -104,3 +107,69 @@ def test_one_pass_is_one_frame_whatever_is_in_it():
     part = passes(1, crossing(STEP))[0]
     search = FrameSearch(way([part]), 2.0, "matern52")
     assert search.finish() is None and search.steps == 0
+
+
+# --- by how much: a search with one rival, and a transform that is given --------------------------
+SMALL = [lanes(6.0, 5.0, 1.3, STEP), lanes(5.0, 6.0, 1.3, STEP).flip(1)]
+
+
+class Beside(FrameSearch):
+    """With one rival, which is more likely than one frame by so many nats."""
+
+    more = -math.inf
+
+    def _others(self):
+        def rival():
+            same, _ = yield from self._best(self._field)
+            return same + self.more
+
+        yield rival()
+
+
+def gain_of(parts, monkeypatch, aligned=None, more=-math.inf, thorough=False):
+    """By how much a break is better than the rival, where its transform is given; None: none."""
+
+    class Given(Alignment):
+        def _search(self):
+            return aligned
+            yield
+
+    monkeypatch.setattr(search, "Alignment", Given)
+    monkeypatch.setattr(search, "_DELAYS", (1.0,))
+    monkeypatch.setattr(Beside, "more", more)
+    breaks = Beside(way(parts), 2.4, "matern52", thorough).finish()
+    return None if breaks is None else breaks[0].gain
+
+
+def test_what_is_found_is_surer_than_anything_else(monkeypatch):
+    parts = [passes(5, SMALL)[0], passes(6, SMALL)[1]]
+    gain = gain_of(parts, monkeypatch)
+    almost = gain_of(parts, monkeypatch, more=gain - SURE - 0.1)
+    assert gain > 50.0 and almost == pytest.approx(SURE + 0.1)
+    assert gain_of(parts, monkeypatch, more=gain - SURE + 0.1) is None
+
+
+@pytest.mark.parametrize(
+    ("moved", "thorough"), [(Moved(3.0, -2.0, 0.7), False), (Moved(-40.0, 0.0, 0.3), True)]
+)
+def test_a_transform_counts_less_what_so_many_would_suit_by_chance(moved, thorough, monkeypatch):
+    """Also where drives hardly meet: no break is named that is not sure beside that."""
+    parts = told(passes(5, SMALL), moved)
+
+    def gain(volume):
+        return gain_of(parts, monkeypatch, Aligned(moved, volume, 0.1, 0.01), thorough=thorough)
+
+    whole = gain(0.0)
+    assert gain(5.0) == pytest.approx(whole - 5.0)
+    if thorough:
+        assert gain(whole - SURE - 0.1) == pytest.approx(SURE + 0.1)
+        assert gain(whole - SURE + 0.1) is None
+
+
+@pytest.mark.parametrize("another", [0.1, 0.2, 0.25])
+def test_where_passes_differ_by_little_no_transform_is_looked_for(another):
+    """They share nearly all of the field; what could be found of them costs fifty times as much."""
+    one, two = passes(5, SMALL), passes(6, SMALL)
+    mixed = (1.0 - another) * one[1].y + another * two[1].y
+    short = FrameSearch(way([one[0], dataclasses.replace(one[1], y=mixed)]), 2.4, "matern52")
+    assert short.finish() is None and short.steps < 30

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import math
 from functools import lru_cache
 
 import pytest
@@ -11,6 +12,7 @@ from states import same
 
 from gp_mapping.commands.check.frames import frame_breaks
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.beginning.stepwise import Stepwise
 from gp_mapping.mapping.frames import watch
 from gp_mapping.mapping.frames.matching import Moved
 from gp_mapping.mapping.frames.search import ALIKE, APART, CLOCK, MOVED, Break
@@ -112,6 +114,41 @@ def test_halved_rows_stay_in_their_pass():
         [float(k), 0.0, 0.0, float(k), float(p), 1.0, 0.0] for k, p in enumerate((1, 1, 1, 2, 2))
     ]
     assert [(row[0], row[4]) for row in watch.halved(rows)] == [(0.5, 1.0), (2.0, 1.0), (3.5, 2.0)]
+
+
+def one_row(x, value, stamp):
+    """A cell."""
+    numbers = torch.tensor([[x, 0.0], [value, stamp]], dtype=torch.float64)
+    return Samples(numbers[:1], numbers[1:, :1], stamp=numbers[1, 1:])
+
+
+def test_what_it_keeps_of_more_cells_are_their_means(monkeypatch):
+    monkeypatch.setattr(watch, "_MOST", 3)
+    out = FrameWatch(MapSettings(**GIVEN))
+    for k in range(4):
+        out.add(one_row(float(k), 2.0 * k, 10.0 * k), 1)
+    assert out.state_dict()["kept"][:, :4].tolist() == [[0.5, 0, 1, 5], [2.5, 0, 5, 25]]
+
+
+def test_a_new_pass_is_looked_at_when_it_is_six_lengthscales_long_and_then_at_each_doubling(
+    monkeypatch,
+):
+    class Nothing(Stepwise):
+        def _search(self):
+            looked.append(out.state_dict()["own"])
+            return None
+            yield
+
+    monkeypatch.setattr(watch, "FrameSearch", Nothing)
+    monkeypatch.setattr(watch, "_MORE", math.inf)  # not by how many cells there are
+    looked, out = [], FrameWatch(MapSettings(**GIVEN))
+    for k in range(200):
+        out.add(one_row(1.0 * k, 0.0, 1.0 * k), 1 + k // 100)
+        out.look(lambda: 2.0)
+    for k in range(200, 240):
+        out.add(one_row(1.0 * k, 0.0, 1.0 * k), 3)
+        out.look(lambda: 2.0, last=k == 220)
+    assert looked == [12.0, 24.0, 48.0, 96.0, 12.0, 20.0, 24.0]
 
 
 @pytest.mark.parametrize(

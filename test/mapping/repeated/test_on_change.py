@@ -72,6 +72,23 @@ def test_over_a_break_one_step_goes_on_and_any_other_number_stays(steps, taken):
     assert watch.correct(last + steps * STEP, [60.0, 0.0]) == pytest.approx(last + taken * STEP)
 
 
+def test_a_pass_that_begins_with_another_number_goes_on_from_no_step():
+    """A robot that was carried to where it is warmer by three steps."""
+    kept = changes(values := rounded())
+    last, told = samples_of(kept, values), []
+    for ends in (False, True):
+        gathering = Gathering(SETTINGS)
+        list(gathering.gather(last, Judge()))
+        gathering.close()
+        if ends:
+            gathering.end_pass()
+        beyond = float(last.y[-1]) + 3.0 * STEP
+        one = Samples(last.x[-1:], last.y[-1:] * 0.0 + beyond, stamp=last.stamp[-1:] + 1.0)
+        list(gathering.gather(one, Judge()))
+        told.append(float(gathering.close().y) - beyond)
+    assert told == pytest.approx([-0.5 * STEP, 0.0])
+
+
 def test_numbers_of_a_deadband_stay_with_the_variance_of_half_a_step():
     kept = moved_by(values := rounded(0.01, 0.1), STEP)
     y, watch = watched(values, kept)
