@@ -331,15 +331,15 @@ class CellAverager:
         In plain Python, which for so few numbers takes a quarter of the time.
 
         Returns:
-            None where something is out of the ordinary: nothing has been done.
+            None where something is out of the ordinary: at most the resolution is known by then.
         """
         usual = usual_cell(*(None if None in cell[name] else cell[name] for name in _COLUMNS))
         single = self.threshold is None and not self.counts and cell["stride"] == 1
         if usual is None or not single or cell["count"] < _FEW:
             return None
-        before, self._rounding.resolution = self.resolution, min(self.resolution, usual.step)
+        # of all samples, as where they are looked at one by one
+        self._rounding.resolution = min(self.resolution, usual.step)
         if self.robust and not self._is_credible(usual, cell["y"]):
-            self._rounding.resolution = before
             return None
 
         n = cell["count"]

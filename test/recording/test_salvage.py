@@ -12,7 +12,9 @@ import pytest
 from rosbags.rosbag2 import StoragePlugin, Writer
 from split_bag import joined
 
+from gp_mapping.recording import mcap_file
 from gp_mapping.recording.bag import STORE, BagError, RawMessages, bag_topics, read_raw
+from gp_mapping.recording.mcap_file import McapFile
 from gp_mapping.recording.position import Position
 from gp_mapping.recording.stored_bytes import LZ4
 
@@ -351,3 +353,58 @@ def test_without_room_for_a_copy_it_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
     with pytest.raises(BagError, match=r"d\.db3-wal holds messages.* TMPDIR .*wal_checkpoint"):
         read(bag)
+
+
+def of_chunks(path, *chunks):
+    """A bag of chunks of one topic: the stamps of each; a message tells its chunk and its number."""
+    options = {"version": 9, "storage_plugin": StoragePlugin.MCAP}
+    with Writer(path, **options) as writer:
+        topic = writer.add_connection("/a", TEXT, typestore=STORE)
+        for number, stamps in enumerate(chunks):
+            for i, stamp in enumerate(stamps):
+                text = STORE.types[TEXT](data=f"{number} {i}")
+                writer.write(topic, stamp, STORE.serialize_cdr(text, TEXT))
+            writer.storage.close_chunk()
+    return path
+
+
+@pytest.mark.parametrize("begin", [None, 5])
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [[4, 5], [1, 5], [3, 5, 9]],  # read in another order, of which the file's decides at 5
+        [[5], [0, 5, 7, 6]],
+        [[8, 2, 5], [5, 1], [30, 5, 6, 5]],
+        [[5] * 50, [5] * 50],
+    ],
+)
+def test_messages_come_by_their_stamps_and_then_as_they_were_written(tmp_path, chunks, begin):
+    of_chunks(tmp_path / "bag", *chunks)
+    reader = McapFile(tmp_path / "bag/bag.mcap")
+    reader.open()
+    told = [
+        (stamp, STORE.deserialize_cdr(data, TEXT).data)
+        for _, stamp, data in reader.messages(reader.connections, begin)
+    ]
+    reader.close()
+    written = [
+        (stamp, f"{number} {i}")
+        for number, stamps in enumerate(chunks)
+        for i, stamp in enumerate(stamps)
+        if stamp >= (begin or 0)
+    ]
+    assert told == sorted(written, key=lambda each: each[0])
+
+
+@pytest.mark.parametrize("stamps", [[range(10 * k, 10 * k + 10) for k in range(6)], [[7] * 10] * 6])
+def test_no_more_chunks_are_read_than_messages_are_asked_of(tmp_path, stamps, monkeypatch):
+    """Also where all messages have one stamp, as of a clock that stood."""
+    of_chunks(tmp_path / "bag", *stamps)
+    reader, opened = McapFile(tmp_path / "bag/bag.mcap"), []
+    real = mcap_file.unpacked
+    monkeypatch.setattr(mcap_file, "unpacked", lambda *given: opened.append(1) or real(*given))
+    reader.open()
+    for number, _ in enumerate(reader.messages(reader.connections)):
+        assert len(opened) <= number // 10 + 2
+    reader.close()
+    assert number == 59

@@ -128,8 +128,7 @@ def _agree(variances: list[float] | None) -> bool:
     """Whether none of the samples states a variance, or all do, and none one far beyond others."""
     if variances is None:
         return True
-    low, high = min(variances), max(variances)
-    return high == 0.0 or 0.0 < low <= high <= WILD * low
+    return max(variances) <= WILD * min(variances)  # 0: states none
 
 
 def _mean(values) -> float:

@@ -144,6 +144,22 @@ def test_what_a_buffer_keeps_and_how_far_it_reaches():
     assert len(buffer) == 1 and buffer.newest == 63
 
 
+def test_poses_that_come_together_are_kept_as_if_they_came_one_by_one():
+    """However many at once, up to as many as are kept."""
+    chance, stamp = np.random.default_rng(0), 0
+    together, single = PoseBuffer(5), PoseBuffer(5)
+    for count in [0, *chance.integers(0, 6, 200).tolist()]:
+        poses = [Pose(stamp + i, PLACE, TURN) for i in range(1, count + 1)]
+        stamp += count
+        together.extend(PoseRows.of(poses))
+        for pose in poses:
+            single.append(pose)
+        assert (len(together), together.newest) == (len(single), single.newest)
+        if chance.random() < 0.1:
+            assert together.span == single.span
+    assert [p.stamp for p in together.since(stamp - 3)] == [stamp - i for i in (4, 3, 2, 1, 0)][0:]
+
+
 def test_the_poses_before_a_jump_answer_for_what_still_waits():
     track = PoseTrack(lambda: PoseBuffer(9, max_gap=10), jump_back=5)
     for stamp in (100, 110, 105, 120):

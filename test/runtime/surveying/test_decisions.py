@@ -121,6 +121,36 @@ def test_a_plan_that_comes_late_is_compared_from_where_the_robot_is(asked):
     assert new.metres <= survey.budget.metres and new.stddev_then < first.stddev_then
 
 
+def test_what_is_driven_while_the_question_is_prepared_is_no_delay(monkeypatch):
+    """The plan begins where the robot is when it is asked for, and is not compared once more."""
+    again, real = [], decisions.plan_best_of
+    monkeypatch.setattr(decisions, "plan_best_of", lambda *of: again.append(1) or real(*of))
+    robot = Robot(settings(**QUICK), message=floor(wall=False))
+    until_the_first_plan(robot)
+    assert robot.survey._next_job(robot.session, tuple(robot.at))
+    next(robot.survey._job)
+    x = robot.survey.plan.poses(0.05)[0][:10]
+    robot.at = x[-1]
+    robot.survey.record_drive(x)
+    robot.think()
+    assert len(robot.plans) == 2 and not again
+    assert np.hypot(*(robot.survey.plan.line[0] - robot.at)) < 0.05
+
+
+def test_a_robot_that_is_moved_while_its_first_plan_is_prepared_begins_where_it_is():
+    """By a person, since there is no plan yet."""
+    robot = Robot(settings(**QUICK), message=floor(wall=False))
+    robot.survey.start()
+    robot.survey.step(robot.session, tuple(robot.at), robot.message, "map", robot.time)
+    assert not robot.plans
+    x = robot.at + np.stack([0.1 * np.arange(11), np.zeros(11)], 1)
+    robot.at = x[-1]
+    robot.survey.record_drive(x)
+    robot.survey.step(robot.session, (1.0, 1.0), robot.message, "map", robot.time)
+    until_the_first_plan(robot)
+    assert np.hypot(*(robot.plans[0].line[0] - robot.at)) < 0.05
+
+
 @pytest.mark.parametrize("passes, first", [(0.0, True), (1.0, False)])
 def test_where_much_would_be_driven_until_the_whole_search_ends_it_is_waited_for(passes, first):
     """A simulation faster than time, or a slow computer."""
