@@ -376,3 +376,18 @@ def test_a_clock_that_goes_back_again_and_again_is_of_two_and_fills_no_log():
     for k in range(9):  # a bag that loops
         watch.jumped_back(200.0 + 60.0 * k)
     assert said_of(watch, 3 * 10**9, 681.0) == []
+
+
+@pytest.mark.parametrize(("jumps", "apart", "said"), [(4, 3.0, 1), (3, 0.1, 0), (4, 3.4, 0)])
+def test_four_jumps_within_ten_seconds_are_of_two_clocks(jumps, apart, said):
+    watch = ClockWatch()
+    for k in range(jumps):
+        watch.jumped_back(100.0 + apart * k)
+    assert len(said_of(watch, 10**9, 100.0 + apart * (jumps - 1))) == said
+
+
+def test_a_clock_that_is_followed_again_has_not_stood_meanwhile():
+    watch = ClockWatch()
+    assert said_of(watch, 5 * 10**9, 10.0) == []
+    assert said_of(watch, 0, 11.0, simulated=False) == []
+    assert said_of(watch, 5 * 10**9, 60.0) == []

@@ -1,5 +1,7 @@
 """Where a drive crosses itself: lanes across others, or the same once more, not lanes side by side."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 
@@ -39,3 +41,18 @@ def test_a_few_crossings_are_told_as_few():
     once = crossings(drive(line, line.flip(1)), 1.0)
     assert once == 1 and "at 1 place only" in lasting_text(once)[0]
     assert "at 9 places only" in lasting_text(9)[0]
+
+
+@pytest.mark.parametrize(("side", "found"), [(0.4, 0), (0.75, 1)])
+def test_a_place_is_come_back_to_after_two_lengthscales_of_path(side, found):
+    corners = torch.tensor([[-0.5, 0], [side, 0], [side, side], [0, side], [0, -0.5]]).double()
+    ways = [
+        a + (b - a) * torch.linspace(0, 1, 40).double()[:, None] for a, b in pairwise(corners + 0.5)
+    ]
+    assert crossings(drive(torch.cat(ways)), 1.0) == found
+
+
+def test_what_another_pass_drives_is_another_time_however_near_its_beginning():
+    line = torch.stack([torch.linspace(-1.0, 0.2, 40), torch.zeros(40)], 1).double()
+    across = torch.stack([torch.zeros(40), torch.linspace(-0.3, 1.0, 40)], 1).double()
+    assert crossings(drive(line, across), 1.0) == 1

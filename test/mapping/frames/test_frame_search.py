@@ -173,3 +173,30 @@ def test_where_passes_differ_by_little_no_transform_is_looked_for(another):
     mixed = (1.0 - another) * one[1].y + another * two[1].y
     short = FrameSearch(way([one[0], dataclasses.replace(one[1], y=mixed)]), 2.4, "matern52")
     assert short.finish() is None and short.steps < 30
+
+
+def test_a_third_drive_is_laid_on_both_that_are_known(monkeypatch):
+    """The second one's places, and which way the robot looked, in the frame of the first one."""
+    moved, seen = Moved(3.0, -2.0, 0.7), []
+
+    class Given(Alignment):
+        def __init__(self, track, length, kernel, count):
+            seen.append((track, count))
+            super().__init__(track, length, kernel, count)
+
+        def _search(self):
+            return Aligned(moved, 0.0, 0.1, 0.01)
+            yield
+
+    monkeypatch.setattr(search, "Alignment", Given)
+    monkeypatch.setattr(search, "_DELAYS", (1.0,))
+    true = passes(4, [*SMALL, lanes(5.5, 5.0, 1.3, STEP)])
+    track = way(told(true, moved, Moved(-6.0, 1.0, -1.5)))
+    ahead = torch.tensor([1.0, 0.0], dtype=torch.float64).expand(len(track.y), 2)
+    (first, _) = Beside(track._replace(heading=ahead), 2.4, "matern52").finish()
+    counts = [len(part) for part in true]
+    assert first.moved == moved and [n for _, n in seen] == [counts[0], sum(counts[:2])]
+    known, second = seen[1][0], slice(counts[0], sum(counts[:2]))
+    assert torch.allclose(known.x[second], true[1].x)
+    assert torch.allclose(known.heading[second], moved.turn[:, 0].expand(counts[1], 2))
+    assert torch.equal(known.heading[: counts[0]], ahead[: counts[0]])

@@ -1,5 +1,7 @@
 """A sensor that rounds and tells changes alone: its numbers are those of the edges of its steps."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -157,3 +159,66 @@ def test_cells_have_it_however_they_come_also_after_a_restart_and_check_says_it(
     assert any("one step of 0.5" in note for note in whole.notes)
     faults = sensor_faults([samples_of(kept, values)], 1.0, "°C")
     assert [f.text for f in faults] == watched(values, kept)[1].notes(1.0, "°C")
+
+
+# --- just where it is known: steps of one sensor, with the ways between them ----------------------
+WAYS = [1.0, 2.0]  # m, in turn; a way back is told apart
+
+
+def stepped(signs: list[float], back: float = 0.1, ways: list[float] = WAYS) -> list[OnChange]:
+    """A sensor after each of these steps, in sizes of STEP; back: way of one that turns, 0: as others."""
+    watch, y, x, before, out = OnChange(), 20.0, 0.0, 1.0, []
+    watch.correct(y, [x, 0.0])
+    for k, sign in enumerate(signs):
+        y += sign * STEP
+        x += back if back and sign * before < 0.0 else ways[k % 2]
+        before = sign
+        watch.correct(y, [x, 0.0])
+        out.append(copy.deepcopy(watch))
+    return out
+
+
+EDGES = [1, 1, 1, 1, -1, 1, 1, -1, 1, 1, 1, 1, 1, 1, 1, 1]  # with four ways back
+
+
+def test_four_steps_are_suspected_and_sixteen_known():
+    variances = [each.variance for each in stepped(EDGES)]
+    assert variances == [0.0] * 3 + [STEP**2 / 4.0] * 12 + [STEP**2 / 12.0]
+    assert [each.moved for each in stepped(EDGES)] == [0] * 15 + [1]
+
+
+@pytest.mark.parametrize(
+    ("signs", "back", "ways", "variance"),
+    [
+        (EDGES, 0.49, WAYS, STEP**2 / 12.0),  # of a usual way of 2 m
+        (EDGES, 0.51, WAYS, STEP**2 / 4.0),  # as long as a deadband's
+        ([1] * 10 + [-1, 1, 1, 1, 1, -1], 0.1, WAYS, STEP**2 / 12.0),
+        ([1] * 10 + [-1, 1, 1, 1, 1, 1], 0.1, WAYS, STEP**2 / 4.0),  # two ways back alone
+        ([1, -1] * 8, 0.0, WAYS, 0.0),  # a switch
+        ([1, 1, -1, -1] * 4, 0.1, WAYS, STEP**2 / 12.0),
+        (EDGES, 1.0, [1.0, 1.1], 0.0),  # at a steady rate
+        (EDGES, 0.2, [1.0, 1.3], STEP**2 / 12.0),
+        ([*EDGES, 2, 1, 2, 1], 0.1, WAYS, STEP**2 / 12.0),
+        ([*EDGES, 2, 2, 2, 1], 0.1, WAYS, 0.0),  # less than nine of ten
+    ],
+)
+def test_what_is_known_of_a_sensor_by_its_steps(signs, back, ways, variance):
+    assert stepped(signs, back, ways)[-1].variance == variance
+
+
+def test_of_what_a_sensor_told_the_newest_64_steps_count():
+    """Ten of another size go one by one; up to six of them are less than a tenth."""
+    known = [each.variance > 0.0 for each in stepped([2] * 10 + EDGES * 5)]
+    assert known.index(True, 20) == 67 and all(known[67:])
+
+
+def test_rounding_of_a_number_that_is_repeated_is_no_step():
+    watches = stepped([*EDGES, 1e-12, 1])
+    assert watches[-1].step == STEP and watches[-1].moved == 2
+
+
+def test_a_pass_that_was_begun_before_a_restart_is_begun_after_it():
+    watch, again = stepped(EDGES)[-1], OnChange()
+    watch.begin_pass()
+    again.load_state_dict(watch.state_dict())
+    assert again.correct(90.0, [50.0, 0.0]) == 90.0 and again.moved == watch.moved

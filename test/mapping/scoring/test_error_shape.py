@@ -35,6 +35,8 @@ def test_scores_that_err_together_tell_less():
     alone, repeated = (1.0 / shape_of_errors(each).degrees for each in (few, np.repeat(few, 30)))
     assert repeated == pytest.approx(alone, abs=0.02)  # .07 if each counted
     assert shape_of_errors(np.zeros(5)) == shape_of_errors(np.empty(0)) == ErrorShape()
+    assert shape_of_errors(np.r_[0.0, few, 0.0]) == shape_of_errors(few)
+    assert ErrorShape(4.0, 3.0).degrees_near(np.array([0.0, 6.0])).tolist() == [4.0, 6.0]
 
 
 def test_intervals_and_densities_are_those_of_student_with_the_stated_95():

@@ -1,11 +1,14 @@
 """Neighbours of a route: of which kind, where, how long; and what annealing makes of them."""
 
 import math
+from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from floor_scene import node, problem_in, travel_in
 
+from gp_mapping.planning.area.approximate_legs import ApproximateLegs
 from gp_mapping.planning.budget import Budget
 from gp_mapping.planning.planners import annealing
 from gp_mapping.planning.planners.annealing import annealed, cost_per_metre
@@ -152,6 +155,36 @@ def test_annealing_ends_with_better_routes_that_fit(travel, budget):
     # the first matrices, what they say of where to look, and eight proposals at a time
     # and what is learned of a route that was taken
     assert 2 + 3 <= len(list(annealed(problem, start, 20))) <= 2 + 3 + 3
+
+
+def test_annealing_learns_of_each_route_that_it_takes_and_of_each_tenth_where_there_is_more(
+    travel, monkeypatch
+):
+    """By its length from where the robot is, which is beside the node that it begins at."""
+    told, asked = [], []
+
+    class Noted(Moves):
+        def learn_winding(self, stops, metres):
+            told.append((stops, metres))
+            super().learn_winding(stops, metres)
+
+        def prefer_gain(self, gains):
+            asked.append(len(told))
+            super().prefer_gain(gains)
+
+    monkeypatch.setattr(annealing, "Moves", Noted)
+    problem = problem_in(travel, budget=Budget(9.0))
+    problem = replace(problem, position=np.add(problem.position, (0.03, 0.0)), _known={})
+    start = (node(travel, 1.45, 0.45),)
+    steps, taken = len(list(annealed(problem, start, 300, heat=0.5))), len(told) - 1
+    assert taken > 20 and steps == 2 + math.ceil(300 / 8) + taken
+    assert asked == list(range(0, len(told), 10))
+    off = math.dist(problem.position, travel.nodes[problem.start])
+    ways = ApproximateLegs.for_travel(travel)
+    for stops, metres in told:
+        keys = [(min(a, b), max(a, b)) for a, b in pairwise([problem.start, *stops])]
+        assert metres == pytest.approx(off + sum(leg.metres for leg in ways.for_pairs(keys)))
+    assert off > 0.0 and told[0][0] == start
 
 
 def test_the_temperature_falls_with_the_square_of_what_remains_and_a_metre_costs_as_much(
