@@ -122,6 +122,7 @@ def test_a_late_majority_wins_while_nothing_is_mapped_and_after_clear():
     feed(intake, [odometry_message(100.0 + 0.05 * i) for i in range(1300)])
     feed(intake, by_stamp(*drive(start=200.0)))
     assert intake.frame == "odom" and len(drain(intake)[0]) == 100
+    assert any("most are in 'odom'" in text for text in intake.warnings)
 
     other = [odometry_message(300.0 + 0.05 * i, frame="elsewhere") for i in range(30)]
     feed(intake, other)

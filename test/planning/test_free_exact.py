@@ -255,3 +255,9 @@ def test_deep_in_an_obstacle_there_is_no_room():
     assert inside.sum() > 100 and not room[inside].any()
     exact = np.minimum(gap(x, data), 0.3)[~inside]
     assert (np.minimum(room[~inside], 0.3) <= exact + 1e-9).all() and (room[~inside] > 0.0).all()
+
+
+def test_from_a_place_outside_nothing_is_seen_not_even_the_place():
+    free, _ = scene()
+    outside = np.array([[-0.1, -0.1], [10.1, 0.1]])  # middles of cells, were there any
+    assert not free.sees(outside, outside).any()

@@ -243,14 +243,14 @@ def test_theta_and_its_vector_are_the_same_thing():
     )
 
 
-@pytest.mark.parametrize("constant", [0.0, 20.0])
+@pytest.mark.parametrize("constant", [0.0, 0.5])
 @pytest.mark.parametrize("heading", [0.0, 0.5])
 def test_features_beside_the_inducing_inputs_are_as_many_as_are_named(constant, heading):
     """s_c, s_h cos ψ, s_h sin ψ; a standard deviation of 0 has none."""
     theta = Theta(0.6, 9.0, 1.2, constant, heading_stddev=heading)
     ahead = torch.tensor([[0.6, 0.8], [0.0, 1.0]], dtype=torch.float64)
     rows = theta.feature_rows(torch.zeros(2, 2, dtype=torch.float64), ahead)
-    expected = [[20.0, 20.0]] * (constant > 0) + [[0.3, 0.0], [0.4, 0.5]] * (heading > 0)
+    expected = [[0.5, 0.5]] * (constant > 0) + [[0.3, 0.0], [0.4, 0.5]] * (heading > 0)
     assert rows.tolist() == expected and rows.shape == (len(theta.feature_names()), 2)
 
 

@@ -33,6 +33,11 @@ def test_labels_differ_with_the_kind_and_with_each_parameter():
     assert StudentT(NU).label == ALL["student_t"].label
 
 
+def test_a_new_measurement_with_heavy_tails_has_their_variance():
+    told = StudentT(NU).noise_variance(torch.tensor([SIGMA2], dtype=torch.float64))
+    assert float(told) == pytest.approx(stats.t.var(NU, scale=math.sqrt(SIGMA2)))
+
+
 def log_density(name, y, f):
     """log p(y|f) by SciPy; arrays of one shape."""
     if name == "gaussian":

@@ -5,9 +5,11 @@ import math
 import pytest
 from intake_messages import by_stamp, drain, drive, feed, field_message
 
-from gp_mapping.intake import Intake
+from gp_mapping.intake import DropReason, Intake
 from gp_mapping.intake.clocks.arrival import NewestPose
 from gp_mapping.intake.clocks.lead import Lead
+from gp_mapping.intake.poses.transforms import Transform
+from gp_mapping.settings.intake import IntakeSettings
 
 NS = 10**9
 
@@ -172,3 +174,25 @@ def test_an_emptied_map_has_nothing_of_before_a_step():
     assert any("a clock was set" in w for w in intake.warnings)
     intake.forget_frames()
     assert not any("a clock was set" in w for w in intake.warnings)
+
+
+def test_what_is_held_as_stray_at_the_end_is_counted():
+    """Each measurement that came was used, or was dropped."""
+    intake = Intake()
+    fields, poses = drive(start=10_000.0, seconds=5.0, speed=0.5, rate=10.0)
+    feed(intake, by_stamp(fields, poses))
+    feed(intake, [field_message(90_000.0)])
+    rows, _ = drain(intake)
+    assert intake.drops[DropReason.STRAY_STAMP] == 1
+    assert len(rows) + intake.drops.measurements == len(fields) + 1
+
+
+def test_after_a_jump_back_a_look_up_answers_for_the_new_time():
+    def look_up(target, source, stamp):
+        return Transform((1e-9 * stamp, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0))
+
+    intake = Intake(IntakeSettings(pose_source="tf"), lookup=look_up)
+    seconds = [100.0, 100.1, 100.2, 10.0, 10.1, 10.2]
+    feed(intake, map(field_message, seconds))
+    rows, breaks = drain(intake)
+    assert [row[0] for row in rows] == pytest.approx(seconds) and breaks[-1] == 3

@@ -210,6 +210,8 @@ def test_of_what_a_sensor_told_the_newest_64_steps_count():
     """Ten of another size go one by one; up to six of them are less than a tenth."""
     known = [each.variance > 0.0 for each in stepped([2] * 10 + EDGES * 5)]
     assert known.index(True, 20) == 67 and all(known[67:])
+    beyond = [each.variance for each in stepped(EDGES * 4 + [2] * 7)]
+    assert beyond[-2] > 0.0 and beyond[-1] == 0.0
 
 
 def test_rounding_of_a_number_that_is_repeated_is_no_step():

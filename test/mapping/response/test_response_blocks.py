@@ -66,3 +66,14 @@ def test_a_settled_value_is_as_blurred_as_the_way_that_it_is_an_average_of(tau):
     weight /= weight.sum()
     spread = (weight * at.square()).sum() - (weight * at).sum() ** 2 + apart**2 / 12
     assert blurred - sharp == pytest.approx(blur * float(spread) ** 2, rel=1e-4)
+
+
+def test_a_settled_value_has_the_white_noise_of_both_blocks():
+    """(y₂ − a y₁)/(1 − a), a = exp(−Δ/τ), of independent errors."""
+    before = blocks.Row((0.0, 0.0), 3.0, 0.0, 0.1, -1.0, 7, 1.0, 0.0)
+    block = before._replace(x=(0.5, 0.0), y=3.7, stamp=1.2, variance=0.3)
+    told = blocks.settled(before, block, 2.0, 0.0, False)
+    a = math.exp(-1.2 / 2.0)
+    expected = (block.variance + a**2 * before.variance) / (1.0 - a) ** 2
+    assert float(told.sensor_variance) == pytest.approx(expected)
+    assert float(told.y) == pytest.approx((3.7 - a * 3.0) / (1.0 - a))

@@ -228,3 +228,13 @@ def test_a_rough_stretch_is_known_on_the_first_metres():
     assert session.map.learning_steps < 60
     left, right = (float(session.local_scale_at([[at, 0.3]])[0]) for at in (2.0, 6.0))
     assert right > 1.2 * left and left < 1.0, (left, right)
+
+
+def test_it_is_active_where_it_changes_any_variance():
+    scale = LocalScale(0.3)
+    assert not scale.is_active
+    scale.everywhere = 2.0
+    assert scale.is_active
+    scale.everywhere = 1.0
+    scale.add([[0.0, 0.0]], [1.0])
+    assert scale.is_active

@@ -146,3 +146,17 @@ def test_a_time_constant_that_is_certain_adds_nothing():
     session = mapped(3.0, 0.0)
     assert not session.slow.is_active
     assert float(added(session, places()).max()) < 1e-9
+
+
+def test_a_square_says_the_mean_of_all_that_it_was_told():
+    """In whatever order, by their weights."""
+    means = []
+    for slopes in ((1.0, 4.0), (4.0, 1.0)):
+        held = ResponseSlopes(0.1, 1.0, 1.0, "matern52")
+        for slope in slopes:
+            variance = [0.01 if slope == 1.0 else 0.02]
+            place, value = [[0.02, 0.02]], [[0.0]]
+            held.add(Samples(place, value, sensor_variance=variance, response_slope=[slope]))
+        assert held.count == 1
+        means.append(float(held.at(torch.tensor([[0.02, 0.02]]).numpy())[0]))
+    assert means[0] == means[1] and abs(means[0] - 2.0) < 0.1

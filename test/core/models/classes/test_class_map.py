@@ -302,3 +302,10 @@ def test_the_epoch_grows_where_all_of_a_class_s_map_has_changed(maps):
         assert all(one.epoch > was for one, was in zip(field.fields, each))
         assert field.epoch == sum(one.epoch for one in field.fields) > before
     assert made("exact").epoch == 0
+
+
+def test_before_its_first_sample_it_says_that_it_has_seen_none():
+    field = create_map("exact", **SETTINGS)
+    for ask in (field.prior, field.noise_variance, lambda: field.predict_now(PLACES)):
+        with pytest.raises(RuntimeError, match="no sample yet"):
+            ask()

@@ -9,7 +9,9 @@ from core_data import SETTINGS, UT, correlation, drive, feed, samples
 
 from gp_mapping import Samples, create_map
 from gp_mapping.core.models.wiski.lattice import toeplitz, windows
+from gp_mapping.core.models.wiski.lattice.features import FEATURES
 from gp_mapping.core.models.wiski.lattice.interpolation import interpolation_matrix
+from gp_mapping.core.models.wiski.pass_constants import bias_evidence_of
 from gp_mapping.errors import NumericalError
 
 BIAS, COUNT = 3.0, 3  # s_b, µT
@@ -262,3 +264,13 @@ def test_of_passes_beyond_the_bound_those_share_whose_difference_is_known_best()
         field.update(samples(x, y, pass_number=np.full(len(x), float(number))))
     assert field.counters()["closed_passes"] == 1
     assert {0.0, 2.0, 6.0} < {bias.number for bias in field.biases()}
+
+
+def test_two_passes_tell_how_much_passes_differ_and_one_does_not():
+    theta = replace(mapped().theta, bias_stddev=0.5)
+    for count in (1, 2):
+        size = FEATURES + count
+        weights = torch.arange(size, dtype=torch.float64)[:, None]
+        told = bias_evidence_of(theta, weights, torch.eye(size, dtype=torch.float64) / 5.0)
+        assert (told is not None) == (count == 2)
+    assert told.numbers == (0.0, 1.0)
