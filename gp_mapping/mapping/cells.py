@@ -356,7 +356,8 @@ class CellAverager:
 
     def _is_credible(self, usual: UsualCell, y: list[list[float]]) -> bool:
         """Whether no sample of a cell is a gross error."""
-        step = 0.0 if self.resolution == math.inf else _STEP * self.resolution
+        # infinite where all samples so far are alike
+        step = _STEP * self.resolution
         least = max(self.steps.variance**0.5, step, 1e-12 * usual.largest)
         # no two are farther apart than one may be from a median; else all are looked at
         return usual.range <= _GROSS * least or bool(self._good(np.array(y)).all())

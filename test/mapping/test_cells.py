@@ -429,3 +429,10 @@ def test_a_full_cell_is_the_same_however_its_rows_come(part):
     one, many = cells
     for name in ("x", "y", "stamp", "count"):
         assert torch.equal(getattr(one, name), getattr(many, name)), name
+
+
+def test_cells_of_two_samples_tell_the_white_noise_with_those_before():
+    x, y, stamp = straight(n=400, speed=2.0, rate=25.0)
+    averager, cells = cells_of(x, 0.0 * x[:, :1] + y - 3.0 * x[:, :1], stamp)
+    assert 0.9 < np.mean([float(c.count) == 2.0 for c in cells])
+    assert averager.white_variance == pytest.approx(0.16**2, rel=0.3)

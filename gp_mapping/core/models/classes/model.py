@@ -173,17 +173,14 @@ class ClassMap(FieldMap):
         self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None
     ) -> Prediction:
         """As FieldMap.predict, from all samples."""
-        self.need_data()
         return joined([field.predict_now(x, velocity, heading) for field in self.fields])
 
     def prior(self) -> Prediction:
         """As FieldMap.prior: a channel for each class."""
-        self.need_data()
         return joined([field.prior() for field in self.fields])
 
     def noise_variance(self) -> Tensor:
         """As FieldMap.noise_variance: of each class."""
-        self.need_data()
         return torch.cat([field.noise_variance() for field in self.fields])
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
