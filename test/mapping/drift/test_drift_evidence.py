@@ -130,3 +130,21 @@ def test_a_quick_look_begins_where_none_was_best():
     none, _ = done(best)
     quick = done(search._quick(torch.zeros_like(search.eye)))  # noqa: SLF001
     assert quick == pytest.approx(none, rel=1e-12)
+
+
+class Scales(DriftSearch):
+    """Tells which time scales it looks at."""
+
+    @property
+    def times(self):
+        return [self._time(k) for k in range(self._time_count)]
+
+
+@pytest.mark.parametrize("start", [0.0, 1.7e9])
+def test_time_scales_reach_to_twice_the_longest_pass_whenever_it_was(start):
+    parts = passes(1, [lanes(3.0, 1.3, 1.3, STEP), lanes(9.0, 1.3, 1.3, STEP)])
+    track = way(parts)
+    times = Scales(track._replace(stamp=track.stamp + start), 2.4, "matern52").times
+    longest = max(float(part.stamp[-1] - part.stamp[0]) for part in parts)
+    assert times[-1] <= 2.0 * longest < 2.0 * times[-1]
+    assert times[1:] == [2.0 * each for each in times[:-1]]

@@ -1,6 +1,7 @@
 """What has changed of a map of tiles since a moment: blended as its answers are, known where the same tiles answer."""
 
 import copy
+import dataclasses
 import functools
 
 import pytest
@@ -178,3 +179,17 @@ def test_a_tile_that_has_changed_all_over_says_how_far_that_matters():
     epoch = field.epoch
     field.note_change()
     assert field.changed_since(epoch) is None and field.changed_since(field.epoch) == []
+
+
+def test_changes_and_passes_are_counted_on_where_a_map_is_split():
+    field, samples, epochs = built(max_inducing=30), road(0.0, 6.0), []
+    for i in range(0, len(samples), 4):
+        field.update(samples[i : i + 4])
+        if i == 16:
+            field.forget(0.9)
+        epochs.append(field.epoch)
+        if field.layout is not None:
+            break
+    assert field.layout is not None and epochs[-1] > 0 and epochs == sorted(epochs)
+    field.update(dataclasses.replace(samples[:1], pass_number=torch.tensor([7.0]).double()))
+    assert field.newest_pass == 7.0
