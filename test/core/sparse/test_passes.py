@@ -17,6 +17,7 @@ from gp_mapping import Samples, create_map
 from gp_mapping.core.hyper.bias import BiasSpread
 from gp_mapping.core.hyper.evidence import evidence_score, negative_log_evidence
 from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.sparse import passes as passes_module
 from gp_mapping.core.sparse.passes import NO_PASS, PassSums
 from gp_mapping.core.types import Prediction
 from gp_mapping.errors import NumericalError
@@ -118,8 +119,11 @@ def test_what_is_known_of_the_differences_between_passes_is_the_dense_gp_s(model
     assert all(float(b.stddev_apart) < 0.5 * float(b.stddev) for b in told)
 
 
-def test_sums_are_written_out_also_of_features_that_came_later():
-    """Σ β a, Σ β and Σ λ of each pass; samples of no pass are in none, and rows that come are bordered."""
+def test_sums_are_written_out_also_of_features_that_came_later(monkeypatch):
+    """Σ β a, Σ β and Σ λ of each pass; samples of no pass are in none, and rows that come are bordered.
+
+    On a card, too, which is not asked whose passes are known.
+    """
     generator = torch.Generator().manual_seed(2)
     a = torch.randn(5, 12, dtype=torch.float64, generator=generator)
     beta = torch.rand(12, dtype=torch.float64, generator=generator)
@@ -127,7 +131,11 @@ def test_sums_are_written_out_also_of_features_that_came_later():
     of = torch.tensor([3.0, NO_PASS, 1.0] * 4, dtype=torch.float64)
     sums = PassSums.empty(3, 2, "cpu").add(of, a[:3], beta, lam).pad(2)
     assert not bool(sums.whitened[:, 3:].any())
+    with monkeypatch.context() as patched:
+        patched.setattr(passes_module, "is_synchronous", lambda device: False)
+        on_card = sums.border(of, a[3:], beta)
     sums = sums.border(of, a[3:], beta)
+    assert torch.allclose(sums.whitened, on_card.whitened)
     assert sorted(sums.numbers) == [1.0, 3.0]
     for row, number in enumerate(sums.numbers):
         mine = [i for i in range(12) if float(of[i]) == number]
