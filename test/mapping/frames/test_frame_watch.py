@@ -192,3 +192,28 @@ def test_what_is_said(kind, words):
     text = break_note(Break(kind, 3, 12.34, Moved(1.0, -2.0, 0.5), 0.02, 0.003, 1.5, 20.0))
     assert text.startswith("from stamp 12.3 (pass 3) on") and words in text
     assert ("--transform SECOND=1.000,-2.000,0.5000" in text) == (kind in (MOVED, ALIKE))
+
+
+def test_of_a_long_way_blocks_are_longer_and_no_more_than_300():
+    """Each the mean of its own part: values that alternate from one usual block to the next are 0."""
+    along = torch.arange(0.05, 240.0, 0.1, dtype=torch.float64)
+    signs = 1.0 - 2.0 * ((along / 0.4).floor() % 2)
+    x = torch.stack([along, 0.0 * along], 1)
+    track = watch.track_of_passes([Samples(x, signs[:, None], stamp=along)], 2.0, False)
+    assert 290 <= len(track.y) <= 300
+    assert track.x[:, 0].diff().median() == pytest.approx(0.8, rel=0.05)
+    assert track.y.abs().median() < 0.2
+    short = watch.track_of_passes(
+        [Samples(x[:400], signs[:400, None], stamp=along[:400])], 2.0, False
+    )
+    assert 90 <= len(short.y) <= 101 and short.y.abs().median() > 0.8
+
+
+def test_of_vectors_of_samples_without_stamps_and_of_nothing_there_is_no_track():
+    x, good = torch.zeros(3, 2).double(), torch.zeros(3, 1).double()
+    stamped = Samples(x, good, stamp=torch.arange(3.0).double())
+    assert watch.track_of_passes([], 2.0, False) is None
+    assert watch.track_of_passes([stamped, Samples(x, good)], 2.0, False) is None
+    vector = Samples(x, torch.zeros(3, 3).double(), stamp=stamped.stamp)
+    assert watch.track_of_passes([stamped, vector], 2.0, False) is None
+    assert watch.track_of_passes([stamped, stamped[:0]], 2.0, False) is not None
