@@ -325,12 +325,14 @@ def _is_of_package(job: dict) -> bool:
 
 def _load_package() -> None:
     """All modules of the package but those that are run, and what does something as it is imported."""
+    gc.disable()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         package = importlib.import_module(_PACKAGE)
         for each in pkgutil.walk_packages(package.__path__, f"{_PACKAGE}.", onerror=lambda _: None):
             with suppress(ImportError):
                 importlib.import_module(each.name)
+    gc.enable()
     _spare()
     for name in (*_RUN, "ros"):  # ros: it has a node's process end quietly while it loads
         home, _, last = f"{_PACKAGE}.{name}".rpartition(".")
@@ -433,6 +435,7 @@ def _prepare(job: dict) -> None:
 
 
 def _load() -> None:
+    gc.disable()  # while modules are loaded next to nothing of them becomes garbage
     for name in LOADED:
         with suppress(ImportError):
             importlib.import_module(name)
@@ -489,4 +492,5 @@ if __name__ == "__main__":
     _load()
     _spare()
     gc.freeze()  # what is never looked at is never copied
+    gc.enable()
     _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -9,9 +9,7 @@ which its --help states.
 from __future__ import annotations
 
 import argparse
-import atexit
 import difflib
-import gc
 import importlib
 import itertools
 import logging
@@ -27,6 +25,7 @@ from typing import NoReturn
 
 from gp_mapping.commands import COMMANDS, VERSION, add_arguments
 from gp_mapping.errors import UsageError, UserError, one_line
+from gp_mapping.garbage import leave_out_what_is_loaded, pause_while_loading
 from gp_mapping.threads import one_thread_each
 
 __all__ = ["main"]
@@ -181,6 +180,8 @@ def _run(argv: list[str], alone: bool) -> int:
     try:
         with _uninterrupted(alone):
             module = importlib.import_module(f"gp_mapping.commands.{name}")
+        if alone:
+            leave_out_what_is_loaded()
     except ModuleNotFoundError as error:
         missing = (error.name or "").split(".")[0]
         if missing in ("", "gp_mapping"):
@@ -273,7 +274,7 @@ def main(argv: list[str] | None = None) -> int:
     alone, argv = argv is None, sys.argv[1:] if argv is None else list(argv)
     if alone:
         one_thread_each()
-        atexit.register(gc.freeze)  # taking a loaded torch apart at the end takes half a second
+        pause_while_loading()
 
     # warnings of libraries are for programmers, and so is matplotlib's search for fonts
     if not sys.warnoptions and "--debug" not in argv:

@@ -45,6 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
     import torch
 
     torch.set_num_threads(1)
+    # else the first assert_close of a process loads all of torch.distributed, a second for tensors that nobody has
+    torch.testing._comparison._HAS_DTENSOR = False  # noqa: SLF001 where there is no such name, so is the gain
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -7,8 +7,6 @@ begun by then, so nothing is lost.
 
 from __future__ import annotations
 
-import atexit
-import gc
 import os
 import signal
 import sys
@@ -17,6 +15,7 @@ import warnings
 from contextlib import suppress
 from pathlib import Path
 
+from gp_mapping.garbage import pause_while_loading
 from gp_mapping.threads import one_thread_each
 
 __all__ = ["NODES", "node_of", "quiet_while_loading"]
@@ -43,15 +42,16 @@ def node_of(arguments: list[str]) -> str:
 def quiet_while_loading() -> None:
     """Prepare the process of a node for loading; other processes are left alone.
 
-    SIGINT and SIGTERM end it at once with exit code 0, and numpy computes in one thread. Warnings
-    are not shown; where Python was told what to do with them (-W, PYTHONWARNINGS), that is done.
+    SIGINT and SIGTERM end it at once with exit code 0, numpy computes in one thread, and nobody
+    looks for garbage until the node's own signal handlers are there. Warnings are not shown; where
+    Python was told what to do with them (-W, PYTHONWARNINGS), that is done.
     """
     name = node_of(sys.orig_argv)
     if not name or threading.current_thread() is not threading.main_thread():
         return
 
     one_thread_each()
-    atexit.register(gc.freeze)  # taking a loaded torch apart at the end would take half a second
+    pause_while_loading()
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
 

@@ -36,13 +36,14 @@ ROS = {
     "rosbag2_py",
 }
 # Which of our own rooms each may import besides itself, ground first. The package's __init__ is the public face.
-GROUND = {"errors", "gradients", "settings", "threads"}
+GROUND = {"errors", "garbage", "gradients", "settings", "threads"}
 MODELS = GROUND | {"core"}
 MAPS = MODELS | {"mapping", "planning"}
 DATA = GROUND | {"core", "intake", "recording"}
 FINISHED = MAPS | DATA | {"analysis", "sim", "store"}
 ROOMS = {
     "errors": set(),
+    "garbage": set(),
     "gradients": set(),
     "threads": set(),
     "settings": {"errors"},

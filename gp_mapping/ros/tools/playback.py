@@ -18,6 +18,7 @@ from rclpy.signals import SignalHandlerOptions
 from rosgraph_msgs.msg import Clock
 
 from gp_mapping.errors import one_line
+from gp_mapping.garbage import leave_out_what_is_loaded
 from gp_mapping.ros.mapper.descriptors import ParameterError, describe
 from gp_mapping.ros.tools.process import ending_signals
 from gp_mapping.settings.groups import build_groups, is_foreign, nearest
@@ -314,6 +315,7 @@ def run_node(make: Callable[[], Node], args=None) -> int:
         stop.set()
 
     previous = {number: signal.signal(number, handler) for number in ending_signals()}
+    leave_out_what_is_loaded()
 
     node = None
     try:

@@ -10,6 +10,8 @@ from concurrent.futures import Future
 
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 
+from gp_mapping.garbage import leave_out_what_is_loaded
+
 __all__ = ["Stopper", "ending_signals", "run_lifecycle", "spin"]
 
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -40,6 +42,7 @@ class Stopper:
 
         for number in self._numbers:
             signal.signal(number, self._on_signal)
+        leave_out_what_is_loaded()
 
     def _on_signal(self, number, frame) -> None:
         """Count a signal; after the second the next one ends the process."""
