@@ -15,7 +15,8 @@ other in opposite directions it tells τ to some per cent, and τ from a delay.
 A field smoother than the kernel looks slow, too, but so it does backwards in time: τ counts as
 found where it is better by SURE nats than no lag, than every delay, and than the same lag of a
 sensor that follows the future; where a delay is nearly as good, exact evidences of both decide,
-with a prior of the delay.
+with a prior of the delay. Where laps are driven in one direction a drift looks slow, too, also
+backwards in time: a sensor that follows at once and drifts must not be more probable.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ _RATIOS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # noise, in standard deviations of
 _BETWEEN = tuple(math.sqrt(2.0) * c for c in _CONSTANTS[:-1])  # peaks are narrower than a doubling
 _FINER = 0.25, 0.125  # of a doubling: how far beside the best τ so far the next ones lie
 _AROUND = (-0.5, -0.25, 0.0, 0.25, 0.5)  # of a doubling: beside the best delay
+# of a drift: how long it stays alike, in the whole time, and its standard deviation, in the field's
+_PARTS = (1.0, 0.125)
+_SPREADS = (0.05, 0.2, 0.8, 3.2)
 _FREE = 1e4  # variance of what is unknown, in that of the values: level, and beginnings of passes
 
 _Told = TypeVar("_Told")
@@ -124,6 +128,7 @@ class LagSearch(Stepwise[Lag]):
             return None
 
         none, _ = yield from self._best(lambda length: self._covariance(self.track.x, length))
+        alone = self.start
         tried: dict[float, _Evidence] = {}
         yield from self._try(tried, [c * self.usual for c in _CONSTANTS])
         # the usual case costs no more than this
@@ -143,11 +148,15 @@ class LagSearch(Stepwise[Lag]):
         for fine in _FINER:
             yield from self._try(tried, [best * 2.0**-fine, best * 2.0**fine])
             best = _best_of(tried)
-        # delays of the size of the constant that was found, too
+        # of the size of the constant that was found, too
+        others.append((yield from self._slow(best, back=True))[0])
         yield from self._delay(late, [best * share for share in (0.25, 0.5, 1.0)])
 
         gain = tried[best][0] - max(others)
         if gain < SURE:
+            return None
+        drift = yield from self._drifting(alone)
+        if tried[best][0] < drift:
             return None
         return (yield from self._unless_late(tried, late, gain))
 
@@ -220,6 +229,33 @@ class LagSearch(Stepwise[Lag]):
         """Log evidence of stamps that are late by some seconds."""
         places = self.track.places_before(seconds)
         return (yield from self._best(lambda length: self._covariance(places, length)))[0]
+
+    def _drifting(self, start: tuple[int, int]) -> Generator[None, None, float]:
+        """Log evidence of a sensor that follows at once and drifts, at the best drift's parameters.
+
+        Args:
+            start: numbers of the lengthscale and the ratio that suit a sensor without a drift.
+        """
+        place, self.start = self.start, start
+        apart = (self.track.stamp[:, None] - self.track.stamp).abs()
+        drifts = [
+            spread**2 * (-apart / (part * float(apart.max()))).exp()
+            for part in _PARTS
+            for spread in _SPREADS
+        ]
+        # at the parameters of none with each, then at the best ones of the best
+        field = self._covariance(self.track.x, self.lengths[start[0]])
+        field = field + _RATIOS[start[1]] ** 2 * self.same
+        told = []
+        for drift in drifts:
+            told.append(self._evidence(field + drift))
+            yield
+        most = drifts[max(range(len(drifts)), key=lambda i: told[i])]
+        value, _ = yield from self._best(
+            lambda length: self._covariance(self.track.x, length) + most
+        )
+        self.start = place
+        return value
 
     def _covariance(self, x: Tensor, length: float) -> Tensor:
         """Of the field at places (N, 2), with its unknown level: (N, N)."""

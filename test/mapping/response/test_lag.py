@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from slow_sensor import lawnmower, track
+from slow_sensor import field, lawnmower, track
 
 from gp_mapping.mapping.response import lag as lag_module
 from gp_mapping.mapping.response.lag import LagSearch, step_weights
@@ -83,6 +83,18 @@ def test_a_field_smoother_than_the_kernel_is_no_slow_sensor():
     begins[0] = True
     line = Track(x, y, 0.8 * torch.arange(150, dtype=torch.float64), begins)
     assert LagSearch(line, 2.0, "matern52").finish() is None
+
+
+def test_a_drift_on_laps_in_one_direction_is_no_slow_sensor():
+    """What a slow sensor would settle at has a slope in time taken out, and fits from lap to lap."""
+    way = torch.arange(0.0, 80.0, 0.4, dtype=torch.float64)
+    x = 3.2 * torch.stack([(way / 3.2).cos(), (way / 3.2).sin()], 1)
+    g = torch.Generator().manual_seed(1)
+    y = field(x, 1) + 0.002 * way + 0.012 * torch.randn(200, dtype=torch.float64, generator=g)
+    begins = torch.zeros(200, dtype=torch.bool)
+    begins[0] = True
+    laps = Track(x, y, 2.0 * way, begins)
+    assert LagSearch(laps, 2.0, "matern52").finish() is None
 
 
 def test_weights_are_exact_for_a_field_that_changes_linearly():
