@@ -24,7 +24,7 @@ from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.memory import Memory
 from gp_mapping.core.sparse.observing import ObservingMap
 from gp_mapping.core.sparse.sites import SiteStore
-from gp_mapping.core.standardised import excess_variance
+from gp_mapping.core.standardised import average_noise, excess_variance
 
 __all__ = ["SparseMap"]
 
@@ -197,6 +197,19 @@ class SparseMap(ObservingMap):
         unremembered = self.sites.clone()
         self.add_memory_sites(unremembered, -1.0)
         return unremembered
+
+    def unremembered_scale(self, theta: Theta) -> float:
+        """The factor by which the unremembered sites grow where θ takes the place of the map's.
+
+        Their β = 1/(s_p² + extra) follow s_p², as far as the model gives their noise. Their `extra`
+        are not known one by one; those of the remembered samples, a sample of all, give the mean.
+
+        Args:
+            theta: the new hyper-parameters.
+        """
+        if not self.unremembered_model_noise:
+            return 1.0
+        return self.noise_level / average_noise(theta, self.memory.extra)
 
     # --- operations -------------------------------------------------------------------------------
     def forget(self, factor: float) -> None:

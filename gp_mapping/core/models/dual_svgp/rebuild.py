@@ -319,10 +319,10 @@ class Rebuild:
     def _project(self) -> float:
         """Project the unremembered sites into the new basis."""
         source, unremembered = self.source, self.unremembered
-        # β = 1/(s_p² + …) of samples that are no longer remembered follows s_p²
-        if source.unremembered_model_noise:
+        factor = source.unremembered_scale(self.theta)
+        if factor != 1.0:
             unremembered = unremembered.clone()
-            unremembered.scale(source.theta.noise_stddev**2 / self.theta.noise_stddev**2)
+            unremembered.scale(factor)
 
         self.sites, self.moved = (
             unremembered.project(self.moved, self.basis.features + source.max_inducing),

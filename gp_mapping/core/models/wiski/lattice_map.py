@@ -361,9 +361,9 @@ class LatticeMap(FeatureWeights):
         old, memory = self.theta, self.memory
         if any(getattr(old, name) != getattr(theta, name) for name in _MOVING):
             unremembered = self.unremembered_sites()
-            # these sites follow s_p² only where no sample brought a noise of its own
-            if self.unremembered_model_noise:
-                unremembered.scale(old.noise_stddev**2 / theta.noise_stddev**2)
+            factor = self.unremembered_scale(theta)
+            if factor != 1.0:
+                unremembered.scale(factor)
 
             # `unremembered_sites` has nothing of the memory's samples, so their columns may change
             memory.keep_columns()

@@ -180,6 +180,19 @@ def test_without_a_memory_the_pseudo_data_are_carried(change, mean_error, stddev
     assert spread < stddev_error, spread
 
 
+def test_what_is_gone_follows_the_whole_noise_of_its_samples():
+    """The map's s_p² is the least part of it: β = 1/(s_p² + the sensor's) hardly grows."""
+    maps = []
+    for noise in (1.0, 0.1):
+        field = built(0, inducing_inputs=Z, memory_size=40, noise_stddev=noise * UT)
+        feed(field, samples(X[:200], Y[:200], sensor_variance=np.full(200, 9.0)), 20)
+        maps.append(field)
+    field, fresh = maps
+    assert field.adopt(replace(field.theta, noise_stddev=0.1))
+    close(field.sites.precision, fresh.sites.precision, 1e-8)
+    close(field.sites.linear, fresh.sites.linear, 1e-8)
+
+
 @pytest.mark.parametrize("memory", [0, 40])
 def test_samples_that_say_their_own_noise_keep_it_whatever_others_have(memory):
     """Also below the map's own, and when none of them is remembered."""

@@ -308,6 +308,19 @@ def test_what_is_not_remembered_is_carried():
     assert mean < 0.3 and worst < 0.05
 
 
+def test_what_is_not_remembered_follows_the_whole_noise_of_its_samples():
+    """s_p² is the least part of it: β = 1/(s_p² + the sensor's) hardly grows."""
+    x, y = drive(200)
+    maps = []
+    for noise in (1.0, 0.1):
+        field = create_map("wiski", **(SETTINGS | {"memory_size": 60, "noise_stddev": noise * UT}))
+        feed(field, samples(x, y, sensor_variance=np.full(200, 9.0)), 50)
+        maps.append(field)
+    field, fresh = maps
+    field.adopt(fresh.theta)
+    assert torch.allclose(field.grid.stencil, fresh.grid.stencil, rtol=1e-8)
+
+
 def test_the_lattice_is_bounded():
     field = create_map("wiski", **SETTINGS, max_grid_nodes=16384)
     x, y = drive(200)
