@@ -238,6 +238,10 @@ class PassSums:
             elsewhere=None if self.elsewhere is None else self.elsewhere.scale(factor),
         )
 
+    def to_power(self, power: float) -> PassSums:
+        """The likelihood of these samples to a power: their sums times it."""
+        return self.scale(power).with_elsewhere(self.elsewhere)
+
     def shift_centre(self, delta: Tensor) -> PassSums:
         """Add delta (C,) to every target."""
         return replace(self, linear=self.linear + self.precision[:, None] * delta)

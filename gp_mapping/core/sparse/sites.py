@@ -94,22 +94,26 @@ class Sites(Revertible):
         """s: (R, 1), a view."""
         return self._r[: self.size, self.channels :]
 
-    def integrated(self, variance: float, correlation: float = 0.0) -> tuple[Tensor, Tensor]:
+    def integrated(
+        self, variance: float, correlation: float = 0.0, power: float = 1.0
+    ) -> tuple[Tensor, Tensor]:
         """D and r with the constants of the open passes integrated out (passes.py).
 
         Args:
             variance: s_b², of the passes' constants.
             correlation: ρ of neighbouring segments of a pass.
+            power: to which the samples' likelihood counts.
 
         Returns:
             D (R, R) and r (R, C); views of the sums where no pass is open.
         """
-        if not len(self.passes) or variance <= 0.0:
-            return self.precision, self.linear
+        passes, precision, sums = self.passes, self.precision, self._r[: self.size]
+        if power != 1.0:
+            passes, precision, sums = passes.to_power(power), power * precision, power * sums
+            precision.diagonal().add_(1.0 - power)
 
-        precision, sums = self.passes.integrated(
-            self.precision, self._r[: self.size], variance, correlation
-        )
+        if len(passes) and variance > 0.0:
+            precision, sums = passes.integrated(precision, sums, variance, correlation)
         return precision, sums[:, : self.channels]
 
     def join_segments(self, earlier: float, later: float) -> None:

@@ -68,6 +68,8 @@ class AnytimeMap(DualSVGP):
         ValueError: the likelihood is not Gaussian.
     """
 
+    tempers = False
+
     def __init__(self, name: str, theta, **settings):
         super().__init__(theta, **settings)
         if not self.likelihood.conjugate:

@@ -28,6 +28,7 @@ from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.models.dual_svgp.memory_sites import RememberedSites
 from gp_mapping.core.models.dual_svgp.merging import MergingMap
 from gp_mapping.core.models.dual_svgp.natural_gradient import add_and_refine, refresh
+from gp_mapping.core.models.dual_svgp.tempering import likelihood_power
 from gp_mapping.core.sparse.basis import Basis
 from gp_mapping.core.sparse.memory import Memory
 from gp_mapping.core.sparse.pass_evidence import PassEvidence
@@ -76,6 +77,7 @@ class DualSVGP(RememberedSites, MergingMap):
     counted = (*MergingMap.counted, "floor", "thinned", "moves", "closed_passes")
     # a fantasy becomes an inducing input where its residual variance exceeds this fraction of s²
     fantasy_tolerance = 1e-6
+    tempers = True  # False where the sites themselves know of what the inputs leave out
 
     def __init__(
         self,
@@ -267,9 +269,19 @@ class DualSVGP(RememberedSites, MergingMap):
             self.rebuild.log_call("adopt_pass_evidence", evidence)
         self.mark_changed()
 
+    def power_of_samples(self) -> float:
+        """As Rebuilding.power_of_samples: below 1 once the budget was full (tempering.py)."""
+        # before, an input was taken wherever it was worth it
+        if not self.moves or not self.tempers or not self.likelihood.conjugate:
+            return 1.0
+        return likelihood_power(self)
+
     def system(self) -> tuple[Tensor, Tensor]:
         """D (R, R) and r (R, C) of all samples, unknown constants of passes integrated out."""
-        return self.sites.integrated(self.theta.bias_stddev**2, self.theta.bias_correlation)
+        theta = self.theta
+        return self.sites.integrated(
+            theta.bias_stddev**2, theta.bias_correlation, self.likelihood_power
+        )
 
     def leverage(self, whitened: Tensor) -> Tensor:
         """v = aᵀD⁻¹a of features (R, K): (K,); β v is the Bayesian leverage score.
@@ -383,7 +395,10 @@ class DualSVGP(RememberedSites, MergingMap):
 
     def _open_passes(self) -> PassSums | None:
         """Sums of the open passes, None where passes have no constants."""
-        return self.sites.passes if self.theta.bias_stddev > 0 else None
+        passes, power = self.sites.passes, self.likelihood_power
+        if self.theta.bias_stddev <= 0:
+            return None
+        return passes if power == 1.0 else passes.to_power(power)
 
     def explained(self, x: Tensor) -> Tensor | None:
         """b(x) (F + M, N), SI; None where the model's test points share no residual (FIC, PIC)."""
@@ -417,11 +432,13 @@ class DualSVGP(RememberedSites, MergingMap):
         `budget` and `budget_full`: its size and how often it was full. `prior_left`: the largest
         fraction of the field's prior variance that the inputs leave open at a remembered sample.
         `inputs_per_square_lengthscale`: inputs per square that the robot has touched.
+        `likelihood_power`: to which samples count because of what is left open (tempering.py).
         """
         counts = super().counters() | {
             "budget": self.max_inducing,
             "budget_full": self.moves,
             "closed_passes": self.closed_passes,
+            "likelihood_power": self.likelihood_power,
         }
         if self.basis is None or not len(self.memory):
             return counts
@@ -466,6 +483,7 @@ class DualSVGP(RememberedSites, MergingMap):
     def _saved_parts(self) -> dict:
         """The basis and the sites, too, for a file."""
         parts = super()._saved_parts() | {"fixed": self.fixed, "basis": None} | self.saved_rebuild()
+        parts["likelihood_power"] = self.likelihood_power
         if self.basis is not None:
             parts |= {
                 "basis": {"z": self.basis.z.clone(), "L": self.basis.L.clone()},
@@ -478,6 +496,8 @@ class DualSVGP(RememberedSites, MergingMap):
         parts |= super()._loaded_parts(state, parts) | {
             "basis": None,
             "rebuild": self.restored_rebuild(state),
+            # states of versions that counted every sample fully have none
+            "likelihood_power": float(state.get("likelihood_power", 1.0)),
         }
         if state["basis"] is None:
             return parts

@@ -32,6 +32,7 @@ class Rebuilding(SparseMap):
     sliced = False  # whether large work is done in slices
     driven = False  # whether the map's owner calls advance_rebuild, and not each update
     rebuild: Rebuild | None = None  # the one under way
+    likelihood_power = 1.0  # to which the samples' likelihood counts
 
     def adopt(self, theta: Theta, budget: int | None = None) -> bool:
         """Transfer the map to θ, with inputs chosen again; whether it succeeded.
@@ -104,7 +105,12 @@ class Rebuilding(SparseMap):
             # by residual alone, an input needs twice the least residual variance of the others
             if self.information <= 0:
                 self.floor = 2.0 * float(self.basis.L.diagonal().min()) ** 2
+        self.likelihood_power = self.power_of_samples()
         self.mark_changed()
+
+    def power_of_samples(self) -> float:
+        """To which power the samples' likelihood counts, with the present inputs; 1: as it is."""
+        return 1.0
 
     def in_slices(self, on: bool, driven: bool = False) -> None:
         """Set whether θ is adopted, and inputs are chosen again, in slices.
