@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -30,10 +31,9 @@ def cholesky(matrix: Tensor, rungs: int = 6) -> tuple[Tensor, float]:
     Raises:
         NumericalError: A does not factor with any of them.
     """
-    # transposed, which is the same matrix column-major: saves LAPACK a transposing copy
-    factor, info = torch.linalg.cholesky_ex(matrix.mT)
-    # both in one number, for which a card is waited for once
-    if bool(torch.isfinite(factor.diagonal()).all().logical_and_(info == 0)):
+    factor, info = _factored(matrix)
+    # both in one number, for which a card is waited for once: infinite, or NaN, where it failed
+    if math.isfinite(float(factor.detach().diagonal().sum() / (info == 0))):
         return factor, 0.0
 
     scale = float(matrix.diagonal().abs().mean())
@@ -42,7 +42,7 @@ def cholesky(matrix: Tensor, rungs: int = 6) -> tuple[Tensor, float]:
         jitter *= 10.0
         shifted = matrix.clone()
         shifted.diagonal().add_(jitter)
-        factor, info = torch.linalg.cholesky_ex(shifted)
+        factor, info = _factored(shifted)
         if int(info) == 0:
             return factor, jitter
 
@@ -50,6 +50,19 @@ def cholesky(matrix: Tensor, rungs: int = 6) -> tuple[Tensor, float]:
         f"a {len(matrix)} x {len(matrix)} matrix does not factor (pivot {int(info)}, "
         f"mean diagonal {scale:.3g}); the map keeps its last good state"
     )
+
+
+def _factored(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """As torch.linalg.cholesky_ex, of a symmetric matrix (M, M), column by column."""
+    if not matrix.is_cpu or (torch.is_grad_enabled() and matrix.requires_grad):
+        return torch.linalg.cholesky_ex(matrix.mT)
+
+    # In place, in a copy that is column-major as LAPACK wants it (its transpose is the same
+    # matrix): torch's own copy takes one triangle, across the columns, as long as the factoring.
+    factor = matrix.clone(memory_format=torch.contiguous_format).mT
+    info = torch.empty((), dtype=torch.int32)
+    torch.linalg.cholesky_ex(factor, out=(factor, info))
+    return factor, info
 
 
 def chunk_size(device: torch.device) -> int:

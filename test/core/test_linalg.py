@@ -29,6 +29,22 @@ def test_no_jitter_where_none_is_needed():
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_the_matrix_stays_as_it_is_and_gradients_pass(dtype):
+    buffer = torch.zeros(25, 25, dtype=dtype)
+    a = buffer[:20, :20]
+    a.copy_(random_psd(20, 20, 0)).diagonal().add_(1.0)
+    before = buffer.clone()
+    for given_as in (a, a.mT):
+        factor, jitter = cholesky(given_as)
+        assert jitter == 0.0 and torch.equal(factor, torch.linalg.cholesky(a.mT))
+        assert torch.equal(buffer, before) and factor.mT.is_contiguous()
+
+    wanted = a.clone().requires_grad_()
+    cholesky(wanted)[0].diagonal().log().sum().backward()  # ½ log |A|, whose gradient is ½ A⁻¹
+    assert torch.allclose(wanted.grad, 0.5 * torch.linalg.inv(a), rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_a_singular_matrix_gets_the_first_rung_that_helps(dtype):
     a = random_psd(20, 4, 1).to(dtype)
     factor, jitter = cholesky(a)
