@@ -60,7 +60,9 @@ class SiteStore(Protocol):
 class Sites(Revertible):
     """D, r and s of a dense basis, in buffers that double where they are full.
 
-    `size` rows are in use; beyond them D is the identity, and r and s are zero.
+    `size` rows are in use; beyond them D is the identity, and r and s are zero. What a transaction
+    adds is written when it ends, since nothing can refuse it any more: without a copy of D. Only
+    where the sums are read or changed otherwise before that, they are copied and written then.
 
     Args:
         size: R, rows in use.
@@ -77,22 +79,31 @@ class Sites(Revertible):
         # r and s are columns of one buffer: one product updates both
         self._r = torch.zeros((room, channels + 1), dtype=torch.float64, device=device)
         self._copy: tuple[Tensor, Tensor] | None = None  # D and [r | s] as they were at `mark`
+        # features, the same times β, and [λ | β] of sites that this transaction has still to write
+        self._added: tuple[tuple[Tensor, Tensor, Tensor], ...] = ()
         self.passes = PassSums.empty(size, channels, device)
 
     @property
     def precision(self) -> Tensor:
         """D: (R, R), a view."""
+        self._write_early()
         return self._d[: self.size, : self.size]
 
     @property
     def linear(self) -> Tensor:
         """r: (R, C), a view."""
-        return self._r[: self.size, : self.channels]
+        return self._targets[:, : self.channels]
 
     @property
     def ones(self) -> Tensor:
         """s: (R, 1), a view."""
-        return self._r[: self.size, self.channels :]
+        return self._targets[:, self.channels :]
+
+    @property
+    def _targets(self) -> Tensor:
+        """[r | s]: (R, C + 1), a view."""
+        self._write_early()
+        return self._r[: self.size]
 
     def integrated(
         self, variance: float, correlation: float = 0.0, power: float = 1.0
@@ -107,7 +118,7 @@ class Sites(Revertible):
         Returns:
             D (R, R) and r (R, C); views of the sums where no pass is open.
         """
-        passes, precision, sums = self.passes, self.precision, self._r[: self.size]
+        passes, precision, sums = self.passes, self.precision, self._targets
         if power != 1.0:
             passes, precision, sums = passes.to_power(power), power * precision, power * sums
             precision.diagonal().add_(1.0 - power)
@@ -143,12 +154,10 @@ class Sites(Revertible):
             return
 
         closing = self.passes.select(numbers).with_elsewhere(None)
-        precision, sums = closing.integrated(
-            self.precision, self._r[: self.size], variance, correlation
-        )
+        precision, sums = closing.integrated(self.precision, self._targets, variance, correlation)
 
         self.precision.copy_(precision)
-        self._r[: self.size] = sums
+        self._targets.copy_(sums)
         self.passes = self.passes.select(set(self.passes.numbers) - numbers)
 
     def add(
@@ -157,17 +166,33 @@ class Sites(Revertible):
         """Add sites of N samples; negative beta and lam take out what was added.
 
         Args:
-            whitened: features a, (R, N).
+            whitened: features a, (R, N); in a transaction nobody writes into them before it ends.
             beta: precisions β, (N,).
             lam: precision-weighted values λ, (N, C).
             pass_numbers: of their passes (N,), NO_PASS where a sample has none; None: none has.
         """
-        self._keep()
         self.passes = self.passes.add(pass_numbers, whitened, beta, lam)
+        added = whitened, whitened * beta, torch.cat([lam, beta[:, None]], 1)
+        if self.marked and self._copy is None:
+            self._added = (*self._added, added)
+        else:
+            self._write(*added)
 
-        weighted = whitened * beta
-        self.precision.addmm_(weighted, whitened.mT)
-        self._r[: self.size].addmm_(whitened, torch.cat([lam, beta[:, None]], 1))
+    def _write(self, whitened: Tensor, weighted: Tensor, targets: Tensor) -> None:
+        """Add sites to the sums: features (R, N), the same times β, and [λ | β] (N, C + 1)."""
+        self._d[: self.size, : self.size].addmm_(weighted, whitened.mT)
+        self._r[: self.size].addmm_(whitened, targets)
+
+    def _write_added(self) -> None:
+        """Write what the transaction has added so far."""
+        added, self._added = self._added, ()
+        for sites in added:
+            self._write(*sites)
+
+    def _write_early(self) -> None:
+        """As `_write_added`, before the transaction ends: D is copied first."""
+        if self._added:
+            self._keep()
 
     def subtract(self, whitened: Tensor, beta: Tensor, lam: Tensor) -> None:
         """Take sites out again: as `add`, with the signs of beta and lam reversed.
@@ -184,7 +209,7 @@ class Sites(Revertible):
         self._keep()
         self.precision.mul_(factor)
         self.precision.diagonal().add_(1.0 - factor)
-        self._r[: self.size].mul_(factor)
+        self._targets.mul_(factor)
         self.passes = self.passes.scale(factor)
 
     def pad(self, rows: int) -> None:
@@ -195,6 +220,7 @@ class Sites(Revertible):
         Raises:
             ValueError: the rows exceed the capacity.
         """
+        self._write_early()
         size = self.size + rows
         if size > self.capacity:
             raise ValueError(
@@ -258,7 +284,7 @@ class Sites(Revertible):
         projected = transfer @ excess @ transfer.mT
         new.precision.add_(0.5 * (projected + projected.mT))  # symmetric to the last bit
 
-        new._r[: new.size] = transfer @ self._r[: self.size]
+        new._r[: new.size] = transfer @ self._targets
         new.passes = self.passes.project(transfer)
         return new
 
@@ -271,7 +297,7 @@ class Sites(Revertible):
         """
         self._keep()
         self.precision.copy_(rows @ self.precision @ rows.mT)
-        self._r[: self.size] = rows @ self._r[: self.size]
+        self._targets.copy_(rows @ self._targets)
         self.linear.copy_(self.linear @ columns.mT)
         self.passes = self.passes.turn(rows, columns)
 
@@ -280,7 +306,7 @@ class Sites(Revertible):
         self._keep()
         self.precision.add_(other.precision)
         self.precision.diagonal().sub_(1.0)  # both have the prior's identity
-        self._r[: self.size] += other._r[: other.size]
+        self._targets.add_(other._targets)
         self.passes = self.passes.merge(other.passes)
 
     def shift_centre(self, delta: Tensor) -> None:
@@ -296,6 +322,7 @@ class Sites(Revertible):
 
         size = self._before["size"]  # rows beyond belong to no site: the identity
         self._copy = self._d[:size, :size].clone(), self._r[:size].clone()
+        self._write_added()
 
     def _put_back(self) -> None:
         """Restore D, r and s as they were at `mark`."""
@@ -314,12 +341,17 @@ class Sites(Revertible):
     def release(self) -> None:
         """As Revertible.release."""
         super().release()
+        self._write_added()
         self._copy = None
 
     def check(self) -> None:
         """Raise NumericalError where a sum is not finite."""
         # D is a sum of β a aᵀ: where anything in it is not finite, its diagonal is not, either
-        require_finite("the sites", self.precision.diagonal(), self._r[: self.size])
+        sums = [self._d.diagonal()[: self.size], self._r[: self.size]]
+        for whitened, weighted, targets in self._added:
+            # the trace of what D will grow by: not finite where an entry of its diagonal is not
+            sums += [whitened.mT.reshape(-1) @ weighted.mT.reshape(-1), whitened @ targets]
+        require_finite("the sites", *sums)
 
     def emptied(self) -> Sites:
         """Sites with as many rows and no data."""
@@ -330,7 +362,7 @@ class Sites(Revertible):
     def clone(self, capacity: int | None = None) -> Sites:
         """An independent copy, with another capacity where it is given."""
         new = Sites(self.size, self.channels, capacity or self.capacity, self._d.device)
-        new._d[: self.size, : self.size], new._r[: self.size] = self.precision, self._r[: self.size]
+        new._d[: self.size, : self.size], new._r[: self.size] = self.precision, self._targets
         new.passes = self.passes
         return new
 
@@ -338,7 +370,7 @@ class Sites(Revertible):
         """State for `from_state_dict`."""
         return {
             "precision": self.precision.clone(),
-            "linear": self._r[: self.size].clone(),
+            "linear": self._targets.clone(),
             "capacity": self.capacity,
             "passes": self.passes.state_dict(),
         }

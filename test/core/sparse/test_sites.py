@@ -5,9 +5,11 @@ import copy
 import pytest
 import torch
 from core_data import close
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from gp_mapping.core.sparse.sites import Sites
 from gp_mapping.core.transaction import transaction
+from gp_mapping.errors import NumericalError
 
 GENERATOR = torch.Generator().manual_seed(0)
 
@@ -91,6 +93,47 @@ def test_more_rows_than_the_buffers_hold_and_back():
     sites.pad(30)  # behind what was undone: the identity, and 0
     padded = torch.cat([wide[:6], torch.zeros(30, 12).double()])
     agrees(sites, written_out(padded, beta, lam))
+
+
+class Copied(TorchDispatchMode):
+    """The largest tensor that is copied within."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function is torch.ops.aten.clone.default:
+            self.numbers = max(self.numbers, args[0].numel())
+        return function(*args, **(kwargs or {}))
+
+
+def test_what_a_transaction_adds_is_written_at_its_end_without_a_copy_of_the_sums():
+    sites, first = filled(slice(10)), slice(10)
+    columns = WHITE.mT.contiguous().mT  # column by column, as a basis has them
+    with Copied() as copied, transaction(sites):
+        for part in (slice(10, 25), slice(25, 40)):
+            sites.add(columns[:, part], BETA[part], LAM[part])
+    assert copied.numbers == 0
+    agrees(sites, written_out(WHITE, BETA, LAM))
+
+    # until then nothing is written, and what is read or changed meanwhile is the sum of all
+    sites = filled(first)
+    before = sites.precision.clone()
+    with pytest.raises(NumericalError), transaction(sites):
+        sites.add(WHITE[:, 10:], BETA[10:] * torch.inf, LAM[10:])
+    assert torch.equal(sites.precision, before)
+
+    with pytest.raises(RuntimeError), transaction(sites):
+        sites.add(WHITE[:, 10:], BETA[10:], LAM[10:])
+        agrees(sites, written_out(WHITE, BETA, LAM))
+        sites.add(WHITE[:, 10:], BETA[10:], LAM[10:])
+        raise RuntimeError
+    assert torch.equal(sites.precision, before)
+
+    with transaction(sites):
+        sites.add(WHITE[:, 10:], BETA[10:], LAM[10:])
+        sites.pad(1)
+        sites.border(torch.ones(1, 40).double(), WHITE, BETA, LAM)
+    agrees(sites, written_out(torch.cat([WHITE, torch.ones(1, 40).double()]), BETA, LAM))
 
 
 def test_project():
