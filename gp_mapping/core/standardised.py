@@ -100,14 +100,16 @@ class Standardised:
 
         noise = column(scaling.inner_variance(batch.noise_variance), 0.0)
         count = column(batch.count, 1.0)
-        extra = column(scaling.inner_variance(batch.sensor_variance), 0.0) / count
+        extra = column(scaling.inner_variance(batch.sensor_variance), 0.0)
+        if batch.sensor_variance is not None:
+            extra = torch.where(noise > 0, 0.0, extra / count)
         return Standardised(
             scaling.inner_x(batch.x),
             velocity,
             heading,
             scaling.inner_y(batch.y),
             noise,
-            torch.where(noise > 0, 0.0, extra),
+            extra,
             column(batch.position_variance, 0.0),
             count,
             column(batch.pass_number, NO_PASS),
@@ -153,4 +155,4 @@ def average_noise(theta, extra: Tensor) -> float:
         extra: variances in addition to s_p², (m,).
     """
     own = theta.noise_stddev**2
-    return own if not len(extra) else 1.0 / float((1.0 / (own + extra)).mean())
+    return own if not len(extra) else 1.0 / float((own + extra).reciprocal_().mean())

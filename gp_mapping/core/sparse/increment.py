@@ -145,7 +145,7 @@ def increment_between(before: Posterior, now: Posterior) -> Increment | None:
         return first
 
     # range of Δ: the first `rank` products span it, the further probes check that
-    largest = float(now.R.square().sum(1).max())  # of D₁: its diagonal
+    largest = float(torch.linalg.vector_norm(now.R, dim=1).max()) ** 2  # of D₁: its diagonal
     rounding = 64.0 * torch.finfo(torch.float64).eps * largest
     for rank in _RANKS:
         probes = torch.randn(

@@ -179,15 +179,10 @@ class Memory(Revertible):
         order = torch.arange(
             self.arrivals, self.arrivals + n, dtype=torch.float64, device=whitened.device
         )
-        default = {
-            "pass_number": torch.full_like(draw, NO_PASS),
-            "extent": torch.zeros_like(draw),
-        }
-        fresh = (
-            default
-            | values
-            | {"draw": draw, "key": torch.full_like(draw, UNRANKED), "order": order}
-        )
+        fresh = values | {"draw": draw, "key": torch.full_like(draw, UNRANKED), "order": order}
+        for name, value in (("pass_number", NO_PASS), ("extent", 0.0)):
+            if name not in values:
+                fresh[name] = torch.full_like(draw, value)
 
         if self.size + n > self.capacity and n > OFFERED and self.size:
             chosen = draw.topk(OFFERED).indices.sort().values  # uniform draws: the choice is random
@@ -268,7 +263,8 @@ class Memory(Revertible):
         for names, table in self._tables:
             table[slots] = _side_by_side([fresh[name] for name in names])
         self._whitened[slots, : len(whitened)] = whitened.mT
-        self._whitened[slots, len(whitened) :] = 0.0
+        if len(whitened) < self.rows:
+            self._whitened[slots, len(whitened) :] = 0.0
         return n - kept + overflow
 
     def draw_keys(self, which: Tensor, rows: int, leverage_of) -> Tensor:
