@@ -6,8 +6,8 @@
 What is only ever replaced (references, numbers, posteriors) is put back by remembering the
 references. What is changed in place belongs to a `Revertible` that copies it before the first
 write: D and r of the sites, the rows of the memory that are written, the nodes of a lattice that a
-batch touches. So a successful batch costs one copy of what it changes, and nothing for what it does
-not.
+batch touches. So a successful batch costs one copy of what it changes at most, and nothing for what
+it does not; D and r are mostly written when the transaction ends, and need none.
 """
 
 from __future__ import annotations
