@@ -55,11 +55,12 @@ class _OnCard(torch.Tensor):
 
     @staticmethod
     def __new__(cls, held):
+        is_dense = held.layout == torch.strided  # else it has no strides
         return torch.Tensor._make_wrapper_subclass(  # noqa: SLF001
             cls,
             held.shape,
-            strides=held.stride(),
-            storage_offset=held.storage_offset(),
+            strides=held.stride() if is_dense else None,
+            storage_offset=held.storage_offset() if is_dense else None,
             dtype=held.dtype,
             device=_DEVICE,
         )

@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from gp_mapping.core.sparse.transfers import is_synchronous
 from gp_mapping.errors import NumericalError
 
-__all__ = ["cholesky", "chunk_size", "pivoted_cholesky", "solve_lower", "solve_within"]
+__all__ = [
+    "InverseFactor",
+    "cholesky",
+    "chunk_size",
+    "column_squares",
+    "pivoted_cholesky",
+    "solve_lower",
+    "solve_within",
+    "sparse_matrix",
+]
 
 # Columns that are computed at a time. On a CPU a few arrays (M, chunk) stay in the cache, and out
-# of malloc's slow large blocks.
-_CHUNK, _CHUNK_ELSEWHERE = {"cpu": 256}, 16384
+# of malloc's slow large blocks. A card wants large products: so many numbers, 256 MiB in float64,
+# in each of the four or so arrays that are alive at once.
+_CHUNK, _NUMBERS_ELSEWHERE = 256, 2**25
+_MOST_ELSEWHERE = 2**17
+
+# Rows of a product with a triangular matrix that are computed at a time: half a block is wasted.
+_BLOCKS = 8
 
 
 def cholesky(matrix: Tensor, rungs: int = 6) -> tuple[Tensor, float]:
@@ -65,9 +81,16 @@ def _factored(matrix: Tensor) -> tuple[Tensor, Tensor]:
     return factor, info
 
 
-def chunk_size(device: torch.device) -> int:
-    """Positions whose features are computed at a time on a device."""
-    return _CHUNK.get(device.type, _CHUNK_ELSEWHERE)
+def chunk_size(device: torch.device, rows: int = 400) -> int:
+    """Positions whose features are computed at a time on a device.
+
+    Args:
+        device: of the features.
+        rows: features of a position.
+    """
+    if is_synchronous(device):
+        return _CHUNK
+    return min(_NUMBERS_ELSEWHERE // max(1, rows), _MOST_ELSEWHERE)
 
 
 def solve_lower(factor: Tensor, right: Tensor, transpose: bool = False) -> Tensor:
@@ -81,6 +104,63 @@ def solve_lower(factor: Tensor, right: Tensor, transpose: bool = False) -> Tenso
     if transpose:
         return torch.linalg.solve_triangular(factor.mT, right, upper=True)
     return torch.linalg.solve_triangular(factor, right, upper=False)
+
+
+def sparse_matrix(ends: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
+    """A sparse matrix (N, K), row by row.
+
+    Args:
+        ends: (N + 1,) where rows end among the values, after a 0.
+        columns: of the values.
+        values: of all rows.
+        shape: N and K.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+        return torch.sparse_csr_tensor(
+            ends.int(), columns.int(), values, shape, check_invariants=False
+        )
+
+
+def column_squares(matrix: Tensor) -> Tensor:
+    """Sum of the squares of each column, (N,), of a matrix (M, N)."""
+    if is_synchronous(matrix.device):
+        return matrix.square().sum(0)
+    return torch.linalg.vector_norm(matrix, dim=0).square_()  # reads the matrix once
+
+
+class InverseFactor:
+    """L⁻¹ of a triangular factor, for solves with very many columns on a card.
+
+    A card takes four times as long for a triangular solve as for a product of matrices. Once L⁻¹ is
+    known, L⁻¹B is a product, row block by row block without the zeros above the diagonal: 1 + 1/8
+    of the M² operations that a column needs.
+
+    Args:
+        factor: L (M, M), lower, which is inverted in float64.
+        dtype: in which L⁻¹ is kept.
+    """
+
+    def __init__(self, factor: Tensor, dtype: torch.dtype):
+        eye = torch.eye(len(factor), dtype=torch.float64, device=factor.device)
+        self.inverse = solve_lower(factor.double(), eye).to(dtype)
+
+    def solve(self, right: Tensor, solved: Tensor) -> Tensor:
+        """L⁻¹B.
+
+        Args:
+            right: B (M, N).
+            solved: (M, N), which is written to.
+
+        Returns:
+            `solved`.
+        """
+        size = len(self.inverse)
+        step = -(-size // _BLOCKS)
+        for start in range(0, size, step):
+            end = min(start + step, size)
+            torch.mm(self.inverse[start:end, :end], right[:end], out=solved[start:end])
+        return solved
 
 
 def solve_within(

@@ -49,8 +49,8 @@ def test_all_tensors_of_a_map_are_on_its_device(model):
     here = life_of_a_map(model, "cpu")
     with pretended_card():  # fails where an operation has tensors of both
         there = life_of_a_map(model, CARD)
-    for name, told in here.items():
-        torch.testing.assert_close(there[name], told, rtol=0, atol=0, msg=name)
+    for name, told in here.items():  # a card adds in another order
+        assert (there[name] - told).abs().max() <= 1e-9 * told.abs().max(), name
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -176,7 +176,7 @@ def test_maps_of_other_likelihoods_are_on_their_device(likelihood):
     with pretended_card():
         there = asked(CARD)
     for told, wanted in zip(there, asked("cpu")):
-        torch.testing.assert_close(told, wanted, rtol=0, atol=0)
+        assert (told - wanted).abs().max() <= 1e-9 * wanted.abs().max()
 
 
 # --- device: auto ---------------------------------------------------------------------------------

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from gp_mapping.core.kernels.fused import fused_correlations, fused_of_halves
+from gp_mapping.core.sparse.transfers import is_synchronous
 from gp_mapping.gradients import recorded
 from gp_mapping.settings.parts import KERNELS
 
@@ -22,6 +25,7 @@ __all__ = [
     "Stationary",
     "Sum",
     "TwoScales",
+    "distances",
     "make_kernel",
 ]
 
@@ -45,6 +49,23 @@ def scaled_square_distance(a: Tensor, b: Tensor, lengthscale: Tensor) -> Tensor:
         difference = (a[:, d, None] - b[None, :, d]).div_(lengthscale[d])
         total = difference * difference if total is None else total.addcmul_(difference, difference)
     return total
+
+
+def distances(a: Tensor, b: Tensor) -> Tensor:
+    """Distances of places by direct differences, without a gradient: (…, N, K).
+
+    Args:
+        a: (…, N, D).
+        b: (…, K, D).
+    """
+    if is_synchronous(a.device):
+        return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
+    # a card's cdist takes sixty times as long, since it has a block of threads for each pair
+    total: Tensor | None = None
+    for one, other in zip(a.unbind(-1), b.unbind(-1)):
+        difference = one[..., :, None] - other[..., None, :]
+        total = difference.square_() if total is None else total.addcmul_(difference, difference)
+    return a.new_zeros((*a.shape[:-1], b.shape[-2])) if total is None else total.sqrt_()
 
 
 def single_square_distance(a: Tensor, b: Tensor, lengthscale: Tensor) -> Tensor:
@@ -143,7 +164,10 @@ class Stationary(Kernel):
     Attributes:
         variance: s².
         lengthscale: ℓ in metres, a number or (D,).
+        card_code: ρ of r² in CUDA's C++ (fused.py), for those that have it.
     """
+
+    card_code: ClassVar[str | None] = None
 
     variance: Tensor | float
     lengthscale: Tensor | float
@@ -172,10 +196,27 @@ class Stationary(Kernel):
 
         # Without gradients in place, by direct differences as well: temporaries would cost more
         # than the arithmetic.
-        distance = torch.cdist(
-            a / lengthscale, b / lengthscale, compute_mode="donot_use_mm_for_euclid_dist"
-        )
-        return self.from_distance(distance)
+        a, b = a / lengthscale, b / lengthscale
+        code = self._own_card_code()
+        fused = None if code is None else fused_correlations(code, a, b)
+        return self.from_distance(distances(a, b)) if fused is None else fused
+
+    def _own_card_code(self) -> str | None:
+        """`card_code` of this class: one that is inherited may not be of its `correlation`."""
+        return vars(type(self)).get("card_code")
+
+    def single_correlations(self, a: Tensor, b: Tensor) -> Tensor:
+        """As `correlations`, in float32 of float64 places that may be far apart, no gradient."""
+        lengthscale, code = as_like(self.lengthscale, a), self._own_card_code()
+        if code is not None and not is_synchronous(a.device):
+            halves = [
+                [part for column in (x / lengthscale).mT for part in _halves(column)]
+                for x in (a, b)
+            ]
+            fused = fused_of_halves(code, *halves)
+            if fused is not None:
+                return fused
+        return self.correlation(single_square_distance(a, b, lengthscale))
 
     def correlations_with(self, b: Tensor) -> Callable[[Tensor], Tensor]:
         """ρ(r) of many a and the same b, without gradients: less work than as many k(a, b).
@@ -250,6 +291,8 @@ def _distance(square: Tensor, factor: float) -> Tensor:
 class RBF(Stationary):
     """Squared exponential, ρ = exp(−r²/2)."""
 
+    card_code = "exp(T(-0.5) * s)"
+
     @staticmethod
     def correlation(square):
         """As Stationary.correlation: ρ = exp(−r²/2)."""
@@ -268,6 +311,8 @@ class RBF(Stationary):
 
 class Matern12(Stationary):
     """Matérn ½, ρ = exp(−r)."""
+
+    card_code = "exp(-sqrt(s))"
 
     @staticmethod
     def correlation(square):
@@ -288,6 +333,8 @@ class Matern12(Stationary):
 
 class Matern32(Stationary):
     """Matérn 3/2, ρ = (1 + √3 r) exp(−√3 r)."""
+
+    card_code = "(T(1) + sqrt(T(3) * s)) * exp(-sqrt(T(3) * s))"
 
     @staticmethod
     def correlation(square):
@@ -310,6 +357,8 @@ class Matern32(Stationary):
 
 class Matern52(Stationary):
     """Matérn 5/2, ρ = (1 + √5 r + 5r²/3) exp(−√5 r)."""
+
+    card_code = "(T(1) + sqrt(T(5) * s) + T(5) * s / T(3)) * exp(-sqrt(T(5) * s))"
 
     @staticmethod
     def correlation(square):

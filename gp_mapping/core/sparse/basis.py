@@ -17,15 +17,20 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper.theta import Theta
-from gp_mapping.core.kernels.stationary import Kernel, Stationary, as_like, single_square_distance
-from gp_mapping.core.linalg import cholesky, solve_lower
+from gp_mapping.core.kernels.stationary import Kernel, Stationary
+from gp_mapping.core.linalg import InverseFactor, cholesky, solve_lower
 from gp_mapping.core.sparse import greedy
 
 __all__ = ["Basis", "greedy_inputs", "whiten"]
 
 
 def whiten(
-    theta: Theta, z: Tensor, factor: Tensor, x: Tensor, heading: Tensor | None = None
+    theta: Theta,
+    z: Tensor,
+    factor: Tensor,
+    x: Tensor,
+    heading: Tensor | None = None,
+    inverse: InverseFactor | None = None,
 ) -> Tensor:
     """Whitened features a(x).
 
@@ -35,6 +40,7 @@ def whiten(
         factor: L = chol k(z, z), (M, M).
         x: (N, D), standardised.
         heading: ĥ (N, 2); None leaves the body-fixed field out.
+        inverse: of L, where it is known.
 
     Returns:
         (features + M, N), in the precision of L.
@@ -48,9 +54,13 @@ def whiten(
     if factor.dtype == x.dtype or not isinstance(kernel, Stationary):
         cross = kernel(x, z).to(factor.dtype)
     else:  # positions may be far apart
-        square = single_square_distance(x, z, as_like(kernel.lengthscale, x))
-        cross = kernel.variance * kernel.correlation(square)
+        cross = kernel.variance * kernel.single_correlations(x, z)
 
+    if inverse is not None:
+        whitened = cross.new_empty((len(features) + len(z), len(x)))
+        whitened[: len(features)] = features
+        inverse.solve(cross.mT, whitened[len(features) :])
+        return whitened
     return torch.cat([features.mT, solve_lower(factor, cross.mT).mT], 1).mT
 
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper.theta import heading_from_velocity, sensor_place
-from gp_mapping.core.kernels.stationary import Stationary, single_square_distance
+from gp_mapping.core.kernels.stationary import Stationary, distances, single_square_distance
 from gp_mapping.core.linalg import solve_lower
 from gp_mapping.core.sparse.posterior import Posterior
 from gp_mapping.core.sparse.transfers import tensor_on, to_device
@@ -245,11 +245,7 @@ def _padded_cross(posteriors: Sequence[Posterior], numbers: _Numbers, places: Te
     inputs = Ragged([len(p.z) for p in posteriors], places.device)
     z = inputs.padded(torch.cat([p.z for p in posteriors]))
     if dtype == torch.float64:
-        distance = torch.cdist(
-            places / numbers.lengthscales,
-            z / numbers.lengthscales,
-            compute_mode="donot_use_mm_for_euclid_dist",
-        )
+        distance = distances(places / numbers.lengthscales, z / numbers.lengthscales)
     else:
         distance = single_square_distance(places, z, numbers.lengthscales).sqrt_()
     cross = kernel.from_distance(distance).mul_(numbers.signal[:, :, None].to(dtype))

@@ -15,12 +15,14 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.linalg import pivoted_cholesky
+from gp_mapping.core.replay import record
 from gp_mapping.core.sparse.transfers import is_synchronous
 
 __all__ = ["STEPS", "remove_inputs", "select_inputs", "select_pivots"]
 
 _CACHED = 1 << 16  # numbers: half a MiB in float64
 STEPS = 8  # of a greedy choice before the first look
+_RECORDED = 100  # steps for which it pays to record one: that takes as long as some ten
 
 
 def _in_blocks(most: int, step: Callable[[int, Tensor], Tensor], going: Tensor) -> int:
@@ -194,28 +196,40 @@ def select_pivots(
 def _pivots_in_blocks(
     diagonal: Tensor, row_of: Callable[[Tensor], Tensor], tolerance: float, rank: int
 ) -> tuple[Tensor, Tensor]:
-    """As `select_pivots`, on a card."""
+    """As `select_pivots`, on a card: every step is the same work, so it can be recorded."""
     residual = diagonal.clone()
     most = min(rank, len(residual))
     rows = diagonal.new_zeros((most, len(residual)))
     pivots = torch.zeros(most, dtype=torch.long, device=diagonal.device)
+    count, going = pivots.new_zeros(1), diagonal.new_ones((), dtype=torch.bool)
+    chosen = torch.zeros_like(residual, dtype=torch.bool)
 
-    def step(k: int, going: Tensor) -> Tensor:
+    def step() -> None:
         """Take the largest residual as a pivot, where it exceeds the tolerance."""
         p = residual.argmax()[None]
         best = residual[p]
-        going = going & (best > tolerance)[0]
+        going.logical_and_((best > tolerance)[0])
 
-        row = torch.addmv(row_of(p), rows[:k].mT, rows[:k][:, p][:, 0], alpha=-1.0) / best.sqrt()
-        row.index_fill_(0, pivots[:k], 0.0)  # the residual there is zero but for rounding
-        rows[k] = torch.where(going, row, 0.0)
-        residual.addcmul_(rows[k], rows[k], value=-1.0)
+        # rows that are still to come are 0
+        row = torch.addmv(row_of(p), rows.mT, rows[:, p][:, 0], alpha=-1.0) / best.sqrt()
+        row.masked_fill_(chosen, 0.0)  # the residual there is zero but for rounding
+        row = torch.where(going, row, 0.0)
+        rows.index_copy_(0, count, row[None])
+        residual.addcmul_(row, row, value=-1.0)
         residual.index_fill_(0, p, -1.0)  # never chosen again
-        pivots[k : k + 1] = p
-        return going
+        chosen.index_fill_(0, p, True)
+        pivots.index_copy_(0, count, p)
+        count.add_(going)
 
-    count = _in_blocks(most, step, diagonal.new_ones((), dtype=torch.bool))
-    return pivots[:count], rows[:count]
+    taken, done, block, do = 0, 0, STEPS, step
+    while taken == done < most:
+        block = min(block, most - done)
+        if do is step and done and most - done >= _RECORDED:
+            do = record(step, diagonal.device)
+        for _ in range(block):
+            do()
+        done, taken, block = done + block, int(count), 2 * block
+    return pivots[:taken], rows[:taken]
 
 
 def remove_inputs(

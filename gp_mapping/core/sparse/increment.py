@@ -66,7 +66,7 @@ class Increment(Increments):
         """As Increments.__call__; known everywhere."""
         channels, scale = self.rows.shape[1] - len(self.middle), self.scaling.scale
         means, variances = [self.rows.new_empty((0, channels))], [self.rows.new_empty(0)]
-        for part in self.scaling.inner_x(x).split(chunk_size(self.z.device)):
+        for part in self.scaling.inner_x(x).split(chunk_size(self.z.device, len(self.rows))):
             mean, variance = self.predict_inner(part)
             means.append(mean)
             variances.append(variance)

@@ -206,9 +206,9 @@ class PassSums:
             weighted: the samples' features in the new rows times β, (A, N).
         """
         numbers = tensor_on(weighted.device, self.numbers, torch.float64)
-        known, where = (pass_numbers[:, None] == numbers).max(1)
+        belongs = (numbers[:, None] == pass_numbers).to(weighted)  # (P, N)
         grown = self.whitened.clone()
-        grown[:, -len(weighted) :].index_add_(0, where, weighted.masked_fill(~known, 0.0).mT)
+        grown[:, -len(weighted) :] += belongs @ weighted.mT
         return replace(self, whitened=grown)
 
     def pad(self, rows: int) -> PassSums:

@@ -11,15 +11,19 @@ from gp_mapping.core.field_map import Covariances, Increments, PassBias, Unchang
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.inner_snapshot import InnerSnapshot
 from gp_mapping.core.kernels.stationary import Stationary, as_like, scaled_square_distance
-from gp_mapping.core.linalg import chunk_size, solve_lower
+from gp_mapping.core.linalg import InverseFactor, chunk_size, column_squares, solve_lower
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.basis import whiten
 from gp_mapping.core.sparse.increment import increment_between
 from gp_mapping.core.sparse.pass_evidence import PassEvidence
 from gp_mapping.core.sparse.passes import PassSums
+from gp_mapping.core.sparse.transfers import is_synchronous
 from gp_mapping.core.types import Prediction
 
 __all__ = ["Posterior"]
+
+# Places from which on a card inverts its factors: a solve is four times a product (InverseFactor).
+_MANY = 4  # times the rows of the factors
 
 # Subclasses by the `kind` that their saved state names; each has a static method `restore`.
 _KINDS: dict[str, type] = {}
@@ -61,6 +65,8 @@ class Posterior(InnerSnapshot):
     passes: PassSums | None = None
     # results of `bias` so far, by the number of the pass
     _biases: dict = field(default_factory=dict, init=False, repr=False, compare=False)
+    # inverses of factors, by their names, where very many places were asked for on a card
+    _inverses: dict = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __init_subclass__(cls, kind: str, **rest):
         super().__init_subclass__(**rest)
@@ -89,6 +95,14 @@ class Posterior(InnerSnapshot):
             R⁻¹a, (F + M, N).
         """
         split = len(self.R)
+        if self._by_products(whitened.shape[1]):
+            solved = torch.empty_like(whitened)
+            solved[split:] = whitened[split:]
+            self._inverse("R").solve(whitened[:split], solved[:split])
+            if self.orthogonal is not None and split < len(whitened):
+                self._inverse("orthogonal").solve(whitened[split:], solved[split:])
+            return solved
+
         first = solve_lower(self.R.to(whitened.dtype), whitened[:split])
         if split == len(whitened):
             return first
@@ -111,7 +125,22 @@ class Posterior(InnerSnapshot):
             x: (N, D), standardised.
             heading: ĥ (N, 2), or None.
         """
-        return whiten(self.theta, self.z, self.L, x, heading)
+        inverse = self._inverse("L") if self._by_products(len(x)) else None
+        return whiten(self.theta, self.z, self.L, x, heading, inverse)
+
+    def _by_products(self, places: int) -> bool:
+        """Whether solves for so many places take less time by products with inverses."""
+        return not is_synchronous(self.z.device) and places >= _MANY * len(self.R)
+
+    def _inverse(self, name: str) -> InverseFactor:
+        """The inverse of a factor, made when it is first asked for.
+
+        Args:
+            name: of the factor's attribute.
+        """
+        if name not in self._inverses:
+            self._inverses[name] = InverseFactor(getattr(self, name), self.L.dtype)
+        return self._inverses[name]
 
     def predict_inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Mean and latent variance in inner units.
@@ -125,7 +154,7 @@ class Posterior(InnerSnapshot):
         """
         # the empty first parts make an empty x work
         means, variances = [x.new_empty((0, self.weights.shape[1]))], [x.new_empty(0)]
-        chunk = chunk_size(x.device)
+        chunk = chunk_size(x.device, len(self.R))
 
         for i in range(0, len(x), chunk):
             mean, variance, _ = self._solved(
@@ -183,7 +212,7 @@ class Posterior(InnerSnapshot):
         used_heading = None if heading is None or theta.heading_stddev <= 0 else heading
         a = self.whitened(x, used_heading)
         solved = self.solve_root(a)
-        explained = a.square().sum(0) - solved.square().sum(0)
+        explained = column_squares(a) - column_squares(solved)
 
         prior = theta.kernel().diag(x) + theta.constant_stddev**2
         if used_heading is not None:
@@ -370,14 +399,14 @@ class Posterior(InnerSnapshot):
                 - (whitened_x.mT @ whitened_b - solved_x.mT @ solved_b).double()
             )
 
-            explained = whitened_x.square().sum(0) - solved_x.square().sum(0)
+            explained = column_squares(whitened_x) - column_squares(solved_x)
             return covariance * scale, (kernel.diag(x) + constant - explained.double()).clamp_min(
                 0.0
             ) * scale
 
         def at(a: Tensor) -> tuple[Tensor, Tensor]:
             """Covariances (N, K) and variances (N,) at a, in parts that bound the memory."""
-            parts = self.scaling.inner_x(a).split(chunk_size(self.z.device))
+            parts = self.scaling.inner_x(a).split(chunk_size(self.z.device, len(self.R)))
             covariances, variances = zip(*map(part, parts))
             return torch.cat(covariances), torch.cat(variances)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["is_synchronous", "tensor_on", "to_device"]
+__all__ = ["add_rows", "is_synchronous", "tensor_on", "to_device"]
 
 
 def is_synchronous(device: torch.device) -> bool:
@@ -33,3 +33,17 @@ def tensor_on(device: torch.device, values: Sequence, dtype: torch.dtype) -> Ten
         dtype: of the tensor.
     """
     return to_device(torch.tensor(values, dtype=dtype), device)
+
+
+def add_rows(total: Tensor, where: Tensor, rows: Tensor) -> Tensor:
+    """Add rows to those of a tensor, in place: total[where_i] += rows_i, in the same order always.
+
+    Args:
+        total: (K, …).
+        where: (N,), in which a row may be named several times.
+        rows: (N, …).
+    """
+    if is_synchronous(total.device):
+        return total.index_add_(0, where, rows)
+    # index_add_ would, on a card, add what goes to one row in any order
+    return total.index_put_((where,), rows, accumulate=True)

@@ -43,7 +43,10 @@ def test_a_session_on_a_card_shows_what_one_on_the_processor_does():
         there = used(CARD)
     assert counts["copied from the card"], "it was there"
     for name, shown in here.items():
-        np.testing.assert_array_equal(there[name], shown, err_msg=name)
+        # a card adds in another order
+        np.testing.assert_allclose(
+            there[name], shown, rtol=1e-9, atol=1e-9 * np.abs(shown).max(), err_msg=name
+        )
 
 
 def test_a_map_made_on_a_card_opens_where_there_is_none():

@@ -38,6 +38,7 @@ TileWeights = tuple[Key | None, Tensor, Tensor]  # a tile, indices of places, an
 
 _SILENT = 1e-4  # weight below which a tile does not count
 _OWN = 4  # of a neighbourhood: the tile itself
+_ROWS = 2048  # more than a tile has: by it a card is given places piece by piece (chunk_size)
 _FEW = 36  # tiles, at most, whose weights are computed at all places at once
 
 
@@ -310,7 +311,7 @@ class _Together:
         if self._numbers + numbers > MOST_NUMBERS:
             self._predict()
         self._numbers += numbers
-        chunk = chunk_size(self._device)
+        chunk = chunk_size(self._device, _ROWS)
         pieces = zip(indices.split(chunk), weight.split(chunk))
         self._waiting += [(part, *piece) for piece in pieces]
         return True

@@ -61,7 +61,7 @@ def test_they_say_what_they_say_one_after_the_other(dtype, tolerance, most, chun
     x, tiles = places_on(4, 900), tiles_of(4, dtype=dtype)
     with forced(False):
         wanted = tiles.predict(x)
-    bounds = mock.patch.multiple(blended, MOST_NUMBERS=most, chunk_size=lambda device: chunk)
+    bounds = mock.patch.multiple(blended, MOST_NUMBERS=most, chunk_size=lambda *_: chunk)
     seen = mock.patch.object(blended, "batches", wraps=blended.batches)
     with forced(True), bounds, seen as asked:
         told = tiles.predict(x)
@@ -90,7 +90,7 @@ def test_of_more_tiles_a_card_is_asked_no_more(places, sides):
             assert_same(told, wanted, 2.0 * THETA.signal_stddev, 1e-9)
     assert spent[0] == spent[1] and one_by_one[1] > 2 * one_by_one[0] > 2 * spent[0][0]
     launches, others = spent[0]
-    assert launches <= 200 and others["waits"] <= 20, spent
+    assert launches <= 210 and others["waits"] <= 20, spent
     assert not blended.predicts_together(torch.device("cpu"))
 
 

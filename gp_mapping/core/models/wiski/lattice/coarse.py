@@ -18,10 +18,11 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.kernels.stationary import Stationary
-from gp_mapping.core.linalg import cholesky
+from gp_mapping.core.linalg import cholesky, sparse_matrix
 from gp_mapping.core.models.wiski.lattice.features import feature_rows
 from gp_mapping.core.models.wiski.lattice.interpolation import stencil_nodes
 from gp_mapping.core.models.wiski.lattice.windows import Aggregates
+from gp_mapping.core.sparse.transfers import add_rows, is_synchronous
 
 __all__ = ["CoarseSpace"]
 
@@ -89,6 +90,9 @@ class CoarseSpace:
         self.phi = feature_rows(covariates)
         self.gram: Tensor | None = None
         self.factor: Tensor | None = None
+        # of the factored matrix, and the weights of each node (n, m), on a card
+        self.inverse: Tensor | None = None
+        self.spread: Tensor | None = None
 
     @property
     def ready(self) -> bool:
@@ -110,6 +114,10 @@ class CoarseSpace:
             whole = self.gram.clone()
             whole.diagonal().add_(self.epsilon * self.kernel.variance)
             self.factor, _ = cholesky(whole)
+            # a card takes far longer for a triangular solve than for a product
+            if not is_synchronous(whole.device):
+                self.inverse = torch.cholesky_inverse(self.factor)
+                self.spread = self._weights_of_nodes()
 
     def fork(self) -> "CoarseSpace":
         """An independent preconditioner that goes on from here."""
@@ -136,12 +144,27 @@ class CoarseSpace:
             1
         ) + self.phi @ (self.prior * r_f)
 
-        c = torch.cholesky_solve(at_aggregates[:, None], self.factor)
-        explained = z.new_zeros(self.n + 1).index_add_(
-            0, self.index.view(-1), (self.weights * c).view(-1)
-        )
+        if self.inverse is None or self.spread is None:
+            c = torch.cholesky_solve(at_aggregates[:, None], self.factor)
+            explained = z.new_zeros(self.n + 1)
+            add_rows(explained, self.index.view(-1), (self.weights * c).view(-1))
+            return explained[:-1], self.prior * (self.phi.mT @ c[:, 0])
 
-        return explained[:-1], self.prior * (self.phi.mT @ c[:, 0])
+        c = self.inverse @ at_aggregates
+        return self.spread @ c, self.prior * (self.phi.mT @ c)
+
+    def _weights_of_nodes(self) -> Tensor:
+        """The weights by node, as a sparse matrix (n, m)."""
+        nodes, order = self.index.view(-1).sort(stable=True)
+        ends = torch.bincount(nodes, minlength=self.n + 1)[: self.n].cumsum(0)
+        ends, held = torch.cat([ends.new_zeros(1), ends]), int(ends[-1])
+        which = order[:held]
+        return sparse_matrix(
+            ends,
+            which // self.weights.shape[1],
+            self.weights.reshape(-1)[which],
+            (self.n, len(self.weights)),
+        )
 
 
 def _thinned(aggregates: Aggregates, side: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -157,7 +180,7 @@ def _thinned(aggregates: Aggregates, side: float) -> tuple[Tensor, Tensor, Tenso
         0, owner, number, "amin", include_self=False
     )
 
-    mass = aggregates.mass.new_zeros(count).index_add_(0, owner, aggregates.mass)
+    mass = add_rows(aggregates.mass.new_zeros(count), owner, aggregates.mass)
     covariates = aggregates.covariates.new_zeros((count, aggregates.covariates.shape[1]))
-    covariates.index_add_(0, owner, aggregates.covariates * aggregates.mass[:, None])
+    add_rows(covariates, owner, aggregates.covariates * aggregates.mass[:, None])
     return aggregates.x[chosen], covariates / mass[:, None], mass

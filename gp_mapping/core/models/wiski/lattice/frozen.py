@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import torch
+from scipy.sparse import csr_array
 from torch import Tensor
 
+from gp_mapping.core.linalg import sparse_matrix
 from gp_mapping.core.models.wiski.lattice.sites import OFFSETS, GridSites
 from gp_mapping.core.models.wiski.lattice.toeplitz import KernelGrid
+from gp_mapping.core.sparse.transfers import is_synchronous
 
 __all__ = ["FrozenSums", "System"]
 
@@ -98,7 +101,7 @@ class FrozenSums:
 
 
 class _Stencil:
-    """G among the held nodes: 49 neighbours and numbers a row, multiplied by gathering."""
+    """G among the held nodes, as a sparse matrix: at most 49 numbers in each of its rows."""
 
     def __init__(self, sums: FrozenSums):
         held, n, width = sums.held, len(sums.held), sums.shape[1]
@@ -106,22 +109,36 @@ class _Stencil:
         number = torch.full((sums.nodes,), n, dtype=torch.long, device=held.device)
         number[held] = torch.arange(n, device=held.device)
 
-        ahead = torch.tensor([i * width + j for i, j in OFFSETS], device=held.device)
+        # a row's neighbours in the order of their numbers, which is that of the held nodes
+        steps = [(i, j) for i in range(-3, 4) for j in range(-3, 4)]
+        away = torch.tensor([i * width + j for i, j in steps], device=held.device)
         # a node near the box's edge holds no sample (see _MARGIN in sites.py): nothing there wraps
-        after = number[(held[:, None] + ahead).clamp_(max=sums.nodes - 1)]
-        before = number[(held[:, None] - ahead[1:]).clamp_(min=0)]
+        column = number[(held[:, None] + away).clamp_(min=0, max=sums.nodes - 1)]
 
-        # number n, a row of zeros, stands for nodes that are not held
+        # G is symmetric: what lies behind a node is stored with the other one; row n is all zeros
         rows = torch.cat([sums.stencil, sums.stencil.new_zeros((1, len(OFFSETS)))])
-        behind = rows[before, torch.arange(1, len(OFFSETS), device=held.device)]
+        ahead = [OFFSETS.index(max(step, (-step[0], -step[1]))) for step in steps]
+        which = torch.tensor(ahead, device=held.device)
+        values = rows[:, which[len(steps) // 2 :]][:-1]
+        behind = rows[column[:, : len(steps) // 2], which[: len(steps) // 2]]
+        values = torch.cat([behind, values], 1)
 
-        self.values = torch.cat([sums.stencil, behind], 1)
-        self.index = torch.cat([after, before], 1).view(-1)
+        is_held = column < n
+        ends = is_held.sum(1).cumsum(0)
+        ends = torch.cat([ends.new_zeros(1), ends])
+        column, values = column[is_held], values[is_held]
+        # torch's product on a processor needs MKL
+        if is_synchronous(held.device):
+            parts = (values, column.int(), ends.int())
+            self.matrix = csr_array(tuple(part.numpy() for part in parts), shape=(n, n))
+        else:
+            self.matrix = sparse_matrix(ends, column, values, (n, n))
 
     def times(self, u: Tensor) -> Tensor:
         """G times a vector: G u (n,) for u (n,)."""
-        padded = torch.cat([u, u.new_zeros(1)])
-        return (padded.index_select(0, self.index).view(self.values.shape) * self.values).sum(1)
+        if torch.is_tensor(self.matrix):
+            return self.matrix @ u
+        return torch.from_numpy(self.matrix @ u.numpy())
 
 
 class System:

@@ -29,6 +29,7 @@ from gp_mapping.core.models.wiski.lattice.moments import (
     split_wide,
 )
 from gp_mapping.core.models.wiski.lattice.pass_columns import PassColumns
+from gp_mapping.core.sparse.transfers import add_rows
 from gp_mapping.core.transaction import require_finite
 
 __all__ = ["OFFSETS", "GridSites"]
@@ -166,14 +167,14 @@ class GridSites(LatticeBox, PassColumns):
         products = (across * beta).index_select(0, a).mul_(across.index_select(0, b))
         numbers = torch.add(self._numbers[:, None], first, alpha=len(OFFSETS)).view(-1)
         self._keep(self.stencil.view(-1), numbers)
-        self.stencil.view(-1).scatter_add_(0, numbers, products.view(-1))
+        add_rows(self.stencil.view(-1), numbers, products.view(-1))
 
         # B and b, then F and Σ φ λᵀ, which are new tensors: a transaction keeps the old ones
         weighted_covariates = covariates * mass
         sides = torch.cat([mass, weighted_covariates, lam], 1)  # β φ, λ
         nodes = (first[:, None] + self.stencil_steps).view(-1)
         self._keep(self.sides, nodes)
-        self.sides.index_add_(0, nodes, (weights[:, :, None] * sides[:, None, :]).flatten(0, 1))
+        add_rows(self.sides, nodes, (weights[:, :, None] * sides[:, None, :]).flatten(0, 1))
         total = feature_rows(covariates).mT @ sides
         self.features, self.linear = (
             self.features + total[:, : self.width],
@@ -186,7 +187,7 @@ class GridSites(LatticeBox, PassColumns):
             square, moments = moments_in_squares(doubled, mass)
             number = torch.add(square[:, 1], square[:, 0], alpha=2 * self.shape[1]).long()
             self._keep(self.aggregates, number)
-            self.aggregates.index_add_(0, number, torch.cat([moments, weighted_covariates, lam], 1))
+            add_rows(self.aggregates, number, torch.cat([moments, weighted_covariates, lam], 1))
 
     def _keep(self, array: Tensor, where: Tensor) -> None:
         """Record, within a transaction, the values at `where` before they are overwritten."""

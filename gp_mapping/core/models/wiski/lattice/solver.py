@@ -21,8 +21,12 @@ from gp_mapping.core.models.wiski.lattice.coarse import CoarseSpace
 from gp_mapping.core.models.wiski.lattice.frozen import FrozenSums, System
 from gp_mapping.core.models.wiski.lattice.toeplitz import KernelGrid
 from gp_mapping.core.models.wiski.lattice.windows import Aggregates
+from gp_mapping.core.replay import Replay
 
 __all__ = ["MeanSolve", "Solution"]
+
+# tensors that an iteration changes (_Channel)
+_STATE = ("p", "f", "u", "r", "r_f", "z", "z_f", "dp", "d", "d_f", "last")
 
 
 @dataclass(frozen=True)
@@ -136,7 +140,7 @@ class MeanSolve:
             torch.stack([self.system.spread(c.p) for c in self.channels]),
             p,
             f,
-            max(float(c.rz) ** 0.5 for c in self.channels),
+            max(max(c.rz, 0.0) ** 0.5 for c in self.channels),
             max(c.done for c in self.channels),
         )
 
@@ -158,7 +162,7 @@ class _Channel:
         f: (F,), of the present solution.
         r: (n,), of its residual; z = K r.
         r_f: (F,), of its residual; z_f = S r_f.
-        rz: squared norm of the whitened residual.
+        rz: squared norm of the whitened residual, a number.
         dp: (n,), of the search direction; d = K dp.
         d_f: (F,), of the search direction.
         last: rᵀ(preconditioned r) of the last iteration; infinite where there is none.
@@ -185,6 +189,7 @@ class _Channel:
             False,
         )
         self.coarse: CoarseSpace | None = coarse  # None: the prior alone
+        self.replay = Replay()  # of iterations with this preconditioner
 
         p, f = start[0], start[1] * system.use
         self._begin(torch.zeros_like(p), torch.zeros_like(f), torch.zeros_like(p), b, self.b_f)
@@ -192,7 +197,7 @@ class _Channel:
             zero_start = dict(self.__dict__)
             self._truly(p, f)
             # a start from other hyper-parameters may be worse than none
-            if not bool(self.rz <= zero_start["rz"]):
+            if not self.rz <= zero_start["rz"]:
                 self.__dict__.update(zero_start)
 
     def fork(self) -> "_Channel":
@@ -204,9 +209,9 @@ class _Channel:
         """Set the solution and its residual; there is no search direction yet."""
         self.p, self.f, self.u, self.r, self.r_f = p, f, u, r, r_f
         self.z, self.z_f = self.system.prior_times(r, r_f)
-        self.rz = (r @ self.z + r_f @ self.z_f).clamp_min(0.0)
+        self.rz = float((r @ self.z + r_f @ self.z_f).clamp_min(0.0))
         self.dp, self.d, self.d_f = torch.zeros_like(r), torch.zeros_like(r), torch.zeros_like(r_f)
-        self.last = torch.inf
+        self.last = self.z.new_full((), torch.inf)
 
     def _truly(self, p: Tensor, f: Tensor) -> None:
         """Start again from p and f, with the residual computed anew."""
@@ -214,47 +219,61 @@ class _Channel:
         product, product_f = self.system.times(p, u, f)
         self._begin(p, f, u, self.b - product, self.b_f - product_f)
 
-    def _precondition(self) -> tuple[Tensor, Tensor, Tensor]:
+    def _precondition(self, r: Tensor, r_f: Tensor, z: Tensor, z_f: Tensor) -> tuple[Tensor, ...]:
         """The preconditioned residual: dp (n,), d = K dp, and d_f (F,).
 
         That is r with z = K r and z_f = S r_f, less what the aggregates explain of it.
         """
         if self.coarse is None:
-            return self.r, self.z, self.z_f
-        less, less_f = self.coarse.correction(self.z, self.r_f)
-        dp = self.r - less
-        return dp, self.system.prior_times(dp, self.r_f)[0], self.z_f - less_f
+            return r, z, z_f
+        less, less_f = self.coarse.correction(z, r_f)
+        dp = r - less
+        return dp, self.system.prior_times(dp, r_f)[0], z_f - less_f
+
+    def _iterated(
+        self,
+        p: Tensor,
+        f: Tensor,
+        u: Tensor,
+        r: Tensor,
+        r_f: Tensor,
+        z: Tensor,
+        z_f: Tensor,
+        dp: Tensor,
+        d: Tensor,
+        d_f: Tensor,
+        last: Tensor,
+    ) -> tuple[Tensor, ...]:
+        """What an iteration makes of _STATE, and (2,) rz and rᵀ(preconditioned r)."""
+        fresh_p, fresh, fresh_f = self._precondition(r, r_f, z, z_f)
+        along = r @ fresh + r_f @ fresh_f
+        conjugacy = along / last
+        dp, d, d_f = fresh_p + conjugacy * dp, fresh + conjugacy * d, fresh_f + conjugacy * d_f
+
+        product, product_f = self.system.times(dp, d, d_f)
+        step = along / (d @ product + d_f @ product_f)
+        u, p, f = u + step * d, p + step * dp, f + step * d_f
+        r, r_f = r - step * product, r_f - step * product_f
+
+        z, z_f = self.system.prior_times(r, r_f)
+        numbers = torch.stack([r @ z + r_f @ z_f, along])
+        return p, f, u, r, r_f, z, z_f, dp, d, d_f, along, numbers
 
     def step(self) -> None:
         """Do an iteration, or check the residual where the recursion says that it is small."""
-        if float(self.rz) > self.goal and self.done < self.max_iterations:
-            fresh_p, fresh, fresh_f = self._precondition()
-            along = self.r @ fresh + self.r_f @ fresh_f
+        if self.rz > self.goal and self.done < self.max_iterations:
+            *state, numbers = self.replay(self._iterated, [getattr(self, name) for name in _STATE])
+            rz, along = numbers.tolist()
             # the preconditioner is not positive, so its ε was too small: more of it, or none at all
-            if not float(along) > 0.0 and self.coarse is not None:
+            if not along > 0.0 and self.coarse is not None:
                 self.coarse = self.coarse.more_regularised() if self.coarse.epsilon < 1.0 else None
+                self.replay = Replay()
                 self._truly(self.p, self.f)
                 return
 
-            conjugacy = along / self.last
-            self.dp, self.d, self.d_f = (
-                fresh_p + conjugacy * self.dp,
-                fresh + conjugacy * self.d,
-                fresh_f + conjugacy * self.d_f,
-            )
-
-            product, product_f = self.system.times(self.dp, self.d, self.d_f)
-            step, self.last = along / (self.d @ product + self.d_f @ product_f), along
-
-            self.u, self.p, self.f = (
-                self.u + step * self.d,
-                self.p + step * self.dp,
-                self.f + step * self.d_f,
-            )
-            self.r, self.r_f = self.r - step * product, self.r_f - step * product_f
-
-            self.z, self.z_f = self.system.prior_times(self.r, self.r_f)
-            self.rz, self.done = self.r @ self.z + self.r_f @ self.z_f, self.done + 1
+            for name, value in zip(_STATE, state):
+                setattr(self, name, value)
+            self.rz, self.done = rz, self.done + 1
             return
 
         # rounding has gathered in the recursion: the residual is computed anew
@@ -268,5 +287,5 @@ class _Channel:
             not self.done
             or self.rounds == 3
             or self.done >= self.max_iterations
-            or float(self.rz) <= 1.21 * self.goal
+            or self.rz <= 1.21 * self.goal
         )

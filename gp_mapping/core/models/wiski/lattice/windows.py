@@ -18,6 +18,7 @@ from torch import Tensor
 from gp_mapping.core.kernels.stationary import Stationary
 from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.models.wiski.lattice.features import COVARIATES, feature_rows
+from gp_mapping.core.sparse.transfers import add_rows
 
 __all__ = [
     "Aggregates",
@@ -172,7 +173,7 @@ def _merged(aggregates: Aggregates, owner: Tensor) -> Aggregates:
     x, width = aggregates.x, 3 + aggregates.covariates.shape[1]
     parts = [torch.ones_like(x[:, :1]), x, aggregates.covariates, *value]
     total = torch.cat(parts, 1) * aggregates.mass[:, None]
-    sums = total.new_zeros((count, total.shape[1])).index_add_(0, owner, total)
+    sums = add_rows(total.new_zeros((count, total.shape[1])), owner, total)
 
     mass = sums[:, :1]
     places = sums[:, 1:3] / mass
@@ -180,7 +181,7 @@ def _merged(aggregates: Aggregates, owner: Tensor) -> Aggregates:
     apart = (x - places[owner]).square().sum(1)
     if aggregates.spread is not None:
         apart = apart + aggregates.spread
-    spread = mass.new_zeros(count).index_add_(0, owner, apart * aggregates.mass) / mass[:, 0]
+    spread = add_rows(mass.new_zeros(count), owner, apart * aggregates.mass) / mass[:, 0]
 
     # the codes have just the right length: nobody calls `around` of merged aggregates
     return Aggregates(
