@@ -29,8 +29,9 @@ __all__ = [
 _CHUNK, _NUMBERS_ELSEWHERE = 256, 2**25
 _MOST_ELSEWHERE = 2**17
 
-# Rows of a product with a triangular matrix that are computed at a time: half a block is wasted.
-_BLOCKS = 8
+# Rows of a product with a triangular matrix that are computed at a time, as a card's products are
+# made: half a block is wasted.
+_BLOCK = 128
 
 
 def cholesky(matrix: Tensor, rungs: int = 6) -> tuple[Tensor, float]:
@@ -133,8 +134,7 @@ class InverseFactor:
     """L⁻¹ of a triangular factor, for solves with very many columns on a card.
 
     A card takes four times as long for a triangular solve as for a product of matrices. Once L⁻¹ is
-    known, L⁻¹B is a product, row block by row block without the zeros above the diagonal: 1 + 1/8
-    of the M² operations that a column needs.
+    known, L⁻¹B is a product, row block by row block without the zeros above the diagonal.
 
     Args:
         factor: L (M, M), lower, which is inverted in float64.
@@ -156,9 +156,8 @@ class InverseFactor:
             `solved`.
         """
         size = len(self.inverse)
-        step = -(-size // _BLOCKS)
-        for start in range(0, size, step):
-            end = min(start + step, size)
+        for start in range(0, size, _BLOCK):
+            end = min(start + _BLOCK, size)
             torch.mm(self.inverse[start:end, :end], right[:end], out=solved[start:end])
         return solved
 

@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gp_mapping import MapSettings, Samples, create_map
 from gp_mapping.core import registry
+from gp_mapping.core.linalg import InverseFactor
 from gp_mapping.core.models import device as devices
 from gp_mapping.core.models.device import faster_device, grid_of
 from gp_mapping.core.registry import build_map, device_of, model_names
@@ -50,7 +51,10 @@ def test_all_tensors_of_a_map_are_on_its_device(model):
     with pretended_card():  # fails where an operation has tensors of both
         there = life_of_a_map(model, CARD)
     for name, told in here.items():  # a card adds in another order
-        assert (there[name] - told).abs().max() <= 1e-9 * told.abs().max(), name
+        allowed = 1e-9 * told.abs().max()
+        if model == "wiski" and name in ("field", "opened"):  # and each iterates up to .05 sd
+            allowed = 0.1 * here["kept"].min().sqrt()
+        assert (there[name] - told).abs().max() <= allowed, name
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -177,6 +181,30 @@ def test_maps_of_other_likelihoods_are_on_their_device(likelihood):
         there = asked(CARD)
     for told, wanted in zip(there, asked("cpu")):
         assert (told - wanted).abs().max() <= 1e-9 * wanted.abs().max()
+
+
+def test_very_many_places_are_predicted_by_products_to_the_same_numbers(monkeypatch):
+    inverted = []
+    init = InverseFactor.__init__
+    monkeypatch.setattr(
+        InverseFactor, "__init__", lambda self, *given: (inverted.append(1), init(self, *given))[1]
+    )
+    for model in ("dual_svgp", "solve_gp"):
+        maps = {}
+        with pretended_card():
+            for name in ("cpu", CARD):
+                maps[name] = create_map(model, device=name, **SETTINGS)
+                feed(maps[name], samples(X, Y), 20)
+            few, many = PLACES[:3], PLACES.repeat(20, 1)
+            maps[CARD].predict(few)
+            assert not inverted, "three solves are cheaper than an inverse"
+            told = maps[CARD].predict(many)
+            assert inverted
+            mean, variance = told.mean.cpu(), told.variance.cpu()
+        wanted = maps["cpu"].predict(many)
+        torch.testing.assert_close(mean, wanted.mean, rtol=1e-9, atol=0)
+        torch.testing.assert_close(variance, wanted.variance, rtol=1e-8, atol=0)
+        inverted.clear()
 
 
 # --- device: auto ---------------------------------------------------------------------------------

@@ -1,13 +1,26 @@
 """Factorisations: no jitter where none is needed, as little as helps where it is, and an error where nothing does."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pretended_card import CARD, pretended_card
 
-from gp_mapping.core.linalg import cholesky, solve_lower
+from gp_mapping.core.kernels.stationary import make_kernel
+from gp_mapping.core.linalg import (
+    InverseFactor,
+    cholesky,
+    chunk_size,
+    column_squares,
+    solve_lower,
+    sparse_matrix,
+)
 from gp_mapping.core.linalg import pivoted_cholesky as pivoted_by_rows
+from gp_mapping.core.sparse.greedy import select_pivots
+from gp_mapping.core.sparse.transfers import add_rows
 from gp_mapping.errors import NumericalError
 
 
@@ -141,3 +154,65 @@ def test_only_the_rows_of_pivots_are_asked_for():
 
     pivots, _ = pivoted_by_rows(20, a.diagonal(), row, 1e-9, 5)
     assert asked == pivots and len(pivots) == 5
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.parametrize("size", [1, 127, 300])
+def test_products_with_an_inverse_are_triangular_solves(size, dtype, device):
+    generator = torch.Generator().manual_seed(0)
+    a = torch.randn(size, size, generator=generator, dtype=torch.float64)
+    factor, right = torch.linalg.cholesky(a @ a.mT / size + torch.eye(size)), a[:, :50]
+    inverse = InverseFactor(factor.to(device), dtype)
+    right = right.to(device, dtype)
+    solved = inverse.solve(right, torch.full_like(right, math.nan))
+    wanted = torch.linalg.solve_triangular(factor, right.double().cpu(), upper=False)
+    tolerance = 1e-11 if dtype == torch.float64 else 1e-4
+    torch.testing.assert_close(solved.double().cpu(), wanted, rtol=tolerance, atol=tolerance)
+
+
+def test_squares_of_columns_and_sparse_products_are_those_of_the_matrix(device):
+    matrix = torch.randn(7, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    wanted = matrix.square().sum(0)
+    torch.testing.assert_close(column_squares(matrix.to(device)).cpu(), wanted)
+    matrix[matrix < 0.0] = 0.0
+    parts = matrix.to_sparse_csr()
+    sparse = sparse_matrix(
+        *(part.to(device) for part in (parts.crow_indices(), parts.col_indices(), parts.values())),
+        (7, 5),
+    )
+    torch.testing.assert_close((sparse @ wanted.to(device)).cpu(), matrix @ wanted)
+
+
+def test_a_card_is_given_more_places_at_a_time_and_a_bounded_number():
+    cpu, card = torch.device("cpu"), torch.device("meta")
+    assert chunk_size(cpu, 400) == chunk_size(cpu, 4000)
+    assert chunk_size(card, 4000) * 4000 <= 2**25 < chunk_size(card, 4000) * 4001 + 2**13
+    assert chunk_size(card, 1) == chunk_size(card, 10)
+
+
+def test_pivots_on_a_card_are_those_here(device):
+    generator = torch.Generator().manual_seed(0)
+    x = 6.0 * torch.rand(400, 2, generator=generator, dtype=torch.float64)
+    kernel = make_kernel("matern52", 1.0, 0.5)
+
+    def chosen(x: torch.Tensor) -> tuple[list[int], torch.Tensor]:
+        pivots, rows = select_pivots(kernel.diag(x), lambda p: kernel(x[p], x)[0], 1e-3, 250)
+        return pivots.tolist(), rows.cpu()
+
+    here = chosen(x)
+    assert len(here[0]) == 250
+    with pretended_card():
+        there = chosen(x.to(CARD))
+    for pivots, rows in (there, chosen(x.to(device))):
+        assert pivots == here[0]
+        torch.testing.assert_close(rows, here[1], rtol=1e-9, atol=1e-11)
+
+
+def test_rows_are_added_in_one_order(device):
+    total, where = torch.zeros(3, 2, dtype=torch.float64), torch.tensor([0, 2, 0, 0])
+    rows = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]], dtype=torch.float64)
+    wanted = [[13.0, 16.0], [0.0, 0.0], [3.0, 4.0]]
+    assert add_rows(total.to(device), where.to(device), rows.to(device)).tolist() == wanted
+    with pretended_card():
+        added = add_rows(torch.zeros_like(total).to(CARD), where.to(CARD), rows.to(CARD))
+        assert added.tolist() == wanted

@@ -15,17 +15,18 @@ from functools import cache
 import torch
 from torch import Tensor
 
-__all__ = ["fused_correlations", "fused_of_halves"]
+__all__ = ["fused_covariances", "fused_of_halves"]
 
 _MOST = 8  # tensors that a generated operation may read
 _failed: list[str] = []
 
 
-def fused_correlations(code: str, a: Tensor, b: Tensor) -> Tensor | None:
-    """ρ between places on a card, (N, K).
+def fused_covariances(code: str, variance: float, a: Tensor, b: Tensor) -> Tensor | None:
+    """s² ρ between places on a card, (N, K).
 
     Args:
         code: ρ in CUDA's C++, of a number `s`, which is r², and of its type `T`.
+        variance: s².
         a: (N, D), in lengthscales.
         b: (K, D), in lengthscales.
 
@@ -35,20 +36,21 @@ def fused_correlations(code: str, a: Tensor, b: Tensor) -> Tensor | None:
     """
     if a.device.type != "cuda" or 2 * a.shape[1] > _MOST:
         return None
-    return _called(_operation(code, a.shape[1], False), [*_columns(a), *_rows(b)])
+    return _called(_operation(code, a.shape[1], False), [*_columns(a), *_rows(b)], variance)
 
 
-def fused_of_halves(code: str, a: list[Tensor], b: list[Tensor]) -> Tensor | None:
-    """As `fused_correlations`, of coordinates that are sums of two float32 numbers.
+def fused_of_halves(code: str, variance: float, a: list[Tensor], b: list[Tensor]) -> Tensor | None:
+    """As `fused_covariances`, of coordinates that are sums of two float32 numbers.
 
     Args:
         code: ρ, as there.
+        variance: s².
         a: for each dimension the two parts (N,) of the coordinates.
         b: likewise, (K,).
     """
     if a[0].device.type != "cuda" or len(a) + len(b) > _MOST:
         return None
-    return _called(_operation(code, len(a) // 2, True), [v[:, None] for v in a] + b)
+    return _called(_operation(code, len(a) // 2, True), [v[:, None] for v in a] + b, variance)
 
 
 def _columns(a: Tensor) -> list[Tensor]:
@@ -59,12 +61,14 @@ def _rows(b: Tensor) -> list[Tensor]:
     return list(b.mT.contiguous())
 
 
-def _called(operation: Callable[..., Tensor] | None, given: list[Tensor]) -> Tensor | None:
-    """The result of an operation that compiles."""
-    if operation is None or _failed:
+def _called(
+    operation: Callable[..., Tensor], given: list[Tensor], variance: float
+) -> Tensor | None:
+    """The result of an operation, if it compiles."""
+    if _failed:
         return None
     try:
-        return operation(*given)
+        return operation(*given, variance=variance)
     except RuntimeError as error:  # no compiler for the card in this torch
         _failed.append(str(error))
         warnings.warn(
@@ -85,6 +89,7 @@ def _operation(code: str, dimensions: int, halves: bool) -> Callable[..., Tensor
         difference = " + ".join(f"(a{d}{part} - b{d}{part})" for part in parts)
         terms.append(f"({difference}) * ({difference})")
     return torch.cuda.jiterator._create_jit_fn(  # noqa: SLF001 the name in torch's documentation
-        f"template <typename T> T correlation({', '.join(f'T {name}' for name in names)}) "
-        f"{{ T s = {' + '.join(terms)}; return {code}; }}"
+        f"template <typename T> T covariance({', '.join(f'T {name}' for name in names)}, T variance)"
+        f" {{ T s = {' + '.join(terms)}; return variance * ({code}); }}",
+        variance=1.0,
     )

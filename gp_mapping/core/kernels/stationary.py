@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from gp_mapping.core.kernels.fused import fused_correlations, fused_of_halves
+from gp_mapping.core.kernels.fused import fused_covariances, fused_of_halves
 from gp_mapping.core.sparse.transfers import is_synchronous
 from gp_mapping.gradients import recorded
 from gp_mapping.settings.parts import KERNELS
@@ -180,6 +180,11 @@ class Stationary(Kernel):
 
         if _is_recorded(a, b, self.variance, lengthscale):
             return self.variance * self.correlations(a, b, lengthscale)
+        code = self._fused_code(a)
+        if code is not None:
+            fused = fused_covariances(code, self.variance, a / lengthscale, b / lengthscale)
+            if fused is not None:
+                return fused
         return self.correlations(a, b, lengthscale).mul_(self.variance)
 
     def correlations(self, a: Tensor, b: Tensor, lengthscale: Tensor | float) -> Tensor:
@@ -196,27 +201,29 @@ class Stationary(Kernel):
 
         # Without gradients in place, by direct differences as well: temporaries would cost more
         # than the arithmetic.
-        a, b = a / lengthscale, b / lengthscale
-        code = self._own_card_code()
-        fused = None if code is None else fused_correlations(code, a, b)
-        return self.from_distance(distances(a, b)) if fused is None else fused
+        return self.from_distance(distances(a / lengthscale, b / lengthscale))
 
-    def _own_card_code(self) -> str | None:
-        """`card_code` of this class: one that is inherited may not be of its `correlation`."""
+    def _fused_code(self, a: Tensor) -> str | None:
+        """`card_code` for places that are not here, if it is of this class and s² a number.
+
+        One that is inherited may not be of this class's `correlation`.
+        """
+        if is_synchronous(a.device) or torch.is_tensor(self.variance):
+            return None
         return vars(type(self)).get("card_code")
 
-    def single_correlations(self, a: Tensor, b: Tensor) -> Tensor:
-        """As `correlations`, in float32 of float64 places that may be far apart, no gradient."""
-        lengthscale, code = as_like(self.lengthscale, a), self._own_card_code()
-        if code is not None and not is_synchronous(a.device):
+    def single(self, a: Tensor, b: Tensor) -> Tensor:
+        """k(a, b) in float32 of float64 places that may be far apart, without a gradient."""
+        lengthscale, code = as_like(self.lengthscale, a), self._fused_code(a)
+        if code is not None:
             halves = [
                 [part for column in (x / lengthscale).mT for part in _halves(column)]
                 for x in (a, b)
             ]
-            fused = fused_of_halves(code, *halves)
+            fused = fused_of_halves(code, self.variance, *halves)
             if fused is not None:
                 return fused
-        return self.correlation(single_square_distance(a, b, lengthscale))
+        return self.variance * self.correlation(single_square_distance(a, b, lengthscale))
 
     def correlations_with(self, b: Tensor) -> Callable[[Tensor], Tensor]:
         """ρ(r) of many a and the same b, without gradients: less work than as many k(a, b).

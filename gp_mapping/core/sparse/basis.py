@@ -54,7 +54,7 @@ def whiten(
     if factor.dtype == x.dtype or not isinstance(kernel, Stationary):
         cross = kernel(x, z).to(factor.dtype)
     else:  # positions may be far apart
-        cross = kernel.variance * kernel.single_correlations(x, z)
+        cross = kernel.single(x, z)
 
     if inverse is not None:
         whitened = cross.new_empty((len(features) + len(z), len(x)))

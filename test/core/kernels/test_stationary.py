@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 import torch
 from core_data import correlation
+from pretended_card import CARD, pretended_card
 
 from gp_mapping.core.kernels.stationary import (
+    RBF,
     Constant,
     Kernel,
     Stationary,
     Sum,
+    distances,
     make_kernel,
     scaled_square_distance,
     single_square_distance,
@@ -143,3 +146,47 @@ def test_squared_distances_in_float32_are_exact_near_also_far_from_the_origin():
     torch.testing.assert_close(told.double(), wanted, rtol=1e-5, atol=1e-9)
     rounded = scaled_square_distance(a.float(), b.float(), lengthscale.float())
     assert (rounded - wanted).abs().max() > 1e-2, "simply rounded they would be wrong"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_card_computes_is_the_kernel(name):
+    kernel = make_kernel(name, 2.0, 0.7)
+    code = type(kernel).card_code.replace("T(", "float(")
+    square = torch.linspace(0.0, 9.0, 50, dtype=torch.float64)
+    names = {"s": square, "exp": torch.exp, "sqrt": torch.sqrt, "float": float}
+    torch.testing.assert_close(eval(code, names), kernel.correlation(square), rtol=1e-14, atol=0)
+
+
+def test_a_kernel_that_inherits_does_not_take_the_formula_of_another(device):
+    class Cut(RBF):
+        @staticmethod
+        def from_distance(r):
+            return (r < 1.0).to(r)
+
+        @staticmethod
+        def correlation(square):
+            return (square < 1.0).to(square)
+
+    x = torch.tensor([[0.0, 0.0], [0.5, 0.0], [2.0, 0.0]], dtype=torch.float64, device=device)
+    assert Cut(1.0, 1.0)(x, x).tolist() == [[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_kernels_are_alike_on_every_device_and_in_both_precisions(name, device):
+    generator = torch.Generator().manual_seed(1)
+    for dimensions in (1, 2, 3):
+        kernel = make_kernel(name, 2.0, 0.7)
+        a, b = (100.0 + torch.rand(n, dimensions, generator=generator).double() for n in (30, 20))
+        wanted = 2.0 * kernel.correlation((a[:, None] - b).square().sum(2) / 0.49)
+        a, b = a.to(device), b.to(device)
+        torch.testing.assert_close(kernel(a, b).cpu(), wanted, rtol=1e-10, atol=1e-12)
+        single = kernel.single(a, b)
+        assert single.dtype == torch.float32
+        torch.testing.assert_close(single.double().cpu(), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_distances_on_a_card_are_those_here():
+    a, b = torch.rand(3, 7, 2).double(), torch.rand(3, 5, 2).double()
+    with pretended_card():
+        there = distances(a.to(CARD), b.to(CARD)).cpu()
+    torch.testing.assert_close(there, torch.cdist(a, b), rtol=1e-7, atol=1e-9)

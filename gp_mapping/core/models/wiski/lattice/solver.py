@@ -22,10 +22,12 @@ from gp_mapping.core.models.wiski.lattice.frozen import FrozenSums, System
 from gp_mapping.core.models.wiski.lattice.toeplitz import KernelGrid
 from gp_mapping.core.models.wiski.lattice.windows import Aggregates
 from gp_mapping.core.replay import Replay
+from gp_mapping.core.sparse.transfers import is_synchronous
 
 __all__ = ["MeanSolve", "Solution"]
 
 # tensors that an iteration changes (_Channel)
+_TOGETHER = 4  # iterations of which a card tells the residual: the processor waits for it
 _STATE = ("p", "f", "u", "r", "r_f", "z", "z_f", "dp", "d", "d_f", "last")
 
 
@@ -167,6 +169,7 @@ class _Channel:
         d_f: (F,), of the search direction.
         last: rᵀ(preconditioned r) of the last iteration; infinite where there is none.
         done: iterations.
+        together: iterations of a step.
         rounds: how often the residual was computed anew at what seemed the end.
     """
 
@@ -190,6 +193,7 @@ class _Channel:
         )
         self.coarse: CoarseSpace | None = coarse  # None: the prior alone
         self.replay = Replay()  # of iterations with this preconditioner
+        self.together = 1 if is_synchronous(b.device) else _TOGETHER
 
         p, f = start[0], start[1] * system.use
         self._begin(torch.zeros_like(p), torch.zeros_like(f), torch.zeros_like(p), b, self.b_f)
@@ -244,25 +248,39 @@ class _Channel:
         d_f: Tensor,
         last: Tensor,
     ) -> tuple[Tensor, ...]:
-        """What an iteration makes of _STATE, and (2,) rz and rᵀ(preconditioned r)."""
+        """What an iteration makes of _STATE, and rz and rᵀ(preconditioned r)."""
         fresh_p, fresh, fresh_f = self._precondition(r, r_f, z, z_f)
         along = r @ fresh + r_f @ fresh_f
         conjugacy = along / last
-        dp, d, d_f = fresh_p + conjugacy * dp, fresh + conjugacy * d, fresh_f + conjugacy * d_f
+        dp, d, d_f = (
+            torch.addcmul(new, conjugacy, old)
+            for new, old in ((fresh_p, dp), (fresh, d), (fresh_f, d_f))
+        )
 
         product, product_f = self.system.times(dp, d, d_f)
         step = along / (d @ product + d_f @ product_f)
-        u, p, f = u + step * d, p + step * dp, f + step * d_f
-        r, r_f = r - step * product, r_f - step * product_f
+        u, p, f = (torch.addcmul(a, step, b) for a, b in ((u, d), (p, dp), (f, d_f)))
+        r, r_f = (
+            torch.addcmul(a, step, b, value=-1.0) for a, b in ((r, product), (r_f, product_f))
+        )
 
         z, z_f = self.system.prior_times(r, r_f)
-        numbers = torch.stack([r @ z + r_f @ z_f, along])
-        return p, f, u, r, r_f, z, z_f, dp, d, d_f, along, numbers
+        return p, f, u, r, r_f, z, z_f, dp, d, d_f, along, (r @ z + r_f @ z_f, along)
+
+    def _iterated_together(self, *state: Tensor) -> tuple[Tensor, ...]:
+        """As `_iterated`, so many iterations; rz is of the last, and the least of the others."""
+        least = None
+        for _ in range(self.together):
+            *state, (rz, along) = self._iterated(*state)
+            least = along if least is None else torch.minimum(least, along)
+        return *state, torch.stack([rz, least])
 
     def step(self) -> None:
         """Do an iteration, or check the residual where the recursion says that it is small."""
         if self.rz > self.goal and self.done < self.max_iterations:
-            *state, numbers = self.replay(self._iterated, [getattr(self, name) for name in _STATE])
+            *state, numbers = self.replay(
+                self._iterated_together, [getattr(self, name) for name in _STATE]
+            )
             rz, along = numbers.tolist()
             # the preconditioner is not positive, so its ε was too small: more of it, or none at all
             if not along > 0.0 and self.coarse is not None:
@@ -273,7 +291,7 @@ class _Channel:
 
             for name, value in zip(_STATE, state):
                 setattr(self, name, value)
-            self.rz, self.done = rz, self.done + 1
+            self.rz, self.done = rz, self.done + self.together
             return
 
         # rounding has gathered in the recursion: the residual is computed anew

@@ -1,0 +1,39 @@
+"""Work that a card is given at once: the same results, however often, on each device that is here."""
+
+import copy
+import pickle
+
+import torch
+
+from gp_mapping.core.replay import Replay, record
+
+
+def test_recorded_work_is_done_as_often_as_it_is_asked_for(device):
+    total, one = torch.zeros(3, device=device), torch.ones(3, device=device)
+
+    def work() -> None:
+        total.add_(one)
+
+    work()
+    again = record(work, total.device)
+    assert total.tolist() == [1.0] * 3, "recording does nothing"
+    for _ in range(4):
+        again()
+    assert total.tolist() == [5.0] * 3
+
+
+def test_a_replay_is_the_function_and_its_results_stay(device):
+    def function(a, b):
+        return a @ b, a + 1.0
+
+    replay, generator = Replay(), torch.Generator().manual_seed(0)
+    told = []
+    for _ in range(7):
+        given = [torch.randn(4, 4, generator=generator).double().to(device) for _ in range(2)]
+        told.append((given, replay(function, given)))
+    for given, results in told:
+        for result, wanted in zip(results, function(*given), strict=True):
+            torch.testing.assert_close(result, wanted)
+    for other in (copy.deepcopy(replay), pickle.loads(pickle.dumps(replay))):
+        given, results = told[0]
+        torch.testing.assert_close(other(function, given)[0], results[0])
