@@ -117,7 +117,7 @@ def sparse_matrix(ends: Tensor, columns: Tensor, values: Tensor, shape: tuple[in
         shape: N and K.
     """
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+        warnings.filterwarnings("ignore", "Sparse (CSR tensor support|invariant checks)")
         return torch.sparse_csr_tensor(
             ends.int(), columns.int(), values, shape, check_invariants=False
         )
