@@ -40,6 +40,7 @@ WHOLE = {
     "clocks/order.py",
     "poses/lateness.py",
     "poses/motion.py",
+    "poses/restarts.py",
     "poses/two_tracks.py",
 }
 

@@ -187,6 +187,7 @@ class Intake:
     def forget_frames(self) -> None:
         """Learn frames that no setting names again: the map has been emptied."""
         self.expect_none_of("")
+        self._streams.forget_leaps()
         self._frames.relearn()
         self._measured_in = ""
         self.make_final()

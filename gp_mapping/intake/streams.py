@@ -158,7 +158,9 @@ class Streams:
     @property
     def motion_notes(self) -> list[str]:
         """What a person should look at of how poses and samples moved, in sentences."""
-        return [*self._track.tracks.notes(), *self._out.motion.notes(self._settings.max_speed)]
+        track = self._track
+        motion = self._out.motion.notes(self._settings.max_speed)
+        return [*track.tracks.notes(), *track.restarts.notes(), *motion]
 
     @property
     def first_stamp(self) -> float | None:
@@ -193,6 +195,11 @@ class Streams:
     def forget_steps(self) -> None:
         """Forget that clocks were set apart: another map begins."""
         self._lead.forget_steps()
+
+    def forget_leaps(self) -> None:
+        """Forget that poses leapt, or began anew: the map is empty."""
+        self._track.restarts.forget()
+        self._out.motion.forget_leaps()
 
     # ---- poses in --------------------------------------------------------------------------------
 

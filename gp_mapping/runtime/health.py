@@ -182,6 +182,7 @@ class Health:
         self._drops_before: dict[str, int] = {}
         self._map_before: dict[str, int] = {}
         self._lost_before: dict[str, int] = {}
+        self._unsent_before: dict[str, int] = {}
         self._received_before = 0
         self._started: float | None = None
 
@@ -246,6 +247,7 @@ class Health:
             area.values[f"{watch.topic} lost before the node (about)"] = max(
                 watch.lost, watch.stream.lost
             )
+            area.values[f"{watch.topic} left out by its publisher (about)"] = watch.stream.unsent
             if watch.publishers is not None:
                 area.values[f"{watch.topic} publishers"] = watch.publishers
             if not paused and watch.steady:
@@ -321,6 +323,12 @@ class Health:
                 "input_queue_depth, or look at the network"
             )
         self._lost_before[watch.topic] = lost
+        if stream.unsent > self._unsent_before.get(watch.topic, 0):
+            area.warn(
+                f"{watch.label}: about {stream.unsent} messages are missing by its stamps, and the middleware lost "
+                "none: its driver left them out, or stamps them late; is that computer, or its cable, overloaded?"
+            )
+        self._unsent_before[watch.topic] = stream.unsent
 
         if stream.apart is not None:
             area.warn(

@@ -168,6 +168,11 @@ class Saver:
         """Whether the newest save, or the checkpoint that was loaded, has all of the map."""
         return self._key == self._worker.key
 
+    def has_measurements(self) -> bool:
+        """Whether that file has all measurements of the map, if not what it has learned since."""
+        key = self._worker.key
+        return self._key is not None and (self._key[0], self._key[2]) == (key[0], key[2])
+
     def _snapshot(self, flush: bool):
         """Have the worker take a snapshot, and wait for it."""
         worker = self._worker
@@ -219,13 +224,28 @@ class Saver:
         if now - self._begun < max(0.5 * period, period - self._took - _MARGIN):
             return
 
-        key = self._worker.key
-        if key in (self._autosaved, self._key):
-            return
-        # nothing is in the map yet; a crash would bring one back that has a file and was cleared
-        if not self._worker.revision and not self.autosaves and self._key is None:
-            return
+        if self._has_changed():
+            self._queue_autosave(now)
 
+    def _has_changed(self) -> bool:
+        """Whether there is something that neither the autosave nor the saved map holds."""
+        if self._worker.key in (self._autosaved, self._key):
+            return False
+        # nothing is in the map yet; a crash would bring one back that has a file and was cleared
+        return bool(self._worker.revision or self.autosaves or self._key is not None)
+
+    def autosave_last(self) -> None:
+        """Bring the autosave up to date at the end, where `resume` goes on from it, or it is there.
+
+        It is for any thread after the worker has stopped.
+        """
+        settings = self._settings()
+        goes_on = settings.resume and settings.autosave_period
+        if (self.autosaves or goes_on) and self._has_changed():
+            self.autosave_now()
+
+    def _queue_autosave(self, now: float) -> None:
+        """Queue a checkpoint, or say that there is no room for it; now: monotonic s."""
         self._begun = now
         try:
             self._autosaving = self._files.submit(self.autosave_now)

@@ -17,6 +17,7 @@ _STEADY = 0.8  # fraction of the intervals within half a period of it, in a stea
 _FILLED = 0.5
 _BURST = 0.05
 _GAP = 1.6  # periods: a longer interval is a gap
+_LATE = 0.75  # periods: before a shorter interval a message was sent late
 _PATIENCE = 5.0  # periods of a slow stream that are no silence
 _LEAP = 1.0  # s; stamps that leap by more, to and fro, are of two clocks
 # Leaps in each direction within _RECENT messages; a loop of a bag, or one wrong stamp, makes fewer.
@@ -28,16 +29,18 @@ _TURNS = 4  # of the middleware's numbers backwards within _RECENT messages: of 
 class StreamWatch:
     """Counts messages that are missing in a steady stream.
 
-    A gap of k periods between two stamps stands for round(k) − 1 messages. It is not counted where
-    nothing came for longer than `silence` s while the node was listening: then nothing was sent.
-    Where the middleware numbers messages (publication_sequence_number), the numbers that are left
-    out are counted, too.
+    A gap of k periods between two stamps stands for round(k) − 1 messages, less those that follow
+    it at once: a publisher that was late makes up for it. It is not counted where nothing came for
+    longer than `silence` s while the node was listening: then nothing was sent. Where the
+    middleware numbers messages (publication_sequence_number), the numbers that are left out are
+    counted, too; a gap between two numbers in a row is the publisher's own.
 
     Args:
         silence: s without a message that count as nothing sent.
 
     Attributes:
-        missing: messages missing by the stamps.
+        missing: messages missing by the stamps, where the numbers do not say otherwise.
+        unsent: messages missing by the stamps that their publisher never sent, by the numbers.
         skipped: messages missing by the numbers.
         period: s between two stamps; None where it is not steady, or not known.
         usual: the shortest period that was steady, s.
@@ -48,7 +51,9 @@ class StreamWatch:
 
     def __init__(self, silence: float = 2.0):
         self.silence = silence
-        self.missing = self.skipped = 0
+        self.missing = self.unsent = self.skipped = 0
+        # of the newest gap: periods that may still be made up for; whether its publisher left it
+        self._gap, self._own_gap = 0.0, False
         self.period: float | None = None
         self.usual: float | None = None
         self.apart: float | None = None
@@ -89,7 +94,10 @@ class StreamWatch:
             self._leaps.append((self._count, step))
         elif step > 0.0:
             patience = max(self.silence, _PATIENCE * (self.period or 0.0))
-            self._watch_gap(step, quiet > patience and not stalled)
+            in_a_row = (
+                number is not None and self._number is not None and number == self._number + 1
+            )
+            self._watch_gap(step, quiet > patience and not stalled, in_a_row)
             self._intervals.append(step)
 
         self._watch_number(number, step)
@@ -108,10 +116,27 @@ class StreamWatch:
         interval = (self._arrivals[-1] - self._arrivals[0]) / (len(self._arrivals) - 1)
         return max(1.0, self.period / max(interval, 1e-6))
 
-    def _watch_gap(self, step: float, nothing_sent: bool) -> None:
-        """Count messages that are missing by the stamps."""
-        if self.period is not None and step > _GAP * self.period and not nothing_sent:
-            self.missing += round(step / self.period) - 1
+    def _watch_gap(self, step: float, nothing_sent: bool, in_a_row: bool) -> None:
+        """Count messages that are missing by the stamps.
+
+        Args:
+            step: between two stamps, s.
+            nothing_sent: the silence was the publisher's.
+            in_a_row: by the numbers no message is missing between the two.
+        """
+        periods = 0.0 if self.period is None else step / self.period
+        before = round(self._gap)
+        if periods > _GAP and not nothing_sent:
+            self._gap, self._own_gap, before = periods - 1.0, in_a_row, 0
+        elif 0.0 < periods < _LATE:
+            self._gap = max(0.0, self._gap - (1.0 - periods))
+        else:
+            self._gap, before = 0.0, 0
+
+        if self._own_gap:
+            self.unsent += round(self._gap) - before
+        else:
+            self.missing += round(self._gap) - before
 
     def _watch_number(self, number: int | None, step: float) -> None:
         """Count numbers that are left out, at most as many as the stamps have room for.

@@ -101,6 +101,10 @@ def test_losses_are_said_while_they_grow_and_a_slow_stream_and_two_clocks_while_
         and "/odom: about 4 messages lost before they reached the node" in area.message
     )
     assert area.values["odometry lost before the node (about)"] == 4
+    watch.stream.unsent = 3
+    area = areas_of(health, watches=[watch])["input"]
+    assert area.message.startswith("/odom: about 3 messages are missing by its stamps, and the mid")
+    assert area.values["odometry left out by its publisher (about)"] == 3
     assert areas_of(health, watches=[watch])["input"].message == "ok"
 
     for i in range(300):

@@ -157,7 +157,7 @@ def test_a_map_that_was_saved_when_asked_is_not_saved_again_by_itself(worker, tm
     saver = Saver(worker, files, lambda: settings, "/mapping", on_saved=told.append)
     x = torch.rand(30, 2, dtype=torch.float64)
     worker.call(lambda session: session.ingest(Samples(x, 1e-6 * x[:, :1]))).result(30.0)
-    assert not saver.is_saved() and saver.newest_path is None
+    assert not saver.is_saved() and not saver.has_measurements() and saver.newest_path is None
 
     saved = saver.save_now(tmp_path / "hall", exports=False)
     assert saver.is_saved() and saver.newest_path == saved.paths["checkpoint"]
@@ -165,6 +165,13 @@ def test_a_map_that_was_saved_when_asked_is_not_saved_again_by_itself(worker, tm
     saver.autosave(time.monotonic() + 20.0)
     assert not files.busy and saver.autosaved_path is None and files.close(10.0)
     assert [path.name for path in (tmp_path / "hall").glob("*.gpm")] == ["map.gpm"]
+
+    session, revision, samples = worker.key
+    saver.mark_saved((session, revision - 1, samples), saver.newest_path)
+    assert saver.has_measurements() and not saver.is_saved()
+    for other in ((session + 1, revision, samples), (session, revision, samples - 1)):
+        saver.mark_saved(other, saver.newest_path)
+        assert not saver.has_measurements()
 
 
 def test_a_job_that_is_cancelled_is_left_out_and_the_thread_goes_on():
@@ -216,17 +223,25 @@ def test_who_asks_while_a_save_waits_shares_it_and_who_asks_later_gets_what_came
     assert files.close(10.0)
 
 
+@pytest.mark.parametrize("ends", ["crash", "signal"])
 @pytest.mark.parametrize("saved", [True, False])
-def test_a_map_that_was_cleared_does_not_come_back_after_a_crash(worker, tmp_path, saved):
+def test_a_map_that_was_cleared_does_not_come_back(worker, tmp_path, saved, ends):
     """Of a run that went on from a file and was cleared at once nothing was written: `resume` began with that file."""
     files = FileThread(size=2)
-    settings = SimpleNamespace(save_directory=str(tmp_path), map_name="", autosave_period=10.0)
+    settings = SimpleNamespace(
+        save_directory=str(tmp_path), map_name="", autosave_period=10.0, resume=True
+    )
     saver = Saver(worker, files, lambda: settings, "/mapping")
     if saved:
         saver.save("").result(30.0)
     worker.clear().result(30.0)
-    saver.autosave(time.monotonic() + 20.0)
-    files.submit(lambda: None).result(30.0)
+    if ends == "crash":
+        saver.autosave(time.monotonic() + 20.0)
+        files.submit(lambda: None).result(30.0)
+    else:
+        saver.autosave_last()
+        saver.autosave_last()
+        assert saver.autosaves == saved
     files.close(1.0)
     resumed = MapFiles(tmp_path).resume(Requirements(MapSettings()))
     # where there is no file there is nothing to come back, and nothing to write

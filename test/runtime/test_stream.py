@@ -209,3 +209,30 @@ def test_a_leap_is_longer_than_twice_the_time_that_has_passed_and_a_second(aside
     step = 2.0 * quiet * speed + 1.0 + aside
     watch = watched([*stamps, stamps[-1] + step], [*arrivals, arrivals[-1] + quiet])
     assert watch.missing == (round(step / 0.01) - 1 if aside < 0 else 0)
+
+
+@pytest.mark.parametrize("numbered", [False, True])
+@pytest.mark.parametrize("late", [1.7, 2.3, 2.6, 4.5, 12.2])
+def test_a_publisher_that_was_late_and_makes_up_for_it_has_lost_nothing(late, numbered):
+    """A timer of a busy computer: what was due meanwhile comes at once. Each time counted as lost messages."""
+    due, stamps = 0.0, []
+    for i in range(1000):
+        due = max(0.01 * i, due if i % 100 else 0.01 * (i + late))
+        stamps.append(1e9 + max(0.01 * i, due))
+        due = stamps[-1] - 1e9 if stamps[-1] > 1e9 + 0.01 * i else 0.0
+    watch = watched(
+        [stamp + 1e-6 * i for i, stamp in enumerate(stamps)],
+        numbers=range(1000) if numbered else None,
+    )
+    assert watch.lost == watch.unsent == 0 and watch.period == pytest.approx(0.01, rel=0.05)
+
+
+def test_what_a_driver_leaves_out_is_not_what_was_lost_on_the_way():
+    kept = [i for i in range(1000) if i < 300 or i % 50]
+    watch = watched([1e9 + 0.01 * i for i in kept], numbers=range(len(kept)))
+    assert (watch.lost, watch.unsent) == (0, 14)
+    watch = watched([1e9 + 0.01 * i for i in kept], numbers=kept)
+    assert (watch.lost, watch.unsent) == (14, 0)
+    # a burst makes up for the newest gap only, and for no more than that
+    gap = [*steady(100), *(1e9 + 1.05 + 1e-4 * i for i in range(20)), 1e9 + 1.06]
+    assert watched(gap).missing == 0 and watched([*gap, 1e9 + 1.1]).missing == 3

@@ -74,6 +74,10 @@ class Motion:
             # at least one: of a very large stamp the next half second is no number of its own
             at += max(1, int(np.searchsorted(stamps[at:], self._then[0] + _STEP)))
 
+    def forget_leaps(self) -> None:
+        """Forget that poses have leapt: another map begins."""
+        self._leaps, self._farthest = 0, (0.0, 0.0, 0.0)
+
     def _note(self, metres: float, seconds: float, stamp: float) -> None:
         """Take in a step that ends at a stamp (s)."""
         self._fast += metres / seconds > _FASTEST

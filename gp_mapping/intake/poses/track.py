@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from gp_mapping.intake.drops import DropReason
 from gp_mapping.intake.poses.buffer import Bracket, Pose, PoseBuffer, PoseRows
+from gp_mapping.intake.poses.restarts import Restarts
 from gp_mapping.intake.poses.two_tracks import TwoTracks
 
 __all__ = ["PoseTrack"]
@@ -22,11 +23,12 @@ class PoseTrack:
     Attributes:
         epoch: grows by one with each jump.
         tracks: whether they are of two sources.
+        restarts: whether they begin anew after a silence.
     """
 
     def __init__(self, buffer, jump_back: int):
         self._make, self._jump_back = buffer, jump_back
-        self.epoch, self.tracks = 0, TwoTracks()
+        self.epoch, self.tracks, self.restarts = 0, TwoTracks(), Restarts()
         self._buffers: dict[int, PoseBuffer] = {0: buffer()}
 
     @property
@@ -43,6 +45,7 @@ class PoseTrack:
         refused = buffer.append(pose)
         if refused is None:
             self.tracks.add(pose.stamp, pose.position)
+            self.restarts.add(pose.stamp, pose.position, pose.quaternion)
 
         # the epoch before stays for measurements that still wait
         if refused is None and jumped:
@@ -54,6 +57,7 @@ class PoseTrack:
         """As PoseBuffer.extend, of the current epoch."""
         self._buffers[self.epoch].extend(poses)
         self.tracks.add_all(poses.stamps, poses.rows[:, :3])
+        self.restarts.add_all(poses.stamps, poses.rows)
 
     @property
     def buffer(self) -> PoseBuffer:

@@ -151,6 +151,7 @@ class MapEnding:
         )
 
         if not report["cells"]:
+            node.saver.autosave_last()  # a map that was cleared must not come back
             if node.settings.save_on_exit:
                 log.info("nothing was measured, so nothing is saved")
             return 0
@@ -158,23 +159,40 @@ class MapEnding:
             log.info(f"the map is saved already: {node.saver.newest_path}")
             return 0
 
-        size = f"{report['samples']} measurements, {report['cells']} cells, {report['path_length']:.1f} m of path"
-        if not node.settings.save_on_exit:
-            if node.saver.autosaves and not node.saver.is_autosaved():
-                node.saver.autosave_now()  # replaces an autosave of an earlier state of this map
-            if node.saver.is_autosaved():
-                log.warning(
-                    f"a map that was not saved is dropped: {size}; resume: true goes on from "
-                    f"{node.saver.autosaved_path}, and save_on_exit: true saves"
-                )
-            else:
-                log.warning(
-                    f"a map that was not saved is dropped: {size}; call ~/save before, or set "
-                    "save_on_exit: true"
-                )
+        if node.listens and not node.settings.save_on_exit and node.saver.has_measurements():
+            log.info(
+                f"all measurements of the map are saved: {node.saver.newest_path}; what it has learned since is not"
+            )
             return 0
 
-        return self._save(size)
+        size = f"{report['samples']} measurements, {report['cells']} cells, {report['path_length']:.1f} m of path"
+        if node.settings.save_on_exit:
+            return self._save(size)
+        self._autosave_or_report(size)
+        return 0
+
+    def _autosave_or_report(self, size: str) -> None:
+        """Bring the autosave up to date, where there is one or resume is set; log what is lost.
+
+        Args:
+            size: Of the map, in words.
+        """
+        node, log, saver = self._node, self._node.get_logger(), self._node.saver
+        saver.autosave_last()  # replaces an autosave of an earlier state of this map
+        if not saver.is_autosaved():
+            log.warning(
+                f"a map that was not saved is dropped: {size}; call ~/save before, or set "
+                "save_on_exit: true"
+            )
+        elif node.settings.resume:
+            log.info(
+                f"the next run goes on from {saver.autosaved_path}, which has all of the map: {size}"
+            )
+        else:
+            log.warning(
+                f"a map that was not saved is dropped: {size}; resume: true goes on from "
+                f"{saver.autosaved_path}, and save_on_exit: true saves"
+            )
 
     def _save(self, size: str) -> int:
         """Save into save_directory, else into a temporary folder; the exit code."""

@@ -6,8 +6,9 @@ draws, the file thread reads and writes, and the answer is sent afterwards (late
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import CancelledError, Future
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nav_msgs.msg import OccupancyGrid
@@ -28,6 +29,24 @@ LOAD_MAP = ("nav2_msgs/srv/LoadMap", "nav_msgs/srv/LoadMap")
 SAVE_MAP = "nav2_msgs/srv/SaveMap"
 
 
+@dataclass(eq=False)
+class _Load:
+    """A saved map that takes the place of the current one; all who wait for it share it.
+
+    Attributes:
+        path: Of the checkpoint.
+        drawn: Whether to draw it, too.
+        future: Of (path, session, what whole_map() returns or None). It fails, and the current map
+            stays, where the saved one cannot be used.
+        text: For the log, once the node goes on with the map; '' before.
+    """
+
+    path: Path
+    drawn: bool
+    future: Future = field(default_factory=Future)
+    text: str = ""
+
+
 class MapServices:
     """Services of a MappingNode that is configured.
 
@@ -40,6 +59,8 @@ class MapServices:
 
     def __init__(self, node, files, saver: Saver, find):
         self._node, self._files, self._saver = node, files, saver
+        self._next_load: _Load | None = None  # the newest one, until it begins
+        self._lock = threading.Lock()
         self._late = node.late_services(
             "map", node.settings.service_queue_size, lambda n: node.worker.count("service_busy", n)
         )
@@ -69,6 +90,11 @@ class MapServices:
             self._late.add(
                 kind, name, answer, refusals.get(name) or _Refusal(self, WHAT_FAILED[name])
             )
+
+    @property
+    def waiting(self) -> int:
+        """Number of calls that have no answer yet."""
+        return self._late.waiting
 
     def refuse(self, reason: ClosingError) -> None:
         """Refuse new calls with this reason; calls that wait go on."""
@@ -144,36 +170,47 @@ class MapServices:
         response.result = False
         self.log_refusal("not saved", error)
 
-    def _load(self, name: str, drawn: bool) -> Future:
+    def _load(self, name: str, drawn: bool) -> _Load:
         """Begin to put a saved map in the place of the current one.
+
+        Calls for one map share a load that has not begun, unless another map is to come after it.
 
         Args:
             name: Of the saved map.
             drawn: Whether to draw it, too.
-
-        Returns:
-            Future of (path, session, what whole_map() returns or None). It fails, and the current
-            map stays, where the saved one cannot be used.
         """
-        node = self._node
-        path = (map_folder(node.settings.save_directory, name) / CHECKPOINT).absolute()
+        folder = map_folder(self._node.settings.save_directory, name)
+        path = (folder / CHECKPOINT).absolute()
+        with self._lock:
+            load = self._next_load
+            if load is not None and load.path == path:
+                load.drawn |= drawn
+                return load
+            load = _Load(path, drawn)
+            load.future = self._files.submit(lambda: self._read(load))
+            self._next_load = load
+        return load
+
+    def _read(self, load: _Load) -> tuple:
+        """Open the file of a load and go on with its map, in the file thread."""
+        with self._lock:  # who asks from now on wants what the file holds by then
+            self._next_load = None if self._next_load is load else self._next_load
+
+        node, path = self._node, load.path
         # the saved map must be in the frame of the poses that come now
         wanted = replace(node.wanted, frame=node.worker.frame or node.wanted.frame)
+        session = open_session(wanted, path, path.parent)
+        # of the map as it is in the file, before new samples change it
+        revision, samples = session.revision, session.raw_count
+        number = node.worker.replace_session(session).result()
+        self._saver.mark_saved((number, revision, samples), path)
+        return path, session, node.worker.whole_map().result() if load.drawn else None
 
-        def job():
-            """Open the file and go on with its map, in the file thread."""
-            session = open_session(wanted, path, path.parent)
-            # of the map as it is in the file, before new samples change it
-            revision, samples = session.revision, session.raw_count
-            number = node.worker.replace_session(session).result()
-            self._saver.mark_saved((number, revision, samples), path)
-            return path, session, node.worker.whole_map().result() if drawn else None
-
-        return self._files.submit(job)
-
-    def _loaded(self, result) -> str:
-        """Go on with a loaded map, in the executor's thread; returns the text for the log."""
-        path, session, _ = result
+    def _loaded(self, load: _Load) -> str:
+        """Go on with a loaded map, once, in the executor's thread; returns the text for the log."""
+        if load.text:
+            return load.text
+        path, session, _ = load.future.result()
         self._node.use_settings(session.settings)
         if not session.cell_count:
             self._node.publishers_.publish_cleared(self._node.frame)
@@ -183,29 +220,31 @@ class MapServices:
             self._node.warn_of_place(session.about)
 
         text = f"loaded {path}: {session.raw_count} measurements"
-        text = "; ".join([text, *session.resume_notes])
-        self._node.get_logger().info(text)
-        return text
+        load.text = "; ".join([text, *session.resume_notes])
+        self._node.get_logger().info(load.text)
+        return load.text
 
     def _on_load(self, request, response) -> PendingAnswer:
         """Load the map of map_name (std_srvs/Trigger)."""
+        load = self._load(self._node.settings.map_name, False)
 
-        def finish(response, result) -> None:
+        def finish(response, _) -> None:
             """Fill the answer."""
-            response.message, response.success = self._loaded(result), True
+            response.message, response.success = self._loaded(load), True
 
-        return PendingAnswer(self._load(self._node.settings.map_name, False), finish)
+        return PendingAnswer(load.future, finish)
 
     def _on_load_map(self, request, response) -> PendingAnswer:
         """Load the map that map_url names, as map_name does (LoadMap of nav_msgs or nav2_msgs)."""
+        load = self._load(_map_name(request.map_url), True)
 
         def finish(response, result) -> None:
             """Fill the answer."""
-            self._loaded(result)
+            self._loaded(load)
             response.result = type(response).RESULT_SUCCESS
             response.map = self._node.publishers_.answer("mean", result[2], self._node.frame)
 
-        return PendingAnswer(self._load(_map_name(request.map_url), True), finish)
+        return PendingAnswer(load.future, finish)
 
     def _refuse_load_map(self, response, error: BaseException) -> None:
         """Fill the answer to a LoadMap that fails: its result says which kind of failure it is."""

@@ -8,6 +8,7 @@ from intake_messages import by_stamp, drain, drive, feed
 from gp_mapping.core.types import Samples
 from gp_mapping.intake import Intake
 from gp_mapping.intake.poses.motion import Motion
+from gp_mapping.intake.poses.restarts import Restarts
 from gp_mapping.settings.intake import IntakeSettings
 
 
@@ -152,3 +153,61 @@ def test_what_comes_back_or_can_be_driven_is_no_leap(shift_of):
 
 def test_a_slow_sensor_on_a_robot_that_stops_and_goes_sees_no_leaps():
     assert said_of_leaps(lambda t: 3.0 * (t // 5.0), rate=0.2, seconds=100.0) == []
+
+
+def drive_that_begins_again(silence=4.0, at=(0.0, 0.0, 0.0), step=0.02):
+    """Stamps (ns) and rows of poses: 5 s along x, a silence, and 5 s more from `at` on."""
+    n = round(5.0 / step)
+    stamps = step * np.arange(2 * n) + silence * (np.arange(2 * n) >= n)
+    rows = np.zeros((2 * n, 7))
+    rows[:, 0], rows[:, 6] = 0.5 * step * np.arange(2 * n), 1.0
+    x, y, yaw = at
+    rows[n:, 0] += x - rows[n, 0]
+    rows[n:, 1], rows[n:, 5], rows[n:, 6] = y, np.sin(0.5 * yaw), np.cos(0.5 * yaw)
+    return (1e18 + 1e9 * stamps).astype(np.int64), rows
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        ({}, True),
+        ({"step": 0.5}, True),
+        ({"silence": 0.3}, False),
+        ({"silence": 400.0}, False),  # another drive
+        ({"step": 1.0, "silence": 1.5}, False),  # a slow source, which drives home
+        ({"at": (0.0, 0.1, 0.0)}, False),
+        ({"at": (0.0, 0.0, 0.1)}, False),
+        ({"at": (2.52, 0.0, 0.0)}, False),  # a network that stood for a while
+    ],
+)
+def test_an_odometry_that_is_started_anew_is_said_after_a_silence_in_which_a_robot_drives_as_far(
+    case, said
+):
+    stamps, rows = drive_that_begins_again(**case)
+    one, all_at_once = Restarts(), Restarts()
+    for stamp, row in zip(stamps.tolist(), rows.tolist()):
+        one.add(stamp, tuple(row[:3]), tuple(row[3:]))
+    for part in np.array_split(np.arange(len(stamps)), 7):
+        all_at_once.add_all(stamps[part], rows[part])
+    assert one.notes() == all_at_once.notes() and bool(one.notes()) == said
+    if case == {}:
+        (text,) = one.notes()
+        assert "(0, 0) once, at stamp 1000000009.0 after 4.02 s" in text and "2.49 m away" in text
+
+
+def test_what_is_said_of_leaps_and_restarts_ends_where_the_map_is_cleared():
+    """Both stayed for ever, though what they spoke of was in no map any more."""
+    stamps, rows = drive_that_begins_again()
+    leap = rows.copy()
+    leap[400:, 1] += 4.0
+    for places, words in ((rows, "poses begin again"), (leap, "poses leap")):
+        intake = Intake(IntakeSettings())
+        feed(intake, by_stamp(*drive(start=1e9, seconds=14.0, rate=50.0)))
+        for stamp, row in zip(stamps.tolist(), places.tolist()):
+            intake.add_pose(stamp + 20_000_000_000, row[:3], row[3:])
+        fields, _ = drive(start=1e9 + 20.0, seconds=14.0, rate=50.0)
+        feed(intake, by_stamp(fields, []))
+        drain(intake)
+        assert [text for text in intake.warnings if text.startswith(words)], intake.warnings
+        intake.forget_frames()
+        assert not [text for text in intake.warnings if text.startswith(words)]

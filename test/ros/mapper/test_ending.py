@@ -77,10 +77,13 @@ def test_the_code_of_a_save_that_failed_outlives_what_fails_after_it(tmp_path, c
 def test_what_fails_in_cleaning_up_is_said_as_well(tmp_path, capfd):
     def fault(node):
         node.parameters.reopen = fails
+        # as ~/save does, before the map learns on
+        node.saver.mark_saved((node.worker.session_number, -1, 26), tmp_path / "map.gpm")
 
     assert life(tmp_path, fault, save=False) == 1
     said = capfd.readouterr().err
     assert "cleanup failed" in said and "on purpose" in said
+    assert "all measurements of the map are saved" in said and "dropped" not in said
 
 
 def test_a_node_whose_ros_is_shut_down_at_its_end_saves_its_map(tmp_path):
@@ -108,6 +111,10 @@ def test_what_was_delivered_before_the_end_is_in_the_map(tmp_path, capfd):
             for publisher in publishers:
                 assert publisher.wait_for_all_acked(Duration(seconds=5))
 
-    assert life(tmp_path, fault, reliable_inputs="true") == 0
-    assert "not taken in" not in capfd.readouterr().err
-    assert load_checkpoint(tmp_path / "map.gpm")["raw_count"] == 51
+    # with resume the end keeps the map, also before the first autosave was due
+    more = {"reliable_inputs": "true", "resume": "true", "autosave_period": 600.0}
+    assert life(tmp_path, fault, save=False, **more) == 0
+    said = capfd.readouterr().err
+    assert "not taken in" not in said and "dropped" not in said
+    assert f"the next run goes on from {tmp_path / 'autosave.gpm'}" in said
+    assert load_checkpoint(tmp_path / "autosave.gpm")["raw_count"] == 51

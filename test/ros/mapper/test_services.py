@@ -1,5 +1,7 @@
 """Save and load inside one folder, maps on demand; over DDS, with the node in this process."""
 
+import threading
+
 import numpy as np
 import pytest
 import torch
@@ -39,6 +41,30 @@ def load_named(node, peer, url: str):
     return ask(node, peer, LoadMap, "/mapping/load_map", LoadMap.Request(map_url=url))
 
 
+def who_asks_while_a_load_waits_shares_it(node, peer):
+    """A hundred calls of one load each took minutes; the last dropped what was measured meanwhile."""
+    node.set_parameters([Parameter("map_name", value="hall/ground")])
+    began, disk, before = threading.Event(), threading.Event(), node.worker.session_number
+    node.files.submit(lambda: began.set() or disk.wait(30.0))
+    assert began.wait(10.0)
+    load, other = peer.clients["/mapping/load"], peer.clients["/mapping/load_map"]
+    asked = [load.call_async(Trigger.Request()) for _ in range(5)]
+    asked += [other.call_async(LoadMap.Request(map_url="hall/ground"))]
+    spin_until(node, peer, lambda: node.map_services.waiting == 6)
+    missing = other.call_async(LoadMap.Request(map_url="nowhere"))
+    spin_until(node, peer, lambda: node.map_services.waiting == 7)
+    # after another map has been asked for, it is loaded again
+    asked += [load.call_async(Trigger.Request()) for _ in range(2)]
+    spin_until(node, peer, lambda: node.map_services.waiting == 9)
+    disk.set()
+    spin_until(node, peer, lambda: all(future.done() for future in (*asked, missing)))
+    answers = [future.result() for future in asked]
+    assert all(each.success for each in (*answers[:5], *answers[6:]))
+    assert answers[5].result == LoadMap.Response.RESULT_SUCCESS and answers[5].map.info.width
+    assert missing.result().result == LoadMap.Response.RESULT_MAP_DOES_NOT_EXIST
+    assert node.worker.session_number == before + 2
+
+
 def test_maps_by_name_are_saved_and_loaded_as_they_were(node_of, tmp_path):
     node, peer = node_of(save_directory=str(tmp_path), suggestion_rate=0.5, suggestion_count=2)
     mean = peer.listen(OccupancyGrid, "/mapping/mean")
@@ -73,6 +99,7 @@ def test_maps_by_name_are_saved_and_loaded_as_they_were(node_of, tmp_path):
     filled(node, peer, 1.0, start=10.0)  # and goes on
     report = node.worker.call(lambda session: session.report()).result(10)
     assert report["samples"] == 151 + 51 and report["passes"] == 2
+    who_asks_while_a_load_waits_shares_it(node, peer)
 
 
 def test_what_cannot_be_loaded_is_refused_and_the_map_stays(node_of, tmp_path):
