@@ -78,7 +78,7 @@ class ExplorerNode(Node):
 
         self._start = self.create_client(Trigger, f"{s.mapping}/survey/start")
         self._pause = self.create_client(Trigger, f"{s.mapping}/survey/pause")
-        self._survey_values, self._path = {}, Path()
+        self._survey_values, self._path, self._surveyed = {}, Path(), False
         self._action = SurveyAction(self, s.mapping) if s.serve_action else None
 
     # ---- incoming --------------------------------------------------------------------------------
@@ -131,6 +131,7 @@ class ExplorerNode(Node):
                     continue  # it may be older than the start of the survey
                 self._survey_values = {v.key: v.value for v in status.values}
                 self._phase = self._survey_values.get("phase", "")
+                self._surveyed |= self._phase == "running"
 
     def _on_failed(self, x: float, y: float, why: str) -> None:
         """Log a goal that the driver gave up, and report it on ~/unreachable; x, y in m."""
@@ -170,7 +171,7 @@ class ExplorerNode(Node):
             stop: Set when asked to stop.
 
         Returns:
-            The exit code: 1 where the mapper refuses to begin the survey, else 0.
+            The exit code: 1 where the mapper refuses to begin the survey, or has lost it, else 0.
         """
         if self.settings.start_survey and self._action is None:
             refusal = self._begin(executor, stop)
@@ -200,7 +201,17 @@ class ExplorerNode(Node):
             end = time.monotonic() + _LAST_WAIT
             while self._nav2 is not None and not self._nav2.idle and time.monotonic() < end:
                 executor.spin_once(timeout_sec=0.1)  # a goal accepted only now is cancelled
-        return 0
+        return 0 if stop.is_set() else self._ending()
+
+    def _ending(self) -> int:
+        """Log where the mapper has lost the survey, whose last plan is driven; the exit code."""
+        if not self._surveyed or self._phase != "idle" or self._survey_values.get("reason"):
+            return 0
+        self.get_logger().error(
+            "the mapper has no survey any more, and nobody has stopped it: was the mapper started anew? The last plan "
+            f"has been driven to its end; {self._start.srv_name} begins another survey, with the whole budget"
+        )
+        return 1
 
     def _begin(self, executor: SingleThreadedExecutor, stop: threading.Event) -> str:
         """Call ~/survey/start once the mapper is there, again where an answer is lost.
@@ -248,6 +259,7 @@ class ExplorerNode(Node):
     def begun(self) -> None:
         """Note that a survey has just started; messages on their way are older than that."""
         self._phase, self._began_at, self._survey_values = "running", time.monotonic(), {}
+        self._surveyed = True
 
     def _over(self) -> bool:
         """Whether the survey has ended and its last plan is driven."""

@@ -3,6 +3,7 @@
 import math
 import threading
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -55,6 +56,22 @@ def test_a_mapper_that_refuses_to_begin_ends_it_with_the_reason(node_of, explore
     thread.join()
     assert codes == [1]
     assert "the survey does not begin: the node is not active" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("phases", "reason", "code"),
+    [(("running", "idle"), "", 1), (("running", "idle"), "stopped", 0), (("idle",), "", 0)],
+)
+def test_a_survey_that_the_mapper_has_lost_is_no_success(explorer, capfd, phases, reason, code):
+    """Of a mapper that was killed and started anew it said "the survey is idle", and 0."""
+    explorer.settings = replace(explorer.settings, start_survey=False)
+    (told,) = (each for each in explorer.subscriptions if each.topic_name == "/diagnostics")
+    for phase in phases:
+        values = [KeyValue(key="phase", value=phase), KeyValue(key="reason", value=reason)]
+        status = DiagnosticStatus(name="mapping: survey", values=values)
+        told.callback(DiagnosticArray(status=[status]))
+    assert explorer.run(explorer.executor_, threading.Event()) == code
+    assert ("was the mapper started anew?" in capfd.readouterr().err) == bool(code)
 
 
 def test_an_answer_that_is_lost_is_asked_for_again(explorer, monkeypatch):

@@ -173,7 +173,8 @@ class SurveyAction:
         elif phase in ("done", "idle"):
             self._end(
                 "succeed" if phase == "done" else "abort",
-                survey_values.get("reason", f"the survey is {phase}"),
+                survey_values.get("reason")
+                or "the mapper has no survey any more: was it started anew?",
                 survey_values,
             )
         elif silent:
