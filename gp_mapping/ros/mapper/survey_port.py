@@ -30,6 +30,7 @@ from gp_mapping.planning.worth.surface import variance_reduction_surface
 from gp_mapping.ros.mapper.late_services import PendingAnswer
 from gp_mapping.ros.mapper.team_port import others_of
 from gp_mapping.ros.wire import plans
+from gp_mapping.ros.wire.latched import LatchedListener
 from gp_mapping.ros.wire.qos import LATCHED
 from gp_mapping.runtime.surveying.survey import Survey
 from gp_mapping.settings.team import transforms_of
@@ -66,9 +67,13 @@ class SurveyPort:
         self._changed = node.create_guard_condition(self._publish_news)
         survey.on_plan = self._wake
 
-        self._subscribe(PolygonStamped, "~/region", partial(self._on_polygon, survey.set_region))
+        self._latched: list[LatchedListener] = []
+        # latched ones, too: of a mapper that was started anew they are all that it has
         self._subscribe(
-            PolygonStamped, "~/keep_out", partial(self._on_polygon, survey.set_keep_out)
+            PolygonStamped, "~/region", partial(self._on_polygon, survey.set_region), True
+        )
+        self._subscribe(
+            PolygonStamped, "~/keep_out", partial(self._on_polygon, survey.set_keep_out), True
         )
         self._subscribe(PoseStamped, "~/unreachable", self._on_unreachable)
         self._claims: dict[
@@ -104,8 +109,12 @@ class SurveyPort:
         self._created.append((self._node.destroy_publisher, entity))
         return entity
 
-    def _subscribe(self, kind, name: str, callback, qos=_QUEUE) -> None:
-        entity = self._node.create_subscription(kind, name, callback, qos)
+    def _subscribe(self, kind, name: str, callback, latched: bool = False) -> None:
+        """Subscribe to a topic; latched: also to what was latched before."""
+        if latched:
+            self._latched.append(LatchedListener(self._node, kind, name, callback, _QUEUE))
+            return
+        entity = self._node.create_subscription(kind, name, callback, _QUEUE)
         self._created.append((self._node.destroy_subscription, entity))
 
     def _read_plans(self, topic: str):
@@ -123,6 +132,8 @@ class SurveyPort:
             destroy(entity)
         for reader in self._plan_readers.values():
             self._node.destroy_subscription(reader)
+        for listener in self._latched:
+            listener.destroy()
         self._node.destroy_guard_condition(self._changed)
         self._created, self._plan_readers, self._drawing = [], {}, None
 
@@ -310,6 +321,8 @@ class SurveyPort:
 
     def tick(self) -> None:
         """Note who has gone; have a new gain surface drawn."""
+        for listener in self._latched:
+            listener.look()
         self._take_early()
         self._free_claims()
         survey = self._survey

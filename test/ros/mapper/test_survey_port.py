@@ -8,7 +8,7 @@ import pytest
 from geometry_msgs.msg import Point32, Polygon, PolygonStamped, PoseArray, PoseStamped
 from nav_msgs.msg import OccupancyGrid, Path
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
-from ros_helpers import ask, cloud_array, fill, settle, spin_until
+from ros_helpers import ask, cloud_array, fill, settle, spin, spin_until
 from sensor_msgs.msg import PointCloud2
 from std_msgs.msg import Header
 from std_srvs.srv import Trigger
@@ -160,6 +160,30 @@ def test_a_region_from_before_the_first_pose_is_compared_with_the_frame_of_the_m
     spin_until(node, peer, lambda: node.worker.status.counts.get("polygon_refused") == 4)
     assert "'elsewhere'" in survey.note and survey.rules.now() == rules
     assert len(said) == 1 and "'elsewhere'" in said[0]
+    what_was_latched_is_heard_once(node, peer, monkeypatch)
+
+
+def what_was_latched_is_heard_once(node, peer, monkeypatch):
+    """A mapper that was started anew knew nothing of areas to keep out of, however they were published."""
+    latched = QoSProfile(depth=10, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+    sender, heard = peer.node.create_publisher(PolygonStamped, "/mapping/keep_out", latched), []
+
+    def send(shift):
+        corners = [(0.0, 0.0), (1.0, 0.0), (1.0, 1.0)]
+        points = [Point32(x=x + shift, y=y) for x, y in corners]
+        sender.publish(PolygonStamped(polygon=Polygon(points=points)))
+
+    node.deactivate()
+    monkeypatch.setattr(node.survey, "set_keep_out", lambda xy, *_: heard.append(xy[0][0]) or "")
+    send(5.0)
+    send(6.0)
+    node.activate()
+    spin_until(node, peer, lambda: node.survey_port.tick() or len(heard) == 2)
+    spin_until(node, peer, lambda: sender.get_subscription_count() == 2)
+    send(7.0)
+    spin_until(node, peer, lambda: len(heard) >= 3)
+    spin(node, peer, 0.3)
+    assert heard == [5.0, 6.0, 7.0]
 
 
 def test_a_goal_in_another_frame_is_not_left_out_here(node_of):
