@@ -17,7 +17,8 @@ _STEADY = 0.8  # fraction of the intervals within half a period of it, in a stea
 _FILLED = 0.5
 _BURST = 0.05
 _GAP = 1.6  # periods: a longer interval is a gap
-_LATE = 0.75  # periods: before a shorter interval a message was sent late
+# A publisher that was late makes up for it: intervals of fewer periods, and so many others between.
+_EARLY, _PAUSES = 0.75, 3
 _PATIENCE = 5.0  # periods of a slow stream that are no silence
 _LEAP = 1.0  # s; stamps that leap by more, to and fro, are of two clocks
 # Leaps in each direction within _RECENT messages; a loop of a bag, or one wrong stamp, makes fewer.
@@ -52,8 +53,9 @@ class StreamWatch:
     def __init__(self, silence: float = 2.0):
         self.silence = silence
         self.missing = self.unsent = self.skipped = 0
-        # of the newest gap: periods that may still be made up for; whether its publisher left it
-        self._gap, self._own_gap = 0.0, False
+        # of the newest gap: periods that are missing; after how many messages that are not early
+        # it is settled; whether its publisher left it
+        self._gap, self._left, self._own_gap = 0.0, 0, False
         self.period: float | None = None
         self.usual: float | None = None
         self.apart: float | None = None
@@ -124,15 +126,17 @@ class StreamWatch:
             nothing_sent: the silence was the publisher's.
             in_a_row: by the numbers no message is missing between the two.
         """
-        periods = 0.0 if self.period is None else step / self.period
-        before = round(self._gap)
-        if periods > _GAP and not nothing_sent:
-            self._gap, self._own_gap, before = periods - 1.0, in_a_row, 0
-        elif 0.0 < periods < _LATE:
-            self._gap = max(0.0, self._gap - (1.0 - periods))
-        else:
-            self._gap, before = 0.0, 0
+        if self.period is None or nothing_sent:
+            self._left = 0
+            return
+        periods, is_gap = step / self.period, step > _GAP * self.period
+        if is_gap and (not self._left or in_a_row != self._own_gap):
+            self._gap, self._own_gap = 0.0, in_a_row
+        elif not is_gap and not self._left:
+            return
 
+        before, self._gap = round(self._gap), max(0.0, self._gap + periods - 1.0)
+        self._left = _PAUSES if is_gap or periods < _EARLY else self._left - 1
         if self._own_gap:
             self.unsent += round(self._gap) - before
         else:

@@ -233,6 +233,10 @@ def test_what_a_driver_leaves_out_is_not_what_was_lost_on_the_way():
     assert (watch.lost, watch.unsent) == (0, 14)
     watch = watched([1e9 + 0.01 * i for i in kept], numbers=kept)
     assert (watch.lost, watch.unsent) == (14, 0)
+    # a publisher that stumbles again while it makes up has lost nothing, either
+    steps = [5.0, 0.1, 0.1, 0.9, 0.1, 0.1, 0.1, 1.2, 0.2, *[1.0] * 20]
+    stumbling = [1e9 + 1.0 + 0.01 * sum(steps[: i + 1]) for i in range(len(steps))]
+    assert watched([*steady(101), *stumbling]).lost == 0
     # a burst makes up for the newest gap only, and for no more than that
     gap = [*steady(100), *(1e9 + 1.05 + 1e-4 * i for i in range(20)), 1e9 + 1.06]
     assert watched(gap).missing == 0 and watched([*gap, 1e9 + 1.1]).missing == 3
