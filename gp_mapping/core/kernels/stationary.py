@@ -213,7 +213,12 @@ class Stationary(Kernel):
         return vars(type(self)).get("card_code")
 
     def single(self, a: Tensor, b: Tensor) -> Tensor:
-        """k(a, b) in float32 of float64 places that may be far apart, without a gradient."""
+        """k(a, b) in float32 of float64 places that may be far apart, without a gradient: (N, K).
+
+        Args:
+            a: (N, D) m.
+            b: (K, D) m.
+        """
         lengthscale, code = as_like(self.lengthscale, a), self._fused_code(a)
         if code is not None:
             halves = [

@@ -138,7 +138,7 @@ class _Stencil:
         """G times a vector: G u (n,) for u (n,)."""
         if torch.is_tensor(self.matrix):
             return self.matrix @ u
-        return torch.from_numpy(self.matrix @ u.numpy())
+        return torch.as_tensor(self.matrix @ u.numpy())
 
 
 class System:
