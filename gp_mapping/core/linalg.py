@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from gp_mapping.core.sparse.transfers import is_synchronous
+from gp_mapping.core.device.transfers import is_synchronous
 from gp_mapping.errors import NumericalError
 
 __all__ = [
@@ -20,7 +19,6 @@ __all__ = [
     "pivoted_cholesky",
     "solve_lower",
     "solve_within",
-    "sparse_matrix",
 ]
 
 # Columns that are computed at a time. On a CPU a few arrays (M, chunk) stay in the cache, and out
@@ -105,22 +103,6 @@ def solve_lower(factor: Tensor, right: Tensor, transpose: bool = False) -> Tenso
     if transpose:
         return torch.linalg.solve_triangular(factor.mT, right, upper=True)
     return torch.linalg.solve_triangular(factor, right, upper=False)
-
-
-def sparse_matrix(ends: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
-    """A sparse matrix (N, K), row by row.
-
-    Args:
-        ends: (N + 1,) where rows end among the values, after a 0.
-        columns: of the values.
-        values: of all rows.
-        shape: N and K.
-    """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse (CSR tensor support|invariant checks)")
-        return torch.sparse_csr_tensor(
-            ends.int(), columns.int(), values, shape, check_invariants=False
-        )
 
 
 def column_squares(matrix: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 import torch
 from torch import Tensor
 
+from gp_mapping.core.device.transfers import is_synchronous
 from gp_mapping.core.field_map import LEARNS, CalibrationData, FieldMap, PassBias
 from gp_mapping.core.hyper.adopting import Adopting, learn
 from gp_mapping.core.hyper.agreed import Learned
@@ -20,7 +21,6 @@ from gp_mapping.core.scaled import Scaled
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.pass_evidence import PassEvidence
 from gp_mapping.core.sparse.passes import NO_PASS
-from gp_mapping.core.sparse.transfers import is_synchronous
 from gp_mapping.core.standardised import Standardised, check_magnitudes, excess_variance
 from gp_mapping.core.transaction import Revertible, transaction
 from gp_mapping.core.types import Prediction, Samples, UpdateReport

@@ -12,8 +12,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from gp_mapping.core.device.transfers import to_device
 from gp_mapping.core.places import places_of
-from gp_mapping.core.sparse.transfers import to_device
 from gp_mapping.core.types import Prediction
 
 __all__ = ["Scaling"]

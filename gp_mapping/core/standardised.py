@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from gp_mapping.core.device.transfers import to_device
 from gp_mapping.core.hyper.theta import heading_from_velocity
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.passes import NO_PASS
-from gp_mapping.core.sparse.transfers import to_device
 from gp_mapping.core.types import Samples
 from gp_mapping.errors import NumericalError
 

@@ -14,11 +14,11 @@ import math
 import torch
 from torch import Tensor
 
+from gp_mapping.core.device.transfers import tensor_on
 from gp_mapping.core.hyper.bias import bias_correlation
 from gp_mapping.core.hyper.theta import Theta, sensor_place
 from gp_mapping.core.kernels.extents import ends, matter, mean_of_ends
 from gp_mapping.core.kernels.stationary import scaled_square_distance
-from gp_mapping.core.sparse.transfers import tensor_on
 
 __all__ = ["evidence_score", "negative_log_evidence", "pass_membership", "sample_covariance"]
 

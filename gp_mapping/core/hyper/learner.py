@@ -21,6 +21,7 @@ import math
 import torch
 from torch import Tensor
 
+from gp_mapping.core.device.transfers import to_device
 from gp_mapping.core.hyper.agreed import Learned
 from gp_mapping.core.hyper.blocks import OFFSET, Blocks, positive
 from gp_mapping.core.hyper.evidence import evidence_score
@@ -28,7 +29,6 @@ from gp_mapping.core.hyper.stamps import Stamps
 from gp_mapping.core.hyper.surprise import surprise
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.linalg import solve_within
-from gp_mapping.core.sparse.transfers import to_device
 
 __all__ = ["HyperLearner"]
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from gp_mapping.core.device.transfers import tensor_on
 from gp_mapping.core.hyper.evidence import pass_membership
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import sensor_place
 from gp_mapping.core.hyper.vector_theta import VectorTheta
 from gp_mapping.core.kernels.curl_free import COMPONENTS
 from gp_mapping.core.kernels.extents import ends, matter, mean_of_ends
-from gp_mapping.core.sparse.transfers import tensor_on
 
 __all__ = ["RowLearner", "field_covariance"]
 

@@ -10,8 +10,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from gp_mapping.core.device.transfers import is_synchronous
 from gp_mapping.core.kernels.fused import fused_covariances, fused_of_halves
-from gp_mapping.core.sparse.transfers import is_synchronous
 from gp_mapping.gradients import recorded
 from gp_mapping.settings.parts import KERNELS
 

@@ -22,11 +22,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from gp_mapping.core.device.transfers import tensor_on, to_device
 from gp_mapping.core.hyper.theta import heading_from_velocity, sensor_place
 from gp_mapping.core.kernels.stationary import Stationary, distances, single_square_distance
 from gp_mapping.core.linalg import solve_lower
 from gp_mapping.core.sparse.posterior import Posterior
-from gp_mapping.core.sparse.transfers import tensor_on, to_device
 from gp_mapping.core.types import Prediction
 
 __all__ = [

@@ -14,9 +14,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from gp_mapping.core.device.replay import record
+from gp_mapping.core.device.transfers import is_synchronous
 from gp_mapping.core.linalg import pivoted_cholesky
-from gp_mapping.core.replay import record
-from gp_mapping.core.sparse.transfers import is_synchronous
 
 __all__ = ["STEPS", "remove_inputs", "select_inputs", "select_pivots"]
 

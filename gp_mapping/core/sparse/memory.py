@@ -11,9 +11,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gp_mapping.core.device.transfers import to_device
 from gp_mapping.core.sparse.memory_rules import RULES, Candidates
 from gp_mapping.core.sparse.passes import NO_PASS
-from gp_mapping.core.sparse.transfers import to_device
 from gp_mapping.core.transaction import Revertible, require_finite
 
 __all__ = ["COLUMNS", "OFFERED", "UNRANKED", "Memory"]

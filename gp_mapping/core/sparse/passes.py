@@ -35,9 +35,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from gp_mapping.core.device.transfers import is_synchronous, tensor_on, to_device
 from gp_mapping.core.hyper.bias import bias_correlation
 from gp_mapping.core.sparse.pass_evidence import PassEvidence
-from gp_mapping.core.sparse.transfers import is_synchronous, tensor_on, to_device
 
 __all__ = ["NO_PASS", "PassSums"]
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 import torch
 from torch import Tensor
 
+from gp_mapping.core.device.transfers import is_synchronous
 from gp_mapping.core.field_map import Covariances, Increments, PassBias, Unchanged
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.inner_snapshot import InnerSnapshot
@@ -17,7 +18,6 @@ from gp_mapping.core.sparse.basis import whiten
 from gp_mapping.core.sparse.increment import increment_between
 from gp_mapping.core.sparse.pass_evidence import PassEvidence
 from gp_mapping.core.sparse.passes import PassSums
-from gp_mapping.core.sparse.transfers import is_synchronous
 from gp_mapping.core.types import Prediction
 
 __all__ = ["Posterior"]

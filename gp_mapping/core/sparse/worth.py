@@ -22,9 +22,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gp_mapping.core.device.transfers import is_synchronous
 from gp_mapping.core.linalg import solve_lower
 from gp_mapping.core.sparse import greedy
-from gp_mapping.core.sparse.transfers import is_synchronous
 
 __all__ = ["SMOOTHED", "InputRemoval", "bits_of", "ratio_of"]
 

@@ -13,11 +13,11 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
+from gp_mapping.core.device.transfers import tensor_on
 from gp_mapping.core.kernels.stationary import Stationary
 from gp_mapping.core.linalg import solve_lower
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.sparse.batched import Ragged, batches, padded_factors
-from gp_mapping.core.sparse.transfers import tensor_on
 
 __all__ = ["can_factor_together", "factor_together"]
 

@@ -21,6 +21,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from gp_mapping.core.device.transfers import to_device
 from gp_mapping.core.field_map import Covariances, FieldMap, Snapshot
 from gp_mapping.core.linalg import chunk_size
 from gp_mapping.core.models.dual_svgp.factoring import can_factor_together, factor_together
@@ -29,7 +30,6 @@ from gp_mapping.core.models.tiled.layout import Key, Layout
 from gp_mapping.core.places import motion_of, places_of
 from gp_mapping.core.sparse.batched import MOST_NUMBERS, batch_kind, batches, predict_together
 from gp_mapping.core.sparse.posterior import Posterior
-from gp_mapping.core.sparse.transfers import to_device
 from gp_mapping.core.types import Prediction
 
 __all__ = ["KeptWeights", "blend", "blended_covariances", "blended_prediction", "tile_weights"]

@@ -17,12 +17,13 @@ import copy
 import torch
 from torch import Tensor
 
+from gp_mapping.core.device.sparse_product import SparseMatrix
+from gp_mapping.core.device.transfers import add_rows, is_synchronous
 from gp_mapping.core.kernels.stationary import Stationary
-from gp_mapping.core.linalg import cholesky, sparse_matrix
+from gp_mapping.core.linalg import cholesky
 from gp_mapping.core.models.wiski.lattice.features import feature_rows
 from gp_mapping.core.models.wiski.lattice.interpolation import stencil_nodes
 from gp_mapping.core.models.wiski.lattice.windows import Aggregates
-from gp_mapping.core.sparse.transfers import add_rows, is_synchronous
 
 __all__ = ["CoarseSpace"]
 
@@ -92,7 +93,7 @@ class CoarseSpace:
         self.factor: Tensor | None = None
         # of the factored matrix, and the weights of each node (n, m), on a card
         self.inverse: Tensor | None = None
-        self.spread: Tensor | None = None
+        self.spread: SparseMatrix | None = None
 
     @property
     def ready(self) -> bool:
@@ -153,13 +154,13 @@ class CoarseSpace:
         c = self.inverse @ at_aggregates
         return self.spread @ c, self.prior * (self.phi.mT @ c)
 
-    def _weights_of_nodes(self) -> Tensor:
+    def _weights_of_nodes(self) -> SparseMatrix:
         """The weights by node, as a sparse matrix (n, m)."""
         nodes, order = self.index.view(-1).sort(stable=True)
         ends = torch.bincount(nodes, minlength=self.n + 1)[: self.n].cumsum(0)
         ends, held = torch.cat([ends.new_zeros(1), ends]), int(ends[-1])
         which = order[:held]
-        return sparse_matrix(
+        return SparseMatrix(
             ends,
             which // self.weights.shape[1],
             self.weights.reshape(-1)[which],

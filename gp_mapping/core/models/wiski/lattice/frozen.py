@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import torch
-from scipy.sparse import csr_array
 from torch import Tensor
 
-from gp_mapping.core.linalg import sparse_matrix
+from gp_mapping.core.device.sparse_product import SparseMatrix
 from gp_mapping.core.models.wiski.lattice.sites import OFFSETS, GridSites
 from gp_mapping.core.models.wiski.lattice.toeplitz import KernelGrid
-from gp_mapping.core.sparse.transfers import is_synchronous
 
 __all__ = ["FrozenSums", "System"]
 
@@ -127,18 +125,11 @@ class _Stencil:
         ends = is_held.sum(1).cumsum(0)
         ends = torch.cat([ends.new_zeros(1), ends])
         column, values = column[is_held], values[is_held]
-        # torch's product on a processor needs MKL
-        if is_synchronous(held.device):
-            parts = (values, column.int(), ends.int())
-            self.matrix = csr_array(tuple(part.numpy() for part in parts), shape=(n, n))
-        else:
-            self.matrix = sparse_matrix(ends, column, values, (n, n))
+        self.matrix = SparseMatrix(ends, column, values, (n, n))
 
     def times(self, u: Tensor) -> Tensor:
         """G times a vector: G u (n,) for u (n,)."""
-        if torch.is_tensor(self.matrix):
-            return self.matrix @ u
-        return torch.as_tensor(self.matrix @ u.numpy())
+        return self.matrix @ u
 
 
 class System:

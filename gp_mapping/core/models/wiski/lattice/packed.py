@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gp_mapping.core.device.transfers import to_device
 from gp_mapping.core.sparse.memory import COLUMNS, OFFERED, UNRANKED, Memory
-from gp_mapping.core.sparse.transfers import to_device
 
 __all__ = ["PackedMemory"]
 

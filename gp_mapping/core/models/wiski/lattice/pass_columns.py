@@ -10,9 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gp_mapping.core.device.transfers import to_device
 from gp_mapping.core.models.wiski.lattice.features import COVARIATES, FEATURES
 from gp_mapping.core.models.wiski.lattice.moments import MOMENTS
-from gp_mapping.core.sparse.transfers import to_device
 from gp_mapping.core.transaction import Revertible
 
 __all__ = ["PassColumns"]

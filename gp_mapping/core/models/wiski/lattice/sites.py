@@ -20,6 +20,7 @@ import copy
 import torch
 from torch import Tensor
 
+from gp_mapping.core.device.transfers import add_rows
 from gp_mapping.core.models.wiski.lattice.box import LatticeBox
 from gp_mapping.core.models.wiski.lattice.features import feature_rows
 from gp_mapping.core.models.wiski.lattice.moments import (
@@ -29,7 +30,6 @@ from gp_mapping.core.models.wiski.lattice.moments import (
     split_wide,
 )
 from gp_mapping.core.models.wiski.lattice.pass_columns import PassColumns
-from gp_mapping.core.sparse.transfers import add_rows
 from gp_mapping.core.transaction import require_finite
 
 __all__ = ["OFFSETS", "GridSites"]

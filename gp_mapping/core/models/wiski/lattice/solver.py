@@ -16,13 +16,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gp_mapping.core.device.replay import Replay
+from gp_mapping.core.device.transfers import is_synchronous
 from gp_mapping.core.kernels.stationary import Stationary
 from gp_mapping.core.models.wiski.lattice.coarse import CoarseSpace
 from gp_mapping.core.models.wiski.lattice.frozen import FrozenSums, System
 from gp_mapping.core.models.wiski.lattice.toeplitz import KernelGrid
 from gp_mapping.core.models.wiski.lattice.windows import Aggregates
-from gp_mapping.core.replay import Replay
-from gp_mapping.core.sparse.transfers import is_synchronous
 
 __all__ = ["MeanSolve", "Solution"]
 

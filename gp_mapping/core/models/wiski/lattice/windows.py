@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from gp_mapping.core.device.transfers import add_rows
 from gp_mapping.core.kernels.stationary import Stationary
 from gp_mapping.core.linalg import cholesky, solve_lower
 from gp_mapping.core.models.wiski.lattice.features import COVARIATES, feature_rows
-from gp_mapping.core.sparse.transfers import add_rows
 
 __all__ = [
     "Aggregates",

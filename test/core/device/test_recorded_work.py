@@ -5,7 +5,7 @@ import pickle
 
 import torch
 
-from gp_mapping.core.replay import Replay, record
+from gp_mapping.core.device.replay import Replay, record
 
 
 def test_recorded_work_is_done_as_often_as_it_is_asked_for(device):
