@@ -207,6 +207,19 @@ def test_very_many_places_are_predicted_by_products_to_the_same_numbers(monkeypa
         inverted.clear()
 
 
+def test_a_float32_map_solves_for_many_columns_of_float64_on_a_card():
+    """Leverages of a memory that is many times as large as the basis."""
+    x, y = drive(200, 3)
+    own = {"inducing_inputs": lattice(2.0), "memory_size": 60, "memory_rule": "leverage"}
+    told = {}
+    with pretended_card():
+        for device in ("cpu", CARD):
+            field = create_map("dual_svgp", device=device, dtype="float32", **SETTINGS | own)
+            feed(field, samples(x, y), 50)
+            told[device] = field.predict(PLACES).variance.cpu()
+    assert (told["cpu"] - told[CARD]).abs().max() <= 1e-4 * told["cpu"].max()
+
+
 # --- device: auto ---------------------------------------------------------------------------------
 def test_without_a_card_auto_is_the_processor(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)

@@ -65,7 +65,7 @@ class Posterior(InnerSnapshot):
     passes: PassSums | None = None
     # results of `bias` so far, by the number of the pass
     _biases: dict = field(default_factory=dict, init=False, repr=False, compare=False)
-    # inverses of factors, by their names, where very many places were asked for on a card
+    # inverses of factors, by name and precision, where very many places were asked for on a card
     _inverses: dict = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __init_subclass__(cls, kind: str, **rest):
@@ -98,9 +98,10 @@ class Posterior(InnerSnapshot):
         if self._by_products(whitened.shape[1]):
             solved = torch.empty_like(whitened)
             solved[split:] = whitened[split:]
-            self._inverse("R").solve(whitened[:split], solved[:split])
+            dtype = whitened.dtype
+            self._inverse("R", dtype).solve(whitened[:split], solved[:split])
             if self.orthogonal is not None and split < len(whitened):
-                self._inverse("orthogonal").solve(whitened[split:], solved[split:])
+                self._inverse("orthogonal", dtype).solve(whitened[split:], solved[split:])
             return solved
 
         first = solve_lower(self.R.to(whitened.dtype), whitened[:split])
@@ -125,22 +126,24 @@ class Posterior(InnerSnapshot):
             x: (N, D), standardised.
             heading: ĥ (N, 2), or None.
         """
-        inverse = self._inverse("L") if self._by_products(len(x)) else None
+        inverse = self._inverse("L", self.L.dtype) if self._by_products(len(x)) else None
         return whiten(self.theta, self.z, self.L, x, heading, inverse)
 
     def _by_products(self, places: int) -> bool:
         """Whether solves for so many places take less time by products with inverses."""
         return not is_synchronous(self.z.device) and places >= _MANY * len(self.R)
 
-    def _inverse(self, name: str) -> InverseFactor:
+    def _inverse(self, name: str, dtype: torch.dtype) -> InverseFactor:
         """The inverse of a factor, made when it is first asked for.
 
         Args:
             name: of the factor's attribute.
+            dtype: of what it is to be multiplied by.
         """
-        if name not in self._inverses:
-            self._inverses[name] = InverseFactor(getattr(self, name), self.L.dtype)
-        return self._inverses[name]
+        key = name, dtype
+        if key not in self._inverses:
+            self._inverses[key] = InverseFactor(getattr(self, name), dtype)
+        return self._inverses[key]
 
     def predict_inner(self, x: Tensor, heading: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Mean and latent variance in inner units.
