@@ -7,6 +7,7 @@ given at once. Elsewhere the work is done as it stands.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 
 import torch
@@ -17,6 +18,7 @@ __all__ = ["Replay", "record"]
 # Calls before the work is recorded: recording takes as long as a few of them, and what torch and
 # the card's libraries set up at a first call cannot be recorded.
 _FIRST = 3
+_failed: list[str] = []  # why recording is not tried again
 
 
 def record(work: Callable[[], object], device: torch.device) -> Callable[[], object]:
@@ -28,14 +30,28 @@ def record(work: Callable[[], object], device: torch.device) -> Callable[[], obj
         device: of these tensors.
 
     Returns:
-        A function that does the work.
+        A function that does the work: the work itself where it cannot be recorded, which takes
+        longer; a warning says so once.
     """
-    if device.type != "cuda":
+    if device.type != "cuda" or _failed:
         return work
-    graph = torch.cuda.CUDAGraph()
-    torch.cuda.synchronize(device)
-    with torch.cuda.device(device), torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        work()
+    try:
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize(device)
+        with torch.cuda.device(device), torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            work()
+    except torch.cuda.OutOfMemoryError:
+        return work  # there may be room the next time
+    except (
+        RuntimeError,
+        AssertionError,
+    ) as error:  # torch's word for: no such device, driver or graph
+        _failed.append(str(error))
+        warnings.warn(
+            f"steps on the card are given one by one, since torch cannot record them: {error}",
+            stacklevel=2,
+        )
+        return work
     return graph.replay
 
 

@@ -69,6 +69,8 @@ def _called(
         return None
     try:
         return operation(*given, variance=variance)
+    except torch.cuda.OutOfMemoryError:
+        raise  # that is no fault of the operation
     except RuntimeError as error:  # no compiler for the card in this torch
         _failed.append(str(error))
         warnings.warn(

@@ -26,8 +26,8 @@ from gp_mapping.core.models.wiski.lattice.windows import Aggregates
 
 __all__ = ["MeanSolve", "Solution"]
 
-# tensors that an iteration changes (_Channel)
 _TOGETHER = 4  # iterations of which a card tells the residual: the processor waits for it
+# tensors that an iteration changes (_Channel)
 _STATE = ("p", "f", "u", "r", "r_f", "z", "z_f", "dp", "d", "d_f", "last")
 
 
