@@ -8,6 +8,7 @@ import torch
 from core_data import correlation
 from pretended_card import CARD, pretended_card
 
+from gp_mapping.core.kernels import stationary
 from gp_mapping.core.kernels.stationary import (
     RBF,
     Constant,
@@ -157,7 +158,7 @@ def test_what_a_card_computes_is_the_kernel(name):
     torch.testing.assert_close(eval(code, names), kernel.correlation(square), rtol=1e-14, atol=0)
 
 
-def test_a_kernel_that_inherits_does_not_take_the_formula_of_another(device):
+def test_a_kernel_that_inherits_does_not_take_the_formula_of_another(monkeypatch, device):
     class Cut(RBF):
         @staticmethod
         def from_distance(r):
@@ -167,8 +168,17 @@ def test_a_kernel_that_inherits_does_not_take_the_formula_of_another(device):
         def correlation(square):
             return (square < 1.0).to(square)
 
-    x = torch.tensor([[0.0, 0.0], [0.5, 0.0], [2.0, 0.0]], dtype=torch.float64, device=device)
-    assert Cut(1.0, 1.0)(x, x).tolist() == [[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    x = torch.tensor([[0.0, 0.0], [0.5, 0.0], [2.0, 0.0]], dtype=torch.float64)
+    near = [[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    assert Cut(1.0, 1.0)(x.to(device), x.to(device)).tolist() == near
+
+    codes = []
+    monkeypatch.setattr(stationary, "fused_covariances", lambda code, *_: codes.append(code))
+    with pretended_card():
+        assert Cut(1.0, 1.0)(x.to(CARD), x.to(CARD)).tolist() == near
+        assert not codes
+        RBF(1.0, 1.0)(x.to(CARD), x.to(CARD))
+    assert codes == [RBF.card_code]
 
 
 @pytest.mark.parametrize("name", NAMES)
