@@ -60,13 +60,13 @@ def predict(sessions: list, samples: Samples) -> tuple[np.ndarray, ...]:
     ]
     some, speed = [w[::THINNED] for w in whole], velocities(samples)[::THINNED]
     parts = [s.predict(w.x, speed, w.heading) for s, w in zip(sessions, some)]
-    mean, variance = (
-        torch.cat([getattr(p, k) for p in parts], 1).numpy() for k in ("mean", "variance")
-    )
+    told, spread = (torch.cat([getattr(p, k) for p in parts], 1) for k in ("mean", "variance"))
     noise = torch.cat([p.noise_variance.expand_as(p.mean) for p in parts], 1).numpy()
-    far, spread = norm(mean.T, variance.T, excess(parts[0]) if len(parts) == 1 else 0.0)
+    beyond = torch.from_numpy(excess(parts[0])) if len(parts) == 1 else 0.0
+    of_norm = [part.numpy() / UNIT for part in norm(told.mT, spread.mT, beyond)]
+    mean, variance = told.numpy(), spread.numpy()
     y = torch.cat([w.y for w in some], 1).numpy()
-    return y / UNIT, mean / UNIT, variance / UNIT**2, noise / UNIT**2, far / UNIT, spread / UNIT
+    return y / UNIT, mean / UNIT, variance / UNIT**2, noise / UNIT**2, *of_norm
 
 
 def scores(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> tuple[float, float, float]:

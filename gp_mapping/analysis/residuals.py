@@ -215,10 +215,13 @@ def norm_residuals(session, passes: list[Samples], trained: np.ndarray) -> Resid
     """
     unit, parts = session.settings.field_scale, []
     for k, samples, prediction, distance in _predicted(session, passes, trained):
-        mean, stddev = norm(
-            prediction.mean.mT.cpu().numpy(),
-            prediction.measurement_variance.mT.cpu().numpy(),
-            excess(prediction),
+        mean, stddev = (
+            part.numpy()
+            for part in norm(
+                prediction.mean.mT.cpu(),
+                prediction.measurement_variance.mT.cpu(),
+                torch.from_numpy(excess(prediction)),
+            )
         )
         error = (samples.y.norm(dim=1).numpy() - mean) / unit
         parts.append(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
+from torch import Tensor
 
 from gp_mapping.mapping.drawing.vector import axis_names, norm
 
@@ -22,16 +22,14 @@ class ShownChannels(NamedTuple):
         classes: (…) the most likely class; None where there are none.
     """
 
-    mean: np.ndarray
-    stddev: np.ndarray
-    mean_each: np.ndarray | None = None
-    stddev_each: np.ndarray | None = None
-    classes: np.ndarray | None = None
+    mean: Tensor
+    stddev: Tensor
+    mean_each: Tensor | None = None
+    stddev_each: Tensor | None = None
+    classes: Tensor | None = None
 
 
-def show(
-    mean: np.ndarray, variance: np.ndarray, classes: bool = False, excess=0.0
-) -> ShownChannels:
+def show(mean: Tensor, variance: Tensor, classes: bool = False, excess=0.0) -> ShownChannels:
     """Reduce channels to what one map can show.
 
     Args:
@@ -40,12 +38,10 @@ def show(
         classes: whether channels are classes; then the largest one counts.
         excess: (…), of the norm's variance (vector.norm).
     """
-    stddev = np.sqrt(np.maximum(variance, 0.0))
+    stddev = variance.clamp_min(0.0).sqrt_()
     if classes:
         most_likely = mean.argmax(0)
-        largest, deviation = (
-            np.take_along_axis(values, most_likely[None], 0)[0] for values in (mean, stddev)
-        )
+        largest, deviation = (values.gather(0, most_likely[None])[0] for values in (mean, stddev))
         return ShownChannels(largest, deviation, mean, stddev, most_likely)
 
     if len(mean) == 1:

@@ -7,44 +7,20 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from scipy.interpolate import BSpline, make_interp_spline
-from scipy.sparse.linalg import splu
 from torch import Tensor
 
+from gp_mapping.core.device.transfers import is_synchronous
 from gp_mapping.core.types import Prediction
 from gp_mapping.mapping.drawing.grid import GridWindow
+from gp_mapping.mapping.drawing.splines import CardSplines, spline_operator, variance_bound
 from gp_mapping.mapping.drawing.vector import excess
 
-__all__ = ["Lattice", "flat", "spline_operator"]
+__all__ = ["Lattice", "flat"]
 
 _FRACTION = 12.0  # lattice points in a lengthscale
 _HALO = 6  # lattice points beyond the window, so that the spline's ends are out of sight
-_SURER = 0.5  # of the least variance around a cell: a resolved valley between points is flatter
 _KEEP = 8  # lattice points beyond a changed region that its spline coefficients reach
-
-
-def spline_operator(nodes: np.ndarray, points: np.ndarray):
-    """Cubic spline interpolation between two sets of places along an axis.
-
-    It is a prefilter, which is factored here, and a sparse evaluation.
-
-    Args:
-        nodes: (n,) where values are known.
-        points: (p,) where they are wanted.
-
-    Returns:
-        A function of values (n, m) that returns them at the points, (p, m).
-    """
-    knots = make_interp_spline(nodes, np.zeros_like(nodes), k=3).t
-    design = BSpline.design_matrix(points, knots, 3)
-    # banded: without reordering the factors are, too
-    prefilter = splu(BSpline.design_matrix(nodes, knots, 3).tocsc(), permc_spec="NATURAL")
-
-    def apply(values: np.ndarray) -> np.ndarray:  # (n, m) -> (p, m)
-        """Evaluate the spline through values (n, m), column by column: (p, m)."""
-        return design @ prefilter.solve(values)
-
-    return apply
+_PROCESSOR = torch.device("cpu")
 
 
 def flat(values: np.ndarray) -> np.ndarray:
@@ -52,10 +28,9 @@ def flat(values: np.ndarray) -> np.ndarray:
     return values.reshape(*values.shape[:-2], -1)
 
 
-def _least_of_four(values: np.ndarray) -> np.ndarray:
-    """The least of each value (R, K) and of those above, to the right, and above to the right."""
-    rows = np.minimum(values, np.vstack([values[1:], values[-1:]]))
-    return np.minimum(rows, np.hstack([rows[:, 1:], rows[:, -1:]]))
+def _before(nodes: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """The number of the last node at or before each cell."""
+    return np.searchsorted(nodes, cells, side="right") - 1
 
 
 class Lattice:
@@ -69,6 +44,7 @@ class Lattice:
         length: lengthscale, m; the pitch is a fraction of it.
         centre: (C,) the prior's mean, which points show until they are evaluated.
         prior: (C,) the prior's variance, likewise.
+        device: where the cells are splined, and stay: the map's.
 
     Attributes:
         rows: (R,) y of the points, m.
@@ -84,14 +60,22 @@ class Lattice:
         doubt: (R, K) estimate of a point's error as of that moment, as of DRIFT (following.py): 0
             where it was evaluated there, more where changes since were interpolated, inf where it
             was never evaluated.
-        drawn: (C, H, W) mean of the cells.
-        stddev: (C, H, W) of the cells.
-        drawn_excess: (H, W) of the cells, as excess.
+        drawn: (C, H, W) mean of the cells, on the device.
+        stddev: (C, H, W) of the cells, on the device.
+        drawn_excess: (H, W) of the cells, as excess; on the device.
         newest: (2,) m, the newest sample.
     """
 
-    def __init__(self, window: GridWindow, length: float, centre: np.ndarray, prior: np.ndarray):
+    def __init__(
+        self,
+        window: GridWindow,
+        length: float,
+        centre: np.ndarray,
+        prior: np.ndarray,
+        device: torch.device = _PROCESSOR,
+    ):
         self.window, self.length, self.centre, self.prior = window, length, centre, prior
+        self.device = device
         self.xs, self.ys = (axis.numpy() for axis in window.axes())
         pitch = length / _FRACTION
         # the cells themselves, where the lattice would not be coarser
@@ -116,23 +100,24 @@ class Lattice:
         self.mean = np.broadcast_to(first, (len(centre), *shape)).copy()
         self.variance = np.broadcast_to(spread, self.mean.shape).copy()
         self.excess: np.ndarray | None = None
-        self.drawn_excess: np.ndarray | None = None
+        self.drawn_excess: Tensor | None = None
 
         self.stale, self.since = np.ones(shape, dtype=bool), np.zeros(shape, dtype=np.int64)
         self.exact, self.doubt = np.zeros(shape, dtype=np.int64), np.full(shape, np.inf)
 
         self.drawn, self.stddev = (
-            np.broadcast_to(v, cells).copy() for v in (first, np.sqrt(spread))
+            torch.from_numpy(v).to(device).expand(cells).clone() for v in (first, np.sqrt(spread))
         )
         self.newest = [float(self.columns.mean()), float(self.rows.mean())]
         # row and column indices that were asked for, and the places there (`places`)
         self._kept_places: tuple[np.ndarray, np.ndarray, Tensor] | None = None
         # the last spline along each axis, and between which nodes and cells it is
         self._splines: dict[str, tuple[tuple[int, ...], Callable]] = {}
+        self._card_splines: CardSplines | None = None
 
     def __getstate__(self) -> dict:
         """Without the splines, whose factors cannot be pickled."""
-        return self.__dict__ | {"_splines": {}}
+        return self.__dict__ | {"_splines": {}, "_card_splines": None}
 
     @property
     def points_per_length(self) -> float:
@@ -141,7 +126,7 @@ class Lattice:
 
     def over_window(self, window: GridWindow) -> "Lattice":
         """The lattice over another window of its resolution; common points keep what they know."""
-        new = Lattice(window, self.length, self.centre, self.prior)
+        new = Lattice(window, self.length, self.centre, self.prior, self.device)
         new.newest = self.newest
         to, from_ = [], []
         for axis in range(2):
@@ -330,10 +315,8 @@ class Lattice:
     def allocate_covariances(self) -> None:
         """Make room for the covariances that components have from now on."""
         if self.excess is None:
-            self.excess, self.drawn_excess = (
-                np.zeros(self.stale.shape),
-                np.zeros(self.drawn.shape[1:]),
-            )
+            self.excess = np.zeros(self.stale.shape)
+            self.drawn_excess = torch.zeros_like(self.drawn[0])
 
     def fill(self, rows: np.ndarray, columns: np.ndarray, prediction: Prediction) -> None:
         """Set what was evaluated at points; they are stale no more.
@@ -360,16 +343,13 @@ class Lattice:
         flat(self.stale)[at], flat(self.doubt)[at] = False, 0.0
 
     def draw(self, box) -> None:
-        """Draw the cells that part of the lattice reaches.
+        """Draw the cells that part of the lattice reaches; on a card, which is quick at it, all.
 
         Args:
             box: first row, end of rows, first column, end of columns.
         """
-        # points are cells: nothing to spline
-        if self.direct:
-            self.drawn[:], self.stddev[:] = self.mean, np.sqrt(self.variance)
-            if self.excess is not None:
-                self.drawn_excess[:] = self.excess
+        if self.direct or not is_synchronous(self.device):
+            self._draw_all()
             return
         r0, r1, c0, c1 = box
         # a changed value reaches _KEEP points far, and the spline there as many more
@@ -384,19 +364,37 @@ class Lattice:
         # along y first, then along x: a tensor-product spline
         down = self._spline("down", self.rows, rows, self.ys, slice(i0, i1))
         across = self._spline("across", self.columns, columns, self.xs, slice(j0, j1))
-        # the point below and to the left of each cell
-        low = np.searchsorted(self.rows[rows], self.ys[i0:i1], side="right") - 1
-        left = np.searchsorted(self.columns[columns], self.xs[j0:j1], side="right") - 1
+        corners = np.ix_(
+            _before(self.rows[rows], self.ys[i0:i1]), _before(self.columns[columns], self.xs[j0:j1])
+        )
+        drawn, stddev = self.drawn.numpy(), self.stddev.numpy()
         for channel in range(len(self.mean)):
             inner, part = (channel, slice(i0, i1), slice(j0, j1)), (channel, rows, columns)
-            self.drawn[inner] = across(down(self.mean[part]).T).T
-            # beside a path the variance rises a hundredfold between two points, where its spline
-            # swings below 0: a cell is not far surer than the surest of the four points around it
+            drawn[inner] = across(down(self.mean[part]).T).T
             known = self.variance[part]
-            least = _SURER * _least_of_four(known)[np.ix_(low, left)]
-            self.stddev[inner] = np.sqrt(np.maximum(across(down(known).T).T, least))
+            least = variance_bound(torch.from_numpy(known)).numpy()[corners]
+            stddev[inner] = np.sqrt(np.maximum(across(down(known).T).T, least))
         if self.excess is not None:
-            self.drawn_excess[i0:i1, j0:j1] = across(down(self.excess[rows, columns]).T).T
+            self.drawn_excess.numpy()[i0:i1, j0:j1] = across(down(self.excess[rows, columns]).T).T
+
+    def _draw_all(self) -> None:
+        """Draw all cells, on the device: from the points, or the points themselves."""
+        points = [self.mean, self.variance, *([] if self.excess is None else [self.excess])]
+        mean, variance, *excess_there = (
+            torch.from_numpy(part).to(self.device, copy=True) for part in points
+        )
+        if not self.direct:
+            if self._card_splines is None:
+                self._card_splines = CardSplines(
+                    (self.rows, self.columns), (self.ys, self.xs), self.device
+                )
+            spline = self._card_splines
+            mean, variance = spline(mean), torch.maximum(spline(variance), spline.bound(variance))
+            excess_there = [spline(part) for part in excess_there]
+
+        self.drawn, self.stddev = mean, variance.sqrt_()
+        for part in excess_there:
+            self.drawn_excess = part
 
     def _spline(
         self, name: str, nodes: np.ndarray, some: slice, cells: np.ndarray, which: slice

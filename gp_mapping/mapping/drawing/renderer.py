@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gp_mapping.core.device.transfers import to_device
 from gp_mapping.core.field_map import FieldMap, Snapshot
 from gp_mapping.core.types import Prediction
 from gp_mapping.mapping.drawing.channels import show
@@ -308,6 +309,7 @@ class Renderer:
                 self.window,
                 length,
                 *(part[0].cpu().numpy() for part in (prior.mean, prior.variance)),
+                device=prior.mean.device,
             )
             if old is not None:
                 self._lattice.copy_nearest(old)
@@ -391,10 +393,14 @@ class Renderer:
         """
         xs, ys = self._lattice.xs, self._lattice.ys
         drawn, norm_excess = self._lattice.drawn, self._lattice.drawn_excess
-        variance = np.square(self._lattice.stddev)
+        variance = self._lattice.stddev.square()
+
+        def there(cells: np.ndarray) -> Tensor:
+            """On the device where the cells are."""
+            return to_device(torch.from_numpy(cells), drawn.device)
 
         if local is not None and local.is_active:
-            scale = self._scale.scale_of_cells(local, xs, ys)
+            scale = there(self._scale.scale_of_cells(local, xs, ys))
             variance *= scale
             norm_excess = norm_excess if norm_excess is None else norm_excess * scale
 
@@ -403,19 +409,19 @@ class Renderer:
             if len(drawn) > 1:
                 before = 0.0 if norm_excess is None else norm_excess
                 norm_excess = before + excess_of(drawn, by_offset)
-            variance += np.square(by_offset, out=by_offset)
+            variance += by_offset.square_()
 
         if slow is not None and slow.is_active:
-            variance += np.square(slow.stddev_of_cells(xs, ys))
+            variance += there(slow.stddev_of_cells(xs, ys)).square_()
 
         known, s = None, self.settings
         if not s.metric:  # f is known where all of its channels are
             latent = len(drawn) // 2 if s.observes else len(drawn)
-            known = np.sqrt(variance[:latent].max(0)) <= unknown_above
+            known = variance[:latent].amax(0).sqrt() <= unknown_above
         if s.observes:  # channels: f first, then what it stands for
             drawn, variance = drawn[latent:], variance[latent:]
             # a spline may swing beyond the range of probabilities and rates
-            drawn = np.clip(drawn, 0.0, None if s.likelihood == "poisson" else 1.0)
+            drawn = drawn.clamp(0.0, None if s.likelihood == "poisson" else 1.0)
 
         shown = show(
             drawn,
@@ -428,12 +434,14 @@ class Renderer:
         return FieldGrid(
             self.window.origin,
             self.window.resolution,
-            torch.from_numpy(shown.mean.copy()),
-            torch.from_numpy(shown.stddev.copy()),
-            torch.from_numpy(known),
+            # a copy: cells that are drawn again later change in place
+            shown.mean.to("cpu", copy=True),
+            shown.stddev.cpu(),
+            known.cpu(),
             noise_stddev,
             revision,
-            *(None if part is None else torch.from_numpy(part.copy()) for part in shown[2:]),
+            None if shown.mean_each is None else shown.mean_each.to("cpu", copy=True),
+            *(None if part is None else part.cpu() for part in shown[3:]),
         )
 
     def _spot_check(

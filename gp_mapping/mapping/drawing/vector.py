@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from gp_mapping.core.types import Prediction
 
@@ -18,7 +20,7 @@ def axis_names(channels: int) -> tuple[str, ...]:
     return AXES[:channels] if channels <= len(AXES) else tuple(map(str, range(channels)))
 
 
-def norm(mean: np.ndarray, variance: np.ndarray, excess=0.0) -> tuple[np.ndarray, np.ndarray]:
+def norm(mean: Tensor, variance: Tensor, excess: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of the norm |b|, to first order (the delta method).
 
         |m| and √(b̂ᵀΣb̂) = √(Σ_c b̂_c² v_c + excess),   b̂ = m / |m|
@@ -32,18 +34,16 @@ def norm(mean: np.ndarray, variance: np.ndarray, excess=0.0) -> tuple[np.ndarray
         excess: (…), of `excess`; 0 where the components are independent.
 
     Returns:
-        Two arrays of shape (…).
+        Two tensors of shape (…).
     """
     if len(mean) == 1:
-        return mean[0], np.sqrt(np.maximum(variance[0], 0.0))
+        return mean[0], variance[0].clamp_min(0.0).sqrt()
 
-    length = np.sqrt(np.square(mean).sum(0))
-    nonzero = length > 0.0
-    weight = np.where(
-        nonzero, np.square(mean) / np.where(nonzero, np.square(length), 1.0), 1.0 / len(mean)
-    )
-
-    return length, np.sqrt(np.maximum((weight * variance).sum(0) + excess, 0.0))
+    square = mean.square()
+    of_length = square.sum(0)
+    nonzero = of_length > 0.0
+    weight = torch.where(nonzero, square / torch.where(nonzero, of_length, 1.0), 1.0 / len(mean))
+    return of_length.sqrt(), ((weight * variance).sum(0) + excess).clamp_min(0.0).sqrt()
 
 
 def excess(prediction: Prediction) -> np.ndarray:
@@ -61,7 +61,7 @@ def excess(prediction: Prediction) -> np.ndarray:
     return full_variance - (unit**2 * prediction.variance.cpu().numpy()).sum(1)
 
 
-def excess_of(mean: np.ndarray, common: np.ndarray) -> np.ndarray:
+def excess_of(mean: Tensor, common: Tensor) -> Tensor:
     """`excess` of errors of all components that are one number times `common`: (…).
 
         (b̂·c)² − Σ_k b̂_k² c_k²
@@ -70,6 +70,6 @@ def excess_of(mean: np.ndarray, common: np.ndarray) -> np.ndarray:
         mean: (C, …).
         common: c (C, …), a standard deviation with its sign.
     """
-    unit = mean / np.maximum(np.linalg.norm(mean, axis=0), 1e-300)
+    unit = mean / torch.linalg.vector_norm(mean, dim=0).clamp_min(1e-300)
     each = unit * common
-    return np.square(each.sum(0)) - np.square(each).sum(0)
+    return each.sum(0).square() - each.square().sum(0)

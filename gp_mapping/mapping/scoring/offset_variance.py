@@ -20,6 +20,7 @@ import torch
 from scipy.spatial import cKDTree
 from torch import Tensor
 
+from gp_mapping.core.device.transfers import to_device
 from gp_mapping.core.field_map import FieldMap
 from gp_mapping.core.types import Prediction
 
@@ -165,8 +166,8 @@ class OffsetVariance:
         )
 
     def of_cells(
-        self, mean: np.ndarray, xs: np.ndarray, ys: np.ndarray, kept: KeptVelocity | None = None
-    ) -> np.ndarray:
+        self, mean: Tensor, xs: np.ndarray, ys: np.ndarray, kept: KeptVelocity | None = None
+    ) -> Tensor:
         """Standard deviation of a grid's cells by δ, with the sign of the mean's change: (C, H, W).
 
         Args:
@@ -176,15 +177,18 @@ class OffsetVariance:
             kept: what a drawing before has computed; None: nothing is kept.
         """
         if min(mean.shape[1:]) < 2:
-            return np.zeros_like(mean)
+            return torch.zeros_like(mean)
 
         kept = kept or KeptVelocity()
         (columns, across), (rows, down) = kept.around(xs, ys, self._apart)
         nodes = kept.at(self, columns, rows)
-
-        along = _slope(mean, xs, 2) * (down @ nodes[..., 0] @ across.T)
-        along += _slope(mean, ys, 1) * (down @ nodes[..., 1] @ across.T)
-        return self.variance**0.5 * along
+        across, down, x, y = (
+            to_device(torch.from_numpy(part), mean.device)
+            for part in (across, down, nodes[..., 0], nodes[..., 1])
+        )
+        along = _slope(mean, xs, 2).mul_(down @ x @ across.mT)
+        along += _slope(mean, ys, 1).mul_(down @ y @ across.mT)
+        return along.mul_(self.variance**0.5)
 
 
 class KeptVelocity:
@@ -282,7 +286,7 @@ def _equal_rows(one: np.ndarray, other: np.ndarray) -> int:
     return int(differ[0]) if len(differ) else len(one)
 
 
-def _slope(values: np.ndarray, places: np.ndarray, axis: int) -> np.ndarray:
+def _slope(values: Tensor, places: np.ndarray, axis: int) -> Tensor:
     """Slope of values along an axis by differences of fourth order, of second near its ends.
 
     Args:
@@ -290,12 +294,12 @@ def _slope(values: np.ndarray, places: np.ndarray, axis: int) -> np.ndarray:
         places: of the cells along the axis, equally far apart, m.
         axis: of `values`.
     """
+    apart = float(places[-1] - places[0]) / (len(places) - 1)
     if len(places) < 5:
-        return np.gradient(values, places, axis=axis)
+        return torch.gradient(values, spacing=apart, dim=axis)[0]
 
-    slope = np.empty_like(values)
-    moved, inner = np.moveaxis(values, axis, 0), np.moveaxis(slope, axis, 0)
-    apart = (places[-1] - places[0]) / (len(places) - 1)
+    slope = torch.empty_like(values)
+    moved, inner = values.movedim(axis, 0), slope.movedim(axis, 0)
 
     # to one side at the ends, to both sides next to them
     inner[0], inner[-1] = (moved[1] - moved[0]) / apart, (moved[-1] - moved[-2]) / apart
@@ -303,7 +307,7 @@ def _slope(values: np.ndarray, places: np.ndarray, axis: int) -> np.ndarray:
     inner[-2] = (moved[-1] - moved[-3]) / (2.0 * apart)
 
     middle = inner[2:-2]
-    np.subtract(moved[3:-1], moved[1:-3], out=middle)
+    torch.sub(moved[3:-1], moved[1:-3], out=middle)
     middle *= 8.0
     middle -= moved[4:]
     middle += moved[:-4]

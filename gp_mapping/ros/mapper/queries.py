@@ -114,9 +114,9 @@ def predict_columns(session, positions: np.ndarray) -> tuple[np.ndarray, tuple[s
     else:
         prediction = session.published(torch.from_numpy(positions[finite, :2].astype(np.float64)))
         # (C, K): a row for each component or class, a column for each finite position
-        mean, variance = (part.mT.cpu().numpy() for part in (prediction.mean, prediction.variance))
-
-        shown = show(mean, variance, session.settings.of_classes, excess(prediction))
+        mean, variance = (part.mT.cpu() for part in (prediction.mean, prediction.variance))
+        beyond = torch.from_numpy(excess(prediction))
+        shown = show(mean, variance, session.settings.of_classes, beyond)
 
         per_component = shown.mean_each is not None
         axes = layer_names(len(mean), shown.classes is not None) if per_component else ()
@@ -131,7 +131,7 @@ def predict_columns(session, positions: np.ndarray) -> tuple[np.ndarray, tuple[s
             rows += [mean_row, stddev_row]
 
         values = np.full((len(rows), len(positions)), np.nan)
-        values[:, finite] = rows
+        values[:, finite] = torch.stack([row.to(torch.float64) for row in rows]).numpy()
 
     return (
         np.column_stack([positions, values.T.astype(positions.dtype)]),

@@ -6,6 +6,7 @@ The other models' contracts are in their folders, so that each has its own besid
 from pathlib import Path
 
 import pytest
+import torch
 from core_data import SETTINGS
 from map_contract import MapContract
 from own_model import OwnGP
@@ -14,11 +15,24 @@ from gp_mapping import MapSettings
 from gp_mapping.core.registry import model_names
 
 HERE = ("dual_svgp", "exact")
+IN_FLOAT32 = ("dual_svgp", "pic")  # without a card: others share their code
+if torch.cuda.is_available():
+    IN_FLOAT32 += ("sor", "dtc", "fitc", "fic", "pitc", "solve_gp")
 
 
 @pytest.mark.parametrize("model", HERE)
 class TestContract(MapContract):
     pass
+
+
+@pytest.mark.parametrize("model", IN_FLOAT32)
+class TestInFloat32(MapContract):
+    """Variances are differences of numbers as large as the prior's, of which float32 has seven digits."""
+
+    rounding = 1e4
+
+    def build(self, model, device, **settings):
+        return super().build(model, device, dtype="float32", **settings)
 
 
 @pytest.mark.parametrize("device", ["cpu"])

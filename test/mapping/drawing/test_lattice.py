@@ -70,9 +70,10 @@ def test_cells_are_the_spline_through_the_points(resolution, direct):
         )
         x, y = np.meshgrid(lattice.xs, lattice.ys)
         expected = np.sin(x) * np.cos(y) if channel == 0 else x - y
-        assert np.abs(lattice.drawn[channel] - expected).max() < 1e-5
+        assert np.abs(lattice.drawn[channel].numpy() - expected).max() < 1e-5
         assert (
-            np.abs(lattice.stddev[channel] ** 2 - 0.6 - 0.5 * np.cos((x, y)[channel])).max() < 1e-5
+            np.abs(lattice.stddev[channel].numpy() ** 2 - 0.6 - 0.5 * np.cos((x, y)[channel])).max()
+            < 1e-5
         )
 
 
@@ -83,13 +84,13 @@ def test_a_part_that_is_drawn_alone_is_as_if_all_were(box):
     """Inside the lattice and at each of its ends; what lies far from it is left as it was."""
     lattice = filled(over())
     lattice.draw(whole(lattice))
-    before = lattice.drawn.copy()
+    before = lattice.drawn.clone().numpy()
     rows, columns = np.meshgrid(np.arange(*box[:2]), np.arange(*box[2:]), indexing="ij")
     filled(lattice, rows.ravel(), columns.ravel(), shift=0.7)
     lattice.draw(box)
-    parts = lattice.drawn.copy(), lattice.stddev.copy()
+    parts = lattice.drawn.clone().numpy(), lattice.stddev.clone().numpy()
     lattice.draw(whole(lattice))
-    for part, all_of_it in zip(parts, (lattice.drawn, lattice.stddev)):
+    for part, all_of_it in zip(parts, (lattice.drawn.numpy(), lattice.stddev.numpy())):
         assert np.abs(part - all_of_it).max() < 1e-4 * np.abs(all_of_it - before).max() + 1e-5
     changed = (np.abs(parts[0] - before) > 1e-12).any(0)
     far = np.zeros_like(changed)
@@ -268,8 +269,9 @@ def test_a_cell_beside_a_steep_rise_is_about_as_unsure_as_the_points_around_it()
     lattice.fill(rows, columns, Prediction(torch.zeros_like(variance), variance, torch.zeros(2)))
     lattice.draw(whole(lattice))
     least = np.sqrt(0.5e-6 * PRIOR)[:, None, None]
-    assert (lattice.stddev >= (1.0 - 1e-6) * least).all()
-    assert lattice.stddev[:, :, :20] == pytest.approx(
+    stddev = lattice.stddev.numpy()
+    assert (stddev >= (1.0 - 1e-6) * least).all()
+    assert stddev[:, :, :20] == pytest.approx(
         np.broadcast_to(np.sqrt(1e-6 * PRIOR)[:, None, None], (2, 90, 20)), rel=0.05
     )
 

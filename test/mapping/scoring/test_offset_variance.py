@@ -180,7 +180,8 @@ def test_a_vector_has_the_variance_of_a_common_shift():
     mean = np.array([[3.0, 1.0], [4.0, -2.0], [0.0, 2.0]])
     common = np.array([[0.2, -0.1], [0.3, 0.2], [-0.5, 0.4]])
     along = (mean * common).sum(0) / np.linalg.norm(mean, axis=0)
-    deviation = norm(mean, common**2, excess_of(mean, common))[1]
+    of = [torch.from_numpy(part) for part in (mean, common)]
+    deviation = norm(of[0], of[1] ** 2, excess_of(*of))[1].numpy()
     assert deviation == pytest.approx(np.abs(along)) and math.isfinite(deviation.sum())
 
 
@@ -190,7 +191,8 @@ def test_a_slope_is_exact_of_a_quartic_but_near_the_ends_and_of_few_cells(axis, 
     places = 0.3 * np.arange(count) - 1.0
     values = np.broadcast_to(places**4, (2, 3, count))
     values = values if axis == 2 else values.transpose(0, 2, 1)
-    slope = np.moveaxis(offset_variance._slope(values, places, axis), axis, 2)  # noqa: SLF001
+    slope = offset_variance._slope(torch.tensor(values), places, axis)  # noqa: SLF001
+    slope = slope.movedim(axis, 2).numpy()
     plain = np.broadcast_to(np.gradient(places**4, places), (2, 3, count))
     inner = slice(2, -2) if count > 4 else slice(0, 0)
     np.testing.assert_allclose(
