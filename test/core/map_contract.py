@@ -309,7 +309,7 @@ class MapContract:
         noise = old.noise_variance[0]
         # a measurement of its own: v' = v σ²/(v + σ²) or less, since the other two help
         v = old.variance[:3]
-        assert bool((new.variance[:3] <= v * noise / (v + noise) * (1 + 1e-6)).all())
+        assert bool((new.variance[:3] <= v * noise / (v + noise) * (1 + 1e3 * tiny)).all())
         assert same_state(before, field.state_dict()), "the original changed"
         # fantasies are maps: what comes later goes into the copy alone
         x, y = drive(30, seed=9)

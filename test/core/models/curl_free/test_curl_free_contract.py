@@ -74,11 +74,12 @@ class TestContract(MapContract):
         field = self.built(model, device)
         joint = field.cross_covariance(PLACES, PLACES).cpu().reshape(120, 120) / UT**2
         variance = field.predict(PLACES).variance.cpu().reshape(-1) / UT**2
-        assert torch.allclose(joint.diagonal(), variance, rtol=1e-9, atol=1e-9 * PRIOR_VARIANCE)
-        assert float(torch.linalg.eigvalsh(joint)[0]) > -1e-8 * PRIOR_VARIANCE
+        tiny = 1e-9 * self.rounding
+        assert torch.allclose(joint.diagonal(), variance, rtol=tiny, atol=tiny * PRIOR_VARIANCE)
+        assert float(torch.linalg.eigvalsh(joint)[0]) > -10 * tiny * PRIOR_VARIANCE
         mean = field.covariance(PLACES, PLACES).cpu() / UT**2
         assert torch.allclose(
-            mean.diagonal(), variance.reshape(-1, 3).mean(1), atol=1e-8 * PRIOR_VARIANCE
+            mean.diagonal(), variance.reshape(-1, 3).mean(1), atol=10 * tiny * PRIOR_VARIANCE
         )
 
     def test_merge_refuses_what_cannot_be_added(self, model, device):
@@ -92,3 +93,19 @@ class TestContract(MapContract):
             with pytest.raises(ValueError):
                 field.merge(bad)
             assert same_state(before, field.state_dict()), "a refused merge changed the map"
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="of what is in float32 others have tests")
+class TestInFloat32(TestContract):
+    """The factor of k(z, z) and predictions in float32; the kernel is computed in float64.
+
+    Two maps whose inducing inputs differ agree where these are dense to 1e-9 of the prior's
+    variance, which is less than float32 tells apart: what compares such maps is left out.
+    """
+
+    rounding = 1e4
+    test_fantasy_is_the_update_with_the_mean = None
+    test_merge_is_the_union = test_merge_with_nothing_and_into_nothing = None
+
+    def build(self, model, device, **settings):
+        return super().build(model, device, dtype="float32", **settings)
