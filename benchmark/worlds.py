@@ -68,7 +68,8 @@ def side_for(inducing: int) -> float:
     return 0.55 * LENGTHSCALE * inducing**0.5
 
 
-def fixed_inputs(inducing: int, generator: torch.Generator) -> Tensor:
-    """(M, 2) inputs that pivoted Cholesky picks from random positions in the square of `side_for`."""
+def fixed_inputs(inducing: int, generator: torch.Generator, device: str = "cpu") -> Tensor:
+    """(M, 2) inputs that pivoted Cholesky picks, on a device, from random positions in the square of `side_for`."""
     x = side_for(inducing) * torch.rand(4 * inducing, 2, dtype=torch.float64, generator=generator)
-    return x[greedy_inputs(make_kernel("matern52", 1.0, LENGTHSCALE), x, 0.0, inducing)]
+    x = x.to(device)
+    return x[greedy_inputs(make_kernel("matern52", 1.0, LENGTHSCALE), x, 0.0, inducing)].cpu()

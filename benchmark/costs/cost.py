@@ -48,7 +48,7 @@ class Stream:
     def __init__(self, inducing: int, seed: int = 0, **settings):
         self.generator = torch.Generator().manual_seed(seed)
         self.field, self.side = RandomField(seed), side_for(inducing)
-        self.z = fixed_inputs(inducing, self.generator)
+        self.z = fixed_inputs(inducing, self.generator, settings.get("device", "cpu"))
         self.map = create_map("dual_svgp", inducing_inputs=self.z, **(SETTINGS | settings))
         self.pool = [self.samples(BATCH) for _ in range(_POOL)]
         self.turn = 0

@@ -26,13 +26,14 @@ from gp_mapping.core.field_map import FieldMap
 from gp_mapping.core.models.device import finish, grid_of
 from gp_mapping.core.models.tiled import blended
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.drawing.renderer import Renderer
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.planning.worth.surface import variance_reduction_surface
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["TABLES", "drawing_work", "run", "update_work"]
 
-TABLES = ("updates", "drawings", "others", "live", "calls")
+TABLES = ("updates", "drawings", "rendered", "others", "live", "calls")
 NOT_RUN = "not run"
 CARD = "cuda"  # torch's name of the card
 _DTYPES = ("float64", "float32")
@@ -61,7 +62,12 @@ def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES) -> Part:
     card = _roofline() if torch.cuda.is_available() else None
     where["card"] = card.name if card else f"{NOT_RUN}: no CUDA device here"
     tables, goals = [], []
-    for name, make in (("updates", _updates), ("drawings", _drawings), ("others", _others)):
+    for name, make in (
+        ("updates", _updates),
+        ("drawings", _drawings),
+        ("rendered", _rendered),
+        ("others", _others),
+    ):
         if name in only:
             say(name)
             table, reached = make(quick, card)
@@ -214,10 +220,39 @@ def _drawings(quick: bool, card: Roofline | None) -> tuple[Table, list[Goal]]:
                 if there is not None and (side, m) == (2048, 1024):
                     name = f"gpu: 2048² at M = 1024 in {dtype}"
                     goals += [
-                        Goal(name, 1e3 * there, high=50.0, unit="ms"),
-                        Goal(f"{name}: to the roofline", there / best, high=2.0),
+                        Goal(f"{name}, cell by cell: to the roofline", there / best, high=2.0),
                     ]
     table.notes = [f"Processor: {_PLACES} cells, and the time for them times the number of those."]
+    return table, goals
+
+
+def _rendered(quick: bool, card: Roofline | None) -> tuple[Table, list[Goal]]:
+    """The same as the node draws it: points at a twelfth of the lengthscale, cells splined from them.
+
+    All points are evaluated, all cells splined, scaled and brought to the processor, as for a first
+    drawing.
+    """
+    table = Table("A whole drawing, splined from points", _columns("grid, M"))
+    goals = []
+    for m in (20,) if quick else (400, 1024):
+        for side in (64,) if quick else (512, 2048):
+            for dtype in _DTYPES:
+
+                def make(device: str, m=m, side=side, dtype=dtype):
+                    field, width = _mapped(m, device, dtype)
+                    settings = MapSettings(
+                        resolution=width / side, margin=0.0, max_grid_cells=side**2, device=device
+                    )
+                    half = 0.5 * width / side
+                    bounds = ((half, half), (width - half, width - half))
+                    return lambda: Renderer(settings).render(field, bounds, 1e-6, 1)
+
+                here, there = _both(make, card, 3)
+                table.add(*_row(f"{side}², {m}", dtype, here, there, None))
+                if there is not None and (side, m) == (2048, 1024):
+                    name = f"gpu: 2048² at M = 1024 in {dtype}, splined"
+                    goals.append(Goal(name, 1e3 * there, high=50.0, unit="ms"))
+    table.notes = ["Cells in the processor's memory; error: `python -m benchmark render`."]
     return table, goals
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gp_mapping.core.device.transfers import to_device
+from gp_mapping.core.device.transfers import to_device, to_processor
 from gp_mapping.core.field_map import FieldMap, Snapshot
 from gp_mapping.core.types import Prediction
 from gp_mapping.mapping.drawing.channels import show
@@ -392,7 +392,8 @@ class Renderer:
             slow: what an uncertain time constant adds to it.
         """
         xs, ys = self._lattice.xs, self._lattice.ys
-        drawn, norm_excess = self._lattice.drawn, self._lattice.drawn_excess
+        # the lattice's own cells change in place when they are drawn again
+        drawn, norm_excess = self._lattice.drawn.clone(), self._lattice.drawn_excess
         variance = self._lattice.stddev.square()
 
         def there(cells: np.ndarray) -> Tensor:
@@ -431,17 +432,16 @@ class Renderer:
         )
         known = shown.stddev <= unknown_above if known is None else known
 
+        mean, stddev, *rest = to_processor((*shown[:2], known, *shown[2:]))
         return FieldGrid(
             self.window.origin,
             self.window.resolution,
-            # a copy: cells that are drawn again later change in place
-            shown.mean.to("cpu", copy=True),
-            shown.stddev.cpu(),
-            known.cpu(),
+            mean,
+            stddev,
+            rest[0],
             noise_stddev,
             revision,
-            None if shown.mean_each is None else shown.mean_each.to("cpu", copy=True),
-            *(None if part is None else part.cpu() for part in shown[3:]),
+            *rest[1:],
         )
 
     def _spot_check(
