@@ -5,8 +5,10 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from pretended_card import CARD, pretended_card
 from scipy.interpolate import RectBivariateSpline
 
+from gp_mapping.core.device.transfers import to_processor
 from gp_mapping.core.types import Prediction
 from gp_mapping.mapping.drawing import lattice as lattice_module
 from gp_mapping.mapping.drawing.grid import GridWindow
@@ -295,3 +297,29 @@ def test_a_spline_is_factored_once_while_the_same_points_are_drawn(monkeypatch):
     again = pickle.loads(pickle.dumps(lattice))
     again.draw(everything)
     assert np.array_equal(again.drawn, lattice.drawn) and len(made) == 10
+
+
+@pytest.mark.parametrize("resolution", [0.04, 0.2])
+def test_a_card_draws_what_the_processor_does(resolution):
+    """Splined cells, the bound of their variance beside a steep rise, covariances; or the points."""
+
+    def drawn(device: str) -> list[torch.Tensor]:
+        window = GridWindow(0, 0, 30, 20, resolution)
+        lattice = Lattice(window, LENGTH, CENTRE, PRIOR, torch.device(device))
+        filled(lattice)
+        lattice.variance[:, :, lattice.columns < 0.6] = 1e-6
+        lattice.allocate_covariances()
+        lattice.excess[:] = lattice.mean[0]
+        lattice.draw(whole(lattice))
+        again = pickle.loads(pickle.dumps(lattice))
+        again.draw((0, 1, 0, 1))
+        cells = [lattice.drawn, lattice.stddev, lattice.drawn_excess, again.drawn]
+        assert all(part.device.type == device for part in cells)
+        return to_processor(cells)
+
+    here = drawn("cpu")
+    with pretended_card():
+        there = drawn(CARD)
+    for one, other in zip(here, there):
+        torch.testing.assert_close(one, other, rtol=0.0, atol=1e-9)
+    assert float(here[1].min()) > 0.7e-3
