@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -104,6 +104,13 @@ class Increment(Increments):
         return products[:, rank:], -((p @ self.middle) * p).sum(1)
 
 
+@lru_cache(maxsize=4)
+def _probes(size: int, count: int, device: torch.device) -> Tensor:
+    """Random columns (size, count), the same at each call."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn((size, count), dtype=torch.float64, generator=generator).to(device)
+
+
 def increment_between(before: Posterior, now: Posterior) -> Increment | None:
     """The change from one posterior of a map to a later one.
 
@@ -148,10 +155,7 @@ def increment_between(before: Posterior, now: Posterior) -> Increment | None:
     largest = float(torch.linalg.vector_norm(now.R, dim=1).max()) ** 2  # of D₁: its diagonal
     rounding = 64.0 * torch.finfo(torch.float64).eps * largest
     for rank in _RANKS:
-        probes = torch.randn(
-            (size, rank + _PROBES), dtype=torch.float64, generator=torch.Generator().manual_seed(0)
-        )
-        images = product(probes.to(now.R.device))
+        images = product(_probes(size, rank + _PROBES, now.R.device))
         base = torch.linalg.qr(images[:, :rank]).Q
         missed = images[:, rank:] - base @ (base.mT @ images[:, rank:])
         if float(missed.norm()) <= max(_MISSED, rounding):

@@ -15,6 +15,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from gp_mapping.core.device.transfers import to_processor
 from gp_mapping.core.field_map import FieldMap, Increments
 from gp_mapping.core.types import Prediction
 from gp_mapping.mapping.drawing.lattice import Lattice, flat
@@ -132,11 +133,15 @@ class Follower:
         if change is None or not len(at):
             return 0.0
 
-        mean, variance, known_here = change(lattice.places(*np.divmod(at, known.shape[1])))
-        which = known_here.cpu().numpy()
-        self._add(lattice, field, at[which], mean[known_here], variance[known_here])
-        exact[at[which]] = self.number(lattice, field)
-        return len(which) / CHEAP
+        mean, variance, followed = to_processor(
+            change(lattice.places(*np.divmod(at, known.shape[1])))
+        )
+        count = len(at)
+        if not bool(followed.all()):
+            at, mean, variance = at[followed.numpy()], mean[followed], variance[followed]
+        self._add(lattice, field, at, mean, variance)
+        exact[at] = self.number(lattice, field)
+        return count / CHEAP
 
     def _follow_part(
         self,
@@ -197,7 +202,7 @@ class Follower:
             columns: (n,) of the points.
         """
         mean, variance, followed = (
-            part.cpu().numpy() for part in change(lattice.places(rows, columns))
+            part.numpy() for part in to_processor(change(lattice.places(rows, columns)))
         )
 
         # next to a tile that has changed as a whole, whose change is not known
@@ -265,15 +270,15 @@ class Follower:
             lattice: of the points.
             field: the map.
             at: (n,) numbers of the points, counted row by row.
-            mean: change of the mean (n, C), SI.
-            variance: change of the variance (n, C), squared SI.
+            mean: change of the mean (n, C), SI, in the processor's memory.
+            variance: change of the variance (n, C), squared SI, likewise.
         """
         if not len(at):
             return
 
         # f alone is followed; what it stands for is computed from it
         mean, variance = (
-            part + torch.from_numpy(flat(old[: field.channels]).take(at, 1)).mT.to(part)
+            part + torch.from_numpy(flat(old[: field.channels]).take(at, 1)).mT
             for part, old in ((mean, lattice.mean), (variance, lattice.variance))
         )
         now = Prediction(mean, variance.clamp_min(0.0), field.noise_variance())

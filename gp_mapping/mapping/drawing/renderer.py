@@ -500,10 +500,13 @@ def _channels(observes: bool, field: FieldMap, p: Prediction) -> Prediction:
     Args:
         observes: whether it is.
         field: the map.
-        p: of f.
+        p: of f; where the map is or in the processor's memory.
     """
     if not observes:
         return p
+    there = field.noise_variance().device
+    mean, variance = (to_device(part, there) for part in (p.mean, p.variance))
+    p = Prediction(mean, variance, p.noise_variance)
     observed = field.observed(p)
     mean, variance = (
         torch.cat(parts, 1) for parts in ((p.mean, observed.mean), (p.variance, observed.variance))
