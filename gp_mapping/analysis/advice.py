@@ -76,7 +76,8 @@ def advise(
     """Return advice: sensor faults, faults of the robot by gain, driving, what no refit measures.
 
     Where the sensor is dead nothing else is advised; nor where passes are in several frames, by
-    which they differ as by late stamps, a sensor that drifts, or anything else.
+    which they differ as by late stamps, a sensor that drifts, or anything else. Where it turns with
+    the robot, and the map takes that for the field, clocks and poses are not judged.
 
     Args:
         c: None of a map from which no calibration is made.
@@ -86,7 +87,8 @@ def advise(
         context: unit, sensor, sensor_faults (list), gross, measurements, dropped, explained (list),
             changes (list), follow_changes, frames (`frame_breaks`), biases (`pass_biases`), drift
             (`found_drift`), noise (of one measurement, in the unit), scale (one unit in SI), unlike
-            (`unlike_parts`).
+            (`unlike_parts`), turning (what the map says of a sensor that turns with the robot, a
+            list).
     """
     faults = context["sensor_faults"]
     frames: list[Break] = context["frames"]
@@ -95,6 +97,16 @@ def advise(
     if any(fault.dead for fault in faults) or any(each.kind != ALIKE for each in frames):
         return first
 
+    out = [Advice(text, None) for text in context["turning"]] or _by_gain(c, tried, found, context)
+
+    # What follows has no refit to be weighed by, or is no fault: it stays behind the sorted ones.
+    return first + out + _driving_advice(found, context["unit"]) + _others(found, context)
+
+
+def _by_gain(
+    c: Calibration | None, tried: dict[str, float], found: dict, context: dict
+) -> list[Advice]:
+    """Return advice on faults of the robot, the largest gain first; arguments as of `advise`."""
     corrections = _Corrections(found["rmse_ut"], tried, context["unit"])
     out: list[Advice] = []
     if c is not None:
@@ -103,10 +115,7 @@ def advise(
     out += _lever_arm_advice(corrections)
     out += _drift_advice(corrections, context)
     out += _unlike_advice(context)
-    out.sort(key=lambda a: -(a.gain or 0.0))
-
-    # What follows has no refit to be weighed by, or is no fault: it stays behind the sorted ones.
-    return first + out + _driving_advice(found, context["unit"]) + _others(found, context)
+    return sorted(out, key=lambda a: -(a.gain or 0.0))
 
 
 def _clock_advice(c: Calibration, corrections: _Corrections, sensor: str) -> list[Advice]:

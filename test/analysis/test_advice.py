@@ -68,6 +68,7 @@ CONTEXT = {
     "explained": [],
     "biases": [],
     "drift": None,
+    "turning": [],
     "noise": 0.3,
     "scale": 1e-6,
     "unlike": [],
@@ -156,6 +157,12 @@ def test_what_saves_most_is_said_first():
         tried = {"without_offset": offset, "without_heading": heading, "with_lever_arm": 0.76}
         gains = [said.gain for said in advice(None, tried, c)]
         assert gains == sorted(gains, reverse=True) and len(gains) == 3
+
+
+def test_a_sensor_that_turns_with_the_robot_is_said_in_place_of_what_it_makes_look_wrong():
+    c = replace(CLEAN, offset=0.1)
+    assert len(advice(None, {"with_lever_arm": 0.6}, c)) == 2
+    assert only(None, {"with_lever_arm": 0.6}, c, turning=["it turns"]).text == "it turns"
 
 
 def test_what_was_dropped_and_what_was_left_out_in_per_cent_of_all():

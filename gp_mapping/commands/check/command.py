@@ -335,6 +335,7 @@ def _result(
         "explained": intakes[0].drops.explain() + warnings,
         "biases": biases,
         "drift": found_drift(session),
+        "turning": session.drift.turning_notes(),
         "noise": report["noise_stddev"] / session.settings.field_scale,
         "scale": session.settings.field_scale,
         "unlike": unlike,

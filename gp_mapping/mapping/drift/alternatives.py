@@ -21,7 +21,9 @@ class DriftTrack(NamedTuple):
         y: values (N,).
         stamp: (N,), s.
         passes: number of the pass of each (N,).
-        heading: forward axis of the robot (N, 2) where the sensor may turn with it; else None.
+        heading: forward axis of the robot (N, 2) where the map lets the sensor turn with it; else
+            None.
+        forward: the same where it does not, but the sensor may do so all the same; else None.
     """
 
     x: Tensor
@@ -29,6 +31,7 @@ class DriftTrack(NamedTuple):
     stamp: Tensor
     passes: Tensor
     heading: Tensor | None = None
+    forward: Tensor | None = None
 
     @property
     def begins(self) -> Tensor:

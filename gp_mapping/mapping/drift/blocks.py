@@ -38,8 +38,8 @@ def blocks_of(rows: DriftTrack, step: float) -> DriftTrack:
         return sums / count.reshape(n, *(1 for _ in values.shape[1:])) + values[:1]
 
     passes = torch.zeros(n, dtype=rows.passes.dtype).index_put((where,), rows.passes)
-    turned = None if rows.heading is None else mean(rows.heading)
-    return DriftTrack(mean(rows.x), mean(rows.y), mean(rows.stamp), passes, turned)
+    axes = (None if axis is None else mean(axis) for axis in (rows.heading, rows.forward))
+    return DriftTrack(mean(rows.x), mean(rows.y), mean(rows.stamp), passes, *axes)
 
 
 def forward(cells: Samples) -> Tensor:

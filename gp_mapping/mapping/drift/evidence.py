@@ -19,21 +19,24 @@ different times. Other faults look alike, each with a covariance of its own:
     stamps that are late               k of places earlier on the way
     a sensor that follows slowly       H k Hᵀ
     a field longer along one axis      k of places that are stretched
+    a sensor that turns with the robot ĥ_i·ĥ_j, ĥ being the robot's forward axis
 
-The last shows without a drift, too: `DriftSearch.anisotropy` says so. A drift counts as found where
-it is better by SURE nats than none, and than all that may be so along one line; by less than that
-where places passed twice differ anyhow, and it is only asked what makes them differ.
+The last two show without a drift, too: `DriftSearch.anisotropy` and `turning` say so. A drift
+counts as found where it is better by SURE nats than none, and than all that may be so along one
+line; by less than that where places passed twice differ anyhow, and it is only asked what makes
+them differ.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 from typing import NamedTuple
 
 import torch
 
 from gp_mapping.mapping.drift.alternatives import DriftTrack
-from gp_mapping.mapping.drift.track_evidence import RATIOS, SPREADS, SURE, TrackEvidence
+from gp_mapping.mapping.drift.track_evidence import SURE, Evidence, TrackEvidence
 
 __all__ = ["Drift", "DriftSearch", "DriftTrack"]
 
@@ -71,7 +74,12 @@ class DriftSearch(TrackEvidence[Drift]):
     Attributes:
         anisotropy: how many times longer the lengthscale along y is than along x, a power of two,
             where values that do not drift say so by SURE nats; else 1.
+        turning: standard deviation of the part that turns with the robot, in the unit of the
+            values, where the map has none and they say so by SURE nats, as nothing else does; 0
+            otherwise.
     """
+
+    turning = 0.0
 
     # Each of these yields after a step, and returns what it has found.
     def _search(self) -> Generator[None, None, Drift | None]:
@@ -83,14 +91,18 @@ class DriftSearch(TrackEvidence[Drift]):
         self._alone = at
         stretched, self.anisotropy = yield from self._stretch(none)
         self.start = (*at, *self.start[len(at) :])
+        others = max(none, stretched)
+        turned, turned_at = yield from self._turned(others)
         evidence = yield from self._drifts()
         best = max(evidence, key=lambda which: evidence[which][0])
         value, at = evidence[best]
-        if value < max(none, stretched) + SURE:
+        if turned > max(value, others + SURE):
+            yield from self._judge_turned(turned, turned_at)
+        if value < max(others, turned) + SURE:
             return None
         self.start = at
 
-        others = max(none, stretched)
+        others = max(others, turned)
         for margin, alternative in self._alternatives():
             other = yield from alternative
             if value < other + margin:
@@ -105,10 +117,41 @@ class DriftSearch(TrackEvidence[Drift]):
             least -= 1
 
         self.anisotropy = 1.0
-        i, j, q = at
-        covariance = self._field(i) + SPREADS[q] ** 2 * self._drift(warms_up, k)
-        stddev = SPREADS[q] * self.scale * self._scale(covariance + RATIOS[j] ** 2 * self.eye)
+        stddev = self._spread_of(self._drift(warms_up, k), at)
         return Drift(self._time(k), self._time(least), stddev, warms_up, value - others)
+
+    def _turned(self, others: float) -> Evidence:
+        """Largest log evidence of a sensor that turns with the robot, and its best parameters.
+
+        Args:
+            others: that of none; what is no better is −∞.
+        """
+        start, forward = self.start, self.track.forward
+        if forward is None:
+            return -math.inf, start
+        added = forward @ forward.mT
+        # the usual case costs no more than this
+        if (yield from self._quick(added)) <= others:
+            return -math.inf, start
+        found = yield from self._more(added)
+        self.start = start
+        return found
+
+    def _judge_turned(self, value: float, at: tuple[int, ...]) -> Generator[None, None, None]:
+        """Set `turning`, and no anisotropy beside it, unless another fault is as good.
+
+        Args:
+            value: log evidence of a sensor that turns with the robot.
+            at: its best parameters.
+        """
+        self.start = at
+        for margin, alternative in (*self._misplaced(), *self._alternatives()):
+            other = yield from alternative
+            if value < other + margin:
+                return
+        forward = self.track.forward
+        if forward is not None:
+            self.turning, self.anisotropy = self._spread_of(forward @ forward.mT, at), 1.0
 
     def _drifts(
         self,

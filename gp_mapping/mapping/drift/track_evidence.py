@@ -28,6 +28,7 @@ RATIOS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # noise, in standard deviations of 
 SPREADS = (0.03, 0.1, 0.3, 1.0, 3.0)  # of what is added, in standard deviations of the field
 _SHORTEST, _TIMES = 16.0, 8  # of T, in usual times between two blocks; and how many doublings of it
 _DELAYS = (-4.0, -2.0, -1.0, -0.5, 0.5, 1.0, 2.0, 4.0)  # in usual times between two blocks
+_HALVINGS = 2  # of the distance between two of these, where it is looked closer
 _WIDTHS = 1.0, 2.0  # of places that change, in lengthscales
 _LAGS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 _LONGER = (2.0, 8.0, 32.0)  # times that a field's lengthscale may be longer along one axis
@@ -139,6 +140,13 @@ class TrackEvidence(Stepwise[_Found]):
             yield SURE, self._other(lambda i, rough=rough: rough)
         yield from self._late_or_slow()
 
+    def _misplaced(self) -> Iterator[tuple[float, Generator[None, None, float]]]:
+        """The same of a sensor that sits off the place that the pose means: ahead, to the left."""
+        forward = self.track.forward
+        if forward is not None:
+            yield SURE, self._off(forward)
+            yield SURE, self._off(forward.flip(1) * forward.new_tensor([-1.0, 1.0]))
+
     def _late_or_slow(self) -> Iterator[tuple[float, Generator[None, None, float]]]:
         """The same of stamps that are late, and of a sensor that follows slowly."""
         for delay in _DELAYS:
@@ -166,7 +174,22 @@ class TrackEvidence(Stepwise[_Found]):
 
     def _late(self, seconds: float) -> Generator[None, None, float]:
         """With stamps that are late by so many seconds."""
-        places = self.track.x - seconds * self.track.velocity()
+        return (yield from self._at(self.track.x - seconds * self.track.velocity()))
+
+    def _off(self, axis: Tensor) -> Generator[None, None, float]:
+        """With a sensor that sits off along an axis (N, 2), as far as suits best."""
+        evidence: dict[float, float] = {}
+        tried, width = list(_DELAYS), 0.5
+        for _ in range(1 + _HALVINGS):
+            for far in tried:
+                places = self.track.x + far * self.usual * self.speed * axis
+                evidence[far] = yield from self._at(places)
+            best, width = max(evidence, key=lambda which: evidence[which]), 0.5 * width
+            tried = [best * (1.0 - width), best * (1.0 + width)]
+        return evidence[best]
+
+    def _at(self, places: Tensor) -> Generator[None, None, float]:
+        """Of measurements at other places (N, 2)."""
         found = yield from self._best(
             lambda i: self._kernel_of(self.lengths[i], places) + self.free
         )
@@ -280,6 +303,12 @@ class TrackEvidence(Stepwise[_Found]):
         square = torch.linalg.solve_triangular(factor, self.y, upper=False).square().sum()
         n = len(self.y)
         return -0.5 * n * math.log(float(square) / n) - float(factor.diagonal().log().sum())
+
+    def _spread_of(self, added: Tensor, at: tuple[int, ...]) -> float:
+        """Standard deviation of what is added at the numbers of its parameters, in y's unit."""
+        i, j, q = at
+        covariance = self._field(i) + SPREADS[q] ** 2 * added + RATIOS[j] ** 2 * self.eye
+        return SPREADS[q] * self.scale * self._scale(covariance)
 
     def _scale(self, covariance: Tensor) -> float:
         """The best s for C."""

@@ -22,7 +22,7 @@ from gp_mapping.mapping.drift.alternatives import DriftTrack
 from gp_mapping.mapping.drift.blocks import blocks_of, forward
 from gp_mapping.mapping.drift.evidence import Drift, DriftSearch
 from gp_mapping.mapping.drift.kept import KeptCells
-from gp_mapping.mapping.notes.settings import anisotropy_note, drift_note
+from gp_mapping.mapping.notes.settings import anisotropy_note, drift_note, turning_note
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["STEPS", "DriftWatch"]
@@ -47,6 +47,8 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
     Attributes:
         drift: what was found, in SI units; None: nothing.
         anisotropy: as the setting should be, by the newest look, where a drift was not found.
+        turning: standard deviation of the part that turns with the robot and that the map has not,
+            by the newest look, SI; 0: none, or it has one.
         bias_time: after how many seconds a pass gets another constant; 0: never.
     """
 
@@ -57,6 +59,7 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
         self.settings = settings
         self.drift: Drift | None = None
         self.bias_time, self.anisotropy = settings.bias_time, settings.anisotropy
+        self.turning = 0.0
         self._newest: tuple[list[float], int] | None = None  # place and pass of the newest row
 
     def stop_looking(self) -> None:
@@ -92,6 +95,7 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
 
     def _adopt(self, search: _PendingDrift, last: bool) -> bool:
         self.drift, self.anisotropy = search.found, search.anisotropy
+        self.turning = search.turning
         if self.drift is None:
             self._kept = None if search.final else self._kept
             return False
@@ -120,11 +124,20 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
             self.replace([each for each in self._kept if float(each[0].stamp[0]) >= stamp])
 
     def notes(self) -> list[str]:
-        """That the sensor drifts, or that the field is longer along one axis, in a sentence."""
+        """That the sensor drifts, turns with the robot, or the field is longer along one axis."""
         d, s = self.drift, self.settings
         if d is None:
-            return [anisotropy_note(self.anisotropy)] if self.anisotropy != s.anisotropy else []
+            longer = self.anisotropy != s.anisotropy
+            return [
+                *self.turning_notes(),
+                *([anisotropy_note(self.anisotropy)] if longer else []),
+            ]
         return [drift_note(d.stddev / s.field_scale, s.field_unit, d.seconds, self.bias_time)]
+
+    def turning_notes(self) -> list[str]:
+        """That the sensor turns with the robot, where the map takes that for the field."""
+        s = self.settings
+        return [turning_note(self.turning, s.field_scale, s.field_unit)] if self.turning else []
 
     # --- resume -----------------------------------------------------------------------------------
     def state_dict(self) -> dict:
@@ -132,6 +145,7 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
         return {
             "bias_time": self.bias_time,
             "anisotropy": self.anisotropy,
+            "turning": self.turning,
             "drift": None if self.drift is None else self.drift._asdict(),
             "kept": None if self._kept is None else self._kept.state_dict(),
             "checks": self._checks,
@@ -147,6 +161,7 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
         self.bias_time = self.settings.bias_time or float(state["bias_time"])
         # absent in maps of a version that did not look for it
         self.anisotropy = float(state.get("anisotropy", self.settings.anisotropy))
+        self.turning = float(state.get("turning", 0.0))
         looks = state["kept"] is not None and _may_look(self.settings)
         self._kept = KeptCells.restored(state["kept"]) if looks else None
         self._checks, self._looked = int(state["checks"]), int(state["looked"])
@@ -212,6 +227,11 @@ class _PendingDrift(PendingSearch[Drift]):
         found = 1.0 if self._search is None else self._search.anisotropy
         return self._given * found
 
+    @property
+    def turning(self) -> float:
+        """Standard deviation of the part that turns with the robot and that the map has not, SI."""
+        return 0.0 if self._search is None else self._search.turning
+
     def state_dict(self) -> dict:
         """For an exact resume, with the cells."""
         return {
@@ -256,5 +276,6 @@ def _track_of(kept: KeptCells, rows: int, step: float, heading: bool) -> DriftTr
     x, y, stamp = (
         torch.cat([getattr(table, name) for table in tables])[:rows] for name in ("x", "y", "stamp")
     )
-    turned = torch.cat([forward(table) for table in tables])[:rows] if heading else None
-    return blocks_of(DriftTrack(x, y[:, 0], stamp, passes[:rows], turned), step)
+    axes = torch.cat([forward(table) for table in tables])[:rows]
+    turned, facing = (axes, None) if heading else (None, axes)
+    return blocks_of(DriftTrack(x, y[:, 0], stamp, passes[:rows], turned, facing), step)

@@ -19,6 +19,7 @@ __all__ = [
     "not_looked_note",
     "refusal_note",
     "slow_sensor_note",
+    "turning_note",
     "unused_starts",
     "warm_up_note",
 ]
@@ -195,6 +196,21 @@ def drift_note(stddev: float, unit: str, seconds: float, bias_time: float) -> st
         f"warm-up or drift: what the sensor tells at one place changes during a pass, by about {stddev:.2g} {unit} in "
         f"{seconds:.2g} s; the map gives each pass another constant every {bias_time:.2g} s. bias_time: "
         f"{bias_time:.2g} says so from the start, and learn_bias_time: false leaves one constant for each pass"
+    )
+
+
+def turning_note(stddev: float, scale: float, unit: str) -> str:
+    """That what a sensor tells turns with the robot, as was found.
+
+    Args:
+        stddev: of that part, SI.
+        scale: the display unit, SI.
+        unit: its name.
+    """
+    return (
+        f"what the sensor tells depends on which way the robot faces, by about {stddev / scale:.2g} {unit} (sun or "
+        "wind on one side of it, an antenna, what the robot itself gives off), and this map takes that for the "
+        f"field; heading_stddev: {stddev:.2g} makes one that tells the two apart"
     )
 
 

@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 from drifting import LENGTH, crossing, lanes, passes, way
+from slow_sensor import field
 
 from gp_mapping.mapping.drift.evidence import DriftSearch, DriftTrack
 
@@ -148,3 +149,34 @@ def test_time_scales_reach_to_twice_the_longest_pass_whenever_it_was(start):
     longest = max(float(part.stamp[-1] - part.stamp[0]) for part in parts)
     assert times[-1] <= 2.0 * longest < 2.0 * times[-1]
     assert times[1:] == [2.0 * each for each in times[:-1]]
+
+
+def facing(x):
+    """Direction of the way at each place, (N, 2)."""
+    ahead = torch.cat([x[1:2] - x[:1], x.diff(dim=0)])
+    return ahead / ahead.norm(dim=1, keepdim=True).clamp_min(1e-9)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_sensor_that_turns_with_the_robot_is_told_from_the_field(seed):
+    """Sun on one side of a thermometer: to a factor of two, and no drift, late stamp or long field."""
+    whole = way(passes(seed, crossing(STEP)))
+    search = DriftSearch(
+        whole._replace(y=whole.y + 0.4 * facing(whole.x)[:, 0], forward=facing(whole.x)),
+        2.4,
+        "matern52",
+    )
+    assert search.finish() is None and search.anisotropy == 1.0
+    assert 0.5 < search.turning / 0.3 < 2.0
+
+
+@pytest.mark.parametrize("arm", [(0.0, 0.3), (0.3, 0.0)])
+def test_a_sensor_off_the_pose_on_a_slope_does_not_turn_with_the_robot(arm):
+    """There it reads more towards one side, by as much everywhere."""
+    paths = [lanes(10.0, 8.0, 1.6, STEP)]
+    whole = way(passes(2, paths))
+    ahead = facing(whole.x)
+    at = whole.x + arm[0] * ahead + arm[1] * ahead.flip(1) * ahead.new_tensor([-1.0, 1.0])
+    y = whole.y + field(at, 2, LENGTH) - field(whole.x, 2, LENGTH) + at[:, 0]
+    search = DriftSearch(whole._replace(y=y, forward=ahead), 2.4, "matern52")
+    assert search.finish() is None and search.turning == 0.0

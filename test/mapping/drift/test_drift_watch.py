@@ -1,11 +1,12 @@
 """A sensor that drifts: its map begins again with more constants, and is as if they had been set."""
 
 import copy
+from dataclasses import replace
 from functools import lru_cache
 
 import pytest
 import torch
-from drifting import LENGTH, lanes, passes
+from drifting import LENGTH, crossing, lanes, passes
 from slow_sensor import field
 from states import same
 
@@ -13,7 +14,7 @@ from gp_mapping.analysis.pass_biases import found_drift
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.drift.evidence import DriftSearch
 from gp_mapping.mapping.drift.kept import KeptCells
-from gp_mapping.mapping.drift.watch import STEPS
+from gp_mapping.mapping.drift.watch import STEPS, DriftWatch
 from gp_mapping.mapping.moving import move_session
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
@@ -178,3 +179,21 @@ def test_kept_cells_come_back_as_they_were():
             assert (cell.heading is None) == (was.heading is None)
         tables, numbers = each.tables()
         assert len(tables) <= 4 and len(numbers) == each.rows
+
+
+def test_a_sensor_that_turns_with_the_robot_is_named_after_a_resume_too():
+    """Sun on one side of a thermometer, of which the map takes no part to turn with the robot."""
+    settings, path = MapSettings(**GIVEN), torch.cat(crossing(LENGTH / 5.0))
+    steady = passes(1, [path])[0]
+    ahead = torch.cat([path[1:2] - path[:1], path.diff(dim=0)])
+    ahead = ahead / ahead.norm(dim=1, keepdim=True).clamp_min(1e-9)
+    watch = DriftWatch(settings, looks=True)
+    watch.add(replace(steady, y=steady.y + 0.5 * ahead[:, :1], heading=ahead), 1)
+    assert not watch.look(lambda: LENGTH, last=True) and watch.drift is None
+
+    again = DriftWatch(settings, looks=True)
+    again.load_state_dict(watch.state_dict())
+    (note,) = watch.notes()
+    assert again.notes() == watch.turning_notes() == [note]
+    assert f"by about {watch.turning:.2g} uT" in note and "heading_stddev" in note
+    assert 0.5 < watch.turning / 0.35 < 2.0
