@@ -36,10 +36,21 @@ from typing import NamedTuple
 import torch
 
 from gp_mapping.mapping.drift.alternatives import DriftTrack
-from gp_mapping.mapping.drift.track_evidence import SURE, Evidence, TrackEvidence
+from gp_mapping.mapping.drift.track_evidence import (
+    CHANGES,
+    LIKELIER,
+    MOVED,
+    SPREADS,
+    SURE,
+    WANDERS,
+    Alternative,
+    Evidence,
+    TrackEvidence,
+)
 
 __all__ = ["Drift", "DriftSearch", "DriftTrack"]
 
+_FAR = 0.1  # lengthscales that poses wander; what is less is little beside the field
 _HARDLY = 2.0  # nats that are no difference between two T
 
 
@@ -77,9 +88,11 @@ class DriftSearch(TrackEvidence[Drift]):
         turning: standard deviation of the part that turns with the robot, in the unit of the
             values, where the map has none and they say so by SURE nats, as nothing else does; 0
             otherwise.
+        contradicts: whether places that the robot passed twice differ as where its poses wander, by
+            a tenth of a lengthscale and more, or where the field changes while it drives.
     """
 
-    turning = 0.0
+    turning, contradicts = 0.0, False
 
     # Each of these yields after a step, and returns what it has found.
     def _search(self) -> Generator[None, None, Drift | None]:
@@ -103,11 +116,9 @@ class DriftSearch(TrackEvidence[Drift]):
         self.start = at
 
         others = max(others, turned)
-        for margin, alternative in self._alternatives():
-            other = yield from alternative
-            if value < other + margin:
-                return None
-            others = max(others, other)
+        beaten, others = yield from self._compare(value, others)
+        if beaten:
+            return None
 
         self.start, (warms_up, k), least = at, best, best[1]
         while least > 0:
@@ -119,6 +130,35 @@ class DriftSearch(TrackEvidence[Drift]):
         self.anisotropy = 1.0
         stddev = self._spread_of(self._drift(warms_up, k), at)
         return Drift(self._time(k), self._time(least), stddev, warms_up, value - others)
+
+    def _compare(self, value: float, others: float) -> Generator[None, None, tuple[bool, float]]:
+        """Whether another fault is as good as a drift, and the log evidence of the best.
+
+        Also `contradicts`.
+
+        Args:
+            value: log evidence of the drift.
+            others: of what is none, the best so far.
+        """
+        beaten, rivals = False, max(value, others)
+        at_once = wanders = -math.inf
+        far = 0.0  # that poses wander, in lengthscales
+        for alternative in self._alternatives():
+            other = yield from alternative.evidence
+            beaten, others = beaten or value < other + alternative.margin, max(others, other)
+            if alternative.kind == WANDERS and other > wanders:
+                wanders, far = other, SPREADS[self.start[2]]
+            if alternative.kind in (WANDERS, CHANGES):
+                at_once = max(at_once, other)
+                continue
+            # the place that changed was looked for: it is to be better by more
+            rivals = max(rivals, other - (SURE + LIKELIER) * (alternative.kind == MOVED))
+            if beaten and at_once < rivals + SURE:
+                return True, others
+
+        if beaten and far >= _FAR and at_once >= max(rivals, (yield from self._misplaced())) + SURE:
+            self.contradicts = True
+        return beaten, others
 
     def _turned(self, others: float) -> Evidence:
         """Largest log evidence of a sensor that turns with the robot, and its best parameters.
@@ -145,9 +185,9 @@ class DriftSearch(TrackEvidence[Drift]):
             at: its best parameters.
         """
         self.start = at
-        for margin, alternative in (*self._misplaced(), *self._alternatives()):
-            other = yield from alternative
-            if value < other + margin:
+        for alternative in (Alternative(SURE, self._misplaced()), *self._alternatives()):
+            other = yield from alternative.evidence
+            if value < other + alternative.margin:
                 return
         forward = self.track.forward
         if forward is not None:

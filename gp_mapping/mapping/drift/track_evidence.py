@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterator
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,7 +18,17 @@ from gp_mapping.core.kernels import make_kernel
 from gp_mapping.mapping.beginning.stepwise import Stepwise
 from gp_mapping.mapping.drift.alternatives import DriftTrack, change_window, response, roughness
 
-__all__ = ["LIKELIER", "RATIOS", "SPREADS", "SURE", "Evidence", "TrackEvidence"]
+__all__ = [
+    "CHANGES",
+    "LIKELIER",
+    "MOVED",
+    "RATIOS",
+    "SPREADS",
+    "SURE",
+    "WANDERS",
+    "Evidence",
+    "TrackEvidence",
+]
 
 SURE = 8.0  # nats; worlds without a drift reach 2
 LIKELIER = 4.0  # nats beside a field that changes and poses that wander; where these are, −1
@@ -37,6 +47,24 @@ _LONGER = (2.0, 8.0, 32.0)  # times that a field's lengthscale may be longer alo
 Evidence = Generator[None, None, tuple[float, tuple[int, ...]]]
 
 _Found = TypeVar("_Found")
+
+
+# what an alternative is: poses that wander, a field that changes everywhere, in one place, another
+WANDERS, CHANGES, MOVED, ANOTHER = range(4)
+
+
+class Alternative(NamedTuple):
+    """Another fault that may be in the values.
+
+    Attributes:
+        margin: nats by which to be better than it.
+        evidence: its largest log evidence, after some steps.
+        kind: what it is.
+    """
+
+    margin: float
+    evidence: Generator[None, None, float]
+    kind: int = ANOTHER
 
 
 class TrackEvidence(Stepwise[_Found]):
@@ -125,34 +153,53 @@ class TrackEvidence(Stepwise[_Found]):
         return decay[:, None] * decay * self.same
 
     # --- alternatives -----------------------------------------------------------------------------
-    def _alternatives(self) -> Iterator[tuple[float, Generator[None, None, float]]]:
-        """By how much to be better than each other fault, and its largest log evidence."""
+    def _alternatives(self) -> Iterator[Alternative]:
+        """All other faults; those that wander, or change, everywhere come first."""
         x, times = self.track.x, range(0, self._time_count, 2)
         apart = (x[:, None] - x).norm(dim=2)
+        walk = self._walk()
+        yield Alternative(
+            LIKELIER, self._other(lambda i: roughness(apart, self.lengths[i]) * walk), WANDERS
+        )
+        for memory in (self.same, *(self._memory(k, within=False) for k in times)):
+            field = self._other(lambda i, m=memory: (self._field(i) - self.free) * m)
+            yield Alternative(LIKELIER, field, CHANGES)
+            poses = self._other(lambda i, m=memory: roughness(apart, self.lengths[i]) * m)
+            yield Alternative(LIKELIER, poses, WANDERS)
         for memory in (self.same, self._memory(times[-1], within=False)):
             for width in _WIDTHS:
-                yield LIKELIER, self._changed(memory, apart, width)
-        for memory in (self.same, *(self._memory(k, within=False) for k in times)):
-            yield LIKELIER, self._other(lambda i, m=memory: (self._field(i) - self.free) * m)
-            yield LIKELIER, self._other(lambda i, m=memory: roughness(apart, self.lengths[i]) * m)
+                yield Alternative(LIKELIER, self._changed(memory, apart, width), MOVED)
         for k in times:
             rough = (-apart / (self.speed * self._time(k))).exp()
-            yield SURE, self._other(lambda i, rough=rough: rough)
+            yield Alternative(SURE, self._other(lambda i, rough=rough: rough))
         yield from self._late_or_slow()
 
-    def _misplaced(self) -> Iterator[tuple[float, Generator[None, None, float]]]:
-        """The same of a sensor that sits off the place that the pose means: ahead, to the left."""
-        forward = self.track.forward
-        if forward is not None:
-            yield SURE, self._off(forward)
-            yield SURE, self._off(forward.flip(1) * forward.new_tensor([-1.0, 1.0]))
-
-    def _late_or_slow(self) -> Iterator[tuple[float, Generator[None, None, float]]]:
-        """The same of stamps that are late, and of a sensor that follows slowly."""
+    def _late_or_slow(self) -> Iterator[Alternative]:
+        """Stamps that are late, and a sensor that follows slowly."""
         for delay in _DELAYS:
-            yield SURE, self._late(delay * self.usual)
+            yield Alternative(SURE, self._late(delay * self.usual))
         for lag in _LAGS:
-            yield SURE, self._slow(lag * self.usual)
+            yield Alternative(SURE, self._slow(lag * self.usual))
+
+    def _walk(self) -> Tensor:
+        """Of a random walk along each pass, 1 at the end of the longest: (N, N)."""
+        t = self.track
+        steps = (t.x[1:] - t.x[:-1]).norm(dim=1) * (t.passes.diff() == 0)
+        way = torch.cat([steps.new_zeros(1), steps.cumsum(0)])
+        for p in t.passes.unique().tolist():
+            way[t.passes == p] -= way[t.passes == p].min()
+        return torch.minimum(way[:, None], way) / way.max() * self.same
+
+    def _misplaced(self) -> Generator[None, None, float]:
+        """With a sensor that sits off the place that the pose means, as far as suits best."""
+        places, value = self.track.x, -math.inf
+        forward = self.track.forward if self.track.heading is None else self.track.heading
+        if forward is None:
+            return value
+        left = forward.flip(1) * forward.new_tensor([-1.0, 1.0])
+        for axis in (forward, left, forward):
+            value, places = yield from self._off(places, axis)
+        return value
 
     def _changed(self, memory: Tensor, apart: Tensor, width: float) -> Generator[None, None, float]:
         """With a change about one place, `width` lengthscales wide."""
@@ -176,17 +223,22 @@ class TrackEvidence(Stepwise[_Found]):
         """With stamps that are late by so many seconds."""
         return (yield from self._at(self.track.x - seconds * self.track.velocity()))
 
-    def _off(self, axis: Tensor) -> Generator[None, None, float]:
-        """With a sensor that sits off along an axis (N, 2), as far as suits best."""
+    def _off(self, places: Tensor, axis: Tensor) -> Generator[None, None, tuple[float, Tensor]]:
+        """With measurements farther along an axis than places, both (N, 2): as far as suits best.
+
+        Returns:
+            The evidence, and where they are then.
+        """
+        step = self.usual * self.speed * axis
         evidence: dict[float, float] = {}
-        tried, width = list(_DELAYS), 0.5
+        tried, width = [0.0, *_DELAYS], 0.5
         for _ in range(1 + _HALVINGS):
             for far in tried:
-                places = self.track.x + far * self.usual * self.speed * axis
-                evidence[far] = yield from self._at(places)
+                evidence[far] = yield from self._at(places + far * step)
             best, width = max(evidence, key=lambda which: evidence[which]), 0.5 * width
-            tried = [best * (1.0 - width), best * (1.0 + width)]
-        return evidence[best]
+            away = width * max(abs(best), min(map(abs, _DELAYS)))
+            tried = [best - away, best + away]
+        return evidence[best], places + best * step
 
     def _at(self, places: Tensor) -> Generator[None, None, float]:
         """Of measurements at other places (N, 2)."""

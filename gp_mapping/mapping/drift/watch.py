@@ -22,7 +22,12 @@ from gp_mapping.mapping.drift.alternatives import DriftTrack
 from gp_mapping.mapping.drift.blocks import blocks_of, forward
 from gp_mapping.mapping.drift.evidence import Drift, DriftSearch
 from gp_mapping.mapping.drift.kept import KeptCells
-from gp_mapping.mapping.notes.settings import anisotropy_note, drift_note, turning_note
+from gp_mapping.mapping.notes.settings import (
+    anisotropy_note,
+    contradiction_note,
+    drift_note,
+    turning_note,
+)
 from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["STEPS", "DriftWatch"]
@@ -49,6 +54,8 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
         anisotropy: as the setting should be, by the newest look, where a drift was not found.
         turning: standard deviation of the part that turns with the robot and that the map has not,
             by the newest look, SI; 0: none, or it has one.
+        contradicts: whether places that the robot passed twice differ, by the newest look, as where
+            its poses wander.
         bias_time: after how many seconds a pass gets another constant; 0: never.
     """
 
@@ -59,7 +66,7 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
         self.settings = settings
         self.drift: Drift | None = None
         self.bias_time, self.anisotropy = settings.bias_time, settings.anisotropy
-        self.turning = 0.0
+        self.turning, self.contradicts = 0.0, False
         self._newest: tuple[list[float], int] | None = None  # place and pass of the newest row
 
     def stop_looking(self) -> None:
@@ -95,7 +102,7 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
 
     def _adopt(self, search: _PendingDrift, last: bool) -> bool:
         self.drift, self.anisotropy = search.found, search.anisotropy
-        self.turning = search.turning
+        self.turning, self.contradicts = search.turning, search.contradicts
         if self.drift is None:
             self._kept = None if search.final else self._kept
             return False
@@ -130,6 +137,7 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
             longer = self.anisotropy != s.anisotropy
             return [
                 *self.turning_notes(),
+                *([contradiction_note()] if self.contradicts else []),
                 *([anisotropy_note(self.anisotropy)] if longer else []),
             ]
         return [drift_note(d.stddev / s.field_scale, s.field_unit, d.seconds, self.bias_time)]
@@ -146,6 +154,7 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
             "bias_time": self.bias_time,
             "anisotropy": self.anisotropy,
             "turning": self.turning,
+            "contradicts": self.contradicts,
             "drift": None if self.drift is None else self.drift._asdict(),
             "kept": None if self._kept is None else self._kept.state_dict(),
             "checks": self._checks,
@@ -162,6 +171,7 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
         # absent in maps of a version that did not look for it
         self.anisotropy = float(state.get("anisotropy", self.settings.anisotropy))
         self.turning = float(state.get("turning", 0.0))
+        self.contradicts = bool(state.get("contradicts", False))
         looks = state["kept"] is not None and _may_look(self.settings)
         self._kept = KeptCells.restored(state["kept"]) if looks else None
         self._checks, self._looked = int(state["checks"]), int(state["looked"])
@@ -231,6 +241,11 @@ class _PendingDrift(PendingSearch[Drift]):
     def turning(self) -> float:
         """Standard deviation of the part that turns with the robot and that the map has not, SI."""
         return 0.0 if self._search is None else self._search.turning
+
+    @property
+    def contradicts(self) -> bool:
+        """Whether places that the robot passed twice differ as where its poses wander."""
+        return self._search is not None and self._search.contradicts
 
     def state_dict(self) -> dict:
         """For an exact resume, with the cells."""

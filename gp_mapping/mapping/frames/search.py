@@ -253,8 +253,7 @@ class FrameSearch(TrackEvidence[list[Break]]):
             for warms_up in (False, True):
                 drift = self._drift(warms_up, k)
                 yield self._other(lambda i, drift=drift: drift)
-        for _, rival in self._late_or_slow():
-            yield rival
+        yield from (each.evidence for each in self._late_or_slow())
         if self.track.heading is not None:
             yield self._irons()
 

@@ -13,6 +13,7 @@ from gp_mapping.settings.mapping import AUTOMATIC, MapSettings
 
 __all__ = [
     "anisotropy_note",
+    "contradiction_note",
     "drawing_notes",
     "drift_note",
     "inconsistent_settings",
@@ -196,6 +197,15 @@ def drift_note(stddev: float, unit: str, seconds: float, bias_time: float) -> st
         f"warm-up or drift: what the sensor tells at one place changes during a pass, by about {stddev:.2g} {unit} in "
         f"{seconds:.2g} s; the map gives each pass another constant every {bias_time:.2g} s. bias_time: "
         f"{bias_time:.2g} says so from the start, and learn_bias_time: false leaves one constant for each pass"
+    )
+
+
+def contradiction_note() -> str:
+    """That places which the robot passed twice differ, as was found."""
+    return (
+        "places that the robot passed twice contradict each other as where its poses wander (wheels that slip, an "
+        "odometry without a localiser), or where the field changes while it drives: the map lies in between, and its "
+        "intervals are too narrow; record a localiser's pose, or map shorter drives"
     )
 
 

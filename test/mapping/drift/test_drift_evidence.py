@@ -180,3 +180,25 @@ def test_a_sensor_off_the_pose_on_a_slope_does_not_turn_with_the_robot(arm):
     y = whole.y + field(at, 2, LENGTH) - field(whole.x, 2, LENGTH) + at[:, 0]
     search = DriftSearch(whole._replace(y=y, forward=ahead), 2.4, "matern52")
     assert search.finish() is None and search.turning == 0.0
+
+
+def looked(seed, **world):
+    """A search at its end, which knows which way the robot faced."""
+    whole = way(passes(seed, crossing(STEP), **world))
+    search = DriftSearch(whole._replace(forward=facing(whole.x)), 2.4, "matern52")
+    search.finish()
+    return search
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_places_passed_twice_contradict_each_other_where_poses_wander(seed):
+    """Wheel odometry that is off by half a metre after 120 m."""
+    search = looked(seed, wander=0.03)
+    assert search.contradicts and search.found is None and search.turning == 0.0
+
+
+@pytest.mark.parametrize(
+    "world", [{}, {"delay": 1.0}, {"tau": 3.0}, {"moved": 1.5}, {"drift": 0.4}, {"noise": 0.3}]
+)
+def test_other_faults_are_no_poses_that_wander(world):
+    assert not looked(2, **world).contradicts
