@@ -61,6 +61,7 @@ def advice(found, calibration=None, sensor="magnetometer", drift=None):
         "explained": [],
         "biases": [],
         "drift": drift,
+        "turning": [],
         "noise": 0.3,
         "scale": 1e-6,
         "unlike": [],
