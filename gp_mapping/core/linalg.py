@@ -16,9 +16,12 @@ __all__ = [
     "cholesky",
     "chunk_size",
     "column_squares",
+    "factor_upper",
+    "mirror_upper",
     "pivoted_cholesky",
     "solve_lower",
     "solve_within",
+    "upper_blocks",
 ]
 
 # Columns that are computed at a time. On a CPU a few arrays (M, chunk) stay in the cache, and out
@@ -30,6 +33,10 @@ _MOST_ELSEWHERE = 2**17
 # Rows of a product with a triangular matrix that are computed at a time, as a card's products are
 # made: half a block is wasted.
 _BLOCK = 128
+
+# A symmetric matrix of more rows than these is computed on and above its diagonal alone, so many
+# rows at a time: of fewer, all of it costs no more than the calls.
+_WHOLE, _STRIP = 256, 160
 
 
 def cholesky(matrix: Tensor, rungs: int = 6) -> tuple[Tensor, float]:
@@ -78,6 +85,42 @@ def _factored(matrix: Tensor) -> tuple[Tensor, Tensor]:
     info = torch.empty((), dtype=torch.int32)
     torch.linalg.cholesky_ex(factor, out=(factor, info))
     return factor, info
+
+
+def factor_upper(matrix: Tensor) -> Tensor | None:
+    """Cholesky factor L of a symmetric matrix A of which the upper triangle is known, L Lᵀ = A.
+
+    Args:
+        matrix: A (M, M), row by row; it is overwritten where that saves a copy.
+
+    Returns:
+        L (M, M), lower; None where A does not factor as it is.
+    """
+    if matrix.is_cpu and matrix.is_contiguous() and not matrix.requires_grad:
+        factor, info = matrix.mT, torch.empty((), dtype=torch.int32)
+        torch.linalg.cholesky_ex(factor, out=(factor, info))
+    else:
+        factor, info = torch.linalg.cholesky_ex(matrix.mT)  # reads the lower triangle of that
+    # as in `cholesky`
+    is_factored = math.isfinite(float(factor.detach().diagonal().sum() / (info == 0)))
+    return factor if is_factored else None
+
+
+def upper_blocks(matrix: Tensor) -> list[tuple[slice, slice]]:
+    """Rows and columns of blocks that cover the upper triangle of a matrix (M, M) with little else.
+
+    A card computes all of it at once.
+    """
+    size = len(matrix)
+    if size <= _WHOLE or not is_synchronous(matrix.device):
+        return [(slice(0, size), slice(0, size))]
+    return [(slice(i, min(i + _STRIP, size)), slice(i, size)) for i in range(0, size, _STRIP)]
+
+
+def mirror_upper(matrix: Tensor) -> Tensor:
+    """A matrix (M, M), changed in place to be symmetric, with the upper triangle that it has."""
+    upper = matrix.triu(1)
+    return matrix.triu_().add_(upper.mT)
 
 
 def chunk_size(device: torch.device, rows: int = 400) -> int:

@@ -37,6 +37,7 @@ from torch import Tensor
 
 from gp_mapping.core.device.transfers import is_synchronous, tensor_on, to_device
 from gp_mapping.core.hyper.bias import bias_correlation
+from gp_mapping.core.linalg import upper_blocks
 from gp_mapping.core.sparse.pass_evidence import PassEvidence
 
 __all__ = ["NO_PASS", "PassSums"]
@@ -381,13 +382,13 @@ class PassSums:
         """Integrate the constants of these passes out of sums over sites.
 
         Args:
-            precision: D, (R, R).
+            precision: D, (R, R), of which the upper triangle is known; it is changed in place.
             sums: [r | s], (R, C + 1), s being the sum of βa.
             variance: s_b².
             correlation: ρ of neighbouring segments of a pass.
 
         Returns:
-            New D and [r | s].
+            D, and new [r | s].
         """
         targets = torch.cat([self.linear, self.precision[:, None]], 1)
         if self.elsewhere is None and correlation <= 0:  # W is diagonal
@@ -398,7 +399,10 @@ class PassSums:
             weighted = left @ self.whitened
             taken = weighted.mT @ targets
             taken[:, :-1] += self.whitened.mT @ mean
-        return torch.addmm(precision, self.whitened.mT, weighted, alpha=-1.0), sums - taken
+        for rows, columns in upper_blocks(precision):
+            of_rows, of_columns = self.whitened.mT[rows], weighted[:, columns]
+            precision[rows, columns].addmm_(of_rows, of_columns, alpha=-1.0)
+        return precision, sums - taken
 
     def state_dict(self) -> dict:
         """Everything that from_state_dict needs; tensors are not copied, they never change."""

@@ -17,6 +17,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from gp_mapping.core.linalg import mirror_upper, upper_blocks
 from gp_mapping.core.sparse.passes import PassSums
 from gp_mapping.core.transaction import Revertible, require_finite
 
@@ -60,9 +61,11 @@ class SiteStore(Protocol):
 class Sites(Revertible):
     """D, r and s of a dense basis, in buffers that double where they are full.
 
-    `size` rows are in use; beyond them D is the identity, and r and s are zero. What a transaction
-    adds is written when it ends, since nothing can refuse it any more: without a copy of D. Only
-    where the sums are read or changed otherwise before that, they are copied and written then.
+    `size` rows are in use; beyond them D is the identity, and r and s are zero. D is symmetric: its
+    upper triangle is kept up, and the rest follows where somebody reads all of it. What a
+    transaction adds is written when it ends, since nothing can refuse it any more: without a copy
+    of D. Only where the sums are read or changed otherwise before that, they are copied and written
+    then.
 
     Args:
         size: R, rows in use.
@@ -76,6 +79,7 @@ class Sites(Revertible):
         # most sites are of few rows, or made for one sum: not all of the capacity is written
         room = min(capacity, size + _ROOM)
         self._d = torch.eye(room, dtype=torch.float64, device=device)
+        self._is_whole = True  # whether D is known below its diagonal, too
         # r and s are columns of one buffer: one product updates both
         self._r = torch.zeros((room, channels + 1), dtype=torch.float64, device=device)
         self._copy: tuple[Tensor, Tensor] | None = None  # D and [r | s] as they were at `mark`
@@ -87,7 +91,21 @@ class Sites(Revertible):
     def precision(self) -> Tensor:
         """D: (R, R), a view."""
         self._write_early()
+        if not self._is_whole:
+            mirror_upper(self._used)
+            self._is_whole = True
+        return self._used
+
+    @property
+    def _used(self) -> Tensor:
+        """D: (R, R), a view, of which the upper triangle is known; without what is to be added."""
         return self._d[: self.size, : self.size]
+
+    def _upper(self) -> Tensor:
+        """D: (R, R), a view, of which the upper triangle is known, to be written into."""
+        self._keep()
+        self._is_whole = False
+        return self._used
 
     @property
     def linear(self) -> Tensor:
@@ -116,11 +134,20 @@ class Sites(Revertible):
             power: to which the samples' likelihood counts.
 
         Returns:
-            D (R, R) and r (R, C); views of the sums where no pass is open.
+            D (R, R) and r (R, C); r is a view of the sums where no pass is open.
         """
-        passes, precision, sums = self.passes, self.precision, self._targets
+        precision, linear = self.upper_integrated(variance, correlation, power)
+        return mirror_upper(precision), linear
+
+    def upper_integrated(
+        self, variance: float, correlation: float = 0.0, power: float = 1.0
+    ) -> tuple[Tensor, Tensor]:
+        """As `integrated`, with the upper triangle of D alone; what is below it is not known."""
+        self._write_early()
+        passes, sums = self.passes, self._targets
+        precision = _upper_of(self._used, power)
         if power != 1.0:
-            passes, precision, sums = passes.to_power(power), power * precision, power * sums
+            passes, sums = passes.to_power(power), power * sums
             precision.diagonal().add_(1.0 - power)
 
         if len(passes) and variance > 0.0:
@@ -154,9 +181,8 @@ class Sites(Revertible):
             return
 
         closing = self.passes.select(numbers).with_elsewhere(None)
-        precision, sums = closing.integrated(self.precision, self._targets, variance, correlation)
+        _, sums = closing.integrated(self._upper(), self._targets, variance, correlation)
 
-        self.precision.copy_(precision)
         self._targets.copy_(sums)
         self.passes = self.passes.select(set(self.passes.numbers) - numbers)
 
@@ -180,8 +206,11 @@ class Sites(Revertible):
 
     def _write(self, whitened: Tensor, weighted: Tensor, targets: Tensor) -> None:
         """Add sites to the sums: features (R, N), the same times β, and [λ | β] (N, C + 1)."""
-        self._d[: self.size, : self.size].addmm_(weighted, whitened.mT)
+        used, features = self._used, whitened.mT
+        for rows, columns in upper_blocks(used):
+            used[rows, columns].addmm_(weighted[rows], features[:, columns])
         self._r[: self.size].addmm_(whitened, targets)
+        self._is_whole = False
 
     def _write_added(self) -> None:
         """Write what the transaction has added so far."""
@@ -207,8 +236,7 @@ class Sites(Revertible):
     def scale(self, factor: float) -> None:
         """Forget: multiply D − I, r and s by the factor."""
         self._keep()
-        self.precision.mul_(factor)
-        self.precision.diagonal().add_(1.0 - factor)
+        self._used.mul_(factor).diagonal().add_(1.0 - factor)
         self._targets.mul_(factor)
         self.passes = self.passes.scale(factor)
 
@@ -255,13 +283,9 @@ class Sites(Revertible):
             lam: precision-weighted values λ, (N, C).
             pass_numbers: numbers of the samples' passes, (N,) or None.
         """
-        self._keep()
         split = self.size - len(new)
-        weighted = new * beta
-
-        block, precision = weighted @ old.mT, self.precision
-        precision[split:, :split].add_(block)
-        precision[:split, split:].add_(block.mT)
+        weighted, precision = new * beta, self._upper()
+        precision[:split, split:].add_((weighted @ old.mT).mT)
         precision[split:, split:].add_(weighted @ new.mT)
 
         self._r[split : self.size].addmm_(new, torch.cat([lam, beta[:, None]], 1))
@@ -303,9 +327,8 @@ class Sites(Revertible):
 
     def merge(self, other: Sites) -> None:
         """Add another map's sites in the same basis."""
-        self._keep()
-        self.precision.add_(other.precision)
-        self.precision.diagonal().sub_(1.0)  # both have the prior's identity
+        added = other.precision  # also where that is these sites themselves
+        self._upper().add_(added).diagonal().sub_(1.0)  # both have the prior's identity
         self._targets.add_(other._targets)
         self.passes = self.passes.merge(other.passes)
 
@@ -321,7 +344,7 @@ class Sites(Revertible):
             return
 
         size = self._before["size"]  # rows beyond belong to no site: the identity
-        self._copy = self._d[:size, :size].clone(), self._r[:size].clone()
+        self._copy = _upper_of(self._d[:size, :size]), self._r[:size].clone()
         self._write_added()
 
     def _put_back(self) -> None:
@@ -336,7 +359,10 @@ class Sites(Revertible):
         d[size:used, :used] = d[:used, size:used] = 0.0
         d.diagonal()[size:used] = 1.0
         r[size:used] = 0.0
-        d[:size, :size], r[:size] = self._copy
+        copied, r[:size] = self._copy
+        for rows, columns in upper_blocks(copied):
+            d[rows, columns] = copied[rows, columns]
+        self._before["_is_whole"] = False
 
     def release(self) -> None:
         """As Revertible.release."""
@@ -362,8 +388,9 @@ class Sites(Revertible):
     def clone(self, capacity: int | None = None) -> Sites:
         """An independent copy, with another capacity where it is given."""
         new = Sites(self.size, self.channels, capacity or self.capacity, self._d.device)
-        new._d[: self.size, : self.size], new._r[: self.size] = self.precision, self._targets
-        new.passes = self.passes
+        self._write_early()
+        new._used.copy_(self._used)
+        new._is_whole, new._r[: self.size], new.passes = self._is_whole, self._targets, self.passes
         return new
 
     def state_dict(self) -> dict:
@@ -389,3 +416,14 @@ class Sites(Revertible):
         new._r[: new.size] = linear
         new.passes = PassSums.from_state_dict(state["passes"], device)
         return new
+
+
+def _upper_of(matrix: Tensor, factor: float = 1.0) -> Tensor:
+    """The upper triangle of a matrix (M, M), times a factor, in a new one; the rest is not set."""
+    new = matrix.new_empty(matrix.shape)
+    for block in upper_blocks(matrix):
+        if factor == 1.0:
+            new[block] = matrix[block]
+        else:
+            torch.mul(matrix[block], factor, out=new[block])
+    return new

@@ -345,7 +345,7 @@ class TileMap(AnytimeMap):
     # --- test conditional, fantasies, files -------------------------------------------------------
     def leverage(self, whitened: Tensor) -> Tensor:
         """aᵀD⁻¹a of features (R, N): (N,)."""
-        factor, _ = cholesky(self.system()[0])  # not the posterior: its blocks are about to change
+        factor, *_ = self.factor_system()  # not the posterior: its blocks are about to change
         return solve_lower(factor, whitened).square().sum(0)
 
     def _local(self) -> dict:

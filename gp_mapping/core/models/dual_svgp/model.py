@@ -24,7 +24,7 @@ from gp_mapping.core.field_map import LIKELIHOODS, Increments
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.likelihoods.base import Gaussian
-from gp_mapping.core.linalg import cholesky, solve_lower
+from gp_mapping.core.linalg import cholesky, factor_upper, solve_lower
 from gp_mapping.core.models.dual_svgp.memory_sites import RememberedSites
 from gp_mapping.core.models.dual_svgp.merging import MergingMap
 from gp_mapping.core.models.dual_svgp.natural_gradient import add_and_refine, refresh
@@ -283,6 +283,15 @@ class DualSVGP(RememberedSites, MergingMap):
             theta.bias_stddev**2, theta.bias_correlation, self.likelihood_power
         )
 
+    def factor_system(self) -> tuple[Tensor, float, Tensor]:
+        """Factor R of D = R Rᵀ of all samples (R, R), jitter that was added to D, and r (R, C)."""
+        theta = self.theta
+        upper, linear = self.sites.upper_integrated(
+            theta.bias_stddev**2, theta.bias_correlation, self.likelihood_power
+        )
+        factor = factor_upper(upper)
+        return (*(cholesky(self.system()[0]) if factor is None else (factor, 0.0)), linear)
+
     def leverage(self, whitened: Tensor) -> Tensor:
         """v = aᵀD⁻¹a of features (R, K): (K,); β v is the Bayesian leverage score.
 
@@ -297,8 +306,7 @@ class DualSVGP(RememberedSites, MergingMap):
         Args:
             whitened: a(x) (R, N).
         """
-        precision, linear = self.system()
-        factor, _ = cholesky(precision)
+        factor, _, linear = self.factor_system()
         solved = solve_lower(factor, whitened)
         return solved.mT @ solve_lower(factor, linear), solved.square().sum(0)
 
@@ -354,8 +362,7 @@ class DualSVGP(RememberedSites, MergingMap):
         """The present posterior, factored when it is first needed after a change."""
         self.need_data()
         if self._posterior is None:
-            precision, linear = self.system()
-            factor, jitter = cholesky(precision)
+            factor, jitter, linear = self.factor_system()
             weights = solve_lower(factor, solve_lower(factor, linear), transpose=True)
             self.keep_posterior(factor, weights, self.noise_level, jitter)
         return self._posterior
