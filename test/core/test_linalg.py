@@ -17,7 +17,10 @@ from gp_mapping.core.linalg import (
     cholesky,
     chunk_size,
     column_squares,
+    factor_upper,
+    mirror_upper,
     solve_lower,
+    upper_blocks,
 )
 from gp_mapping.core.linalg import pivoted_cholesky as pivoted_by_rows
 from gp_mapping.core.sparse.greedy import select_pivots
@@ -55,6 +58,28 @@ def test_the_matrix_stays_as_it_is_and_gradients_pass(dtype):
     wanted = a.clone().requires_grad_()
     cholesky(wanted)[0].diagonal().log().sum().backward()  # ½ log |A|, whose gradient is ½ A⁻¹
     assert torch.allclose(wanted.grad, 0.5 * torch.linalg.inv(a), rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [0, 1, 20, 300])
+def test_the_upper_triangle_is_enough(size):
+    a = random_psd(size, size, 0) + torch.eye(size, dtype=torch.float64)
+    below = torch.full_like(a, math.nan).tril_(-1)
+    wanted, _ = cholesky(a)
+
+    covered = torch.zeros_like(a)
+    for block in upper_blocks(a):
+        covered[block] += 1.0
+    assert torch.equal(covered.triu(), torch.ones_like(a).triu()), "each number once"
+    assert covered.mean() < 0.8 or size < 300
+
+    given_as = a.triu() + below
+    assert torch.equal(mirror_upper(given_as.clone()), a)
+    assert torch.equal(factor_upper(given_as), wanted)
+    with pretended_card():
+        on_card = (a.triu() + below).to(CARD)
+        assert torch.equal(factor_upper(on_card).cpu(), wanted)
+    if size:
+        assert factor_upper(a - 1e3 * torch.eye(size, dtype=torch.float64)) is None
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])

@@ -7,6 +7,7 @@ one that copies numbers to it waits only where the copy is a synchronous one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -14,6 +15,9 @@ from torch import Tensor
 __all__ = ["add_rows", "is_synchronous", "tensor_on", "to_device", "to_processor"]
 
 
+@lru_cache(
+    maxsize=16
+)  # asked for each small operation; the name of a device is made anew each time
 def is_synchronous(device: torch.device) -> bool:
     """Whether numbers are there for the processor as soon as they are computed."""
     return device.type == "cpu"

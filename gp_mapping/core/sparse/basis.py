@@ -235,8 +235,9 @@ class Basis:
 
         # border L: [L 0; a(z')ᵀ chol(residual of z')]
         m, k = len(self), len(picked)
-        bordered = self.L.new_zeros((m + k, m + k))
+        bordered = self.L.new_empty((m + k, m + k))
         bordered[:m, :m] = self.L
+        bordered[:m, m:] = 0.0
         bordered[m:, :m] = inducing[:, picked].mT
         bordered[m:, m:] = rows[:, picked].mT.tril()
         self.z, self.L = torch.cat([self.z, x[picked]]), bordered

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.kernels import make_kernel
+from gp_mapping.core.linalg import factor_upper
 from gp_mapping.mapping.beginning.stepwise import Stepwise
 from gp_mapping.mapping.drift.alternatives import DriftTrack, change_window, response, roughness
 
@@ -348,9 +349,9 @@ class TrackEvidence(Stepwise[_Found]):
             best = higher
 
     def _evidence(self, covariance: Tensor) -> float:
-        """log N(y; 0, s² C) at the best s², up to a constant."""
-        factor, failed = torch.linalg.cholesky_ex(covariance)
-        if int(failed):
+        """log N(y; 0, s² C) at the best s², up to a constant; C is overwritten."""
+        factor = factor_upper(covariance)
+        if factor is None:
             return -math.inf
         square = torch.linalg.solve_triangular(factor, self.y, upper=False).square().sum()
         n = len(self.y)

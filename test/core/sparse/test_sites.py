@@ -7,6 +7,7 @@ import torch
 from core_data import close
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gp_mapping.core.linalg import factor_upper, mirror_upper
 from gp_mapping.core.sparse.sites import Sites
 from gp_mapping.core.transaction import transaction
 from gp_mapping.errors import NumericalError
@@ -101,7 +102,7 @@ class Copied(TorchDispatchMode):
     numbers = 0
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        if function is torch.ops.aten.clone.default:
+        if function in (torch.ops.aten.clone.default, torch.ops.aten.copy_.default):
             self.numbers = max(self.numbers, args[0].numel())
         return function(*args, **(kwargs or {}))
 
@@ -134,6 +135,51 @@ def test_what_a_transaction_adds_is_written_at_its_end_without_a_copy_of_the_sum
         sites.pad(1)
         sites.border(torch.ones(1, 40).double(), WHITE, BETA, LAM)
     agrees(sites, written_out(torch.cat([WHITE, torch.ones(1, 40).double()]), BETA, LAM))
+
+
+@pytest.mark.parametrize("read", ["before", "never"])
+def test_sums_of_many_rows_are_kept_by_their_upper_triangle(read):
+    """Whether or not somebody has read all of D meanwhile."""
+    wide = 0.1 * rand(300, 40)
+    number = (torch.arange(40) // 20).double()
+    old, new, first, rest = slice(290), slice(290, None), slice(30), slice(30, None)
+
+    def add(to, rows, part):
+        to.add(wide[rows, part], BETA[part], LAM[part], number[part])
+        if read == "before":
+            assert torch.equal(to.precision, to.precision.mT)
+
+    sites = Sites(290, 2, 300, "cpu")
+    add(sites, old, first)
+    before = sites.clone().precision
+    with pytest.raises(RuntimeError), transaction(sites):
+        add(sites, old, rest)
+        sites.scale(0.5)
+        assert torch.equal(sites.precision, sites.precision.mT)
+        raise RuntimeError
+    assert torch.equal(sites.precision, before)
+
+    sites.pad(10)
+    sites.border(wide[new, first], wide[old, first], BETA[first], LAM[first], number[first])
+    add(sites, slice(None), rest)
+    sites.merge(Sites(300, 2, 300, "cpu"))
+    expected = torch.eye(300, dtype=torch.float64) + (wide * BETA) @ wide.mT
+    close(sites.clone().precision, expected, 1e-12)
+
+    # D with the constants of two passes integrated out, and its factor from the upper triangle
+    for some in (number == 0.0, number == 1.0):
+        sums = wide[:, some] @ BETA[some]
+        expected = expected - torch.outer(sums, sums) / (1.0 / 0.3 + BETA[some].sum())
+    upper, linear = sites.upper_integrated(0.3)
+    assert all(map(torch.equal, sites.integrated(0.3), (mirror_upper(upper.clone()), linear)))
+    close(mirror_upper(upper.clone()), expected, 1e-12)
+    factor = factor_upper(upper)
+    close(factor @ factor.mT, expected, 1e-11)
+
+    sites.close({0.0, 1.0}, 0.3)
+    close(sites.precision, expected, 1e-12)
+    sites.scale(0.5)
+    close(sites.precision.diagonal(), 0.5 + 0.5 * expected.diagonal(), 1e-12)
 
 
 def test_project():
