@@ -15,9 +15,7 @@ from torch import Tensor
 __all__ = ["add_rows", "is_synchronous", "tensor_on", "to_device", "to_processor"]
 
 
-@lru_cache(
-    maxsize=16
-)  # asked for each small operation; the name of a device is made anew each time
+@lru_cache(maxsize=16)  # asked with each small operation, and a device makes its name anew
 def is_synchronous(device: torch.device) -> bool:
     """Whether numbers are there for the processor as soon as they are computed."""
     return device.type == "cpu"
