@@ -118,6 +118,7 @@ def measure(seconds: float, survey: bool = False) -> dict[str, float]:
             if midway is None and now - begin > 0.5 * seconds:
                 midway = now, processor_seconds(mapper.pid), len(means)
         end, spent, drawn = time.monotonic(), processor_seconds(mapper.pid), len(means)
+        midway = midway or (begin, busy, seen)  # of a drive that was over before
         _until(watcher, None, 2.5, (mapper, simulator))
         info = means[-1].info
         minute = next(mark for mark in marks if end - mark[0] <= 60.0)
