@@ -42,6 +42,13 @@ def test_what_needs_no_torch_does_not_import_it(code):
     assert last_line(code) == "[]"
 
 
+def test_nodes_that_map_nothing_start_without_torch():
+    """The player and the simulator: a second of the processor each, and two thirds of their memory."""
+    pytest.importorskip("rclpy")
+    loads = "import gp_mapping.ros.bag_player_node, gp_mapping.ros.simulator_node"
+    assert last_line(loads) == "[]"
+
+
 def test_a_fleets_workers_load_no_drawing_library():
     """Each of them would: it is a quarter of their start, and they draw nothing that it is needed for."""
     loads = (

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from gp_mapping.intake.columns import Columns
+if TYPE_CHECKING:
+    from gp_mapping.intake.columns import Columns
 
 __all__ = [
     "LARGE_VARIANCE",
