@@ -21,6 +21,10 @@ _LEAST_VARIANCE = 1e-12  # of f: a Gaussian without a width has no integral
 # nats of log E[p_c] below which a class is improbable; rows times classes in one integral
 _SURPRISE, _TOGETHER = (-5.0, 60)
 _HIGHEST = 60.0  # largest log-rate; exp of more is of no use
+# standard deviation up to which e^{m − u} and e^{√v ε} are finite
+_WIDEST = 50.0
+# numbers in one integral of classes: what a processor's cache holds, and what fills a card
+_IN_CACHE, _ON_CARD = 5e5, 4e6
 _MOST_COUNTS = 1e9  # in one measurement; no detector counts as many
 
 
@@ -267,15 +271,23 @@ class Softmax(NonGaussian):
         epsilon, weights = nodes(variance, 1.0)
         low = (mean - 6.5 * deviation).max(1).values - 4.0  # below, the largest is never
         high = (mean + 6.5 * deviation).max(1).values + 22.0
-        count = max(32, math.ceil(float((high - low).detach().max()) / 0.5)) if len(mean) else 32
+        extent, widest = 0.0, 0.0
+        if len(mean):
+            extent, widest = torch.stack([(high - low).max(), deviation.max()]).detach().tolist()
+        count = max(32, math.ceil(extent / 0.5))
         u = low[:, None] + (high - low)[:, None] * torch.linspace(
             0, 1, count, dtype=mean.dtype, device=mean.device
         )
         step = (high - low)[:, None] / (count - 1)
 
         # e^{f_c − u} and exp(−e^{f_c − u}) at all nodes, (N, C, U, n)
-        rise = (mean[:, :, None] - u[:, None, :])[..., None] + deviation[:, :, None, None] * epsilon
-        rise.clamp_max_(_HIGHEST).exp_()
+        level, around = mean[:, :, None] - u[:, None, :], deviation[:, :, None] * epsilon
+        if widest <= _WIDEST:  # a product of few exponentials in place of many
+            rise = level.exp()[..., None] * around.exp()[:, :, None, :]
+            rise.clamp_max_(math.exp(_HIGHEST))
+        else:
+            rise = level[..., None] + around[:, :, None, :]
+            rise.clamp_max_(_HIGHEST).exp_()
         fall = torch.exp(-rise)
 
         h = (fall @ weights).clamp_min(1e-300)  # (N, C, U)
@@ -296,7 +308,8 @@ class Softmax(NonGaussian):
 
     def _chunks(self, mean: Tensor, variance: Tensor, second: bool = True):
         """As _moments, of so many samples at a time that their nodes stay in bounded memory."""
-        size = max(1, int(4e6 / (self.classes * 100 * 60)))
+        together = _IN_CACHE if mean.is_cpu else _ON_CARD
+        size = max(1, int(together / (self.classes * 100 * 60)))
         parts = [
             self._moments(m, v, second) for m, v in zip(mean.split(size), variance.split(size))
         ]
