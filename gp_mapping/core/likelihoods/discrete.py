@@ -308,8 +308,13 @@ class Softmax(NonGaussian):
 
     def _chunks(self, mean: Tensor, variance: Tensor, second: bool = True):
         """As _moments, of so many samples at a time that their nodes stay in bounded memory."""
-        together = _IN_CACHE if mean.is_cpu else _ON_CARD
-        size = max(1, int(together / (self.classes * 100 * 60)))
+        size = len(mean) or 1
+        if len(mean):
+            # high − low ≤ 13 √v + 26
+            widest = float(variance.detach().max().clamp_min(0.0).sqrt())
+            each = self.classes * max(32.0, (13.0 * widest + 26.0) / 0.5)
+            each *= len(nodes(variance, 1.0)[0])
+            size = max(1, int((_IN_CACHE if mean.is_cpu else _ON_CARD) / each))
         parts = [
             self._moments(m, v, second) for m, v in zip(mean.split(size), variance.split(size))
         ]

@@ -165,16 +165,20 @@ class _Made(TorchDispatchMode):
         return made
 
 
-def test_integrals_of_classes_keep_to_the_cache_and_take_few_exponentials(monkeypatch):
+@pytest.mark.parametrize("widest", [2.0, 10.0])
+def test_integrals_of_classes_keep_to_the_cache_and_take_few_exponentials(monkeypatch, widest):
+    """However wide they are: nodes are so many more of each sample."""
     g = torch.Generator().manual_seed(0)
-    mean, variance = 3 * torch.randn(2, 100, 3, generator=g, dtype=torch.float64)
-    variance = variance.square() / 30
+    mean, variance = torch.rand(2, 100, 3, generator=g, dtype=torch.float64)
+    mean, variance = 3.0 * mean, (widest * variance).square()
+    rows = slice(None, int(200 / widest))
+    given = 0.0, mean[rows], variance[rows], None
     with _Made() as products:
-        told = Softmax(3).derivatives(0.0, mean, variance, None)
+        told = Softmax(3).derivatives(*given)
     monkeypatch.setattr(discrete, "_WIDEST", 0.0)
     with _Made() as plain:
-        wanted = Softmax(3).derivatives(0.0, mean, variance, None)
+        wanted = Softmax(3).derivatives(*given)
     for one, other in zip(told, wanted):
-        assert torch.allclose(one, other, rtol=1e-12, atol=1e-15)
+        assert torch.allclose(one, other, rtol=1e-11, atol=1e-14)
     assert products.exponentials < 0.6 * plain.exponentials
-    assert products.largest < 8e5  # all at once they are a million
+    assert products.largest <= 5e5
