@@ -95,7 +95,7 @@ class Drive:
                 self.spent.append(spent)
             if i % 3 == 0 and len(self.put_off) < len(KINDS):
                 self._look(i)
-            if i % 49 == 48:
+            if i % 25 == 24:
                 self.told[i] = self.session.predict(data.x[::50] + 0.1)
 
     def _look(self, i):
@@ -147,7 +147,7 @@ def test_saved_on_the_way_a_session_goes_on_exactly(sliced, kind):
     """Where a tile is being carried, and where the first cells are being taken in again."""
     (start, state), data = sliced[0].put_off[kind], samples()
     other, compared = MapSession.from_state_dict(copy.deepcopy(state)), 0
-    for i in range(start, min(start + 200, len(data))):  # what was under way has long ended
+    for i in range(start, min(start + 100, len(data))):  # what was under way has long ended
         other.ingest(data[i : i + 1])
         if i in sliced[0].told:
             a, b = sliced[0].told[i], other.predict(data.x[::50] + 0.1)
