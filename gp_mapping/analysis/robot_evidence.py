@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import CalibrationData
-from gp_mapping.core.hyper.evidence import negative_log_evidence, pass_membership
+from gp_mapping.core.hyper.evidence import evidence_score, pass_membership
 from gp_mapping.core.hyper.theta import Theta, sensor_place
 from gp_mapping.core.linalg import cholesky, solve_lower
 
@@ -54,15 +54,13 @@ def neighbourhoods(x: Tensor) -> list[Tensor]:
 
 def _scores(theta: Theta, vector: Tensor, data: CalibrationData, blocks: list[Tensor]) -> Tensor:
     """Return the gradients of each block's −log evidence over (δ, along, across): (blocks, 3)."""
-    rows = []
+    rows, searched = [], [False] * 4 + [True] * 3
+    columns = (data.x, data.velocity, data.heading, data.y, data.extra, data.pass_number)
     for block in blocks:
-        point = vector.clone().requires_grad_(True)
-        with torch.enable_grad():
-            columns = (data.x, data.velocity, data.heading, data.y, data.extra, data.pass_number)
-            parts = [column[block] for column in columns]
-            parts.append(None if data.extent is None else data.extent[block])
-            loss = negative_log_evidence(theta, point, *parts) * len(block) * data.y.shape[1]
-            rows.append(torch.autograd.grad(loss, point)[0][4:])
+        parts = [column[block] for column in columns]
+        parts.append(None if data.extent is None else data.extent[block])
+        gradient, _ = evidence_score(theta, vector, searched, *parts, fisher=False)
+        rows.append(gradient[4:] * data.y.shape[1])
     return torch.stack(rows)
 
 

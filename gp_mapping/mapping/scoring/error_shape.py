@@ -50,6 +50,17 @@ _MOST = 1e6  # degrees of freedom beyond which Student's t is the normal distrib
 _NORMAL = float(ndtri(0.975))
 
 
+def _terms_of_t(degrees):
+    """Constant and slope of Student's log density: constant − slope log(1 + z²/ν), for each ν."""
+    slope = 0.5 * (degrees + 1.0)
+    constant = gammaln(slope) - gammaln(0.5 * degrees) - 0.5 * np.log(degrees * math.pi)
+    return constant, slope
+
+
+# of each 1/ν, (ν, 1)
+_CONSTANTS, _SLOPES = _terms_of_t(1.0 / _INVERSE[:, None])
+
+
 class ErrorShape(NamedTuple):
     """What errors are distributed like.
 
@@ -83,11 +94,12 @@ def shape_of_errors(square: np.ndarray) -> ErrorShape:
     scale = _SCALES * float(np.median(square)) / _MEDIAN_OF_SQUARE
     z2 = np.exp(_STEP * logs)[:, None] / scale
     normal = weights @ (-0.5 * z2 - 0.5 * np.log(2.0 * math.pi * scale))
-    nu = 1.0 / _INVERSE
-    student = np.stack([weights @ (_log_t(z2, n) - 0.5 * np.log(scale)) for n in nu])
+    # the constant and the slope of Student's log density come out of the sum over scores
+    tails = weights @ np.log1p(z2 * _INVERSE[:, None, None])  # (ν, scale)
+    student = weights.sum() * (_CONSTANTS - 0.5 * np.log(scale)) - _SLOPES * tails
 
     evidence = np.logaddexp.reduce(np.vstack([normal, student]), axis=1)
-    prior = np.r_[1.0, np.full(len(nu), 1.0 / len(nu))]
+    prior = np.r_[1.0, np.full(len(_INVERSE), 1.0 / len(_INVERSE))]
     likely = prior * np.exp(evidence - evidence.max())
     inverse = float(likely[1:] @ _INVERSE / likely.sum())
     return ErrorShape(1.0 / inverse if inverse > 1.0 / _MOST else math.inf, together)
@@ -102,9 +114,8 @@ def degrees_of(prediction: Prediction) -> np.ndarray:
 
 def _log_t(square: np.ndarray, degrees: float | np.ndarray) -> np.ndarray:
     """Log density of Student's t at numbers of which the squares are given."""
-    half = 0.5 * (degrees + 1.0)
-    constant = gammaln(half) - gammaln(0.5 * degrees) - 0.5 * np.log(degrees * math.pi)
-    return constant - half * np.log1p(square / degrees)
+    constant, slope = _terms_of_t(degrees)
+    return constant - slope * np.log1p(square / degrees)
 
 
 def half_width(level: float, degrees: float | np.ndarray = math.inf) -> np.ndarray:
