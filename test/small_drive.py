@@ -4,8 +4,9 @@ import numpy as np
 
 from gp_mapping.recording.bag_writer import BagWriter
 
-# Starts that fit it. To find them a map takes its first cells in again and again, which is most of the work of so
-# short a drive: test_start.py asks for that, and whoever asks for something else may give them.
+# Starts that fit it, and cells of a quarter of its lengthscale. To find starts a map takes its first cells in again and
+# again, which is most of the work of so short a drive: test_start.py asks for that, and whoever asks for something else
+# may give them.
 GIVEN = [
     word
     for start in (
@@ -13,6 +14,7 @@ GIVEN = [
         "signal_stddev=8e-6",
         "noise_stddev=3e-7",
         "constant_stddev=2.4e-5",
+        "cell_length=0.2",
     )
     for word in ("--set", start)
 ]

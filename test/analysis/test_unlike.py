@@ -72,7 +72,7 @@ def mapped(channels=1):
         "constant_stddev": 45e-6,
         "learn_hyperparameters": False,
         "learn_time_offset": False,
-        "cell_length": 0.2,
+        "cell_length": 0.3,
     }
     session = MapSession(MapSettings(**settings))
     for i, corners in enumerate((lanes(0.0), lanes(0.0, True)[::-1], lanes(0.3)[::-1])):

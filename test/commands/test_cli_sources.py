@@ -14,7 +14,8 @@ from small_drive import GIVEN, field, lanes, write_drive
 from gp_mapping import cli
 from gp_mapping.recording.bag_writer import BagWriter
 
-FAST = ["--set", "max_inducing=60", "--set", "resolution=0.1", "--suggest", "0"]
+FAST = ["--set", "max_inducing=60", "--set", "resolution=0.1", "--set", "cell_length=0.2"]
+FAST += ["--suggest", "0"]
 START = 1000 * NS
 LEFT = (0.0, 0.0, math.sqrt(0.5), math.sqrt(0.5))
 

@@ -17,6 +17,7 @@ HELD = {
     "follow_changes": False,
     "local_scale": False,
     "resolution": 0.1,
+    "cell_length": 0.2,
 }
 
 

@@ -21,7 +21,7 @@ def bags(tmp_path_factory):
 
 
 def test_the_sum_over_bags_is_raised(bags):
-    given = parameters(learn_time_offset=False, heading_stddev=0.0)
+    given = parameters(learn_time_offset=False, heading_stddev=0.0, cell_length=0.2)
     read, engine = read_bags(LocalEngine(), bags, given, {}, most=60), LocalEngine()
     agreed, heard = agreed_by(read, given.map), []
     found = maximise_evidence(
@@ -53,6 +53,8 @@ def test_fit_with_workers_prints_what_was_gained(bags, tmp_path, capsys):
         "1",
         "--calibration-cells",
         "60",
+        "--set",
+        "cell_length=0.2",
         "--iterations",
         "3",
         "--output",
@@ -79,10 +81,8 @@ def test_report_with_workers_has_the_table(bags, tmp_path):
     page, bags = tmp_path / "fleet.html", list(bags)
     for i in (0, 1):
         bags[i] = shutil.copytree(bags[i], tmp_path / f"robot{i}" / "drive").as_posix()
-    assert (
-        cli.main(["report", *bags, "--workers", "1", "--calibration-cells", "60", "-o", str(page)])
-        == 0
-    )
+    words = ["--workers", "1", "--calibration-cells", "60", "--set", "cell_length=0.2"]
+    assert cli.main(["report", *bags, *words, "-o", str(page)]) == 0
     text, names = page.read_text(), ("robot0/drive", "robot1/drive", "robot2")
     assert (
         "The fleet" in text

@@ -17,9 +17,13 @@ from gp_mapping.fleet.mapping import map_bags
 
 GOOD = 4
 # starts: to find them each map takes its first cells in again and again, which is for mapping/beginning/test_start.py
-SETTINGS = parameters(
-    lengthscale=0.8, signal_stddev=8e-6, noise_stddev=3e-7, constant_stddev=2.4e-5
-)
+STARTS = {
+    "lengthscale": 0.8,
+    "signal_stddev": 8e-6,
+    "noise_stddev": 3e-7,
+    "constant_stddev": 2.4e-5,
+}
+SETTINGS = parameters(**STARTS)
 
 
 def late(count):
@@ -145,6 +149,7 @@ def test_check_with_workers_prints_the_table(bags, tmp_path, capsys):
         "1",
         "--calibration-cells",
         "60",
+        *(word for name, value in STARTS.items() for word in ("--set", f"{name}={value}")),
     ]
     assert cli.main(["check", *words, "--output", str(tmp_path / "out"), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)

@@ -12,7 +12,7 @@ from gp_mapping import cli
 from gp_mapping.store.checkpoint import load_checkpoint
 from gp_mapping.store.sessions import CHECKPOINT, saved_session
 
-FAST = ["--set", "max_inducing=60", "--set", "resolution=0.2"]
+FAST = ["--set", "max_inducing=60", "--set", "resolution=0.2", "--set", "cell_length=0.15"]
 
 
 @pytest.fixture(scope="module")

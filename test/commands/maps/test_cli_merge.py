@@ -26,6 +26,7 @@ HELD = [
     "signal_stddev=8e-6",
     "noise_stddev=3e-7",
     "constant_stddev=3e-5",
+    "cell_length=0.2",
     "local_scale=false",
     "inducing_information=0",
     "inducing_tolerance=1e-5",
@@ -205,7 +206,7 @@ def test_with_everything_learned_the_sum_knows_both_places(folder, capsys):
     """θ differs; the one with more cells keeps its own, and the map goes on with other bags afterwards."""
     write_drive(folder / "long", lanes(count=5), seed=3)
     learned = [
-        mapped(folder, name, folder / bag, settings=[])
+        mapped(folder, name, folder / bag, settings=["--set", "cell_length=0.2"])
         for name, bag in (("la", "long"), ("lb", "b"))
     ]
     capsys.readouterr()
@@ -273,7 +274,7 @@ def test_what_cannot_be_added_is_one_line(folder, capsys, arguments, words):
     if "copy" in arguments:
         shutil.copytree(folder / "of_a", folder / "copy")
     if "exact" in arguments:
-        mapped(folder, "exact", folder / "b", settings=["--set", "model=exact"])
+        mapped(folder, "exact", folder / "b", settings=[*SETTINGS, "--set", "model=exact"])
     changed = {
         "warm": ("settings", "field_unit", "degC"),
         "elsewhere": ("about", "frame", "hall"),

@@ -36,6 +36,7 @@ def saved(tmp_path_factory):
 def test_route_as_csv_geojson_and_picture(saved, tmp_path, capsys):
     region = "0 0, 4 0, 4 3, 0 3"
     options = [str(saved), "--region", region, "--budget", "9", "--start", "1 1", "--home", "1 1"]
+    options += ["--set", "plan_effort=30"]
     for name, kind in (
         ("route.csv", []),
         ("route.geojson", []),
