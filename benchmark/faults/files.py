@@ -27,6 +27,7 @@ from gp_mapping.store.checkpoint import load_checkpoint, save_checkpoint
 __all__ = ["KINDS", "Originals", "Trial", "run", "trials"]
 
 QUICK = ["--set", "max_inducing=40", "--set", "resolution=0.2", "--set", "max_grid_cells=10000"]
+QUICK += ["--set", "cell_length=0.25"]  # three measurements in a cell
 
 
 @dataclass(frozen=True)

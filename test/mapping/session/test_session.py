@@ -80,8 +80,8 @@ def fed(batches, **settings):
     ],
 )
 def test_the_split_does_not_matter(settings):
-    # raw samples, without cells: fewer of them fill the memory six times
-    run = RUN[: 1000 if settings.get("cells", True) else 600]
+    # raw samples, without cells: fewer of them fill the memory four times
+    run = RUN[: 1000 if settings.get("cells", True) else 400]
     whole = fed([run], **settings)
     rng = np.random.default_rng(0)
     cuts = np.sort(rng.choice(len(run), 40, replace=False))
@@ -122,7 +122,7 @@ def to_the_end(session, rest):
 )
 def test_resume_is_bit_for_bit(settings):
     """Stopped within the first cell, and once the map is full."""
-    late, end = (1237, 1400) if settings.get("cells", True) else (437, 600)
+    late, end = (1237, 1400) if settings.get("cells", True) else (237, 400)
     straight, resumed, before = MapSession(settled(settings)), fed([], **settings), 0
     to_the_end(straight, RUN[:end])
     states = []
