@@ -293,7 +293,7 @@ def test_what_waits_among_the_first_values_is_counted():
 
 def test_of_a_sensor_that_rounds_the_next_number_is_no_error():
     settings, unit = SENSORS["scalar"]
-    samples = _drive(unit, {}, 1200, step=0.01, dt=0.02)
+    samples = _drive(unit, {}, 600, step=0.01, dt=0.02)
     told = _mapped(settings, replace(samples, y=4.0 * torch.round(samples.y / 4.0)))
     assert told.report()["gross_errors"] == 0
 

@@ -18,7 +18,7 @@ def coverage(session, run) -> float:
     return float(inside.double().mean())
 
 
-def passes(count, start=0, rate=50.0):
+def passes(count, start=0, rate=25.0):
     """Every other pass across, each with an error of its own; 6 m × 4 m, about 20 minutes a dozen."""
     return [
         drive(
@@ -133,7 +133,7 @@ def test_nothing_changed_and_nothing_is_found_changed(cells):
             learn_time_offset=False,
         )
     )
-    for run in passes(4, 20, 25.0):
+    for run in passes(4, 20):
         session.ingest(run)
         session.break_pass()
     assert session.changes == ()
@@ -141,7 +141,7 @@ def test_nothing_changed_and_nothing_is_found_changed(cells):
 
 def test_exploring_lane_beside_lane_is_no_noise():
     """A first survey never comes back to a place: its wrong guesses half a metre ahead are not the sensor's noise."""
-    session = MapSession(MapSettings(lengthscale=2.0, lengthscale_prior=2.0))
-    session.ingest(drive(3, noise=0.5, length=5.0, lanes=8))
+    session = MapSession(MapSettings(lengthscale=2.0, lengthscale_prior=2.0, cell_length=0.2))
+    session.ingest(drive(3, noise=0.5, rate=25.0, length=5.0, lanes=8))
     session.flush()
     assert session.noise_variance**0.5 < 2e-6, session.noise_variance**0.5

@@ -168,7 +168,9 @@ def test_the_reported_noise_is_no_less_than_what_neighbours_tell():
     """A field of 5 m that is smoother than the kernel, a sample each half metre: without the floor .74 of the noise."""
     x = way(330, 0.5)
     y = 0.45 + 0.08 * waves(x, 5.0, 6) + NOISE * np.random.default_rng(1).standard_normal(len(x))
-    session = MapSession(map_settings_for("relative_humidity", MapSettings()))
+    starts = {"lengthscale": 5.0, "signal_stddev": 0.08, "noise_stddev": NOISE}
+    starts |= {"constant_stddev": 0.24}
+    session = MapSession(map_settings_for("relative_humidity", MapSettings(**starts)))
     session.ingest(Samples(x, y[:, None], stamp=1000.0 + torch.arange(len(x), dtype=torch.float64)))
     session.finish()
     floor = session.scores.white_variance

@@ -108,12 +108,14 @@ GIVEN = {
 }
 
 
-def test_protocol_p_with_theta_given(trials, given):
-    """Matérn-5/2, ℓ .446 m, s² 160, noise 1.2 µT²; the time offset is learned, as by default."""
-    rmse, nlpd, coverage = scores(given(1, 2, 3, 5), trials[4])
-    # too wide, since the noise given holds what the offset explains; nothing narrows it but the scores.
-    # So near to 1 a share of 7332 places has a standard deviation of .001: .995, and twice that
-    assert rmse <= 2.65 and nlpd <= 2.15 and 0.92 <= coverage <= 0.997, (rmse, nlpd, coverage)
+def test_a_later_trial_with_theta_given(trials, given):
+    """Matérn-5/2, ℓ .446 m, s² 160, noise 1.2 µT²; the time offset is learned, as by default.
+
+    Three drives, tested on the next: its ground is known after them, and a fourth would be tested on the same.
+    """
+    rmse, nlpd, coverage = scores(given(1, 2, 3), trials[5])
+    # too wide, since the noise given holds what the offset explains; nothing narrows it but the scores
+    assert rmse <= 2.0 and nlpd <= 2.15 and 0.92 <= coverage <= 0.997, (rmse, nlpd, coverage)
 
 
 def test_raw_samples_make_a_fair_map_too(trials):
@@ -127,7 +129,8 @@ def test_raw_samples_make_a_fair_map_too(trials):
 def test_leave_one_trial_out(trials, learned):
     """Each is predicted by a map of others, in an order in which most of them begin alike.
 
-    The ground of two is known after three of the others: what a fourth would add is not needed.
+    The ground of two is known after three of the others, and that of two more well enough after two: what the rest
+    would add is not needed.
     """
     rows = [
         scores(learned(*names), trials[left])
@@ -135,8 +138,8 @@ def test_leave_one_trial_out(trials, learned):
             (5, (1, 2, 3)),
             (4, (1, 2, 3, 5)),
             (3, (1, 2, 4)),
-            (2, (4, 5, 3, 1)),
-            (1, (4, 5, 3, 2)),
+            (2, (1, 3)),
+            (1, (3, 2)),
         )
     ]
     rmse, nlpd, coverage = np.mean(rows, axis=0)
