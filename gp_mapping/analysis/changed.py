@@ -18,7 +18,8 @@ _MOST = 12  # places in a line of text
 class ChangeFollower:
     """A copy of a map that goes on through test passes and is dropped afterwards.
 
-    It finds nothing where changes are not followed.
+    It finds nothing where changes are not followed. For faults of the test's sensor it does not
+    look: it would begin again with other cells, and count no changes from before that.
     """
 
     def __init__(self, session: MapSession):
@@ -26,6 +27,8 @@ class ChangeFollower:
         follows = session.settings.follow_changes and session.settings.metric
         self._scale = session.settings.field_scale
         self._map = MapSession.from_state_dict(session.state_dict()) if follows else None
+        if self._map is not None:
+            self._map.gathered.stop_looking()
         self._before = session.scores.change_count
         self._known = session.map.hyperparameters()["lengthscale"]
 

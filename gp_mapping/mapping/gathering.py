@@ -300,6 +300,12 @@ class Gathering:
         """The path driven, not to be changed."""
         return self._path
 
+    def stop_looking(self) -> None:
+        """Keep what is known of the sensor's faults, and look for no more of them."""
+        self.response.stop_looking()
+        self.drift.stop_looking()
+        self.frames.stop_looking()
+
     def join(self, other: Gathering) -> None:
         """Add another's path, white noise and passes; what either map began with is settled."""
         self.response.stop_looking()
