@@ -18,8 +18,8 @@ _MOST = 12  # places in a line of text
 class ChangeFollower:
     """A copy of a map that goes on through test passes and is dropped afterwards.
 
-    It finds nothing where changes are not followed. For faults of the test's sensor it does not
-    look: it would begin again with other cells, and count no changes from before that.
+    It finds nothing where changes are not followed. It looks for no fault of the sensor, with which
+    it would begin again.
     """
 
     def __init__(self, session: MapSession):

@@ -265,7 +265,7 @@ def session(drives):
 
 
 def test_a_changed_place_is_found_and_an_unchanged_field_is_not(drives, session, monkeypatch):
-    """The copy that goes on through a test looks for no drift: it would begin again, with no changes."""
+    """The copy that goes on through a test looks for no drift, with which it would begin again."""
     monkeypatch.setattr(DriftSearch, "advance", lambda search: pytest.fail("it searches"))
     mapping, test = drives
     at = np.array([1.8, 1.6])
