@@ -79,7 +79,7 @@ def outages(i, vector, place):
 def read(request, tmp_path_factory):
     """A bag with outages, and what is read of it in one go."""
     bag = tmp_path_factory.mktemp("outages") / "robot"
-    write_drive(bag, lanes(count=3), spoil=outages)
+    write_drive(bag, lanes(count=4), spoil=outages)
     job = Job(0, str(bag), parameters(**request.param), {})
     return job, read_bag(job)
 

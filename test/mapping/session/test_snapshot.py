@@ -35,12 +35,12 @@ def at_all_bounds() -> MapSession:
     session = MapSession(
         MapSettings(max_inducing=400, learn_hyperparameters=False, tiles=False, **given)
     )
-    session.ingest(drive(0, 40))
-    for first in range(40, 2240, 200):
+    session.ingest(drive(0, 200))
+    for first in range(200, 2200, 200):
         session.map.update(
             drive(first, 200)
         )  # what the map holds; the session's own tables are filled below
-    session.ingest(drive(2240, 60))
+    session.ingest(drive(2200, 60))
     state = session.state_dict()
     side = np.arange(1000, 1142)
     squares = torch.from_numpy(np.stack(np.meshgrid(side, side), -1).reshape(-1, 2)).double()
@@ -63,7 +63,7 @@ def at_all_bounds() -> MapSession:
 def test_at_all_bounds_a_snapshot_takes_less_than_20_ms_of_the_maps_thread():
     session, spent = at_all_bounds(), []
     for i in range(50):
-        session.ingest(drive(2300 + i, 1))
+        session.ingest(drive(2260 + i, 1))
         began = time.thread_time()
         snapshot = take_snapshot(session, (0, session.revision, session.raw_count))
         spent.append(time.thread_time() - began)
