@@ -342,7 +342,7 @@ def test_a_model_that_raises_is_named_and_what_it_knew_is_kept(folder, tmp_path,
     out = tmp_path / "o"
     command = [sys.executable, "-m", "gp_mapping.cli", "map", "drive", "--output", str(out)]
     done = warm.run(
-        [*command, "--model", model, *GIVEN],
+        [*command, "--model", model, *GIVEN, "--set", "cell_length=0.1"],
         cwd=folder,
         text=True,
         capture_output=True,
