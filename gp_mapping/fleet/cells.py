@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path as FilePath
 
@@ -160,9 +161,10 @@ class CellMaker:
         self.admission.first.drop_held()  # what comes now is elsewhere, or later
         self.gathered.end_pass()
 
-    def finish(self) -> None:
+    def finishing(self) -> Iterator[None]:
         """Leave nothing pending: the stream has ended."""
         self.flush()
+        yield
 
     def _pass_on(self, cells: list[Samples]) -> None:
         """Hand over cells of the pass that is open."""

@@ -32,8 +32,8 @@ class SampleSink(Protocol):
     def break_pass(self) -> None:
         """Begin a new pass with the next sample."""
 
-    def finish(self) -> None:
-        """Take in what is held open, or was put off: no more samples come."""
+    def finishing(self) -> Iterator[None]:
+        """Take in what is held open, or was put off, in steps: no more samples come."""
 
 
 def ingest_batches(
@@ -98,7 +98,9 @@ def ingest_batches(
         yield samples
 
 
-def ingest_remaining(session: SampleSink, drops: DropCounter) -> None:
+def ingest_remaining(
+    session: SampleSink, drops: DropCounter, late: Callable[[], bool] = lambda: False
+) -> None:
     """Put in what the session still holds open, or has put off: no more batches come.
 
     Where that raises, the map stays as it is by then, and the exception is named.
@@ -106,10 +108,13 @@ def ingest_remaining(session: SampleSink, drops: DropCounter) -> None:
     Args:
         session: takes it in.
         drops: counts what the session refuses meanwhile.
+        late: asked between the steps; True leaves the others put off.
     """
     refused = session.refused
     with contained(lambda error: drops.lost_by(error, 0)):  # the map may have hours in it
-        session.finish()
+        for _ in session.finishing():
+            if late():
+                break
     _count_refused(drops, session.refused - refused)
 
 

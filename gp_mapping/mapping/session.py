@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import TypeVar, cast
 
@@ -191,13 +191,24 @@ class MapSession(Answering):
         """Finish the map that is made again with other starts, or cells; it replaces this one."""
         self._maps.finish_starts()
 
-    @_without_gradients
     def finish(self) -> None:
         """Leave nothing pending, nor put off to cells to come: the stream has ended.
 
         Work that the map refuses stays put off; the map is then what it was before.
         """
-        self._maps.finish()
+        for _ in self.finishing():
+            pass
+
+    def finishing(self) -> Iterator[None]:
+        """As `finish`, in steps: each may be the last one, and leaves the map whole."""
+        steps = self._maps.finishing()
+        while self._advance(steps):
+            yield
+
+    @_without_gradients
+    def _advance(self, steps: Iterator[None]) -> bool:
+        """Do one step; whether there was one."""
+        return next(steps, self) is not self
 
     def merge(self, other: "MapSession") -> None:
         """Add what another session has mapped: cells, path and scores. The other stays as it is.

@@ -427,11 +427,11 @@ class MappingNode(ManagedNode):
             return set()  # a loaded map whose frame is not known yet; health says so
         return self.publishers_.due(self.worker.revision, time.monotonic(), periods)
 
-    def publish_last(self) -> Steps:
-        """Draw and publish the finished map, after worker.stop(); the periods are over at once."""
+    def publish_last(self, whole: bool = True) -> Steps:
+        """Publish the last map, after worker.stop(); whole: with all that is not drawn yet."""
         wanted = self._due({part: min(period, 1e-9) for part, period in self._periods().items()})
         if wanted:
-            yield from in_thread(self.worker.draw_last, wanted)
+            yield from in_thread(self.worker.draw_last, wanted, whole)
             self._publish_results()
 
     def _publish_results(self) -> None:

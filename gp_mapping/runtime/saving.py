@@ -139,7 +139,7 @@ class Saver:
             self._planned.pop(folder, None)
         return self.save_now(folder)
 
-    def save_now(self, folder: Path, exports: bool = True) -> SaveResult:
+    def save_now(self, folder: Path, exports: bool = True, flush: bool = True) -> SaveResult:
         """Take a snapshot and write it, in this thread.
 
         It is for the file thread, or for any thread after the worker has stopped.
@@ -147,12 +147,15 @@ class Saver:
         Args:
             folder: of the map.
             exports: write pictures and other files, in addition to the checkpoint.
+            flush: take in what waits first; without, it waits in the checkpoint, too, and nothing
+                is logged, since another save follows.
         """
-        snapshot = self._snapshot(flush=True)
+        snapshot = self._snapshot(flush)
         saved = write_snapshot(snapshot, folder, self._about(folder), self._suggestions, exports)
         self.mark_saved(snapshot.key, saved.paths["checkpoint"])
         self.written.add(saved.paths["checkpoint"])
-        self._on_saved(str(saved))
+        if flush:
+            self._on_saved(str(saved))
         return saved
 
     def mark_saved(self, key: tuple[int, int, int], path: Path) -> None:

@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 
+from gp_mapping.garbage import give_back_pages
 from gp_mapping.intake.fixes import ROLE as FIX
 from gp_mapping.intake.ingesting import ingest_batches, ingest_remaining
 from gp_mapping.intake.messages import has_header, stamp_ns
@@ -27,10 +28,13 @@ from gp_mapping.runtime.worker_results import Results, Status
 
 __all__ = ["MapWorker"]
 
+# whose times are in Status.timings
+STAGES = ("latency", "update", "render", "suggest", "plan", "snapshot", "totals", "pages")
 ROLES = ("measurement", "pose", "tf", "tf_static", FIX)
 POLL = 0.05  # s; messages are taken in groups: one wake-up for each would cost more than the map
 CHUNK = 500  # messages between two checks for other requests
 STATUS_PERIOD = 0.5  # s
+PAGES_PERIOD = 30.0  # s after which free memory goes back to the system
 # names under which messages of other roles than measurements are counted, by reason
 _OF_POSES = {
     "queue_full": "pose_queue_full",
@@ -99,15 +103,13 @@ class MapWorker:
         self._wanted: set[str] = set()
         # ended: the thread takes no more entries from the queue
         self._stopping = self._abandon = self._ended = False
+        self._finishes = True  # the thread itself does what the map has put off
         self._slices = Slices(lambda: self._stopping and self._abandon)
 
         self._counts: Counter = Counter()
         self.enqueued = 0
         self._failures = Failures(self._counts, on_error)
-        self._timings = {
-            name: Durations()
-            for name in ("latency", "update", "render", "suggest", "plan", "snapshot", "totals")
-        }
+        self._timings = {name: Durations() for name in STAGES}
         self._latency = Latency(self._timings["latency"])
         self._position: tuple[float, float] | None = None  # of the newest sample, m
         self._free = None
@@ -124,7 +126,7 @@ class MapWorker:
         self.revision = self._drawable_revision()
         self.results: Results | None = None
         self.answered = 0
-        self._lag = DrawingLag()
+        self._lag, self._gave_back = DrawingLag(), time.monotonic()
         self.status = self._make_status()
         self._thread = threading.Thread(target=self._run, name="map", daemon=True)
 
@@ -339,17 +341,21 @@ class MapWorker:
             self._wanted |= set(wanted)
         self._wake.set()
 
-    def stop(self, abandon: bool = False, timeout: float | None = None) -> bool:
-        """Process the queue, place what can be placed, flush the map, and end the thread.
+    def stop(
+        self, abandon: bool = False, timeout: float | None = None, finish: bool = True
+    ) -> bool:
+        """Process the queue, place what can be placed, finish the map, and end the thread.
 
         Args:
-            abandon: drop what is queued, and count it.
+            abandon: drop what is queued, and count it; do no search that can be left out.
             timeout: seconds to wait for the end; None: without bound.
+            finish: do what the map has put off, too; False: `finish` does it.
 
         Returns:
             Whether the thread has ended.
         """
         self._abandon |= abandon
+        self._finishes = finish
         self._stopping = True
         self._wake.set()
         self._thread.join(timeout)
@@ -378,10 +384,15 @@ class MapWorker:
                 self._failures.guard("plan", self._plan)
             if time.monotonic() - self.status.made > STATUS_PERIOD:
                 self._failures.guard("status", lambda: setattr(self, "status", self._make_status()))
+            if time.monotonic() - self._gave_back > PAGES_PERIOD:
+                self._failures.guard("pages", self.timed, "pages", give_back_pages)
+                self._gave_back = time.monotonic()
 
         # callers from now on run their functions themselves, after this
         with self._after:
-            self._failures.guard("finish", self._finish)
+            self._failures.guard("finish", self._end)
+        if self._finishes:
+            self.finish(lambda: self._abandon)
 
     def _drawable_revision(self) -> int:
         """Revision of the map; 0 while it holds nothing that could be drawn."""
@@ -451,9 +462,10 @@ class MapWorker:
         self._counts["lost_by_error"] += count
         self._failures.record("update")
 
-    def draw_last(self, wanted) -> None:
-        """Make Results of the finished map, after stop()."""
-        self.call(lambda _: self._draw(set(wanted), None)).result()
+    def draw_last(self, wanted, whole: bool = True) -> None:
+        """Make Results of the finished map, after stop(); whole: of all that is not drawn yet."""
+        budget = None if whole else self._draw_budget
+        self.call(lambda _: self._draw(set(wanted), budget)).result()
         self.answered += 1
 
     def _draw(self, wanted: set[str], budget: int | None) -> None:
@@ -504,7 +516,22 @@ class MapWorker:
         if self._planning:
             self._timings["plan"].add(time.monotonic() - start)
 
-    def _finish(self) -> None:
+    def finish(self, late: Callable[[], bool]) -> None:
+        """Take in what the map holds open or has put off, with the last searches, in this thread.
+
+        It is for any thread after the worker has stopped. What is not done stays put off.
+
+        Args:
+            late: asked between steps of some hundredths of a second; True ends it.
+        """
+        with self._after:
+            self._failures.guard("finish", self._finish, late)
+
+    def _finish(self, late: Callable[[], bool]) -> None:
+        ingest_remaining(self._session, self._intake.drops, late)
+        self._note_end()
+
+    def _end(self) -> None:
         """End: place everything that can still be placed, and count everything else."""
         # under the lock: whatever is put or requested later sees that the thread has ended
         with self._lock:
@@ -523,7 +550,10 @@ class MapWorker:
             whole.future.cancel()
 
         self._ingest(finish=True)
-        ingest_remaining(self._session, self._intake.drops)
+        self._note_end()
+
+    def _note_end(self) -> None:
+        """Note what the map is at the end."""
         self._origin.note_measured(self._session)
         self.revision = self._drawable_revision()
         self.status = self._make_status()

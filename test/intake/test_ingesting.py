@@ -35,8 +35,9 @@ class Sink:
         if self.passes == 2:
             raise ValueError("pass")
 
-    def finish(self):
+    def finishing(self):
         self.refused += self.held
+        yield
         if self.held == 3:
             raise ValueError("end")
 

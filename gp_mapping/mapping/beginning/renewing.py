@@ -12,7 +12,7 @@ with the length of the path at which it came, which scores and changes go by.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import NamedTuple
 
@@ -161,36 +161,50 @@ class RenewableMap:
 
     def flush(self) -> None:
         """Take the open cell, and all that waits."""
+        for _ in self._flushing():
+            pass
+
+    def _flushing(self) -> Iterator[None]:
+        """As `flush`, in steps."""
         response, drift = self._gathered.response, self._gathered.drift
         self._close_cell()
         frames = self._gathered.frames
-        if not (frames.is_contradicted or frames.is_looking) and response.finish_search():
-            self._renew_settled()
-        self._catch_up(len(self._waiting))
-        if not frames.is_contradicted and drift.finish_search():
+        if not (frames.is_contradicted or frames.is_looking):
+            if (yield from response.finishing_search()):
+                self._renew_settled()
+        yield from self._catching_up()
+        if not frames.is_contradicted and (yield from drift.finishing_search()):
             self._renew(drift.again())
-            self._catch_up(len(self._waiting))
+            yield from self._catching_up()
         self.shown.give_up_suspects()
 
-    def finish(self) -> None:
-        """Leave nothing pending, nor put off to cells to come: the stream has ended."""
+    def finishing(self) -> Iterator[None]:
+        """Leave nothing pending, nor put off to cells to come: the stream has ended.
+
+        It comes in steps. After each of them the map is whole, and what is not done stays put off.
+        """
         response, drift = self._gathered.response, self._gathered.drift
         frames = self._gathered.frames
-        self.flush()
-        frames.look(self.shown.lengthscale, last=True)
-        if not frames.is_contradicted and response.look(self.shown.lengthscale, last=True):
+        yield from self._flushing()
+        length = self.shown.lengthscale
+        yield from frames.looking_last(length)
+        if not frames.is_contradicted and (yield from response.looking_last(length)):
             self._renew_settled()
-            self.flush()
-        if not frames.is_contradicted and drift.look(self.shown.lengthscale, last=True):
+            yield from self._flushing()
+
+        length = self.shown.lengthscale
+        if not frames.is_contradicted and (yield from drift.looking_last(length)):
             self._renew(drift.again())
-            self.flush()
-        self.finish_starts()
+            yield from self._flushing()
+        yield from self._catching_up()
+        yield from self.shown.finishing_starts()
         self.shown.finish()
 
     def finish_starts(self) -> None:
         """Finish the map that is made again with other starts, or cells; it replaces this one."""
         self._catch_up(len(self._waiting))
-        self.shown.finish_starts()
+        for _ in self.shown.finishing_starts():
+            pass
 
     # --- the new map ------------------------------------------------------------------------------
     def _renew_settled(self) -> None:
@@ -234,6 +248,12 @@ class RenewableMap:
         # cells that the map of before has refused were offered once more
         new.admission.counts.follow(self.counts)
         self.shown, self._new = new, None
+
+    def _catching_up(self) -> Iterator[None]:
+        """Let the new map see all that waits, yielding after some of it."""
+        while self._new is not None:
+            self._catch_up(TOGETHER)
+            yield
 
     # --- resume -----------------------------------------------------------------------------------
     def state_dict(self) -> dict:

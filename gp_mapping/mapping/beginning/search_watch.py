@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Generator, Sized
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
@@ -76,28 +75,36 @@ class SearchWatch(ABC, Generic[_Kept, _Search]):
             last: whether no more cells may come.
         """
 
-    def look(self, lengthscale: Callable[[], float | None], last: bool = False) -> bool:
+    def look(self, lengthscale: Callable[[], float | None]) -> bool:
         """Search, where it is due: a few steps in each call.
 
         Args:
             lengthscale: tells the map's, m; None while there is no map.
-            last: whether no more cells may come: the search is finished now.
 
         Returns:
             Whether something is found, so that the map has to begin again with `again`.
         """
         if self._search is None:
-            self._begin_search(lengthscale, last)
+            self._begin_search(lengthscale, last=False)
         search = self._search
-        if search is None or not search.advance(math.inf if last else self.schedule.steps):
+        if search is None or not search.advance(self.schedule.steps):
             return False
 
         self._search = None
-        return self._adopt(search, last)
+        return self._adopt(search, last=False)
 
-    def finish_search(self) -> bool:
-        """Finish the search that has begun; return as `look`."""
-        return self._search is not None and self.look(lambda: None, last=True)
+    def looking_last(self, lengthscale: Callable[[], float | None]) -> Generator[None, None, bool]:
+        """As `look`, since no more cells may come: to the end, yielding between some steps."""
+        if self._search is None:
+            self._begin_search(lengthscale, last=True)
+        while self._search is not None and not self._search.advance(self.schedule.steps):
+            yield
+        search, self._search = self._search, None
+        return search is not None and self._adopt(search, last=True)
+
+    def finishing_search(self) -> Generator[None, None, bool]:
+        """Finish the search that has begun, yielding between some steps; return as `look`."""
+        return self._search is not None and (yield from self.looking_last(lambda: None))
 
     def _begin_search(self, lengthscale: Callable[[], float | None], last: bool) -> None:
         """Begin to search, where it is due."""

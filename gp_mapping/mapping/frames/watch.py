@@ -11,7 +11,7 @@ says what is wrong.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 
@@ -95,19 +95,24 @@ class FrameWatch:
             self._rows, self._search = halved(rows), None
             self._looked //= 2
 
-    def look(self, lengthscale: Callable[[], float | None], last: bool = False) -> None:
+    def looking_last(self, lengthscale: Callable[[], float | None]) -> Iterator[None]:
+        """Look, since no more cells may come: to the end, yielding between some steps."""
+        self._search = None
+        self._begin(lengthscale, last=True)
+        while self._search is not None:
+            yield
+            self.look(lengthscale)
+
+    def look(self, lengthscale: Callable[[], float | None]) -> None:
         """Look, where it is due: a few steps of the search in each call.
 
         Args:
             lengthscale: tells the map's, m; None while there is no map.
-            last: whether no more cells may come: the search is finished now.
         """
-        if last:
-            self._search = None
         if self._search is None:
-            self._begin(lengthscale, last)
+            self._begin(lengthscale, last=False)
         search = self._search
-        if search is not None and PendingSearch(search).advance(math.inf if last else _STEPS):
+        if search is not None and PendingSearch(search).advance(_STEPS):
             self._search, self.breaks = None, search.found or []
 
     def _begin(self, lengthscale: Callable[[], float | None], last: bool) -> None:

@@ -7,6 +7,8 @@ learning is done on the way, a bounded number of steps per cell.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gp_mapping.core.field_map import VECTOR, FieldMap
 from gp_mapping.core.stored import Room
 from gp_mapping.core.types import Samples, UpdateReport
@@ -346,10 +348,11 @@ class CellMap:
         self.taken = None if self.taken is None else list(again.taken)
         self.revision += 1
 
-    def finish_starts(self) -> None:
-        """Finish the map that is made again with other starts; it replaces this one."""
+    def finishing_starts(self) -> Iterator[None]:
+        """Finish the map that is made again with other starts, yielding between its cells."""
         while self._again is not None:
             self._advance_restart()
+            yield
 
     def finish(self) -> None:
         """Do what is put off to cells to come. Work that the map refuses stays put off."""

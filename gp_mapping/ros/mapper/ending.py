@@ -33,6 +33,7 @@ class MapEnding:
 
     def __init__(self, node, hurry: Callable[[], bool] = lambda: False):
         self._node, self._hurry, self._code = node, hurry, 0
+        self._saved: bool | None = None  # whether save_on_exit has; None: it was not tried yet
         self._deadline = time.monotonic() + node.settings.exit_timeout
 
     def _late(self) -> bool:
@@ -67,7 +68,9 @@ class MapEnding:
     def finish(self) -> Steps:
         """Take in what has come, save if asked, answer all calls and publish the last map.
 
-        A part that fails is logged and costs the exit code, not the parts after it.
+        Who ends this process may kill it some seconds later. So the map is saved as it is before
+        the last, thorough searches, and once more after them, with pictures. A part that fails is
+        logged and costs the exit code, not the parts after it.
 
         Returns:
             The exit code: 1 where saving or another part failed, else 0.
@@ -76,6 +79,7 @@ class MapEnding:
             yield from self._part("taking in what has been delivered", self._close_inputs())
         yield from self._part("taking in the queue", self._take_in_queue())
         yield from self._part("saving the map", self._keep())
+        yield from self._part("the last searches", self._finish_map())
         yield from self._part("publishing the last map", self._publish())
         return self._code
 
@@ -97,7 +101,7 @@ class MapEnding:
         """Refuse new calls; take in the queue, and count and log what is dropped of it."""
         node = self._node
         node.map_services.refuse(_REASON)
-        while not node.worker.stop(abandon=self._late(), timeout=0.0):
+        while not node.worker.stop(abandon=self._late(), timeout=0.0, finish=False):
             yield
 
         counts = node.worker.status.counts
@@ -115,14 +119,21 @@ class MapEnding:
             yield  # a save that has begun is granted GRACE even where there is no time left
         node.map_services.refuse_waiting(_REASON)
 
-        if (yield from in_thread(self._save_or_report)):
+        if (yield from in_thread(self._save_or_report, True)):
+            self._code = 1
+
+    def _finish_map(self) -> Steps:
+        """Do what the map has put off, save it once more, and log what is saved and what is not."""
+        yield from in_thread(self._node.worker.finish, self._late)
+        self._node.publish_health()
+        if (yield from in_thread(self._save_or_report, False)):
             self._code = 1
 
     def _publish(self) -> Steps:
         """Publish the last map, and wait until it has reached its subscribers."""
         node = self._node
         if node.active:
-            yield from node.publish_last()
+            yield from node.publish_last(not self._late())
 
         end = time.monotonic() + GRACE
         while not node.publishers_.received() and time.monotonic() < end:
@@ -136,8 +147,11 @@ class MapEnding:
             else f"exit_timeout is {self._node.settings.exit_timeout:g} s"
         )
 
-    def _save_or_report(self) -> int:
-        """Save the map if asked, once; log what is lost where no file holds the map.
+    def _save_or_report(self, first: bool) -> int:
+        """Save the map if asked; log what is lost where no file holds the map.
+
+        Args:
+            first: save it as it is, and log nothing but what fails; it may be finished after this.
 
         Returns:
             The exit code: 1 where saving failed, else 0.
@@ -152,24 +166,33 @@ class MapEnding:
 
         if not report["cells"]:
             node.saver.autosave_last()  # a map that was cleared must not come back
-            if node.settings.save_on_exit:
+            if node.settings.save_on_exit and not first:
                 log.info("nothing was measured, so nothing is saved")
             return 0
-        if node.listens and node.saver.is_saved():
-            log.info(f"the map is saved already: {node.saver.newest_path}")
+        if node.listens and node.saver.is_saved() and self._saved is None:
+            self._say(first, f"the map is saved already: {node.saver.newest_path}")
             return 0
 
         if node.listens and not node.settings.save_on_exit and node.saver.has_measurements():
-            log.info(
-                f"all measurements of the map are saved: {node.saver.newest_path}; what it has learned since is not"
+            self._say(
+                first,
+                f"all measurements of the map are saved: {node.saver.newest_path}; what it has learned since is not",
             )
             return 0
 
         size = f"{report['samples']} measurements, {report['cells']} cells, {report['path_length']:.1f} m of path"
         if node.settings.save_on_exit:
-            return self._save(size)
-        self._autosave_or_report(size)
+            return self._save(size, first)
+        if first:
+            node.saver.autosave_last()
+        else:
+            self._autosave_or_report(size)
         return 0
+
+    def _say(self, first: bool, text: str) -> None:
+        """Log what holds the map, at the end."""
+        if not first:
+            self._node.get_logger().info(text)
 
     def _autosave_or_report(self, size: str) -> None:
         """Bring the autosave up to date, where there is one or resume is set; log what is lost.
@@ -194,24 +217,40 @@ class MapEnding:
                 f"{saver.autosaved_path}, and save_on_exit: true saves"
             )
 
-    def _save(self, size: str) -> int:
-        """Save into save_directory, else into a temporary folder; the exit code."""
+    def _save(self, size: str, first: bool) -> int:
+        """Save into save_directory, else into a temporary folder; the exit code.
+
+        Args:
+            size: Of the map, in words.
+            first: As of _save_or_report.
+        """
         node, log, directory = (
             self._node,
             self._node.get_logger(),
             self._node.settings.save_directory,
         )
+        if self._saved is not None and (not self._saved or self._late()):
+            if self._saved:
+                log.warning(
+                    f"saved {node.saver.newest_path} without pictures, and without what the last searches "
+                    f"for faults of the sensor may have found: {self._why_unfinished()}"
+                )
+            return 0
+
         try:
-            node.saver.save_now(map_folder(directory, node.settings.map_name))
+            folder = map_folder(directory, node.settings.map_name)
+            node.saver.save_now(folder, exports=not first, flush=not first)
+            self._saved = True
             return 0
         except Exception as error:  # whatever the reason: it goes into the log and the exit code
             log.error(
                 f"the map was not saved into {Path(directory).expanduser().absolute()}: {_reason(error)}"
             )
 
+        self._saved = False
         try:
             folder = Path(tempfile.mkdtemp(prefix="gp_mapping_"))
-            node.saver.save_now(folder, exports=False)
+            node.saver.save_now(folder, exports=False, flush=not first)
             log.error(
                 f"the map was saved into {folder} instead: move {folder}/map.gpm to where it shall stay"
             )

@@ -7,7 +7,6 @@ more. What is to last is linked into the folder of a checkpoint (tile_files.py).
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import os
 import tempfile
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from gp_mapping.core.stored import StoredState
 from gp_mapping.errors import one_line
+from gp_mapping.garbage import give_back_pages
 from gp_mapping.store.archive import ID_LENGTH, CheckpointError, read_state, write_state
 from gp_mapping.store.scratch.own_folder import OwnFolder
 
@@ -236,19 +236,7 @@ class TileRoom:
 
         self.written += 1
         if self.written % _EVERY == 0:
-            _give_back_memory()
-
-
-def _give_back_memory() -> None:
-    """Give memory pages without living objects back to the system.
-
-    Where the C library keeps them (glibc): tiles that come and go leave holes between what stays,
-    and without this a process grows by megabytes each kilometre. It takes milliseconds, in which
-    other threads can go on until they need memory themselves.
-    """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+            give_back_pages()
 
 
 def _write_on(room_ref: weakref.ref, come: threading.Event) -> None:

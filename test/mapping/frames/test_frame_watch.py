@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import math
+from collections import deque
 from functools import lru_cache
 
 import pytest
@@ -55,7 +56,7 @@ def watched(parts, settings=None):
         for row in range(0, len(part), 2):
             out.add(part[row : row + 1], number)
             out.look(lambda: LENGTH)
-    out.look(lambda: LENGTH, last=True)
+    deque(out.looking_last(lambda: LENGTH))
     return out
 
 
@@ -162,7 +163,7 @@ def test_vectors_and_cells_without_stamps_are_not_looked_at(cell):
     out = FrameWatch(MapSettings(**GIVEN))
     out.add(cell, 1)
     assert out.state_dict()["kept"] is None
-    out.look(lambda: LENGTH, last=True)
+    deque(out.looking_last(lambda: LENGTH))
     assert out.notes() == []
 
 

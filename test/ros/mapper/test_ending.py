@@ -9,6 +9,7 @@ import rclpy
 from rclpy.duration import Duration
 from ros_helpers import NS, QUICK, STARTS, Peer, field_at, fill, magnetic_field, odometry, place_at
 
+from gp_mapping.mapping.session import MapSession
 from gp_mapping.ros.mapping_node import MappingNode, main
 from gp_mapping.ros.tools.process import ENDINGS
 from gp_mapping.store.checkpoint import load_checkpoint
@@ -92,6 +93,31 @@ def test_a_node_whose_ros_is_shut_down_at_its_end_saves_its_map(tmp_path):
 
     life(tmp_path, fault)
     assert load_checkpoint(tmp_path / "map.gpm")["raw_count"] == 26
+
+
+@pytest.mark.parametrize("hurried", [False, True])
+def test_the_map_is_saved_before_the_last_searches_and_a_second_signal_ends_these(
+    hurried, tmp_path, capfd, monkeypatch
+):
+    """They take seconds after many passes; a launch file sends its SIGTERM after 5, SIGKILL 5 later."""
+    steps, path = [], tmp_path / "map.gpm"
+
+    def fault(node):
+        node.hurry = lambda: hurried and bool(steps)
+
+        def finishing(session):
+            while not steps or (hurried and len(steps) < 100):
+                steps.append(load_checkpoint(path)["raw_count"])  # it is on the disk already
+                yield
+
+        monkeypatch.setattr(MapSession, "finishing", finishing)
+
+    assert life(tmp_path, fault) == 0
+    said = capfd.readouterr().err
+    assert steps == [26] and said.count("saved checkpoint") == (not hurried)
+    assert (f"saved {path} without pictures" in said) == hurried
+    assert (tmp_path / "map.png").exists() != hurried
+    assert load_checkpoint(path)["raw_count"] == 26
 
 
 def test_what_was_delivered_before_the_end_is_in_the_map(tmp_path, capfd):
