@@ -188,9 +188,9 @@ class InverseFactor:
 
 
 def solve_within(
-    matrix: Tensor, right: Tensor, free: Sequence[bool], longest: Sequence[float]
+    matrix: Tensor, right: Tensor, free: Sequence[bool], least: Tensor, most: Tensor
 ) -> Tensor:
-    """Solve A x = b with |x_i| at most a limit each.
+    """Solve A x = b with each x_i between two limits.
 
     An entry that would be beyond its limit is held there, and the others are solved again given it,
     the farthest beyond first.
@@ -199,7 +199,8 @@ def solve_within(
         matrix: A, (P, P), positive definite.
         right: b, (P,).
         free: whether each entry is solved for; the others are 0.
-        longest: limits of the entries.
+        least: lower limits (P,).
+        most: upper limits (P,).
 
     Returns:
         x, (P,).
@@ -213,12 +214,14 @@ def solve_within(
             remainder = remainder - rows[:, held] @ x[held]
         x[loose] = torch.linalg.solve(rows[:, loose], remainder)
 
-        beyond = (x[loose].abs() / x.new_tensor([longest[i] for i in loose])).tolist()
+        within = x.clamp(least, most)
+        # in half widths
+        beyond = (2.0 * (x - within).abs() / (most - least).clamp_min(1e-12))[loose].tolist()
         worst = max(range(len(loose)), key=beyond.__getitem__)
-        if beyond[worst] <= 1.0:
+        if beyond[worst] <= 0.0:
             break
         at = loose.pop(worst)
-        x[at] = longest[at] * x[at].sign()
+        x[at] = within[at]
         held.append(at)
     return x
 

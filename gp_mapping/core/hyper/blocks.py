@@ -17,10 +17,11 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-__all__ = ["OFFSET", "Blocks", "positive"]
+__all__ = ["OFFSET", "Blocks", "positive", "spacing"]
 
 OFFSET = 4  # where v has the time offset (Theta.vector)
 _FAR = 1e300  # m: the edge of the plane; a saved map holds finite numbers alone
+_SOME = 100  # samples whose nearest neighbours tell the spacing
 _FRESH = 0.1  # fraction of a block's samples: as many new ones count as much as a nat
 
 
@@ -269,3 +270,14 @@ def positive(information: Tensor) -> Tensor:
     """A symmetric matrix (P, P) without its negative eigenvalues."""
     values, vectors = torch.linalg.eigh(information)
     return (vectors * values.clamp_min(0.0)) @ vectors.mT
+
+
+def spacing(x: Tensor) -> float:
+    """Usual distance (m) from one of x (N, D) to the nearest other one.
+
+    Not from one row to the next: a memory that is full keeps samples in any order.
+    """
+    some = torch.linspace(0, len(x) - 1, min(_SOME, len(x))).long()
+    away = torch.cdist(x[some], x)
+    away[torch.arange(len(some)), some] = torch.inf
+    return float(away.amin(1).median())

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from gp_mapping.core.device.transfers import to_device
 from gp_mapping.core.hyper.agreed import Learned
-from gp_mapping.core.hyper.blocks import OFFSET, Blocks, positive
+from gp_mapping.core.hyper.blocks import OFFSET, Blocks, positive, spacing
 from gp_mapping.core.hyper.evidence import evidence_score
 from gp_mapping.core.hyper.stamps import Stamps
 from gp_mapping.core.hyper.surprise import surprise
@@ -417,7 +417,7 @@ class HyperLearner:
         self.steps += 1
 
         downhill = gradient + prior * (self.vector - self.prior.vector())
-        move = self.limited_step(downhill)
+        move = self.limited_step(downhill, self.low)
 
         # a reversal of the direction shortens later steps
         self.turns += 2.0 * (move.sign() * self.direction < 0)
@@ -525,25 +525,24 @@ class HyperLearner:
         # ℓ below half the spacing has no slope; see CLOSEST
         low = self.low.clone()
         if len(x) >= self.FEW:
-            spacing = float((x[1:] - x[:-1]).norm(dim=1).median())
-            low[0] = max(float(low[0]), math.log(max(self.CLOSEST * spacing, 1e-9)))
-        self._move_vector(
-            self.limited_step(
-                blocks.slope(self.vector) + prior * (self.vector - self.prior.vector())
-            ),
-            low,
-        )
+            low[0] = max(float(low[0]), math.log(max(self.CLOSEST * spacing(x), 1e-9)))
+        downhill = blocks.slope(self.vector) + prior * (self.vector - self.prior.vector())
+        self._move_vector(self.limited_step(downhill, low), low)
 
-    def limited_step(self, downhill: Tensor) -> Tensor:
-        """Λ⁻¹ downhill (P,), with no entry beyond LONGEST, where the quadratic fails.
+    def limited_step(self, downhill: Tensor, low: Tensor) -> Tensor:
+        """Λ⁻¹ downhill (P,), with no entry beyond LONGEST, where the quadratic fails, or a limit.
 
         Shortening the step as a whole would let a parameter of which little is known hold up all
-        others.
+        others; what is held at a limit has the others moved as far as they should be given it.
 
         Args:
             downhill: gradient of −log posterior (P,).
+            low: lower limits of v (P,).
         """
-        return solve_within(self.metric, downhill, self.free, self.LONGEST)
+        longest = torch.tensor(self.LONGEST, dtype=torch.float64)
+        most = torch.minimum(longest, self.vector - low)
+        least = torch.minimum(torch.maximum(-longest, self.vector - self.high), most)
+        return solve_within(self.metric, downhill, self.free, least, most)
 
     def _move_vector(self, move: Tensor, low: Tensor) -> None:
         """Move v by −move (P,), within the limits.
