@@ -463,7 +463,12 @@ class MapWorker:
         self._failures.record("update")
 
     def draw_last(self, wanted, whole: bool = True) -> None:
-        """Make Results of the finished map, after stop(); whole: of all that is not drawn yet."""
+        """Make Results of the finished map, after stop().
+
+        Args:
+            wanted: as of `request`.
+            whole: draw all that is not drawn yet.
+        """
         budget = None if whole else self._draw_budget
         self.call(lambda _: self._draw(set(wanted), budget)).result()
         self.answered += 1
