@@ -10,10 +10,18 @@ from __future__ import annotations
 import atexit
 import ctypes
 import gc
+import os
 
-__all__ = ["give_back_pages", "leave_out_what_is_loaded", "pause_while_loading"]
+__all__ = [
+    "give_back_pages",
+    "keep_matrices_apart",
+    "leave_out_what_is_loaded",
+    "pause_while_loading",
+]
 
 _paused = False
+_MMAP_THRESHOLD = -3  # M_MMAP_THRESHOLD of glibc's mallopt
+_APART = 1_000_000  # bytes: a matrix of 400 inducing inputs has more
 
 
 def pause_while_loading() -> None:
@@ -35,6 +43,22 @@ def leave_out_what_is_loaded() -> None:
         _paused = False
         gc.freeze()
         gc.enable()
+
+
+def keep_matrices_apart() -> None:
+    """Have the C library map large blocks each by itself, so that they go back when they are freed.
+
+    glibc puts blocks of ever larger sizes, up to 32 MB, into the heap of their thread once one of
+    that size was freed, and there small things that stay lie between them. That is for a process
+    that runs all day: new pages take some hundredths of the time. A threshold that the user's
+    environment names is left alone.
+    """
+    named = "MALLOC_MMAP_THRESHOLD_" in os.environ or "mmap_threshold" in os.environ.get(
+        "GLIBC_TUNABLES", ""
+    )
+    choose = getattr(ctypes.CDLL(None), "mallopt", None)
+    if choose is not None and not named:
+        choose(_MMAP_THRESHOLD, _APART)
 
 
 def give_back_pages() -> None:

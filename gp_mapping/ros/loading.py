@@ -15,7 +15,7 @@ import warnings
 from contextlib import suppress
 from pathlib import Path
 
-from gp_mapping.garbage import pause_while_loading
+from gp_mapping.garbage import keep_matrices_apart, pause_while_loading
 from gp_mapping.threads import one_thread_each
 
 __all__ = ["NODES", "node_of", "quiet_while_loading"]
@@ -42,8 +42,9 @@ def node_of(arguments: list[str]) -> str:
 def quiet_while_loading() -> None:
     """Prepare the process of a node for loading; other processes are left alone.
 
-    SIGINT and SIGTERM end it at once with exit code 0, numpy computes in one thread, and nobody
-    looks for garbage until the node's own signal handlers are there. Warnings are not shown; where
+    SIGINT and SIGTERM end it at once with exit code 0, numpy computes in one thread, nobody looks
+    for garbage until the node's own signal handlers are there, and large matrices go back to the
+    system when they are freed. Warnings are not shown; where
     Python was told what to do with them (-W, PYTHONWARNINGS), that is done.
     """
     name = node_of(sys.orig_argv)
@@ -51,6 +52,7 @@ def quiet_while_loading() -> None:
         return
 
     one_thread_each()
+    keep_matrices_apart()
     pause_while_loading()
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
