@@ -126,7 +126,7 @@ class TrackEvidence(Stepwise[_Found]):
         return free if heading is None else free + _FREE * heading @ heading.mT
 
     def _kernel_of(self, length: float, x: Tensor) -> Tensor:
-        """Of the field at places (N, 2), with all that is unknown: (N, N)."""
+        """Of the field at places (N, 2): (N, N)."""
         return make_kernel(self.kernel, 1.0, length)(x, x)
 
     def _field(self, i: int) -> Tensor:
