@@ -176,6 +176,8 @@ def test_usual_time_and_speed_are_those_inside_passes():
     assert search.usual == 1.0
     seconds, metres = 2 * (ROWS - 1), SPEED * (2 * (ROWS - 1) - 1)
     assert search.speed == pytest.approx(metres / seconds)
+    short = DriftSearch(DriftTrack(*(c if c is None else c[:7] for c in track)), LENGTH, "matern52")
+    assert short._time_count == 1  # noqa: SLF001  16 s, however short the drive
     one_each = track._replace(passes=torch.arange(2 * ROWS))
     search = DriftSearch(one_each, LENGTH, "matern52")
     assert search.usual == search.speed == 0.0 and search.finish() is None and search.steps == 0
@@ -248,7 +250,9 @@ class Decided(DriftSearch):
         yield
 
     def _more(self, added):
-        return self.drifts.get(self._name(added), -1e3), (2, 3, 1)
+        name = self._name(added)
+        assert name[1] in range(3)
+        return self.drifts.get(name, -1e3), (2, 3, 1)
         yield
 
 

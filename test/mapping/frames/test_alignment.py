@@ -9,6 +9,7 @@ from drifting import LENGTH, lanes, passes, way
 
 from gp_mapping.core.kernels import make_kernel
 from gp_mapping.mapping.drift.track_evidence import RATIOS, SURE
+from gp_mapping.mapping.frames import alignment
 from gp_mapping.mapping.frames.alignment import NOWHERE, Aligned, Alignment
 from gp_mapping.mapping.frames.matching import Moved, candidates, surface
 
@@ -190,6 +191,23 @@ def test_it_is_taken_where_it_is_surer_than_nothing_in_common():
         assert one.ahead == [-math.inf, 3.0, 3.0, 7.0, 7.0, 7.0] and (found is not None) == sure
         assert not sure or found.moved.yaw == pytest.approx(17.0 - 3 * math.tau)
     assert NOWHERE.moved.places(SECOND).equal(SECOND) and NOWHERE.volume == 0.0
+
+
+def test_no_step_ranks_more_than_twenty_candidates(monkeypatch):
+    ranked, most = [], []
+
+    def many(*arguments):
+        for k in range(65):
+            ranked.append(k)
+            yield -float(k), Moved(10.0 * k, 0.0, 0.0)
+
+    monkeypatch.setattr(alignment, "candidates", many)
+    one = search(Decided)
+    one.ahead = []
+    while not one.advance():
+        most.append(len(ranked))
+        ranked.clear()
+    assert [count for count in most if count] == [20, 20, 20] and len(ranked) == 5
 
 
 # --- candidates -----------------------------------------------------------------------------------
