@@ -63,7 +63,7 @@ def planar_variance(covariance) -> float:
         m²; 0: unknown, NaN: not a variance.
     """
     xx, yy = float(covariance[0]), float(covariance[7])
-    if xx == _UNKNOWN or (xx == 0.0 and yy == 0.0):
+    if xx == _UNKNOWN:
         return 0.0
 
     known = math.isfinite(xx) and math.isfinite(yy) and min(xx, yy) >= 0.0

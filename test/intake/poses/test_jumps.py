@@ -39,17 +39,27 @@ def test_a_stamp_that_goes_back_by_just_jump_back_is_late_and_no_other_time(back
     assert len(rows) == 200 and (np.diff(rows[:, 0]) > 0).all() and rows[:, 3].max() < 9e-5
 
 
-@pytest.mark.parametrize("stray", [odometry_message(5e3, (7.0, 7.0, 0.0)), field_message(5e3)])
-def test_what_was_held_back_before_time_jumped_is_not_taken_after_it(stray):
-    """A stamp that nothing has confirmed yet: after the jump there may be such ones."""
+@pytest.mark.parametrize(
+    "strays",
+    [
+        [odometry_message(5e3, (7.0, 7.0, 0.0))],
+        [field_message(5e3)],
+        [field_message(101.95), field_message(102.0)],
+        [odometry_message(101.9), odometry_message(102.0)],
+    ],
+)
+def test_what_was_held_back_before_time_jumped_is_not_taken_after_it(strays):
+    """A stamp that nothing has confirmed yet, after the jump there may be such ones; and what waits for older ones."""
     fields, poses = drive(start=5000.0, seconds=4.0)
     intake, alone = Intake(IntakeSettings()), Intake(IntakeSettings())
-    feed(intake, [*by_stamp(*drive(start=100.0)), stray])
+    feed(intake, [*by_stamp(*drive(start=100.0)), *strays])
     intake.time_jump()
     drain(intake, finish=False)
+    dropped = sum(intake.drops.as_dict().values())
     for each in (intake, alone):
         feed(each, by_stamp(fields[1:], poses[2:]))
     np.testing.assert_array_equal(drain(intake)[0], drain(alone)[0])
+    assert sum(intake.drops.as_dict().values()) == dropped + sum(alone.drops.as_dict().values())
 
 
 def robot(seconds, x):
@@ -64,6 +74,20 @@ def test_what_waits_for_a_transform_has_its_pose_when_that_comes():
     intake.add_tf(robot(1.1, 3.0))
     assert intake.waiting == 0
     np.testing.assert_allclose(intake.take().x, [[2.0, 0.0]], atol=1e-9)
+
+
+def test_a_stamp_that_leaps_is_taken_once_transforms_have_come_so_far():
+    intake = Intake(IntakeSettings(pose_source="tf"))
+    for k in range(10):
+        intake.add_tf(robot(0.1 * k, 1.0))
+        intake.add_field(field_message(0.1 * k))
+    intake.add_field(field_message(50.05))
+    assert intake.waiting == 1
+    intake.add_tf(robot(50.0, 1.0))
+    intake.add_tf(robot(50.1, 3.0))
+    assert intake.waiting == 0
+    rows, _ = drain(intake, finish=False)
+    assert rows[-1, 0] == 50.05 and rows[-1, 1] == pytest.approx(2.0)
 
 
 def tree(*messages) -> TfTree:

@@ -186,3 +186,10 @@ def test_a_stand_whose_readings_tremble_counts_as_one_direction_and_what_is_four
         found = calibrate(readings)
         np.testing.assert_allclose(found.hard, HARD, atol=0.01 * np.linalg.norm(HARD))
         np.testing.assert_allclose(found.soft, SOFT, atol=0.01)
+
+
+def test_of_very_many_readings_some_are_fitted_evenly_chosen():
+    """Four thousand at most; the same ellipsoid."""
+    found = calibrate(read(tumbling(8000), 3e-6))
+    assert 2000 <= found.used <= 4000 < found.readings == 8000
+    np.testing.assert_allclose(found.hard, HARD, atol=0.03 * np.linalg.norm(HARD))
