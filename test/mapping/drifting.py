@@ -89,3 +89,12 @@ def way(parts):
     whole = Samples.concatenate(parts)
     numbers = torch.cat([torch.full((len(part),), k + 1) for k, part in enumerate(parts)])
     return DriftTrack(whole.x, whole.y[:, 0], whole.stamp, numbers)
+
+
+def done(steps):
+    """What work in steps returns."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value

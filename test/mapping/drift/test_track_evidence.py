@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from drifting import done
 
 from gp_mapping.core.kernels import make_kernel
 from gp_mapping.mapping.drift.alternatives import DriftTrack, change_window, response, roughness
@@ -23,15 +24,6 @@ def two_lanes():
     passes = torch.cat([torch.ones(ROWS), torch.full((ROWS,), 2.0)]).long()
     stamp = torch.cat([t, 100.0 + t])
     return DriftTrack(torch.stack([x, y], 1), 50.0 + 1e-3 * values, stamp, passes)
-
-
-def done(steps):
-    """What work in steps returns."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
 
 
 class Asked(DriftSearch):

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from drifting import LENGTH, lanes, passes, way
+from drifting import LENGTH, done, lanes, passes, way
 
 from gp_mapping.core.kernels import make_kernel
 from gp_mapping.mapping.drift.track_evidence import RATIOS, SURE
@@ -44,15 +44,6 @@ class Peaked(Alignment):
 
     def moved_by(self, move):
         return self._about(BEGIN, move)
-
-
-def done(steps):
-    """What work in steps returns."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
 
 
 def search(kind=Peaked, heading=None):

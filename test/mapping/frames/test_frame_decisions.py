@@ -5,8 +5,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from drifting import LENGTH, SPEED, lanes, passes, way
-from test_alignment import done
+from drifting import LENGTH, SPEED, done, lanes, passes, way
 
 from gp_mapping.core.kernels import make_kernel
 from gp_mapping.mapping.drift.alternatives import change_window, response, roughness

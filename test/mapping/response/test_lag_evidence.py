@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from drifting import done
 
 from gp_mapping.core.kernels import make_kernel
 from gp_mapping.mapping.response.block_evidence import BlockEvidence
@@ -17,15 +18,6 @@ CHANCE = torch.Generator().manual_seed(3)
 X = torch.rand((10, 2), generator=CHANCE, dtype=torch.float64) * 3.0
 Y = torch.randn(10, generator=CHANCE, dtype=torch.float64)
 TRACK = Track(X, 50.0 + 1e-3 * Y, STAMP, BEGINS)
-
-
-def done(steps):
-    """What work in steps returns."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
 
 
 def kernel(places):
