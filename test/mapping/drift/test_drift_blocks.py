@@ -146,3 +146,15 @@ def test_cells_that_came_too_early_are_forgotten_with_their_way(monkeypatch):
     assert float(kept[0][0].stamp) == 10.0 and [p for _, p in kept] == [1] * 20 + [2] * 30
     out.replace(kept)  # nothing is kept any more
     assert out.state_dict()["kept"] is None
+
+
+def test_a_long_way_on_one_spot_is_no_search(monkeypatch):
+    """To and fro in less than a block: nothing is found, and nothing is taken for longer than it was."""
+    monkeypatch.setattr(watch, "DriftSearch", None)
+    out = DriftWatch(MapSettings(anisotropy=2.0), looks=True)
+    for k in range(400):
+        out.add(Samples([[0.2 * (k % 2), 0.0]], [k], stamp=[k]), 1)
+        assert not out.look(lambda: 2.0)
+    state = out.state_dict()
+    assert state["looked"] >= 100 and state["search"] is None and state["kept"] is not None
+    assert state["anisotropy"] == 2.0 and out.notes() == []
