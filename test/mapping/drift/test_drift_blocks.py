@@ -158,3 +158,12 @@ def test_a_long_way_on_one_spot_is_no_search(monkeypatch):
     state = out.state_dict()
     assert state["looked"] >= 100 and state["search"] is None and state["kept"] is not None
     assert state["anisotropy"] == 2.0 and out.notes() == []
+
+
+def test_it_looks_where_constants_are_learned_and_their_time_is_not_set():
+    def looks_by(**settings):
+        return DriftWatch(MapSettings(**settings), looks=True).state_dict()["kept"] is not None
+
+    assert looks_by() and not looks_by(bias_time=7.0)
+    assert not looks_by(learn_bias=False) and not looks_by(learn_bias_time=False)
+    assert DriftWatch(MapSettings()).state_dict()["kept"] is None
