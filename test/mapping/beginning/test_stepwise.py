@@ -1,6 +1,7 @@
 """Searches that wait: so many steps at a time, and when they are due by the blocks so far."""
 
 import pytest
+from drifting import done
 
 from gp_mapping.mapping.beginning.search_watch import Schedule, SearchWatch
 from gp_mapping.mapping.beginning.stepwise import PendingSearch, Stepwise
@@ -62,7 +63,7 @@ def drive(count, length=2.0, last=True, way=1.0):
     for _ in range(count):
         watch.add(way)
         assert not watch.look(lambda: length)
-    return watch, last and watch.look(lambda: length, last=True)
+    return watch, last and done(watch.looking_last(lambda: length))
 
 
 def test_it_is_due_at_each_number_of_blocks_and_where_all_room_is_taken():
@@ -95,6 +96,6 @@ def test_without_a_map_it_waits_until_no_more_is_kept():
     watch = drive(39, length=None, last=False)[0]
     assert not watch.is_over and not watch.begun
     assert drive(40, length=None, last=False)[0].is_over
-    assert not watch.finish_search()
+    assert not done(watch.finishing_search())
     begun = drive(10, last=False)[0]
     assert begun.finish_search() and begun.adopted == [(6, True)]

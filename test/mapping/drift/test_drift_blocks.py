@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 import torch
+from drifting import done
 
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.drift import watch
@@ -63,6 +64,7 @@ class Nothing:
     """A search that finds nothing, or what it is told, and keeps what it was given."""
 
     steps, anisotropy, finds = 0, 1.0, None
+    turning, contradicts = 0.0, False
     given: list
 
     def __init__(self, track, length, kernel):
@@ -86,7 +88,7 @@ def looks(monkeypatch, settings, count=150, last=True, together=1, **more):
         }
         out.add(Samples(0.4 * at.expand(-1, 2), at[:, 0], **columns), 1 + second)
         again |= out.look(lambda: 2.0 * 2.0**0.5)
-    again |= last and out.look(lambda: 2.0 * 2.0**0.5, last=True)
+    again |= last and done(out.looking_last(lambda: 2.0 * 2.0**0.5))
     return out, search.given, again
 
 

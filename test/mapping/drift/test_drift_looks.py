@@ -1,7 +1,7 @@
 """When a drift is looked for: at so many blocks of a fifth of a lengthscale, and at the end where much is new."""
 
 import torch
-from drifting import LENGTH, crossing, passes
+from drifting import LENGTH, crossing, done, passes
 
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.drift.kept import KeptCells
@@ -17,7 +17,9 @@ def looked(way: list[Samples], last: bool = True) -> list[int]:
     watch, out = DriftWatch(MapSettings(), looks=True), [0]
 
     def look(last: bool) -> None:
-        assert not watch.look(lambda: LENGTH, last)
+        assert not (
+            done(watch.looking_last(lambda: LENGTH)) if last else watch.look(lambda: LENGTH)
+        )
         if (blocks := watch.state_dict()["looked"]) != out[-1]:
             out.append(blocks)
 

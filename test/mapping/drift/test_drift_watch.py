@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import pytest
 import torch
-from drifting import LENGTH, crossing, lanes, passes
+from drifting import LENGTH, crossing, done, lanes, passes
 from slow_sensor import field
 from states import same
 
@@ -189,7 +189,7 @@ def test_a_sensor_that_turns_with_the_robot_is_named_after_a_resume_too():
     ahead = ahead / ahead.norm(dim=1, keepdim=True).clamp_min(1e-9)
     watch = DriftWatch(settings, looks=True)
     watch.add(replace(steady, y=steady.y + 0.5 * ahead[:, :1], heading=ahead), 1)
-    assert not watch.look(lambda: LENGTH, last=True) and watch.drift is None
+    assert not done(watch.looking_last(lambda: LENGTH)) and watch.drift is None
 
     again = DriftWatch(settings, looks=True)
     again.load_state_dict(watch.state_dict())

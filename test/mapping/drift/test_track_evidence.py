@@ -9,7 +9,7 @@ from drifting import done
 from gp_mapping.core.kernels import make_kernel
 from gp_mapping.mapping.drift.alternatives import DriftTrack, change_window, response, roughness
 from gp_mapping.mapping.drift.evidence import DriftSearch
-from gp_mapping.mapping.drift.track_evidence import LIKELIER, RATIOS, SPREADS, SURE
+from gp_mapping.mapping.drift.track_evidence import LIKELIER, RATIOS, SPREADS, SURE, Alternative
 
 LENGTH, SPEED, ROWS = 2.0, 0.5, 40  # m, m/s, a pass
 
@@ -37,9 +37,9 @@ class Asked(DriftSearch):
     def rivals(self):
         """Of each alternative by how much a drift has to be better, and covariance and what is added."""
         self.asked, self._alone, margins = [], (2, 3), []
-        for margin, rival in self._alternatives():
-            margins.append(margin)
-            assert done(rival) == 0.0
+        for rival in self._alternatives():
+            margins.append(rival.margin)
+            assert done(rival.evidence) == 0.0
         return [(margin, *asked) for margin, asked in zip(margins, self.asked, strict=True)]
 
     def stretched(self):
@@ -73,8 +73,12 @@ def test_each_rival_has_the_covariance_of_its_fault():
     assert all(
         torch.allclose(base, field + search.free) for _, base, more in given if more is not None
     )
-    changes, others = beside[:4], beside[4:]
+    changes, others = beside[7:11], beside[:7] + beside[11:]
     memories = [same, *((-elapsed / seconds).exp() for seconds in (16.0, 64.0))]
+    first = torch.where(track.passes == 1, 0, ROWS)
+    way = (track.x - track.x[first]).norm(dim=1)
+    walk = torch.minimum(way[:, None], way) / way.max() * same
+    taken((LIKELIER, roughness(apart, LENGTH) * walk), others)
     for memory in memories:
         taken((LIKELIER, field * memory), others)
         taken((LIKELIER, roughness(apart, LENGTH) * memory), others)
@@ -226,7 +230,7 @@ class Decided(DriftSearch):
             return value
             yield
 
-        return ((margin, rival(value)) for margin, value in self.rivals)
+        return (Alternative(margin, rival(value)) for margin, value in self.rivals)
 
     def _drift(self, warms_up, k):
         out = super()._drift(warms_up, k)

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from drifting import done
 
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.beginning.stepwise import Stepwise
@@ -68,11 +69,11 @@ def test_it_looks_when_rows_can_tell_and_there_are_half_as_many_more(made, monke
     assert begun == [64, 96, 144] and watched((100, 1))[1] == [101]
     assert len(made) == 4 and [len(track.y) for track, *_ in made] == [*begun_rows(begun), 51]
     out.add(cell(150), 2)
-    out.look(lambda: None, last=True)  # there is no map
+    done(out.looking_last(lambda: None))  # there is no map
     assert len(made) == 4
-    out.look(lambda: LENGTH, last=True)
+    done(out.looking_last(lambda: LENGTH))
     assert [last for *_, last in made] == [False] * 4 + [True] and not out.is_looking
-    out.look(lambda: LENGTH, last=True)
+    done(out.looking_last(lambda: LENGTH))
     assert len(made) == 5, "nothing has come since"
 
 
@@ -117,7 +118,7 @@ def test_what_is_found_counts_until_the_next_look(made, monkeypatch):
         assert out.is_contradicted == contradicted
     out.breaks = [FOUND]
     out.add(cell(70), 2)
-    out.look(lambda: LENGTH, last=True)
+    done(out.looking_last(lambda: LENGTH))
     assert out.breaks == []
 
 
