@@ -98,4 +98,4 @@ def test_without_a_map_it_waits_until_no_more_is_kept():
     assert drive(40, length=None, last=False)[0].is_over
     assert not done(watch.finishing_search())
     begun = drive(10, last=False)[0]
-    assert begun.finish_search() and begun.adopted == [(6, True)]
+    assert done(begun.finishing_search()) and begun.adopted == [(6, True)]
