@@ -27,9 +27,9 @@ _RATIOS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # τ of the grid
 _FREEDOM = 3.0
 _BEYOND = 5.0  # robust standard deviations at which a value is cut: one outlier is no field
 _MOST = 160  # cells that are used; of more, an even choice
-# sizes of the values: a spread below the first is rounding, as means of equal values have it, and
-# taken for the second; a pressure of 1e5 Pa that varies by 1e-3 is none
-_ROUNDING, _CONSTANT = 1e-9, 1e-5
+# sizes of the values: a spread below the first is rounding of float64, as means of equal values have
+# it, and taken for the second; a counter at 1e9 whose field varies by 1 has none
+_ROUNDING, _CONSTANT = 1e-13, 1e-5
 _UNSEEN = 0.1  # spread in sizes of the values, where fewer than _FEW values show none
 _FEW = 4
 
