@@ -15,6 +15,10 @@ its mode with C's entry V, and the 95 % interval of an error e is ± q σ̂ with
 
     P(|e| > q σ̂) = E_z 2 Φ(−q exp(−√V z/2)) = 0.05,   z ~ N(0, 1)
 
+But the noise is no more than all that varies. The variance s² + σ² of values, T, is known far
+better than its parts: with g = ∂ log T/∂ log(s², σ²), log T has the variance gᵀ C g. So z ends
+where σ² is T, at its upper 95 % bound.
+
 Reference: Rasmussen and Williams 2006, section 5.2 (θ integrated out); Gelman et al., Bayesian Data
 Analysis, 3.2.
 """
@@ -28,7 +32,6 @@ import torch
 
 from gp_mapping.core.hyper.agreed import Learned
 from gp_mapping.core.hyper.bias import student_t_95
-from gp_mapping.core.likelihoods.quadrature import gauss_hermite
 
 __all__ = ["degrees_of_freedom", "interval_factor", "noise_factor"]
 
@@ -36,6 +39,8 @@ _NORMAL = 1.959964  # the normal's quantile of a 95 % interval
 # degrees of freedom of a start's own prior (first_guess.py): it is never known less well
 _LEAST = 3.0
 _LARGEST = 10.0  # of the variance of log σ²: a factor of five in σ either way, once
+_NODES = 400  # of the mixture over log σ²
+_BOUND = 1.644854  # the normal's quantile of an upper 95 % bound
 _MANY = 1000.0  # beyond it the normal's quantile is t's, to half a per mille
 
 
@@ -64,17 +69,30 @@ def noise_factor(learned: Learned | None) -> float:
     """(q/1.96)², the factor of the noise variance for its 95 % interval; 1 where it is given."""
     if learned is None or learned.covariance is None:
         return 1.0
-    return _mixture_factor(round(min(float(learned.covariance[2, 2]), _LARGEST), 2))
+    variance = min(float(learned.covariance[2, 2]), _LARGEST)
+    if variance <= 0.0:
+        return 1.0
+    return _mixture_factor(round(variance, 2), round(_log_of_total(learned), 1))
 
 
-@lru_cache(maxsize=256)
-def _mixture_factor(variance: float) -> float:
-    """(q/1.96)² of a normal whose log variance is normal with that variance."""
-    nodes, weights = gauss_hermite(40)
-    scale = torch.exp(-0.5 * math.sqrt(variance) * nodes)
-    parts = list(zip(weights.tolist(), scale.tolist()))
+def _log_of_total(learned: Learned) -> float:
+    """log T/σ², T being the upper 95 % bound of the variance of values."""
+    signal, noise = learned.theta.signal_stddev**2, learned.theta.noise_stddev**2
+    slope = torch.tensor([signal, noise], dtype=torch.float64) / (signal + noise)
+    spread = float(slope @ learned.covariance[1:3, 1:3] @ slope)
+    return math.log1p(signal / noise) + _BOUND * math.sqrt(max(spread, 0.0))
 
-    low, high = _NORMAL, _NORMAL * math.exp(2.0 * math.sqrt(variance))
+
+@lru_cache(maxsize=1024)
+def _mixture_factor(variance: float, most: float) -> float:
+    """(q/1.96)² of a normal whose log variance is normal with that variance, and at most `most`."""
+    # the middle of each of _NODES slices of equal probability below `most`
+    below = 0.5 * math.erfc(-most / math.sqrt(2.0 * max(variance, 1e-12)))
+    middles = below * (torch.arange(_NODES, dtype=torch.float64) + 0.5) / _NODES
+    logs = math.sqrt(variance) * torch.special.ndtri(middles)
+    parts = [(1.0 / _NODES, scale) for scale in torch.exp(-0.5 * logs).tolist()]
+
+    low, high = 1e-3 * _NORMAL, _NORMAL * math.exp(2.0 * math.sqrt(variance))
     while high - low > 1e-6 * high:
         q = 0.5 * (low + high)
         beyond = sum(w * math.erfc(q * s / math.sqrt(2.0)) for w, s in parts)
