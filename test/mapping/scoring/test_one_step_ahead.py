@@ -14,6 +14,7 @@ import torch
 from gp_mapping import MapSettings, Samples
 from gp_mapping.core.hyper.agreed import Learned
 from gp_mapping.core.hyper.freedom import noise_factor
+from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.registry import build_map
 from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.mapping.scoring.error_shape import ErrorShape
@@ -265,7 +266,7 @@ def test_noise_that_nothing_but_the_evidence_tells_is_known_to_a_factor():
     """Of samples far apart; those that are neighbours tell the white part of it."""
     covariance = torch.zeros(7, 7).double()
     covariance[2, 2] = 2.0
-    learned = Learned(None, torch.eye(7), covariance)
+    learned = Learned(Theta(1.0, 5.0, 0.2, 5.0), torch.eye(7), covariance)
     field = SimpleNamespace(
         noise_variance=lambda: torch.tensor([0.04]).double(), learned=lambda: learned
     )
