@@ -1,6 +1,7 @@
 """From raw samples to cells, without any map: what holds at the end of a pass."""
 
 import copy
+from collections import deque
 from itertools import pairwise
 
 import pytest
@@ -18,7 +19,7 @@ class Kept:
     def __init__(self, **settings):
         self.maker = CellMaker(map_settings_for("scalar", MapSettings(**settings)))
         self.gathered, self.admission = self.maker.gathered, self.maker.admission
-        self.flush, self.finish = self.maker.flush, self.maker.finish
+        self.flush = self.maker.flush
         self.break_pass, self.take = self.maker.break_pass, self.maker.ingest
 
     def ingest(self, values, start):
@@ -32,6 +33,9 @@ class Kept:
             )
         )
         self.flush()
+
+    def finish(self):
+        deque(self.maker.finishing(), maxlen=0)
 
     def stand(self, values):
         """Samples of one place, without stamps; the cell stays open."""
