@@ -27,6 +27,7 @@ __all__ = [
     "SPREADS",
     "SURE",
     "WANDERS",
+    "Alternative",
     "Evidence",
     "TrackEvidence",
 ]

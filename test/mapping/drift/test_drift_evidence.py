@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from drifting import LENGTH, crossing, lanes, passes, way
+from drifting import LENGTH, crossing, done, lanes, passes, way
 from slow_sensor import field
 
 from gp_mapping.mapping.drift.evidence import DriftSearch, DriftTrack
@@ -18,15 +18,6 @@ def found(seed, paths=None, **world):
     """What is found, another lengthscale being expected than the field has."""
     paths = crossing(STEP) if paths is None else paths
     return DriftSearch(way(passes(seed, paths, **world)), 2.4, "matern52").finish()
-
-
-def done(steps):
-    """What work in steps returns."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
 
 
 @pytest.mark.parametrize(("seconds", "seed"), [(40.0, 1), (120.0, 3)])

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from drifting import done
 from slow_sensor import lawnmower, track
 
 from gp_mapping.mapping.response.block_evidence import BlockEvidence
@@ -133,15 +134,6 @@ def test_two_places_stand_for_an_average_that_comes_late(span):
     assert two[..., 0].mean(0).numpy() == pytest.approx(told)
     spread = two[..., 0].var(0, unbiased=False).numpy()
     assert spread == pytest.approx([(speed * (span or 0.0)) ** 2 / 12.0] * 3)
-
-
-def done(steps):
-    """What work in steps returns."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
 
 
 def test_a_delay_has_a_prior_whose_half_width_is_that_of_stamps_that_come_late():
