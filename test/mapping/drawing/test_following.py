@@ -119,6 +119,15 @@ def test_with_a_budget_what_is_not_told_is_evaluated_anew():
     assert off(field, lattice).max() < LIMIT and not lattice.stale.any()
 
 
+def test_without_a_budget_what_is_not_told_is_known_no_more():
+    field, lattice, follower = surveyed()
+    at = measured(field, [2.0, 2.0], 60)
+    follower.follow(lattice, Partly(field), 1, 0.5 * UT, None, at)
+    told = np.broadcast_to(lattice.columns <= 2.0, lattice.stale.shape)
+    assert np.array_equal(follower.knows(lattice), told)
+    assert off(field, lattice)[told].max() < 1e-6
+
+
 def test_doubt_adds_up_until_a_point_is_evaluated_again():
     """However many drawings follow one another, none is farther off than LIMIT."""
     field, lattice, follower = surveyed()
