@@ -23,7 +23,7 @@ from gp_mapping.planning import (
     planner_names,
     register,
 )
-from gp_mapping.planning.plan import Plan, plan_through
+from gp_mapping.planning.plan import Plan, after_measuring_at, plan_through
 from gp_mapping.planning.planners.greedy import greedy
 from gp_mapping.planning.planners.lanes import _pieces, fitted, lane_routes
 from gp_mapping.planning.registry import GROUP, find_planner
@@ -311,6 +311,7 @@ def test_a_straight_line_of_another_robot_counts_as_the_same_with_a_point_in_it(
     ]
     assert left[0] == pytest.approx(left[1]) and left[0] < 0.99 * problem.value.total
     assert after_driving(problem.value, problem.travel, [[a]]).total == problem.value.total
+    assert after_measuring_at(problem.value, problem.travel, np.zeros((0, 2))) is problem.value
 
 
 def test_lanes_are_as_many_as_the_limit_pays_for_were_it_one_along_the_middle():

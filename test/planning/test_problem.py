@@ -34,6 +34,8 @@ def test_a_budget_is_spent_by_what_ends_it_first():
     seconds = replace(metres, seconds=19.0)
     assert metres.fraction_spent(4.0, 30.0) == 0.4 and seconds.fraction_spent(4.0, 9.5) == 0.5
     assert replace(metres, seconds=20.0).fraction_spent(4.0, 15.0) == 0.4
+    assert replace(metres, metres=0.5).fraction_spent(0.25, 30.0) == 0.5
+    assert replace(metres, seconds=0.5).fraction_spent(4.0, 0.25) == 0.5
     assert Budget(0.0, 10.0).fraction_spent(1.0, 1.0) == math.inf
     assert Budget(math.inf, 0.0).fraction_spent(1.0, 1.0) == math.inf
     assert metres.time(3.0, 1.6) == pytest.approx(8.0)

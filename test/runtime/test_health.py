@@ -1,5 +1,6 @@
 """What diagnostics say, in words and numbers, without ROS."""
 
+import builtins
 from dataclasses import replace
 
 import pytest
@@ -287,7 +288,17 @@ def test_durations_are_bounded_and_ranked():
         durations.add(1e-3 * i)
     summary = durations.summary()
     assert summary["count"] == 1000 and 945 < summary["p50_ms"] < 955 and summary["max_ms"] == 999.0
-    assert resident_megabytes() > 10
+
+
+def test_memory_is_told_in_megabytes_with_and_without_linux(monkeypatch):
+    megabytes = resident_megabytes()
+    assert 10 < megabytes < 20_000
+
+    def absent(*_, **__):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(builtins, "open", absent)
+    assert 0.5 * megabytes < resident_megabytes() < 20_000
 
 
 def test_a_lattice_at_its_bound_is_said_while_it_lasts():

@@ -1,6 +1,7 @@
 """Nodes of a large area: of each connected part of a block the cell that was asked for, however it is found."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -126,3 +127,30 @@ def test_the_first_part_has_its_passages_too():
     assert side > 2
     moves = graph.moves_between(free, nodes, side)
     assert connected_components(moves, directed=False)[0] == 1, "a passage was lost"
+
+
+@pytest.mark.parametrize("obstacles", [True, False])
+def test_a_move_needs_every_cell_that_it_crosses_and_no_other(obstacles):
+    """Steps to the side, over a corner and as a knight in chess, where every second cell is closed.
+
+    It may be closed by an obstacle, or though it has room: where it is no part of the area.
+    """
+    passable = np.random.default_rng(0).random((30, 30)) < 0.6
+    free = FreeSpace.from_passable(passable, (0.0, 0.0), 0.0, 1.0, 0.0, walled=False)
+    free = free if obstacles else replace(free, clearance=np.full(passable.shape, 5.0))
+    cells = np.argwhere(free.open)
+    number = {tuple(cell): i for i, cell in enumerate(cells.tolist())}
+    moves = graph.moves_between(free, free.centres(), 1)
+    moves = moves + moves.T
+
+    t = np.linspace(0.0, 1.0, 61)[:, None]
+    for move in ((0, 1), (1, 0), (1, 1), (1, -1), (1, 2), (1, -2), (2, 1), (2, -1)):
+        # the cells that a line touches which is a little wider than none
+        aside = 1e-3 * np.array([-move[1], move[0]])
+        line = np.concatenate([t * move + aside, t * move - aside])
+        crossed = np.unique(np.round(line).astype(int), axis=0)
+        for a in cells[::3]:
+            b = tuple(a + move)
+            if b in number:
+                leads = all(tuple(cell) in number for cell in (a + crossed).tolist())
+                assert (moves[number[tuple(a)], number[b]] > 0) == leads, (a, move)

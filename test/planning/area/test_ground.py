@@ -74,6 +74,7 @@ def test_a_ground_is_made_anew_where_it_would_be_another_one(room):
     area, travel = ground.ground_at(here, free, path, 0.9, given)
     assert ground.made == 5 and area and travel
     # places are a third of a lengthscale apart; a little more or less makes no other ground
+    assert travel.spacing == pytest.approx(0.3)
     for lengthscale, valid in ((0.64, True), (0.62, False), (1.25, True), (1.27, False)):
         assert ground.is_valid_for(here, free, path, lengthscale, given) == valid
     # a fifth of its reach

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 from planning_scene import measured_map, occupancy
+from scipy.integrate import quad
+from scipy.stats import norm
 
-from gp_mapping.planning import FreeSpace, PathValue, Problem, Travel, plan
+from gp_mapping.planning import Budget, FreeSpace, PathValue, Problem, Travel, plan
 
 
 def question() -> Problem:
@@ -46,3 +48,35 @@ def test_a_place_is_worth_its_gain_by_its_way_and_three_decimetres(kind, more, n
 
     chosen = problem.travel.nodes[plan(problem, kind).nodes[0]]
     np.testing.assert_array_equal(chosen, problem.travel.xy[near if nearer else far])
+
+
+@pytest.mark.parametrize("more, found", [(0.03, True), (-0.03, False)])
+def test_a_place_with_a_low_mean_is_worth_what_it_may_exceed_the_best_by(more, found):
+    """E[max(f − best, 0)] by its integral: a place that is unsure enough is better than the best one itself."""
+    problem = question()
+    away = problem.travel.distances(problem.start)[problem.travel.places]
+    best, low = (int(np.abs(away - metres).argmin()) for metres in (2.0, 2.4))
+
+    def improvement(mean, stddev):
+        return quad(lambda f: f * norm.pdf(f, mean, stddev), 0.0, mean + 12.0 * stddev)[0]
+
+    # the deviation of the best place for which both are worth the same by their ways, then a little off
+    stddev = (1.0 - more) * improvement(-1.0, 2.0) / (away[low] + 0.3) * (away[best] + 0.3)
+    stddev /= improvement(0.0, 1.0)
+    mean = torch.full((len(away),), -50.0).double()
+    deviation = torch.full((len(away),), 1e-3).double()
+    mean[best], deviation[best], mean[low], deviation[low] = 0.0, stddev, -1.0, 2.0
+
+    problem = replace(problem, mean=mean, stddev=deviation, _known={})
+    chosen = problem.travel.nodes[plan(problem, "expected_improvement").nodes[0]]
+    np.testing.assert_array_equal(chosen, problem.travel.xy[low if found else best])
+
+
+@pytest.mark.parametrize("home, farthest", [(None, 3.0), ((0.5, 0.5), 1.5)])
+def test_the_farthest_place_is_as_far_as_the_way_there_and_home_allows(home, farthest):
+    problem = replace(question(), budget=Budget(3.0, home=home), _known={})
+    away = problem.travel.distances(problem.start)[problem.travel.places]
+    stddev = torch.from_numpy(np.where(np.isfinite(away), 1e-3 + away, 1e-3))
+    value = replace(problem.value, C=torch.diag(stddev))
+    found = plan(replace(problem, value=value, _known={}), "variance")
+    assert 0.7 * farthest < found.metres * (1.0 if home is None else 0.5) <= farthest + 1e-9

@@ -14,6 +14,18 @@ from gp_mapping.planning.worth.surface import lattice, variance_reduction_surfac
 TIGHT = {"dual_svgp": {"inducing_tolerance": 1e-5}}
 
 
+def test_a_grid_is_told_by_the_middles_of_its_cells_row_by_row():
+    middles = [
+        [1.25, -3.75],
+        [1.75, -3.75],
+        [2.25, -3.75],
+        [1.25, -3.25],
+        [1.75, -3.25],
+        [2.25, -3.25],
+    ]
+    assert lattice((1.0, -4.0), 0.5, (2, 3)).tolist() == middles
+
+
 @pytest.mark.parametrize("model", ["dual_svgp", "exact", "solve_gp", "fitc", "fic", "pic", "sor"])
 def test_surface_is_the_sum_over_cells(model):
     field = scene.measured_map(model, **TIGHT.get(model, {}))

@@ -41,6 +41,8 @@ def test_panels_are_on_the_ground_in_the_unit_and_on_the_scale_of_what_is_known(
     mean, deviation = (axis for axis in figure.axes if axis.get_title())
     (image,), (other,) = mean.get_images(), deviation.get_images()
     assert tuple(image.get_extent()) == tuple(other.get_extent()) == (1.0, 3.0, -2.0, -0.5)
+    labels = {axis.get_ylabel() for axis in figure.axes}
+    assert labels >= {"field (µT)", "standard deviation (µT)"}, labels
     assert image.origin == "lower" and mean.get_xlim() == (1.0, 3.0)
     shown = image.get_array()
     np.testing.assert_allclose(shown[:, :3], 1e6 * grid.mean[:, :3], rtol=1e-12)

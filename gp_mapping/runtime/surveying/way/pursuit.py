@@ -151,16 +151,16 @@ class Pursuit:
         )
 
     def _turn_at(self, index: int) -> float:
-        """Return the angle by which the line turns at a point, radians; π at its end."""
-        if not 0 < index < len(self._line) - 1:
-            return math.pi if index == len(self._line) - 1 else 0.0
+        """Return the angle by which the line turns at a point before its end, radians."""
+        if index == 0:
+            return 0.0
         a, b = self._line[index] - self._line[index - 1], self._line[index + 1] - self._line[index]
         return abs(math.remainder(math.atan2(b[1], b[0]) - math.atan2(a[1], a[0]), math.tau))
 
     def _until_corner(self, position: np.ndarray) -> float:
         """Return metres to the next point where the line turns or ends; past 2 m it may be less."""
         length, index = math.dist(position, self._line[self._next]), self._next
-        while self._turn_at(index) <= _CORNER and index < len(self._line) - 1:
+        while index < len(self._line) - 1 and self._turn_at(index) <= _CORNER:
             length += math.dist(self._line[index], self._line[index + 1])
             index += 1
             if length > 2.0:
