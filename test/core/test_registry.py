@@ -153,6 +153,16 @@ def test_who_is_made_of_tiles(model, settings, kind):
     assert type(create_map(model, **settings)).__name__ == kind
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e-6])
+@pytest.mark.parametrize("told", [0.3, 0.0])
+def test_the_spread_of_constants_begins_as_told_or_with_a_tenth_of_the_noise(scale, told):
+    """In SI, whatever the unit."""
+    known = {"field_scale": scale, "noise_stddev": 0.2 * scale, "heading_stddev": 0.0}
+    field = create_map("exact", bias_stddev=told * scale, learn_bias=True, **known)
+    wanted = (told or 0.1 * 0.2) * scale
+    assert field.hyperparameters()["bias_stddev"] == pytest.approx(wanted, rel=1e-9)
+
+
 @pytest.mark.parametrize("model", ["exact", "dual_svgp"])
 @pytest.mark.parametrize("learns", [True, False])
 def test_constants_of_passes_are_learned_where_the_settings_say_so(model, learns):

@@ -95,6 +95,12 @@ def test_concatenate():
         Samples.concatenate([s, Samples([[0.0, 0.0]], [1.0])])
 
 
+def test_raw_samples_are_counted_where_each_is_an_average():
+    cells = {"x": [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]], "y": [1.0, 2.0, 3.0]}
+    assert Samples(**cells).raw_count == 3
+    assert Samples(**cells, count=[4.0, 1.0, 7.0]).raw_count == 12
+
+
 def test_prediction_adds_the_noise():
     p = Prediction(
         torch.zeros(2, 2), torch.tensor([[4.0, 9.0], [-1e-30, 1.0]]), torch.tensor([1.0, 2.0])

@@ -7,7 +7,13 @@ import torch
 from core_data import posterior_about
 
 from gp_mapping.core.hyper.theta import Theta
-from gp_mapping.core.sparse.batched import MOST_NUMBERS, batch_kind, batches, predict_together
+from gp_mapping.core.sparse.batched import (
+    MOST_NUMBERS,
+    batch_kind,
+    batches,
+    padded_factors,
+    predict_together,
+)
 
 THETA = Theta(0.5, 1.5, 0.1, 1.0)
 COUNTS = (5, 300, 1, 40)
@@ -56,6 +62,16 @@ def test_each_predicts_as_alone(name, motion, dtype):
     ):
         torch.testing.assert_close(told, wanted, rtol=0, atol=tolerance * sd)
     torch.testing.assert_close(together.noise_variance, alone[0].noise_variance, rtol=0, atol=0)
+
+
+def test_factors_are_padded_with_the_identity_whether_they_lie_by_rows_or_columns():
+    generator = torch.Generator().manual_seed(0)
+    factors = [torch.randn(n, n, generator=generator).double() for n in (3, 1, 4)]
+    padded = padded_factors([factors[0], factors[1], factors[2].mT.contiguous().mT], 4)
+    for factor, told in zip(factors, padded):
+        wanted = torch.eye(4).double()
+        wanted[: len(factor), : len(factor)] = factor
+        assert torch.equal(told, wanted)
 
 
 def test_what_has_another_form_is_asked_alone():

@@ -182,6 +182,21 @@ def test_sums_of_many_rows_are_kept_by_their_upper_triangle(read):
     close(sites.precision.diagonal(), 0.5 + 0.5 * expected.diagonal(), 1e-12)
 
 
+@pytest.mark.parametrize("correlation", [0.0, 0.6])
+@pytest.mark.parametrize("variance", [0.0, 0.3])
+def test_to_a_power_every_sample_counts_for_that_much(variance, correlation):
+    """Of open passes, of one that is closed, and of what is not read before: as with βs times the power."""
+    number = (torch.arange(40) // 10).double()
+
+    def integrated(factor, power):
+        sites = Sites(6, 2, 10, "cpu")
+        sites.add(WHITE, factor * BETA, factor * LAM, number)
+        return sites.integrated(variance, correlation, power)
+
+    for told, wanted in zip(integrated(1.0, 0.2), integrated(0.2, 1.0)):
+        close(told, wanted, 1e-12)
+
+
 def test_project():
     transfer = rand(8, 6)
     agrees(filled().project(transfer, 9), written_out(transfer @ WHITE, BETA, LAM))

@@ -42,6 +42,16 @@ def test_a_hang_is_said_while_it_lasts_and_after_it(cut):
     assert "the sensor hung (1 times, 200 measurements)" in said and "up to stamp 1008.0" in said
 
 
+@pytest.mark.parametrize("cut", [7, 1000])
+def test_each_hang_counts_once_the_one_before_the_sensor_was_known_too(cut):
+    values = field(2000)
+    for first, last in ((0, 400), (600, 900), (1200, 1700)):
+        values[first:last] = values[first]
+    said = told(drive(values), cut)
+    assert "the sensor hung (3 times, 1200 measurements)" in said
+    assert f"{1e6 * values[1200]:.6g} uT for 10.0 s and 5.0 m" in said
+
+
 @pytest.mark.parametrize("value", [0.0, 47e-6])
 def test_a_sensor_that_never_tells_anything_else_is_said(value):
     assert "told exactly" in told(drive(np.full(400, value)))
