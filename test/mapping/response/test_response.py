@@ -2,6 +2,7 @@
 
 import math
 from functools import lru_cache
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from slow_sensor import drive, field
 
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.moving import move_session
+from gp_mapping.mapping.response.lag import Lag
 from gp_mapping.mapping.response.response import Response
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.intake import IntakeSettings
@@ -67,6 +69,49 @@ def test_what_the_last_look_says_of_its_sureness_counts():
     session.response.deviation = 0.3
     session.finish()
     assert session.slow.own.deviation == 0.3 and session.revision > revision
+
+
+class Told(Response):
+    """One that is told what looks have found."""
+
+    def told(self, seconds, deviation=0.1, blocks=48, last=False) -> bool:
+        lag = seconds and Lag(seconds, 2.0, 30.0, deviation, 1.0, 0.1, 2.0)
+        search = SimpleNamespace(blocks=blocks, found=lag or None, final=False)
+        return self._adopt(search, last)
+
+
+@pytest.mark.parametrize(
+    "times, deviation, last, another",
+    [
+        (1.09, 0.1, False, False),  # within what it is uncertain by
+        (1 / 1.09, 0.1, False, False),
+        (1.12, 0.1, False, True),
+        (1 / 1.12, 0.1, False, True),
+        (1.04, 0.1, True, False),  # at last within half of that
+        (1.06, 0.1, True, True),
+        (1.015, 0.001, False, False),  # and two hundredths in any case
+        (1.025, 0.001, False, True),
+    ],
+)
+def test_another_time_constant_is_taken_where_the_map_would_be_another_one(
+    times, deviation, last, another
+):
+    """What stays is uncertain by what it is off, too."""
+    response = Told(MapSettings(learn_response_time="sensor"))
+    assert response.told(3.0, 0.4) and response.seconds == 3.0 and response.deviation == 0.4
+    assert response.told(3.0 * times, deviation, last=last) == another
+    assert response.seconds == pytest.approx(3.0 * times if another else 3.0)
+    off = 0.0 if another else math.log(times)
+    assert response.deviation == pytest.approx(math.hypot(deviation, off))
+
+
+def test_a_time_constant_is_given_up_where_a_look_finds_none():
+    response = Told(MapSettings(learn_response_time="sensor"))
+    assert not response.told(3.0, blocks=47) and not response.notes() and not response.is_active
+    assert not response.told(None) and response.told(3.0) and response.notes()
+    assert not response.told(9.0, blocks=47) and response.seconds == 3.0
+    assert response.told(None) and not response.notes()
+    assert (response.seconds, response.deviation) == (0.0, 0.0) and not response.told(None)
 
 
 def test_a_fast_thermometer_is_left_as_it_is():
