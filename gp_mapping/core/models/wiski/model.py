@@ -304,8 +304,6 @@ class Wiski(LatticeMap):
     def duplicate(self) -> Wiski:
         """An independent copy, without the refreshes that are under way."""
         new: Wiski = super().duplicate()
-        if self.sites is not None:
-            new.start_f = self.start_f.clone()
         new.ahead, new._drawing, new._shown = None, None, None
         return new
 

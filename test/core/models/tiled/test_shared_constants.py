@@ -76,6 +76,8 @@ def told():
 def test_tiles_know_the_constants_as_a_map_that_is_told_them(tiles, told):
     assert len(tiles.shelf) > 2
     assert error(tiles) < 1.1 * error(told)  # 2.5 times as much where no tile tells another
+    assert told.bias_variance().tolist() == [0.0]
+    assert tiles.bias_variance().sqrt().item() == pytest.approx(BIAS * UT, rel=0.05)
 
 
 def test_a_tile_tells_nothing_that_it_has_not_found_out(tiles):

@@ -1,5 +1,6 @@
 """On a card the tiles predict in one batched computation: what they say one after the other, without more calls."""
 
+from dataclasses import replace
 from unittest import mock
 
 import pytest
@@ -95,10 +96,12 @@ def test_of_more_tiles_a_card_is_asked_no_more(places, sides):
 
 
 def maps_of(counts, device: str = "cpu") -> list:
-    """Maps that have seen a road, each of so many metres, and are not factored."""
+    """Maps that have seen a road, each of so many metres and other noise, and are not factored."""
     maps = [create_map("dual_svgp", device=device, **(SETTINGS | {"tiles": False})) for _ in counts]
     for one, metres in zip(maps, counts):
-        one.update(road(0.0, metres))
+        samples = road(0.0, metres)
+        noise = torch.linspace(0.0, SETTINGS["noise_stddev"] ** 2, len(samples)).double()
+        one.update(replace(samples, sensor_variance=noise))
         one.mark_changed()
     return maps
 
