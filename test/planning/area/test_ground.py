@@ -124,6 +124,18 @@ def test_a_robot_that_has_left_the_hull_of_its_path_gets_another_ground():
         assert ground.is_valid_for(at, None, path, 0.9, given) == inside
 
 
+def test_the_ground_before_the_first_way_grows_with_it():
+    square = Polygon.from_corners([(0.0, 0.0), (3.0, 0.0), (3.0, 3.0), (0.0, 3.0)])
+    ground, here, given = Ground(), np.array([1.0, 1.0]), GroundSettings(region=(square,))
+    ground.ground_at(here, None, np.empty((0, 2)), 1.0, given)
+    for path in (np.empty((0, 2)), np.array([[-9.0, -9.0], [9.0, 9.0]])):
+        assert ground.is_valid_for(here, None, path, 1.0, given), "its region is given"
+    ground.ground_at(here, None, path := np.array([[0.0, 0.0], [2.0, 0.0], [2.0, 2.0]]), 1.0, given)
+    free = replace(given, region=())
+    ground.ground_at(here, None, path, 1.0, free)
+    assert ground.is_valid_for(here, None, np.empty((0, 2)), 1.0, free), "it has not grown"
+
+
 def test_an_area_of_one_place_is_said_to_be_too_small():
     square = Polygon.from_corners([(1.0, 1.0), (1.3, 1.0), (1.3, 1.3), (1.0, 1.3)])
     area, travel = Ground().ground_at(
