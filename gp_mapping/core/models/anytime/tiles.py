@@ -91,23 +91,23 @@ class TileMap(AnytimeMap):
     ) -> tuple[dict[str, Tensor], Tensor]:
         """Samples that stand in the sites by themselves, as blocks of one.
 
-            U = β^−½, W = a β^½, λ = y β^½
+            W = a β^½, λ = y β^½
 
         Returns:
-            All columns of the samples, and W (R, N).
+            All columns of the samples, but for U, which they get where they join (`_join`); and
+            W (R, N).
         """
         root, memory = values["beta"].sqrt(), self.memory
         n = len(root)
-        raw, chain = root.new_zeros((n, memory.rows)), root.new_zeros((n, memory.width))
+        raw = root.new_zeros((n, memory.rows))
         raw[:, : len(whitened)] = whitened.mT
-        chain[:, 0] = 1.0 / root
 
         places = self.theta.sensor_place(values["x"], values["velocity"], values["heading"])
         return values | {
             "lam": root[:, None] * values["y"],
             "beta": torch.ones_like(root),
             "raw": raw,
-            "chain": chain,
+            "chain": root.new_zeros((n, memory.width)),
             "tile": tiles_of(places, self.side),
             "block": torch.full_like(root, -1.0),
         }, whitened * root
