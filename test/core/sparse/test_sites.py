@@ -182,6 +182,17 @@ def test_sums_of_many_rows_are_kept_by_their_upper_triangle(read):
     close(sites.precision.diagonal(), 0.5 + 0.5 * expected.diagonal(), 1e-12)
 
 
+def test_segments_that_are_joined_are_two_again_where_a_change_is_refused():
+    sites = filled(slice(20))
+    sites.add(WHITE[:, 20:], BETA[20:], LAM[20:], (3.0 + 0.5 * (torch.arange(20) // 10)).double())
+    before = sites.integrated(0.3, 0.5)
+    with pytest.raises(RuntimeError), transaction(sites):
+        sites.join_segments(3.0, 3.5)
+        assert not torch.equal(sites.integrated(0.3, 0.5)[0], before[0])
+        raise RuntimeError
+    assert all(map(torch.equal, sites.integrated(0.3, 0.5), before))
+
+
 @pytest.mark.parametrize("correlation", [0.0, 0.6])
 @pytest.mark.parametrize("variance", [0.0, 0.3])
 def test_to_a_power_every_sample_counts_for_that_much(variance, correlation):

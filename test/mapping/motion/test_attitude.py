@@ -116,7 +116,8 @@ def test_where_headings_end_the_path_goes_on_from_the_last_of_them():
     assert session.raw_count == len(t) and session.refused == 0
 
 
-def test_the_lag_is_the_regression_of_errors_on_the_yaw_rate():
+@pytest.mark.parametrize("unit", [1.0, 1e-6])
+def test_the_lag_is_the_regression_of_errors_on_the_yaw_rate(unit):
     rng, lag = np.random.default_rng(0), AttitudeLag()
     mean = np.array([-15.0, 3.0, -44.0]) + rng.normal(0, 4, (900, 3))
     rate = np.where(rng.random(900) < 0.2, rng.uniform(-1.5, 1.5, 900), 0.0)
@@ -130,7 +131,7 @@ def test_the_lag_is_the_regression_of_errors_on_the_yaw_rate():
             [rotate_about_vertical(b, -w * lag.seconds) for b, w in zip(recorded, rate[part])]
         )
         error = back - mean[part] + rng.normal(0, 1, (len(part), 3))
-        lag.add(rate[part], error, mean[part], np.ones((len(part), 3)))
+        lag.add(rate[part], unit * error, unit * mean[part], np.full((len(part), 3), unit**2))
     assert lag.seconds == pytest.approx(LAG, abs=0.02)
     nothing = AttitudeLag()
     nothing.add(rate, rng.normal(0, 1, (900, 3)), mean, np.ones((900, 3)))

@@ -2,10 +2,11 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from gp_mapping.mapping.scoring.change import ChangeDetector
-from gp_mapping.mapping.scoring.neighbours import Spread
+from gp_mapping.mapping.scoring.neighbours import Spread, noise_squares
 
 SIZE = 0.5  # m
 
@@ -129,3 +130,15 @@ def test_where_a_cell_cannot_tell_a_wild_square_the_newest_ones_do():
     assert spread.sum == pytest.approx(0.999 * before + 25.0)
     spread.note([3.0] * 52)
     assert spread.typical(math.inf) == pytest.approx(1.5 / 0.4549)
+
+
+@pytest.mark.parametrize("count", [3, 2000])
+def test_neighbours_tell_the_noise_and_nothing_of_a_slope(count):
+    """Samples at uneven times on a steep line: what one differs from between its two neighbours."""
+    rng = np.random.default_rng(0)
+    stamp = np.cumsum(rng.uniform(0.1, 1.0, count))
+    line = np.stack([1e3 * stamp, -7e3 * stamp], 1)
+    assert max(noise_squares(line, stamp)) < 1e-12
+    if count > 3:
+        told = noise_squares(line + rng.normal(0.0, 3.0, line.shape), stamp)
+        assert np.mean(told) == pytest.approx(2.0 * 9.0, rel=0.1)
