@@ -161,7 +161,6 @@ class Sites(Revertible):
             earlier: number of the one that goes.
             later: number of the one that stays.
         """
-        self._keep()
         self.passes = self.passes.join_segments(earlier, later)
 
     def close(self, numbers: set[float], variance: float, correlation: float = 0.0) -> None:
@@ -176,7 +175,6 @@ class Sites(Revertible):
             correlation: ρ of neighbouring segments of a pass; those that stay open are then taken
                 for independent of the closed ones.
         """
-        self._keep()
         if not numbers:
             return
 

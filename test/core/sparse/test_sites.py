@@ -182,15 +182,38 @@ def test_sums_of_many_rows_are_kept_by_their_upper_triangle(read):
     close(sites.precision.diagonal(), 0.5 + 0.5 * expected.diagonal(), 1e-12)
 
 
-def test_segments_that_are_joined_are_two_again_where_a_change_is_refused():
-    sites = filled(slice(20))
-    sites.add(WHITE[:, 20:], BETA[20:], LAM[20:], (3.0 + 0.5 * (torch.arange(20) // 10)).double())
-    before = sites.integrated(0.3, 0.5)
+ROTATION = torch.linalg.qr(rand(6, 6))[0]
+CHANGES = {
+    "scale": lambda sites: sites.scale(0.5),
+    "subtract": lambda sites: sites.subtract(WHITE[:, :9], BETA[:9], LAM[:9]),
+    "merge": lambda sites: sites.merge(filled(slice(9))),
+    "turn": lambda sites: sites.turn(ROTATION, torch.tensor([[0.0, -1.0], [1.0, 0.0]]).double()),
+    "shift_centre": lambda sites: sites.shift_centre(torch.tensor([3.0, -7.0]).double()),
+    "close": lambda sites: sites.close({3.0}, 0.3),
+    "join_segments": lambda sites: sites.join_segments(3.0, 3.5),
+}
+
+
+@pytest.mark.parametrize("adds", [False, True])
+@pytest.mark.parametrize("name", CHANGES)
+def test_whatever_is_changed_is_as_it_was_where_the_change_is_refused(name, adds):
+    """Alone, or after samples of the same transaction that are not written yet."""
+    sites, more = filled(slice(20)), slice(30, None)
+    number = (3.0 + 0.5 * (torch.arange(10) // 5)).double()
+    sites.add(WHITE[:, 20:30], BETA[20:30], LAM[20:30], number)
+
+    def sums():
+        return [part.clone() for part in (sites.linear, sites.ones, *sites.integrated(0.3, 0.5))]
+
+    before = sums()
     with pytest.raises(RuntimeError), transaction(sites):
-        sites.join_segments(3.0, 3.5)
-        assert not torch.equal(sites.integrated(0.3, 0.5)[0], before[0])
+        if adds:
+            sites.add(WHITE[:, more], BETA[more], LAM[more])
+        CHANGES[name](sites)
         raise RuntimeError
-    assert all(map(torch.equal, sites.integrated(0.3, 0.5), before))
+    assert all(map(torch.equal, sums(), before))
+    CHANGES[name](sites)
+    assert not all(map(torch.equal, sums(), before))
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.6])
