@@ -255,10 +255,15 @@ class KeptVelocity:
 def _between_nodes(axis: np.ndarray, apart: float) -> tuple[np.ndarray, np.ndarray]:
     """Nodes of a lattice around an axis (W,), K of them, and the matrix (W, K) that interpolates.
 
+    There are no more nodes than cells: those of a coarse drawing of large ground are the nodes.
+
     Args:
         axis: m, ascending.
         apart: distance of the lattice's nodes, of which one is at 0, m.
     """
+    if axis[-1] - axis[0] > apart * (len(axis) - 2):
+        return axis, np.eye(len(axis))
+
     nodes = apart * np.arange(np.floor(axis[0] / apart), np.floor(axis[-1] / apart) + 2)
     return nodes, np.stack([np.interp(axis, nodes, one) for one in np.eye(len(nodes))], 1)
 
