@@ -36,6 +36,7 @@ __all__ = [
     "MissingCheckpoint",
     "manifest_of",
     "read_state",
+    "why_not_written",
     "write_state",
 ]
 
@@ -62,6 +63,22 @@ _DTYPES = {
         torch.bool,
     )
 }
+
+
+_MENDS = {
+    errno.ENOSPC: "make room on that disk",
+    errno.EDQUOT: "make room, or have a larger quota",
+    errno.EFBIG: "allow larger files (ulimit -f)",
+    errno.EACCES: "let this user write there",
+    errno.EPERM: "let this user write there",
+    errno.EROFS: "mount it for writing, or save elsewhere",
+}
+
+
+def why_not_written(error: OSError) -> str:
+    """Why a file cannot be written and, where that is known, what to do."""
+    reason, mend = error.strerror or str(error), _MENDS.get(error.errno)
+    return f"{reason}; {mend}" if mend else reason
 
 
 class CheckpointError(UserError):
@@ -142,7 +159,7 @@ def write_state(
                 ready()
     except OSError as error:
         no_folder = isinstance(error, FileExistsError | NotADirectoryError)
-        reason = f"{path.parent} is no folder" if no_folder else error.strerror or error
+        reason = f"{path.parent} is no folder" if no_folder else why_not_written(error)
         raise CheckpointError(f"{path}: the checkpoint cannot be written ({reason})") from error
     return manifest["id"]
 

@@ -45,6 +45,8 @@ def save_checkpoint(
     said: list[str] = [] if left_out is None else left_out
     tiles = TileFolder.for_checkpoint(path)
 
+    # what a save has left that did not come to its end, which may be what fills the disk
+    tiles.sweep()
     with tiles.writing():
         write_state(path, state, about, lambda part: tiles.store(part, said), tiles.sync)
 

@@ -20,7 +20,13 @@ from pathlib import Path
 from typing import ClassVar
 
 from gp_mapping.core.stored import StoredState
-from gp_mapping.store.archive import CheckpointError, manifest_of, read_state, write_state
+from gp_mapping.store.archive import (
+    CheckpointError,
+    manifest_of,
+    read_state,
+    why_not_written,
+    write_state,
+)
 from gp_mapping.store.atomic import sync_folder
 
 __all__ = ["REFUSED", "TileFile", "TileFolder"]
@@ -132,7 +138,7 @@ class TileFolder:
             yield
         except OSError as error:
             raise CheckpointError(
-                f"{self.path}: the tiles cannot be written ({error.strerror or error})"
+                f"{self.path}: the tiles cannot be written ({why_not_written(error)})"
             ) from error
         finally:
             self._writers -= 1
@@ -257,7 +263,7 @@ class TileFolder:
         Returns:
             How many files.
         """
-        if not self.path.is_dir():
+        if not os.path.isdir(self.path):  # nor where it cannot be asked
             return 0
 
         try:

@@ -44,6 +44,20 @@ def test_files_that_no_checkpoint_and_nobody_here_names_are_removed(tmp_path):
     assert TileFolder(tmp_path / "none").sweep() == 0
 
 
+def test_what_a_save_that_failed_has_left_does_not_fill_the_disk(tmp_path):
+    """Each try of a full disk left the tiles that it had written: they took the room that was made."""
+    path, tiles = saved(tmp_path, "a", 1)
+    for value in range(2, 6):
+        state = {"tiles": [StoredState("0 0", {"v": value})], "bad": object()}
+        try:
+            save_checkpoint(path, state)
+        except CheckpointError as error:
+            assert "cannot be saved" in str(error)
+        del state
+        assert len(names(tmp_path)) == 2, "of the file that is there, and of the last try"
+    assert load_checkpoint(path)["tiles"][0].get() == {"v": 1}
+
+
 def test_while_another_process_holds_the_folder_nothing_is_removed(tmp_path):
     path, tiles = saved(tmp_path, "a", 1)
     folder = TileFolder.for_checkpoint(path)
