@@ -329,7 +329,8 @@ def write_snapshot(
             else {}
         )
     except Exception as error:  # the map is on the disk: pictures can be made from it at any time
-        reason = str(error) if isinstance(error, ValueError | OSError) else repr(error)
+        known = isinstance(error, ValueError | OSError | MemoryError) and str(error)
+        reason = str(error) if known else repr(error)
         problems.append(f"pictures and exports were not written ({reason})")
     return SaveResult(snapshot, paths, "; ".join(problems))
 

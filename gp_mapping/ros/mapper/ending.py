@@ -252,7 +252,7 @@ class MapEnding:
             folder = Path(tempfile.mkdtemp(prefix="gp_mapping_"))
             node.saver.save_now(folder, exports=False, flush=not first)
             log.error(
-                f"the map was saved into {folder} instead: move {folder}/map.gpm to where it shall stay"
+                f"the map was saved into {folder} instead: move all that is in it to where it shall stay"
             )
         except Exception as error:
             log.error(

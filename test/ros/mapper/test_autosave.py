@@ -217,7 +217,7 @@ def test_a_folder_that_cannot_be_written_costs_the_exit_code_not_the_map(
     settle(node, peer)
     assert node.finish() == 1
     said = capfd.readouterr().err
-    folder = re.search(r"the map was saved into (\S+) instead", said)[1]
+    folder = re.search(r"the map was saved into (\S+) instead: move all that is in it", said)[1]
     assert (
         folder.startswith(str(tmp_path))
         and load_checkpoint(f"{folder}/map.gpm")["raw_count"] == 101
