@@ -3,7 +3,8 @@
 The lead of a measurement is its stamp less that of the newest pose when it comes. With one clock it
 is the poses' delay less the measurement's, a fraction of a second that hardly changes, however fast
 the messages are played. The median of _WINDOW leads or more, over _SECONDS or more, leaves single
-ones out. Of _LONG medians, and the _LONG after them,
+ones out; while no pose comes leads say nothing of the clocks, and the window goes on. Of _LONG
+medians, and the _LONG after them,
 
     a step      where both groups are level (their ranges are _LEVEL of it, and _SECONDS, at most),
                 and _STEP apart or more: a clock was set. Where poses pause leads grow as time does,
@@ -59,8 +60,13 @@ class Lead:
         if pose is None or self._offset is None:
             return
         self._window.append((stamp, stamp - pose))
-        n, seconds = len(self._window), 1e-9 * abs(stamp - self._window[0][0])
-        if n < _MOST and (n < _WINDOW or seconds < _SECONDS):
+        first, lead = self._window[0]
+        n, seconds = len(self._window), 1e-9 * abs(stamp - first)
+        pause = pose == first - lead  # no other pose has come since
+        if n < _MOST and (pause or n < _WINDOW or seconds < _SECONDS):
+            return
+        if pause:
+            self._window.clear()
             return
         lead = median_low([lead for _, lead in self._window])
         self._newest.append((self._window[0][0], lead))

@@ -201,3 +201,14 @@ def test_after_a_jump_back_nothing_waits_for_what_a_look_up_did_not_know():
     rows, _ = drain(intake, finish=False)
     assert [row[0] for row in rows] == pytest.approx([10.0, 10.1, 10.2])
     assert intake.drops[DropReason.NO_TRANSFORM] == 3
+
+
+@pytest.mark.parametrize("rate", [10, 50])
+def test_poses_that_stop_for_a_minute_are_no_clock_that_runs_apart(rate):
+    """And while they stay away, too: their last stamp stands, and that of the measurements goes on."""
+    lead = Lead(0.0)
+    for i in range(70 * rate):
+        second = i / rate
+        pose = min(second, 4.0) if second < 65.0 else second
+        lead.add(round(second * NS), round((pose // 0.1) * 0.1 * NS))
+        assert not i % rate or lead.notes() == lead.step_notes() == []
