@@ -7,6 +7,7 @@ clocks of robots start anew, numbers do not.
 
 from __future__ import annotations
 
+import filecmp
 import math
 import os
 import re
@@ -145,7 +146,7 @@ class MapFiles:
 
         A map of other settings, or of a newer version, may be a day's work. Its tiles are kept as
         long as it is there; under the second name a damaged file does not keep others from being
-        removed (tile_files.py).
+        removed (tile_files.py). One that has that name already gets a number, as in set_aside.
 
         Args:
             refused: as `resume` found them.
@@ -156,16 +157,18 @@ class MapFiles:
         kept = []
         for path in refused:
             second = path.with_name(f"{path.name}{REFUSED}")
+            numbered = _numbered(path, path.suffix + REFUSED)
             # the autosave of the run before is not written over
             if (
                 path == self.before
                 or path.is_symlink()
                 or not path.is_file()
-                or _same(path, second)
+                or any(_same(path, each) for each in (second, *numbered))
             ):
                 continue
 
             with suppress(OSError):
+                _make_way(second, numbered)
                 second.unlink(missing_ok=True)
                 try:
                     os.link(path, second)
@@ -201,14 +204,8 @@ class MapFiles:
         Args:
             again: the one that is there already is of the same run, and is replaced.
         """
-        if self.before.exists() and not again:
-            numbered = [
-                self.before.with_name(f"{self.before.stem}-{n}.gpm")
-                for n in range(2, _PREVIOUS + 1)
-            ]
-            least = min(numbered, key=lambda path: path.stat().st_size if path.exists() else -1)
-            if not least.exists() or least.stat().st_size <= self.before.stat().st_size:
-                os.replace(self.before, least)
+        if not again:
+            _make_way(self.before, _numbered(self.before, ".gpm"))
 
         os.replace(self.autosave, self.before)
         return self.before
@@ -218,10 +215,31 @@ class MapFiles:
         return remove_partials(self.folder)
 
 
+def _numbered(path: Path, ending: str) -> list[Path]:
+    """Names of files that had a file's name before: NAME-2, NAME-3 and so on, with that ending."""
+    return [path.with_name(f"{path.stem}-{n}{ending}") for n in range(2, _PREVIOUS + 1)]
+
+
+def _make_way(path: Path, numbered: list[Path]) -> None:
+    """Give a file that is there one of other names, of which the smallest file's is free.
+
+    Args:
+        path: of the file; the smallest of all of them is written over next.
+        numbered: the other names.
+
+    Raises:
+        OSError: the disk is read-only, or gone.
+    """
+    if not path.exists():
+        return
+    least = min(numbered, key=lambda each: each.stat().st_size if each.exists() else -1)
+    if not least.exists() or least.stat().st_size <= path.stat().st_size:
+        os.replace(path, least)
+
+
 def _same(first: Path, second: Path) -> bool:
-    """Whether two paths name one file."""
+    """Whether two paths name one file, or two of the same content."""
     try:
-        a, b = first.stat(), second.stat()
+        return filecmp.cmp(first, second, shallow=False)
     except OSError:
         return False
-    return (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)

@@ -59,6 +59,19 @@ def test_the_highest_number_counts_whatever_the_clock_says_and_a_damaged_file_is
     assert kept[0].read_bytes() == files.autosave.read_bytes()
 
 
+def test_what_was_refused_before_is_kept_beside_what_is_refused_now(tmp_path):
+    """A day's map of another kernel, and then one cut off: the second took the place of the first."""
+    files = MapFiles(tmp_path)
+    for size in (900, 10, 500, 20, 30, 40):
+        files.autosave.unlink(missing_ok=True)
+        files.autosave.write_bytes(bytes(size))
+        files.keep_refused([files.autosave])
+        assert files.keep_refused([files.autosave]) == [], "it is kept already"
+    kept = {path.name: path.stat().st_size for path in tmp_path.glob("*.refused")}
+    assert kept.pop("autosave.gpm.refused") == 40 and sorted(kept.values()) == [20, 30, 500, 900]
+    assert set(kept) == {f"autosave-{n}.gpm.refused" for n in range(2, 6)}
+
+
 def test_exports_that_say_they_are_of_another_map_are_named(tmp_path):
     """An end came while they were written; what says nothing, or cannot be read, is passed over."""
     path = MapFiles(tmp_path).saved
