@@ -54,6 +54,7 @@ def mapped(kind, **settings) -> MapSession:
         "learn_hyperparameters": False,
         "learn_time_offset": False,
         "resolution": 0.1,
+        "cell_length": 0.2,
     }
     if kind == "dirichlet":
         given |= {"model": "wiski", "alpha_epsilon": 0.1}
