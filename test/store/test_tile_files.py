@@ -54,8 +54,8 @@ def road(start, stop):
 
 def drive(field, start, stop):
     samples = road(start, stop)
-    for i in range(0, len(samples), 10):
-        field.update(samples[i : i + 10])
+    for i in range(0, len(samples), 20):
+        field.update(samples[i : i + 20])
     return field
 
 

@@ -52,7 +52,7 @@ def build(**settings):
     return create_map("dual_svgp", **(SETTINGS | settings))
 
 
-def drive(field, samples, size=8):
+def drive(field, samples, size=24):
     """In batches of that many: each of the samples alone is test_slices.py's, and a session's."""
     for start in range(0, len(samples), size):
         field.update(samples[start : start + size])
