@@ -25,6 +25,7 @@ WHOLE = {
     "notes/two_levels.py",
     "notes/repeats.py",
     "repeated/recurring.py",
+    "repeated/range_ends.py",
     "repeated/on_change.py",
     "suggester.py",
     "free_maps.py",
@@ -148,6 +149,7 @@ def warnings_in_code() -> dict[str, str]:
         package / "mapping" / "notes" / "two_levels.py",
         package / "mapping" / "notes" / "repeats.py",
         package / "mapping" / "repeated" / "recurring.py",
+        package / "mapping" / "repeated" / "range_ends.py",
         package / "mapping" / "repeated" / "on_change.py",
     ]
     found: dict[str, str] = {}

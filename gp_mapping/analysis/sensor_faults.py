@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.repeated.on_change import OnChange
+from gp_mapping.mapping.repeated.range_ends import RangeEnd, RangeEnds
 
 __all__ = ["SensorFault", "sensor_faults"]
 
@@ -21,6 +23,7 @@ _LONGER = 20.0  # times the usual run of equal values, or the usual count of one
 _PEAK = 4.0  # times the counts of the two numbers next to one; a level of a field has about half
 _MOVED = 1.0  # m; at standstill a quiet sensor may well repeat a value
 _STILL = 0.1  # fraction of the usual way from one measurement to the next
+_CELL = 0.05  # m; of the way, in which one measurement is looked at for the end of the range
 _LEVELS = 2  # different values, at most, that are no field
 # Times the sensor's resolution: a run that ends with a smaller step is one of its levels.
 _STEP = 1.5
@@ -49,7 +52,29 @@ def sensor_faults(passes: list[Samples], scale: float, unit: str) -> list[Sensor
     Returns:
         Nothing where values differ as those of a working sensor do.
     """
-    return [*_repeats(passes, scale, unit), *_on_change(passes, scale, unit)]
+    ends = _range_ends(passes)
+    at_ends = [SensorFault(end.note(scale, unit), False) for end in ends]
+    # what is said of an end of the range is not said again as a number that repeats
+    inside = [samples[_is_inside(samples, ends)] for samples in passes] if ends else passes
+    return [*at_ends, *_repeats(inside, scale, unit), *_on_change(passes, scale, unit)]
+
+
+def _range_ends(passes: list[Samples]) -> list[RangeEnd]:
+    """Return the ends of the sensor's range at which it was."""
+    watch = RangeEnds(_CELL)
+    for samples in passes:
+        watch.begin_pass()
+        if len(samples) and samples.y.shape[1] == 1:
+            watch.add(samples.y[:, 0].tolist(), samples.x.tolist())
+    return watch.found
+
+
+def _is_inside(samples: Samples, ends: list[RangeEnd]) -> torch.Tensor:
+    """Return which measurements (n,) are at none of these ends of the range."""
+    inside = torch.ones(len(samples), dtype=torch.bool)
+    for end in ends:
+        inside &= samples.y[:, 0] != end.value
+    return inside
 
 
 def _on_change(passes: list[Samples], scale: float, unit: str) -> list[SensorFault]:

@@ -24,6 +24,7 @@ from gp_mapping.mapping.motion.attitude import HeadingTrack
 from gp_mapping.mapping.motion.path import Path
 from gp_mapping.mapping.raw_batch import RAW_BATCH, join_raw, single_batch
 from gp_mapping.mapping.repeated.on_change import OnChange
+from gp_mapping.mapping.repeated.range_ends import RangeEnds
 from gp_mapping.mapping.repeated.recurring import Recurring, keys_of
 from gp_mapping.mapping.response.response import Response
 from gp_mapping.mapping.scoring.neighbouring_cells import NeighbouringCells
@@ -68,6 +69,7 @@ class Gathering:
         cells: the averager.
         neighbours: white noise of samples that are alone in their cells.
         recurring: finds measurements that are no new ones.
+        range_ends: finds numbers that are the end of the sensor's range.
         on_change: finds a sensor that is published only on change.
         response: takes cells of a slow sensor back to what it would settle at.
         drift: looks whether the sensor drifts.
@@ -86,7 +88,7 @@ class Gathering:
         # without cells: raw samples that wait for their batch
         self._raw: list[Samples] = []
         self._outcomes, self.recurring = OutcomeJudge(s), Recurring()
-        self.on_change = OnChange()
+        self.range_ends, self.on_change = RangeEnds(0.5 * s.cell_length), OnChange()
         self.response = Response(s, looks_for_lag)
         self.drift = DriftWatch(s, looks_for_lag)
         self.frames = FrameWatch(s)
@@ -126,6 +128,8 @@ class Gathering:
         # labels and counts may well be the same everywhere
         watched = self.settings.robust and self.settings.metric
         keys = keys_of(samples.y) if watched else []
+        if watched and samples.y.shape[1] == 1:
+            self.range_ends.add(keys, rows.x)
         while i < n:
             i = yield from self._gather_rows(samples, rows, keys, i, judge)
 
@@ -256,6 +260,7 @@ class Gathering:
     def end_pass(self) -> None:
         """Begin a new pass with the next sample; `close` comes first."""
         self._pass_open = False
+        self.range_ends.begin_pass()
 
     def settle(self, cell: Samples) -> list[Samples]:
         """What a finished cell says of the field; of a slow sensor it may be nothing yet."""
@@ -287,13 +292,25 @@ class Gathering:
     @property
     def notes(self) -> list[str]:
         """What was left out, or is taken back, by the sensor's faults, in sentences."""
+        scale, unit = self.settings.field_scale, self.settings.field_unit
+        upper = any(not end.lower for end in self.range_ends.found)
         return [
-            *self.recurring.notes(),
-            *self.on_change.notes(self.settings.field_scale, self.settings.field_unit),
+            *self.recurring.notes(says_beyond=not upper),
+            *(
+                end.note(scale, unit, 0 if end.lower else self.recurring.beyond)
+                for end in self.range_ends.found
+            ),
+            *self.on_change.notes(scale, unit),
             *self.frames.notes(),
             *self.response.notes(),
             *self.drift.notes(),
         ]
+
+    @property
+    def range_limits(self) -> tuple[float, float]:
+        """Both ends of the sensor's range, SI, where its numbers show them; else infinite."""
+        low, high = self.range_ends.limits
+        return low, min(high, self.recurring.end)
 
     @property
     def path_trace(self) -> Path:
@@ -313,6 +330,7 @@ class Gathering:
         self.frames.join(other.frames)
         self._path.join(other.path_trace)
         self.neighbours.join(other.neighbours)
+        self.range_ends.join(other.range_ends)
         self.passes += other.passes
 
     # --- resume -----------------------------------------------------------------------------------
@@ -324,6 +342,7 @@ class Gathering:
             "path": self._path.state_dict(),
             "track": self._track.state_dict(),
             "recurring": self.recurring.state_dict(),
+            "range_ends": self.range_ends.state_dict(),
             "on_change": self.on_change.state_dict(),
             "response": self.response.state_dict(),
             "drift": self.drift.state_dict(),
@@ -342,6 +361,8 @@ class Gathering:
             self.neighbours.load_state_dict(state["neighbours"])
         if "recurring" in state:  # else of a version that left out no repeats
             self.recurring.load_state_dict(state["recurring"])
+        if "range_ends" in state:  # else of a version that did not look
+            self.range_ends.load_state_dict(state["range_ends"])
         if "on_change" in state:  # else of a version that took all numbers for what was measured
             self.on_change.load_state_dict(state["on_change"])
         if "response" in state:

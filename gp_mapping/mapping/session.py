@@ -278,7 +278,7 @@ class MapSession(Answering):
         return [
             *self._drawn.notes,
             *self._repeats.notes(
-                self.settings.field_scale, self.settings.field_unit, self.recurring.end
+                self.settings.field_scale, self.settings.field_unit, self.gathered.range_limits
             ),
             *self.resume_notes,
             *self.value_notes,

@@ -167,24 +167,29 @@ class Repeats:
             and run.metres >= _MOVED_COARSE
         )
 
-    def notes(self, scale: float, unit: str, end: float = math.inf) -> list[str]:
+    def notes(
+        self, scale: float, unit: str, limits: tuple[float, float] = (-math.inf, math.inf)
+    ) -> list[str]:
         """What to say of the sensor: a sentence where it hangs, or has hung.
 
         Args:
             scale: one display unit in SI.
             unit: its name.
-            end: of the sensor's range, SI, as others say it; from there on it has not hung.
+            limits: lower and upper end of the sensor's range, SI, as others say it; at neither of
+                them it has hung.
         """
         return [
-            *self._hang_notes(scale, unit, end),
+            *self._hang_notes(scale, unit, limits),
             *self._leaps.notes(scale, unit),
             *self._levels.notes(scale, unit),
         ]
 
-    def _hang_notes(self, scale: float, unit: str, end: float) -> list[str]:
+    def _hang_notes(self, scale: float, unit: str, limits: tuple[float, float]) -> list[str]:
         """As `notes`, of numbers that repeat."""
+        low, high = limits
         run, worst = (
-            None if each is None or each.value >= end else each for each in (self._run, self._worst)
+            each if each is not None and low < each.value < high else None
+            for each in (self._run, self._worst)
         )
         if run is not None and self._is_hang(run):
             return [

@@ -229,15 +229,19 @@ class Recurring:
         """The end of the sensor's range, where it has given it again and again; else inf."""
         return self._range[1] if self.beyond and self._range else math.inf
 
-    def notes(self) -> list[str]:
-        """What was left out, in sentences."""
+    def notes(self, says_beyond: bool = True) -> list[str]:
+        """What was left out, in sentences.
+
+        Args:
+            says_beyond: whether of the end of the sensor's range, too.
+        """
         out = []
         if self.held:
             out.append(
                 f"{self.held} measurements repeat the one before them to the bit: the driver publishes more often "
                 "than the sensor measures; each number counts once"
             )
-        if self.beyond:
+        if self.beyond and says_beyond:
             out.append(
                 f"{self.beyond} measurements repeat the largest of all to the bit: the field is beyond the end of the "
                 "sensor's range there, or the sensor hangs; they are left out, and the field there is not known"
