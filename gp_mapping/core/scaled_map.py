@@ -394,7 +394,9 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
             ) from error
 
         # only now, when everything has been read without an error
+        scaling = parts.pop("scaling")
         self.__dict__.update(parts | {"epoch": self.epoch + 1, "_posterior": None})
+        self.scaling = scaling  # the likelihood may follow it
 
     def _saved_parts(self) -> dict:
         """What a model adds to a state."""

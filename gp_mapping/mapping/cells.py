@@ -22,7 +22,7 @@ from gp_mapping.core.types import Samples
 from gp_mapping.mapping.averaging.rounding import Rounding
 from gp_mapping.mapping.averaging.usual import WILD, UsualCell, usual_cell
 from gp_mapping.mapping.averaging.white_average import WhiteAverage
-from gp_mapping.mapping.labels import by_side
+from gp_mapping.mapping.labels import by_limits, by_side
 from gp_mapping.mapping.scoring.neighbours import (
     Spread,
     median_of_neighbours,
@@ -91,6 +91,8 @@ class CellAverager:
         counts: whether the values are counts.
         threshold: where only the side of it counts on which a sample lies; a cell then has a row
             for either side (labels.py).
+        limits: ends of the sensor's range, SI, infinite where it has none; a cell then has a row
+            for what is at an end, which tells nothing of the noise.
 
     Attributes:
         length: of a cell at most, from the open one on, m; the owner may shorten it.
@@ -108,10 +110,11 @@ class CellAverager:
         robust: bool = True,
         counts: bool = False,
         threshold: float | None = None,
+        limits: tuple[float, float] = (-math.inf, math.inf),
     ):
         self.length, self.duration, self.robust, self.counts = length, duration, robust, counts
         self.longest = length
-        self.threshold = threshold
+        self.threshold, self.limits = threshold, limits
         self.open: dict | None = None
         # place and stamp of the sample before the open cell
         self._before: tuple[list[float], float] | None = None
@@ -290,7 +293,9 @@ class CellAverager:
 
         for spread, squares in self._squares(y, stamps):
             spread.add(squares, few, self.resolution)
-        self._tail = [*self._tail, *zip(y.tolist(), stamps.tolist())][-_FEW + 1 :]
+        inside = self._inside(y)
+        self._tail += zip(y[inside].tolist(), stamps[inside].tolist())
+        self._tail = self._tail[-_FEW + 1 :]
 
         stated, heading, position = optional
         if stated is not None:
@@ -323,7 +328,14 @@ class CellAverager:
         averaged = Samples(
             **{name: None if c is None else torch.from_numpy(c) for name, c in columns.items()}
         )
-        return averaged if self.threshold is None else by_side(averaged, y, self.threshold)
+        if self.threshold is not None:
+            return by_side(averaged, y, self.threshold)
+        return averaged if inside.all() else by_limits(averaged, y, self.limits)
+
+    def _inside(self, y: np.ndarray) -> np.ndarray:
+        """Which samples y (n, C) are at no end of the sensor's range, (n,) bool."""
+        low, high = self.limits
+        return ((y > low) & (y < high)).all(1)
 
     def _close_usual(self, cell: dict) -> Samples | None:
         """As _close, of a cell of some samples that are all good, as most are.
@@ -341,6 +353,11 @@ class CellAverager:
         self._rounding.resolution = min(self.resolution, usual.step)
         if self.robust and not self._is_credible(usual, cell["y"]):
             return None
+        low, high = self.limits
+        if -low < math.inf or high < math.inf:
+            values = [value for (value,) in cell["y"]]
+            if min(values) <= low or max(values) >= high:
+                return None
 
         n = cell["count"]
         self._before = cell["x"][-1], cell["t"][-1]
@@ -372,6 +389,9 @@ class CellAverager:
 
     def _squares(self, y: np.ndarray, stamps: np.ndarray) -> list[tuple[Spread, list[float]]]:
         """What either spread learns from a cell and, where it has few samples, those before."""
+        inside = self._inside(y)
+        if not inside.all():
+            y, stamps = y[inside], stamps[inside]
         steps = y
         if 1 < len(y) < _FEW and self._tail:
             values, times = zip(*self._tail[-2:])

@@ -24,7 +24,7 @@ from gp_mapping.mapping.motion.attitude import HeadingTrack
 from gp_mapping.mapping.motion.path import Path
 from gp_mapping.mapping.raw_batch import RAW_BATCH, join_raw, single_batch
 from gp_mapping.mapping.repeated.on_change import OnChange
-from gp_mapping.mapping.repeated.range_ends import RangeEnds
+from gp_mapping.mapping.repeated.range_ends import RangeEnd, RangeEnds
 from gp_mapping.mapping.repeated.recurring import Recurring, keys_of
 from gp_mapping.mapping.response.response import Response
 from gp_mapping.mapping.scoring.neighbouring_cells import NeighbouringCells
@@ -79,15 +79,22 @@ class Gathering:
 
     def __init__(self, settings: MapSettings, looks_for_lag: bool = False):
         s = self.settings = settings
+        # these compare numbers with the field, which at an end of the range none of them is
+        looks_for_lag = looks_for_lag and not s.censored
         self.cells = CellAverager(
-            s.cell_length, s.cell_duration, s.robust, s.counts, s.threshold if s.labels else None
+            s.cell_length,
+            s.cell_duration,
+            s.robust,
+            s.counts,
+            s.threshold if s.labels else None,
+            s.limits,
         )
         self.neighbours = NeighbouringCells()
         # least and largest values of the samples that come together, if no place is too far
         self._extremes: tuple[list[float], list[float]] | None = None
         # without cells: raw samples that wait for their batch
         self._raw: list[Samples] = []
-        self._outcomes, self.recurring = OutcomeJudge(s), Recurring()
+        self._outcomes, self.recurring = OutcomeJudge(s), Recurring(s.limits)
         self.range_ends, self.on_change = RangeEnds(0.5 * s.cell_length), OnChange()
         self.response = Response(s, looks_for_lag)
         self.drift = DriftWatch(s, looks_for_lag)
@@ -228,7 +235,8 @@ class Gathering:
             rows.x[part], rows.stamp[part], rows.heading[part]
         )
 
-        if self.settings.robust and self.settings.metric and len(rows.y[part.start]) == 1:
+        single = self.settings.metric and len(rows.y[part.start]) == 1
+        if self.settings.robust and single and not self.settings.censored:
             self.on_change.correct_all(rows.y, rows.x, part)
 
         lengths = self._path.extend(rows.x[part])
@@ -264,7 +272,9 @@ class Gathering:
 
     def settle(self, cell: Samples) -> list[Samples]:
         """What a finished cell says of the field; of a slow sensor it may be nothing yet."""
-        self.neighbours.add(cell, self.passes)
+        low, high = self.settings.limits
+        if not self.settings.censored or bool(((cell.y > low) & (cell.y < high)).all()):
+            self.neighbours.add(cell, self.passes)
         return self.response.add(cell, self.passes, self.cells.resolution)
 
     def forget_before(self, stamp: float | None) -> bool:
@@ -293,18 +303,24 @@ class Gathering:
     def notes(self) -> list[str]:
         """What was left out, or is taken back, by the sensor's faults, in sentences."""
         scale, unit = self.settings.field_scale, self.settings.field_unit
-        upper = any(not end.lower for end in self.range_ends.found)
+        upper = any(not end.lower for end in self._unknown_ends)
         return [
             *self.recurring.notes(says_beyond=not upper),
             *(
                 end.note(scale, unit, 0 if end.lower else self.recurring.beyond)
-                for end in self.range_ends.found
+                for end in self._unknown_ends
             ),
             *self.on_change.notes(scale, unit),
             *self.frames.notes(),
             *self.response.notes(),
             *self.drift.notes(),
         ]
+
+    @property
+    def _unknown_ends(self) -> list[RangeEnd]:
+        """The ends of the sensor's range that it shows, and that the settings do not say."""
+        low, high = self.settings.limits
+        return [end for end in self.range_ends.found if low < end.value < high]
 
     @property
     def range_limits(self) -> tuple[float, float]:

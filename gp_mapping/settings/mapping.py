@@ -5,6 +5,7 @@ ROS parameters and `--params` files are made from them.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -66,7 +67,8 @@ class MapSettings:
     # what a measurement is
     likelihood: str = setting(
         "gaussian",
-        "what a measurement is: the field's value; the same with gross errors; "
+        "what a measurement is: the field's value; the same with gross errors, or with an end "
+        "of the sensor's range; "
         "whether it lies above `threshold`; a count; one of `classes`",
         choices=LIKELIHOODS,
     )
@@ -99,6 +101,12 @@ class MapSettings:
     )
     degrees_of_freedom: float = setting(
         4.0, "likelihood student_t: the fewer, the heavier the tails", "1", 2.1, 1000.0
+    )
+    lower_limit: float = setting(
+        -1e15, "likelihood censored: told where the field is there or below", "SI", -1e15, 1e15
+    )
+    upper_limit: float = setting(
+        1e15, "likelihood censored: told where the field is there or above", "SI", -1e15, 1e15
     )
     classes: int = setting(
         2, "likelihood softmax, dirichlet: how many; measurements are labels 0, 1, …", "", 2, 64
@@ -473,6 +481,12 @@ class MapSettings:
                 f"model: {self.model!r} takes {takes}, not likelihood {self.likelihood!r}; write "
                 f"model: {' or '.join(able)}"
             )
+        low, high = self.limits
+        if self.censored and (not low < high or (low, high) == (-math.inf, math.inf)):
+            raise ValueError(
+                f"lower_limit: {self.lower_limit!r}, upper_limit: {self.upper_limit!r}: likelihood 'censored' "
+                "needs what the sensor tells at an end of its range, SI, the lower below the upper"
+            )
         if self.bias_stddev > 0 and not self._may_have_biases:
             able = [name for name in MODELS if MODELS.has(name, BIASES)]
             raise ValueError(
@@ -515,7 +529,8 @@ class MapSettings:
     @property
     def learns_response(self) -> bool:
         """Whether it is looked for whether the sensor is slow."""
-        return self.learn_response_time == "always" and not self.response_time and self.metric
+        looks = self.learn_response_time == "always" and not self.response_time
+        return looks and self.metric and not self.censored
 
     @property
     def metric(self) -> bool:
@@ -529,6 +544,21 @@ class MapSettings:
     def counts(self) -> bool:
         """Whether a measurement is a count of events."""
         return self.likelihood == "poisson"
+
+    @property
+    def censored(self) -> bool:
+        """Whether a measurement at an end of the sensor's range says that the field is beyond."""
+        return self.likelihood == "censored"
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Ends of the sensor's range, SI, at which a measurement is no value; infinite: none."""
+        if not self.censored:
+            return -math.inf, math.inf
+        # the settings' own bounds stand for no limit
+        ends = (self.lower_limit, self.upper_limit)
+        low, high = (end if abs(end) < 1e15 else math.copysign(math.inf, end) for end in ends)
+        return low, high
 
     @property
     def labels(self) -> bool:

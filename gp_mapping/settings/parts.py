@@ -217,6 +217,7 @@ LIKELIHOODS = Parts(
     {
         "gaussian": Part(_LIKELIHOODS + "gaussian", frozenset({METRIC})),
         "student_t": Part(_LIKELIHOODS + "student_t", frozenset({METRIC})),
+        "censored": Part(_LIKELIHOODS + "censored", frozenset({METRIC})),
         "bernoulli": Part(_LIKELIHOODS + "bernoulli"),
         "poisson": Part(_LIKELIHOODS + "poisson"),
         "softmax": Part(_LIKELIHOODS + "softmax"),

@@ -105,6 +105,7 @@ def _fails(self):
     "settings",
     (
         {"likelihood": "student_t"},
+        {"likelihood": "censored", "upper_limit": 5e-5},
         {"likelihood": "poisson"},
         {"model": "wiski", "wiski_form": "dense"},
     ),

@@ -111,3 +111,59 @@ def test_places_have_the_share_of_what_lies_above():
     places, share = fractions_above(Samples(x, [0.0, 1.0, 1.0], count=[3.0, 1.0, 5.0]), 0.5)
     assert places.tolist() == [[1.0, 0.0], [0.0, 0.0]] and share.tolist() == [[0.25], [1.0]]
     assert fractions_above(Samples(x, [0.0, 1.0, 1.0]), 0.5)[1].tolist() == [[0.5], [1.0]]
+
+
+LIMITS = (-100.0, np.inf)
+
+
+def test_a_cell_has_a_row_for_what_is_at_the_end_of_the_range():
+    """The mean of those inside, and the limit as one measurement says it: its noise is not averaged."""
+    averager = CellAverager(0.1, 1.0, limits=LIMITS)
+    values = [-98.0, -100.0, -97.0, -99.0, -100.0, -98.0, -100.0]
+    for k, value in enumerate(values):
+        averager.add([0.001 * k, 0.0], [value], 0.1 * k, 4.0)
+    cell = averager.flush()
+    assert cell.y[:, 0].tolist() == [-100.0, -98.0] and cell.count.tolist() == [3.0, 4.0]
+    alone = cell.sensor_variance / cell.count
+    assert alone[0] == pytest.approx(4.0, rel=0.1) and alone[1] == pytest.approx(1.0, rel=0.1)
+    assert torch.equal(cell.x[0], cell.x[1])
+
+    inside = CellAverager(0.1, 1.0, limits=LIMITS)
+    plain = CellAverager(0.1, 1.0)
+    for k, value in enumerate(np.array(values) + 10.0):
+        for each in (inside, plain):
+            each.add([0.001 * k, 0.0], [value], 0.1 * k)
+    one, other = inside.flush(), plain.flush()
+    assert torch.equal(one.y, other.y) and torch.equal(one.sensor_variance, other.sensor_variance)
+
+
+def test_a_map_knows_the_field_beyond_the_end_of_the_range():
+    """Its intervals there hold the truth, which those of a map of plain values do not; all counts."""
+    k = np.arange(400)
+    x = np.c_[0.25 * k, np.zeros(len(k))]
+    truth = -95.0 + 12.0 * np.sin(0.2 * x[:, 0])
+    told = np.maximum(truth + 2.0 * np.random.default_rng(0).standard_normal(len(k)), -100.0)
+    starts = {"lengthscale": 8.0, "signal_stddev": 9.0, "noise_stddev": 2.0}
+    given = starts | {"field_scale": 1.0, "learn_hyperparameters": False, "learn_noise": False}
+    beyond = truth < -101.0
+    held = {}
+    for likelihood in ("gaussian", "censored"):
+        session = MapSession(
+            MapSettings(likelihood=likelihood, lower_limit=-100.0, heading_stddev=0.0, **given)
+        )
+        session.ingest(Samples(x, told[:, None], stamp=0.5 * k))
+        session.finish()
+        p = session.predict(torch.from_numpy(x))
+        error = (truth - p.mean[:, 0].numpy()) / p.variance[:, 0].sqrt().numpy()
+        held[likelihood] = np.mean(np.abs(error) < 1.96), np.mean(np.abs(error)[beyond] < 1.96)
+        assert session.raw_count == len(k) and session.refused == session.gross_errors == 0
+        assert session.scores.change_count == session.weakened_cells == 0
+        assert any("-100" in note for note in session.warnings) == (likelihood == "gaussian")
+    assert held["censored"][0] > 0.9 and held["censored"][1] > 0.85, held
+    assert held["gaussian"][1] < 0.5, held
+
+
+@pytest.mark.parametrize("limits", [{}, {"lower_limit": 2.0, "upper_limit": 1.0}])
+def test_a_range_without_an_end_or_the_wrong_way_round_is_refused(limits):
+    with pytest.raises(ValueError, match="lower_limit"):
+        MapSettings(likelihood="censored", **limits)

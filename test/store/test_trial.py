@@ -66,6 +66,7 @@ def test_every_model_comes_back_as_it_was(tmp_path, model):
     "settings",
     [
         {"likelihood": "student_t"},
+        {"likelihood": "censored", "upper_limit": 5e-5},
         {"likelihood": "bernoulli"},
         {"likelihood": "poisson"},
         {"cells": False},

@@ -27,7 +27,7 @@ _LEAST = 1e-8  # fraction of the largest β: sites below say nothing
 class PseudoLearner(HyperLearner):
     """HyperLearner on pseudo-data ŷ = λ/β ~ N(0, C + 1/β).
 
-    The scale of a Student-t likelihood is learned from E_q[log p] itself.
+    The noise of a metric likelihood is learned from E_q[log p] itself.
 
     Args:
         theta: as of HyperLearner.
@@ -45,7 +45,7 @@ class PseudoLearner(HyperLearner):
     def score(self, vector: Tensor, data: dict, near: Tensor) -> tuple[Tensor, Tensor]:
         """As HyperLearner.score, of pseudo-data λ/β with variance 1/β.
 
-        Of s_p² it is the slope of the samples' own Student-t noise, which is in no pseudo-data.
+        Of s_p² it is the slope of the samples' own noise, which is in no pseudo-data.
         """
         beta, lam = data["beta"][near], data["lam"][near]
         informative = beta > _LEAST * beta.max()
@@ -65,9 +65,10 @@ class PseudoLearner(HyperLearner):
             total = scale_variance + data["extra"][near]
             weight = scale_variance / total * data["weight"][near]
             mean, variance = data["marginals"](near)
-            each = self.likelihood.noise_score(data["y"][near], mean, variance, total).mean(1)
+            likelihood = data["likelihood"]
+            each = likelihood.noise_score(data["y"][near], mean, variance, total).mean(1)
             gradient[2] = (weight * each).sum()
 
-            nu = self.likelihood.degrees
-            information[2, 2] = nu / (2 * (nu + 3)) * (weight * scale_variance / total).sum()
+            known = likelihood.noise_information
+            information[2, 2] = known * (weight * scale_variance / total).sum()
         return gradient, information

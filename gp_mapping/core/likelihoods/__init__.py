@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gp_mapping.core.likelihoods.base import Gaussian, Likelihood
+from gp_mapping.core.likelihoods.censored import Censored
 from gp_mapping.core.likelihoods.dirichlet import Dirichlet
 from gp_mapping.core.likelihoods.discrete import Bernoulli, Poisson, Softmax
 from gp_mapping.core.likelihoods.student_t import StudentT
@@ -25,6 +26,11 @@ def make_gaussian(settings: MapSettings) -> Gaussian:
 def make_student_t(settings: MapSettings) -> StudentT:
     """Student-t noise of settings.degrees_of_freedom."""
     return StudentT(settings.degrees_of_freedom)
+
+
+def make_censored(settings: MapSettings) -> Censored:
+    """Gaussian noise of a sensor that tells its limit outside of settings.limits."""
+    return Censored(*settings.limits)
 
 
 def make_bernoulli(settings: MapSettings) -> Bernoulli:

@@ -18,6 +18,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from gp_mapping.core.scaling import Scaling
+
 __all__ = ["Gaussian", "Likelihood", "NonGaussian"]
 
 
@@ -128,6 +130,13 @@ class Likelihood(Protocol):
             variance: noise variance of a measurement, s_p² and what is added to it.
         """
 
+    def at(self, scaling: Scaling) -> Likelihood:
+        """The likelihood of a map that is scaled so; itself, unless it holds numbers in SI.
+
+        Args:
+            scaling: from SI to inner units.
+        """
+
     def encode(self, y: Tensor) -> Tensor:
         """Values as `sites` takes them, (N, C).
 
@@ -186,6 +195,10 @@ class Gaussian:
     def noise_variance(self, variance):
         """As Likelihood.noise_variance: all of it."""
         return variance
+
+    def at(self, scaling):
+        """As Likelihood.at: itself."""
+        return self
 
     def encode(self, y):
         """As Likelihood.encode: every value can occur."""
@@ -257,6 +270,10 @@ class NonGaussian:
     def weight(self, count):
         """As Likelihood.weight: 1."""
         return torch.ones_like(count)
+
+    def at(self, scaling):
+        """As Likelihood.at: itself."""
+        return self
 
     @property
     def label(self):

@@ -152,10 +152,15 @@ class StudentT(NonGaussian):
     def noise_score(self, y, mean, variance, noise):
         """Slope of the noise, −∂E[log p]/∂log σ² = ½ − ½(ν + 1) E[r²/(νσ² + r²)], (N, C).
 
-        Its Fisher information is ν/(2(ν + 3)). As `moments` for the arguments.
+        As `moments` for the arguments.
         """
         weight = self.moments(y, mean, variance, noise)[2]
         return 0.5 - 0.5 * ((self.degrees + 1) - self.degrees * noise[:, None] * weight)
+
+    @property
+    def noise_information(self):
+        """Fisher information about log σ² of one measurement, ν/(2(ν + 3))."""
+        return self.degrees / (2 * (self.degrees + 3))
 
     def observable(self, mean, variance):
         """As Likelihood.observable: the field itself."""

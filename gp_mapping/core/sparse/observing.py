@@ -43,6 +43,18 @@ class ObservingMap(ScaledMap):
                 f"not {scale:g}, and a centre cannot be given"
             )
 
+    @property
+    def scaling(self) -> Scaling | None:
+        """Between SI and inner units; None before the first sample."""
+        return self._scaling
+
+    @scaling.setter
+    def scaling(self, scaling: Scaling | None) -> None:
+        self._scaling = scaling
+        # limits of a likelihood are in SI, its arguments in inner units
+        if scaling is not None:
+            self.likelihood = self.likelihood.at(scaling)
+
     def update(self, batch: Samples) -> UpdateReport:
         """Absorb each sample once.
 

@@ -61,16 +61,16 @@ class RangeEnd(NamedTuple):
             unit: its name.
             left_out: measurements that were left out for it.
         """
-        side, beyond, inside = (
-            ("smallest", "below", "above") if self.lower else ("largest", "above", "below")
-        )
-        setting = "min_value" if self.lower else "max_value (magnetic: max_field)"
-        left = f" ({left_out} left out)" if left_out else ""
+        if self.lower:
+            side, beyond, limit, inside = "smallest", "below", "lower_limit", "min_value just above"
+        else:
+            side, beyond, limit, inside = "largest", "above", "upper_limit", "max_value just below"
+        left = f"; {left_out} left out" if left_out else ""
         return (
             f"on {100 * self.share:.0f} % of the way the sensor tells exactly {self.value / scale:.6g} {unit}, the "
-            f"{side} of all: the end of its range. The field is {beyond} it there, and what the map takes of it for "
-            f"a measurement{left} makes it wrong, and too sure, there: {setting} just {inside} {self.value:.6g} leaves "
-            "all of it out"
+            f"{side} of all: the end of its range. The field is {beyond} it there, and a map that takes this number "
+            f"for the field is wrong, and too sure, there{left}: likelihood: censored with {limit}: {self.value!r} "
+            f"makes one that is not, and {inside} it (of a magnetic field max_field) leaves these measurements out"
         )
 
 

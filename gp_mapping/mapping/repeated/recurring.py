@@ -57,13 +57,17 @@ def keys_of(y: torch.Tensor) -> list[float]:
 class Recurring:
     """Watches the numbers of one sensor, in order of time.
 
+    Args:
+        limits: ends of its range, SI, infinite where none is known; numbers there may repeat.
+
     Attributes:
         held: repeats that its driver has published, which are left out.
         beyond: repeats of the largest number, which are left out.
         hung: other measurements that were left out.
     """
 
-    def __init__(self):
+    def __init__(self, limits: tuple[float, float] = (-math.inf, math.inf)):
+        self._limits = limits
         self.held = self.beyond = self.hung = 0
         self._run: list[float] | None = None  # number and length of the run that goes on
         self._void = False  # whether all of that run is void
@@ -131,11 +135,15 @@ class Recurring:
             if run is not None:
                 self._close(run)
             self._run = [key, 1.0]
-            self._void = bool(self._far) and self._comes_back(key)
+            low, high = self._limits
+            self._void = bool(self._far) and low < key < high and self._comes_back(key)
             self.hung += self._void
             return self._void
 
         run[1] += 1.0
+        low, high = self._limits
+        if not low < key < high:
+            return False
         if self._void:
             self.hung += 1
             return True

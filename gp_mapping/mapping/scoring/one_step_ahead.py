@@ -289,6 +289,14 @@ class OneStepAhead:
                 posterior, x, number, velocity, heading, cell if posterior is ahead else None
             )
 
+            if self.settings.censored:
+                inside = self._tells(y, prediction)
+                if not bool(inside.any()):
+                    continue
+                x, y = x[inside], y[inside]
+                prediction = Prediction(
+                    prediction.mean[inside], prediction.variance[inside], prediction.noise_variance
+                )
             # five standard deviations and beyond is a change or a gross error: it counts as five
             total = prediction.variance.cpu() + current
             limit = 5.0 * total.sqrt()
@@ -363,6 +371,21 @@ class OneStepAhead:
         self._ahead = old, parts[1]
         return parts[0]
 
+    def _held(self, prediction: Prediction) -> Tensor:
+        """Means (N, C) as the sensor can tell them: at most at an end of its range, SI."""
+        mean = prediction.mean.cpu()
+        return mean.clamp(*self.settings.limits) if self.settings.censored else mean
+
+    def _tells(self, y: Tensor, prediction: Prediction) -> Tensor:
+        """Of which samples, (n,) bool, the error tells the noise: of those far from a range's end.
+
+        Near an end the errors to one side alone are seen.
+        """
+        low, high = self.settings.limits
+        reach = 2.0 * (prediction.variance + prediction.noise_variance).cpu().sqrt()
+        mean = prediction.mean.cpu()
+        return ((y > low) & (y < high) & (mean - reach > low) & (mean + reach < high)).all(1)
+
     def scale(self, field: FieldMap) -> LocalScale:
         """The local scale of variances as of now."""
         self.local.everywhere = interval_factor(degrees_of_freedom(field.learned()))
@@ -390,7 +413,7 @@ class OneStepAhead:
         self._ahead = None
 
         # one score for all of a batch: raw samples of one moment are not independent witnesses
-        residual, latent = float((batch.y - p.mean.cpu()).mean()), float(p.variance.mean())
+        residual, latent = float((batch.y - self._held(p)).mean()), float(p.variance.mean())
         if latent > noise:
             return  # hardly known before: an error shows a guess, not a change of the field
 
@@ -458,7 +481,7 @@ class OneStepAhead:
         model_noise = field.hyperparameters()["noise_stddev"] ** 2
         noise = model_noise + float(batch.sensor_variance[0] / batch.count[0])
 
-        residual = batch.y - prediction.mean.cpu()
+        residual = batch.y - self._held(prediction)
         square = float(residual.square().mean()) / (float(prediction.variance.mean()) + noise)
         weight = student_weight(min(square, _MOST_SURPRISING))
         weakened = batch

@@ -22,7 +22,7 @@ Y = MEAN + RNG.normal(size=(N, 2))
 THETA = Theta(0.6, 1.3, 0.4, 2.0)
 
 
-def data() -> dict:
+def data(likelihood=None) -> dict:
     """The last sample's site says next to nothing, and its target is absurd."""
     beta = torch.from_numpy(np.append(BETA, 1e-9))
     targets = torch.from_numpy(np.vstack([TARGETS, [1e6, -1e6]]))
@@ -37,6 +37,7 @@ def data() -> dict:
         "lam": beta[:, None] * targets,
         "extra": torch.from_numpy(np.append(EXTRA, 0.0)),
         "weight": torch.from_numpy(np.append(WEIGHT, 0.0)),
+        "likelihood": likelihood,
         "marginals": lambda near: (mean[near], torch.from_numpy(np.append(VARIANCE, 0.1))[near]),
     }
 
@@ -59,7 +60,7 @@ def test_the_score_is_the_slope_of_the_evidence_of_what_the_sites_say(likelihood
     free = (True, True, likelihood.metric, False, False, False, False)
     learner = PseudoLearner(THETA, THETA, likelihood=likelihood, free=free)
     vector = THETA.vector()
-    gradient, information = learner.score(vector, data(), torch.arange(N + 1))
+    gradient, information = learner.score(vector, data(likelihood), torch.arange(N + 1))
     for k in (0, 1):
         assert float(gradient[k]) == pytest.approx(slope(negative_log_evidence, vector.numpy(), k))
     assert float(torch.linalg.eigvalsh(information[:2, :2])[0]) > 0.0
@@ -73,7 +74,7 @@ def test_the_score_is_the_slope_of_the_evidence_of_what_the_sites_say(likelihood
 def test_the_scale_of_gross_errors_follows_the_expected_density():
     learner = PseudoLearner(THETA, THETA, likelihood=StudentT(NU), free=(True,) * 3 + (False,) * 4)
     vector = THETA.vector()
-    gradient, information = learner.score(vector, data(), torch.arange(N + 1))
+    gradient, information = learner.score(vector, data(StudentT(NU)), torch.arange(N + 1))
     f = np.linspace(-8.0, 8.0, 4001)
 
     def expected(vector) -> float:

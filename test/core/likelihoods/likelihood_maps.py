@@ -6,7 +6,9 @@ import torch
 from gp_mapping import Samples, create_map
 from gp_mapping.core.models.dual_svgp.natural_gradient import refresh
 
-KINDS = ("student_t", "bernoulli", "poisson", "softmax")
+KINDS = ("student_t", "censored", "bernoulli", "poisson", "softmax")
+METRIC = ("student_t", "censored")
+LIMITS = (-1.0, 1.2)
 BASE = {
     "learn_hyperparameters": False,
     "learn_time_offset": False,
@@ -18,13 +20,15 @@ BASE = {
     "inducing_information": 0.0,
     "field_scale": 1.0,
     "classes": 3,
+    "lower_limit": LIMITS[0],
+    "upper_limit": LIMITS[1],
 }
 PLACES = torch.from_numpy(np.random.default_rng(5).uniform(-0.5, 3.5, (30, 2)))
 
 
 def build(kind, model="dual_svgp", **settings):
     """The prior's mean is 0, whatever comes first."""
-    metric = {"noise_stddev": 0.3, "centre": [0.0]} if kind == "student_t" else {}
+    metric = {"noise_stddev": 0.3, "centre": [0.0]} if kind in METRIC else {}
     return create_map(model, likelihood=kind, **(BASE | metric | settings))
 
 
@@ -35,6 +39,7 @@ def data(kind, n, seed=0, errors=0.0, noise=0.3):
     f = truth(x)
     y = {
         "student_t": lambda: f + rng.normal(0, noise, (n, 1)),
+        "censored": lambda: np.clip(f + rng.normal(0, noise, (n, 1)), *LIMITS),
         "bernoulli": lambda: f + rng.normal(0, 1, (n, 1)) > 0,
         "poisson": lambda: rng.poisson(np.exp(f)),
         "softmax": lambda: np.argmax(np.hstack([f, -f, 0 * f]) + rng.gumbel(0, 1, (n, 3)), 1)[

@@ -8,16 +8,20 @@ import torch
 from scipy import special, stats
 
 from gp_mapping.core.likelihoods.base import Gaussian
+from gp_mapping.core.likelihoods.censored import Censored
 from gp_mapping.core.likelihoods.discrete import Bernoulli, Poisson, Softmax
 from gp_mapping.core.likelihoods.outcomes import OutcomeJudge
 from gp_mapping.core.likelihoods.quadrature import expectation, faddeeva, gauss_hermite
 from gp_mapping.core.likelihoods.student_t import StudentT
+from gp_mapping.core.scaling import Scaling
 from gp_mapping.settings.mapping import MapSettings
 
 NU, SIGMA2 = 4.0, 0.5
+LOW, HIGH = -1.0, 1.5
 ALL = {
     "gaussian": Gaussian(),
     "student_t": StudentT(NU),
+    "censored": Censored(LOW, HIGH),
     "bernoulli": Bernoulli(0.5),
     "poisson": Poisson(),
     "softmax": Softmax(3),
@@ -27,7 +31,7 @@ ONE_CHANNEL = [name for name in ALL if name != "softmax"]
 
 def test_labels_differ_with_the_kind_and_with_each_parameter():
     """Two maps of different ones are not merged."""
-    others = [StudentT(3.0), Bernoulli(0.1), Softmax(4)]
+    others = [StudentT(3.0), Censored(LOW, 2.0), Bernoulli(0.1), Softmax(4)]
     labels = [each.label for each in (*ALL.values(), *others)]
     assert len(set(labels)) == len(labels) and all(type(label) is str for label in labels)
     assert StudentT(NU).label == ALL["student_t"].label
@@ -44,6 +48,11 @@ def log_density(name, y, f):
         return stats.norm.logpdf(y, f, math.sqrt(SIGMA2))
     if name == "student_t":
         return stats.t.logpdf(y, NU, f, math.sqrt(SIGMA2))
+    if name == "censored":
+        scale = math.sqrt(SIGMA2)
+        inside = stats.norm.logpdf(y, f, scale)
+        below, above = special.log_ndtr((LOW - f) / scale), special.log_ndtr((f - HIGH) / scale)
+        return np.where(y <= LOW, below, np.where(y >= HIGH, above, inside))
     if name == "bernoulli":
         return special.log_ndtr(np.where(y > 0.5, f, -f))
     return y * f - np.exp(f) - special.gammaln(y + 1)
@@ -56,6 +65,7 @@ def case(name, spread, n=12, seed=0):
     y = {
         "gaussian": mean + rng.normal(0, 2, (n, 1)),
         "student_t": mean + 2 * rng.standard_t(2, (n, 1)),
+        "censored": np.clip(mean + rng.normal(0, 2, (n, 1)), LOW, HIGH),
         "bernoulli": rng.integers(0, 2, (n, 1)).astype(float),
         "poisson": rng.poisson(3, (n, 1)).astype(float),
     }[name]
@@ -179,6 +189,7 @@ def test_observables_against_samples():
         ("bernoulli", torch.special.ndtr),
         ("poisson", torch.exp),
         ("student_t", lambda v: v),
+        ("censored", lambda v: v),
         ("gaussian", lambda v: v),
     ):
         first, spread = ALL[name].observable(mean, variance)
@@ -216,14 +227,47 @@ def test_information_is_the_expected_curvature():
     )
 
 
-def test_the_scale_of_a_student_t_follows_its_score():
-    y, mean, variance, noise = case("student_t", 1.0)
-    like, step = ALL["student_t"], 1e-5
+@pytest.mark.parametrize("name", ["student_t", "censored"])
+def test_the_noise_follows_its_score(name):
+    y, mean, variance, noise = case(name, 1.0)
+    like, step = ALL[name], 1e-5
     up, down = (
         like.expected_log_prob(y, mean, variance, noise * math.exp(s)) for s in (step, -step)
     )
     got = like.noise_score(y, mean, variance, noise)[:, 0]
     assert torch.allclose(got, -(up - down) / (2 * step), rtol=1e-4, atol=1e-4)
+
+
+def test_information_of_a_sensor_with_a_range():
+    """∫ p(y) β(y) dy: the limits have a probability, what lies between a density with β = 1/σ²."""
+    like = ALL["censored"]
+    _, mean, variance, noise = case("censored", 1.0)
+    total = np.sqrt(variance.numpy() + SIGMA2)
+    want = 0.0
+    for side, limit in ((1.0, LOW), (-1.0, HIGH)):
+        at = torch.full_like(mean, limit)
+        share = special.ndtr(side * (limit - mean.numpy()[:, 0]) / total)
+        beta = like.derivatives(at, mean, variance, noise)[1][:, 0].numpy()
+        want = want + share * (beta - 1.0 / SIGMA2)
+    want = want + 1.0 / SIGMA2
+    assert np.allclose(like.information(mean, variance, noise).numpy(), want)
+    one = Censored(-math.inf, HIGH)
+    assert float(one.information(mean - 50.0, variance, noise).mean()) == pytest.approx(2.0)
+
+
+def test_limits_are_those_of_the_map_s_unit():
+    """In SI outside; a number that reaches one up to rounding is at it, and far ones are finite."""
+    like = Censored(-100.0, math.inf).at(
+        Scaling(torch.zeros(2).double(), torch.tensor([-70.3]).double(), 0.7)
+    )
+    y = (torch.tensor([[-100.0], [-101.0], [-99.9], [40.0]]).double() + 70.3) / 0.7
+    assert like.sides(y)[:, 0].tolist() == [1.0, 1.0, 0.0, 0.0]
+    assert like.label == Censored(-100.0, math.inf).label
+    y, mean = like.inner[0] * torch.ones(2, 1).double(), torch.tensor([[1e4], [-1e4]]).double()
+    alpha, beta = like.derivatives(y, mean, torch.ones(2).double(), torch.ones(2).double())
+    assert alpha[0, 0] == pytest.approx(float(y[0, 0]) - 1e4, rel=1e-3)
+    assert beta[0, 0] == pytest.approx(1.0, rel=1e-3)
+    assert (float(alpha[1, 0]), float(beta[1, 0])) == (0.0, 0.0)
 
 
 def test_student_t_far_away_and_nearly_known():
@@ -265,11 +309,12 @@ def test_what_cannot_be_is_refused():
         ("softmax", [0.0, 1.0, 2.0], [3.0, -1.0, 0.5]),
         ("gaussian", [-1e9, 0.5], []),
         ("student_t", [-1e9, 0.5], []),
+        ("censored", [-1e9, 0.5], []),
     ],
 )
 def test_what_can_be_measured_is_told_from_what_cannot(kind, good, bad):
     """One by one, all at once, and none at all."""
-    known = OutcomeJudge(MapSettings(likelihood=kind, classes=3))
+    known = OutcomeJudge(MapSettings(likelihood=kind, classes=3, upper_limit=9.0))
     told = [known.accepts_all([[value]]) for value in [*good, *bad]]
     assert told == [True] * len(good) + [False] * len(bad)
     assert (

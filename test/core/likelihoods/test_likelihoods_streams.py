@@ -10,7 +10,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from likelihood_maps import KINDS, PLACES, build, data, settle, stream, truth
+from likelihood_maps import KINDS, LIMITS, METRIC, PLACES, build, data, settle, stream, truth
 
 from gp_mapping import MapSettings, Samples, create_map
 from gp_mapping.mapping.session import MapSession
@@ -110,7 +110,8 @@ def test_a_session_maps_it(kind):
     """Cells, learning, drawing and resume, from the defaults of the likelihood."""
     x, y = data(kind, 80, seed=3)
     x = x[np.argsort(x[:, 0])]
-    metric = {"field_scale": 1.0, "signal_stddev": 1.5} if kind == "student_t" else {}
+    metric = {"field_scale": 1.0, "signal_stddev": 1.5} if kind in METRIC else {}
+    metric |= {"lower_limit": LIMITS[0], "upper_limit": LIMITS[1]}
     session = MapSession(
         MapSettings(likelihood=kind, classes=3, max_inducing=40, resolution=0.3, **metric)
     )

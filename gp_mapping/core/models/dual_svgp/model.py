@@ -481,6 +481,7 @@ class DualSVGP(RememberedSites, MergingMap):
             "beta": memory.beta,
             "weight": memory.weight,
             "marginals": marginals,
+            "likelihood": self.likelihood,
         }
 
     def _adopted(self) -> None:
