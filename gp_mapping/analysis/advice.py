@@ -216,7 +216,13 @@ def _driving_advice(found: dict, unit: str) -> list[Advice]:
             "mapped (--against), or drive lanes closer together"
         )
         return [Advice(text, None)]
-    if near is not None and found["square_beyond"] > 0.5 and near < (1 - _WORTH) * rmse:
+    if near is None or not found["square_beyond"] > 0.5:
+        return []
+
+    # of white noise that is the same everywhere, two parts of the test differ by chance
+    share = found["bands"][BANDS[0]]["n"] / found["n"]
+    chance = _SURE * math.sqrt((1.0 - share) / (2.0 * share * found["n"]))
+    if near < (1.0 - max(_WORTH, chance)) * rmse:
         text = (
             f"drive lanes closer together: {100 * found['square_beyond']:.0f} % of the squared error "
             f"lies more than 10 cm from where the map was driven; within, RMSE is {decimals(near, 2)} {unit}"

@@ -44,7 +44,8 @@ CLEAN = Calibration(
 )
 FOUND = {
     "rmse_ut": 0.8,
-    "bands": {BANDS[0]: {"rmse_ut": None}},
+    "n": 800,
+    "bands": {BANDS[0]: {"rmse_ut": None, "n": 0}},
     "square_beyond": 0.2,
     "autocorrelation": {"0.5": 0.0},
     "coverage_levels": {"95": 0.95},
@@ -137,12 +138,20 @@ def test_a_lever_arm_that_saves_more_than_a_thirtieth():
 
 
 def test_lanes_that_are_too_far_apart():
-    far = {"bands": {BANDS[0]: {"rmse_ut": 0.6}}, "square_beyond": 0.63}
+    far = {"bands": {BANDS[0]: {"rmse_ut": 0.6, "n": 400}}, "square_beyond": 0.63}
     said = only(far)
     assert "63 % of the squared error lies more than 10 cm" in said.text and "0.60 µT" in said.text
     assert said.gain == pytest.approx(0.25)
     assert advice(far | {"square_beyond": 0.5}) == []
-    assert advice(far | {"bands": {BANDS[0]: {"rmse_ut": 0.79}}}) == []
+    assert advice(far | {"bands": {BANDS[0]: {"rmse_ut": 0.79, "n": 400}}}) == []
+
+
+def test_lanes_are_near_enough_where_errors_beyond_them_differ_by_chance():
+    # more than half of the squared error lies there because more than half of the test does
+    near = {"bands": {BANDS[0]: {"rmse_ut": 0.76, "n": 300}}, "square_beyond": 0.66, "n": 800}
+    assert advice(near) == []
+    many = near | {"bands": {BANDS[0]: {"rmse_ut": 0.76, "n": 6000}}, "n": 16000}
+    assert "drive lanes closer" in only(many).text
 
 
 def test_ground_that_the_map_hardly_knows_comes_first():
