@@ -25,6 +25,7 @@ from rosbags.rosbag2.storage_sqlite3 import Sqlite3Reader
 
 from gp_mapping.errors import UserError, one_line
 from gp_mapping.recording.mcap_file import McapFile
+from gp_mapping.recording.stored_bytes import unpack_file
 
 __all__ = ["SUFFIXES", "BagError", "damage_of", "open_bag", "reading", "stored_in"]
 
@@ -209,6 +210,8 @@ class _Folder(DirectoryReader):
 class _LooseFiles:
     """The files of a bag whose metadata.yaml is missing, or is not true, in their order.
 
+    Those that are packed as a whole are read from copies, as far as they can be unpacked.
+
     Args:
         path: of the folder.
 
@@ -233,8 +236,9 @@ class _LooseFiles:
         plugins = {".mcap": McapFile, ".db3": _DatabaseFile}
         names, errors = stored_in(self.path), []
         for name in names:
-            storage = plugins[Path(name).suffix](self.path / name)
             try:
+                file = self._unpacked(self.path / name)
+                storage = plugins[file.suffix](file)
                 storage.open()
             except Exception as error:  # rosbags, sqlite and struct have errors of their own
                 errors.append(error)
@@ -243,6 +247,7 @@ class _LooseFiles:
             self._stack.callback(storage.close)
             self.storages.append(storage)
         if not self.storages and errors:
+            self.close()
             raise errors[0]
 
         merged: dict[tuple[str, str], Connection] = {}
@@ -256,6 +261,22 @@ class _LooseFiles:
                 )
         self.connections = list(merged.values())
         self.metadata = _metadata_of(self.storages)
+
+    def _unpacked(self, path: Path) -> Path:
+        """The file itself, or a copy of it that is not packed, which is removed with the reader."""
+        if path.suffix != _COMPRESSED:
+            return path
+        copy = Path(self._stack.enter_context(TemporaryDirectory())) / path.stem
+        if not unpack_file(path, copy):
+            size = copy.stat().st_size
+            if size == 0:
+                raise BagError(
+                    f"{path}: the file is cut off or damaged, nothing of it can be unpacked"
+                )
+            self._unreadable.append(
+                f"{path.name}: its packing is cut off or damaged, the first {size} bytes of what was packed are read"
+            )
+        return copy
 
     def close(self) -> None:
         """Close all files."""
@@ -383,16 +404,22 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def stored_in(path: Path) -> list[str]:
-    """Names of the files with the messages of a bag, in their order."""
+    """Names of the files with the messages of a bag, in their order, packed ones among them."""
+    names = {
+        p.name for p in path.iterdir() if Path(p.name.removesuffix(_COMPRESSED)).suffix in SUFFIXES
+    }
+    # a recorder that was killed while it packed a file leaves both, and the file is whole
+    names -= {name + _COMPRESSED for name in names}
     return sorted(
-        (p.name for p in path.iterdir() if p.suffix in SUFFIXES),
+        names,
         key=lambda name: [int(part) if part.isdigit() else part for part in _DIGITS.split(name)],
     )
 
 
 def _is_of_many(path: Path) -> bool:
     """Whether files of a folder are not those of one recorder, which numbers them."""
-    return len({_DIGITS.sub("0", name) for name in stored_in(path)}) > 1
+    names = (name.removesuffix(_COMPRESSED) for name in stored_in(path))
+    return len({_DIGITS.sub("0", name) for name in names}) > 1
 
 
 def _check_path(path: Path) -> None:
@@ -430,12 +457,6 @@ def _check_folder(path: Path) -> None:
         )
     if any(path.glob("*.gpm")):
         raise BagError(f"{path}: a saved map, not a recording; give the bags it was made from")
-    packed = sorted(p.name for p in path.iterdir() if p.suffix == _COMPRESSED)
-    if packed:
-        raise BagError(
-            f"{path}: metadata.yaml is missing, the recording was cut off; unpack the files "
-            f"(zstd -d {packed[0]}) and pass what comes of them"
-        )
     bags = sorted(p.parent.name for p in path.glob("*/metadata.yaml"))
     inside = f"; it holds {len(bags)}: name one, {path / bags[0]}, or all, {path}/*" if bags else ""
     old = min(path.glob("*.bag"), default=None)

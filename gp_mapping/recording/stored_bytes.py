@@ -10,19 +10,21 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 from rosbags.interfaces import Typestore
 from rosbags.rosbag2 import reader as rosbags_reader
 from rosbags.typesys import Stores, get_typestore
 
-__all__ = ["LZ4", "all_present", "unpack_zstd"]
+__all__ = ["LZ4", "all_present", "unpack_file", "unpack_zstd"]
 
 # the library that rosbags brings along: another one in newer releases, with the same two names
 _LIBRARY: Any = next(
     getattr(rosbags_reader, name) for name in ("zstd", "zstandard") if hasattr(rosbags_reader, name)
 )
 LZ4: Any = import_module("lz4.frame")  # rosbags brings it along, too
+_BLOCK = 1 << 20  # bytes of a file that are unpacked at once
 _ZSTD = b"\x28\xb5\x2f\xfd"  # how a Zstandard frame begins; CDR begins with a zero
 # types that have got a number at their end since, with its bytes: 0 says that it is not known
 _GROWN = {"sensor_msgs/msg/Range": bytes(4)}
@@ -75,3 +77,22 @@ def unpack_zstd(data: bytes, most: int) -> bytes:
     if hasattr(decompressor, "stream_reader"):  # of the library of older releases
         return decompressor.stream_reader(BytesIO(data)).read(most)
     return decompressor.decompress(data, max_length=most)
+
+
+def unpack_file(packed: Path, to: Path) -> bool:
+    """Unpack a Zstandard file, or what can be unpacked of its beginning.
+
+    Args:
+        packed: the file.
+        to: path of the file that is written.
+
+    Returns:
+        False where it is cut off or damaged; a library of older releases says so of damage only.
+    """
+    with to.open("wb") as target, _LIBRARY.open(packed, "rb") as source:
+        try:
+            while block := source.read1(_BLOCK):  # `read` loses what comes before a missing end
+                target.write(block)
+        except (EOFError, _LIBRARY.ZstdError):
+            return False
+    return True

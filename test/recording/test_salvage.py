@@ -274,6 +274,31 @@ def test_a_split_bag_whose_last_file_is_cut(tmp_path, metadata):
         assert read(bag, Position.after(None, RawMessages.of(stored[:61])))[0] == every[61:n]
 
 
+def test_files_that_were_packed_before_the_recorder_was_killed_are_read(tmp_path, monkeypatch):
+    """It packs a file when the next one begins: the last one is as it was written."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    bag, files = split(tmp_path)
+    every, _ = read(bag)
+    (bag / "metadata.yaml").unlink()
+    packed = [bag / f"{k}.mcap.zstd" for k in range(2)]
+    for file, path in zip(files, packed):
+        path.write_bytes(_zstd(file.read_bytes()))
+        assert read(bag)[0] == every  # killed while it packed: both are there
+        file.unlink()
+    messages, (loss,) = read(bag)
+    assert messages == every and "packing" not in loss.words
+
+    data, n = _unzstd(packed[1].read_bytes()), 1000
+    packed[1].write_bytes(_zstd(data[:n]) + _zstd(data[n:])[:-9])
+    files[2].unlink()
+    messages, (loss,) = read(bag)
+    assert messages == every[: len(messages)] and 30 < len(messages) < 60
+    assert "1.mcap.zstd: its packing is cut off or damaged, the first" in loss.words
+    assert not list(temporary.iterdir()), "no copy is left"
+
+
 def test_files_that_are_not_of_one_recording_are_not_put_together(tmp_path):
     bag, files = split(tmp_path)
     files[0].rename(bag / "monday.mcap")
