@@ -25,7 +25,11 @@ _GAP = 1.0  # s, the longest gap between the two poses that enclose a fix
 
 
 def datum_of(
-    text: str | None, about: dict, fix_topic: str | None, own: Fixes
+    text: str | None,
+    about: dict,
+    fix_topic: str | None,
+    own: Fixes,
+    pose_topic: str | None = None,
 ) -> tuple[Datum | None, str]:
     """Return the datum that --datum asks for, and one line that says where it comes from.
 
@@ -35,6 +39,7 @@ def datum_of(
         about: the map's `about`, of which its frame and pose_source count.
         fix_topic: topic of the fixes in the bag; None: the only one.
         own: the map's own fixes.
+        pose_topic: topic of the poses in the bag; None: the only one.
 
     Returns:
         The datum, or None where there is none, and the line ("" where there is nothing to say).
@@ -67,8 +72,10 @@ def datum_of(
 
     topics_of_bag = bag_topics(bag)
     topics = [
-        choose_topic(bag, topics_of_bag, (FIX,), fix_topic),
-        choose_topic(bag, topics_of_bag, (POSE_MESSAGES[source],)),
+        choose_topic(bag, topics_of_bag, (FIX,), fix_topic, option="--fix-topic"),
+        choose_topic(
+            bag, topics_of_bag, (POSE_MESSAGES[source],), pose_topic, option="--odometry-topic"
+        ),
     ]
     fixes, poses, losses = [], [], []
     for topic, _, message in read_messages([bag], topics, on_loss=losses.append):

@@ -50,7 +50,9 @@ def run(args: argparse.Namespace) -> int:
 
     datum, datum_line = None, ""
     if args.format == "geotiff":
-        datum, datum_line = datum_of(args.datum, session.about, args.fix_topic, session.fixes)
+        datum, datum_line = datum_of(
+            args.datum, session.about, args.fix_topic, session.fixes, args.odometry_topic
+        )
     if datum_line:
         print(datum_line)
 

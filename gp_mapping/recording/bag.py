@@ -199,6 +199,7 @@ def choose_topic(
     kinds: tuple[str, ...],
     name: str | None = None,
     any_kind: bool = False,
+    option: str = "",
 ) -> str:
     """Choose the topic of a name, or the only topic of some types that has messages.
 
@@ -208,6 +209,7 @@ def choose_topic(
         kinds: types.
         name: of the topic; None: the only one.
         any_kind: a topic that is named may be of another type.
+        option: of the command that names it, for the text of an error; "" where there is none.
 
     Raises:
         BagError: there is no such topic, or several; it lists the topics of the bag.
@@ -228,9 +230,9 @@ def choose_topic(
     if not candidates:
         raise BagError(f"{path}: no messages of type {expected}; the bag has {_has(there)}")
     if len(candidates) > 1:
+        how = f": {option} {candidates[0]}" if option else ""
         raise BagError(
-            f"{path}: several topics of type {expected}: {', '.join(candidates)}; say which one to use "
-            "(--field-topic, --odometry-topic)"
+            f"{path}: several topics of type {expected}: {', '.join(candidates)}; say which one to use{how}"
         )
     return candidates[0]
 

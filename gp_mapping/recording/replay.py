@@ -185,7 +185,8 @@ def _found(bag, there, wanted: Input, name: str | None, settings: IntakeSettings
 
     if wanted.role not in ("tf", "tf_static"):
         scalar = wanted.role == "measurement" and settings.sensor == "scalar"
-        topic = choose_topic(bag, there, wanted.messages, name, any_kind=scalar)
+        option = "--field-topic" if wanted.role == "measurement" else "--odometry-topic"
+        topic = choose_topic(bag, there, wanted.messages, name, any_kind=scalar, option=option)
         kind = there[topic][0]
         if scalar and kind in STORE.fielddefs and not has_number(kind, settings.value_field, STORE):
             raise BagError(f"{bag}: topic {topic} is a {kind}, {_numbers_in(kind, settings)}")
@@ -246,7 +247,16 @@ def _mend(there, role: str, name: str | None, settings: IntakeSettings) -> str:
     if fitting or role not in ("measurement", "pose", "tf"):
         return ""
     if role != "measurement":
-        return f"; poses may be {', '.join(POSE_MESSAGES.values())}, or {TF_MESSAGE} on /tf"
+        receiver = next(
+            (topic for topic, (kind, n) in there.items() if kind == FIX_TYPE and n), None
+        )
+        fixes = (
+            f"; {receiver} has latitudes and longitudes, of which navsat_transform_node of robot_localization makes "
+            "poses in metres: record those"
+            if receiver
+            else ""
+        )
+        return f"; poses may be {', '.join(POSE_MESSAGES.values())}, or {TF_MESSAGE} on /tf{fixes}"
 
     # else a topic with numbers in its messages can be mapped as a scalar
     given = "" if current == "scalar" else "--set sensor=scalar "

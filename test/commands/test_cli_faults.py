@@ -22,6 +22,7 @@ from benchmark.faults.mutate import DAMAGE, mutated
 from gp_mapping import cli
 from gp_mapping.analysis.sensor_faults import sensor_faults
 from gp_mapping.core.types import Samples
+from gp_mapping.intake.fixes import FIX
 from gp_mapping.recording.bag_writer import BagWriter
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -314,6 +315,7 @@ def a_bag_of(path, *kinds):
                 pose={"orientation": {"w": 1.0}},
             ),
         ),
+        "fix": lambda s: ("/gps/fix", FIX, s, make(FIX, header=header(s, "gps"))),
         "field": lambda s: (
             "/m",
             "sensor_msgs/msg/MagneticField",
@@ -364,6 +366,9 @@ def test_a_bag_without_poses_says_which_there_may_be(tmp_path, options):
     assert (
         "poses may be nav_msgs/msg/Odometry, " in text and "tf2_msgs/msg/TFMessage on /tf" in text
     )
+    assert "navsat_transform" not in text
+    text = refused("map", a_bag_of(tmp_path / "road", "field", "fix"), "--output", tmp_path / "o")
+    assert "/gps/fix has latitudes" in text and "navsat_transform_node" in text
 
 
 def test_what_was_dropped_is_said_also_where_too_little_is_left(tmp_path, capsys):

@@ -81,13 +81,14 @@ def saved(tmp_path_factory):
     return save_checkpoint(tmp_path_factory.mktemp("saved") / "map.gpm", session.state_dict())
 
 
-def bag(path, length, frame="odom", status=0, began=10**18):
+def bag(path, length, frame="odom", status=0, began=10**18, also=()):
     """A straight drive of that length in 10 s along x; odometry at 10 Hz, field at 5 Hz, fixes at 1 Hz."""
     types = STORE.types
     with Writer(path, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
         odometry = writer.add_connection("/odometry", ODOMETRY, typestore=STORE)
         fix = writer.add_connection("/gps/fix", FIX, typestore=STORE)
         field = writer.add_connection("/magnetic_field", MAGNETIC_FIELD, typestore=STORE)
+        others = [writer.add_connection(name, kind, typestore=STORE) for name, kind in also]
 
         def header(ns, name):
             time = types["builtin_interfaces/msg/Time"](sec=ns // 10**9, nanosec=ns % 10**9)
@@ -111,6 +112,8 @@ def bag(path, length, frame="odom", status=0, began=10**18):
                 ),
             )
             writer.write(odometry, ns, STORE.serialize_cdr(message, ODOMETRY))
+            for other in others if k == 0 else ():  # of its type or not: its bytes are not read
+                writer.write(other, ns, STORE.serialize_cdr(message, ODOMETRY))
             value = types["geometry_msgs/msg/Vector3"](
                 x=0.0, y=0.0, z=45e-6 + 3e-6 * math.sin(0.3 * k)
             )
@@ -139,7 +142,7 @@ def bag(path, length, frame="odom", status=0, began=10**18):
     return path
 
 
-def export(saved, tmp_path, datum):
+def export(saved, tmp_path, datum, *more):
     return cli.main(
         [
             "export",
@@ -150,6 +153,7 @@ def export(saved, tmp_path, datum):
             "geotiff",
             "--datum",
             str(datum),
+            *more,
         ]
     )
 
@@ -168,6 +172,17 @@ def test_a_bag_tells_where_the_map_lies(saved, tmp_path, capfd):
     )
     if code:  # without rasterio there is no file, and that is said
         assert "pip install rasterio" in told.err
+
+
+def test_of_several_receivers_and_odometries_one_is_chosen(saved, tmp_path, capfd):
+    drive = bag(tmp_path / "drive", 80.0, also=[("/wheels", ODOMETRY), ("/second/fix", FIX)])
+    choice: list[str] = []
+    for option, name in (("--fix-topic", "/gps/fix"), ("--odometry-topic", "/odometry")):
+        assert export(saved, tmp_path, drive, *choice) == 2
+        assert f"which one to use: {option} {name}\n" in capfd.readouterr().err
+        choice += [option, name]
+    export(saved, tmp_path, drive, *choice)
+    assert "10 fixes" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(

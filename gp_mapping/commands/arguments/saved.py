@@ -100,6 +100,12 @@ def export_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fix-topic", metavar="NAME", help="of NavSatFix in that bag (default: the only one)"
     )
+    parser.add_argument(
+        "--odometry-topic",
+        "--pose-topic",
+        metavar="NAME",
+        help="of the map's poses in that bag (default: the only one)",
+    )
 
 
 def plan_arguments(parser: argparse.ArgumentParser) -> None:

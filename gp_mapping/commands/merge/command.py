@@ -348,11 +348,17 @@ def _own_delays(paths: list[Path], sessions: list[MapSession], order: list[int])
             # agree_on changes the map, and is False where it cannot: then nothing is reported
             and sessions[i].map.agree_on(learned.theta)
         ):
+            own, other = map(_lateness, (delays[i], delays[order[0]]))
             notes.append(
-                f"the sensor of {paths[i]} is {delays[i]:.3g} s late, and that of {paths[order[0]]} "
-                f"{delays[order[0]]:.3g} s: each is put right by its own"
+                f"the sensor of {paths[i]} is {own}, and that of {paths[order[0]]} {other}: each is put right "
+                "by its own"
             )
     return notes
+
+
+def _lateness(delay: float) -> str:
+    """A delay (s) of a sensor's stamps in words."""
+    return f"{abs(delay):.3g} s {'early' if delay < 0.0 else 'late'}"
 
 
 def _turns_differ(paths: list[Path], sessions: list[MapSession], order: list[int]) -> list[str]:

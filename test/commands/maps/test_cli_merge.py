@@ -11,6 +11,7 @@ from small_drive import field, lanes, write_drive
 
 from gp_mapping import cli
 from gp_mapping.analysis.digits import decimals
+from gp_mapping.commands.merge.command import _lateness
 from gp_mapping.commands.merge.text import summary
 from gp_mapping.settings.team import transforms_of
 from gp_mapping.store.checkpoint import load_checkpoint
@@ -181,7 +182,7 @@ def test_delays_that_differ_are_said_and_settled(folder, capsys):
         == 0
     )
     printed = capsys.readouterr().out
-    assert "0.2 s late" in printed
+    assert "0.2 s late" in printed and _lateness(-0.2) == "0.2 s early"
     delays = next(line for line in printed.splitlines() if line.startswith("time_offset s"))
     assert delays.split()[3] == "0.200"
 
