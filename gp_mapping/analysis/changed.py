@@ -8,7 +8,14 @@ from gp_mapping.analysis.digits import decimals
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.session import MapSession
 
-__all__ = ["APART", "ChangeFollower", "at_changes", "change_as_dict", "list_changes"]
+__all__ = [
+    "APART",
+    "ChangeFollower",
+    "at_changes",
+    "change_as_dict",
+    "changes_since",
+    "list_changes",
+]
 
 # Scores that are reported separately: key in reports, and words.
 APART = {"changed": "changed places", "unchanged": "all others"}
@@ -25,7 +32,6 @@ class ChangeFollower:
     def __init__(self, session: MapSession):
         # Classes have no error in a unit.
         follows = session.settings.follow_changes and session.settings.metric
-        self._scale = session.settings.field_scale
         self._map = MapSession.from_state_dict(session.state_dict()) if follows else None
         if self._map is not None:
             self._map.gathered.stop_looking()
@@ -56,15 +62,21 @@ class ChangeFollower:
         self._map.flush()
 
         # The copy has inherited earlier changes: only those of the test are new.
-        count = self._map.scores.change_count - self._before
-        return (
-            [
-                change_as_dict(c, self._scale) | {"radius": self._known}
-                for c in self._map.changes[-count:]
-            ]
-            if count
-            else []
-        )
+        return [
+            change | {"radius": self._known} for change in changes_since(self._map, self._before)
+        ]
+
+
+def changes_since(session: MapSession, before: int) -> list[dict]:
+    """Return the newest changes that a map has found, as `change_as_dict`.
+
+    Args:
+        session: of the map.
+        before: how many had been found before those that are asked for (`scores.change_count`).
+    """
+    count = session.scores.change_count - before
+    newest = session.changes[-count:] if count > 0 else []
+    return [change_as_dict(change, session.settings.field_scale) for change in newest]
 
 
 def change_as_dict(change, scale: float) -> dict:

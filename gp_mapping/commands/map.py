@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from gp_mapping.analysis.changed import APART, ChangeFollower, list_changes
+from gp_mapping.analysis.changed import APART, ChangeFollower, changes_since, list_changes
 from gp_mapping.analysis.digits import decimals
 from gp_mapping.analysis.metrics import BANDS, PredictionScores
 from gp_mapping.commands.fleet.arguments import uses_workers
@@ -135,7 +135,7 @@ def run(args: argparse.Namespace) -> int:
     output = folder_to_write(args.output)
     check_suggest(args.suggest)
 
-    before = session.report()["samples"]
+    before, changed = session.report()["samples"], session.scores.change_count
     intake, positions = _mapped(args, parameters, session, plans)
 
     result = {
@@ -143,6 +143,7 @@ def run(args: argparse.Namespace) -> int:
         "dropped": intake.drops.as_dict(),
         "seconds": time.perf_counter() - started,
         "as_saved": taken,
+        "changes": changes_since(session, changed),
         "rmse_ut": None,
         "nlpd": None,
         "coverage": None,
@@ -460,6 +461,9 @@ def summary(result: dict, session: MapSession, written: dict[str, Path]) -> str:
 
     lines += dropped_lines(result["dropped"])
     lines += [f"  warning: {text}" for text in result["warnings"]]
+
+    if found := result.get("changes"):
+        lines.append(f"field changed while mapping: {list_changes(found, unit)}")
 
     inputs = inputs_line(report)
     lines += [inputs] if inputs else []

@@ -9,6 +9,8 @@ from small_drive import GIVEN, lanes, write_drive
 from split_bag import joined
 
 from gp_mapping import cli
+from gp_mapping.commands import map as map_command
+from gp_mapping.mapping.scoring.change import Change
 from gp_mapping.recording.bag import STORE, BagError, read_raw
 from gp_mapping.recording.mapped import mapped_before, note_mapped, require_distinct
 from gp_mapping.recording.replay import plan_bags
@@ -46,6 +48,32 @@ def test_a_mapped_bag_is_refused_by_resume_and_named_by_test(tmp_path, capsys):
     warnings = json.loads(capsys.readouterr().out)["warnings"]
     assert any(text.startswith(f"{first}/map.gpm held another map, ") for text in warnings)
     assert warnings == json.loads((tmp_path / "first" / "report.json").read_text())["warnings"]
+
+
+def test_where_the_field_has_changed_since_is_said(tmp_path, capsys, monkeypatch):
+    """Of these bags: what a day before has found is in the map already."""
+    ingest_remaining = map_command.ingest_remaining
+
+    def changed(session, drops):
+        found = Change(float(session.scores.change_count), 0.4, 2003.0, 3e-6)
+        session.scores.changes.append(found)
+        session.scores.change_count += 1
+        ingest_remaining(session, drops)
+
+    monkeypatch.setattr(map_command, "ingest_remaining", changed)
+    said, more = [], [*SETTINGS]
+    for i, name in enumerate("ab"):
+        write_drive(tmp_path / name, lanes(count=1), 1000.0 * (i + 1), rate=4.0, seed=i)
+        words = ["map", str(tmp_path / name), "--output", str(tmp_path / f"day_{name}"), *more]
+        assert cli.main(words) == 0
+        said += [line for line in capsys.readouterr().out.splitlines() if "changed" in line]
+        more = ["--resume", str(tmp_path / "day_a"), "--suggest", "0"]
+    assert said == [
+        f"field changed while mapping: 1 times, at ({x}, 0.4) +3.0 µT" for x in ("0.0", "1.0")
+    ]
+    report = json.loads((tmp_path / "day_b" / "report.json").read_text())
+    assert report["changes"] == [{"x": 1.0, "y": 0.4, "stamp": 2003.0, "error": 3.0}]
+    assert report["map"]["changes"] == 2
 
 
 def test_a_check_says_that_its_bag_is_in_the_map(tmp_path, capsys):
