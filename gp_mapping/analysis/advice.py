@@ -76,7 +76,8 @@ def advise(
     """Return advice: sensor faults, faults of the robot by gain, driving, what no refit measures.
 
     Where the sensor is dead nothing else is advised; nor where passes are in several frames, by
-    which they differ as by late stamps, a sensor that drifts, or anything else. Where it turns with
+    which they differ as by late stamps, a sensor that drifts, or anything else; nor where the robot
+    has not moved, which tells nothing of it. Where it turns with
     the robot, and the map takes that for the field, clocks and poses are not judged.
 
     Args:
@@ -87,8 +88,8 @@ def advise(
         context: unit, sensor, sensor_faults (list), gross, measurements, dropped, explained (list),
             changes (list), follow_changes, frames (`frame_breaks`), biases (`pass_biases`), drift
             (`found_drift`), noise (of one measurement, in the unit), scale (one unit in SI), unlike
-            (`unlike_parts`), turning (what the map says of a sensor that turns with the robot, a
-            list).
+            (`unlike_parts`), standing (whether the robot has not moved), turning (what the map says
+            of a sensor that turns with the robot, a list).
     """
     faults = context["sensor_faults"]
     frames: list[Break] = context["frames"]
@@ -96,6 +97,12 @@ def advise(
     first = [Advice(text, None) for text in texts]
     if any(fault.dead for fault in faults) or any(each.kind != ALIKE for each in frames):
         return first
+    if context["standing"]:
+        text = (
+            "let the robot drive: its poses stay in one place, and a map comes of driving; where it did drive, look at "
+            "what makes the poses (wheel encoders, a localiser)"
+        )
+        return [*first, Advice(text, None)]
 
     out = [Advice(text, None) for text in context["turning"]] or _by_gain(c, tried, found, context)
 

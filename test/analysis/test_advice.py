@@ -73,6 +73,7 @@ CONTEXT = {
     "noise": 0.3,
     "scale": 1e-6,
     "unlike": [],
+    "standing": False,
 }
 
 
@@ -134,6 +135,12 @@ def test_a_lever_arm_that_saves_more_than_a_thirtieth():
     assert (
         advice(None, {"with_lever_arm": 0.78}) == []
         and advice(None, {"with_lever_arm": 0.81}) == []
+    )
+
+
+def test_a_robot_that_has_not_moved_is_not_free_of_faults():
+    assert only({"coverage_levels": {"95": 1.0}}, standing=True).text.startswith(
+        "let the robot drive"
     )
 
 

@@ -65,6 +65,7 @@ def advice(found, calibration=None, sensor="magnetometer", drift=None):
         "noise": 0.3,
         "scale": 1e-6,
         "unlike": [],
+        "standing": False,
     }
     return " ".join(a.text for a in advise(calibration, found, {}, context))
 

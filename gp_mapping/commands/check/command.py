@@ -57,6 +57,8 @@ from gp_mapping.store.wording import unit_text
 
 __all__ = ["Assessment", "assess", "calibrates", "parameters_of", "run", "topics_of"]
 
+_STANDS = 0.1  # m across; a robot that stays within has not moved: poses tremble
+
 
 class Assessment(NamedTuple):
     """What `check` found.
@@ -339,6 +341,7 @@ def _result(
         "noise": report["noise_stddev"] / session.settings.field_scale,
         "scale": session.settings.field_scale,
         "unlike": unlike,
+        "standing": _stands(session),
     }
 
     mend: list[Advice] = advise(c, tested, tried, context)
@@ -368,6 +371,12 @@ def _result(
         "passes": report["passes"],
         "mend": [{"text": a.text, "gain": a.gain} for a in mend],
     }
+
+
+def _stands(session: MapSession) -> bool:
+    """Return whether all of a map was measured in one place."""
+    path = session.path
+    return float((path.amax(0) - path.amin(0)).max()) <= _STANDS
 
 
 def _write(output: Path, result: dict, figure) -> str:

@@ -5,9 +5,11 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from pictures import draw_small
 from small_drive import GIVEN, lanes, write_drive
 
@@ -18,6 +20,7 @@ from gp_mapping.analysis.changed import list_changes
 from gp_mapping.analysis.metrics import PredictionScores
 from gp_mapping.analysis.refits import changes_along, fit, quality, split
 from gp_mapping.analysis.residuals import Residuals, residuals
+from gp_mapping.commands.check.command import _stands
 from gp_mapping.errors import UsageError
 from gp_mapping.mapping.drift.evidence import DriftSearch
 from gp_mapping.settings.mapping import MapSettings
@@ -204,6 +207,9 @@ def test_a_robot_that_stands_is_said_where_nothing_can_be_calibrated(tmp_path, c
     words = [str(tmp_path / "a"), *GIVEN, "--no-refits", "--output", str(tmp_path / "o")]
     assert cli.main(["check", *words]) == 2
     assert "so drive on; the robot has not moved since" in capfd.readouterr().err
+    for width, stands in ((0.09, True), (0.11, False)):
+        path = torch.tensor([[3.0, 4.0], [3.0, 4.0 + width], [3.0, 4.0]])
+        assert _stands(SimpleNamespace(path=path)) is stands
 
 
 def some(n, start=0.0):
