@@ -37,7 +37,7 @@ def write_drive(
     corners,
     start=1000.0,
     speed=0.4,
-    rate=20.0,
+    rate=10.0,
     storage="mcap",
     seed=0,
     noise=0.1e-6,

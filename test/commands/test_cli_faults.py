@@ -388,7 +388,10 @@ def test_a_dead_sensor_is_named(tmp_path):
     """It told 0 all the time: `check` once divided by the error that such a map does not make."""
     for name, value in (("zero", (0.0, 0.0, 0.0)), ("stuck", (1e-5, 2e-5, 3e-5))):
         write_drive(
-            tmp_path / name, lanes(count=1), spoil=lambda i, v, p, value=value: (np.array(value), p)
+            tmp_path / name,
+            lanes(count=1),
+            rate=20.0,
+            spoil=lambda i, v, p, value=value: (np.array(value), p),
         )
         for command, output in (("check", tmp_path / "o"), ("report", tmp_path / "o.html")):
             ending = run_command([command, tmp_path / name, "--output", output, "--no-refits"])

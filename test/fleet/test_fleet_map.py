@@ -139,7 +139,7 @@ def test_cells_are_those_of_a_session(tmp_path, robust):
             else (vector, place + np.array([30.0 * (i > 250), 0.0, 0.0]))
         )
 
-    write_drive(tmp_path / "bag", lanes(count=3), spoil=spoil)
+    write_drive(tmp_path / "bag", lanes(count=3), rate=20.0, spoil=spoil)
     settings = HELD | {"robust": robust, "learn_bias": True, "learn_noise": True}
     mine = streamed(
         tmp_path / "bag", settings, CellMaker(parameters(**settings).map)

@@ -66,7 +66,13 @@ def bags(tmp_path_factory):
     for i, (name, spoil) in enumerate(spoilt.items()):
         shift = 0.07 * (i if i < GOOD else 1.5)
         write_drive(
-            folder / name, lanes(shift, 2, 2.5), 1000.0 * (i + 1), seed=i, noise=0.2e-6, spoil=spoil
+            folder / name,
+            lanes(shift, 2, 2.5),
+            1000.0 * (i + 1),
+            rate=20.0,
+            seed=i,
+            noise=0.2e-6,
+            spoil=spoil,
         )
         paths.append(str(folder / name))
     return read_bags(LocalEngine(), paths, SETTINGS, {}, most=90)

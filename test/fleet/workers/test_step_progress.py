@@ -79,7 +79,7 @@ def outages(i, vector, place):
 def read(request, tmp_path_factory):
     """A bag with outages, and what is read of it in one go."""
     bag = tmp_path_factory.mktemp("outages") / "robot"
-    write_drive(bag, lanes(count=4), spoil=outages)
+    write_drive(bag, lanes(count=4), rate=20.0, spoil=outages)
     job = Job(0, str(bag), parameters(**request.param), {})
     return job, read_bag(job)
 
@@ -102,7 +102,7 @@ def test_a_reading_that_is_cut_off_gives_the_same_cells(tmp_path, monkeypatch, r
 
 def test_what_a_cut_recording_has_lost_is_counted_once(tmp_path, monkeypatch):
     """metadata.yaml tells how many messages there were."""
-    n = write_drive(tmp_path / "robot", lanes(count=3))
+    n = write_drive(tmp_path / "robot", lanes(count=3), rate=20.0)
     stored = tmp_path / "robot" / "robot.mcap"
     os.truncate(stored, stored.stat().st_size * 7 // 10)
     job = Job(0, str(tmp_path / "robot"), parameters(), {})
@@ -118,7 +118,7 @@ def test_what_a_cut_recording_has_lost_is_counted_once(tmp_path, monkeypatch):
     "spoil", [lambda data: data[: len(data) // 2], lambda data: b"", lambda data: b"\x80\x05junk"]
 )
 def test_a_state_that_cannot_be_read_costs_time_only(tmp_path, monkeypatch, spoil):
-    write_drive(tmp_path / "robot", lanes(count=3))
+    write_drive(tmp_path / "robot", lanes(count=3), rate=20.0)
     job = Job(0, str(tmp_path / "robot"), parameters(), {}, str(tmp_path))
     whole = read_bag(Job(0, job.bag, job.parameters, {}))
     with monkeypatch.context() as patched:
@@ -183,7 +183,7 @@ def test_writing_takes_a_small_part_of_the_time(tmp_path, monkeypatch):
     "settings", [{}, {"lengthscale": 0.3, "max_inducing": 60, "map_tile_side": 5.0}]
 )
 def test_a_calibration_that_is_cut_off_gives_the_same_robot(tmp_path, monkeypatch, settings):
-    write_drive(tmp_path / "robot", lanes(count=3), spoil=outages)
+    write_drive(tmp_path / "robot", lanes(count=3), rate=20.0, spoil=outages)
     job = Job(0, str(tmp_path / "robot"), parameters(**settings), {})
     monkeypatch.setattr(robot, "samples_of", functools.partial(robot.samples_of, together=100))
     whole = calibrate(job, 60)
