@@ -1,5 +1,7 @@
 """A map knows where it is: in another frame it is refused, taken when asked to, and warned of in an odometry's."""
 
+import shutil
+
 import pytest
 from geometry_msgs.msg import PoseArray
 from nav_msgs.msg import OccupancyGrid
@@ -22,15 +24,22 @@ def fill_in(node, frame: str, seconds: float = 1.0, start: float = 100.0) -> Non
         node._on_input(ports["pose"], odometry(stamp, x, y, frame))
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """Where the first test that needs it puts the map of `saved`."""
+    return tmp_path_factory.mktemp("kept") / "map"
+
+
 @pytest.fixture
-def saved(node_of, tmp_path):
+def saved(node_of, kept, tmp_path):
     """A folder with a map in frame odom."""
-    node, peer = node_of(save_directory=str(tmp_path))
-    fill(node, 2.0)
-    settle(node, peer)
-    assert ask(node, peer, Trigger, "/mapping/save").success
-    node.cleanup()
-    return tmp_path
+    if not kept.exists():
+        node, peer = node_of(save_directory=str(kept))
+        fill(node, 2.0)
+        settle(node, peer)
+        assert ask(node, peer, Trigger, "/mapping/save").success
+        node.cleanup()
+    return shutil.copytree(kept, tmp_path / "map")
 
 
 def test_a_map_in_another_frame_is_refused_or_taken(node_of, saved):

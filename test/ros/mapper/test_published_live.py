@@ -19,12 +19,14 @@ def label(kind: str, x: float, y: float, chance) -> float:
     return 2.0 if x > 1.0 else float(chance.integers(2))
 
 
-def drive(node, kind: str, seconds: float, rate: int = 20) -> None:
-    """Every hundredth measurement is one that cannot be."""
+def drive(node, kind: str, seconds: float, rate: int) -> None:
+    """Every five seconds a measurement is one that cannot be."""
     ports, chance = {port.role: port for port in node.inputs.ports}, np.random.default_rng(0)
     for i in range(round(seconds * rate) + 1):
         stamp, (x, y) = 1_700_000_000 * NS + round(i / rate * NS), place_at(i / rate)
-        message = Temperature(temperature=-1.0 if i % 100 == 50 else label(kind, x, y, chance))
+        message = Temperature(
+            temperature=-1.0 if i % (5 * rate) == 2 * rate else label(kind, x, y, chance)
+        )
         message.header.frame_id, (message.header.stamp.sec, message.header.stamp.nanosec) = (
             "sensor",
             divmod(stamp, NS),
@@ -43,7 +45,8 @@ def test_what_people_ask_for_is_on_the_topics(node_of, kind):
     )
     asked = peer.node.create_publisher(PointCloud2, "/mapping/query", QoSProfile(depth=10))
     answers = peer.listen(PointCloud2, "/mapping/query_result", QoSProfile(depth=10))
-    drive(node, kind, 20.0)
+    # a cell of classes is three fields: as many of them, of fewer measurements each
+    drive(node, kind, 20.0, {"softmax": 10, "poisson": 20}[kind])
     settle(node, peer)
     spin_until(
         node,
