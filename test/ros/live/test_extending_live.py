@@ -41,7 +41,7 @@ def test_a_model_and_a_kernel_of_ones_own_run_in_the_node(installed):
                 lambda: peer.node.count_subscribers("/mapping/stddev") == 1,
                 what="the other node does not listen",
             )
-            peer.drive(0.0, 12.0, speed=4.0)
+            peer.drive(0.0, 6.0, rate=25, speed=4.0)
             peer.until(lambda: means and shares, what="a map, and what the other node says of it")
             peer.settle()
             grid = grid_array(means[-1])
