@@ -32,6 +32,7 @@ from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
 
 EPOCH = 1_700_000_000
+RATE = 25  # Hz, of poses and measurements
 MAP = {
     "learn_hyperparameters": False,
     "learn_time_offset": False,
@@ -106,13 +107,13 @@ def robot(folder, name: str, **more) -> NodeProcess:
 
 def drive(peer: Peer, start: float, seconds: float) -> None:
     """At twenty times the speed, as `expected` has it; a pause ends the last cell."""
-    for i in range(round(seconds * 50) + 1):
-        t = start + i / 50
+    for i in range(round(seconds * RATE) + 1):
+        t = start + i / RATE
         stamp, (x, y) = EPOCH * NS + round(t * NS), place_at(t)
         peer.odometry_publisher.publish(odometry(stamp, x, y))
         peer.field_publisher.publish(magnetic_field(stamp, field_at(x, y)))
         peer.executor.spin_once(timeout_sec=0.0)
-        time.sleep(0.001)
+        time.sleep(0.002)
     peer.call(
         SetBool, f"{peer.node.get_namespace()}/mapping/pause", SetBool.Request(data=True), again=2.0
     )
@@ -124,8 +125,8 @@ def expected(*drives: tuple[float, float]):
     session = MapSession(MapSettings(**MAP))
     for start, seconds in drives:
         worker = MapWorker(session, Intake(IntakeSettings()), queue_size=100_000)
-        for i in range(round(seconds * 50) + 1):
-            t = start + i / 50
+        for i in range(round(seconds * RATE) + 1):
+            t = start + i / RATE
             stamp, (x, y) = EPOCH * NS + round(t * NS), place_at(t)
             worker.put("pose", odometry(stamp, x, y))
             worker.put("measurement", magnetic_field(stamp, field_at(x, y)))
