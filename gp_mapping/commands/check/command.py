@@ -337,7 +337,7 @@ def _result(
         "explained": intakes[0].drops.explain() + warnings,
         "biases": biases,
         "drift": found_drift(session),
-        "turning": session.drift.turning_notes(),
+        "turning": session.drift.robot_notes(),
         "noise": report["noise_stddev"] / session.settings.field_scale,
         "scale": session.settings.field_scale,
         "unlike": unlike,

@@ -24,6 +24,7 @@ class DriftTrack(NamedTuple):
         heading: forward axis of the robot (N, 2) where the map lets the sensor turn with it; else
             None.
         forward: the same where it does not, but the sensor may do so all the same; else None.
+        motion: velocity (N, 2), m/s; None: as places and stamps tell.
     """
 
     x: Tensor
@@ -32,6 +33,7 @@ class DriftTrack(NamedTuple):
     passes: Tensor
     heading: Tensor | None = None
     forward: Tensor | None = None
+    motion: Tensor | None = None
 
     @property
     def begins(self) -> Tensor:
@@ -39,8 +41,12 @@ class DriftTrack(NamedTuple):
         return torch.cat([torch.ones(1, dtype=torch.bool), self.passes.diff() != 0])
 
     def velocity(self) -> Tensor:
-        """As velocity_along, (N, 2) m/s."""
-        return velocity_along(self.x, self.stamp, self.begins)
+        """(N, 2) m/s."""
+        return (
+            self.motion
+            if self.motion is not None
+            else velocity_along(self.x, self.stamp, self.begins)
+        )
 
 
 def roughness(apart: Tensor, length: float) -> Tensor:

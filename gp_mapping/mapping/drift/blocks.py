@@ -38,7 +38,7 @@ def blocks_of(rows: DriftTrack, step: float) -> DriftTrack:
         return sums / count.reshape(n, *(1 for _ in values.shape[1:])) + values[:1]
 
     passes = torch.zeros(n, dtype=rows.passes.dtype).index_put((where,), rows.passes)
-    axes = (None if axis is None else mean(axis) for axis in (rows.heading, rows.forward))
+    axes = (None if axis is None else mean(axis) for axis in rows[4:])
     return DriftTrack(mean(rows.x), mean(rows.y), mean(rows.stamp), passes, *axes)
 
 

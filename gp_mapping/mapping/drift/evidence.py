@@ -20,11 +20,12 @@ different times. Other faults look alike, each with a covariance of its own:
     a sensor that follows slowly       H k Hᵀ
     a field longer along one axis      k of places that are stretched
     a sensor that turns with the robot ĥ_i·ĥ_j, ĥ being the robot's forward axis
+    a sensor elsewhere on the robot    k of places that turn with it (sensor_place.py)
 
-The last two show without a drift, too: `DriftSearch.anisotropy` and `turning` say so. A drift
-counts as found where it is better by SURE nats than none, and than all that may be so along one
-line; by less than that where places passed twice differ anyhow, and it is only asked what makes
-them differ.
+The last three show without a drift, too: `DriftSearch.anisotropy`, `turning` and `place` say so.
+From lane to lane they look alike, and the best is said. A drift counts as found where it is better
+by SURE nats than none, and than all that may be so along one line; by less than that where places
+passed twice differ anyhow, and it is only asked what makes them differ.
 """
 
 from __future__ import annotations
@@ -36,8 +37,10 @@ from typing import NamedTuple
 import torch
 
 from gp_mapping.mapping.drift.alternatives import DriftTrack
+from gp_mapping.mapping.drift.sensor_place import PlaceEvidence, SensorPlace
 from gp_mapping.mapping.drift.track_evidence import (
     CHANGES,
+    LATE,
     LIKELIER,
     MOVED,
     SPREADS,
@@ -45,7 +48,6 @@ from gp_mapping.mapping.drift.track_evidence import (
     WANDERS,
     Alternative,
     Evidence,
-    TrackEvidence,
 )
 
 __all__ = ["Drift", "DriftSearch", "DriftTrack"]
@@ -72,7 +74,7 @@ class Drift(NamedTuple):
     gain: float
 
 
-class DriftSearch(TrackEvidence[Drift]):
+class DriftSearch(PlaceEvidence[Drift]):
     """Looks for the drift that suits best, each with the lengthscale and the noise that suit it.
 
     The work comes in steps of one evidence each: O(N³), some milliseconds.
@@ -88,11 +90,14 @@ class DriftSearch(TrackEvidence[Drift]):
         turning: standard deviation of the part that turns with the robot, in the unit of the
             values, where the map has none and they say so by SURE nats, as nothing else does; 0
             otherwise.
+        place: where the sensor sits, and how late its stamps are, where they say so by SURE nats
+            beyond what the map finds by itself, as nothing else does; else None.
         contradicts: whether places that the robot passed twice differ as where its poses wander, by
             a tenth of a lengthscale and more, or where the field changes while it drives.
     """
 
     turning, contradicts = 0.0, False
+    place: SensorPlace | None = None
 
     # Each of these yields after a step, and returns what it has found.
     def _search(self) -> Generator[None, None, Drift | None]:
@@ -104,6 +109,7 @@ class DriftSearch(TrackEvidence[Drift]):
         self._alone = at
         stretched, self.anisotropy = yield from self._stretch(none)
         self.start = (*at, *self.start[len(at) :])
+        hinted = yield from self._hint(none)
         others = max(none, stretched)
         turned, turned_at = yield from self._turned(others)
         evidence = yield from self._drifts()
@@ -111,25 +117,66 @@ class DriftSearch(TrackEvidence[Drift]):
         value, at = evidence[best]
         if turned > max(value, others + SURE):
             yield from self._judge_turned(turned, turned_at)
-        if value < max(others, turned) + SURE:
-            return None
-        self.start = at
-
         others = max(others, turned)
+        if value >= others + SURE:
+            drift = yield from self._judge_drift(best, value, at, others)
+            if drift is not None:
+                self.anisotropy = 1.0
+                return drift
+        if self.turning or self.contradicts:
+            return None
+        if hinted or self.anisotropy != 1.0 or self._best_placed is not None:
+            yield from self._judge_place(none, max(others, value))
+        return None
+
+    def _judge_drift(
+        self, which: tuple[bool, int], value: float, at: tuple[int, ...], others: float
+    ) -> Generator[None, None, Drift | None]:
+        """The drift, where it is better than all other faults; None else.
+
+        Args:
+            which: whether it warms up, and the number of T.
+            value: its log evidence.
+            at: its best parameters.
+            others: log evidence of what is none, the best so far.
+        """
+        self.start = at
         beaten, others = yield from self._compare(value, others)
         if beaten:
             return None
 
-        self.start, (warms_up, k), least = at, best, best[1]
+        self.start, (warms_up, k), least = at, which, which[1]
         while least > 0:
             shorter = yield from self._more(self._drift(warms_up, least - 1))
             if shorter[0] < value - _HARDLY:
                 break
             least -= 1
 
-        self.anisotropy = 1.0
         stddev = self._spread_of(self._drift(warms_up, k), at)
         return Drift(self._time(k), self._time(least), stddev, warms_up, value - others)
+
+    def _judge_place(self, none: float, others: float) -> Generator[None, None, None]:
+        """Set `place`, and no anisotropy beside it, unless another fault is as good.
+
+        Args:
+            none: log evidence of a sensor that is where it is said to be.
+            others: the best of what has been tried.
+        """
+        self.start = (*self._alone, *self.start[len(self._alone) :])
+        found = yield from self._chosen(none)
+        delayed = self._delayed
+        if found is None and delayed is not None and delayed.value >= max(others, none + SURE):
+            self.anisotropy = 1.0  # late stamps, which the map finds by itself
+        if found is None or found[0] < others:
+            return
+        value, place = found
+        for alternative in self._alternatives():
+            if alternative.kind == LATE:
+                continue  # it is one of those that were chosen from
+            other = yield from alternative.evidence
+            if value < other + alternative.margin:
+                return
+        self.place, self.anisotropy = place, 1.0
 
     def _compare(self, value: float, others: float) -> Generator[None, None, tuple[bool, float]]:
         """Whether another fault is as good as a drift, and the log evidence of the best.
@@ -156,7 +203,11 @@ class DriftSearch(TrackEvidence[Drift]):
             if beaten and at_once < rivals + SURE:
                 return True, others
 
-        if beaten and far >= _FAR and at_once >= max(rivals, (yield from self._misplaced())) + SURE:
+        if not beaten:
+            # evidence of another place is dear: only where all else is worse
+            other = yield from self._misplaced()
+            beaten, others = value < other + SURE, max(others, other)
+        elif far >= _FAR and at_once >= max(rivals, (yield from self._misplaced())) + SURE:
             self.contradicts = True
         return beaten, others
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterator
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from gp_mapping.mapping.drift.alternatives import DriftTrack, change_window, res
 
 __all__ = [
     "CHANGES",
+    "LATE",
     "LIKELIER",
     "MOVED",
     "RATIOS",
@@ -40,7 +41,6 @@ RATIOS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # noise, in standard deviations of 
 SPREADS = (0.03, 0.1, 0.3, 1.0, 3.0)  # of what is added, in standard deviations of the field
 _SHORTEST, _TIMES = 16.0, 8  # of T, in usual times between two blocks; and how many doublings of it
 _DELAYS = (-4.0, -2.0, -1.0, -0.5, 0.5, 1.0, 2.0, 4.0)  # in usual times between two blocks
-_HALVINGS = 2  # of the distance between two of these, where it is looked closer
 _WIDTHS = 1.0, 2.0  # of places that change, in lengthscales
 _LAGS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 _LONGER = (2.0, 8.0, 32.0)  # times that a field's lengthscale may be longer along one axis
@@ -51,8 +51,9 @@ Evidence = Generator[None, None, tuple[float, tuple[int, ...]]]
 _Found = TypeVar("_Found")
 
 
-# what an alternative is: poses that wander, a field that changes everywhere, in one place, another
-WANDERS, CHANGES, MOVED, ANOTHER = range(4)
+# what an alternative is: poses that wander, a field that changes everywhere, in one place, stamps
+# that are late, another
+WANDERS, CHANGES, MOVED, LATE, ANOTHER = range(5)
 
 
 class Alternative(NamedTuple):
@@ -78,12 +79,13 @@ class TrackEvidence(Stepwise[_Found]):
         track: measurements of the sensor; at least ten rows.
         lengthscale: that is expected, m, to a factor of two.
         kernel: name of the field's covariance function.
+        more: arguments of the subclass.
     """
 
     anisotropy = 1.0
 
-    def __init__(self, track: DriftTrack, lengthscale: float, kernel: str):
-        super().__init__(track, lengthscale, kernel)
+    def __init__(self, track: DriftTrack, lengthscale: float, kernel: str, *more: Any):
+        super().__init__(track, lengthscale, kernel, *more)
         self.track, self.kernel = track, kernel
         self.lengths = [factor * lengthscale for factor in _LENGTHS]
         y = track.y - track.y.mean()
@@ -104,6 +106,9 @@ class TrackEvidence(Stepwise[_Found]):
         )
         # where the next climb begins: numbers of lengthscale, ratio and spread
         self.start: tuple[int, ...] = (2, 3, 2)
+        self._alone: tuple[int, ...] = self.start[
+            :2
+        ]  # numbers of the first two where nothing is added
 
     # --- covariances ------------------------------------------------------------------------------
     @property
@@ -179,7 +184,7 @@ class TrackEvidence(Stepwise[_Found]):
     def _late_or_slow(self) -> Iterator[Alternative]:
         """Stamps that are late, and a sensor that follows slowly."""
         for delay in _DELAYS:
-            yield Alternative(SURE, self._late(delay * self.usual))
+            yield Alternative(SURE, self._late(delay * self.usual), LATE)
         for lag in _LAGS:
             yield Alternative(SURE, self._slow(lag * self.usual))
 
@@ -191,17 +196,6 @@ class TrackEvidence(Stepwise[_Found]):
         for p in t.passes.unique().tolist():
             way[t.passes == p] -= way[t.passes == p].min()
         return torch.minimum(way[:, None], way) / way.max() * self.same
-
-    def _misplaced(self) -> Generator[None, None, float]:
-        """With a sensor that sits off the place that the pose means, as far as suits best."""
-        places, value = self.track.x, -math.inf
-        forward = self.track.forward if self.track.heading is None else self.track.heading
-        if forward is None:
-            return value
-        left = forward.flip(1) * forward.new_tensor([-1.0, 1.0])
-        for axis in (forward, left, forward):
-            value, places = yield from self._off(places, axis)
-        return value
 
     def _changed(self, memory: Tensor, apart: Tensor, width: float) -> Generator[None, None, float]:
         """With a change about one place, `width` lengthscales wide."""
@@ -224,23 +218,6 @@ class TrackEvidence(Stepwise[_Found]):
     def _late(self, seconds: float) -> Generator[None, None, float]:
         """With stamps that are late by so many seconds."""
         return (yield from self._at(self.track.x - seconds * self.track.velocity()))
-
-    def _off(self, places: Tensor, axis: Tensor) -> Generator[None, None, tuple[float, Tensor]]:
-        """With measurements farther along an axis than places, both (N, 2): as far as suits best.
-
-        Returns:
-            The evidence, and where they are then.
-        """
-        step = self.usual * self.speed * axis
-        evidence: dict[float, float] = {}
-        tried, width = [0.0, *_DELAYS], 0.5
-        for _ in range(1 + _HALVINGS):
-            for far in tried:
-                evidence[far] = yield from self._at(places + far * step)
-            best, width = max(evidence, key=lambda which: evidence[which]), 0.5 * width
-            away = width * max(abs(best), min(map(abs, _DELAYS)))
-            tried = [best - away, best + away]
-        return evidence[best], places + best * step
 
     def _at(self, places: Tensor) -> Generator[None, None, float]:
         """Of measurements at other places (N, 2)."""

@@ -22,10 +22,12 @@ from gp_mapping.mapping.drift.alternatives import DriftTrack
 from gp_mapping.mapping.drift.blocks import blocks_of, forward
 from gp_mapping.mapping.drift.evidence import Drift, DriftSearch
 from gp_mapping.mapping.drift.kept import KeptCells
+from gp_mapping.mapping.drift.sensor_place import SensorPlace
 from gp_mapping.mapping.notes.settings import (
     anisotropy_note,
     contradiction_note,
     drift_note,
+    place_note,
     turning_note,
 )
 from gp_mapping.settings.mapping import MapSettings
@@ -54,6 +56,7 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
         anisotropy: as the setting should be, by the newest look, where a drift was not found.
         turning: standard deviation of the part that turns with the robot and that the map has not,
             by the newest look, SI; 0: none, or it has one.
+        place: where the sensor sits, and how late it is, by the newest look; None: as said.
         contradicts: whether places that the robot passed twice differ, by the newest look, as where
             its poses wander.
         bias_time: after how many seconds a pass gets another constant; 0: never.
@@ -67,6 +70,7 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
         self.drift: Drift | None = None
         self.bias_time, self.anisotropy = settings.bias_time, settings.anisotropy
         self.turning, self.contradicts = 0.0, False
+        self.place: SensorPlace | None = None
         self._newest: tuple[list[float], int] | None = None  # place and pass of the newest row
 
     def stop_looking(self) -> None:
@@ -103,6 +107,7 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
     def _adopt(self, search: _PendingDrift, last: bool) -> bool:
         self.drift, self.anisotropy = search.found, search.anisotropy
         self.turning, self.contradicts = search.turning, search.contradicts
+        self.place = search.place
         if self.drift is None:
             self._kept = None if search.final else self._kept
             return False
@@ -136,16 +141,21 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
         if d is None:
             longer = self.anisotropy != s.anisotropy
             return [
-                *self.turning_notes(),
+                *self.robot_notes(),
                 *([contradiction_note()] if self.contradicts else []),
                 *([anisotropy_note(self.anisotropy)] if longer else []),
             ]
         return [drift_note(d.stddev / s.field_scale, s.field_unit, d.seconds, self.bias_time)]
 
-    def turning_notes(self) -> list[str]:
-        """That the sensor turns with the robot, where the map takes that for the field."""
-        s = self.settings
-        return [turning_note(self.turning, s.field_scale, s.field_unit)] if self.turning else []
+    def robot_notes(self) -> list[str]:
+        """That the sensor turns with the robot, sits elsewhere on it, or is late: not the field."""
+        s, place = self.settings, self.place
+        notes = []
+        if self.turning:
+            notes.append(turning_note(self.turning, s.field_scale, s.field_unit))
+        if place is not None:
+            notes.append(place_note(place, s.time_offset, s.learn_time_offset))
+        return notes
 
     # --- resume -----------------------------------------------------------------------------------
     def state_dict(self) -> dict:
@@ -154,6 +164,7 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
             "bias_time": self.bias_time,
             "anisotropy": self.anisotropy,
             "turning": self.turning,
+            "place": None if self.place is None else self.place._asdict(),
             "contradicts": self.contradicts,
             "drift": None if self.drift is None else self.drift._asdict(),
             "kept": None if self._kept is None else self._kept.state_dict(),
@@ -172,6 +183,8 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
         self.anisotropy = float(state.get("anisotropy", self.settings.anisotropy))
         self.turning = float(state.get("turning", 0.0))
         self.contradicts = bool(state.get("contradicts", False))
+        place = state.get("place")
+        self.place = None if place is None else SensorPlace(**place)
         looks = state["kept"] is not None and _may_look(self.settings)
         self._kept = KeptCells.restored(state["kept"]) if looks else None
         self._checks, self._looked = int(state["checks"]), int(state["looked"])
@@ -223,11 +236,15 @@ class _PendingDrift(PendingSearch[Drift]):
             chosen = torch.linspace(first, n - 1, min(_BLOCKS, n), dtype=torch.float64)
             # as the map sees them, in units of the shorter lengthscale
             axes = track.x.new_tensor([max(1.0, 1.0 / self._given), max(1.0, self._given)])
-            track = track._replace(x=track.x / axes)
+            motion = track.velocity()
+            places = track.x - settings.time_offset * motion
+            track = track._replace(x=places / axes, motion=motion / axes)
             search = DriftSearch(
                 DriftTrack(*(c if c is None else c[chosen.round().long()] for c in track)),
                 length,
                 settings.kernel,
+                settings.learn_time_offset,
+                axes,
             )
         super().__init__(search)
 
@@ -241,6 +258,11 @@ class _PendingDrift(PendingSearch[Drift]):
     def turning(self) -> float:
         """Standard deviation of the part that turns with the robot and that the map has not, SI."""
         return 0.0 if self._search is None else self._search.turning
+
+    @property
+    def place(self) -> SensorPlace | None:
+        """Where the sensor sits, and how late it is, where that is not as said."""
+        return None if self._search is None else self._search.place
 
     @property
     def contradicts(self) -> bool:
@@ -293,4 +315,7 @@ def _track_of(kept: KeptCells, rows: int, step: float, heading: bool) -> DriftTr
     )
     axes = torch.cat([forward(table) for table in tables])[:rows]
     turned, facing = (axes, None) if heading else (None, axes)
-    return blocks_of(DriftTrack(x, y[:, 0], stamp, passes[:rows], turned, facing), step)
+    motion = None
+    if all(table.velocity is not None for table in tables):
+        motion = torch.cat([table.velocity for table in tables])[:rows]
+    return blocks_of(DriftTrack(x, y[:, 0], stamp, passes[:rows], turned, facing, motion), step)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from gp_mapping.errors import one_line
+from gp_mapping.mapping.drift.sensor_place import SensorPlace
 from gp_mapping.mapping.motion.extent import Area
 from gp_mapping.settings.mapping import AUTOMATIC, MapSettings
 
@@ -18,6 +19,7 @@ __all__ = [
     "drift_note",
     "inconsistent_settings",
     "not_looked_note",
+    "place_note",
     "refusal_note",
     "slow_sensor_note",
     "turning_note",
@@ -221,6 +223,31 @@ def turning_note(stddev: float, scale: float, unit: str) -> str:
         f"what the sensor tells depends on which way the robot faces, by about {stddev / scale:.2g} {unit} (sun or "
         "wind on one side of it, an antenna, what the robot itself gives off), and this map takes that for the "
         f"field; heading_stddev: {stddev:.2g} makes one that tells the two apart"
+    )
+
+
+def place_note(place: SensorPlace, time_offset: float, learned: bool) -> str:
+    """That a sensor sits elsewhere on the robot than is said, or its stamps are late, as was found.
+
+    Args:
+        place: what was found.
+        time_offset: the setting, s.
+        learned: whether the map learns it.
+    """
+    a, b, late = place.stddevs
+    ways = []
+    if place.along or place.across:
+        along = f"add {place.along:+.2f} ± {a:.2g} to sensor_offset_x and " if a else "add "
+        ways.append(f"{along}{place.across:+.2f} ± {b:.2g} to sensor_offset_y")
+    if place.delay and not learned:
+        ways.append(f"time_offset: {time_offset + place.delay:.2g} ± {late:.2g}")
+    text = ", ".join(ways)
+    if place.late is not None and abs(place.along) > 2.0 * a:
+        seconds = time_offset + place.late
+        text += f", or time_offset: {seconds:.2g} in place of the former (the drive does not tell which)"
+    return (
+        "the values fit together as if measured elsewhere on the robot than their places say, or at another "
+        f"time, and this map is blurred by that: {text}"
     )
 
 

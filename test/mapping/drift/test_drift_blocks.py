@@ -64,10 +64,10 @@ class Nothing:
     """A search that finds nothing, or what it is told, and keeps what it was given."""
 
     steps, anisotropy, finds = 0, 1.0, None
-    turning, contradicts = 0.0, False
+    turning, contradicts, place = 0.0, False, None
     given: list
 
-    def __init__(self, track, length, kernel):
+    def __init__(self, track, length, kernel, finds_delay, axes):
         self.given.append((track, length, kernel))
         self.found = self.finds
 
@@ -105,6 +105,7 @@ def test_a_search_is_given_the_blocks_as_the_map_sees_them(monkeypatch, turns):
         assert 100 <= n < 116 and torch.allclose(first.x, wanted)
         assert first.stamp[:75].tolist() == list(range(75)) and int(first.passes[75]) == 2
         assert (first.heading is not None) == (turns > 0.0)
+        assert torch.allclose(first.motion[1:70], wanted.diff(dim=0)[:69])
         assert out.anisotropy == 0.5 * ratio and len(out.notes()) == 1
 
 

@@ -193,3 +193,50 @@ def test_places_passed_twice_contradict_each_other_where_poses_wander(seed):
 )
 def test_other_faults_are_no_poses_that_wander(world):
     assert not looked(2, **world).contradicts
+
+
+def placed(arm, stretch=1.0, finds_delay=True, delay=0.0):
+    """A search at its end, of a sensor that sits so far ahead of, and left of, where it is said to."""
+    (x,) = (lanes(8.0, 6.0, 1.0, STEP),)
+    whole, ahead = way(passes(3, [x])), facing(x)
+    at = x + arm[0] * ahead + arm[1] * ahead.flip(1) * x.new_tensor([-1.0, 1.0])
+    at = at - delay * whole.velocity()
+    y = whole.y + field(at, 3, LENGTH) - field(x, 3, LENGTH)
+    axes = x.new_tensor([1.0, stretch])
+    track = whole._replace(x=x / axes, y=y, forward=ahead, motion=whole.velocity() / axes)
+    search = DriftSearch(track, LENGTH, "matern52", finds_delay, axes)
+    search.finish()
+    return search
+
+
+@pytest.mark.parametrize("arm", [(0.0, -1.0), (-0.5, 0.6)])
+def test_a_sensor_elsewhere_on_the_robot(arm):
+    """It is found to 5 cm, in place of a field that is longer along one axis; other lanes fit, too."""
+    search = placed(arm)
+    assert search.found is None and search.anisotropy == 1.0 and not search.turning
+    assert search.place[:3] == pytest.approx((*arm, 0.0), abs=0.05)
+    assert all(0.0 < each < 0.05 for each in search.place.stddevs[:2])
+
+
+def test_axes_of_a_robot_are_as_long_as_those_of_the_map():
+    assert placed((0.3, 0.3), stretch=2.0).place[:2] == pytest.approx((0.3, 0.3), abs=0.08)
+
+
+def test_late_stamps_are_named_where_the_map_does_not_find_them_itself():
+    assert placed((0.0, 0.0), delay=0.5).place is None
+    place = placed((0.0, 0.0), delay=0.5, finds_delay=False).place
+    assert place[:3] == pytest.approx((0.0, 0.0, 0.5), abs=0.1) and place.late is None
+
+
+def test_a_step_of_scoring_is_the_gradient_of_the_evidence():
+    search = placed((0.0, 0.0))
+    shifts, at = search._shifts(), torch.tensor([0.1, -0.2, 0.3], dtype=torch.float64)  # noqa: SLF001
+
+    def told(at):
+        return search._told_at(search.track.x + search._moved(at, shifts), 2, 3)  # noqa: SLF001
+
+    slope, fisher = done(search._slope(at, shifts, (2, 3)))  # noqa: SLF001
+    steps = 1e-4 * torch.eye(3, dtype=torch.float64)
+    wanted = [(told(at + step) - told(at - step)) / 2e-4 for step in steps]
+    assert slope.tolist() == pytest.approx(wanted, rel=1e-3)
+    assert bool((torch.linalg.eigvalsh(fisher) > 0.0).all())

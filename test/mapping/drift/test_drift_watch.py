@@ -14,6 +14,7 @@ from gp_mapping.analysis.pass_biases import found_drift
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.drift.evidence import DriftSearch
 from gp_mapping.mapping.drift.kept import KeptCells
+from gp_mapping.mapping.drift.sensor_place import SensorPlace
 from gp_mapping.mapping.drift.watch import STEPS, DriftWatch
 from gp_mapping.mapping.moving import move_session
 from gp_mapping.mapping.session import MapSession
@@ -194,6 +195,32 @@ def test_a_sensor_that_turns_with_the_robot_is_named_after_a_resume_too():
     again = DriftWatch(settings, looks=True)
     again.load_state_dict(watch.state_dict())
     (note,) = watch.notes()
-    assert again.notes() == watch.turning_notes() == [note]
+    assert again.notes() == watch.robot_notes() == [note]
     assert f"by about {watch.turning:.2g} uT" in note and "heading_stddev" in note
     assert 0.5 < watch.turning / 0.35 < 2.0
+
+
+def test_a_place_on_the_robot_is_said_with_how_sure_after_a_resume_too():
+    """With the time offset where the map does not learn it, or where turns do not tell which it is."""
+    fixed = MapSettings(time_offset=0.5, learn_time_offset=False)
+    for settings, place, told in (
+        (MapSettings(), SensorPlace(0.8, -0.02, 0.0, (0.02, 0.03, 0.0)), ["+0.80 ± 0.02", "-0.02"]),
+        (
+            MapSettings(),
+            SensorPlace(0.0, 0.6, 0.3, (0.0, 0.03, 0.1)),
+            ["+0.60 ± 0.03 to sensor_offset_y"],
+        ),
+        (fixed, SensorPlace(0.0, 0.0, 0.3, (0.0, 0.0, 0.1)), ["time_offset: 0.8 ± 0.1"]),
+        (
+            fixed,
+            SensorPlace(0.8, 0.1, 0.0, (0.1, 0.1, 0.0), -1.6),
+            ["-1.1 in place of", "tell which"],
+        ),
+    ):
+        watch, again = DriftWatch(settings), DriftWatch(settings)
+        watch.place = place
+        again.load_state_dict(watch.state_dict())
+        (note,) = again.notes()
+        assert again.place == place and all(each in note for each in told)
+        assert ("sensor_offset_x" in note) == (place.along > 0.0)
+        assert ("time_offset" in note) == (not settings.learn_time_offset)
