@@ -5,8 +5,8 @@ Measurements were made at other places than the poses say,
     x_i + a ĥ_i + b ĥ⊥_i − δ ẋ_i
 
 for a sensor that sits a m ahead of the place that poses and settings say and b m to its left (ĥ:
-the robot's forward axis), and whose stamps are late by δ. The log evidence L of these three is climbed
-by Fisher scoring: with K, α = K⁻¹y, s² = yᵀα/N, and B_k = K⁻¹ ∂K/∂v_k,
+the robot's forward axis), and whose stamps are late by δ. The log evidence L of these three is
+climbed by Fisher scoring: with K, α = K⁻¹y, s² = yᵀα/N, and B_k = K⁻¹ ∂K/∂v_k,
 
     ∂L/∂v_k = ½ (αᵀ ∂K/∂v_k α/s² − tr B_k),   F_kl = ½ tr B_k B_l − tr B_k tr B_l / 2N
 
