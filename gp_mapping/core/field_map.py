@@ -390,13 +390,14 @@ class FieldMap(ABC):
     def changed_since(
         self, epoch: int
     ) -> list[tuple[tuple[float, float], tuple[float, float]]] | None:
-        """Boxes that hold all changes since an epoch, except those near new samples.
+        """Boxes that hold all changes since an epoch, except near new samples and told by `since`.
 
         Args:
             epoch: of the map, then.
 
         Returns:
             Lower and upper corner of each box, metres; None: the map may have changed everywhere.
+            With an epoch that has passed, places whose change `since` does not tell have changed.
         """
         return [] if epoch == self.epoch else None
 

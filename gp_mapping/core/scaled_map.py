@@ -83,6 +83,7 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
     fitting: tuple[str, ...] = ()
     counted: tuple[str, ...] = ()
     newest_pass: float = NO_PASS
+    untold_epoch: int = 0
     bias_prior: float = 0.0
     bias_spread: BiasSpread | None = None
     _posterior = None  # the current one, once it has been computed since the last change
@@ -394,8 +395,8 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
             ) from error
 
         # only now, when everything has been read without an error
-        scaling = parts.pop("scaling")
-        self.__dict__.update(parts | {"epoch": self.epoch + 1, "_posterior": None})
+        scaling, epoch = parts.pop("scaling"), self.epoch + 1
+        self.__dict__.update(parts | {"epoch": epoch, "untold_epoch": epoch, "_posterior": None})
         self.scaling = scaling  # the likelihood may follow it
 
     def _saved_parts(self) -> dict:
@@ -457,8 +458,17 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
 
     def mark_changed(self) -> None:
         """Note that all of the map may have changed, not only near new samples."""
+        self.mark_told_change()
+        self.untold_epoch = self.epoch
+
+    def mark_told_change(self) -> None:
+        """As `mark_changed`, of a change that `since` may tell."""
         self.discard_posterior()
         self.epoch += 1
+
+    def changed_since(self, epoch: int) -> list | None:
+        """As FieldMap.changed_since."""
+        return [] if epoch >= self.untold_epoch else None
 
     @property
     def centre(self) -> Tensor | None:

@@ -11,6 +11,10 @@ With a(x) = L⁻¹k(z, x), p(x) = (L⁻ᵀ D₁⁻¹ V)ᵀ k(z, x): a place cost
 products, where a prediction takes M² for two triangular solves. V is found by a randomised range
 finder (Halko, Martinsson and Tropp 2011, algorithm 4.1), which also estimates how much of Δ it has
 missed.
+
+Where inducing inputs went, both precisions are those of all features that were there before or are
+now. With Q, orthonormal rows, from these to the ones that stayed, what is left of a map says of all
+features D̃₁ = I + Qᵀ(D₁ − I)Q and w̃₁ = Qᵀw₁, so that k inputs that went are a Δ of rank 2k at most.
 """
 
 from __future__ import annotations
@@ -40,6 +44,7 @@ _PROBES = 4  # additional directions, which show what was missed
 # What may be missed, relative to the prior variance: D ≥ I, so a part of Δ that is missed is an
 # error of at most as much.
 _MISSED = 1e-9
+_APART = 1e-8  # error of orthonormal rows above which two bases are not of one kernel matrix
 _FEW = 96  # rows of a(x) up to which a prediction is as fast
 
 
@@ -49,7 +54,7 @@ class Increment(Increments):
 
     Attributes:
         theta: hyper-parameters, inner units.
-        z: inducing inputs of the later moment (M, D), standardised.
+        z: inducing inputs of the later moment, and those that went (M, D), standardised.
         scaling: from SI to standardised values and back.
         rows: [D₁⁻¹V, W], W = w₁ − w₀, (R, r + C); rows of inducing inputs are multiplied by L⁻ᵀ, so
             that they apply to [features; k(z, x)].
@@ -119,34 +124,31 @@ def increment_between(before: Posterior, now: Posterior) -> Increment | None:
         now: the later one.
 
     Returns:
-        None where the basis or the hyper-parameters have changed otherwise than by more inducing
-        inputs, or where predicting anew is not more expensive.
+        None where the basis or the hyper-parameters have changed otherwise than by inducing inputs
+        that came or went, or where predicting anew is not more expensive.
     """
-    m, size = len(before.z), len(now.R)
-    grown = len(now.z) - m
-    if before.theta != now.theta or grown < 0 or size <= _FEW or now.L.dtype != torch.float64:
+    if before.theta != now.theta or len(now.R) <= _FEW or now.L.dtype != torch.float64:
         return None
 
     must_agree = (
-        (before.z, now.z[:m] if grown else now.z),
-        (before.L, now.L[:m, :m] if grown else now.L),
         (before.scaling.origin, now.scaling.origin),
         (before.scaling.centre, now.scaling.centre),
     )
-    if before.scaling.scale != now.scaling.scale or not all(
-        one is other or torch.equal(one, other) for one, other in must_agree
-    ):
+    if before.scaling.scale != now.scaling.scale or not all(map(_are_equal, *zip(*must_agree))):
         return None
 
-    def padded(columns: Tensor) -> Tensor:
-        """Columns (R − grown, n) with rows of zeros for the new inducing inputs."""
-        return torch.cat([columns, columns.new_zeros((grown, columns.shape[1]))])
+    basis = _joint_basis(before, now)
+    if basis is None:
+        return None
+    old, size = len(before.R), len(before.R) + basis.grown  # rows of D₀ before it is bordered
 
-    old = size - grown  # rows of D₀ before it is bordered
+    def padded(columns: Tensor) -> Tensor:
+        """Columns (old, n) with rows of zeros for the new inducing inputs."""
+        return torch.cat([columns, columns.new_zeros((basis.grown, columns.shape[1]))])
 
     def product(right: Tensor) -> Tensor:
         """Δ = D₁ − D₀ times columns (R, n)."""
-        first = now.R @ (now.R.mT @ right)
+        first = basis.times_later(now.R, right)
         first[:old] -= before.R @ (before.R.mT @ right[:old])
         first[old:] -= right[old:]
         return first
@@ -164,17 +166,112 @@ def increment_between(before: Posterior, now: Posterior) -> Increment | None:
         return None
 
     # eigenvectors V and eigenvalues S of Δ in that range, without those that are but rounding
-    parts = now.R.mT @ base, before.R.mT @ base[:old], base[old:]  # QᵀΔQ by its three squares
-    small, *less = (part.mT @ part for part in parts)
-    values, vectors = torch.linalg.eigh(small - less[0] - less[1])
+    parts = before.R.mT @ base[:old], base[old:]  # of baseᵀ D₀ base
+    less = [part.mT @ part for part in parts]
+    values, vectors = torch.linalg.eigh(basis.square_of_later(now.R, base) - less[0] - less[1])
     significant = values.abs() > max(_MISSED * 1e-3, rounding)
     values, span = values[significant], base @ vectors[:, significant]
 
-    solved = solve_lower(now.R, solve_lower(now.R, span), transpose=True)  # D₁⁻¹V
+    solved = basis.solve_later(now.R, span)  # D₁⁻¹V
     middle = torch.linalg.inv(torch.diag(1.0 / values) - span.mT @ solved)
-    rows = torch.cat([solved, now.weights - padded(before.weights)], 1)
+    rows = torch.cat([solved, basis.back(now.weights) - padded(before.weights)], 1)
 
     # L⁻ᵀ once, here, instead of L⁻¹k(z, x) for each place
-    features = size - len(now.z)
-    rows = torch.cat([rows[:features], solve_lower(now.L, rows[features:], transpose=True)])
-    return Increment(now.theta, now.z, now.scaling, rows, 0.5 * (middle + middle.mT))
+    features = size - len(basis.z)
+    rows = torch.cat([rows[:features], solve_lower(basis.L, rows[features:], transpose=True)])
+    return Increment(now.theta, basis.z, now.scaling, rows, 0.5 * (middle + middle.mT))
+
+
+def _are_equal(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors hold the same."""
+    return one is other or torch.equal(one, other)
+
+
+@dataclass(frozen=True)
+class _JointBasis:
+    """The inducing inputs of two moments, those of the earlier one first.
+
+    Attributes:
+        z: (M, D), standardised.
+        L: Cholesky factor of their kernel matrix (M, M).
+        grown: inputs that the later moment alone has.
+        left: Q (M₁, M), orthonormal rows, from features on them to those of the later moment's
+            inputs; None: they are the same.
+    """
+
+    z: Tensor
+    L: Tensor
+    grown: int
+    left: Tensor | None = None
+
+    def _onto(self, columns: Tensor) -> Tensor:
+        """Q times columns (R, n), whose first rows are of other features: (R₁, n)."""
+        features = len(columns) - len(self.z)
+        return torch.cat([columns[:features], self.left @ columns[features:]])
+
+    def back(self, columns: Tensor) -> Tensor:
+        """Qᵀ times columns (R₁, n): (R, n)."""
+        if self.left is None:
+            return columns
+        features = len(columns) - len(self.left)
+        return torch.cat([columns[:features], self.left.mT @ columns[features:]])
+
+    def times_later(self, factor: Tensor, right: Tensor) -> Tensor:
+        """D̃₁ times columns (R, n).
+
+        Args:
+            factor: R₁ of D₁ = R₁R₁ᵀ.
+            right: the columns.
+        """
+        if self.left is None:
+            return factor @ (factor.mT @ right)
+        part = self._onto(right)
+        return right + self.back(factor @ (factor.mT @ part) - part)
+
+    def square_of_later(self, factor: Tensor, right: Tensor) -> Tensor:
+        """Bᵀ D̃₁ B (n, n) of columns B; arguments as of `times_later`."""
+        if self.left is not None:
+            return right.mT @ self.times_later(factor, right)
+        part = factor.mT @ right
+        return part.mT @ part
+
+    def solve_later(self, factor: Tensor, right: Tensor) -> Tensor:
+        """D̃₁⁻¹ times columns; arguments as of `times_later`."""
+        part = right if self.left is None else self._onto(right)
+        solved = solve_lower(factor, solve_lower(factor, part), transpose=True)
+        return solved if self.left is None else right + self.back(solved - part)
+
+
+def _joint_basis(before: Posterior, now: Posterior) -> _JointBasis | None:
+    """The inputs of two moments; None where more has changed than that some came or went.
+
+    Args:
+        before: the earlier posterior.
+        now: the later one, with the same kernel and scaling.
+    """
+    m, grown = len(before.z), len(now.z) - len(before.z)
+    if grown >= 0 and _are_equal(before.z, now.z[:m] if grown else now.z):
+        same = _are_equal(before.L, now.L[:m, :m] if grown else now.L)
+        return _JointBasis(now.z, now.L, grown) if same else None
+
+    # those that stayed, in their order, and new ones after them
+    pairs = (before.z[:, None] == now.z).all(-1).nonzero()
+    stayed, kept = pairs[:, 0], len(pairs)
+    if not torch.equal(pairs[:, 1], torch.arange(kept, device=stayed.device)):
+        return None
+    grown = len(now.z) - kept
+
+    # the factor bordered by the new ones, whose kernel matrix is that of the later moment
+    z, new = torch.cat([before.z, now.z[kept:]]), now.L[kept:]
+    beside = solve_lower(before.L, now.theta.kernel()(before.z, now.z[kept:])).mT
+    corner, failed = torch.linalg.cholesky_ex(new @ new.mT - beside @ beside.mT)
+    if int(failed):
+        return None
+    upper = torch.cat([before.L, before.L.new_zeros((m, grown))], 1)
+    joint = torch.cat([upper, torch.cat([beside, corner], 1)])
+
+    rows = torch.cat([stayed, torch.arange(m, m + grown, device=stayed.device)])
+    left = solve_lower(now.L, joint[rows])
+    # both factors are of the same kernel matrix, or the features are not each other's
+    apart = left @ left.mT - torch.eye(len(left), dtype=left.dtype, device=left.device)
+    return _JointBasis(z, joint, grown, left) if float(apart.abs().max()) < _APART else None

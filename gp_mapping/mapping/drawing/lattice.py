@@ -188,6 +188,17 @@ class Lattice:
         self.since[~self.stale] = revision
         self.stale[:] = True
 
+    def mark_where(self, here: np.ndarray, revision: int) -> None:
+        """Mark points as stale, and as exact of no moment.
+
+        Args:
+            here: (R, K) bool, which.
+            revision: of the map; points wait since then, unless they waited before.
+        """
+        self.since[here & ~self.stale] = revision
+        self.stale |= here
+        self.exact[here] = 0
+
     def mark_exact_stale(self, revision: int) -> None:
         """Mark all points that are exact as of a moment as stale, and of no moment."""
         followed = self.exact > 0

@@ -255,7 +255,7 @@ class Renderer:
 
         about = [0.5 * (a + b) for a, b in zip(*bounds)] if about is None else about
         moved = self._prepare_lattice(field, self._place(*bounds, about), hyper["lengthscale"])
-        lattice = self._lattice
+        lattice, changed = self._lattice, self._epoch not in (None, epoch)
         reach = _REACH * hyper["lengthscale"]
         seen = self._mark_changes(field, epoch, included, reach, revision)
 
@@ -265,7 +265,7 @@ class Renderer:
             lattice.ignore_beyond(ground, reach)
         if source is field:
             x = torch.cat(seen) if seen else torch.zeros((0, 2))
-            work = self._follower.follow(lattice, field, revision, noise_stddev, budget, x)
+            work = self._follower.follow(lattice, field, revision, noise_stddev, budget, x, changed)
         # with a budget all is followed, or has an estimate of its error
         followed = self._follower.knows(lattice) if work else None
         for _ in range(_ROUNDS if seen and (not work or budget is None) else 0):

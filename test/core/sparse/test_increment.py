@@ -92,6 +92,26 @@ def test_nothing_has_changed():
     assert not mean.any() and not variance.any() and bool(known.all())
 
 
+@pytest.mark.parametrize("count", [0, 3])
+def test_inducing_inputs_that_went_are_told(count):
+    """With new ones after them, too; nothing else has changed all over."""
+    field = built(heading_stddev=0.5 * UT)
+    before, moment = field.predict(PLACES), field.moment()
+    epoch, inputs = field.epoch, field.basis.z
+    field.information *= 1.3  # so that some are worth theirs no more
+    assert field.adopt_in_slices(field.theta) and len(inputs) - 20 < len(field.basis) < len(inputs)
+    stayed = len(field.basis)
+    if count:
+        field.update(way(count, 500))
+        assert len(field.basis) > stayed
+    mean, variance = assert_told(field, moment, before)
+    assert mean > 1e-6 * UT and variance > 1e-6 * UT**2, "and it is something"
+    assert field.epoch > epoch and field.changed_since(epoch) == []
+
+    field.forget(0.9)
+    assert field.changed_since(epoch) is None and field.since(moment) is None
+
+
 @pytest.mark.parametrize("what", ["theta", "forget", "many", "another", "small", "float32"])
 def test_what_is_not_a_small_change_is_not_told(what):
     field = built(

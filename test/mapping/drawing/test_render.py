@@ -1,6 +1,7 @@
 """Drawing: equal to asking directly, and drawing what changed equal to drawing all, within stated limits."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -376,3 +377,24 @@ def test_with_a_budget_points_are_followed_too():
     )
     assert float(((drawn.mean - again.mean).abs() / again.stddev).max()) < 1e-6
     assert float((drawn.stddev / again.stddev - 1.0).abs().max()) < 1e-6
+
+
+def test_inducing_inputs_that_go_are_a_change_that_is_followed():
+    """They go in every tile every few metres: that must not have all of the ground evaluated again."""
+    session = MapSession(MapSettings(**FIXED | {"lengthscale": 0.25, "cell_length": 0.1}))
+    session.ingest(drive(rate=10.0))
+    session.render()
+    every, one, epoch = session.renderer.points_drawn, session.map.current_map, session.map.epoch
+
+    before, one.information = len(one.basis), 1.6 * one.information
+    assert one.adopt_in_slices(one.theta) and 100 < len(one.basis) < before
+    assert session.map.epoch > epoch
+    grid = session.render(3000)
+    assert session.renderer.points_drawn < 0.05 * every
+    assert_good(grid, session)
+
+    # of another lengthscale nothing can be followed
+    assert one.adopt(replace(one.theta, lengthscale=1.05 * one.theta.lengthscale))
+    grid = session.render()
+    assert session.renderer.points_drawn == every
+    assert_good(grid, session)

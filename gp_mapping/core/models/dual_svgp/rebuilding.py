@@ -95,6 +95,7 @@ class Rebuilding(SparseMap):
             full: whether the rebuild was made because the budget was full.
         """
         converted.sites.passes = converted.sites.passes.with_elsewhere(self.sites.passes.elsewhere)
+        theta_before, power_before = self.theta, self.likelihood_power
         self.basis, self.sites = converted.basis, converted.sites
         converted.memory_sites.write(self.memory)
         self.theta, self.floor, self.thinned = theta, converted.floor, len(self.basis)
@@ -106,7 +107,11 @@ class Rebuilding(SparseMap):
             if self.information <= 0:
                 self.floor = 2.0 * float(self.basis.L.diagonal().min()) ** 2
         self.likelihood_power = self.power_of_samples()
-        self.mark_changed()
+        # inputs that went are a change of small rank, which increments follow
+        if (theta, self.likelihood_power) == (theta_before, power_before):
+            self.mark_told_change()
+        else:
+            self.mark_changed()
 
     def power_of_samples(self) -> float:
         """To which power the samples' likelihood counts, with the present inputs; 1: as it is."""
@@ -145,7 +150,10 @@ class Rebuilding(SparseMap):
     def _adopt_copy(self, new: Rebuilding) -> None:
         """Take over all parts of the rebuilt copy, which has absorbed all that this map has."""
         # these belong to the map and have gone on meanwhile
-        own = ("learner", "generator", "epoch", "newest_pass", "sliced", "driven", "rebuild")
+        own = (
+            *("learner", "generator", "epoch", "untold_epoch"),
+            *("newest_pass", "sliced", "driven", "rebuild"),
+        )
         self.__dict__.update(
             {name: value for name, value in new.__dict__.items() if name not in own}
         )

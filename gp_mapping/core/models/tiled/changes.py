@@ -168,15 +168,31 @@ class ChangesOfTiles:
 
     def changed_since(self, epoch: int) -> list[Box] | None:
         """Places that have changed as a whole since an epoch; None: everywhere."""
-        if self.layout is None or self.former is not None:
+        if self.former is not None:
             return FieldMap.changed_since(self, epoch)
+        if self.layout is None:
+            known = epoch >= self.changes.whole
+            return self.current_map.changed_since(epoch - self.own_epoch) if known else None
         return self.changes.since(epoch)
+
+    def note_change_of(self, key: Key, before: int) -> None:
+        """Note what has changed in a tile since its map had an epoch.
+
+        Args:
+            key: of the tile.
+            before: the epoch.
+        """
+        changed = self.tiles[key].map
+        if changed.changed_since(before) is None:
+            self.note_change(key)
+        elif changed.epoch > before:
+            self.own_epoch += 1  # `since` tells what
 
     def note_change(self, key: Key | None = None) -> None:
         """Note that a tile predicts something else all over; None: that all tiles do."""
         self.own_epoch += 1
         if key is None or self.layout is None or self.former is not None:
-            self.changes = Changes(self.own_epoch)
+            self.changes = Changes(self.epoch)
             return
 
         low, high = self.layout.core(key)

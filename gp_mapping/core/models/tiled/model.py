@@ -214,8 +214,7 @@ class TiledMap(TiledPredictions, TileResidency, ChangesOfTiles, Revertible, Fiel
             tile.absorb_seed()
             # a robot brings one place at a time
             reports.append(tile.map.update(batch if len(batch) == 1 else batch[known]))
-            if tile.map.epoch > before:
-                self.note_change(key)
+            self.note_change_of(key, before)
         return reports
 
     def _count(self, batch: Samples) -> None:
@@ -261,8 +260,7 @@ class TiledMap(TiledPredictions, TileResidency, ChangesOfTiles, Revertible, Fiel
             tile = self.tiles[key]
             before = tile.map.epoch
             if tile.advance_transfer(self.learner):
-                if tile.map.epoch > before:
-                    self.note_change(key)
+                self.note_change_of(key, before)
                 return
 
     def _report(self, used: int, reports: list[UpdateReport]) -> UpdateReport:
@@ -515,7 +513,7 @@ class TiledMap(TiledPredictions, TileResidency, ChangesOfTiles, Revertible, Fiel
         """
         self.__dict__.update(states.load(self, state) | {"own_epoch": self.own_epoch + 1})
         self.copies = TileCopies(self.most)
-        self.changes = Changes(self.own_epoch)
+        self.changes = Changes(self.epoch)
 
         # they were made while this map had no tiles yet, where each map does its slices by itself
         if self.layout is not None:
