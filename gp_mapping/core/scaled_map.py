@@ -72,6 +72,7 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
         fitting: attributes that must be equal in a saved map and in this one to load it.
         counted: attributes that are saved and loaded.
         newest_pass: largest number of a pass so far.
+        untold_epoch: after the last change of everything that `since` does not tell.
         bias_prior: prior median of s_b, inner units; 0: it is not learned.
         bias_spread: estimate of s_b, where it is learned.
     """
@@ -465,10 +466,6 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
         """As `mark_changed`, of a change that `since` may tell."""
         self.discard_posterior()
         self.epoch += 1
-
-    def changed_since(self, epoch: int) -> list | None:
-        """As FieldMap.changed_since."""
-        return [] if epoch >= self.untold_epoch else None
 
     @property
     def centre(self) -> Tensor | None:

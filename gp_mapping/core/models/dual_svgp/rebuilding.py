@@ -113,6 +113,10 @@ class Rebuilding(SparseMap):
         else:
             self.mark_changed()
 
+    def changed_since(self, epoch: int) -> list | None:
+        """As FieldMap.changed_since: None, unless since then inputs went at most."""
+        return [] if epoch >= self.untold_epoch else None
+
     def power_of_samples(self) -> float:
         """To which power the samples' likelihood counts, with the present inputs; 1: as it is."""
         return 1.0
