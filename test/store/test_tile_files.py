@@ -298,6 +298,43 @@ def test_a_tile_that_is_gone_does_not_cost_the_save(mine, tmp_path, again):
     assert loaded(folder).notes() == [] and loaded(folder).counters()["tiles_lost"] == 0
 
 
+def test_a_tile_that_is_out_of_reach_for_a_while_comes_back(mine, tmp_path, driven):
+    """A question finds it gone; later the robot, or who loads what was saved meanwhile, has it again."""
+    field, key = loaded(mine), sorted(driven.shelf.keys())[0]
+    name, x = field.shelf.peek(key).name, somewhere(40.0)
+    path = next((mine / "tiles").glob(f"{name.replace(' ', '_')}.*.tile"))
+    kept, before = path.rename(tmp_path / "kept"), field.epoch
+    without = field.predict(x).mean
+    assert not torch.equal(without, driven.predict(x).mean)
+    assert field.counters()["tiles_lost"] == 1 and "until it can be read" in field.notes()[0]
+
+    drive(field, 40.0, 40.4)
+    save_checkpoint(mine / "map.gpm", field.state_dict(), left_out=[])
+    kept.rename(path)
+    there, drawn = loaded(mine), field.epoch
+    assert there.counters()["tiles_lost"] == 0 and there.notes() == []
+    while field.counters()["tiles_lost"] and field.turn < 200:
+        field.update(road(40.4, 40.5))
+    assert field.notes() == [] and before < drawn < field.epoch
+    near = driven.layout.outside(key, x) <= 0.0
+    for one in (field, there):
+        assert torch.equal(one.predict(x).mean[near], driven.predict(x).mean[near])
+
+
+def test_a_tile_that_is_mapped_anew_keeps_the_file_of_before(mine, tmp_path, driven):
+    field, key = loaded(mine), sorted(driven.shelf.keys())[0]
+    path = next((mine / "tiles").glob(f"{key[0]}_{key[1]}.*.tile"))
+    kept, (low, high) = path.rename(tmp_path / "kept"), driven.layout.core(key)
+    drive(field, low[0], high[0])
+    kept.rename(path)
+    for _ in range(2):
+        save_checkpoint(mine / "map.gpm", field.state_dict())
+        gc.collect()
+        field = loaded(mine)
+    assert path.exists() and field.counters()["tiles_lost"] == 1
+    assert field.exists(key) and key not in field.shelf.returned(field.exists)
+
+
 def test_a_tile_whose_working_file_is_gone_does_not_cost_the_save(tmp_path):
     room, left_out = TileRoom(tmp_path / "room"), []
     gone, there = (StoredState(f"{i} 0", {"n": torch.tensor(i)}) for i in range(2))

@@ -13,7 +13,7 @@
     far away     beyond `most` tiles, those that were not needed for longest are put on the shelf,
                  whose room writes them to a disk, and come back when the robot does; a question
                  looks at a copy, so that the map depends on its samples alone. A tile that cannot
-                 be read any more is left out, and named
+                 be read is left out, for good or until its file is in reach again, and named
 
 Sites, memory and basis are each tile's own: nothing in this file knows them.
 """
@@ -157,6 +157,7 @@ class TiledMap(TiledPredictions, TileResidency, ChangesOfTiles, Revertible, Fiel
         keys = [key for key, _ in self.layout.group_by_tile(batch.x)]
         require_room(self, keys)
         self.turn += 1
+        self.return_tiles()
         for key in keys:
             for near in self.load_tiles(self.layout.neighbourhood(key)):
                 self.tiles[near].touched = self.turn

@@ -226,7 +226,8 @@ class TiledPredictions:
     def notes(self) -> list[str]:
         """Tiles that are left out or cannot be put on the shelf, and the bound of tiles."""
         notes = [
-            f"tile {name_of(key)} of the map is left out, what it knew is not known any more: {why}"
+            f"tile {name_of(key)} of the map is left out, what it knew is not known "
+            f"{'until it can be read' if self.shelf.is_aside(key) else 'any more'}: {why}"
             for key, why in self.lost.items()
         ]
         if self.lost_count > len(self.lost):

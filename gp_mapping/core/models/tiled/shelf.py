@@ -16,6 +16,8 @@ from gp_mapping.core.stored import Room, StoredState
 __all__ = ["Shelf", "TileResidency"]
 
 _NAMED = 10  # lost tiles that are named one by one
+_RETRY = 50  # updates after which tiles that were out of reach are looked at again
+_TRIED = 20  # of them, at most, at a time
 
 
 class Shelf:
@@ -24,10 +26,16 @@ class Shelf:
     Args:
         room: where they are written to; None keeps them in memory.
         states: to begin with.
+        aside: states that were out of reach.
     """
 
-    def __init__(self, room: Room | None = None, states: dict[Key, StoredState] | None = None):
-        self.room, self._states = room, dict(states or {})
+    def __init__(
+        self,
+        room: Room | None = None,
+        states: dict[Key, StoredState] | None = None,
+        aside: dict[Key, StoredState] | None = None,
+    ):
+        self.room, self._states, self._aside = room, dict(states or {}), dict(aside or {})
 
     def __contains__(self, key: Key) -> bool:
         return key in self._states
@@ -58,13 +66,40 @@ class Shelf:
         """The state of a tile, which stays on the shelf."""
         return self._states[key]
 
+    def set_aside(self, key: Key, state: StoredState) -> None:
+        """Keep a state that is out of reach; of a tile that has one aside already, that one."""
+        self._aside.setdefault(key, state)
+
+    def is_aside(self, key: Key) -> bool:
+        """Whether a state of the tile was set aside."""
+        return key in self._aside
+
+    def returned(self, is_open: Callable[[Key], bool]) -> list[Key]:
+        """Take up again what was set aside and is in reach, but nothing that is mapped anew.
+
+        Args:
+            is_open: whether a tile is in memory.
+
+        Returns:
+            Which tiles are on the shelf again. Some are looked at, others at the next call.
+        """
+        back = []
+        for key in list(self._aside)[:_TRIED]:
+            state = self._aside.pop(key)
+            if is_open(key) or key in self or state.visible_fault():
+                self._aside[key] = state  # at the end
+            else:
+                self._states[key] = state
+                back.append(key)
+        return back
+
     def problem(self) -> str:
         """Why states stay in memory that should not; '' where none do."""
         return "" if self.room is None else self.room.problem()
 
     def copy(self) -> Shelf:
         """An independent shelf with the same states."""
-        return Shelf(self.room, self._states)
+        return Shelf(self.room, self._states, self._aside)
 
     def __deepcopy__(self, memo) -> Shelf:
         return self.copy()
@@ -73,11 +108,16 @@ class Shelf:
         """States by the tiles' names."""
         return {name_of(key): state for key, state in self._states.items()}
 
-    def restored(self, state: dict) -> Shelf:
+    def aside_dict(self) -> dict:
+        """States that were set aside, by the tiles' names."""
+        return {name_of(key): state for key, state in self._aside.items()}
+
+    def restored(self, state: dict, aside: dict | None = None) -> Shelf:
         """A shelf with the same room and the states of a checkpoint.
 
         Args:
             state: states by the tiles' names; plain ones in files before tiles had their own.
+            aside: states that were set aside, by the tiles' names.
         """
         return Shelf(
             self.room,
@@ -85,6 +125,7 @@ class Shelf:
                 key_of(name): part if isinstance(part, StoredState) else StoredState(name, part)
                 for name, part in state.items()
             },
+            {key_of(name): part for name, part in (aside or {}).items()},
         )
 
 
@@ -127,7 +168,7 @@ class TileResidency:
         """Bring tiles back from the shelf where they are there; keys of those that exist.
 
         These have then forgotten what the others have. One that cannot be read is left out from
-        now on.
+        now on, or until it is in reach again.
         """
         present = []
         for key in keys:
@@ -155,9 +196,11 @@ class TileResidency:
         return tile
 
     def drop_lost(self, lost: TileLost) -> None:
-        """Leave a tile out: what it knew is not known any more."""
+        """Leave a tile out: what it knew is not known any more, or not until it is in reach."""
         if lost.key in self.shelf:
-            self.shelf.take(lost.key)
+            state = self.shelf.take(lost.key)
+            if lost.passing:
+                self.shelf.set_aside(lost.key, state)
 
         self.lost_count += 1
         self.lost[lost.key] = lost.why
@@ -165,6 +208,15 @@ class TileResidency:
             self.lost.pop(next(iter(self.lost)))
 
         self.note_change(lost.key)
+
+    def return_tiles(self) -> None:
+        """Take up tiles again that were out of reach, each so many updates."""
+        if self.turn % _RETRY:
+            return
+        for key in self.shelf.returned(self.tiles.__contains__):
+            self.lost.pop(key, None)
+            self.lost_count -= 1
+            self.note_change(key)
 
     def shelve_tiles(self) -> None:
         """Put those that were not needed for longest on the shelf, but none near the robot."""

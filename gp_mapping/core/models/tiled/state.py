@@ -44,6 +44,7 @@ def save(model) -> dict:
         "layout": model.layout.state_dict(),
         "tiles": tiles,
         "shelf": model.shelf.state_dict(),
+        "aside": model.shelf.aside_dict(),
         "current": list(model.current),
         "low": model.low,
         "high": model.high,
@@ -62,7 +63,7 @@ def save(model) -> dict:
 def load(model, state: dict) -> dict:
     """Attributes of the map that was saved.
 
-    A tile that is damaged or gone is left out, and the map's notes name it.
+    A tile that is damaged or out of reach is left out, and the map's notes name it.
 
     Args:
         model: a map with the same settings.
@@ -107,9 +108,10 @@ def load(model, state: dict) -> dict:
         new.generator = torch.Generator()
         new.generator.set_state(state["generator"])
 
-        new.shelf = model.shelf.restored(state["shelf"])
+        new.shelf = model.shelf.restored(state["shelf"], state.get("aside"))
+        new.lost_count -= len(new.shelf.returned(lambda key: name_of(key) in state["tiles"]))
         lost = [
-            TileLost(key, why)
+            TileLost(key, why, passing=True)
             for key in new.shelf.keys()
             if (why := new.shelf.peek(key).visible_fault())
         ]
@@ -118,6 +120,8 @@ def load(model, state: dict) -> dict:
                 new.tiles[key_of(name)] = _loaded_tile(new, key_of(name), part)
             except TileLost as loss:
                 lost.append(loss)
+                if loss.passing:
+                    new.shelf.put(loss.key, part["state"])
     except (KeyError, TypeError, RuntimeError, AttributeError, IndexError) as error:
         raise ValueError(
             f"not a state of a map of tiles: {type(error).__name__}: {error}"

@@ -13,16 +13,17 @@ __all__ = ["TileCopies", "TileLost", "make_copy", "read_tile"]
 
 
 class TileLost(ValueError):
-    """A tile that cannot be read any more.
+    """A tile that cannot be read.
 
     Args:
         key: of the tile.
         why: the reason, in one line.
+        passing: whether it may be read later: its file is out of reach, and not known to be damaged.
     """
 
-    def __init__(self, key: Key, why: str):
+    def __init__(self, key: Key, why: str, passing: bool = False):
         super().__init__(why)
-        self.key, self.why = key, why
+        self.key, self.why, self.passing = key, why, passing
 
 
 class TileCopies:
@@ -116,9 +117,10 @@ def read_tile(key: Key, stored: StoredState) -> dict:
         stored: where its state is.
 
     Raises:
-        TileLost: it is damaged or gone.
+        TileLost: it is damaged or out of reach.
     """
     try:
         return stored.get()
     except (ValueError, OSError) as error:
-        raise TileLost(key, str(error)) from error
+        passing = isinstance(error, OSError) or isinstance(error.__context__, OSError)
+        raise TileLost(key, str(error), passing) from error
