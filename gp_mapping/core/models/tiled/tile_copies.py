@@ -18,7 +18,7 @@ class TileLost(ValueError):
     Args:
         key: of the tile.
         why: the reason, in one line.
-        passing: whether it may be read later: its file is out of reach, and not known to be damaged.
+        passing: whether it may be read later: out of reach, not known to be damaged.
     """
 
     def __init__(self, key: Key, why: str, passing: bool = False):
