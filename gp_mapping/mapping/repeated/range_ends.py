@@ -37,7 +37,7 @@ _ENOUGH = 40  # such rows without a number of the heap, from which on the noise 
 _NOISY = 0.6
 _QUARTER = 0.25  # quantile of second differences that must be a step of the rounding
 _LEAP, _NEAREST = 10.0, 5  # usual steps; so many numbers inside are nearer to the heap
-_NOTHING = [math.nan] * (_RUN - 1)
+_NOTHING = [math.inf] * (_RUN - 1)
 
 
 class RangeEnd(NamedTuple):
@@ -82,7 +82,7 @@ class RangeEnds:
 
     Attributes:
         kept: measurements that were looked at: numbers in a row, SI, each after those before it in
-            its pass; NaN: there were none.
+            its pass; ∞: there were none.
         stride: of so many one is kept.
     """
 
@@ -197,7 +197,7 @@ def _is_end(rows: np.ndarray, end: float) -> bool:
     """Whether a heap at the upper end is the end of a range.
 
     Args:
-        rows: (n, _RUN), SI, numbers in a row; NaN: none.
+        rows: (n, _RUN), SI, numbers in a row; infinite: none.
         end: the number of the heap.
     """
     value = rows[:, -1]
