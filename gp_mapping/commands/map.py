@@ -220,9 +220,7 @@ def _mapped(
     Raises:
         UsageError: no measurement could be used.
     """
-    intake = Intake(
-        parameters.intake, judge=make_judge(parameters.map), time_offset=parameters.map.time_offset
-    )
+    intake = Intake(parameters.intake, judge=make_judge(parameters.map), as_received=True)
     stay_in_frame(intake, session, session.about.get("sensor_frame", ""))
     intake.expect_none_of(session.about.get(MEASURED, ""))
 
@@ -365,9 +363,7 @@ def score_on_tests(plans, parameters: Parameters, session: MapSession, trained: 
     Raises:
         UsageError: no measurement could be used.
     """
-    intake = Intake(
-        parameters.intake, judge=make_judge(parameters.map), time_offset=parameters.map.time_offset
-    )
+    intake = Intake(parameters.intake, judge=make_judge(parameters.map), as_received=True)
     stay_in_frame(intake, session)
     scores = PredictionScores(session, trained, session.settings.field_scale)
 

@@ -298,9 +298,7 @@ class _Reading:
         """A reading that has not begun."""
         settings = job.parameters.map
         return _Reading(
-            Intake(
-                job.parameters.intake, judge=make_judge(settings), time_offset=settings.time_offset
-            ),
+            Intake(job.parameters.intake, judge=make_judge(settings), as_received=True),
             CellMaker(settings),
             Fixes(settings.max_fixes),
         )

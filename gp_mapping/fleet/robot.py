@@ -162,7 +162,7 @@ def _begun(job: Job, halfway: StepProgress) -> tuple[Intake, MapSession, Taken |
         intake = Intake(
             job.parameters.intake,
             judge=make_judge(job.parameters.map),
-            time_offset=job.parameters.map.time_offset,
+            as_received=True,
         )
     else:
         (intake, state, cells, before), _ = found

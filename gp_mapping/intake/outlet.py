@@ -31,6 +31,7 @@ class Outlet:
         drops: counts measurements that cannot be placed, and those that nobody takes.
         most: how many may wait to be taken.
         sketch: notes which measurements were handed out; None: a new one.
+        late: by how much stamps as they came are later than those of the readings, ns.
 
     Attributes:
         samples: how many were handed out.
@@ -38,8 +39,15 @@ class Outlet:
         motion: how they moved.
     """
 
-    def __init__(self, placer: Placer, drops: DropCounter, most: int, sketch: Sketch | None = None):
-        self._placer, self._drops, self._most = placer, drops, most
+    def __init__(
+        self,
+        placer: Placer,
+        drops: DropCounter,
+        most: int,
+        sketch: Sketch | None = None,
+        late: int = 0,
+    ):
+        self._placer, self._drops, self._most, self._late = placer, drops, most, late
         self._sketch = sketch or Sketch()
         self._ready: deque[Placed] = deque()
         self._newest: tuple[int, int] | None = None  # epoch and stamp (ns) of the newest that came
@@ -106,7 +114,7 @@ class Outlet:
         samples = self._placer.place(batch, oriented)
         self._count(len(batch), samples)
         self._sketch.add(
-            np.array([placed.reading.stamp for placed in batch]),
+            np.array([placed.reading.stamp + self._late for placed in batch]),
             np.array([placed.reading.values for placed in batch], float),
         )
         return samples
@@ -168,7 +176,7 @@ class Outlet:
         """
         if not len(stamps):
             return []
-        self._sketch.add(stamps, readings.values)
+        self._sketch.add(stamps + self._late, readings.values)
 
         last = self._newest
         # begins[i]: a new pass begins with measurement i

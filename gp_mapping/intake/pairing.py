@@ -61,11 +61,12 @@ class Intake:
             the settings ask for TF.
         judge: drops values that the map of these samples cannot take, before they wait for a pose;
             None: every number can be taken.
-        time_offset: of the stamps of measurements, that the map begins with, s. With it clocks are
-            compared by which messages arrived together; None: that is not known.
+        as_received: messages come in the order in which they were received, so that clocks are
+            compared by which of them arrived together.
 
     Attributes:
         settings: as given.
+        stamp_offset: by how much measurements are stamped later than poses, ns.
         drops: counts of messages that were not used.
         received: messages that came, by the name of their input.
         fixes: fixes of a satellite receiver.
@@ -77,10 +78,11 @@ class Intake:
         settings: IntakeSettings | None = None,
         lookup: Lookup | None = None,
         judge: Judge | None = None,
-        time_offset: float | None = None,
+        as_received: bool = False,
     ):
         self.settings = s = settings or IntakeSettings()
-        self._lookup, self._time_offset = lookup, time_offset
+        self._lookup, self._as_received = lookup, as_received
+        self.stamp_offset = to_nanoseconds(s.stamp_offset)
         self._adaptor = GuardedAdaptor(make_adaptor(s, judge), s.sensor)
 
         self._frames, self._first = Frames(s), FirstMessages()
@@ -123,7 +125,7 @@ class Intake:
             jumps=lookup is None,
             mounting=self._mounting if s.mounting == "tf" else None,
             sketch=self.sketch,
-            offset=self._time_offset,
+            as_received=self._as_received,
         )
         self.fixes = FixQueue(s, self.drops, self.received, self._poses)
 
@@ -451,7 +453,7 @@ class Intake:
         else:
             stamp = int(received_ns)
 
-        reading = self._adaptor.read(msg, stamp)
+        reading = self._adaptor.read(msg, stamp - self.stamp_offset)
         if isinstance(reading, DropReason):
             return self.drops.count(reading)
 

@@ -87,8 +87,8 @@ class Streams:
             not.
         mounting: how the sensor sits on the robot; None: as the settings say.
         sketch: notes which measurements were handed out; None: a new one.
-        offset: of the stamps of measurements, that is known, s; None: what comes together says
-            nothing of clocks.
+        as_received: messages come in the order in which they were received: what comes together
+            tells of clocks.
 
     Attributes:
         poses: where the robot was.
@@ -105,7 +105,7 @@ class Streams:
         jumps: bool = True,
         mounting: Mounting | None = None,
         sketch: Sketch | None = None,
-        offset: float | None = None,
+        as_received: bool = False,
     ):
         self._settings, self._drops, self._warn = settings, drops, warn
         self._tf, self._jumps, self._mounting = tf, jumps, mounting
@@ -116,13 +116,18 @@ class Streams:
         )
 
         ready = _READY_FACTOR * s.queue_size
+        late = to_nanoseconds(s.stamp_offset)
         self._limits = stretch.Limits(
-            self._max_wait, self._pass_gap, s.max_speed, s.queue_size, ready
+            self._max_wait, self._pass_gap, s.max_speed, s.queue_size, ready, late
         )
 
-        self._out = Outlet(placer, drops, ready, sketch)
+        self._out = Outlet(placer, drops, ready, sketch, late)
         self._waiting: deque[_Waiting] = deque()
-        self.ranges, self._lateness, self._lead = ClockRanges(), Lateness(), Lead(offset)
+        self.ranges, self._lateness, self._lead = (
+            ClockRanges(),
+            Lateness(),
+            Lead(as_received, s.stamp_offset),
+        )
         # of the newest pose message, as it came: TF has links that are stamped ahead of their time
         self._posed: int | None = None
 
@@ -185,11 +190,12 @@ class Streams:
     def notes(self) -> list[str]:
         """What came out of order and was put in order, and two clocks, in words."""
         lost = not self.samples and self._drops[DropReason.NO_POSE]
-        apart = self.ranges.notes(self._max_wait, bool(lost))
+        apart = self.ranges.notes(self._max_wait, bool(lost), self._lead.mends())
         # poses of another clock are not late, whatever max_wait is
         apart = apart or self._lead.step_notes()
+        apart = apart or self._lead.notes(self._lateness.seconds)
         apart = apart or self._lateness.note(self._settings.max_wait)
-        apart = apart or self._lead.notes()
+        apart = apart + self._track.notes()
         return [*apart, *self._field_order.note("measurements"), *self._pose_order.note("poses")]
 
     def forget_steps(self) -> None:

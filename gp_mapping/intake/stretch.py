@@ -177,6 +177,7 @@ class Limits(NamedTuple):
         max_speed: of poses, m/s; 0: any.
         queue: measurements that may wait together.
         ready: samples that may be ready together.
+        offset: how much later the stamps of measurements are than those of poses, ns.
     """
 
     max_wait: int
@@ -184,6 +185,7 @@ class Limits(NamedTuple):
     max_speed: float
     queue: int
     ready: int
+    offset: int
 
 
 class StretchPlan(NamedTuple):
@@ -230,7 +232,7 @@ def plan_stretch(
     # what is refused for itself never comes to the gates
     usable = _others(len(read), read.refused)
     stamps = field.columns.stamps()
-    stamps = (field.recorded if stamps is None else stamps)[usable]
+    stamps = (field.recorded if stamps is None else stamps)[usable] - limits.offset
     known_rows = np.flatnonzero(~np.isnan(poses.rows[:, 0]))
     poses = poses.select(known_rows)
 

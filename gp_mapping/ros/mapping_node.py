@@ -192,7 +192,7 @@ class MappingNode(ManagedNode):
             Intake(
                 self.intake_settings,
                 judge=make_judge(self.map_settings),
-                time_offset=self.map_settings.time_offset,
+                as_received=True,
             ),
             queue_size=self.settings.worker_queue_size,
             draw_budget=self.settings.draw_budget,

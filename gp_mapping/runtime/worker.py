@@ -410,6 +410,7 @@ class MapWorker:
                     message, received, posed = content
                     if kind == "measurement":
                         stamp = stamp_ns(message) if has_header(message) else received
+                        stamp -= self._intake.stamp_offset  # of the robot's clock
                         self._latency.add_arrival(1e-9 * stamp, arrived)
                     feed(self._intake, kind, message, received, posed)
                 else:

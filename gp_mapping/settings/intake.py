@@ -104,6 +104,15 @@ class IntakeSettings:
     soft_iron_zz: float = setting(1.0, "soft iron matrix, third row", "", -100.0, 100.0)
 
     # pairing with poses
+    stamp_offset: float = setting(
+        0.0,
+        "how much later the stamps of measurements are than those of poses, as far as it is known "
+        "(two clocks, a hose): each measurement has the pose of its stamp less this, exactly; what is "
+        "left is time_offset",
+        "s",
+        -4e9,
+        4e9,
+    )
     max_wait: float = setting(
         2.0,
         "a measurement is dropped where later ones are this much newer and its pose has "

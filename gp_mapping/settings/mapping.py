@@ -212,7 +212,11 @@ class MapSettings:
 
     # when and where the sensor measures, relative to the poses
     time_offset: float = setting(
-        0.0, "how much later the sensor's stamps are than the pose's; a start", "s", -10.0, 10.0
+        0.0,
+        "how much later the sensor's stamps are than the pose's, beyond stamp_offset; a start",
+        "s",
+        -10.0,
+        10.0,
     )
     learn_time_offset: bool = setting(
         True, "learn time_offset online, from the velocity of the samples"

@@ -193,7 +193,7 @@ def test_a_bound_cuts_alike(settings, given, reason):
 def test_two_clocks_are_seen_alike():
     """Poses that come .8 s after their stamps."""
     messages, settings = drive(20.0, rate=20.0, late=0.8), IntakeSettings(max_wait=2.0)
-    together, intake = compared(messages, settings, [60, 90], time_offset=0.0)
+    together, intake = compared(messages, settings, [60, 90], as_received=True)
     assert together >= 5 and any("two clocks" in words for words in intake.warnings)
 
 
@@ -214,6 +214,46 @@ def test_steps_of_what_was_taken_in_together_count_for_the_pause_that_ends_a_pas
 def shifted(message, seconds):
     t = message.header.stamp.sec * NS + message.header.stamp.nanosec + round(seconds * NS)
     message.header.stamp.sec, message.header.stamp.nanosec = divmod(t, NS)
+
+
+@pytest.mark.parametrize("late", [-3.0, 18.0, 1.7e9])
+def test_stamps_of_a_known_offset_give_the_samples_of_exact_ones(late):
+    """To the bit, at turns too: of two clocks, and of a hose, through which it comes so late."""
+    exact, settings = drive(4.0), IntakeSettings(stamp_offset=late)
+    wanted = handed_out(exact, IntakeSettings())
+    assert len(wanted[0][0][1]) == 200
+    for delay in (0.0, 18.0) if late == 18.0 else (0.0,):
+        messages = stamped_late(drive(4.0, delay=delay), late)
+        assert handed_out(messages, settings) == wanted
+        together, _ = compared(messages, settings, [30, 47], first=80)
+        assert together >= 4 or delay
+
+
+def test_poses_that_are_forgotten_before_what_comes_through_a_hose_are_said():
+    messages, settings = stamped_late(drive(delay=3.0), 3.0), {"stamp_offset": 3.0}
+    _, drops, _, (said,) = handed_out(messages, IntakeSettings(**settings, pose_buffer_size=20))
+    assert drops["no_pose"] > 100 and f"{drops['no_pose']} measurements came" in said
+    assert "raise pose_buffer_size (20) to those of 2.99 s" in said
+    assert handed_out(messages, IntakeSettings(**settings, pose_buffer_size=60))[1::2] == ({}, [])
+
+
+def stamped_late(messages, seconds):
+    """The messages, with measurements that are stamped so much later."""
+    for _, message in messages:
+        if not is_pose(message):
+            shifted(message, seconds)
+    return messages
+
+
+def handed_out(messages, settings):
+    """What an intake hands out of messages that come one by one."""
+    intake = Intake(settings)
+    for at, message in messages:
+        if is_pose(message):
+            intake.add_pose_message(message)
+        else:
+            intake.add_measurement(message, at)
+    return outcome(intake, intake.batches(finish=True))
 
 
 @pytest.mark.parametrize("pose", [False, True])

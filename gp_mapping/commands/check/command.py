@@ -128,9 +128,7 @@ def _read(
     """
     plans = plan_bags(bags, parameters.intake, topics)
     require_distinct(plans)
-    intake = Intake(
-        parameters.intake, judge=make_judge(parameters.map), time_offset=parameters.map.time_offset
-    )
+    intake = Intake(parameters.intake, judge=make_judge(parameters.map), as_received=True)
     if frame:
         intake.expect(frame)
     passes = split_passes(samples_of(plans, intake, label))

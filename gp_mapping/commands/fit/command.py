@@ -156,9 +156,7 @@ def _through(
 ) -> tuple[MapSession, Intake, list[np.ndarray]]:
     """Take the bags in; returns the session, their intake, and the positions, (n, 2) m a batch."""
     positions: list[np.ndarray] = []
-    intake = Intake(
-        parameters.intake, judge=make_judge(parameters.map), time_offset=parameters.map.time_offset
-    )
+    intake = Intake(parameters.intake, judge=make_judge(parameters.map), as_received=True)
     for samples in ingest_batches(samples_of(plans, intake, label), session, intake.drops):
         positions.append(samples.x.numpy())
     ingest_remaining(session, intake.drops)

@@ -37,12 +37,13 @@ class Lead:
     """Compares the stamp of each measurement with the newest pose's when it comes.
 
     Args:
-        offset: of the stamps of measurements, that the map begins with, s; None: nothing is
-            compared, for messages come in another order than they were received.
+        as_received: messages come in the order in which they were received; else nothing is
+            compared.
+        taken_off: what has been taken off these stamps already, s.
     """
 
-    def __init__(self, offset: float | None):
-        self._offset = offset
+    def __init__(self, as_received: bool = True, taken_off: float = 0.0):
+        self._as_received, self._taken_off = as_received, taken_off
         self._window: list[tuple[int, int]] = []  # stamp and lead, ns
         # stamps and medians of the newest windows, for a step; and medians for the usual lead
         self._newest: deque[tuple[int, int]] = deque(maxlen=2 * _LONG)
@@ -57,7 +58,7 @@ class Lead:
             stamp: its stamp, ns.
             pose: stamp of the newest pose that has come, ns; None: there is none yet.
         """
-        if pose is None or self._offset is None:
+        if pose is None or not self._as_received:
             return
         self._window.append((stamp, stamp - pose))
         first, lead = self._window[0]
@@ -157,9 +158,24 @@ class Lead:
             return None
         return total, seconds
 
-    def notes(self) -> list[str]:
-        """Say that there are two clocks, where a constant lead is long, or one that grows."""
-        if len(self._usual) < 2 * _LONG or self._offset is None:
+    @property
+    def _lead(self) -> float:
+        """The usual lead, s."""
+        return median(lead for _, lead in self._usual) / 1e9
+
+    def mends(self) -> str:
+        """The setting that makes one clock of two; '' while that is not known."""
+        if len(self._usual) < 2 * _LONG:
+            return ""
+        return f"stamp_offset: {self._taken_off + self._lead:.1f}"
+
+    def notes(self, behind: float = 0.0) -> list[str]:
+        """Say that there are two clocks, where a constant lead is long, or one that grows.
+
+        Args:
+            behind: by how much poses came too late for measurements, s; 0: they did not.
+        """
+        if len(self._usual) < 2 * _LONG:
             return []
         if (risen := self._rise()) is not None:
             rise, seconds = risen
@@ -168,15 +184,16 @@ class Lead:
                 f"the clocks of measurements and poses run apart: in {seconds:.0f} s the stamps of measurements have "
                 f"moved by {rise:+.2g} s ({100.0 * rise / seconds:+.2g} %) beside those of the poses that come with "
                 f"them, unless {late} take ever longer to arrive: what is measured lies ever farther from where it "
-                "belongs, which no time_offset mends; let all computers keep one time (NTP, PTP), and map this "
-                "recording in short parts, each with a time_offset of its own"
+                "belongs, which no stamp_offset mends; let all computers keep one time (NTP, PTP), and map this "
+                "recording in short parts, each with a stamp_offset of its own"
             ]
-        lead = median(lead for _, lead in self._usual) / 1e9
-        if abs(lead - self._offset) <= _APART:
+        lead = self._lead
+        if abs(lead) <= _APART:
             return []
         late = "poses" if lead > 0.0 else "measurements"
+        what = f" (then raise max_wait above {behind:.3g})" if behind else ""
         return [
-            f"measurements are stamped {abs(lead):.2g} s {'after' if lead > 0.0 else 'before'} the poses that come "
-            f"with them: unless {late} take that long to arrive, these are two clocks, and the map is wrong by the "
-            f"way that the robot drives meanwhile; synchronise the computers, or write time_offset: {lead:.2g}"
+            f"measurements are stamped {abs(lead):.3g} s {'after' if lead > 0.0 else 'before'} the poses that come "
+            f"with them: unless {late} take that long to arrive{what}, these are two clocks, and the map is wrong by "
+            f"the way that the robot drives meanwhile; synchronise the computers, or write {self.mends()}"
         ]

@@ -85,17 +85,18 @@ class ClockRanges:
             "(std_msgs/Float64, sensor: scalar), which counts by when it was received"
         )
 
-    def notes(self, near: int, lost: bool) -> list[str]:
+    def notes(self, near: int, lost: bool, mends: str = "") -> list[str]:
         """Return what is wrong with the clocks, in sentences.
 
         Args:
             near: two ranges that are further apart are of two clocks, ns.
             lost: no measurement has found a pose so far.
+            mends: the setting that makes one clock of two; '' where it is not known.
         """
         standing = self.note_standing(_STANDING)
-        return [standing] if standing else self._note_apart(near) if lost else []
+        return [standing] if standing else self._note_apart(near, mends) if lost else []
 
-    def _note_apart(self, near: int) -> list[str]:
+    def _note_apart(self, near: int, mends: str) -> list[str]:
         """Return a sentence where the two ranges are more than `near` (ns) apart."""
         if self._field is None or self._pose is None:
             return []
@@ -110,6 +111,7 @@ class ClockRanges:
             f"measurements are stamped from {begun:.1f} to {ended:.1f} s and poses from {pose_begun:.1f} to "
             f"{pose_ended:.1f} s, {apart / 1e9:.1f} s apart: these are two clocks, or parts of two recordings; "
             "synchronise the computers, or mend the driver that does not stamp"
+            + (f"; of this recording, {mends} makes one clock of them" if mends else "")
         ]
 
 

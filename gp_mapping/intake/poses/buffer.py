@@ -127,6 +127,10 @@ class PoseBuffer:
         max_gap: largest time between two poses to interpolate between, ns.
         max_extrapolation: how far past the outermost pose a position may be continued, ns.
         max_position: largest absolute coordinate, m.
+
+    Attributes:
+        missed: stamps that were asked for when the poses around them were forgotten already.
+        behind: the most that one of them was older than the newest pose, ns.
     """
 
     def __init__(
@@ -140,6 +144,7 @@ class PoseBuffer:
             raise ValueError(f"size is {size}; a pose buffer needs at least 2 to interpolate")
         self.size, self.max_gap, self.max_extrapolation = size, max_gap, max_extrapolation
         self.max_position = max_position
+        self._forgot, self.missed, self.behind = False, 0, 0
         self._listed: list[Pose] = []
         # poses that came together, after those; listed when one of them is asked for
         self._rows: list[PoseRows] = []
@@ -196,6 +201,7 @@ class PoseBuffer:
         # trimmed rarely, so that adding takes constant time on average
         if len(self._poses) >= 2 * self.size:
             del self._poses[: -self.size]
+            self._forgot = True
         return None
 
     def extend(self, poses: PoseRows) -> None:
@@ -209,6 +215,7 @@ class PoseBuffer:
         self._rows.append(poses)
         # one by one, the first `size` would have gone when there were twice as many
         if len(self) >= 2 * self.size:
+            self._forgot = True
             surplus = self.size - len(self._listed)
             del self._listed[: self.size]
             while surplus > 0:
@@ -264,6 +271,9 @@ class PoseBuffer:
             return Bracket(poses[i], poses[i])
         # before the oldest pose: no earlier one will come
         if i == 0:
+            if self._forgot:
+                self.missed += 1
+                self.behind = max(self.behind, poses[-1].stamp - stamp)
             return self._continue(poses[:2], poses[0], stamp)
 
         if poses[i].stamp - poses[i - 1].stamp > self.max_gap:

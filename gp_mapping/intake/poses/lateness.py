@@ -43,16 +43,21 @@ class Lateness:
             self._late += 1
             self._latest = max(self._latest, newest - stamp)
 
+    @property
+    def seconds(self) -> float:
+        """By how much poses came late, s; 0 where no more than a few were late."""
+        return self._latest / 1e9 if self._late > _FEW else 0.0
+
     def note(self, max_wait: float) -> list[str]:
         """Say in words by how much poses are late, where more than a few were.
 
         Args:
             max_wait: as in IntakeSettings.
         """
-        if self._late <= _FEW:
+        if not self.seconds:
             return []
         return [
-            f"poses came up to {self._latest / 1e9:.3g} s later than measurements of the same time, and these wait "
+            f"poses came up to {self.seconds:.3g} s later than measurements of the same time, and these wait "
             f"for {max_wait:g} s: raise max_wait above that (and queue_size, where measurements come often), or look "
             "at what delays the poses"
         ]

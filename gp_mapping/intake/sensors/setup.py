@@ -20,6 +20,7 @@ SETUP = "sensor_setup"  # in `about` of a session
 # what is given together: of a group of which one is given now, none is taken from the saved map
 _GROUPS = (
     ("rotate_field",),
+    ("stamp_offset",),
     (
         "mounting",
         "sensor_offset_x",
@@ -34,6 +35,8 @@ _GROUPS = (
         *(f"soft_iron_{row}{column}" for row in "xyz" for column in "xyz"),
     ),
 )
+# of a recording's clocks, and no other way of measuring: each may have its own
+_FREE = frozenset({"stamp_offset"})
 
 
 def setup_of(settings: IntakeSettings) -> dict:
@@ -82,6 +85,7 @@ def setup_notes(settings: IntakeSettings, about: dict) -> list[str]:
 
     fields = type(settings).__dataclass_fields__
     changed = [name for name in {**saved, **own} if saved.get(name) != own.get(name)]
+    changed = [name for name in changed if name not in _FREE]
     differing = ", ".join(
         f"{name} {saved.get(name, fields[name].default)} (now {getattr(settings, name)})"
         for name in changed
@@ -114,5 +118,12 @@ def sensor_notes(before: str, now: FrameVote) -> list[str]:
 
 def common_setup(abouts: list[dict]) -> dict | None:
     """The setup that all maps of a sum have, by `about` of their sessions; None: they differ."""
-    first = abouts[0].get(SETUP)
-    return first if all(about.get(SETUP) == first for about in abouts) else None
+    first, *others = (_without_free(about.get(SETUP)) for about in abouts)
+    return first if all(other == first for other in others) else None
+
+
+def _without_free(setup: object) -> dict | None:
+    """A setup without what each recording may have of its own; None where there is none."""
+    if not isinstance(setup, dict):
+        return None
+    return {name: value for name, value in setup.items() if name not in _FREE}

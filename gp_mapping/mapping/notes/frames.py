@@ -39,7 +39,7 @@ def break_note(found: Break) -> str:
             f"from stamp {found.stamp:.1f} (pass {found.pass_number}) on "
             f"measurements are stamped about {abs(found.seconds):.2g} s {late} beside their poses than before: "
             "two clocks, or one that was set? What was measured then lies in wrong places: map the drives by "
-            f"themselves, this one with a time_offset by {found.seconds:+.2g} s from the others', and add them with "
+            f"themselves, this one with a stamp_offset by {found.seconds:+.2g} s from the others', and add them with "
             "gp-mapping merge; and let all computers keep one time (NTP, PTP)"
         )
     return (

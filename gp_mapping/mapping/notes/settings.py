@@ -31,6 +31,7 @@ _NAMED = 3  # areas that are named one by one
 _RATIO = 1e4  # of standard deviations; beyond it the smaller one means nothing next to the larger
 # settings of which a saved map has its own numbers
 _STARTS = (*AUTOMATIC, "heading_stddev", "bias_stddev", "time_offset")
+_LONGEST = 0.5  # s of time_offset; beyond, a robot that turns is elsewhere than its velocity says
 _FIELD = 100.0  # times the stated signal_stddev; a field that varies by more gets a note
 
 
@@ -83,10 +84,15 @@ def inconsistent_settings(settings: MapSettings, spread: float | None) -> list[s
         settings: with a number for each automatic start.
         spread: of the measurements, SI; None while it is not known.
     """
-    if not settings.metric:
-        return []
-
     s, notes = settings, []
+    if abs(s.time_offset) > _LONGEST:
+        notes.append(
+            f"time_offset {s.time_offset:g} moves what is measured along straight lines, by the robot's velocity, and "
+            f"within {s.time_offset:.2g} s a robot turns: write stamp_offset: {s.time_offset:g} in place of it"
+        )
+    if not s.metric:
+        return notes
+
     # a nearly exact sensor makes matrices singular
     if s.noise_stddev < s.signal_stddev / _RATIO:
         notes.append(

@@ -44,6 +44,16 @@ def test_what_is_measured_otherwise_is_said():
     assert "sensor_yaw" not in text and "of_later" not in text
 
 
+def test_the_clock_of_a_recording_is_no_other_way_of_measuring():
+    """It goes on where none is given, differs without a word, and keeps no two maps apart."""
+    of_late = IntakeSettings(stamp_offset=3.0)
+    about = Intake(of_late).about
+    assert as_saved(IntakeSettings(), [], about) == (of_late, {"stamp_offset": 3.0})
+    assert as_saved(IntakeSettings(), ["stamp_offset"], about) == (IntakeSettings(), {})
+    assert setup_notes(IntakeSettings(), about) == setup_notes(of_late, {SETUP: {}}) == []
+    assert common_setup([{SETUP: SAVED}, {SETUP: {**SAVED, "stamp_offset": 3.0}}]) == SAVED
+
+
 def test_a_sum_has_a_setup_where_all_its_maps_have_the_same():
     assert common_setup([{SETUP: SAVED}, {SETUP: dict(SAVED)}]) == SAVED
     assert common_setup([{SETUP: SAVED}, {SETUP: {}}]) is None

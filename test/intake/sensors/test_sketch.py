@@ -6,6 +6,7 @@ from intake_messages import by_stamp, drain, drive, feed
 
 from gp_mapping.intake import Intake
 from gp_mapping.intake.sensors.sketch import MEASURED, SHARED, Sketch, union
+from gp_mapping.settings.intake import IntakeSettings
 
 
 def measurements(count, start=0, seed=0):
@@ -101,7 +102,7 @@ def test_an_intake_knows_what_the_map_holds():
     drain(intake)
     held = intake.about[MEASURED]
 
-    again = Intake()
+    again = Intake(IntakeSettings(stamp_offset=0.5))  # it is of the stamps as they come
     again.expect_none_of(held)
     feed(again, messages)
     drain(again)

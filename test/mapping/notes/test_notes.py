@@ -90,6 +90,17 @@ def test_settings_that_make_no_sense_together_are_said(noise, signal, spread, wo
     assert inconsistent_settings(settled(noise, signal, likelihood="poisson"), spread) == []
 
 
+@pytest.mark.parametrize("offset, said", [(-0.6, True), (0.5, False), (-0.5, False), (3.0, True)])
+def test_an_offset_within_which_a_robot_turns_is_said(offset, said):
+    for likelihood in ("gaussian", "poisson"):
+        notes = inconsistent_settings(
+            settled(1, 1, time_offset=offset, likelihood=likelihood), None
+        )
+        assert [f"write stamp_offset: {offset:g} in place" in note for note in notes] == [
+            True
+        ] * said
+
+
 def test_starts_that_a_saved_map_does_not_begin_with_are_said():
     given = MapSettings(lengthscale=0.7, signal_stddev=2.0, bias_stddev=0.3)
     saved = {"lengthscale": 0.5, "signal_stddev": 2.0}

@@ -321,7 +321,7 @@ def test_a_sensor_of_another_clock_is_named_however_the_executor_takes_its_messa
         node, peer, lambda: any("two clocks" in text for text in node.worker.status.warnings)
     )
     (said,) = [text for text in node.worker.status.warnings if "two clocks" in text]
-    assert "stamped 1.5 s after the poses" in said and said.endswith("write time_offset: 1.5")
+    assert "stamped 1.5 s after the poses" in said and said.endswith("write stamp_offset: 1.5")
 
 
 def test_messages_without_a_stamp_that_come_together_keep_their_order(node_of):
