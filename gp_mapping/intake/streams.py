@@ -24,7 +24,7 @@ from gp_mapping.intake.messages import Reading
 from gp_mapping.intake.outlet import Outlet
 from gp_mapping.intake.placing import Placer
 from gp_mapping.intake.poses.buffer import Bracket, Pose, PoseBuffer, PoseRows, read_numbers
-from gp_mapping.intake.poses.lateness import Lateness
+from gp_mapping.intake.poses.lateness import Lateness, forgotten_notes
 from gp_mapping.intake.poses.tf_poses import TfPoses
 from gp_mapping.intake.poses.track import PoseTrack
 from gp_mapping.intake.poses.transforms import Transform
@@ -195,7 +195,7 @@ class Streams:
         apart = apart or self._lead.step_notes()
         apart = apart or self._lead.notes(self._lateness.seconds)
         apart = apart or self._lateness.note(self._settings.max_wait)
-        apart = apart + self._track.notes()
+        apart = [*apart, *forgotten_notes(self._track.buffer)]
         return [*apart, *self._field_order.note("measurements"), *self._pose_order.note("poses")]
 
     def forget_steps(self) -> None:

@@ -234,7 +234,7 @@ def test_poses_that_are_forgotten_before_what_comes_through_a_hose_are_said():
     _, drops, _, (said,) = handed_out(messages, IntakeSettings(**settings, pose_buffer_size=20))
     assert drops["no_pose"] > 100 and f"{drops['no_pose']} measurements came" in said
     assert "raise pose_buffer_size (20) to those of 2.99 s" in said
-    assert handed_out(messages, IntakeSettings(**settings, pose_buffer_size=60))[1::2] == ({}, [])
+    assert handed_out(messages, IntakeSettings(**settings, pose_buffer_size=70))[1::2] == ({}, [])
 
 
 def stamped_late(messages, seconds):

@@ -1,10 +1,12 @@
-"""Whether poses came only after the measurements of their time had been given up."""
+"""Whether poses came after the measurements of their time, or were forgotten before these."""
 
 from __future__ import annotations
 
-__all__ = ["Lateness"]
+from gp_mapping.intake.poses.buffer import PoseBuffer
 
-_FEW = 3  # late poses that are not spoken of
+__all__ = ["Lateness", "forgotten_notes"]
+
+_FEW = 3  # late poses, or measurements, that are not spoken of
 
 
 class Lateness:
@@ -61,3 +63,17 @@ class Lateness:
             f"for {max_wait:g} s: raise max_wait above that (and queue_size, where measurements come often), or look "
             "at what delays the poses"
         ]
+
+
+def forgotten_notes(buffer: PoseBuffer) -> list[str]:
+    """Say that measurements came when the poses of their time were forgotten.
+
+    Args:
+        buffer: of the poses.
+    """
+    if buffer.missed <= _FEW:
+        return []
+    return [
+        f"{buffer.missed} measurements came when the poses of their time were forgotten already, since only the "
+        f"newest are kept: raise pose_buffer_size ({buffer.size}) to those of {buffer.behind / 1e9:.3g} s and more"
+    ]

@@ -12,8 +12,6 @@ from gp_mapping.intake.poses.two_tracks import TwoTracks
 
 __all__ = ["PoseTrack"]
 
-_FEW = 3  # measurements that are not spoken of
-
 
 class PoseTrack:
     """A stream of poses that counts its own jumps back in time.
@@ -60,16 +58,6 @@ class PoseTrack:
         self._buffers[self.epoch].extend(poses)
         self.tracks.add_all(poses.stamps, poses.rows[:, :3])
         self.restarts.add_all(poses.stamps, poses.rows)
-
-    def notes(self) -> list[str]:
-        """Say that measurements came when the poses of their time were forgotten already."""
-        buffer = self.buffer
-        if buffer.missed <= _FEW:
-            return []
-        return [
-            f"{buffer.missed} measurements came when the poses of their time were forgotten already, since only the "
-            f"newest are kept: raise pose_buffer_size ({buffer.size}) to those of {buffer.behind / 1e9:.3g} s and more"
-        ]
 
     @property
     def buffer(self) -> PoseBuffer:
