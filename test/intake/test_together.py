@@ -125,7 +125,7 @@ def compared(messages, settings, sizes, first=60, names=FIELD, **given):
         all_of_intake += found[0]
         assert merged(all_of_intake) == merged(all_alone)
     last = [outcome(each, each.batches(finish=True)) for each in (alone, intake)]
-    assert last[0] == last[1]
+    assert last[0] == last[1] and intake.sketch.as_text() == alone.sketch.as_text()
     return together, intake
 
 

@@ -56,6 +56,8 @@ def test_two_clocks_are_named_with_the_offset_that_mends_them(late):
         offset = float(text.rpartition("stamp_offset: ")[2].split()[0])
         assert offset == pytest.approx(late, abs=0.15)
         assert said_of(messages, stamp_offset=offset) == []
+        (again,) = said_of(messages, stamp_offset=offset + 1.0)  # a wrong one is put right
+        assert float(again.rpartition("stamp_offset: ")[2]) == pytest.approx(late, abs=0.15)
         assert late > 20.0 or said_of(messages, False) == []
 
 
