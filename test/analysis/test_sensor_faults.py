@@ -70,3 +70,52 @@ def test_the_end_of_the_range_has_one_name():
     y = 21.0 + 2.0 * np.sin(0.021 * np.arange(1200)) + 0.05 * rng.standard_normal(1200)
     faults = sensor_faults([drive(np.minimum(y, 22.0)[:, None])], 1.0, "°C")
     assert len(faults) == 1 and "the end of its range" in faults[0].text
+
+
+def test_a_sensor_that_hangs_is_named_and_a_coarse_one_is_not():
+    t = np.arange(600) * 0.1
+    x = np.stack([0.4 * t, 0.0 * t], 1)
+    smooth = 20.0 + np.sin(t)[:, None]
+    assert not sensor_faults([Samples(x, smooth, stamp=t)], 1.0, "°C")
+    assert not sensor_faults([Samples(x, np.round(smooth), stamp=t)], 1.0, "°C"), (
+        "whole degrees repeat themselves"
+    )
+    hung = smooth.copy()
+    hung[200:320] = hung[200]
+    found = sensor_faults([Samples(x, hung, stamp=t)], 1.0, "°C")
+    assert (
+        len(found) == 1
+        and not found[0].dead
+        and "11.9 s and 4.8 m from stamp 20.0" in found[0].text
+    )
+    still = np.where((np.arange(600) < 200)[:, None], x, x[200])
+    assert not sensor_faults([Samples(still, hung, stamp=t)], 1.0, "°C"), "it stood still"
+
+
+def faults_of(values, metres=0.4, seconds=0.1):
+    t = np.arange(len(values)) * seconds
+    samples = Samples(
+        np.stack([metres * t, 0.0 * t], 1), np.asarray(values, float)[:, None], stamp=t
+    )
+    return [fault.text for fault in sensor_faults([samples], 1.0, "units")]
+
+
+def test_a_sensor_that_drops_out_saturates_or_knows_few_values_is_named():
+    """None of these hung for long beside what it usually did, so nothing was said of them."""
+    n = np.arange(600)
+    alive = 20.0 + np.sin(0.1 * n) + 0.01 * np.random.default_rng(0).standard_normal(600)
+    for said, values in (
+        ("exactly 0 units, the smallest", np.where(n % 2, 0.0, alive)),
+        ("exactly 0 units, the smallest", np.where(n // 25 % 2, 0.0, alive)),
+        ("exactly 0 units, the smallest", np.where(n == 77, alive, 0.0)),
+        ("exactly 20.5 units, the largest", np.minimum(alive, 20.5)),
+        ("one of 2 values (3; 4 units)", 3.0 + n % 2),
+    ):
+        texts = faults_of(values)
+        assert texts and said in texts[0], (said, texts)
+    assert "hung" in faults_of(alive[:100] * (n[:100] < 60) + 7.0 * (n[:100] >= 60), 0.5, 1.0)[0], (
+        "at 1 Hz, for 40 s"
+    )
+    assert "dead" in faults_of(np.zeros(25), 0.5, 1.0)[0]
+    for good in (alive, np.round(alive), np.round(3.0 * alive), np.round(100.0 * alive)):
+        assert not faults_of(good), faults_of(good)

@@ -229,14 +229,24 @@ class _JointBasis:
         return right + self.back(factor @ (factor.mT @ part) - part)
 
     def square_of_later(self, factor: Tensor, right: Tensor) -> Tensor:
-        """Bᵀ D̃₁ B (n, n) of columns B; arguments as of `times_later`."""
+        """Bᵀ D̃₁ B (n, n) of columns B.
+
+        Args:
+            factor: as of `times_later`.
+            right: the columns B.
+        """
         if self.left is not None:
             return right.mT @ self.times_later(factor, right)
         part = factor.mT @ right
         return part.mT @ part
 
     def solve_later(self, factor: Tensor, right: Tensor) -> Tensor:
-        """D̃₁⁻¹ times columns; arguments as of `times_later`."""
+        """D̃₁⁻¹ times columns.
+
+        Args:
+            factor: as of `times_later`.
+            right: the columns.
+        """
         part = right if self.left is None else self._onto(right)
         solved = solve_lower(factor, solve_lower(factor, part), transpose=True)
         return solved if self.left is None else right + self.back(solved - part)

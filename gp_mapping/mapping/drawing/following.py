@@ -95,7 +95,12 @@ class Follower:
         return work
 
     def knows_now(self, lattice: Lattice, field: FieldMap) -> np.ndarray:
-        """Which points (R, K) are known as of this moment."""
+        """Which points (R, K) are known as of this moment.
+
+        Args:
+            lattice: with the points.
+            field: the map.
+        """
         return (
             self.knows(lattice)
             if self._number and self._moment == field.moment()

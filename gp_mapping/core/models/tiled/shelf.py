@@ -67,7 +67,12 @@ class Shelf:
         return self._states[key]
 
     def set_aside(self, key: Key, state: StoredState) -> None:
-        """Keep a state that is out of reach; of a tile that has one aside already, that one."""
+        """Keep a state that is out of reach; of a tile that has one aside already, that one.
+
+        Args:
+            key: of the tile.
+            state: of the tile.
+        """
         self._aside.setdefault(key, state)
 
     def is_aside(self, key: Key) -> bool:
