@@ -19,7 +19,7 @@ __all__ = ["Lattice", "flat"]
 
 _FRACTION = 12.0  # lattice points in a lengthscale
 _HALO = 6  # lattice points beyond the window, so that the spline's ends are out of sight
-_KEEP = 8  # lattice points beyond a changed region that its spline coefficients reach
+_KEEP = 12  # lattice points beyond a changed region that its spline coefficients reach
 _PROCESSOR = torch.device("cpu")
 
 

@@ -3,9 +3,10 @@
 The lattice has a fraction of the lengthscale as its pitch. After a first drawing its points are
 brought up to date by what samples have changed, or evaluated again only where something did.
 
-A field with lengthscale ℓ has nothing between points ℓ/12 apart that a cubic spline does not
-follow: the mean within 0.01 stddev, and, splined as a variance (not as a stddev or a logarithm,
-whose valleys along the path are sharp), the stddev within 2 % at 999 cells of 1000.
+A field with lengthscale ℓ has little between points ℓ/12 apart that a quintic spline does not
+follow: the mean within 0.01 predictive sd, and, splined as a variance (not as a stddev or a
+logarithm, whose valleys along the path are sharp), the stddev within 2 % at 999 cells of 1000,
+while the noise is more than a twentieth of the signal.
 
 Of a map of several channels each is splined by itself, and the norm is made of them cell by cell;
 what covariances between them add to its variance is splined, too. A probability or a rate, where

@@ -26,19 +26,38 @@ FIXED = {
 }
 
 
-def off(grid, field) -> tuple[float, float]:
-    """Mean in predictive sd, and stddev relative, both the largest: grid against field.predict at its cells."""
+def errors(grid, field) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of each cell, grid against field.predict: mean in predictive sd, stddev relative to it."""
     told = field.predict(grid.centres())
-    mean, stddev = told.mean[:, 0].reshape(grid.shape), told.stddev[:, 0].reshape(grid.shape)
+    mean, variance = told.mean[:, 0].reshape(grid.shape), told.variance[:, 0].reshape(grid.shape)
     return (
-        float(
-            (
-                (grid.mean - mean).abs()
-                / (told.variance[:, 0] + told.noise_variance[0]).sqrt().reshape(grid.shape)
-            ).max()
-        ),
-        float((grid.stddev / stddev - 1).abs().max()),
+        (grid.mean - mean).abs() / (variance + told.noise_variance[0]).sqrt(),
+        (grid.stddev / variance.sqrt() - 1).abs(),
     )
+
+
+def off(grid, field) -> tuple[float, float]:
+    """The largest of both `errors`."""
+    mean, stddev = errors(grid, field)
+    return float(mean.max()), float(stddev.max())
+
+
+def surveyed(quiet: float, lanes: float, **settings):
+    """A map (ℓ .5 m, signal 1) of lanes so far apart, whose noise is so many times smaller."""
+    settings = MapSettings(
+        **(
+            FIXED
+            | {"signal_stddev": 1.0, "noise_stddev": 1.0 / quiet, "constant_stddev": 2.0}
+            | {"resolution": 0.0125, "margin": 0.0}
+            | settings
+        )
+    )
+    field = build_map(settings)
+    along, across = torch.arange(0.0, 1.0, 0.01), torch.arange(0.0, 1.01, lanes)
+    way = torch.cartesian_prod(across, along).flip(1).double()
+    way[:, 1] += 0.02 * torch.sin(6.0 * way[:, 0])
+    field.update(Samples(way, torch.sin(5.0 * way).sum(1, keepdim=True)))
+    return field, settings
 
 
 def assert_good(grid, field, where=""):
@@ -55,6 +74,15 @@ def test_a_full_drawing_is_what_predict_says(model, length):
     session.ingest(drive(rate=20.0))
     session.flush()
     assert_good(session.render(), session, f"ℓ = {length}")
+
+
+@pytest.mark.parametrize("lanes", [0.15, 0.5])
+def test_the_narrow_valley_of_the_variance_along_a_path_is_drawn(lanes):
+    """Of a quiet sensor, from which the stddev rises twentyfold within a fifth of a lengthscale."""
+    field, settings = surveyed(20.0, lanes)
+    grid = Renderer(settings).render(field, ([0.0, 0.0], [1.0, 1.0]), 1.0 / 20.0, 1)
+    mean, stddev = errors(grid, field)
+    assert mean.max() <= 0.02 and stddev.quantile(0.999) <= 0.02 and stddev.max() <= 0.06
 
 
 @pytest.mark.parametrize("origin", [(0.0, 0.0), (4e5 + 0.37, -1e6 + 0.123)])
