@@ -15,9 +15,14 @@ from gp_mapping.mapping.drawing.grid import GridWindow
 from gp_mapping.mapping.drawing.splines import CardSplines, spline_operator, variance_bound
 from gp_mapping.mapping.drawing.vector import excess
 
-__all__ = ["Lattice", "flat"]
+__all__ = ["Lattice", "flat", "points_needed"]
 
 _FRACTION = 12.0  # lattice points in a lengthscale
+# Of a kernel, signal over noise from which on more are needed, and the power of it with which they
+# grow: 2/(2ν + 1) of a Matérn; and how many times more they are at most.
+_QUIET = {"rbf": (22.0, 0.0), "matern32": (3.0, 0.5)}
+_QUIET_OTHERS = (22.0, 1.0 / 3.0)
+_FINEST = 3.0
 _HALO = 6  # lattice points beyond the window, so that the spline's ends are out of sight
 _KEEP = 12  # lattice points beyond a changed region that its spline coefficients reach
 _PROCESSOR = torch.device("cpu")
@@ -26,6 +31,22 @@ _PROCESSOR = torch.device("cpu")
 def flat(values: np.ndarray) -> np.ndarray:
     """A view (…, R·K) of values (…, R, K): one number for a point is found in half the time."""
     return values.reshape(*values.shape[:-2], -1)
+
+
+def points_needed(signal_stddev: float, noise_stddev: float, kernel: str) -> float:
+    """Points in a lengthscale that resolve the valley of the variance along a path.
+
+    Details of the field across a path are known as far as its spectrum on a line, k^-(2ν + 1) of a
+    Matérn, exceeds the noise's. So the valley is (noise / signal)^(2 / (2ν + 1)) lengthscales wide.
+
+    Args:
+        signal_stddev: SI.
+        noise_stddev: of one measurement, SI.
+        kernel: as the setting.
+    """
+    quiet, power = _QUIET.get(kernel, _QUIET_OTHERS)
+    ratio = max(signal_stddev / max(quiet * noise_stddev, 1e-300), 1.0)
+    return _FRACTION * min(ratio**power, _FINEST)
 
 
 def _before(nodes: np.ndarray, cells: np.ndarray) -> np.ndarray:
@@ -45,6 +66,7 @@ class Lattice:
         centre: (C,) the prior's mean, which points show until they are evaluated.
         prior: (C,) the prior's variance, likewise.
         device: where the cells are splined, and stay: the map's.
+        fraction: points in a lengthscale along an axis.
 
     Attributes:
         rows: (R,) y of the points, m.
@@ -73,11 +95,12 @@ class Lattice:
         centre: np.ndarray,
         prior: np.ndarray,
         device: torch.device = _PROCESSOR,
+        fraction: float = _FRACTION,
     ):
         self.window, self.length, self.centre, self.prior = window, length, centre, prior
-        self.device = device
+        self.device, self.fraction = device, fraction
         self.xs, self.ys = (axis.numpy() for axis in window.axes())
-        pitch = length / _FRACTION
+        pitch = length / fraction
         # the cells themselves, where the lattice would not be coarser
         self.direct = pitch <= window.resolution * 1.2
         if self.direct:
@@ -121,12 +144,13 @@ class Lattice:
 
     @property
     def points_per_length(self) -> float:
-        """Points in a lengthscale along an axis: _FRACTION, or fewer where cells are coarser."""
-        return min(_FRACTION, self.length / self.window.resolution) if self.direct else _FRACTION
+        """Points in a lengthscale along an axis: `fraction`, or fewer where cells are coarser."""
+        of_cells = self.length / self.window.resolution
+        return min(self.fraction, of_cells) if self.direct else self.fraction
 
     def over_window(self, window: GridWindow) -> "Lattice":
         """The lattice over another window of its resolution; common points keep what they know."""
-        new = Lattice(window, self.length, self.centre, self.prior, self.device)
+        new = Lattice(window, self.length, self.centre, self.prior, self.device, self.fraction)
         new.newest = self.newest
         to, from_ = [], []
         for axis in range(2):

@@ -5,8 +5,9 @@ brought up to date by what samples have changed, or evaluated again only where s
 
 A field with lengthscale ℓ has little between points ℓ/12 apart that a quintic spline does not
 follow: the mean within 0.01 predictive sd, and, splined as a variance (not as a stddev or a
-logarithm, whose valleys along the path are sharp), the stddev within 2 % at 999 cells of 1000,
-while the noise is more than a twentieth of the signal.
+logarithm, whose valleys along the path are sharp), the stddev within 2 % at 999 cells of 1000, and
+within 6 % at all. The valley of the variance along the path of a quiet sensor is narrower: there
+are more points (lattice.points_needed), at most the cells themselves.
 
 Of a map of several channels each is splined by itself, and the norm is made of them cell by cell;
 what covariances between them add to its variance is splined, too. A probability or a rate, where
@@ -28,7 +29,7 @@ from gp_mapping.core.types import Prediction
 from gp_mapping.mapping.drawing.channels import show
 from gp_mapping.mapping.drawing.following import DRIFT, Follower
 from gp_mapping.mapping.drawing.grid import FieldGrid, GridWindow
-from gp_mapping.mapping.drawing.lattice import Lattice
+from gp_mapping.mapping.drawing.lattice import Lattice, points_needed
 from gp_mapping.mapping.drawing.vector import excess_of
 from gp_mapping.mapping.scoring.local_scale import LocalScale, ScaleOfGrid
 from gp_mapping.mapping.scoring.offset_variance import KeptVelocity, OffsetVariance
@@ -255,7 +256,12 @@ class Renderer:
             source, included, epoch = field.drawable(_SOLVING)
 
         about = [0.5 * (a + b) for a, b in zip(*bounds)] if about is None else about
-        moved = self._prepare_lattice(field, self._place(*bounds, about), hyper["lengthscale"])
+        moved = self._prepare_lattice(
+            field,
+            self._place(*bounds, about),
+            hyper["lengthscale"],
+            points_needed(hyper["signal_stddev"], noise_stddev, self.settings.kernel),
+        )
         lattice, changed = self._lattice, self._epoch not in (None, epoch)
         reach = _REACH * hyper["lengthscale"]
         seen = self._mark_changes(field, epoch, included, reach, revision)
@@ -291,26 +297,31 @@ class Renderer:
         self.points_stale = int(lattice.stale.sum()) + len(self._touched)
         return hyper
 
-    def _prepare_lattice(self, field: FieldMap, moved: bool, length: float) -> bool:
-        """Have a lattice over the window, with a pitch that suits the lengthscale.
+    def _prepare_lattice(
+        self, field: FieldMap, moved: bool, length: float, fraction: float
+    ) -> bool:
+        """Have a lattice over the window, with a pitch that suits the lengthscale and the noise.
 
         Args:
             field: the map.
             moved: whether the window is another one.
             length: lengthscale, m.
+            fraction: lattice points in it.
 
         Returns:
             Whether all of the window is to be drawn anew.
         """
         old = self._lattice
-        # another lengthscale needs another pitch: a coarse lattice loses the field, a fine one time
-        if old is None or not 0.8 < length / old.length < 1.5:
+        # another θ needs another pitch: a coarse lattice loses the field, a fine one time
+        wanted = length / fraction
+        if old is None or not 0.9 < wanted / (old.length / old.fraction) < 1.5:
             prior = self._channels(field, field.prior())
             self._lattice = Lattice(
                 self.window,
                 length,
                 *(part[0].cpu().numpy() for part in (prior.mean, prior.variance)),
                 device=prior.mean.device,
+                fraction=fraction,
             )
             if old is not None:
                 self._lattice.copy_nearest(old)

@@ -23,7 +23,7 @@ __all__ = ["CardSplines", "spline_operator", "variance_bound"]
 _DEGREE = 5
 # Of the least variance around a cell: a valley that passes between the nearest points is deeper
 # there than at any of them, and those along it are nearer to its floor.
-_SURER = 0.0625
+_SURER = 1.0 / 64.0
 
 
 def spline_operator(nodes: np.ndarray, points: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
@@ -54,7 +54,7 @@ def variance_bound(variance: Tensor) -> Tensor:
     """What a cell's variance does not fall below, by the points around it.
 
     Beside a path the variance rises a hundredfold between two points, where its spline may swing
-    below 0: a cell's standard deviation is no less than a quarter of the least within four points.
+    below 0: a cell's standard deviation is no less than an eighth of the least within four points.
 
     Args:
         variance: of points (…, R, K).

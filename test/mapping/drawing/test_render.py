@@ -76,13 +76,25 @@ def test_a_full_drawing_is_what_predict_says(model, length):
     assert_good(session.render(), session, f"ℓ = {length}")
 
 
-@pytest.mark.parametrize("lanes", [0.15, 0.5])
-def test_the_narrow_valley_of_the_variance_along_a_path_is_drawn(lanes):
-    """Of a quiet sensor, from which the stddev rises twentyfold within a fifth of a lengthscale."""
-    field, settings = surveyed(20.0, lanes)
-    grid = Renderer(settings).render(field, ([0.0, 0.0], [1.0, 1.0]), 1.0 / 20.0, 1)
+@pytest.mark.parametrize(
+    "quiet, lanes, kernel",
+    [
+        (20.0, 0.15, "matern52"),
+        (20.0, 0.5, "matern52"),
+        (100.0, 0.5, "matern52"),
+        (10.0, 0.15, "matern32"),
+    ],
+)
+def test_the_narrow_valley_of_the_variance_along_a_path_is_drawn(quiet, lanes, kernel):
+    """Also by a renderer that knew of another noise before."""
+    field, settings = surveyed(quiet, lanes, kernel=kernel)
+    drawn, box = Renderer(settings), ([0.0, 0.0], [1.0, 1.0])
+    drawn.render(field, box, 1.0, 0)
+    loud = drawn.points_drawn
+    grid = drawn.render(field, box, 1.0 / quiet, 1)
     mean, stddev = errors(grid, field)
     assert mean.max() <= 0.02 and stddev.quantile(0.999) <= 0.02 and stddev.max() <= 0.06
+    assert drawn.points_drawn in (0, loud) or loud < drawn.points_drawn < 2.6 * loud
 
 
 @pytest.mark.parametrize("origin", [(0.0, 0.0), (4e5 + 0.37, -1e6 + 0.123)])
