@@ -10,8 +10,9 @@ climbed by Fisher scoring: with K, α = K⁻¹y, s² = yᵀα/N, and B_k = K⁻�
 
     ∂L/∂v_k = ½ (αᵀ ∂K/∂v_k α/s² − tr B_k),   F_kl = ½ tr B_k B_l − tr B_k tr B_l / 2N
 
-F⁻¹ is the covariance of what is found. At a steady speed on straight lanes a and δ are one; turns
-tell them apart.
+F⁻¹ is the covariance of what is found. Where the robot turns within a block, the sensor sweeps over
+more of the field than the block's own way: K's diagonal has the variance of that, too. At a steady
+speed on straight lanes a and δ are one; turns tell them apart.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
+from gp_mapping.core.kernels import make_kernel
 from gp_mapping.mapping.drift.track_evidence import RATIOS, SURE, TrackEvidence
 
 __all__ = ["PlaceEvidence", "SensorPlace"]
@@ -96,12 +98,23 @@ class PlaceEvidence(TrackEvidence[_Found]):
     ):
         super().__init__(track, lengthscale, kernel, finds_delay, axes)
         self.finds_delay, self._axes = finds_delay, axes
+        ahead = self._ahead
+        # 1 − |h̄|² of each block, lengths along both axes taken for one
+        self._turns = self.y.new_zeros(len(self.y))
+        if ahead is not None:
+            self._turns = (1.0 - ahead.square().sum(1)).clamp(0.0, 1.0)
+            self._turns = self._turns / (1.0 if axes is None else axes.prod())
         self._best_placed: _Placed | None = None  # once it was looked for
         self._delayed: _Placed | None = None  # the best with late stamps alone, where looked for
 
+    @property
+    def _ahead(self) -> Tensor | None:
+        """The robot's forward axis, as it is in the mean of each block, (N, 2)."""
+        return self.track.forward if self.track.heading is None else self.track.heading
+
     def _shifts(self) -> Tensor | None:
         """∂x/∂v of a, b and δ, (3, N, 2); None where the robot's axes are not known."""
-        ahead = self.track.forward if self.track.heading is None else self.track.heading
+        ahead = self._ahead
         if ahead is None:
             return None
         both = torch.stack([ahead, ahead.flip(1) * ahead.new_tensor([-1.0, 1.0])])
@@ -119,22 +132,46 @@ class PlaceEvidence(TrackEvidence[_Found]):
             return False
         i, j = self._alone
         step, most = _STEP * self.lengths[i], -math.inf
-        for shift in shifts[:2]:
+        for one in torch.eye(3, dtype=shifts.dtype)[:2]:
             ahead, behind = [], []
             for sign, out in ((1.0, ahead), (-1.0, behind)):
-                places = self.track.x + sign * step * shift
-                out.append(self._told_at(places, i, j))
+                at = sign * step * one
+                out.append(self._told_at(at, shifts, i, j))
                 yield
             slope, bend = 0.5 * (ahead[0] - behind[0]), ahead[0] + behind[0] - 2.0 * none
             top = 0.5 * slope**2 / -bend if bend < 0.0 else math.inf
             most = max(most, min(top, abs(slope)), ahead[0] - none, behind[0] - none)
         return most >= 0.5 * SURE
 
-    def _told_at(self, places: Tensor, i: int, j: int) -> float:
-        """Log evidence at other places (N, 2), with those numbers of lengthscale and ratio."""
-        covariance = self._kernel_of(self.lengths[i], places) + self.free
+    def _told_at(self, at: Tensor, shifts: Tensor, i: int, j: int) -> float:
+        """Log evidence at (a, b, δ), with those numbers of lengthscale and ratio."""
+        covariance = self._placed(at, shifts, i)
         covariance.diagonal().add_(RATIOS[j] ** 2)
         return self._evidence(covariance)
+
+    def _placed(self, at: Tensor, shifts: Tensor, i: int) -> Tensor:
+        """Of the field at (a, b, δ) with lengthscale number i, and all that is unknown: (N, N)."""
+        return self._changing(at, shifts, i) + self.free
+
+    def _changing(self, at: Tensor, shifts: Tensor, i: int) -> Tensor:
+        """Of the field alone at (a, b, δ), with lengthscale number i: (N, N)."""
+        covariance = self._kernel_of(self.lengths[i], self.track.x + self._moved(at, shifts))
+        covariance.diagonal().add_(self._swept(at, i))
+        return covariance
+
+    def _swept(self, at: Tensor, i: int) -> Tensor:
+        """Variance of a block's mean about the field at its mean place, the robot turning, (N,).
+
+        In a block whose unit vectors ĥ have the mean h̄ the sensor's place varies by
+        s² = (a² + b²)(1 − |h̄|²). The mean of both ends of ±s differs from the middle by
+
+            k(0) + (k(0) + k(2s))/2 − 2k(s)
+        """
+        apart = (at[:2].square().sum() * self._turns).sqrt()
+        along = torch.stack([apart, torch.zeros_like(apart)], 1)
+        k = make_kernel(self.kernel, 1.0, self.lengths[i])
+        none = along.new_zeros((1, 2))
+        return (1.5 + 0.5 * k(2.0 * along, none) - 2.0 * k(along, none))[:, 0].clamp_min(0.0)
 
     def _misplaced(self) -> Generator[None, None, float]:
         """Largest log evidence of a sensor that sits elsewhere, or has late stamps."""
@@ -168,7 +205,7 @@ class PlaceEvidence(TrackEvidence[_Found]):
             for turn in range(_WAYS):
                 angle, length = 2.0 * math.pi * turn / _WAYS, far * self.lengths[2]
                 at = shifts.new_tensor([length * math.cos(angle), length * math.sin(angle), 0.0])
-                tried.append((self._told_at(self.track.x + self._moved(at, shifts), i, j), at))
+                tried.append((self._told_at(at, shifts, i, j), at))
                 yield
         tried = sorted(tried, key=lambda each: -each[0])[:_STARTS]
         best, start = None, self.start
@@ -206,7 +243,7 @@ class PlaceEvidence(TrackEvidence[_Found]):
         chosen = torch.tensor(free)
         at = torch.where(chosen, first, 0.0)
         numbers: tuple[int, ...] = self.start[0], self._blurred
-        value = self._told_at(self.track.x + self._moved(at, shifts), *numbers)
+        value = self._told_at(at, shifts, *numbers)
         covariance = torch.zeros((3, 3), dtype=torch.float64)
         for _ in range(_ROUNDS):
             slope, fisher = yield from self._slope(at, shifts, numbers)
@@ -215,7 +252,7 @@ class PlaceEvidence(TrackEvidence[_Found]):
             step = step / max(1.0, float((step * self._loose().sqrt()).abs().max()) / _STRIDE)
             before = value
             for _ in range(_HALVINGS):
-                told = self._told_at(self.track.x + self._moved(at + step, shifts), *numbers)
+                told = self._told_at(at + step, shifts, *numbers)
                 yield
                 if told > value:
                     at, value = at + step, told
@@ -238,27 +275,24 @@ class PlaceEvidence(TrackEvidence[_Found]):
     def _best_at(
         self, at: Tensor, shifts: Tensor
     ) -> Generator[None, None, tuple[float, tuple[int, ...]]]:
-        places = self.track.x + self._moved(at, shifts)
-        return (
-            yield from self._best(lambda i: self._kernel_of(self.lengths[i], places) + self.free)
-        )
+        return (yield from self._best(lambda i: self._placed(at, shifts, i)))
 
     def _slope(
         self, at: Tensor, shifts: Tensor, numbers: tuple[int, ...]
     ) -> Generator[None, None, tuple[Tensor, Tensor]]:
         """Gradient (3,) and Fisher information (3, 3) of the log evidence at (a, b, δ)."""
-        (i, j), places, n = numbers, self.track.x + self._moved(at, shifts), len(self.y)
-        length = self.lengths[i]
-        covariance = self._kernel_of(length, places) + self.free + RATIOS[j] ** 2 * self.eye
-        factor = torch.linalg.cholesky(covariance)
+        (i, j), n = numbers, len(self.y)
+        factor = torch.linalg.cholesky(self._placed(at, shifts, i) + RATIOS[j] ** 2 * self.eye)
         weights = torch.cholesky_solve(self.y, factor)
         square = (self.y * weights).sum() / n
         yield
         slope, parts = torch.zeros(3, dtype=torch.float64), []
         for k, shift in enumerate(shifts):
-            small = 1e-4 * length / float(shift.norm(dim=1).max().clamp_min(1e-9))
-            rise = self._kernel_of(length, places + small * shift)
-            rise = (rise - self._kernel_of(length, places - small * shift)) / (2.0 * small)
+            small = 1e-4 * self.lengths[i] / float(shift.norm(dim=1).max().clamp_min(1e-9))
+            step = small * torch.eye(3, dtype=torch.float64)[k]
+            # constants of passes are 1e4: what stays is not differenced
+            rise = self._changing(at + step, shifts, i)
+            rise = (rise - self._changing(at - step, shifts, i)) / (2.0 * small)
             parts.append(torch.cholesky_solve(rise, factor))
             slope[k] = 0.5 * ((weights.mT @ rise @ weights)[0, 0] / square - parts[k].trace())
             yield

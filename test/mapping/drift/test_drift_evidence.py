@@ -8,6 +8,7 @@ import torch
 from drifting import LENGTH, crossing, done, lanes, passes, way
 from slow_sensor import field
 
+from gp_mapping.mapping.drift.blocks import blocks_of
 from gp_mapping.mapping.drift.evidence import DriftSearch, DriftTrack
 
 STEP = LENGTH / 5.0  # m, between blocks
@@ -233,10 +234,25 @@ def test_a_step_of_scoring_is_the_gradient_of_the_evidence():
     shifts, at = search._shifts(), torch.tensor([0.1, -0.2, 0.3], dtype=torch.float64)  # noqa: SLF001
 
     def told(at):
-        return search._told_at(search.track.x + search._moved(at, shifts), 2, 3)  # noqa: SLF001
+        return search._told_at(at, shifts, 2, 3)  # noqa: SLF001
 
     slope, fisher = done(search._slope(at, shifts, (2, 3)))  # noqa: SLF001
     steps = 1e-4 * torch.eye(3, dtype=torch.float64)
     wanted = [(told(at + step) - told(at - step)) / 2e-4 for step in steps]
     assert slope.tolist() == pytest.approx(wanted, rel=1e-3)
     assert bool((torch.linalg.eigvalsh(fisher) > 0.0).all())
+
+
+def test_blocks_in_which_the_robot_turns_say_less_of_where_a_sensor_sits():
+    """A sensor ahead of the robot sweeps over more of the field there than a block is long."""
+    k = torch.ones(1, 1, 11, dtype=torch.float64) / 11.0  # round corners
+    x = torch.nn.functional.conv1d(lanes(8.0, 5.0, 1.0, 0.08).mT[:, None], k)[:, 0].mT
+    stamp, ahead = torch.arange(len(x), dtype=x.dtype), facing(x)
+    y = field(x + 1.5 * ahead, 2, LENGTH) + 0.03 * torch.sin(1e3 * stamp)
+    rows = DriftTrack(x, y, stamp, torch.ones(len(x), dtype=torch.long), forward=ahead)
+    search = DriftSearch(blocks_of(rows, STEP), LENGTH, "matern52")
+    shifts, at = search._shifts(), torch.tensor([1.5, 0.0, 0.0], dtype=x.dtype)  # noqa: SLF001
+    told = max(search._told_at(at, shifts, 2, j) for j in range(6))  # noqa: SLF001
+    search._turns.zero_()  # noqa: SLF001
+    alike = max(search._told_at(at, shifts, 2, j) for j in range(6))  # noqa: SLF001
+    assert told > alike + 8.0
