@@ -10,6 +10,8 @@ from slow_sensor import field
 
 from gp_mapping.mapping.drift.blocks import blocks_of
 from gp_mapping.mapping.drift.evidence import DriftSearch, DriftTrack
+from gp_mapping.mapping.drift.sensor_place import SensorPlace
+from gp_mapping.mapping.drift.track_evidence import ANOTHER, LATE, Alternative
 
 STEP = LENGTH / 5.0  # m, between blocks
 LINE = torch.stack([torch.arange(0.0, 80.0, STEP), torch.zeros(200)], 1).double()
@@ -256,3 +258,27 @@ def test_blocks_in_which_the_robot_turns_say_less_of_where_a_sensor_sits():
     search._turns.zero_()  # noqa: SLF001
     alike = max(search._told_at(at, shifts, 2, j) for j in range(6))  # noqa: SLF001
     assert told > alike + 8.0
+
+
+@pytest.mark.parametrize(
+    ("other", "kind", "named"), [(13.0, ANOTHER, False), (11.0, ANOTHER, True), (13.0, LATE, True)]
+)
+def test_a_place_is_named_where_no_other_fault_is_nearly_as_good(other, kind, named):
+    """By its margin; late stamps were chosen from before."""
+    search = DriftSearch(way(passes(3, [LINE[:20]])), LENGTH, "matern52")
+    place = SensorPlace(0.5, 0.0, 0.0, (0.1, 0.1, 0.0))
+
+    def given(value):
+        yield
+        return value
+
+    search._chosen = lambda none: given((20.0, place))  # noqa: SLF001
+    search._alternatives = lambda: [Alternative(8.0, given(other), kind)]  # noqa: SLF001
+    done(search._judge_place(0.0, 5.0))  # noqa: SLF001
+    assert (search.place == place) == named
+
+
+def test_what_a_sensor_sweeps_over_is_in_the_lengths_of_the_map():
+    line = way(passes(3, [LINE[:20]]))._replace(forward=torch.full((20, 2), 0.5).double())
+    stretched = DriftSearch(line, LENGTH, "matern52", True, torch.tensor([1.0, 4.0]))
+    assert torch.allclose(stretched._turns, torch.full((20,), 0.125).double())  # noqa: SLF001
