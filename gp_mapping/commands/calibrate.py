@@ -16,6 +16,8 @@ from gp_mapping.store.atomic import write_atomic
 
 __all__ = ["run"]
 
+_VAGUE = 0.05  # of the field: hard iron that is known less well
+
 
 def run(args: argparse.Namespace) -> int:
     """Read the bags, fit the iron, write the parameters and a summary; returns the exit code.
@@ -80,13 +82,17 @@ def _number(value: float) -> str:
 
 def _summary(fit: Calibration) -> str:
     """Return what was found, in µT and %, and what these readings leave unknown."""
-    hard = ", ".join(f"{1e6 * v:.2f}" for v in fit.hard)
+    hard, known = (
+        ", ".join(f"{1e6 * v:.2f}" for v in each) for each in (fit.hard, fit.hard_stddev)
+    )
     what = "of its part in the plane" if fit.planar else "of the field"
     lines = [
         f"{fit.readings} readings ({fit.used} after thinning), {100 * fit.turned:.0f} % of "
         f"{'the circle' if fit.planar else 'all directions'} seen",
-        f"hard iron ({hard}) µT",
-        "soft iron " + "\n          ".join(" ".join(f"{v:8.4f}" for v in row) for row in fit.soft),
+        f"hard iron ({hard}) ± ({known}) µT",
+        "soft iron "
+        + "\n          ".join(" ".join(f"{v:8.4f}" for v in row) for row in fit.soft)
+        + f"  ± {fit.soft_stddev.max():.4f} at the most",
         f"strength {what} {1e6 * fit.field:.2f} µT; it varied by {100 * fit.before:.1f} % and varies by "
         f"{100 * fit.after:.1f} % now",
     ]
@@ -102,8 +108,10 @@ def _summary(fit: Calibration) -> str:
 def _limits(fit: Calibration) -> list[str]:
     """Return lines that say what these readings cannot determine."""
     if not fit.planar:
+        vague = bool(fit.hard_stddev.max() > _VAGUE * fit.field)
         return [
-            "not observable, and left alone: a common factor of all axes, and a rotation of the sensor"
+            "not observable, and left alone: a common factor of all axes, and a rotation of the sensor",
+            *["a further tilt while it turns would tell the hard iron more exactly"] * vague,
         ]
     axis = ", ".join(f"{v:.2f}" for v in fit.normal)
     return [
@@ -111,8 +119,8 @@ def _limits(fit: Calibration) -> list[str]:
         "axis.",
         "not observable, and left alone: the hard iron along the axis, the soft iron that involves it, a "
         "common factor;",
-        "  a norm keeps the unknown offset along the axis. Tilt the robot in a second bag to "
-        "find the rest.",
+        "  a norm keeps the unknown offset along the axis. Tilt the robot by 0.1 rad or more while "
+        "it turns to find the rest.",
     ]
 
 

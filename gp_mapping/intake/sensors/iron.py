@@ -6,8 +6,9 @@ about h. So with S = A⁻¹ up to a rotation and a scale, for all readings
     |S (m − h)| = F
 
 Lengths do not show a rotation: S is taken symmetric. Nor do they show the scale: its determinant is
-1. A robot that turns about one axis only draws an ellipse: what lies in its plane can be found, but
-the offset along the axis and the scale against it cannot.
+1. How well the rest is known depends on how far the sensor was tilted, and is told with it. A robot
+that turns about one axis only draws an ellipse: what lies in its plane can be found, but the offset
+along the axis and the scale against it cannot.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import least_squares
 
 from gp_mapping.errors import UserError
+from gp_mapping.intake.sensors.iron_fit import fit_ellipsoid, noise_beside
 
 __all__ = ["Calibration", "CalibrationError", "calibrate"]
 
@@ -26,12 +27,15 @@ _FEWEST = 30  # readings left after thinning
 _THIN = 0.02
 _MOST = 4000  # points to fit
 _SPIKE = 2.5  # a reading this many median distances from the middle is none of an ellipsoid's
-# spread across the plane over spread within it; below, the third dimension is tilt and noise
-_FLAT = 0.25
+# spread across the plane, where that is less than a quarter of the one within it: below so many
+# standard deviations of noise it is noise; below such a part of the spread it may be a field that
+# is not quite the same all around
+_FLAT, _LEVEL, _THICK = 3.0, 0.05, 0.25
+_KNOWN = 0.3  # of the strength: beyond, nothing is known of the offset in some direction
 _WIDEST_GAP = np.radians(100.0)  # largest angle without a reading, in the plane
-_CAP = np.radians(60.0)  # in space, each direction needs a reading this near
+_NEAR = np.radians(30.0)  # in space, from a direction that was seen to a reading
 _STRONGEST = 1.0  # T
-_WORST_FIT = 0.15  # rms of |b| / F − 1: beyond, there is no ellipsoid
+_WORST_FIT = 0.15  # rms deviation of the strength: beyond, there is no ellipsoid
 
 
 class CalibrationError(UserError):
@@ -44,20 +48,24 @@ class Calibration:
 
     Attributes:
         hard: (3,) T.
+        hard_stddev: (3,) T: how well it is known; planar: of the middle of the circle in the plane.
         soft: (3, 3).
+        soft_stddev: of each entry (3, 3), likewise.
         planar: whether it was found in a plane only; along the plane's normal nothing is changed.
         normal: (3,) of that plane, in the sensor's axes.
         field: strength of the corrected field, T: in space, or where planar in the plane.
         before: rms deviation of the strength (planar: of the part in the plane) from its own mean,
             of the readings as they came, as a fraction of `field`.
-        after: the same of the corrected readings.
+        after: the same of the corrected readings, without what tilting explains.
         used: how many points the fit used.
         readings: how many readings there were.
         turned: fraction of directions that were seen, of the circle or of the sphere.
     """
 
     hard: np.ndarray
+    hard_stddev: np.ndarray
     soft: np.ndarray
+    soft_stddev: np.ndarray
     planar: bool
     normal: np.ndarray
     field: float
@@ -80,12 +88,12 @@ class Calibration:
 
 
 def calibrate(readings) -> Calibration:
-    """Least squares of |S (m − h)| = F over readings.
+    """The most probable S and h of |S (m − h)| = F, given readings.
 
-    In space or, for a planar robot, in its plane.
+    In space or, where they do not tell the offset in all directions, in their plane.
 
     Args:
-        readings: (N, 3) T, while the robot turned.
+        readings: (N, 3) T, in order of time, while the robot turned.
 
     Raises:
         CalibrationError: there are too few readings, they turn too little, or no ellipsoid fits
@@ -101,7 +109,7 @@ def calibrate(readings) -> Calibration:
             "longer"
         )
 
-    points = _thin(readings)
+    points, weights = _thin(readings)
     centre = points.mean(0)
     # rows of `axes` are the principal axes; of readings in a plane the last is its normal
     _, _, axes = np.linalg.svd(points - centre, full_matrices=False)
@@ -112,35 +120,43 @@ def calibrate(readings) -> Calibration:
             "hangs: let it turn on the spot for two full turns"
         )
 
-    planar = spread[2] < _FLAT * spread[1]
     # of the two normals the one whose largest component is positive
     normal = axes[2] * np.sign(axes[2][np.argmax(np.abs(axes[2]))])
-    basis = _plane(normal) if planar else np.eye(3)  # rows: the axes that the readings spread along
+    across = np.eye(3) - np.outer(normal, normal)
+    level = points @ across
+    noise = noise_beside(points, weights)
+    wide, _, high = ((points - centre) @ axes.T).std(0)
+    planar = bool(high < min(max(_FLAT * noise, _LEVEL * wide), _THICK * wide))
+    if not planar:
+        found = fit_ellipsoid(points, weights)
+        strength = _strength(points, found.hard, found.soft)
+        _must_be_fixed(strength)
+        worst = np.sqrt(np.linalg.eigvalsh(found.hard_covariance)[-1])
+        planar = bool(worst > _KNOWN * strength.mean())
+    if planar:
+        found = fit_ellipsoid(level, weights, normal)
+    else:
+        level, across = points, np.eye(3)
 
-    local = points @ basis.T
-    hard, soft = _fit(local, planar)
-    corrected = (local - hard) @ soft.T
-    strength = np.linalg.norm(corrected, axis=1)
-    after = float(np.sqrt(np.mean((strength / strength.mean() - 1.0) ** 2)))
-    if after > _WORST_FIT:
-        raise CalibrationError(
-            f"the strength still varies by {100 * after:.0f} % after the best correction: the "
-            "robot does not turn enough, or drives where the field itself changes; let it turn on "
-            "the spot, away from steel, for two full turns"
-        )
+    strength = _strength(level, found.hard, found.soft)
+    corrected = (points - found.hard) @ found.soft.T @ across
+    field = float(np.linalg.norm(corrected, axis=1).mean())
+    # in a plane, what of |b|² is not fixed belongs to the part in it
+    after = _must_be_fixed(np.sqrt(np.maximum(strength**2 - (strength**2).mean() + field**2, 0.0)))
 
-    turned = _turned(corrected, planar)
-    # along the normal nothing is changed
-    full = soft if not planar else basis.T @ soft @ basis + np.outer(normal, normal)
-    raw = np.linalg.norm(local, axis=1)
+    turned = _turned(corrected @ _plane(normal).T) if planar else _seen(corrected)
+    raw = np.linalg.norm(points @ across, axis=1)
+    hard_covariance = across @ found.hard_covariance @ across
 
     return Calibration(
-        hard=basis.T @ hard,
-        soft=full,
+        hard=across @ found.hard,  # along the normal nothing is changed
+        hard_stddev=np.sqrt(np.maximum(np.diag(hard_covariance), 0.0)),
+        soft=found.soft,
+        soft_stddev=found.soft_stddev,
         planar=planar,
         normal=normal,
-        field=float(strength.mean()),
-        before=float(raw.std() / strength.mean()),
+        field=field,
+        before=float(raw.std() / field),
         after=after,
         used=len(points),
         readings=len(readings),
@@ -148,28 +164,61 @@ def calibrate(readings) -> Calibration:
     )
 
 
-def _thin(readings: np.ndarray) -> np.ndarray:
+def _must_be_fixed(strength: np.ndarray) -> float:
+    """Rms deviation of a strength from its mean, as a fraction of that.
+
+    Args:
+        strength: (N,) T.
+
+    Raises:
+        CalibrationError: it varies too much.
+    """
+    varies = float(strength.std() / strength.mean())
+    if varies > _WORST_FIT:
+        raise CalibrationError(
+            f"the strength still varies by {100 * varies:.0f} % after the best correction: the "
+            "robot does not turn enough, or drives where the field itself changes; let it turn on "
+            "the spot, away from steel, for two full turns"
+        )
+    return varies
+
+
+def _strength(points: np.ndarray, hard: np.ndarray, soft: np.ndarray) -> np.ndarray:
+    """|S (m − h)| of each reading, T."""
+    return np.linalg.norm((points - hard) @ soft, axis=1)
+
+
+def _thin(readings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """One reading, the mean, for each occupied box of 2 % of the spread, without spikes.
 
-    At most about 4000.
+    At most about 4000, in order of the first reading of each. A box that holds few, as where the
+    ellipsoid cuts a corner of it, weighs less than most do; none weighs more.
+
+    Returns:
+        Readings (N, 3) in T, and their weights (N,), 1 at most.
     """
     low = readings.min(0)
     side = (
         _THIN * float(np.ptp(np.percentile(readings, [1.0, 99.0], axis=0), axis=0).max()) or 1e-12
     )
 
-    _, box = np.unique(
-        np.floor((readings - low) / side).astype(np.int64), axis=0, return_inverse=True
+    _, first, box = np.unique(
+        np.floor((readings - low) / side).astype(np.int64),
+        axis=0,
+        return_index=True,
+        return_inverse=True,
     )
     box = box.ravel()
+    in_time = np.argsort(first)
 
     count = np.bincount(box)
     points = np.stack([np.bincount(box, readings[:, k]) / count for k in range(3)], 1)
+    points, weights = points[in_time], np.minimum(count[in_time] / np.median(count), 1.0)
 
     distance = np.linalg.norm(points - np.median(points, axis=0), axis=1)
-    # spikes
-    points = points[distance <= _SPIKE * np.median(distance)]
-    return points[:: len(points) // _MOST + 1]
+    near = np.flatnonzero(distance <= _SPIKE * np.median(distance))  # no spikes
+    near = near[:: len(near) // _MOST + 1]
+    return points[near], weights[near]
 
 
 def _plane(normal: np.ndarray) -> np.ndarray:
@@ -180,92 +229,32 @@ def _plane(normal: np.ndarray) -> np.ndarray:
     return np.stack([first, np.cross(normal, first)])
 
 
-def _fit(points: np.ndarray, planar: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Fit an ellipsoid (D = 3) or an ellipse (D = 2).
-
-    An algebraic start, then geometric least squares.
+def _turned(corrected: np.ndarray) -> float:
+    """Fraction of the circle that was seen.
 
     Args:
-        points: (N, D) T.
-        planar: for the wording of an error.
-
-    Returns:
-        Hard (D,) in T and soft (D, D), symmetric with determinant 1.
+        corrected: fields in the plane (N, 2), T.
 
     Raises:
-        CalibrationError: the readings lie on no closed curve or surface.
+        CalibrationError: a part of the circle is missing.
     """
-    shift, scale = points.mean(0), float(np.sqrt(((points - points.mean(0)) ** 2).sum(1).mean()))
-    # scaled, so that the equations are well conditioned
-    p = (points - shift) / scale
-    d = p.shape[1]
-    rows, columns = np.triu_indices(d)
-
-    # algebraic: linear least squares of pᵀ Q p + 2 uᵀ p = 1
-    design = np.hstack([p[:, rows] * p[:, columns] * np.where(rows == columns, 1.0, 2.0), 2.0 * p])
-    solution, *_ = np.linalg.lstsq(design, np.ones(len(p)), rcond=None)
-    q = np.zeros((d, d))
-    q[rows, columns] = q[columns, rows] = solution[: len(rows)]
-
-    values, vectors = np.linalg.eigh(q)
-    if values[0] <= 1e-3 * values[-1] or values[-1] <= 0.0:
+    angle = np.sort(np.arctan2(corrected[:, 1], corrected[:, 0]))
+    # the last gap closes the circle
+    gap = float(np.diff(angle, append=angle[0] + 2 * np.pi).max())
+    if gap > _WIDEST_GAP:
         raise CalibrationError(
-            "the readings lie on no closed curve: the robot does not turn enough; let it turn on "
-            "the spot for two full turns" + ("" if planar else ", and tilt it, too")
+            f"the robot does not turn enough: {np.degrees(gap):.0f} degrees of the circle are "
+            "missing; let it turn on the spot for two full turns"
         )
-
-    centre = -np.linalg.solve(q, solution[len(rows) :])
-    # |shape (p − centre)| is the same for all
-    shape = vectors @ np.diag(np.sqrt(values)) @ vectors.T
-    size = 1.0 + centre @ q @ centre
-
-    def unpack(theta):
-        """Centre (d,) and symmetric matrix (d, d)."""
-        s = np.zeros((d, d))
-        s[rows, columns] = s[columns, rows] = theta[d:]
-        return theta[:d], s
-
-    def residual(theta):
-        """|S (p − c)| − 1 of each point."""
-        c, s = unpack(theta)
-        return np.linalg.norm((p - c) @ s, axis=1) - 1.0
-
-    # geometric: a robust loss, so that single readings do not decide
-    start = np.concatenate([centre, (shape / np.sqrt(size))[rows, columns]])
-    found = least_squares(residual, start, loss="soft_l1", f_scale=0.05, max_nfev=200)
-
-    centre, shape = unpack(found.x)
-    values = np.linalg.eigvalsh(shape)
-    if not found.success or values[0] <= 0.0:
-        raise CalibrationError(
-            "no ellipsoid fits the readings: the robot does not turn enough, or drives where the "
-            "field itself changes; let it turn on the spot for two full turns"
-        )
-
-    return shift + scale * centre, shape / np.prod(values) ** (1.0 / d)
+    return 1.0 - gap / (2 * np.pi) if gap > np.radians(30.0) else 1.0
 
 
-def _turned(corrected: np.ndarray, planar: bool) -> float:
-    """Fraction of directions that were seen.
+def _seen(corrected: np.ndarray) -> float:
+    """Fraction of all directions that were seen.
 
     Args:
-        corrected: (N, D) fields, T.
-        planar: whether they lie in a plane: D = 2.
-
-    Raises:
-        CalibrationError: a part of the circle or of the sphere is missing.
+        corrected: fields (N, 3), T.
     """
-    if planar:
-        angle = np.sort(np.arctan2(corrected[:, 1], corrected[:, 0]))
-        # the last gap closes the circle
-        gap = float(np.diff(angle, append=angle[0] + 2 * np.pi).max())
-        if gap > _WIDEST_GAP:
-            raise CalibrationError(
-                f"the robot does not turn enough: {np.degrees(gap):.0f} degrees of the circle are "
-                "missing; let it turn on the spot for two full turns"
-            )
-        return 1.0 - gap / (2 * np.pi) if gap > np.radians(30.0) else 1.0
-
     # n directions spread evenly: Fibonacci's sphere
     n = 200
     z = 1.0 - (2.0 * np.arange(n) + 1.0) / n
@@ -273,12 +262,4 @@ def _turned(corrected: np.ndarray, planar: bool) -> float:
     sphere = np.stack([np.sqrt(1 - z**2) * np.cos(turn), np.sqrt(1 - z**2) * np.sin(turn), z], 1)
 
     unit = corrected / np.linalg.norm(corrected, axis=1, keepdims=True)
-
-    seen = (sphere @ unit.T).max(1) > np.cos(_CAP / 2)
-    if not ((sphere @ unit.T).max(1) > np.cos(_CAP)).all():
-        raise CalibrationError(
-            f"the robot does not turn enough: it tilts, but only {100 * seen.mean():.0f} % of all "
-            "directions are seen; turn the sensor about all three axes, or keep it level and turn "
-            "about the vertical only"
-        )
-    return float(seen.mean())
+    return float(((sphere @ unit.T).max(1) > np.cos(_NEAR)).mean())

@@ -117,32 +117,43 @@ def test_a_robot_that_stands_still_is_refused():
         calibrate(read(turning(n=5)))
 
 
-def test_a_tilt_that_is_too_small_for_space_and_too_large_for_a_plane_is_refused_or_right():
-    """Rolling by up to 25 degrees while turning: whatever is said must be right."""
-    chance = np.random.default_rng(6)
-    tilt = Rotation.from_euler("xy", np.radians(25) * chance.uniform(-1, 1, (800, 2)))
-    try:
-        found = calibrate(read(turning(n=800) * tilt))
-    except CalibrationError as error:
-        assert "directions" in str(error)
-    else:
-        np.testing.assert_allclose(found.hard, HARD, atol=0.05 * np.linalg.norm(HARD))
+def rolling(tilt, n=600):
+    """Two turns, rolled by up to `tilt` rad meanwhile."""
+    roll = Rotation.from_euler("x", tilt * np.sin(np.linspace(0.0, 20.0, n))[:, None])
+    return turning(n=n) * roll
+
+
+@pytest.mark.parametrize("tilt", [0.1, 0.2, 0.3, 0.5, 0.8])
+@pytest.mark.parametrize("distort", [np.eye(3), np.linalg.inv(SOFT)], ids=["hard", "soft"])
+def test_while_it_turns_the_robot_may_tilt_as_far_as_it_likes(tilt, distort):
+    """A band of the ellipsoid: what it tells of it is right, and how well it tells it is said."""
+    found = calibrate(read(rolling(tilt), distort=distort))
+    error = np.abs(found.hard - HARD)[: 2 if found.planar else 3]
+    assert (error < 3.5 * found.hard_stddev[: len(error)] + 0.1e-6).all()
+    assert not found.planar
+    if not distort[0, 1]:
+        np.testing.assert_allclose(found.soft, np.eye(3), atol=0.01)
+        assert (found.hard_stddev < 1.5e-6).all() and (error < 1.5e-6).all()
+    if not found.planar:
+        assert (np.abs(found.soft - np.linalg.inv(distort)) < 4.0 * found.soft_stddev + 0.002).all()
+
+
+def test_a_field_that_is_not_quite_the_same_all_around_is_no_tilt():
+    strength = 1.0 + 0.02 * np.sin(np.linspace(0.0, 21.0, 600))[:, None]
+    found = calibrate((read(turning(), hard=0.0, distort=np.eye(3)) * strength) + HARD)
+    assert found.planar and abs(found.hard[2]) < 1e-6
+    np.testing.assert_allclose(found.hard[:2], HARD[:2], atol=0.05 * 20e-6)
 
 
 @pytest.mark.parametrize("missing", [40, 70])
-def test_of_the_sphere_no_more_than_a_cap_of_sixty_degrees_may_be_missing(missing):
-    """What was seen of it is said: within 30 degrees of a reading."""
-    rotations = tumbling(3000)
+def test_how_much_of_the_sphere_was_seen_is_said(missing):
+    """Within 30 degrees of a reading."""
+    rotations = tumbling(1000)
     seen = rotations.inv().apply(EARTH / np.linalg.norm(EARTH))[:, 2] > -np.cos(np.radians(missing))
-    readings = read(rotations, 0.0, distort=np.eye(3))[seen]
+    found = calibrate(read(rotations, 0.0, distort=np.eye(3))[seen])
     share = 1.0 - 0.5 * (1.0 - np.cos(np.radians(missing - 30.0)))
-    if missing < 60:
-        assert calibrate(readings).turned == pytest.approx(share, abs=0.02)
-        return
-    with pytest.raises(CalibrationError, match="it tilts, but only") as told:
-        calibrate(readings)
-    percent = int(str(told.value).split("only ")[1].split(" %")[0])
-    assert percent == pytest.approx(100 * share, abs=2)
+    assert found.turned == pytest.approx(share, abs=0.04)
+    np.testing.assert_allclose(found.hard, HARD, atol=0.05e-6)
 
 
 def test_a_drive_through_a_changing_field_is_refused():
@@ -153,10 +164,9 @@ def test_a_drive_through_a_changing_field_is_refused():
 
 
 def test_readings_that_fill_a_body_are_on_no_ellipsoid():
-    """The search for one does not end, or ends at one that is none."""
     for seed in range(3):
         readings = np.random.default_rng(seed).standard_normal((300, 3)) ** 3
-        with pytest.raises(CalibrationError, match="no ellipsoid fits"):
+        with pytest.raises(CalibrationError, match="the strength still varies"):
             calibrate(40e-6 * readings)
 
 
