@@ -42,6 +42,7 @@ _FEWEST = 24  # blocks on either side of a boundary
 _DEEPEST = 3  # boundaries are looked for in halves of halves of halves
 _EXPECTED = 2  # number of the lengthscale that is expected
 _NEAR, _MEET = 0.5, 0.3  # lengthscales between blocks that meet, and the fraction that hardly do
+_WIDTHS = (0.25, 0.5, 1.0, 2.0)  # of a place that has changed, in lengthscales
 _DELAYS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # of a clock, in usual times between two blocks
 
 
@@ -243,7 +244,7 @@ class FrameSearch(TrackEvidence[list[Break]]):
         """Largest log evidence of each fault that one frame may have."""
         x, times = self.track.x, range(0, self._time_count, 2)
         apart = (x[:, None] - x).norm(dim=2)
-        for width in (1.0, 2.0):
+        for width in _WIDTHS:
             yield self._changed(self.same, apart, width)
         for k in times:
             memory = self._memory(k, within=False)

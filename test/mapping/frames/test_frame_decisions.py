@@ -81,7 +81,7 @@ def test_each_fault_that_one_frame_may_have_has_its_covariance(turns):
     apart, elapsed = torch.cdist(TRACK.x, TRACK.x), (TRACK.stamp[:, None] - TRACK.stamp).abs()
     field, usual = kernel(TRACK.x), STEP / SPEED
     beside = [more for _, more in given if more is not None]
-    for width in (LENGTH, 2.0 * LENGTH):  # a change about one place
+    for width in (0.25 * LENGTH, 0.5 * LENGTH, LENGTH, 2.0 * LENGTH):  # a change about one place
         alone = field + one.free + RATIOS[3] ** 2 * one.eye
         window = change_window(alone, one.y, field * same, apart, width)
         taken(field * window[:, None] * window * same, beside)

@@ -2,10 +2,12 @@
 
 import dataclasses
 import math
+from itertools import islice
 
 import pytest
 import torch
-from drifting import LENGTH, crossing, lanes, passes, way
+from drifting import LENGTH, crossing, done, lanes, passes, way
+from slow_sensor import field
 
 from gp_mapping.mapping.drift.track_evidence import SURE
 from gp_mapping.mapping.frames import search
@@ -14,6 +16,7 @@ from gp_mapping.mapping.frames.matching import Moved
 from gp_mapping.mapping.frames.search import ALIKE, APART, CLOCK, MOVED, FrameSearch
 
 STEP = LENGTH / 2.5  # m, between blocks
+SMALL = [lanes(6.0, 5.0, 1.3, STEP), lanes(5.0, 6.0, 1.3, STEP).flip(1)]
 
 
 def told(parts, *moves):
@@ -87,6 +90,29 @@ def test_what_is_one_frame(fault):
     assert found(passes(8, crossing(STEP), **fault)) is None
 
 
+class ByChanges(FrameSearch):
+    """Log evidence of a change as wide as the field is smooth, and of the most likely one."""
+
+    def _search(self):
+        _, self._alone = yield from self._best(self._field)
+        x = self.track.x
+        usual = yield from self._changed(self.same, torch.cdist(x, x), 1.0)
+        return usual, max(done(each) for each in islice(self._others(), 4))
+
+
+@pytest.mark.parametrize("stddev", [1.0, 1.4])
+def test_a_local_change_may_be_narrower_than_the_field_is_smooth(stddev):
+    """What passes of one frame say of it then is as likely as it is, so no frame is blamed for it."""
+    parts, length = passes(8, SMALL), 4.0
+    for number, part in enumerate(parts):
+        apart = (part.x - part.x.new_tensor([3.0, 2.5])).square().sum(1)
+        y = field(part.x, 8, length) + 3.0 * number * (-0.5 * apart / stddev**2).exp()
+        y = part.y[:, 0] - field(part.x, 8, LENGTH) + y
+        parts[number] = dataclasses.replace(part, y=y[:, None])
+    usual, best = ByChanges(way(parts), length, "matern52").finish()
+    assert best > usual + SURE
+
+
 def test_drives_that_do_not_meet_contradict_nothing_but_may_be_of_one_place():
     """That costs a second, so it is looked at the end of a drive only."""
     moved = Moved(-40.0, 0.0, 0.3)
@@ -110,7 +136,6 @@ def test_one_pass_is_one_frame_whatever_is_in_it():
 
 
 # --- by how much: a search with one rival, and a transform that is given --------------------------
-SMALL = [lanes(6.0, 5.0, 1.3, STEP), lanes(5.0, 6.0, 1.3, STEP).flip(1)]
 
 
 class Beside(FrameSearch):
