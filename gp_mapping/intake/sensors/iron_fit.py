@@ -122,7 +122,12 @@ class _Model:
         return self.root[:, None] * np.hstack([moved, -length / high, shaped])
 
     def prior(self, theta: np.ndarray, strength: float) -> np.ndarray:
-        """Of h and E's numbers, in standard deviations."""
+        """Of h and E's numbers, in standard deviations.
+
+        Args:
+            theta: parameters (4 + K,).
+            strength: τ.
+        """
         return np.concatenate([self.pull @ (theta[:3] - self.middle), theta[4:] / strength])
 
     def start(self) -> np.ndarray:
