@@ -436,3 +436,40 @@ def test_cells_of_two_samples_tell_the_white_noise_with_those_before():
     averager, cells = cells_of(*straight(n=400, speed=2.0, rate=25.0))
     assert 0.9 < np.mean([float(c.count) == 2.0 for c in cells])
     assert averager.white_variance == pytest.approx(0.16**2, rel=0.3)
+
+
+# ---- gross errors on a steep field, whatever the number of samples in a cell --------------------
+
+
+def _steep(a_cell, size, share=0.05, cells=250):
+    """A field of fifty standard deviations of the noise; which are off by ± `size` of them."""
+    n, rng = cells * a_cell, np.random.default_rng(11)
+    along = 0.1 / a_cell * np.arange(n)
+    truth = 300.0 + 50.0 * np.sin(along / 0.6) + 25.0 * np.sin(along / 0.35)
+    hit = rng.random(n) < share
+    y = truth + rng.normal(0.0, 1.0, n) + size * hit * rng.choice([-1.0, 1.0], n)
+    return np.stack([along, np.zeros(n)], 1), y[:, None], 0.04 * np.arange(n), truth, hit
+
+
+@pytest.mark.parametrize(
+    "a_cell, size, most",
+    [(12, 10, 0.5), (12, 300, 0.0), (6, 15, 0.2), (6, 300, 0.0), (3, 30, 0.1), (3, 300, 0.1)],
+)
+def test_gross_errors_do_not_hide_one_another(a_cell, size, most):
+    """Of a twentieth, small ones widened the spread that judges them, and three in six passed."""
+    x, y, stamp, truth, hit = _steep(a_cell, size)
+    averager, cells = cells_of(x, y, stamp, length=0.0999)
+    assert (1.0 - most) * hit.sum() - 1 <= averager.gross <= 1.02 * hit.sum()
+    at = np.array([float(c.x[0, 0]) for c in cells[5:]])
+    error = np.array([float(c.y) for c in cells[5:]]) - np.interp(at, x[:, 0], truth)
+    assert (np.abs(error) > max(5.0, 0.15 * size)).mean() <= 0.02, np.abs(error).max()
+    clean, _ = cells_of(*_steep(a_cell, 0)[:3], length=0.0999)
+    assert clean.gross == 0
+
+
+def test_three_wild_samples_of_a_cell_of_six_are_left_out():
+    """By the cells before and the next sample: the cell's own median may be one of them."""
+    x, y, stamp, *_ = _steep(6, 0, cells=100)
+    y[[306, 307, 309]] -= 300.0
+    averager, cells = cells_of(x, y, stamp, length=0.0999)
+    assert averager.gross == 3 and min(float(c.y) for c in cells) > 200.0
