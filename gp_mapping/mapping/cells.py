@@ -278,11 +278,12 @@ class CellAverager:
         self.white.note(white)
         if few:
             self.steps.note(steps)
-        good = (
-            self._good(y, stamps, self._next_to(last, after))
-            if self.robust
-            else np.ones(rows, bool)
-        )
+        good = np.ones(rows, bool)
+        typical = self.white.typical(self.resolution) if few and white else None
+        # of few an error makes the square beside it at least 1/6 of its own
+        calm = typical is not None and 3.0 * max(white) <= GROSS**2 * typical
+        if self.robust and (self.counts or not calm):
+            good = self._good(y, stamps, self._next_to(last, after))
         # of good rows those that state a far larger variance of y or x than the others go, too
         if (
             self.robust
@@ -386,6 +387,10 @@ class CellAverager:
         least = max((self.white.usual or 0.0) ** 0.5, _STEP * self.resolution)
         if usual.range <= GROSS * least:
             # no two are farther apart than one may be from a line through its neighbours
+            return True
+        # an error makes the square beside it 1/6 of its own, and where it is no end 2/3
+        squares, most = usual.noise, 2.0 * (GROSS * least) ** 2
+        if 6.0 * max(squares[0], squares[-1]) <= most and 1.5 * max(squares) <= most:
             return True
         following = self._next_to(cell["x"][-1], after)
         return bool(self._good(np.array(cell["y"]), np.array(cell["t"]), following).all())
