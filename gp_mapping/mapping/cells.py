@@ -13,20 +13,19 @@ m q²/12: what rounding leaves (rounding.py).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from gp_mapping.core.types import Samples
-from gp_mapping.mapping.averaging.gross_errors import GROSS, near_line, near_median
 from gp_mapping.mapping.averaging.rounding import Rounding
 from gp_mapping.mapping.averaging.usual import WILD, UsualCell, usual_cell
 from gp_mapping.mapping.averaging.white_average import WhiteAverage
 from gp_mapping.mapping.labels import by_limits, by_side
 from gp_mapping.mapping.scoring.neighbours import (
     Spread,
+    median_of_neighbours,
     noise_squares,
     step_squares,
 )
@@ -35,10 +34,9 @@ __all__ = ["CellAverager", "RawRows", "anscombe"]
 
 _CELL_ROWS = 512  # raw samples kept of one cell; beyond it every second one is dropped
 _FEW = 5  # samples of a cell below which none of them is judged by these alone
-_STEP = 0.25  # of the sensor's resolution: with GROSS one and a half steps are no error
+_GROSS = 6.0  # robust standard deviations from its neighbours' median beyond which a sample is a gross error
+_STEP = 0.25  # of the sensor's resolution: with _GROSS one and a half steps are no error
 _COLUMNS = ("x", "y", "t", "sensor", "heading", "position")
-
-_Following = tuple[list[float], float, list[float]]  # place (D), stamp and value (C)
 
 
 class RawRows(NamedTuple):
@@ -177,7 +175,7 @@ class CellAverager:
         """
         rows = RawRows([x], [y], [stamp], [sensor], [heading], [position])
         over, reach = self.find_cell_end(rows, 0, 1)
-        closed = None if over else self.flush((x, stamp, y))
+        closed = None if over else self.flush((x, stamp))
         self.add_rows(rows, 0, 1, reach if over else 0.0)
         return closed
 
@@ -253,15 +251,14 @@ class CellAverager:
                         cell[name] = cell[name][::2]
                     cell["stride"] *= 2
 
-    def _close(self, after: _Following | None) -> Samples:
+    def _close(self, after: tuple[list[float], float] | None) -> Samples:
         """Average the open cell.
 
         Args:
-            after: place (D), stamp and value (C) of the sample that comes next in its pass; None:
-                none does.
+            after: place (D) and stamp of the sample that comes next in its pass; None: none does.
         """
         cell, self.open = self.open, None
-        if (usual := self._close_usual(cell, after)) is not None:
+        if (usual := self._close_usual(cell)) is not None:
             return usual
         before, self._before = self._before, (cell["x"][-1], cell["t"][-1])
         x, y, stamps, *optional = (
@@ -271,19 +268,13 @@ class CellAverager:
         began, elapsed = cell["t"][0], cell["t"][-1] - cell["t"][0]
 
         self._rounding.note_steps(y)
-        if before is None or math.dist(before[0], first) > self.length * (1 + 1e-6):
+        if before is None or math.dist(before[0], first) > self.length:
             self._tail = []
         few = rows < _FEW and self.robust
-        white, steps = (squares for _, squares in self._squares(y, stamps))
-        self.white.note(white)
         if few:
-            self.steps.note(steps)
-        good = np.ones(rows, bool)
-        typical = self.white.typical(self.resolution) if few and white else None
-        # of few an error makes the square beside it at least 1/6 of its own
-        calm = typical is not None and 3.0 * max(white) <= GROSS**2 * typical
-        if self.robust and (self.counts or not calm):
-            good = self._good(y, stamps, self._next_to(last, after))
+            for spread, squares in self._squares(y, stamps):
+                spread.note(squares)
+        good = self._good(y) if self.robust else np.ones(rows, bool)
         # of good rows those that state a far larger variance of y or x than the others go, too
         if (
             self.robust
@@ -346,7 +337,7 @@ class CellAverager:
         low, high = self.limits
         return ((y > low) & (y < high)).all(1)
 
-    def _close_usual(self, cell: dict, after: _Following | None) -> Samples | None:
+    def _close_usual(self, cell: dict) -> Samples | None:
         """As _close, of a cell of some samples that are all good, as most are.
 
         In plain Python, which for so few numbers takes a quarter of the time.
@@ -360,7 +351,7 @@ class CellAverager:
             return None
         # of all samples, as where they are looked at one by one
         self._rounding.resolution = min(self.resolution, usual.step)
-        if self.robust and not self._is_credible(usual, cell, after):
+        if self.robust and not self._is_credible(usual, cell["y"]):
             return None
         low, high = self.limits
         if -low < math.inf or high < math.inf:
@@ -370,7 +361,6 @@ class CellAverager:
 
         n = cell["count"]
         self._before = cell["x"][-1], cell["t"][-1]
-        self.white.note(usual.noise)
         for spread, squares in (self.white, usual.noise), (self.steps, usual.steps):
             spread.add(squares, False, self.resolution)
         self._tail = list(zip(cell["y"][-_FEW + 1 :], cell["t"][-_FEW + 1 :]))
@@ -381,24 +371,13 @@ class CellAverager:
         variance = sensor + n * self._rounding.variance(cell["y"][0], usual.alike, n)
         return usual.samples(n, variance)
 
-    def _is_credible(self, usual: UsualCell, cell: dict, after: _Following | None) -> bool:
+    def _is_credible(self, usual: UsualCell, y: list[list[float]]) -> bool:
         """Whether no sample of a cell is a gross error."""
         # infinite where all samples so far are alike
-        least = max((self.white.usual or 0.0) ** 0.5, _STEP * self.resolution)
-        if usual.range <= GROSS * least:
-            # no two are farther apart than one may be from a line through its neighbours
-            return True
-        # an error makes the square beside it 1/6 of its own, and where it is no end 2/3
-        squares, most = usual.noise, 2.0 * (GROSS * least) ** 2
-        if 6.0 * max(squares[0], squares[-1]) <= most and 1.5 * max(squares) <= most:
-            return True
-        following = self._next_to(cell["x"][-1], after)
-        return bool(self._good(np.array(cell["y"]), np.array(cell["t"]), following).all())
-
-    def _next_to(self, last: Sequence[float], after: _Following | None) -> _Following | None:
-        """The sample that comes next, where it is as near to the last as cell mates are."""
-        far = after is None or math.dist(after[0], last) > self.length * (1 + 1e-6)
-        return None if far else after
+        step = _STEP * self.resolution
+        least = max(self.steps.variance**0.5, step, 1e-12 * usual.largest)
+        # no two are farther apart than one may be from a median; else all are looked at
+        return usual.range <= _GROSS * least or bool(self._good(np.array(y)).all())
 
     def forget_white_noise(self) -> bool:
         """Forget measured white noise; False, and nothing done, where a sensor states it."""
@@ -420,59 +399,54 @@ class CellAverager:
             y, stamps = np.concatenate([np.array(values), y]), np.concatenate([times, stamps])
         return [(self.white, noise_squares(y, stamps)), (self.steps, step_squares(steps))]
 
-    def _good(
-        self, y: np.ndarray, stamps: np.ndarray, after: _Following | None = None
-    ) -> np.ndarray:
-        """Which samples lie within GROSS robust standard deviations of where others have them.
+    def _good(self, y: np.ndarray) -> np.ndarray:
+        """Which samples lie within _GROSS robust standard deviations of two medians.
 
-        That is a line through five neighbours, those of the cells before and the first of the next
-        one among them. The spread about it is the white noise that is typical, or that of the cell
-        where it is more; errors have no part in either.
+        One is the cell's, whose spread holds the field's own change along it: several large errors
+        together are seen. The other is of five neighbours, with the sensor's white spread: an error
+        smaller than the field's change is seen, too.
 
-        Of _FEW samples and more the median of all these judges, too, with a spread that holds the
-        field's own change along it: several large errors together are seen. Of fewer an edge of the
-        field would be far from it for ever.
+        Of fewer than _FEW samples the second alone judges, by those of the cells before, too: there
+        an edge of the field would be far from the first, and for ever.
 
         Args:
             y: (n, C), SI, of a cell.
-            stamps: (n,) s.
-            after: the sample that comes next; None: none does.
 
         Returns:
             (n,) bool.
         """
-        n, step = len(y), _STEP * self.resolution
-        tail, times = [values for values, _ in self._tail], [stamp for _, stamp in self._tail]
-        ahead = after is not None and stamps[-1] < after[1] <= stamps[-1] + self.duration
-        typical = self.white.usual if n >= _FEW else self.white.typical(self.resolution)
-        if n < _FEW and (n < 2 or n + len(tail) < _FEW or typical is None):
-            return np.ones(n, bool)
+        n, tail, spread = len(y), [], self.steps.variance
+        if n < _FEW:
+            # between samples far apart the field changes by more than the spread of near ones
+            typical = self.steps.typical(self.resolution)
+            if n < 2 or n + len(self._tail) < _FEW or typical is None:
+                return np.ones(n, bool)
+            # what is typical of the newest follows at once where a sensor becomes noisier
+            tail, spread = [values for values, _ in self._tail], max(spread, typical)
 
-        if tail or ahead:
-            parts = [np.array(tail).reshape(-1, y.shape[1]), y]
-            y = np.concatenate([*parts, np.array([after[2]])] if ahead else parts)
-            stamps = np.concatenate([times, stamps, [after[1]] if ahead else []])
-        if self.counts:
-            y, typical, step = anscombe(y), 1.0, 0.0
-        least = max(step if step < math.inf else 0.0, 1e-12 * float(np.abs(y).max()))
+        spread = 1.0 if self.counts else spread
+        y = np.concatenate([np.array(tail), y]) if tail else y
+        y = anscombe(y) if self.counts else y
+        step = 0.0 if self.counts or self.resolution == math.inf else _STEP * self.resolution
+        least = max(spread**0.5, step, 1e-12 * float(np.abs(y).max()))
 
-        own, good = slice(len(tail), len(tail) + n), np.ones(len(y), bool)
+        good = np.ones(y.shape, bool)
         if n >= _FEW:
-            spread = 1.0 if self.counts else self.steps.variance**0.5
-            good = near_median(y, max(spread, least))
-        if typical:
-            good = near_line(y, stamps, good, max(typical**0.5, least))
+            deviation = np.abs(y - _median(y))
+            good = deviation <= _GROSS * np.maximum(1.4826 * _median(deviation), least)
+
+        if spread > 0:
+            good &= np.abs(y - median_of_neighbours(y)) <= _GROSS * least
 
         # of few, too, some must be left
-        good = good[own]
+        good = good[len(tail) :].all(1)
         return good if good.any() else np.ones(n, bool)
 
-    def flush(self, after: _Following | None = None) -> Samples | None:
+    def flush(self, after: tuple[list[float], float] | None = None) -> Samples | None:
         """Close the open cell and return it; None where none is open.
 
         Args:
-            after: place (D), stamp and value (C) of the sample that comes next in its pass; None:
-                none does.
+            after: place (D) and stamp of the sample that comes next in its pass; None: none does.
         """
         return None if self.open is None else self._close(after)
 
@@ -557,6 +531,11 @@ def _is_as_precise(variance: np.ndarray | None) -> np.ndarray | bool:
         return True
     stated = np.sort(variance[variance > 0.0])
     return variance <= WILD * stated[(len(stated) - 1) // 2]
+
+
+def _median(values: np.ndarray) -> np.ndarray:
+    """Median of each column of (n, C): (C,), the lower of two middle values."""
+    return np.sort(values, axis=0)[(len(values) - 1) // 2]
 
 
 def _extent(x: np.ndarray, velocity: np.ndarray) -> float:

@@ -135,8 +135,6 @@ class Gathering:
         # labels and counts may well be the same everywhere
         watched = self.settings.robust and self.settings.metric
         keys = keys_of(samples.y) if watched else []
-        if watched and samples.y.shape[1] == 1:
-            self.range_ends.add(keys, rows.x)
         while i < n:
             i = yield from self._gather_rows(samples, rows, keys, i, judge)
 
@@ -179,13 +177,16 @@ class Gathering:
             _, reach = self.cells.find_cell_end(rows, i, void) if i < void else (void, reach)
 
         self._see(rows, slice(i, stop), judge)
+        if keys and samples.y.shape[1] == 1:
+            looked = stop + (skipped and not refused)
+            self.range_ends.add(keys[i:looked], rows.x[i:looked])
 
         closed = None
         if self.settings.cells:
             self.cells.add_rows(rows, i, over, reach)
             if over < stop:
                 # a slow sensor's cell takes its velocity from the sample that comes after it, too
-                closed = self.cells.flush((rows.x[over], rows.stamp[over], rows.y[over]))
+                closed = self.cells.flush((rows.x[over], rows.stamp[over]))
                 self.cells.add_rows(rows, over, stop, 0.0)
         else:
             self._raw += [

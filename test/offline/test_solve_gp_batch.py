@@ -30,6 +30,9 @@ class Poisson:
 
     name, conjugate, metric, steps, rate = "poisson", False, False, 1, 1.0
 
+    def at(self, scaling):
+        return self
+
     def encode(self, y):
         return y
 

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from gp_mapping import MapSettings, Samples
+from gp_mapping.mapping.drawing.lattice import points_needed
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.runtime import whole_map
 
@@ -102,9 +103,8 @@ def test_a_large_map_that_goes_on_is_drawn_once(monkeypatch):
     while not drawing.draw_slice(session):
         go_on(20)
     grid, _ = drawing.future.result(0)
-    lattice = np.prod(
-        [side * 0.02 * 12.0 / 0.8 for side in grid.shape]
-    )  # twelve points in a lengthscale
+    per_length = points_needed(5.0, 0.1, settings.kernel)
+    lattice = np.prod([side * 0.02 * per_length / 0.8 for side in grid.shape])
     assert lattice > 50_000 and sum(points) < 1.3 * lattice
     assert len(points) < 120 and max(points) > 4 * whole_map.FIRST, (len(points), max(points))
     want = session.render()

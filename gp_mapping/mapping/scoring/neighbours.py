@@ -1,8 +1,8 @@
 """How much samples of a pass differ from their neighbours, and what of it is white noise.
 
 Two spreads are learned on the way. One is of successive differences: what is farther than six of it
-from the median of all samples around is a gross error. The field's own change from sample to sample
-is in it, which is right there, and too much for a noise: where the field changes by more than the
+from the median of its neighbours is a gross error. The field's own change from sample to sample is
+in it, which is right there, and too much for a noise: where the field changes by more than the
 noise from one sample to the next the noise would be that change. To first order it is a slope,
 which drops out of
 
@@ -19,7 +19,7 @@ from statistics import median_low
 
 import numpy as np
 
-__all__ = ["Spread", "noise_squares", "step_squares"]
+__all__ = ["Spread", "median_of_neighbours", "noise_squares", "step_squares"]
 
 _FIRST = 9  # cells of which wild ones, compared with the quieter among them, do not count
 _KNOWN = 10  # squares from which on a spread, or what is typical, is known
@@ -56,6 +56,19 @@ def noise_squares(y: np.ndarray, stamp: np.ndarray) -> list[float]:
     ).tolist()
 
 
+def median_of_neighbours(y: np.ndarray) -> np.ndarray:
+    """Return the median of each value, the two before and the two after it: (n, C), n ≥ 3.
+
+    Mirrored at both ends, so that each has five.
+    """
+    padded = np.concatenate([y[2:0:-1], y, y[-2:-4:-1]])
+    five = np.empty((5, *y.shape))
+    for k in range(5):
+        five[k] = padded[k : len(y) + k]
+    five.sort(0)
+    return five[2]
+
+
 class Spread:
     """A variance from squares that are twice as large on average, remembered over about 1000.
 
@@ -65,16 +78,12 @@ class Spread:
     Attributes:
         sum: Σ of squares, the older ones faded.
         count: how many they are, likewise.
-        usual: half the typical square, found again after every 51; None while too little is known.
     """
 
     def __init__(self, robust: bool = True):
         self.robust, self.sum, self.count = robust, 0.0, 0.0
-        # the newest squares, wild ones among them
+        # the newest squares of cells with few samples, wild ones among them
         self._newest: deque[float] = deque(maxlen=_NEWEST)
-        # half the typical square when so many were new, and how many have come since
-        self.usual: float | None = None
-        self._since = 0
         # squares of each of the first cells; None: they are over
         self._begun: list[list[float]] | None = []
 
@@ -84,7 +93,7 @@ class Spread:
         return 0.5 * self.sum / self.count if self.count >= _KNOWN else 0.0
 
     def typical(self, resolution: float) -> float | None:
-        """Half the typical square; None while too little is known.
+        """Half the typical square of cells with few samples; None while too little is known.
 
         Typical is by the median of the newest: spikes are never usual, however many have come, and
         what is usual after a quiet start becomes typical.
@@ -99,12 +108,8 @@ class Spread:
         return 0.5 * max(median_low(self._newest) / _MEDIAN_OF_SQUARE, least)
 
     def note(self, squares: list[float]) -> None:
-        """Note the squares of a cell, before any of its samples is left out."""
+        """Note the squares of a cell with few samples, before any of these is left out."""
         self._newest += squares
-        self._since += len(squares)
-        # a sort for every _NEWEST squares: once all of them are new, or earlier in the beginning
-        if self._since >= _NEWEST or self.usual is None:
-            self.usual, self._since = self.typical(math.inf), 0
 
     def add(self, squares: list[float], few: bool, resolution: float) -> None:
         """Take in the squares of a cell's good samples.
@@ -159,8 +164,6 @@ class Spread:
             "sum": self.sum,
             "count": self.count,
             "newest": list(self._newest),
-            "usual": self.usual,
-            "since": self._since,
             "begun": self._begun and [list(each) for each in self._begun],
         }
 
@@ -168,7 +171,5 @@ class Spread:
         """Continue where state_dict was taken."""
         self.sum, self.count = float(state["sum"]), float(state["count"])
         self._newest = deque(map(float, state["newest"]), maxlen=_NEWEST)
-        # absent in older maps, which noted those of few
-        self.usual, self._since = state.get("usual"), int(state.get("since", 0))
         begun = state["begun"]
         self._begun = None if begun is None else [list(map(float, each)) for each in begun]
