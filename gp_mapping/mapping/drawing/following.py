@@ -73,7 +73,6 @@ class Follower:
         noise_stddev: float,
         budget: int | None,
         x: torch.Tensor,
-        changed: bool = False,
     ) -> float:
         """Bring points that are known as of the last drawing up to now.
 
@@ -84,39 +83,10 @@ class Follower:
             noise_stddev: of one new measurement, SI.
             budget: of the drawing, in points that are evaluated; None: all points are followed.
             x: (N, 2) m, new samples.
-            changed: whether all of the map has, so that a point which is not followed is evaluated.
 
         Returns:
             The work done, in points that are evaluated; 0 where nothing was followed.
         """
-        work = self._follow(lattice, field, revision, noise_stddev, budget, x)
-        if changed:
-            lattice.mark_where(~self.knows_now(lattice, field), revision)
-        return work
-
-    def knows_now(self, lattice: Lattice, field: FieldMap) -> np.ndarray:
-        """Which points (R, K) are known as of this moment.
-
-        Args:
-            lattice: with the points.
-            field: the map.
-        """
-        return (
-            self.knows(lattice)
-            if self._number and self._moment == field.moment()
-            else np.zeros_like(lattice.stale)
-        )
-
-    def _follow(
-        self,
-        lattice: Lattice,
-        field: FieldMap,
-        revision: int,
-        noise_stddev: float,
-        budget: int | None,
-        x: torch.Tensor,
-    ) -> float:
-        """As `follow`."""
         known = self.knows(lattice)
         count = np.count_nonzero(known)
         if not count or budget == 0 or lattice.excess is not None:
@@ -134,6 +104,19 @@ class Follower:
         close = lattice.near(x, _CLOSE * lattice.length)
         return self._follow_part(
             lattice, field, revision, noise_stddev, budget, change, known, close
+        )
+
+    def knows_now(self, lattice: Lattice, field: FieldMap) -> np.ndarray:
+        """Which points (R, K) are known as of this moment.
+
+        Args:
+            lattice: with the points.
+            field: the map.
+        """
+        return (
+            self.knows(lattice)
+            if self._number and self._moment == field.moment()
+            else np.zeros_like(lattice.stale)
         )
 
     def _follow_all(

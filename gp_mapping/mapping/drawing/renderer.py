@@ -272,7 +272,9 @@ class Renderer:
             lattice.ignore_beyond(ground, reach)
         if source is field:
             x = torch.cat(seen) if seen else torch.zeros((0, 2))
-            work = self._follower.follow(lattice, field, revision, noise_stddev, budget, x, changed)
+            work = self._follower.follow(lattice, field, revision, noise_stddev, budget, x)
+            if changed:  # all of the map: what was not followed is evaluated
+                lattice.mark_where(~self._follower.knows_now(lattice, field), revision)
         # with a budget all is followed, or has an estimate of its error
         followed = self._follower.knows(lattice) if work else None
         for _ in range(_ROUNDS if seen and (not work or budget is None) else 0):
