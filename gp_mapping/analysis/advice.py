@@ -77,8 +77,9 @@ def advise(
 
     Where the sensor is dead nothing else is advised; nor where passes are in several frames, by
     which they differ as by late stamps, a sensor that drifts, or anything else; nor where the robot
-    has not moved, which tells nothing of it. Where it turns with
-    the robot, and the map takes that for the field, clocks and poses are not judged.
+    has not moved, which tells nothing of it. Where it turns with the robot, and the map takes that
+    for the field, clocks and poses are not judged; where it sits elsewhere on the robot clocks are
+    not.
 
     Args:
         c: None of a map from which no calibration is made.
@@ -89,7 +90,8 @@ def advise(
             changes (list), follow_changes, frames (`frame_breaks`), biases (`pass_biases`), drift
             (`found_drift`), noise (of one measurement, in the unit), scale (one unit in SI), unlike
             (`unlike_parts`), standing (whether the robot has not moved), turning (what the map says
-            of a sensor that turns with the robot, a list).
+            of a sensor that turns with the robot, a list), place (of one that sits elsewhere on it,
+            likewise).
     """
     faults = context["sensor_faults"]
     frames: list[Break] = context["frames"]
@@ -104,7 +106,10 @@ def advise(
         )
         return [*first, Advice(text, None)]
 
-    out = [Advice(text, None) for text in context["turning"]] or _by_gain(c, tried, found, context)
+    out = [Advice(text, None) for text in context["turning"]]
+    if not out:
+        placed = [Advice(text, None) for text in context["place"]]
+        out = placed + _by_gain(c, tried, found, context)
 
     # What follows has no refit to be weighed by, or is no fault: it stays behind the sorted ones.
     return first + out + _driving_advice(found, context["unit"]) + _others(found, context)
@@ -116,10 +121,11 @@ def _by_gain(
     """Return advice on faults of the robot, the largest gain first; arguments as of `advise`."""
     corrections = _Corrections(found["rmse_ut"], tried, context["unit"])
     out: list[Advice] = []
+    placed = bool(context["place"])  # by exact evidence, which clocks and refits only approach
     if c is not None:
-        out += _clock_advice(c, corrections, context["sensor"])
+        out += [] if placed else _clock_advice(c, corrections, context["sensor"])
         out += _iron_advice(c, corrections, context["sensor"])
-    out += _lever_arm_advice(corrections)
+    out += [] if placed else _lever_arm_advice(corrections)
     out += _drift_advice(corrections, context)
     out += _unlike_advice(context)
     return sorted(out, key=lambda a: -(a.gain or 0.0))

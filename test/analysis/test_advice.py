@@ -70,6 +70,7 @@ CONTEXT = {
     "biases": [],
     "drift": None,
     "turning": [],
+    "place": [],
     "noise": 0.3,
     "scale": 1e-6,
     "unlike": [],
@@ -179,6 +180,12 @@ def test_a_sensor_that_turns_with_the_robot_is_said_in_place_of_what_it_makes_lo
     c = replace(CLEAN, offset=0.1)
     assert len(advice(None, {"with_lever_arm": 0.6}, c)) == 2
     assert only(None, {"with_lever_arm": 0.6}, c, turning=["it turns"]).text == "it turns"
+
+
+def test_a_sensor_elsewhere_on_the_robot_hides_no_iron():
+    c = replace(CLEAN, offset=0.1, turning=2e-6, turning_chi_square=50.0)
+    first, iron = advice(None, {"with_lever_arm": 0.6}, c, place=["it sits elsewhere"])
+    assert first.text == "it sits elsewhere" and "turns with the robot" in iron.text
 
 
 def test_what_was_dropped_and_what_was_left_out_in_per_cent_of_all():

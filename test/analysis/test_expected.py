@@ -62,6 +62,7 @@ def advice(found, calibration=None, sensor="magnetometer", drift=None):
         "biases": [],
         "drift": drift,
         "turning": [],
+        "place": [],
         "noise": 0.3,
         "scale": 1e-6,
         "unlike": [],

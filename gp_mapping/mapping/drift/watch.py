@@ -141,21 +141,22 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
         if d is None:
             longer = self.anisotropy != s.anisotropy
             return [
-                *self.robot_notes(),
+                *self.turning_notes(),
+                *self.place_notes(),
                 *([contradiction_note()] if self.contradicts else []),
                 *([anisotropy_note(self.anisotropy)] if longer else []),
             ]
         return [drift_note(d.stddev / s.field_scale, s.field_unit, d.seconds, self.bias_time)]
 
-    def robot_notes(self) -> list[str]:
-        """That the sensor turns with the robot, sits elsewhere on it, or is late: not the field."""
+    def turning_notes(self) -> list[str]:
+        """That the sensor turns with the robot, where the map takes that for the field."""
+        s = self.settings
+        return [turning_note(self.turning, s.field_scale, s.field_unit)] if self.turning else []
+
+    def place_notes(self) -> list[str]:
+        """That the sensor sits elsewhere on the robot than is said, or is late."""
         s, place = self.settings, self.place
-        notes = []
-        if self.turning:
-            notes.append(turning_note(self.turning, s.field_scale, s.field_unit))
-        if place is not None:
-            notes.append(place_note(place, s.time_offset, s.learn_time_offset))
-        return notes
+        return [] if place is None else [place_note(place, s.time_offset, s.learn_time_offset)]
 
     # --- resume -----------------------------------------------------------------------------------
     def state_dict(self) -> dict:

@@ -243,8 +243,10 @@ def place_note(place: SensorPlace, time_offset: float, learned: bool) -> str:
     a, b, late = place.stddevs
     ways = []
     if place.along or place.across:
-        along = f"add {place.along:+.2f} ± {a:.2g} to sensor_offset_x and " if a else "add "
-        ways.append(f"{along}{place.across:+.2f} ± {b:.2g} to sensor_offset_y")
+        # to a centimetre: evidence knows nothing of how well poses are known
+        a_text, b_text = (f"{max(stddev, 0.01):.2f}" for stddev in (a, b))
+        along = f"add {place.along:+.2f} ± {a_text} to sensor_offset_x and " if a else "add "
+        ways.append(f"{along}{place.across:+.2f} ± {b_text} to sensor_offset_y")
     if place.delay and not learned:
         ways.append(f"time_offset: {time_offset + place.delay:.2g} ± {late:.2g}")
     text = ", ".join(ways)

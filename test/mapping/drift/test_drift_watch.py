@@ -195,7 +195,7 @@ def test_a_sensor_that_turns_with_the_robot_is_named_after_a_resume_too():
     again = DriftWatch(settings, looks=True)
     again.load_state_dict(watch.state_dict())
     (note,) = watch.notes()
-    assert again.notes() == watch.robot_notes() == [note]
+    assert again.notes() == watch.turning_notes() == [note]
     assert f"by about {watch.turning:.2g} uT" in note and "heading_stddev" in note
     assert 0.5 < watch.turning / 0.35 < 2.0
 
