@@ -311,6 +311,7 @@ class Gathering:
                 end.note(scale, unit, 0 if end.lower else self.recurring.beyond)
                 for end in self._unknown_ends
             ),
+            *self.range_ends.notes_beyond(self.settings.limits, scale, unit),
             *self.on_change.notes(scale, unit),
             *self.frames.notes(),
             *self.response.notes(),

@@ -37,6 +37,7 @@ _ENOUGH = 40  # such rows without a number of the heap, from which on the noise 
 _NOISY = 0.6
 _QUARTER = 0.25  # quantile of second differences that must be a step of the rounding
 _LEAP, _NEAREST = 10.0, 5  # usual steps; so many numbers inside are nearer to the heap
+_ROUNDING = 1e-9  # of a limit: numbers that reach it up to rounding are at it
 _NOTHING = [math.inf] * (_RUN - 1)
 
 
@@ -149,6 +150,27 @@ class RangeEnds:
         """The lower and the upper end of the sensor's range, SI; infinite where it is at none."""
         ends = {end.lower: end.value for end in self.found}
         return ends.get(True, -math.inf), ends.get(False, math.inf)
+
+    def notes_beyond(self, limits: tuple[float, float], scale: float, unit: str) -> list[str]:
+        """Say that numbers lie beyond what is said to be an end of the range.
+
+        Args:
+            limits: the lower and the upper end, as said, SI; infinite: none.
+            scale: one display unit in SI.
+            unit: its name.
+        """
+        value, out = np.array([row[-1] for row in self.kept]), []
+        for name, limit, sign in ("lower_limit", limits[0], -1.0), ("upper_limit", limits[1], 1.0):
+            far = sign * (value - limit) > _ROUNDING * abs(limit)
+            if far.sum() >= _FEWEST:
+                most = sign * (sign * value).max()
+                out.append(
+                    f"on {100 * far.mean():.0f} % of the way the sensor tells numbers beyond {name} "
+                    f"({limit / scale:.6g} {unit}), up to {most / scale:.6g} {unit}: it is no end of its range, and "
+                    "of these the map takes no more than that the field is beyond it; write the number that the "
+                    "sensor tells at its end, SI"
+                )
+        return out
 
     def join(self, other: RangeEnds) -> None:
         """Add what another has kept of the same sensor."""

@@ -116,3 +116,20 @@ def test_a_map_and_check_say_it(upper):
 
     again = MapSession.from_state_dict(session.state_dict())
     assert session.value_notes == again.value_notes
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_an_end_that_is_said_and_is_none_is_contradicted(lower):
+    """It is a limit in another unit, say: all beyond would be taken for that limit without a word."""
+    values = 1e-3 * (RSSI if lower else -RSSI)[:400]  # all of these are looked at
+    most, middle = float(values.min() if lower else values.max()), float(np.median(values))
+    wrong = (middle, np.inf) if lower else (-np.inf, middle)
+    (note,) = ends_of(values, PLACES[:400]).notes_beyond(wrong, 1e-3, "mV")
+    assert (
+        note.startswith("on 50 % of the way") and f"{'lower' if lower else 'upper'}_limit" in note
+    )
+    assert f"up to {most / 1e-3:.6g} mV" in note
+    held = np.maximum(values, wrong[0]) if lower else np.minimum(values, wrong[1])
+    assert ends_of(held * (1.0 + 1e-15), PLACES[:400]).notes_beyond(wrong, 1e-3, "mV") == []
+    assert ends_of(values, PLACES[:400]).notes_beyond((-np.inf, np.inf), 1e-3, "mV") == []
+    assert RangeEnds(0.05).notes_beyond(wrong, 1e-3, "mV") == []
