@@ -17,6 +17,7 @@ from gp_mapping.core.models.tiled.layout import Key, Layout
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.basis import greedy_inputs
 from gp_mapping.core.sparse.sites import Sites
+from gp_mapping.core.sparse.worth import least_residual
 from gp_mapping.core.types import Samples
 from gp_mapping.fleet.agreed import Agreed, prepare_cells
 from gp_mapping.fleet.cells import BagCells, cells_of
@@ -146,9 +147,8 @@ def joined_ground(first: tuple, second: tuple) -> tuple:
 def _chosen(places: Tensor, agreed: Agreed) -> Tensor:
     """Inducing inputs (M, 2) among inner places (N, 2), by pivoted Cholesky, within the budget."""
     theta, settings = agreed.theta, agreed.settings
-    tolerance = max(
-        settings.inducing_tolerance * theta.signal_stddev**2, _OPEN * theta.noise_stddev**2
-    )
+    least = least_residual(theta, settings.inducing_tolerance, getattr(torch, settings.dtype))
+    tolerance = max(least, _OPEN * theta.noise_stddev**2)
     return places[greedy_inputs(theta.kernel(), places, tolerance, settings.max_inducing)]
 
 

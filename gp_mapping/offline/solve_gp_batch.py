@@ -76,7 +76,7 @@ class BatchTrainer:
             chosen = greedy_inputs(
                 model.theta.kernel(),
                 self.x[pool],
-                model.tolerance * model.theta.signal_stddev**2,
+                model.residual_at(model.theta),
                 model.max_inducing,
             )
             model.place_inputs(self.x[pool][chosen])

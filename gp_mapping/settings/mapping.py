@@ -306,7 +306,8 @@ class MapSettings:
     inducing_tolerance: float = setting(
         1e-4,
         "a sample becomes an inducing input only where its residual prior "
-        "variance exceeds this fraction of the signal variance",
+        "variance exceeds this fraction of the signal variance, or the noise variance where "
+        "that is less",
         "",
         1e-5,
         0.5,

@@ -23,14 +23,42 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.device.transfers import is_synchronous
+from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.linalg import solve_lower
 from gp_mapping.core.sparse import greedy
 
-__all__ = ["SMOOTHED", "InputRemoval", "bits_of", "ratio_of"]
+__all__ = ["SMOOTHED", "InputRemoval", "bits_of", "least_fraction", "least_residual", "ratio_of"]
 
 # In noise variances: a budget that leaves out more than three standard deviations of the noise
 # visibly smooths the map.
 SMOOTHED = 9.0
+
+_LEAST = 1e-8  # of a float64 basis: residual variance in s² that rounding lets it tell from none
+_EPSILONS = 100.0  # the same of any basis, in units of its rounding
+
+
+def least_fraction(dtype: torch.dtype) -> float:
+    """Least residual variance of an input, in s², that rounding lets a basis tell from none."""
+    return max(_LEAST, _EPSILONS * torch.finfo(dtype).eps)
+
+
+def least_residual(theta: Theta, tolerance: float, dtype: torch.dtype) -> float:
+    """Residual variance up to which no sample asks for an input, squared inner units.
+
+        min(tolerance s², s_p²)
+
+    A field may be large and smooth beside its noise, as one with a slope is. There a residual that
+    is little beside s² is much beside s_p²: left out, it is an error of the mean that no variance
+    knows of. What is less than the noise, the worth of an input judges.
+
+    Args:
+        theta: gives s and s_p.
+        tolerance: as a fraction of s².
+        dtype: of the basis, whose rounding bounds it from below.
+    """
+    signal = theta.signal_stddev**2
+    bound = max(theta.noise_stddev**2, least_fraction(dtype) * signal)
+    return min(tolerance * signal, bound)
 
 
 def ratio_of(bits: float) -> float:

@@ -126,6 +126,28 @@ def test_far_fewer_inputs_say_the_same():
     assert float((b.stddev / a.stddev).median()) > 1.0 and float((b.stddev / a.stddev).min()) > 0.9
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_field_much_larger_than_its_noise_is_as_the_exact_gp_has_it(dtype):
+    """A slope: smooth, and 2000 times the noise. What the inputs leave out is beside the noise, not beside the field;
+    in float32 it cannot be, which the map says."""
+    g = torch.Generator().manual_seed(1)
+    x = lanes(6.0, gap=1.5, step=0.3)
+    rise = 30 * UT * (x @ torch.tensor([[0.8], [0.6]], dtype=torch.float64))
+    y = rise + field_at(x, 2.5) + 0.3 * UT * torch.randn(len(x), 1, generator=g).double()
+    given = SETTINGS | {"lengthscale": 30.0, "signal_stddev": 600 * UT, "dtype": dtype}
+    maps = [create_map(model, **given) for model in ("dual_svgp", "exact")]
+    for field in maps:
+        field.update(Samples(x, y))
+    single = dtype == "float32"
+    assert [len(field.notes()) for field in maps] == [single, 0]
+    if not single:
+        places = 6 * torch.rand(300, 2, generator=g).double()
+        sparse, exact = (field.predict(places) for field in maps)
+        away = (sparse.mean - exact.mean) / exact.stddev
+        assert float(away.square().mean().sqrt()) < 0.3
+        assert float((sparse.stddev / exact.stddev).median()) == pytest.approx(1.0, abs=0.1)
+
+
 def test_noise_decides_how_many():
     """Ten times the noise, a hundredth of the precision: what could not be told anyway is not held."""
     assert len(drive(1.0, 4.0, noise_stddev=3 * UT).basis) < 0.6 * len(drive(1.0, 4.0).basis)

@@ -7,13 +7,15 @@ and a full budget gives up those that are worth least.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.models.dual_svgp.sending import SendableMap
 from gp_mapping.core.sparse.basis import Basis
-from gp_mapping.core.sparse.worth import ratio_of
+from gp_mapping.core.sparse.worth import least_fraction, least_residual, ratio_of
 from gp_mapping.core.standardised import Standardised
 
 __all__ = ["GrowingMap"]
@@ -52,15 +54,31 @@ class GrowingMap(SendableMap):
     @property
     def least_residual(self) -> float:
         """Least residual variance k − q at an inducing input, squared inner units."""
-        return max(
-            self.tolerance * self.theta.signal_stddev**2,
-            0.0 if self.information > 0 else self.floor,
-        )
+        return max(self.residual_at(self.theta), 0.0 if self.information > 0 else self.floor)
+
+    def residual_at(self, theta: Theta) -> float:
+        """As `least_residual` at θ, while there is room in the budget."""
+        # of classes and counts s_p is not the noise
+        if not self.uses_worth or not self.likelihood.metric:
+            return self.tolerance * theta.signal_stddev**2
+        return least_residual(theta, self.tolerance, self.dtype)
 
     @property
     def inputs_to_free(self) -> int:
         """Number of inducing inputs that a full budget gives up to make room."""
         return max(1, self.max_inducing // _GIVEN_UP)
+
+    def notes(self) -> list[str]:
+        """As SparseMap.notes, and where `dtype` rounds more away than the noise."""
+        most = math.sqrt(1.0 / least_fraction(self.dtype))
+        ratio = self.theta.signal_stddev / self.theta.noise_stddev
+        if self.empty or self.dtype != torch.float32 or ratio <= most:
+            return super().notes()
+        return [
+            *super().notes(),
+            f"signal_stddev is {ratio:.3g} times noise_stddev, and dtype: float32 tells {most:.3g} apart: "
+            "the map is less exact than its intervals say; write dtype: float64",
+        ]
 
     def _placed(self, batch: Standardised) -> tuple[Tensor, Tensor, Tensor]:
         """Extra variance, places and noise variance of the samples at the map's θ.

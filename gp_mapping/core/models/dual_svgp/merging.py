@@ -11,7 +11,7 @@ from torch import Tensor
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.models.dual_svgp.growing import GrowingMap
 from gp_mapping.core.sparse.sites import Sites
-from gp_mapping.core.sparse.worth import bits_of
+from gp_mapping.core.sparse.worth import bits_of, least_fraction
 from gp_mapping.errors import NumericalError
 
 __all__ = ["MergingMap"]
@@ -21,7 +21,6 @@ _SLICE = 25  # samples of another map that are merged together
 # What an input that is left out moves the mean by, at most, in standard deviations: the variance
 # that is lost, w times that of the posterior (worth.py), is the mean square of that.
 _MOVED = 0.1
-_LEAST = 1e-8  # residual variance of an input, in s², that rounding lets a basis tell from none
 _USED = 0.8  # fraction of the budget that may be used: a map that is fuller is divided into tiles
 
 
@@ -235,7 +234,7 @@ class MergingMap(GrowingMap):
         precision = self.remembered_precision(self.theta)
         if len(precision):
             negligible = _MOVED**2 / float(precision.max()) / self.theta.signal_stddev**2
-            self.tolerance = min(self.tolerance, max(negligible, _LEAST))
+            self.tolerance = min(self.tolerance, max(negligible, least_fraction(self.dtype)))
         try:
             return self.begin_rebuild(self.theta, budget, full=full, at_once=True)
         finally:

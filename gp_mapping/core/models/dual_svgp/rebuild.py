@@ -208,7 +208,7 @@ class Rebuild:
 
     def _tolerance(self) -> float:
         """Least residual variance of an input at the new θ, squared inner units."""
-        return self.source.tolerance * self.theta.signal_stddev**2
+        return self.source.residual_at(self.theta)
 
     def _whiten(self, start: int, stop: int) -> float:
         """Compute the features of some remembered samples."""

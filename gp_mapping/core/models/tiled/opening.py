@@ -77,13 +77,10 @@ def _smooths(first) -> bool:
     That is, whether the budget leaves out more than `SMOOTHED` variances of the noise, or of the
     tolerance, at a tenth of the samples.
     """
-    smoothed = first.memory_residual() > SMOOTHED * max(first.noise_level, _tolerance(first))
+    smoothed = first.memory_residual() > SMOOTHED * max(
+        first.noise_level, first.residual_at(first.theta)
+    )
     return float(smoothed.double().mean()) > _SHARE
-
-
-def _tolerance(first) -> float:
-    """Smallest residual variance at which a place becomes an inducing input, inner units."""
-    return first.tolerance * first.theta.signal_stddev**2
 
 
 def _density(first, places: Tensor) -> float:
@@ -113,7 +110,7 @@ def _density(first, places: Tensor) -> float:
         inner[near],
         basis.whitened(inner[near]),
         slice(0, len(near)),
-        _tolerance(first),
+        first.residual_at(first.theta),
         None,
         precision,
         worth,

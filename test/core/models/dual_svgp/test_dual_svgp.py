@@ -1,5 +1,7 @@
 """dual_svgp is batch SGPR: at fixed z and θ, in any order and batch size, with and without memory; and when grown."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -306,19 +308,24 @@ def test_a_batch_says_how_many_inducing_inputs_it_made(information):
 
 
 def test_what_an_input_must_tell_and_leave():
-    """Bits and a share of s²; where the bits are none, a budget that was full asks for residual variance."""
+    """Bits and a share of s², or s_p² where that is less; where the bits are none, a budget that was full asks for
+    residual variance, whatever the noise."""
     told, plain = (
         create_map(
             "dual_svgp", **SETTINGS | {"inducing_information": bits, "inducing_tolerance": 0.02}
         )
         for bits in (0.5, 0.0)
     )
-    share = 0.02 * plain.theta.signal_stddev**2
+    share, noise = 0.02 * plain.theta.signal_stddev**2, plain.theta.noise_stddev**2
+    assert noise < share
     assert told.uses_worth and not plain.uses_worth
     assert told.worth == pytest.approx(4.0**0.5 - 1.0) and plain.worth == 0.0
-    assert told.least_residual == plain.least_residual == pytest.approx(share)
+    assert told.least_residual == pytest.approx(noise)
+    assert plain.least_residual == pytest.approx(share)
     told.floor, plain.floor = 1.5, 3.0 * share
     assert told.worth == pytest.approx(4.0**1.5 - 1.0) and plain.worth == 0.0
+    assert told.least_residual == pytest.approx(noise)
+    told.theta = replace(told.theta, noise_stddev=told.theta.signal_stddev)
     assert told.least_residual == pytest.approx(share)
     assert plain.least_residual == pytest.approx(3.0 * share)
     told.floor, plain.floor = 0.1, 0.1 * share
