@@ -317,15 +317,24 @@ class LatticeMap(FeatureWeights):
                 f"learned hyper-parameters could not be taken over at {self.failed[1]} samples; the map keeps "
                 "those that it has, and tries again a hundred samples later"
             )
-        if self.grid is None or interpolation_error(self.theta, self.grid.spacing) < _ROUGH:
-            return notes
+        return notes if self.grid is None else [*notes, *self._rough_notes()]
 
-        error = interpolation_error(self.theta, self.grid.spacing)
+    def _rough_notes(self) -> list[str]:
+        """A sentence where what is between the nodes is not well known beside field or noise."""
+        theta = self.theta
+        error = interpolation_error(theta, self.grid.spacing)
+        in_noise = error * theta.signal_stddev / theta.noise_stddev
+        if error < _ROUGH and in_noise <= 1.0:
+            return []
+        size, smoother = (
+            f"{100 * error:.0f} % of signal_stddev",
+            "kernel: matern32 or a smoother one, ",
+        )
+        if error < _ROUGH:
+            size, smoother = f"{in_noise:.2g} times noise_stddev", ""
         return [
-            *notes,
-            f"between its nodes the lattice interpolates kernel {self.theta.kernel_name} with an error of up to "
-            f"{100 * error:.0f} % of signal_stddev; write kernel: matern32 or a smoother one, a larger "
-            "grid_density, or another model",
+            f"between its nodes the lattice interpolates kernel {theta.kernel_name} with an error of up to "
+            f"{size}; write {smoother}a larger grid_density, or another model",
         ]
 
     @torch.no_grad()

@@ -187,6 +187,12 @@ def test_a_kernel_that_is_too_rough_for_a_lattice_is_said():
                 )
                 == said
             )
+    # beside the noise, where the field is much larger
+    loud = SETTINGS | {"signal_stddev": 1e3 * SETTINGS["noise_stddev"]}
+    for density, said in ((8.0, 1), (32.0, 0)):
+        field = create_map("wiski", grid_density=density, **loud)
+        feed(field, samples(x, y), 20)
+        assert ["times noise_stddev" in note for note in field.notes()] == [True] * said
     # by simulation: draws of the prior on the nodes and between them
     theta, spacing = Theta(1.0, 2.0, 1.0, 1.0, kernel_name="matern12"), 0.125
     nodes = torch.cartesian_prod(*[torch.arange(4).double()] * 2) * spacing
