@@ -28,6 +28,18 @@ def test_inducing_inputs_are_chosen_from_no_more_cells_than_it_says(count, most,
     assert looked == [most]
 
 
+@pytest.mark.parametrize("signal, most", [(1.0, 0.1), (2000.0, 1.0)])
+def test_inducing_inputs_leave_out_no_more_than_the_noise(signal, most):
+    """Of usual fields a share of the field; of one that is thousands of times its noise not even a hundredth of that."""
+    theta = Theta(30.0, signal, 1.0, 1.0)
+    generator = torch.Generator().manual_seed(0)
+    places = 6.0 * torch.rand(200, 2, dtype=torch.float64, generator=generator)
+    z = sums._chosen(places, SimpleNamespace(theta=theta, settings=MapSettings()))
+    k = theta.kernel()
+    left = k.diag(places) - (k(places, z) * torch.linalg.solve(k(z, z), k(z, places)).mT).sum(1)
+    assert float(left.max()) <= most
+
+
 THETA = Theta(1.0, 1.0, 0.2, 0.5, bias_stddev=0.3)
 Z = torch.cartesian_prod(*2 * [torch.arange(0.0, 2.1, 0.5, dtype=torch.float64)])
 SCALING = Scaling(torch.zeros(2, dtype=torch.float64), torch.zeros(1, dtype=torch.float64), 1.0)
