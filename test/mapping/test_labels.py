@@ -139,8 +139,8 @@ def test_a_cell_has_a_row_for_what_is_at_the_end_of_the_range():
 
 def test_a_map_knows_the_field_beyond_the_end_of_the_range():
     """Its intervals there hold the truth, which those of a map of plain values do not; all counts."""
-    k = np.arange(400)
-    x = np.c_[0.25 * k, np.zeros(len(k))]
+    k = np.arange(130)
+    x = np.c_[0.5 * k, np.zeros(len(k))]
     truth = -95.0 + 12.0 * np.sin(0.2 * x[:, 0])
     told = np.maximum(truth + 2.0 * np.random.default_rng(0).standard_normal(len(k)), -100.0)
     starts = {"lengthscale": 8.0, "signal_stddev": 9.0, "noise_stddev": 2.0}
@@ -151,7 +151,7 @@ def test_a_map_knows_the_field_beyond_the_end_of_the_range():
         session = MapSession(
             MapSettings(likelihood=likelihood, lower_limit=-100.0, heading_stddev=0.0, **given)
         )
-        session.ingest(Samples(x, told[:, None], stamp=0.5 * k))
+        session.ingest(Samples(x, told[:, None], stamp=1.0 * k))
         session.finish()
         p = session.predict(torch.from_numpy(x))
         error = (truth - p.mean[:, 0].numpy()) / p.variance[:, 0].sqrt().numpy()

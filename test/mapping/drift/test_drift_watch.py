@@ -8,22 +8,22 @@ import pytest
 import torch
 from drifting import LENGTH, crossing, done, lanes, passes
 from slow_sensor import field
-from states import same
+from states import differences, same
 
 from gp_mapping.analysis.pass_biases import found_drift
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.drift.evidence import DriftSearch
 from gp_mapping.mapping.drift.kept import KeptCells
 from gp_mapping.mapping.drift.sensor_place import SensorPlace
-from gp_mapping.mapping.drift.watch import STEPS, DriftWatch
+from gp_mapping.mapping.drift.watch import DriftWatch
 from gp_mapping.mapping.moving import move_session
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.store.checkpoint import load_checkpoint, save_checkpoint
 
-PATHS = [lanes(6.0, 5.0, 1.0, 0.1), lanes(5.0, 6.0, 1.0, 0.1).flip(1)] * 2
-DRIFTING = passes(1, PATHS, drift=1.0, seconds=30.0, warms_up=True)
-STEADY = passes(1, PATHS)
+PATHS = [lanes(6.0, 5.0, 1.0, 0.2), lanes(5.0, 6.0, 1.0, 0.2).flip(1)]
+LONGER = passes(1, PATHS * 2, drift=1.0, seconds=30.0, warms_up=True)
+DRIFTING, STEADY = LONGER[:2], passes(1, PATHS)
 # with numbers that need no learning
 GIVEN = {"field_scale": 1.0, "lengthscale": LENGTH, "signal_stddev": 1.0, "noise_stddev": 0.05}
 GIVEN |= {"heading_stddev": 0.0, "learn_hyperparameters": False, "learn_noise": True}
@@ -85,7 +85,7 @@ def test_there_are_constants_for_twice_the_drive_so_far():
     seconds = sum(float(part.stamp[-1] - part.stamp[0]) for part in DRIFTING)
     assert session.drift.drift is not None
     assert session.drift.bias_time > 2.0 * found().drift.bias_time
-    assert 0.3 * seconds < 6 * session.drift.bias_time / 2.0 <= seconds
+    assert 0.6 * seconds < 6 * session.drift.bias_time / 2.0 <= seconds
 
 
 @pytest.mark.parametrize("model", ["exact", "dual_svgp"])
@@ -94,46 +94,46 @@ def test_a_map_without_a_drift_is_as_if_nobody_had_looked(model):
     session, not_asked = (
         mapped(STEADY[:2], learn_bias_time=asked, model=model) for asked in (True, False)
     )
-    assert session.drift.state_dict()["looked"] > 150 and session.drift.drift is None
+    assert session.drift.state_dict()["looked"] >= 100 and session.drift.drift is None
     assert not_asked.drift.state_dict()["kept"] is None
     for name in ("map", "bias", "scores", "start"):
         assert same(session.state_dict()[name], not_asked.state_dict()[name])
 
 
 def test_no_call_takes_many_steps_and_a_file_in_the_middle_goes_on_exactly(monkeypatch, tmp_path):
-    """In the search, and while the new map catches up."""
+    """In the search, of more steps with a cell than by default, and while the new map catches up."""
     steps, advance = [], DriftSearch.advance
     monkeypatch.setattr(DriftSearch, "advance", lambda self: steps.append(1) or advance(self))
-    begin = sum(map(len, DRIFTING[:2])) - 40
-    session, saved = mapped(DRIFTING, begin, finish=False), {}
-    restored, most = [], 0
-    for part in DRIFTING:
-        for i in range(len(part)):
-            begin -= 1
-            if begin >= 0:
-                continue
-            if i == 0:
-                for each in (session, *restored):
+    monkeypatch.setattr(DriftWatch, "schedule", replace(DriftWatch.schedule, steps=25))
+    begin, parts = 330, [*LONGER[:2], LONGER[2][:50]]  # shortly before the search
+    session, restored, most = mapped(LONGER, begin, finish=False), {}, 0
+
+    def saved(name):
+        file = save_checkpoint(tmp_path / f"{name}.gpm", session.state_dict())
+        restored[name] = MapSession.from_state_dict(load_checkpoint(file))
+
+    for number, part in enumerate(parts):
+        for i in range(max(0, begin - sum(map(len, parts[:number]))), len(part)):
+            for each in (session, *restored.values()):
+                if i == 0:
                     each.break_pass()
-            steps.clear()
-            session.ingest(part[i : i + 1])
-            most = max(most, len(steps))
-            for each in restored:
+                steps.clear()
                 each.ingest(part[i : i + 1])
+                most = max(most, len(steps))
             searching = session.drift.state_dict()["search"]
-            moments = {
-                "search": searching is not None and searching["steps"] > 20,
-                "catching up": session.is_renewing and session.waiting_count < 120,
-            }
-            for name, due in moments.items():
-                if due and name not in saved:
-                    saved[name] = save_checkpoint(tmp_path / f"{name}.gpm", session.state_dict())
-                    restored.append(MapSession.from_state_dict(load_checkpoint(saved[name])))
-    assert len(restored) == 2 and 0 < most <= STEPS
-    for each in (session, *restored):
+            if not restored and searching is not None and searching["steps"] > 20:
+                saved("search")
+            if "search" in restored and session.is_renewing and session.waiting_count < 120:
+                saved("catching up")
+                found, expected = restored["search"].state_dict(), session.state_dict()
+                # this model's scores pause after a resume, and are made again with the map
+                unlike = differences(expected, found)
+                assert all(name.startswith("state.scores.") for name in unlike), unlike
+                del restored["search"]
+    assert session.drift.drift is not None and 0 < most <= DriftWatch.schedule.steps
+    for each in (session, restored["catching up"]):
         each.finish()
-    assert session.drift.drift is not None
-    assert all(same(session.state_dict(), each.state_dict()) for each in restored)
+    assert same(session.state_dict(), restored["catching up"].state_dict())
 
 
 def test_a_map_that_is_moved_or_merged_keeps_the_time_and_begins_no_more():

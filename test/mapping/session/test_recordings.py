@@ -12,7 +12,9 @@ from gp_mapping.mapping.session import MapSession
 from gp_mapping.recording.magnetic_csv import read_trial
 
 BATCH = 100
-
+# of the room, which goes to x = 4.6 m, the half with most of the drives: what is mapped, and where it is tested, which
+# is away from the edge by more than half a lengthscale
+MAPPED, TESTED = 1.74, 1.44  # m, the largest x
 
 def trial(folder, name: int) -> Samples:
     """|B| in tesla at the robot's position in the plane."""
@@ -22,7 +24,9 @@ def trial(folder, name: int) -> Samples:
 
 @pytest.fixture(scope="module")
 def trials(recordings):
-    return {k: trial(recordings, k) for k in range(1, 6)}
+    """What was measured in one half of the room: with gaps, where the robot was in the other one."""
+    whole = {k: trial(recordings, k) for k in range(1, 6)}
+    return {k: samples[samples.x[:, 0] < MAPPED] for k, samples in whole.items()}
 
 
 def mapped(trials, names, **settings) -> MapSession:
@@ -72,8 +76,10 @@ def velocity_of(samples: Samples) -> torch.Tensor:
 
 
 def scores(session, test: Samples) -> tuple[float, float, float]:
-    """RMSE (µT), NLPD of values in µT, coverage of the 95 % interval, on every raw sample."""
-    p = session.predict(test.x, velocity_of(test))
+    """RMSE (µT), NLPD of values in µT, coverage of the 95 % interval, on every raw sample away from the edge."""
+    inner = test.x[:, 0] < TESTED
+    velocity, test = velocity_of(test)[inner], test[inner]
+    p = session.predict(test.x, velocity)
     error = ((test.y - p.mean) / 1e-6)[:, 0].numpy()
     variance = (p.measurement_variance / 1e-12)[:, 0].numpy()
     nlpd = 0.5 * np.log(2 * math.pi * variance) + 0.5 * error**2 / variance
@@ -89,9 +95,9 @@ def test_protocol_p_learned_online(trials, learned):
     session = learned(1, 2, 3, 5)
     rmse, nlpd, coverage = scores(session, trials[4])
     report = session.report()
-    # errors persist over half a second: the drive's 7332 measurements say as much as 200, and 95 % ± 3 % is 92 to 98 %,
+    # errors persist over half a second: the drive's 2679 measurements say as much as 75, and 95 % ± 5 % is 90 to 100 %,
     # and a little more, since the bias of a pass that nobody has seen is in the interval, and this one has hardly any
-    assert rmse <= 3.0 and nlpd <= 2.6 and 0.90 <= coverage <= 0.99, (rmse, nlpd, coverage)
+    assert rmse <= 1.5 and nlpd <= 2.0 and 0.90 <= coverage <= 0.99, (rmse, nlpd, coverage)
     assert (
         report["jitter"] == 0.0 and report["learning_rejected"] == 0 and report["inducing"] <= 400
     )
