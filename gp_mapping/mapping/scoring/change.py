@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from gp_mapping.mapping.tables import rows_of, table_of
 
@@ -74,7 +74,7 @@ class Change:
     error: float
 
 
-@dataclass
+@dataclass(slots=True)
 class _Patch:
     """What is known of one patch.
 
@@ -111,6 +111,9 @@ class _Patch:
     def usual(self) -> float:
         """m: by how much squared errors exceed their predicted variance on a usual visit."""
         return max(1.0, (_PRIOR + self.misfit) / (_PRIOR + self.visits))
+
+
+_NUMBERS = tuple(field.name for field in fields(_Patch))
 
 
 class ChangeDetector:
@@ -185,11 +188,7 @@ class ChangeDetector:
 
     def state_dict(self) -> dict:
         """Return the patches as a table, with the side of one (m)."""
-        rows = {
-            key: (t.total, t.error, t.cells, t.visits, t.misfit, t.here, t.squares, t.last)
-            for key, t in self._patches.items()
-        }
-        return {"size": self.size, "tiles": table_of(rows, 8)}
+        return {"size": self.size, "tiles": table_of(self._patches, _NUMBERS)}
 
     def load_state_dict(self, state: dict) -> None:
         """Continue where state_dict was taken, also of older versions."""

@@ -16,6 +16,7 @@ BATCH = 100
 # is away from the edge by more than half a lengthscale
 MAPPED, TESTED = 1.74, 1.44  # m, the largest x
 
+
 def trial(folder, name: int) -> Samples:
     """|B| in tesla at the robot's position in the plane."""
     t = read_trial(folder, str(name))
