@@ -62,7 +62,7 @@ def at_all_bounds() -> MapSession:
 
 def test_at_all_bounds_a_snapshot_takes_less_than_20_ms_of_the_maps_thread():
     session, spent = at_all_bounds(), []
-    for i in range(50):
+    for i in range(25):
         session.ingest(drive(2260 + i, 1))
         began = time.thread_time()
         snapshot = take_snapshot(session, (0, session.revision, session.raw_count))
