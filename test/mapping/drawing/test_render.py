@@ -125,10 +125,10 @@ def test_drawing_what_changed_equals_drawing_all(origin):
 def test_a_corner_that_was_never_visited_follows_the_constant():
     """Far from the path the map is the field's mean, which every sample moves a little."""
     session = MapSession(MapSettings(**(FIXED | {"lengthscale": 0.2})))
-    stamps = np.arange(0, 60, 0.02)
+    stamps = np.arange(0, 30, 0.02)
     way = np.stack(
-        [np.clip(0.2 * stamps, 0, 6), np.clip(0.2 * stamps - 6, 0, 6)], 1
-    )  # an L: 6 m along, 6 m up
+        [np.clip(0.2 * stamps, 0, 3), np.clip(0.2 * stamps - 3, 0, 3)], 1
+    )  # an L: 3 m, or 15 lengthscales, along and as far up
     y = (48 + np.where(way[:, 1:] > 0, 25.0, -5.0) + np.sin(3 * way.sum(1, keepdims=True))) * UT
     samples = Samples(way, y, stamp=stamps)
     for i in range(0, len(samples), 150):
