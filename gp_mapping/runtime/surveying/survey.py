@@ -299,14 +299,20 @@ class Survey:
             self._spending.learn(along, moved)
 
     def _take_free_space(self, position, message, frame: str) -> None:
-        """Take the newest free-space map; a plan that it leaves no room is withdrawn."""
+        """Take the newest free-space map; it withdraws a plan where it shows no way to drive it.
+
+        That is where it leaves the plan no room, and where it cannot be used: nobody knows then
+        what is in the way.
+        """
         self._free, wrong = self._maps.free_space_of(message, self.settings.robot_radius)
         self._wrong = wrong_frame(self._free, frame) or wrong
-        if self._wrong or position is None or not self._course.leads_into(self._free, position):
+        known = frame and not self._maps.making  # both may be known in a moment
+        unusable = self._wrong if known else ""
+        if position is None or not (unusable or self._course.leads_into(self._free, position)):
             return
         with self._lock:
-            if self._phase == "running":
-                self._withdraw("the free-space map leaves no room on its way")
+            if self._phase == "running" and self.plan:
+                self._withdraw(unusable or "the free-space map leaves no room on its way")
 
     def _next_job(self, session, position) -> bool:
         """Begin to plan where that is due or requested; return whether a job has begun."""
