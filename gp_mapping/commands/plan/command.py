@@ -22,7 +22,6 @@ from gp_mapping.planning import Budget, FreeSpace, Plan, Problem, plan
 from gp_mapping.runtime.surveying.question import Questions
 from gp_mapping.runtime.surveying.spending import whole_budget
 from gp_mapping.settings.node import NodeSettings
-from gp_mapping.settings.plan import home_of
 from gp_mapping.store.atomic import write_atomic
 from gp_mapping.store.trial import errors_about
 from gp_mapping.store.wording import unit_text
@@ -107,10 +106,7 @@ def _problem(
     session, position: np.ndarray, wanted: PlanRequest, obstacles: Obstacles | None, args
 ) -> tuple[Problem, list[str]]:
     """Return what is to be planned, as a node puts it, with notes on what was assumed."""
-    home = home_of(wanted.settings.plan_home)
-    place = position.tolist() if home == "start" else home
-    budget = whole_budget(wanted.settings)
-    budget = budget if place is None else replace(budget, home=(place[0], place[1]))
+    budget = whole_budget(wanted.settings, position)
     questions = Questions()
     free = None if obstacles is None else obstacles.free
     for name, polygons in (("region", wanted.region), ("keep_out", wanted.keep_out)):

@@ -346,7 +346,7 @@ class Decisions:
                 return
             yield None
 
-        budget = self._spending.remaining(s) if running else whole_budget(s)
+        budget = self._spending.remaining(s) if running else whole_budget(s, start)
         if request.goal is not None:
             budget = replace(budget, home=request.goal)
 

@@ -148,14 +148,12 @@ class Spending:
     def remaining(self, settings: NodeSettings) -> Budget:
         """Return what is left to the survey."""
         s = settings
-        home = home_of(s.plan_home)
-        place = None if home is None else self.start if home == "start" else home
         return Budget(
             max(0.0, s.plan_budget - self.driven) if s.plan_budget else math.inf,
             max(0.0, s.plan_budget_time - self.spent) if s.plan_budget_time else math.inf,
             s.plan_speed,
             s.plan_turn_rate,
-            None if place is None else (float(place[0]), float(place[1])),
+            _home(s, self.start),
         )
 
     def plannable(self, settings: NodeSettings) -> Budget:
@@ -189,15 +187,28 @@ class Spending:
         return self.remaining(settings).allows(plan.metres, plan.seconds)
 
 
-def whole_budget(settings: NodeSettings) -> Budget:
-    """Return the budget of a whole survey, to end anywhere."""
+def whole_budget(settings: NodeSettings, start) -> Budget:
+    """Return the budget of a whole survey.
+
+    Args:
+        settings: the budget and the home.
+        start: (2,) m, where it begins.
+    """
     s = settings
     return Budget(
         s.plan_budget or math.inf,
         s.plan_budget_time or math.inf,
         s.plan_speed,
         s.plan_turn_rate,
+        _home(s, start),
     )
+
+
+def _home(settings: NodeSettings, start) -> tuple[float, float] | None:
+    """Return where a survey that begins at `start` ends; None: anywhere, or that is not known."""
+    home = home_of(settings.plan_home)
+    place = start if home == "start" else home
+    return None if place is None else (float(place[0]), float(place[1]))
 
 
 def _kinds(settings: NodeSettings, budget: Budget) -> tuple[tuple[float, float], ...]:

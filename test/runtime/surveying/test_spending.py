@@ -102,8 +102,10 @@ def test_what_is_left_is_of_metres_and_seconds_and_ends_at_home():
     )
     over = settings(plan_budget=0.0, plan_budget_time=60.0, plan_home="none")
     assert spending.remaining(over) == Budget(math.inf, 0.0, 0.5, 0.8)
-    assert whole_budget(both) == Budget(40.0, 120.0, 0.5, 0.8)
-    assert whole_budget(settings(plan_budget=0.0)) == Budget(speed=0.5, turn_rate=0.8)
+    here = np.array([7.0, 8.0])
+    assert whole_budget(both, here) == Budget(40.0, 120.0, 0.5, 0.8, (7.0, 8.0))
+    nowhere = settings(plan_budget=0.0, plan_home="none")
+    assert whole_budget(nowhere, here) == Budget(speed=0.5, turn_rate=0.8)
     spending.begin()
     assert spending.remaining(both) == Budget(40.0, 120.0, 0.5, 0.8)
     assert spending.start is None and spending.last.tolist() == [1, 12]
