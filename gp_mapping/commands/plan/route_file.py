@@ -93,26 +93,35 @@ def _picture(session, grid, route: Plan, kind: str, obstacles, keep_out) -> byte
     """Return the picture of a route on the map; arguments as in `route_file`."""
     from gp_mapping.store.exports.picture import draw_map
 
-    figure, picture = draw_map(session, grid, ()), io.BytesIO()
-    for axis in figure.axes[:2]:
-        axis.plot(*route.line.T, color="white", linewidth=2.5)
-        (line,) = axis.plot(*route.line.T, color="tab:red", linewidth=1.2, label="planned route")
-        (begin,) = axis.plot(
-            *route.line[:1].T, "o", color="tab:red", markeredgecolor="white", label="its beginning"
-        )
-        _show_all(axis, route.line)
-        shut = [] if obstacles is None else obstacles.draw(axis)
-        for polygon in keep_out:
-            limits = axis.get_xlim(), axis.get_ylim()
-            (area,) = axis.fill(
-                *polygon.corners.T, fill=False, hatch="//", edgecolor="tab:red", label="kept out of"
-            )
-            axis.set_xlim(limits[0])
-            axis.set_ylim(limits[1])
-            shut += [area] if polygon is keep_out[0] else []
-    figure.axes[0].legend(handles=[line, begin, *shut], loc="best", fontsize="small")
+    def draw_over(axes: list) -> list:
+        """Draw the route and what is in its way; return entries for the legend."""
+        for axis in axes[:2]:
+            entries = _draw(axis, route.line, obstacles, keep_out)
+        return entries
+
+    figure, picture = draw_map(session, grid, (), draw_over=draw_over), io.BytesIO()
     figure.savefig(picture, format=kind.lstrip("."))
     return picture.getvalue()
+
+
+def _draw(axis, line: np.ndarray, obstacles: Obstacles | None, keep_out) -> list:
+    """Draw a route's line (N, 2) m and what is in its way; return entries for the legend."""
+    axis.plot(*line.T, color="white", linewidth=2.5)
+    (way,) = axis.plot(*line.T, color="tab:red", linewidth=1.2, label="planned route")
+    (begin,) = axis.plot(
+        *line[:1].T, "o", color="tab:red", markeredgecolor="white", label="its beginning"
+    )
+    _show_all(axis, line)
+    shut = [] if obstacles is None else obstacles.draw(axis)
+    for polygon in keep_out:
+        limits = axis.get_xlim(), axis.get_ylim()
+        (area,) = axis.fill(
+            *polygon.corners.T, fill=False, hatch="//", edgecolor="tab:red", label="kept out of"
+        )
+        axis.set_xlim(limits[0])
+        axis.set_ylim(limits[1])
+        shut += [area] if polygon is keep_out[0] else []
+    return [way, begin, *shut]
 
 
 def _show_all(axis, line: np.ndarray) -> None:

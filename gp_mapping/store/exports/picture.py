@@ -6,6 +6,7 @@ With the truth, also the truth and the error.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from matplotlib import colormaps
@@ -25,6 +26,7 @@ _DPI = 130
 _PANEL = 5.2  # inches along the longer side of a panel
 _STEPS = 5  # from one number to the next along an axis, at most
 _UNKNOWN_COLOUR = "#d9d9d9"
+_IN_A_ROW = 4  # entries of the legend
 
 
 def picture_text(text: object, longest: int = 200) -> str:
@@ -96,7 +98,13 @@ def _lines(session) -> np.ndarray:
     )
 
 
-def draw_map(session, grid: FieldGrid, suggestions=None, truth=None) -> Figure:
+def draw_map(
+    session,
+    grid: FieldGrid,
+    suggestions=None,
+    truth=None,
+    draw_over: Callable[[list], list] | None = None,
+) -> Figure:
     """Draw a map; `figure.savefig(path)` writes the figure.
 
     Values are shown in the map's display unit. Of a map of several components it shows the norm,
@@ -107,6 +115,8 @@ def draw_map(session, grid: FieldGrid, suggestions=None, truth=None) -> Figure:
         grid: of the map.
         suggestions: things with x and y.
         truth: (H, W) on the grid, or a function of (N, 2) metres, SI; of the norm.
+        draw_over: draws more on the panels (axes of matplotlib, in metres); returns entries for
+            the legend, which come first.
     """
     scale, unit = session.settings.field_scale, picture_text(unit_text(session.settings.field_unit))
     known = grid.known.numpy()
@@ -154,8 +164,11 @@ def draw_map(session, grid: FieldGrid, suggestions=None, truth=None) -> Figure:
     if not known.all():
         handles.append(axes[0].fill_between([], [], color=_UNKNOWN_COLOUR, label="unknown"))
 
+    handles = (draw_over(list(axes)) if draw_over is not None else []) + handles
+
     figure.suptitle(_headline(session, grid, scale, unit), fontsize=11)
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
+    columns = min(len(handles), _IN_A_ROW)
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False)
     return lay_out(figure)
 
 

@@ -135,8 +135,10 @@ def test_the_picture_shows_all_of_the_route(saved, tmp_path, monkeypatch):
     for axis in drawn:
         for values, (low, high) in zip(line.T, (axis.get_xlim(), axis.get_ylim())):
             assert low < values.min() and values.max() < high
-    said = [text.get_text() for text in drawn[0].get_legend().get_texts()]
-    assert said == ["planned route", "its beginning"]
+    (legend,) = shown[0].legends
+    said = [text.get_text() for text in legend.get_texts()]
+    assert said[:3] == ["planned route", "its beginning", "path"] and "unknown" in said
+    assert drawn[0].get_legend() is None, "it hides a part of the route"
 
 
 @pytest.mark.parametrize("name", ["route.GEOJSON", "route.PNG"])

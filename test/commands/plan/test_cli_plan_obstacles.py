@@ -203,8 +203,8 @@ def test_the_picture_shows_walls_where_they_are(scene, tmp_path, monkeypatch):
     options += ["--keep-out", kept, "--output", str(tmp_path / "route.png"), *QUICK]
     assert main(["plan", str(scene[0]), *options]) == 0
     axis = shown[0].axes[0]
-    said = [text.get_text() for text in axis.get_legend().get_texts()]
-    assert said[2:] == ["not free", "no room for the robot", "kept out of"]
+    said = [text.get_text() for text in shown[0].legends[0].get_texts()]
+    assert said[2:5] == ["not free", "no room for the robot", "kept out of"]
     image = axis.get_images()[-1]
     to_metres = image.get_transform() - axis.transData
     at = image.get_array()
