@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from benchmark.kept import KeptRows, digest_of
-from benchmark.plans.exploration_policies import POLICIES, STUDIES, Situation, left_by
+from benchmark.plans.exploration_policies import PLACES, POLICIES, STUDIES, Situation, left_by
 from benchmark.plans.exploration_worlds import KINDS, SPEED, TURN_RATE, Robot, World, make_world
 from benchmark.tables import Goal, Part, Table
 from gp_mapping.mapping.session import MapSession
@@ -35,9 +35,8 @@ def explore(world: World, name: str, budget: float, seed: int = 0) -> dict:
     policy = (POLICIES | STUDIES)[name]
     session = MapSession(MapSettings(seed=seed))
     robot = Robot(world, seed)
-    situation = Situation(
-        world, session, robot, budget, Travel(world.area.free, 0.27), np.random.default_rng(seed)
-    )
+    travel = Travel(world.area.free, PLACES)
+    situation = Situation(world, session, robot, budget, travel, np.random.default_rng(seed))
     session.ingest(robot.stand(2.5))
     session.flush()
     out = {
@@ -68,7 +67,7 @@ def explore(world: World, name: str, budget: float, seed: int = 0) -> dict:
             look += EVERY
     if out["marks"][-1] < robot.metres - 0.1:
         _look(world, session, robot, out)
-    out["left"] = left_by(world, situation.travel, np.array(robot.way))
+    out["left"] = left_by(world, travel, np.array(robot.way))
     return out | {
         "turned": robot.turned,
         "metres": robot.metres,

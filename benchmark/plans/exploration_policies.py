@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import torch
 
-from benchmark.plans.exploration_worlds import SPEED, TURN_RATE, Robot, World
+from benchmark.plans.exploration_worlds import SPEED, TURN_RATE, Robot, Sight, World
 from gp_mapping import Samples, create_map
-from gp_mapping.planning import Budget, PathValue, Problem, Travel, plan, suggest
+from gp_mapping.planning import Budget, PathValue, Problem, SurveyArea, Travel, plan, suggest
 from gp_mapping.planning.plan import Plan
 from gp_mapping.planning.problem import default_mix, mix_of_rest
 from gp_mapping.planning.worth.cached_value import CachedPathValue
@@ -27,12 +28,14 @@ __all__ = ["POLICIES", "Situation", "left_by"]
 PRIOR = 0.8  # m, the lengthscale that baselines are told beforehand
 REPLAN = PlanSettings().plan_interval  # m driven between two decisions
 EFFORT = PlanSettings().plan_effort
+PLACES = 0.27  # m, from one place to the next
+_LOOK = 0.5  # m driven between two looks at the walls
 FRESH = 8  # plans: every so many is held against new seeds, as in the node
 
 
 @dataclass
 class Situation:
-    """What a robot knows: the session's map, where it is, what is left; travel is kept while the world stays."""
+    """What a robot knows: the session's map, where it is, what is left, the ways between places."""
 
     world: World
     session: object
@@ -232,8 +235,27 @@ def _route(mix: float | None = None, **settings):
     return policy
 
 
+def route_as_seen(s: Situation):
+    """planner route among walls that the robot knows as far as it has seen them on its way"""
+    if "sight" not in s.memory:
+        s.memory |= {"sight": Sight(s.world.occupied), "looked": 0, "free": None}
+    sight, way = s.memory["sight"], s.robot.way
+    for a, b in pairwise([way[s.memory["looked"]], *way[s.memory["looked"] :]]):
+        for share in np.linspace(0.0, 1.0, 1 + math.ceil(math.dist(a, b) / _LOOK)):
+            sight.look(a + share * (b - a))
+    s.memory["looked"] = len(way) - 1
+    free, before = sight.free(), s.memory["free"]
+    if before is None or not before.same_as(free):
+        area = SurveyArea.from_free_space(free, s.robot.position, max_cells=1000)
+        s.travel = Travel(area.free, PLACES)
+        # stops of the plan before are nodes of another ground
+        s.memory |= {"free": free, "cells": (area.cells, area.areas), "plan": None}
+    return _route()(s)
+
+
 POLICIES = {
     "route": _route(),
+    "route, walls as seen": route_as_seen,
     "gain_per_metre": _by("gain_per_metre"),
     "good lanes": good_lanes,
     "border lanes": border_lanes,

@@ -14,21 +14,26 @@ from gp_mapping.core.types import Samples
 from gp_mapping.planning import FreeSpace, SurveyArea
 from gp_mapping.sim.world import DipoleWorld, WorldSettings
 
-__all__ = ["KINDS", "Robot", "World", "make_world"]
+__all__ = ["KINDS", "Robot", "Sight", "World", "make_world"]
 
 KINDS = ("gp open", "dipoles open", "gp rooms", "dipoles rooms", "rough corner")
 SIDE, RESOLUTION, RADIUS = 7.4, 0.1, 0.2  # m
+SIGHT = 4.0  # m, how far a robot sees that does not know the walls
 SPEED, TURN_RATE, RATE = 0.3, 1.0, 50.0  # m/s, rad/s, Hz
 WHITE, CORRELATED, CORRELATION_TIME = 0.2e-6, 0.4e-6, 0.7  # T, T, s
 
 
 @dataclass
 class World:
-    """field: (N, 2) m -> (N,) T.  free: what a robot at start can reach.  cells (G, 2) m, truth (G,) T: to be known."""
+    """field: (N, 2) m -> (N,) T.  occupied (H, W): 0 or 100.  free: what a robot at start can reach.
+
+    cells (G, 2) m, truth (G,) T: to be known.
+    """
 
     name: str
     seed: int
     field: object
+    occupied: np.ndarray
     free: FreeSpace
     start: np.ndarray
     area: SurveyArea
@@ -66,7 +71,7 @@ def make_world(kind: str, seed: int) -> World:
     corner = np.array([0.0, SIDE])[rng.integers(0, 2, 2)]
     start = centres[np.hypot(*(centres - corner).T).argmin()]
     area = SurveyArea.from_free_space(free, start, max_cells=2000)
-    return World(kind, seed, field, area.free, start, area, field(area.cells.numpy()))
+    return World(kind, seed, field, occupied, area.free, start, area, field(area.cells.numpy()))
 
 
 def _gaussian(rng: np.random.Generator, rough: bool):
@@ -123,6 +128,31 @@ def _message(data: np.ndarray):
         origin=SimpleNamespace(position=SimpleNamespace(x=0.0, y=0.0, z=0.0), orientation=still),
     )
     return SimpleNamespace(info=info, data=data.ravel(), header=SimpleNamespace(frame_id="map"))
+
+
+class Sight:
+    """What a robot has seen of a world's walls so far, all around itself and as far as SIGHT."""
+
+    def __init__(self, occupied: np.ndarray):
+        self._occupied, self._seen = occupied, np.full(occupied.shape, -1.0)
+        angles = np.arange(0.0, math.tau, 0.5 * RESOLUTION / SIGHT)
+        ranges = np.arange(0.0, SIGHT, 0.5 * RESOLUTION)
+        self._rays = ranges[None, :, None] * np.stack([np.cos(angles), np.sin(angles)], 1)[:, None]
+
+    def look(self, position: np.ndarray) -> None:
+        """See from a position (2,) m: each ray ends in the first cell that is occupied."""
+        column, row = ((position + self._rays) / RESOLUTION).astype(int).transpose(2, 0, 1)
+        height, width = self._occupied.shape
+        inside = (0 <= row) & (row < height) & (0 <= column) & (column < width)
+        row, column = row.clip(0, height - 1), column.clip(0, width - 1)
+        hit = (self._occupied[row, column] > 0) | ~inside
+        seen = np.cumsum(hit, axis=1) - hit == 0
+        at = row[seen & inside], column[seen & inside]
+        self._seen[at] = self._occupied[at]
+
+    def free(self) -> FreeSpace:
+        """Return the free space that is known; what has not been seen is unknown."""
+        return FreeSpace.from_occupancy_grid(_message(self._seen), RADIUS)
 
 
 class Robot:

@@ -21,6 +21,7 @@ from benchmark.costs import cost, gpu
 from benchmark.costs.cost import Stream
 from benchmark.faults import rows
 from benchmark.plans import exploration
+from benchmark.plans.exploration_worlds import SIGHT, Sight
 from benchmark.recordings import RecordingsAbsent, recordings_folder
 from benchmark.repository import mutants
 from benchmark.repository.house import measured
@@ -92,6 +93,24 @@ def test_drives_of_exploration_are_kept_until_all_of_them_are_stored(tmp_path, m
         main(call)
     assert "0 rows are kept from before, 3 of another version" in capsys.readouterr().err
     assert len(kept.read_text().splitlines()) == 3 and made[:3] == made[3:]
+
+
+def test_a_robot_sees_walls_as_far_as_the_next_one_and_what_lies_behind_a_door():
+    occupied = np.zeros((40, 100))
+    occupied[:, 20] = 100.0
+    occupied[18:24, 20] = 0.0  # a door
+    sight = Sight(occupied)
+    sight.look(np.array([1.05, 2.05]))
+    row, column = np.mgrid[:40, :100]
+    x, y = 0.1 * column + 0.05, 0.1 * row + 0.05
+    near = np.hypot(x - 1.05, y - 2.05) < SIGHT - 0.1
+    through = np.abs(y - 2.05) < 0.2 * (x - 1.05)  # the door is 0.6 m wide, 1 m away
+    free = sight.free().clearance > 0.0
+    room = column < 20
+    assert free[room & near].all() and free[~room & near & through].all()
+    assert not free[~room & ~near & (x > 5.2)].any(), "farther than it sees"
+    assert not free[(column > 21) & (np.abs(y - 2.05) > 0.5 * (x - 1.05))].any(), "through a wall"
+    assert not free[occupied > 0.0].any()
 
 
 def test_parts_of_single_models_are_parts_like_the_others(tmp_path, capsys):
