@@ -14,6 +14,7 @@ import importlib
 import itertools
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -31,6 +32,7 @@ from gp_mapping.threads import one_thread_each
 __all__ = ["main"]
 
 WRONG, FAULT, INTERRUPTED, NO_READER, ENDED = 2, 70, 130, 141, 143
+_NEGATIVE = re.compile(r"-\.?\d")  # begins a negative number; no option does
 
 
 class _Parser(argparse.ArgumentParser):
@@ -40,7 +42,7 @@ class _Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args=None, namespace=None):
         self._words = tuple(sys.argv[1:] if args is None else args)
-        return super().parse_known_args(args, namespace)
+        return super().parse_known_args(_with_negative_values(self._words), namespace)
 
     def error(self, message: str) -> NoReturn:
         text = one_line(self._misspelt() or message)
@@ -64,6 +66,22 @@ class _Parser(argparse.ArgumentParser):
                     hint = f"; did you mean {near[0]}?" if near else ""
                     return f"unknown option {option}{hint}"
         return ""
+
+
+def _with_negative_values(words: tuple[str, ...]) -> list[str]:
+    """Join `--option -33.9,18.4` to `--option=-33.9,18.4`.
+
+    argparse takes -5 for a value, but -33.9,18.4 for an option.
+    """
+    joined: list[str] = []
+    for word in words:
+        before = joined[-1] if joined else ""
+        takes_value = len(before) > 2 and before.startswith("--") and "=" not in before
+        if takes_value and _NEGATIVE.match(word):
+            joined[-1] = f"{before}={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def _overview() -> argparse.ArgumentParser:

@@ -155,7 +155,9 @@ def test_a_geotiff_lies_on_the_earth_where_its_datum_says(saved, session, tmp_pa
     assert (tmp_path / "map.tif").stat().st_size < 4 * band.size
 
 
-@pytest.mark.parametrize("text", ["52", "52,4", "91,0,0", "a,b,c", "52,4.5,nan", "52,4.5,0,1"])
+@pytest.mark.parametrize(
+    "text", ["52", "52,4", "91,0,0", "-91,18.4,0", "a,b,c", "52,4.5,nan", "52,4.5,0,1"]
+)
 def test_a_datum_that_is_no_place_is_said_so(little, tmp_path, capfd, text):
     assert (
         cli.main(
