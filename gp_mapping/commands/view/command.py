@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import importlib.util
 import re
@@ -20,11 +21,33 @@ __all__ = ["run"]
 def _node_name(namespace: str, node: str) -> str:
     """Return the full name of the mapper's node; UsageError where it is no name in ROS."""
     name = f"/{namespace.strip('/')}/{node.strip('/')}".replace("//", "/")
-    if not re.fullmatch(r"(/[A-Za-z_]\w*)+", name):
+    if not re.fullmatch(r"(/[A-Za-z_]\w*)+", name, re.ASCII):
         raise UsageError(
             f"--namespace {namespace!r} --node {node!r}: {name} is not a name of a ROS node"
         )
     return name
+
+
+def _check_topic(topic: str, node: str) -> None:
+    """Raise UsageError where a topic is no name in ROS.
+
+    Args:
+        topic: as written; '' for none.
+        node: full name of the mapper, in whose namespace it is.
+    """
+    # not above: --help works without rclpy
+    from rclpy.exceptions import NameValidationException
+    from rclpy.expand_topic_name import expand_topic_name
+    from rclpy.validate_full_topic_name import validate_full_topic_name
+
+    try:
+        if topic:
+            namespace = node.rpartition("/")[0] or "/"
+            validate_full_topic_name(expand_topic_name(topic, "gp_mapping_view", namespace))
+    except (NameValidationException, ValueError) as error:
+        raise UsageError(
+            f"--odometry-topic {topic!r} is not a name of a ROS topic; expected one as /robot1/odom"
+        ) from error
 
 
 def _server(args: argparse.Namespace, feed) -> ViewServer:
@@ -33,8 +56,14 @@ def _server(args: argparse.Namespace, feed) -> ViewServer:
         return ViewServer(args.address, args.port, feed)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
+        # taken, or not allowed: another port helps; else the address is at fault
+        hint = (
+            "another port: --port 0"
+            if getattr(error, "errno", None) in (errno.EADDRINUSE, errno.EACCES)
+            else "expected an address of this machine, as 127.0.0.1"
+        )
         raise UsageError(
-            f"{args.address} port {args.port}: cannot be served ({reason}); another port: --port 0"
+            f"{args.address} port {args.port}: cannot be served ({reason}); {hint}"
         ) from error
 
 
@@ -51,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     """Serve the page until Ctrl-C; returns the exit code.
 
     Raises:
-        UsageError: ROS is not installed, or an address, port or domain cannot be used.
+        UsageError: ROS is not installed, or an address, port, domain or name cannot be used.
     """
     if importlib.util.find_spec("rclpy") is None:
         raise UsageError(
@@ -64,6 +93,7 @@ def run(args: argparse.Namespace) -> int:
     domain = domain_of_environment() if args.domain_id is None else args.domain_id
 
     name = _node_name(args.namespace, args.node)
+    _check_topic(args.odometry_topic, name)
 
     # not above: --help works without rclpy
     from gp_mapping.ros.clients.view_feed import LiveFeed

@@ -328,12 +328,18 @@ def test_a_request_has_its_time_in_all(served, monkeypatch):
         (["--domain-id", "300"], "--domain-id 300"),
         (["--namespace", "a b"], "not a name of a ROS node"),
         (["--node", ""], "not a name of a ROS node"),
+        (["--node", "ñ"], "not a name of a ROS node"),
+        (["--odometry-topic", "a b"], "--odometry-topic 'a b' is not a name of a ROS topic"),
+        (["--address", "192.0.2.1"], "expected an address of this machine"),
         ([], "ROS_DOMAIN_ID is '233', expected a number from 0 to 232"),
     ],
 )
 def test_wrong_usage(capfd, monkeypatch, arguments, expected):
     monkeypatch.setenv("ROS_DOMAIN_ID", "233" if not arguments else "1")
     pytest.importorskip("rclpy", reason="needs rclpy: source ROS 2 or install requirements/ros.txt")
+    monkeypatch.setattr(
+        "gp_mapping.ros.clients.view_feed.LiveFeed.spin", lambda *_: pytest.fail("it serves")
+    )
     assert expected in wrong(capfd, "view", *arguments)
 
 
