@@ -328,7 +328,7 @@ def test_a_request_has_its_time_in_all(served, monkeypatch):
         (["--domain-id", "300"], "--domain-id 300"),
         (["--namespace", "a b"], "not a name of a ROS node"),
         (["--node", ""], "not a name of a ROS node"),
-        (["--node", "ñ"], "not a name of a ROS node"),
+        (["--node", "señal"], "not a name of a ROS node"),
         (["--odometry-topic", "a b"], "--odometry-topic 'a b' is not a name of a ROS topic"),
         (["--address", "192.0.2.1"], "expected an address of this machine"),
         ([], "ROS_DOMAIN_ID is '233', expected a number from 0 to 232"),
