@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,23 @@ from gp_mapping.recording.bag import bag_topics
 __all__ = ["run"]
 
 _MOST = 1000.0  # largest --rate (a factor) and --wait (s)
+_CLOCK = "/clock"  # which the player itself publishes
+
+
+def _check_renamed(remap: list[str], topics: list[str]) -> None:
+    """Raise UsageError where --remap renames a topic that is not played: rcl would say nothing.
+
+    Args:
+        remap: each OLD:=NEW. Rules of rcl for other things than one topic (__ns, ~, *) are let by.
+        topics: those of the bag.
+    """
+    for rule in remap:
+        old = rule.partition(":=")[0].strip()
+        played = f"/{old.lstrip('/')}" in (*topics, _CLOCK)
+        if not played and re.fullmatch(r"/?(?!__)\w+(/\w+)*", old):
+            raise UsageError(
+                f"--remap {rule}: the bag has no topic {old}; it has {', '.join(topics)}"
+            )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -42,7 +60,8 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(f"{name} {value}: expected {low:g} to {_MOST:g}")
     if args.wait_for and not args.wait:
         raise UsageError("--wait-for says for whom to wait; write how long, too: --wait 30")
-    bag_topics(args.bag)  # a bag that cannot be read is wrong input, before anything is started
+    # a bag that cannot be read is wrong input, before anything is started
+    _check_renamed(args.remap, list(bag_topics(args.bag)))
 
     arguments = ros_arguments(
         path=str(args.bag),

@@ -542,9 +542,19 @@ def test_mutated_files_and_bags_are_refused_or_mapped(capsys):
     assert all(row.survived == row.tried for row in rows), capsys.readouterr().err
 
 
-@pytest.mark.parametrize("remap", ["/a", "/mag:=", ":=/mag"])
-def test_half_a_remapping_is_one_line(bag, remap, capfd):
-    """ROS said that it was not set, at a line of its own sources."""
+@pytest.mark.parametrize(
+    "remap, said",
+    [
+        ("/a", "expected OLD:=NEW"),
+        ("/mag:=", "expected OLD:=NEW"),
+        (":=/mag", "expected OLD:=NEW"),
+        ("/no/such:=/mag", "the bag has no topic /no/such; it has /"),
+        ("no_such:=/mag", "the bag has no topic no_such; it has /"),
+    ],
+)
+def test_a_remapping_that_renames_nothing_is_one_line(bag, remap, said, capfd, monkeypatch):
+    """ROS said of half of one that it was not set, at a line of its own sources; of others nothing."""
     pytest.importorskip("rclpy")
+    monkeypatch.setattr("subprocess.Popen", lambda *_, **__: pytest.fail("it plays"))
     assert cli.main(["play", str(bag), "--remap", remap]) == 2
-    assert "expected OLD:=NEW" in capfd.readouterr().err
+    assert said in capfd.readouterr().err
