@@ -5,6 +5,8 @@ By NavigateThroughPoses, or else by NavigateToPose, one pose at a time.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -18,6 +20,7 @@ from gp_mapping.ros.mapper.descriptors import ParameterError
 __all__ = ["Nav2Driver"]
 
 SUCCEEDED, CANCELED = 4, 5  # action_msgs/GoalStatus
+_REFUSED = 1.0  # s after which a goal that was refused is sent again
 _EVERY = 4  # every that many poses of a plan is one of a goal: Nav2 plans between them
 # errors of nav2_msgs/action/FollowPath: the robot does not get on from where it is
 _BLOCKED = ("PATIENCE_EXCEEDED", "FAILED_TO_MAKE_PROGRESS", "NO_VALID_CONTROL")
@@ -57,7 +60,8 @@ class Nav2Driver:
     After a stop it goes on to the poses that it has not passed.
 
     Of Nav2's two actions one that has a server is used, preferably the one that takes all poses at
-    once. A plan without a server waits for `step`.
+    once. A plan waits for `step` without a server, where the server goes away, and while a server
+    that has never accepted a goal refuses them: Nav2 does until it is active, whatever the place.
 
     Args:
         node: The node that drives.
@@ -101,9 +105,12 @@ class Nav2Driver:
         ]
         self._remaining: list[PoseStamped] = []
         self._holding = self._waiting_for_server = False
-        # the goal that Nav2 drives, and its action
-        self._goal_handle = self._goal_action = None
-        self._unanswered = 0  # goals that Nav2 has neither accepted nor rejected yet
+        # the goal that Nav2 drives, and the action that has this driver's goal, or was sent one
+        self._goal_handle = None
+        self._goal_action: _Action | None = None
+        # orders whose goals Nav2 has neither accepted nor rejected yet
+        self._unanswered: set[int] = set()
+        self._has_accepted, self._wait_until = False, -math.inf  # monotonic s
         self._order_number = 0  # of the newest order: answers to older ones are ignored
 
     @property
@@ -127,8 +134,18 @@ class Nav2Driver:
 
     def step(self) -> None:
         """Send a waiting plan, where a server has appeared; called again and again."""
-        if self._waiting_for_server:
+        if self._goal_action is not None and not self._goal_action.client.server_is_ready():
+            self._lose()
+        if self._waiting_for_server and time.monotonic() >= self._wait_until:
             self._order()
+
+    def _lose(self) -> None:
+        """Have the remaining poses wait: the server that had them is gone, and answers no more."""
+        self._order_number += 1
+        self._goal_handle = self._goal_action = None
+        self._unanswered.clear()
+        self._has_accepted, self._waiting_for_server = False, True
+        self._node.get_logger().warning("Nav2 has gone while it drove: the plan waits for it")
 
     def _order(self) -> None:
         """Have Nav2 drive the remaining poses, or stop."""
@@ -149,7 +166,8 @@ class Nav2Driver:
             self._cancel()  # a goal of one action does not replace one of the other
 
         number, poses = self._order_number, list(self._remaining)
-        self._unanswered += 1
+        self._unanswered.add(number)
+        self._goal_action = action
         action.client.send_goal_async(
             action.goal(poses), lambda message: self._progressed(message.feedback, number, poses)
         ).add_done_callback(lambda future: self._accepted(future, number, action, poses))
@@ -175,7 +193,7 @@ class Nav2Driver:
 
     def _accepted(self, future, number: int, action: _Action, poses: list[PoseStamped]) -> None:
         """Take Nav2's answer to order `number`: goal accepted or rejected."""
-        self._unanswered -= 1
+        self._unanswered.discard(number)
         goal = future.result()
         if number != self._order_number:  # a later order was to stop, or to go elsewhere
             if goal.accepted:
@@ -184,10 +202,10 @@ class Nav2Driver:
 
         if not goal.accepted:
             self._cancel()
-            self._fail(poses[0], "Nav2 did not accept the goal")
+            self._refused(poses)
             return
 
-        self._goal_handle, self._goal_action = goal, action
+        self._goal_handle, self._has_accepted = goal, True
         goal.get_result_async().add_done_callback(
             lambda done: self._ended(done, number, action, poses)
         )
@@ -213,6 +231,17 @@ class Nav2Driver:
                 self._on_blocked(why)
             else:
                 self._fail((self._remaining or poses)[0], why)
+
+    def _refused(self, poses: list[PoseStamped]) -> None:
+        """Wait with poses whose goal was refused; of a server that takes others, give them up."""
+        if self._has_accepted:
+            self._fail(poses[0], "Nav2 did not accept the goal")
+            return
+        self._waiting_for_server, self._wait_until = True, time.monotonic() + _REFUSED
+        self._node.get_logger().warning(
+            "Nav2 accepts no goal, as while it is not active: the plan waits for it",
+            throttle_duration_sec=10.0,
+        )
 
     def _fail(self, pose: PoseStamped, why: str) -> None:
         """Give up the plan and report the pose that was not reached."""
