@@ -49,6 +49,25 @@ def points_needed(signal_stddev: float, noise_stddev: float, kernel: str) -> flo
     return _FRACTION * min(ratio**power, _FINEST)
 
 
+def _near_boxes(ys: np.ndarray, xs: np.ndarray, boxes: np.ndarray, reach: float) -> np.ndarray:
+    """Which places of a grid lie within reach of any box.
+
+    Args:
+        ys: (R,) m, of its rows.
+        xs: (K,) m, of its columns.
+        boxes: (N, 4): lowest x and y, highest x and y, m.
+        reach: m.
+
+    Returns:
+        (R, K) bool.
+    """
+    near = np.zeros((len(ys), len(xs)), dtype=bool)
+    for x0, y0, x1, y1 in boxes.tolist():
+        rows = slice(*np.searchsorted(ys, (y0 - reach, y1 + reach)))
+        near[rows, slice(*np.searchsorted(xs, (x0 - reach, x1 + reach)))] = True
+    return near
+
+
 def _before(nodes: np.ndarray, cells: np.ndarray) -> np.ndarray:
     """The number of the last node at or before each cell."""
     return np.searchsorted(nodes, cells, side="right") - 1
@@ -238,11 +257,21 @@ class Lattice:
             ground: boxes (K, 4): lowest x and y, highest x and y, m.
             reach: how far a sample changes the map, m.
         """
-        near = np.zeros(self.stale.shape, dtype=bool)
-        for x0, y0, x1, y1 in ground.tolist():
-            rows = slice(*np.searchsorted(self.rows, (y0 - reach, y1 + reach)))
-            near[rows, slice(*np.searchsorted(self.columns, (x0 - reach, x1 + reach)))] = True
-        self.stale &= near
+        self.stale &= _near_boxes(self.rows, self.columns, ground, reach)
+
+    def cells_within(self, ground: np.ndarray, reach: float) -> Tensor:
+        """Which cells lie within reach of boxes, and see nothing of what `ignore_beyond` left out.
+
+        Args:
+            ground: as of `ignore_beyond`.
+            reach: the same.
+
+        Returns:
+            (H, W) bool.
+        """
+        # where the prior begins the spline swings, for some points
+        swing = 0.0 if self.direct else _HALO * self.length / self.fraction
+        return torch.from_numpy(_near_boxes(self.ys, self.xs, ground, reach - swing))
 
     def mark_box(self, low, high, revision: int) -> None:
         """Mark what lies between two corners as stale, and as exact of no moment.

@@ -17,6 +17,7 @@ that is published, is a channel of its own next to f: f decides what is known.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -207,7 +208,7 @@ class Renderer:
             about: (2,) m, a place that a window shall hold that cannot hold all; the middle of the
                 bounds if None.
             ground: boxes (K, 4) m, low x, y, high x, y; more than _REACH lengthscales outside of
-                them nothing is evaluated.
+                them nothing is evaluated, and all is unknown.
             slow: what the time constant of a slow sensor adds to the variance.
         """
         hyper = self.advance(field, bounds, noise_stddev, revision, budget, about, ground)
@@ -215,7 +216,7 @@ class Renderer:
         if self._undrawn is not None:
             self._lattice.draw(self._undrawn)
             self._undrawn = None
-        return self._grid(
+        grid = self._grid(
             noise_stddev,
             self.settings.unknown_ratio * hyper["signal_stddev"],
             revision,
@@ -223,6 +224,10 @@ class Renderer:
             OffsetVariance.of(field, noise_stddev**2) if self.settings.metric else None,
             slow,
         )
+        if ground is None:
+            return grid
+        within = self._lattice.cells_within(ground, _REACH * hyper["lengthscale"])
+        return replace(grid, known=grid.known & within)
 
     def advance(
         self,

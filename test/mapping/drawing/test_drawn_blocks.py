@@ -81,3 +81,26 @@ def test_blocks_where_nothing_is_known_are_left_out(field):
     )
     for (i, j), grid in found.items():
         assert grid.origin == pytest.approx((2.0 * i, 2.0 * j)) and bool(grid.known.any())
+
+
+def test_where_nothing_is_evaluated_nothing_is_known():
+    """Splines swing where the prior begins, with its unknown level: cells far from all ground were known."""
+    along = torch.arange(0.0, 20.0, 0.1, dtype=torch.float64)
+    x = torch.stack([along, 0.5 + 0.2 * along], 1)
+    field = create_map(
+        "dual_svgp",
+        field_scale=1.0,
+        lengthscale=2.0,
+        signal_stddev=1.0,
+        constant_stddev=10.0,
+        noise_stddev=0.1,
+        learn_hyperparameters=False,
+        learn_time_offset=False,
+        heading_stddev=0.0,
+    )
+    field.update(Samples(x, torch.sin(2.0 * x[:, :1])))
+    # steps, as of a path that is kept in boxes
+    ground = np.array([[a, 0.5 + 0.2 * a, a + 1.0, 0.7 + 0.2 * a] for a in range(20)])
+    grid = drawn_block((0, 0), field, SETTINGS, ground, 200, 0.1, 7, None)
+    exact = field.predict(grid.centres()[grid.known.reshape(-1)]).variance.sqrt()
+    assert 1000 < len(exact) and exact.max() < 1.02 * SETTINGS.unknown_ratio
