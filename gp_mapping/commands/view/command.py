@@ -28,28 +28,6 @@ def _node_name(namespace: str, node: str) -> str:
     return name
 
 
-def _check_topic(topic: str, node: str) -> None:
-    """Raise UsageError where a topic is no name in ROS.
-
-    Args:
-        topic: as written; '' for none.
-        node: full name of the mapper, in whose namespace it is.
-    """
-    # not above: --help works without rclpy
-    from rclpy.exceptions import NameValidationException
-    from rclpy.expand_topic_name import expand_topic_name
-    from rclpy.validate_full_topic_name import validate_full_topic_name
-
-    try:
-        if topic:
-            namespace = node.rpartition("/")[0] or "/"
-            validate_full_topic_name(expand_topic_name(topic, "gp_mapping_view", namespace))
-    except (NameValidationException, ValueError) as error:
-        raise UsageError(
-            f"--odometry-topic {topic!r} is not a name of a ROS topic; expected one as /robot1/odom"
-        ) from error
-
-
 def _server(args: argparse.Namespace, feed) -> ViewServer:
     """Open the server; UsageError where the address or the port cannot be had."""
     try:
@@ -93,10 +71,15 @@ def run(args: argparse.Namespace) -> int:
     domain = domain_of_environment() if args.domain_id is None else args.domain_id
 
     name = _node_name(args.namespace, args.node)
-    _check_topic(args.odometry_topic, name)
 
     # not above: --help works without rclpy
-    from gp_mapping.ros.clients.view_feed import LiveFeed
+    from gp_mapping.ros.clients.view_feed import LiveFeed, is_topic
+
+    if args.odometry_topic and not is_topic(args.odometry_topic, name):
+        raise UsageError(
+            f"--odometry-topic {args.odometry_topic!r} is not a name of a ROS topic; expected one "
+            "as /robot1/odom"
+        )
 
     feed = LiveFeed(name, args.odometry_topic, domain)
     previous = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM)}

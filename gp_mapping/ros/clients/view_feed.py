@@ -16,9 +16,12 @@ from diagnostic_msgs.msg import DiagnosticArray
 from geometry_msgs.msg import PoseArray
 from nav_msgs.msg import Odometry, Path
 from rclpy.context import Context
+from rclpy.exceptions import NameValidationException
 from rclpy.executors import SingleThreadedExecutor
+from rclpy.expand_topic_name import expand_topic_name
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
+from rclpy.validate_full_topic_name import validate_full_topic_name
 from sensor_msgs.msg import PointCloud2
 from visualization_msgs.msg import MarkerArray
 
@@ -27,7 +30,9 @@ from gp_mapping.ros.clients.window_asker import WindowAsker
 from gp_mapping.ros.wire.outbound import nice_limits
 from gp_mapping.ros.wire.qos import LATCHED, sensor_data
 
-__all__ = ["LiveFeed", "LiveMap"]
+__all__ = ["LiveFeed", "LiveMap", "is_topic"]
+
+_NODE = "gp_mapping_view"  # name of the feed's own node
 
 _IDLE = 15.0  # s without a reader, after which the mapper need not draw for us
 _SILENT = 5.0  # s without diagnostics, after which the mapper counts as gone
@@ -38,6 +43,16 @@ _AREAS = ("input", "map", "timing", "survey")
 # characters of a text, values of an area: both come from the network
 _MAX_CHARACTERS, _MAX_VALUES = (2000, 300)
 _MAX_POSES = 1000  # of a plan
+
+
+def is_topic(name: str, mapper: str) -> bool:
+    """Whether a name is one of a ROS topic in the namespace of a mapper's node."""
+    try:
+        return validate_full_topic_name(
+            expand_topic_name(name, _NODE, mapper.rpartition("/")[0] or "/")
+        )
+    except (NameValidationException, ValueError):
+        return False
 
 
 def _problems(message: str, values: dict[str, str]) -> list[str]:
@@ -95,9 +110,7 @@ class LiveFeed:
             signal_handler_options=SignalHandlerOptions.NO,
         )
 
-        self._node = Node(
-            "gp_mapping_view", namespace=node.rpartition("/")[0] or "/", context=self._context
-        )
+        self._node = Node(_NODE, namespace=node.rpartition("/")[0] or "/", context=self._context)
         self._executor = SingleThreadedExecutor(context=self._context)
         self._executor.add_node(self._node)
 
