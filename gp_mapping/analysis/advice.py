@@ -11,7 +11,7 @@ from gp_mapping.analysis.calibration import Calibration
 from gp_mapping.analysis.digits import decimals
 from gp_mapping.analysis.metrics import BANDS
 from gp_mapping.analysis.pass_biases import any_differs, biases_text
-from gp_mapping.analysis.unlike import Unlike, unlike_text
+from gp_mapping.analysis.unlike import CHANGED, DISPLACED, Unlike, unlike_text
 from gp_mapping.mapping.frames.search import ALIKE, Break
 from gp_mapping.mapping.notes.frames import break_note
 
@@ -265,9 +265,10 @@ def _others(found: dict, context: dict) -> list[Advice]:
 
 def _map_texts(context: dict) -> Iterator[str]:
     """Yield what the mapping itself has met: a changed field, lost measurements, gross errors."""
-    if context["changes"]:
-        places = ", ".join(f"({c['x']:.1f}, {c['y']:.1f})" for c in context["changes"][:5])
-        more = f" and {len(context['changes']) - 5} more" if len(context["changes"]) > 5 else ""
+    changes = _unexplained(context["changes"], context["unlike"])
+    if changes:
+        places = ", ".join(f"({c['x']:.1f}, {c['y']:.1f})" for c in changes[:5])
+        more = f" and {len(changes) - 5} more" if len(changes) > 5 else ""
         yield f"look at {places}{more} m: the field seems to have changed there; map these places again"
 
     dropped, used = context["dropped"], context["measurements"]
@@ -282,6 +283,12 @@ def _map_texts(context: dict) -> Iterator[str]:
             f"{100 * fraction:.1f} % of the measurements are gross errors (left out): look for a loose "
             "cable, a switching motor, a magnet that moves"
         )
+
+
+def _unexplained(changes: list[dict], unlike: list[Unlike]) -> list[dict]:
+    """Return the changes that were met where neither poses nor a changed field are named."""
+    named = [part for part in unlike if part.what in (CHANGED, DISPLACED)]
+    return [c for c in changes if not any(p.begin <= c["stamp"] <= p.end for p in named)]
 
 
 def _error_texts(found: dict, unit: str) -> Iterator[str]:

@@ -69,9 +69,13 @@ def expected_errors(session, passes: list[Samples]) -> dict[str, float]:
 
 
 def error_covariance(session, x: Tensor) -> Tensor:
-    """Return the covariance (K, K), squared SI, that the map expects of errors at x (K, D)."""
+    """Return the covariance (K, K), squared SI, that the map expects of errors at x (K, D).
+
+    Without the unknown constant of their pass: all of them share that.
+    """
     latent, noise = _variances(session, x)
-    return _shared(session, x, latent).diagonal_scatter(latent + noise)
+    own = (noise - session.map.bias_variance().mean().cpu()).clamp(min=1e-9 * noise)
+    return _shared(session, x, latent).diagonal_scatter(latent + own)
 
 
 def _shared(session, x: Tensor, latent: Tensor) -> Tensor:

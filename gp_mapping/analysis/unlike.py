@@ -1,4 +1,4 @@
-"""What of a test is unlike the drives that made the map: iron on the robot, and where it was.
+"""What of a test is unlike the drives that made the map: iron, poses, and places that have changed.
 
 A robot that carries a magnet today, or whose wheels slip on one floor, makes errors that no setting
 of the map explains. Of a piece of a test with errors e = measured − predicted, the model is
@@ -9,7 +9,9 @@ with a constant k, a field (c, s) that turns with the heading h and is not in th
 displacement d of the poses (m) against the map's mean m: to first order, so d is small against a
 lengthscale. Of a vector the part that turns is R(h) b. C is the map's own covariance of these
 predictions with the noise, times the factor, at least 1, by which the errors exceed it; so an
-error that the map expects between its lanes is blamed on neither.
+error that the map expects between its lanes is blamed on neither. Whether it is d, or the field has
+changed in some place, is told by the evidence of both (piece_evidence.py); the covariance of a
+change that was found is in C, too.
 """
 
 from __future__ import annotations
@@ -26,11 +28,12 @@ from torch import Tensor
 from gp_mapping.analysis.digits import decimals
 from gp_mapping.analysis.expected import error_covariance
 from gp_mapping.analysis.metrics import as_mapped, velocities
+from gp_mapping.analysis.piece_evidence import Errors, explain
 from gp_mapping.core.types import Samples
 
-__all__ = ["DISPLACED", "TURNING", "Unlike", "unlike_parts", "unlike_text"]
+__all__ = ["CHANGED", "DISPLACED", "TURNING", "Unlike", "unlike_parts", "unlike_text"]
 
-TURNING, DISPLACED = "turning", "displaced"
+TURNING, DISPLACED, CHANGED = "turning", "displaced", "changed"
 
 _LONG = 5.0  # lengthscales of way in a piece
 _PIECES = 24  # most
@@ -38,6 +41,7 @@ _ROWS = 250  # measurements of a piece, evenly chosen: their covariance is one s
 _FEWEST = 30  # measurements that a piece needs
 _STEP = 0.1  # lengthscales, of differences for the gradient
 _CHANCE = 1e-4  # that anything of a test without fault is named
+_NAMED = 5  # places of changes
 _WORTH = 0.1  # fraction of a piece's mean square error that it explains, at least
 
 
@@ -45,14 +49,17 @@ class Unlike(NamedTuple):
     """What of a test is unlike the map.
 
     Attributes:
-        what: TURNING (a field that turns with the robot, SI) or DISPLACED (m).
+        what: TURNING (a field that turns with the robot, SI), DISPLACED (m) or CHANGED (a field
+            that is another in some place, SI).
         pass_number: of the test, from 0.
         begin: stamp, s.
         end: stamp, s.
-        along: component along x: of the displacement; of the field when the robot heads there.
+        along: component along x: of the displacement; of the field when the robot heads there; of
+            a change all of it, signed.
         across: component along y.
         stddev: of the amplitude.
         gain: fraction of the piece's mean square error that it explains.
+        place: where the field has changed most, m; None of the others.
     """
 
     what: str
@@ -63,6 +70,7 @@ class Unlike(NamedTuple):
     across: float
     stddev: float
     gain: float
+    place: tuple[float, float] | None = None
 
     @property
     def size(self) -> float:
@@ -92,6 +100,22 @@ def unlike_text(parts: list[Unlike], sensor: str, unit: str, scale: float) -> st
             f"{part.pass_number + 1} of the test{more} and not in the map, as of a load, a tool or a magnetised "
             f"part that is not there in all passes; calibrate the {sensor} for each, or map such passes apart"
         )
+    if part.place is not None:
+        places = ", ".join(
+            "({:.1f}, {:.1f}) m by {} ± {} {}".format(
+                *each.place,
+                decimals(each.along / scale, 2, "+"),
+                decimals(each.stddev / scale, 2),
+                unit,
+            )
+            for each in parts[:_NAMED]
+            if each.place is not None
+        )
+        more = f" and {len(parts) - _NAMED} more" if len(parts) > _NAMED else ""
+        return (
+            f"look at {places}{more}: the field has changed about there between the map and the test, which no poses "
+            "that lie off the map explain as well; map these places again"
+        )
     return (
         f"look at the poses: from stamp {part.begin:.1f} to {part.end:.1f} of the test they lie {part.size:.2f} ± "
         f"{part.stddev:.2f} m off the map, towards {part.direction:.0f}°{more}: wheels that slip, an odometry "
@@ -120,19 +144,26 @@ class _Estimate(NamedTuple):
 def unlike_parts(session, passes: list[Samples]) -> list[Unlike]:
     """Return what of a test is unlike the map, the largest gain first.
 
-    What turns with the robot is the same for a whole pass; a displacement is of a piece.
+    What turns with the robot is the same for a whole pass; a displacement is of a piece. In a pass
+    in which the field has changed a displacement that a change explains nearly as well is none.
 
     Args:
         session: the map.
         passes: of the test, each in order of time.
     """
+    told = [(number, *_estimates(session, piece)) for number, piece in _pieces(session, passes)]
+    changes = [c._replace(pass_number=number) for number, _, c, _ in told if c is not None]
+    changed = {part.pass_number for part in changes}
     found: dict[tuple, list[_Estimate]] = {}
-    for i, (number, piece) in enumerate(_pieces(session, passes)):
-        for what, estimate in _estimates(session, piece).items():
+    for i, (number, estimates, _, surely) in enumerate(told):
+        if number in changed and not surely:
+            estimates.pop(DISPLACED, None)
+        for what, estimate in estimates.items():
             found.setdefault((what, number, i if what == DISPLACED else -1), []).append(estimate)
 
     out = [_judged(*key[:2], estimates, _CHANCE / len(found)) for key, estimates in found.items()]
-    return sorted((part for part in out if part is not None), key=lambda part: -part.gain)
+    parts = [*(part for part in out if part is not None), *changes]
+    return sorted(parts, key=lambda part: -part.gain)
 
 
 def _judged(what: str, number: int, estimates: list[_Estimate], chance: float) -> Unlike | None:
@@ -183,24 +214,44 @@ def _steps(samples: Samples) -> np.ndarray:
     return np.linalg.norm(np.diff(samples.x.numpy(), axis=0), axis=1)
 
 
-def _estimates(session, piece: Samples) -> dict[str, _Estimate]:
-    """Return what a piece tells of each kind; nothing where it cannot tell them apart."""
+def _estimates(session, piece: Samples) -> tuple[dict[str, _Estimate], Unlike | None, bool]:
+    """Return what a piece tells of each kind, where the field has changed, and a certainty.
+
+    That is whether poses lie off the map, a change being no explanation.
+
+    Nothing where it cannot tell kinds apart; a displacement only where it is the explanation.
+    """
     stamp = piece.stamp.numpy()
     velocity = torch.from_numpy(velocities(stamp - stamp[0], piece.x.numpy()))
     rows = np.unique(np.linspace(0, len(piece) - 1, min(_ROWS, len(piece))).astype(int))
     piece, velocity = piece[rows], velocity[rows]
 
-    prediction = session.predict(piece.x, velocity, piece.heading)
-    error = (piece.y - prediction.mean.cpu()).numpy()  # (n, C)
-    covariance = error_covariance(session, piece.x).numpy()
-    gradient = _gradient(session, piece.x)  # (n, C, 2)
+    def error_at(places: np.ndarray) -> np.ndarray:
+        """Return the errors of the piece at places (N, 2), (N, C)."""
+        mean = session.predict(torch.from_numpy(places), velocity, piece.heading).mean
+        return (piece.y - mean.cpu()).numpy()
+
+    def at(places: np.ndarray) -> Errors:
+        """Return what the map makes of the piece at places."""
+        x = torch.from_numpy(places)
+        covariance = error_covariance(session, x).numpy()
+        return Errors(error_at(places), covariance, _gradient(session, x))
+
+    x = piece.x.numpy()
+    error, covariance, gradient = at(x)
     columns = _columns(error, piece.heading, gradient)
+    always = np.concatenate([columns[name] for name in columns if name != DISPLACED], 2)
+    explained = explain(at, error_at, always, x, session.map.hyperparameters()["lengthscale"])
+    if not explained.displaced:
+        del columns[DISPLACED]
+    change = explained.change if explained.changed else None
+    covariance = covariance if change is None else covariance + change
 
     # whitened, channel by channel: they share one covariance
     try:
         factor = np.linalg.cholesky(covariance)
     except np.linalg.LinAlgError:  # by rounding; the piece tells nothing then
-        return {}
+        return {}, None, False
 
     def whitened(part: np.ndarray) -> np.ndarray:
         """Return (n, C, k) with errors of unit variance, as (n C, k)."""
@@ -215,7 +266,7 @@ def _estimates(session, piece: Samples) -> dict[str, _Estimate]:
         if np.linalg.matrix_rank(design) == design.shape[1]:
             break
     else:
-        return {}
+        return {}, None, False
 
     estimate, *_ = np.linalg.lstsq(design, target, rcond=None)
     left = target - design @ estimate
@@ -224,18 +275,46 @@ def _estimates(session, piece: Samples) -> dict[str, _Estimate]:
 
     plain = np.concatenate([_stacked(columns[name]) for name in names], 1)
     remains = _stacked(error[:, :, None])[:, 0] - plain @ estimate
-    out, at = {}, error.shape[1]  # the constants come first
+    span = float(stamp[0]), float(stamp[-1])
+    out, first = {}, error.shape[1]  # the constants come first
     for name in names[1:]:
-        own = slice(at, at + 2)
-        at = own.stop
+        own = slice(first, first + 2)
+        first = own.stop
         out[name] = _Estimate(
-            (float(stamp[0]), float(stamp[-1])),
+            span,
             estimate[own],
             spread[own, own],
             remains + plain[:, own] @ estimate[own],
             plain[:, own],
         )
-    return out
+    if change is None:
+        return out, None, explained.surely
+    unexplained = remains.reshape(error.shape[1], -1).T
+    where = _changed(unexplained, change, np.linalg.inv(covariance), x, span)
+    return out, where, explained.surely
+
+
+def _changed(
+    error: np.ndarray, change: np.ndarray, precision: np.ndarray, x: np.ndarray, span
+) -> Unlike | None:
+    """Return where and by how much the field has changed most; None where that explains little.
+
+    Args:
+        error: without what else explains it, (n, C).
+        change: covariance of the change, (n, n).
+        precision: of the errors with it, (n, n).
+        x: places, (n, 2) m.
+        span: stamps of the first and last measurement, s.
+    """
+    mean = change @ precision @ error
+    gain = 1.0 - float(np.square(error - mean).sum()) / max(float(np.square(error).sum()), 1e-300)
+    if gain < _WORTH:
+        return None
+    row, channel = np.unravel_index(np.abs(mean).argmax(), mean.shape)
+    variance = change[row, row] - change[row] @ precision @ change[row]
+    place = (float(x[row, 0]), float(x[row, 1]))
+    amount = float(mean[row, channel])
+    return Unlike(CHANGED, 0, *span, amount, 0.0, math.sqrt(max(variance, 0.0)), gain, place)
 
 
 def _columns(

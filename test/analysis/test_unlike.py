@@ -6,14 +6,23 @@ import numpy as np
 import pytest
 import torch
 
-from gp_mapping.analysis import unlike
-from gp_mapping.analysis.unlike import DISPLACED, TURNING, unlike_parts, unlike_text
+from gp_mapping.analysis import advice, unlike
+from gp_mapping.analysis.unlike import (
+    CHANGED,
+    DISPLACED,
+    TURNING,
+    Unlike,
+    unlike_parts,
+    unlike_text,
+)
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
 
 SHIFT = np.array([0.15, 0.2])  # m
 NOISE = 0.15e-6
+CHANGE = np.array([2.6, 1.4])  # m
+WIDTHS = {"changed": 0.45, "changed widely": 0.9}  # m, half a lengthscale and one
 
 
 def field(x, channel=0):
@@ -48,6 +57,9 @@ def drive(corners, start, fault="", channels=1, shift=SHIFT, noise=NOISE):
         y[:, 0] += 0.8e-6 * cos + 0.6e-6 * sin
     if fault == "iron of a vector":  # R(h) b
         y[:, :2] += np.stack([0.8e-6 * cos - 0.6e-6 * sin, 0.8e-6 * sin + 0.6e-6 * cos], 1)
+
+    if fault.startswith("change"):
+        y += 6e-6 * np.exp(-0.5 * np.square((x - CHANGE) / WIDTHS[fault]).sum(1))[:, None]
 
     told = x
     if fault == "leap":
@@ -132,6 +144,29 @@ def test_a_small_leap_has_its_size(session, along_y):
 def test_wheels_that_slip_are_named(session):
     found = unlike_parts(session, [drive(lanes(0.15), 9000.0, "slip")])
     assert found and {part.what for part in found} == {DISPLACED}
+
+
+@pytest.mark.parametrize("fault", WIDTHS)
+@pytest.mark.parametrize("along_y", [False, True])
+def test_a_field_that_has_changed_in_one_place_is_no_pose_off_the_map(session, along_y, fault):
+    """Its errors go with the gradient somewhat, and were called poses; it is named with its place."""
+    found = unlike_parts(session, [drive(lanes(0.15, along_y), 9000.0, fault)])
+    assert found and {part.what for part in found} == {CHANGED}
+    largest = max(found, key=lambda part: part.size)
+    assert math.dist(largest.place, CHANGE) < 0.5 and 4e-6 < largest.along < 8e-6
+    x, y = largest.place
+    text = unlike_text([largest], "magnetometer", "µT", 1e-6)
+    assert text.startswith(f"look at ({x:.1f}, {y:.1f}) m by +")
+
+
+def test_changes_that_are_explained_are_not_said_again():
+    """Those of the test that lie in a piece of which poses, or the field, are named."""
+    changes = [{"x": 0.0, "y": 0.0, "stamp": stamp} for stamp in (5.0, 15.0, 25.0, 35.0)]
+    parts = [
+        Unlike(what, 0, begin, begin + 10.0, 1.0, 0.0, 0.1, 0.5)
+        for what, begin in ((CHANGED, 10.0), (DISPLACED, 20.0), (TURNING, 30.0))
+    ]
+    assert [c["stamp"] for c in advice._unexplained(changes, parts)] == [5.0, 35.0]  # noqa: SLF001
 
 
 def test_a_vector_that_turns_with_the_robot_is_told_from_the_field():
