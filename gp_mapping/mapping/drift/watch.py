@@ -20,13 +20,14 @@ from gp_mapping.mapping.beginning.search_watch import Schedule, SearchWatch
 from gp_mapping.mapping.beginning.stepwise import PendingSearch
 from gp_mapping.mapping.drift.alternatives import DriftTrack
 from gp_mapping.mapping.drift.blocks import blocks_of, forward
-from gp_mapping.mapping.drift.evidence import Drift, DriftSearch
+from gp_mapping.mapping.drift.evidence import Drift, DriftSearch, Iron
 from gp_mapping.mapping.drift.kept import KeptCells
 from gp_mapping.mapping.drift.sensor_place import SensorPlace
 from gp_mapping.mapping.notes.settings import (
     anisotropy_note,
     contradiction_note,
     drift_note,
+    iron_note,
     place_note,
     turning_note,
 )
@@ -57,6 +58,8 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
         turning: standard deviation of the part that turns with the robot and that the map has not,
             by the newest look, SI; 0: none, or it has one.
         place: where the sensor sits, and how late it is, by the newest look; None: as said.
+        iron: the part that turns with the robot and that the map has, by the newest look, where it
+            is too large for that; else None.
         contradicts: whether places that the robot passed twice differ, by the newest look, as where
             its poses wander.
         bias_time: after how many seconds a pass gets another constant; 0: never.
@@ -71,6 +74,7 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
         self.bias_time, self.anisotropy = settings.bias_time, settings.anisotropy
         self.turning, self.contradicts = 0.0, False
         self.place: SensorPlace | None = None
+        self.iron: Iron | None = None
         self._newest: tuple[list[float], int] | None = None  # place and pass of the newest row
 
     def stop_looking(self) -> None:
@@ -107,7 +111,7 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
     def _adopt(self, search: _PendingDrift, last: bool) -> bool:
         self.drift, self.anisotropy = search.found, search.anisotropy
         self.turning, self.contradicts = search.turning, search.contradicts
-        self.place = search.place
+        self.place, self.iron = search.place, search.iron
         if self.drift is None:
             self._kept = None if search.final else self._kept
             return False
@@ -136,8 +140,14 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
             self.replace([each for each in self._kept if float(each[0].stamp[0]) >= stamp])
 
     def notes(self) -> list[str]:
-        """That the sensor drifts, turns with the robot, or the field is longer along one axis."""
+        """That the sensor drifts, turns with the robot, or the field is longer along one axis.
+
+        Iron that differs from place to place makes lanes and passes differ in many ways: it is
+        named alone.
+        """
         d, s = self.drift, self.settings
+        if self.iron is not None:
+            return [iron_note(self.iron.size, self.iron.stddev, s.field_scale, s.field_unit)]
         if d is None:
             longer = self.anisotropy != s.anisotropy
             return [
@@ -166,6 +176,7 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
             "anisotropy": self.anisotropy,
             "turning": self.turning,
             "place": None if self.place is None else self.place._asdict(),
+            "iron": None if self.iron is None else self.iron._asdict(),
             "contradicts": self.contradicts,
             "drift": None if self.drift is None else self.drift._asdict(),
             "kept": None if self._kept is None else self._kept.state_dict(),
@@ -186,6 +197,8 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
         self.contradicts = bool(state.get("contradicts", False))
         place = state.get("place")
         self.place = None if place is None else SensorPlace(**place)
+        iron = state.get("iron")
+        self.iron = None if iron is None else Iron(**iron)
         looks = state["kept"] is not None and _may_look(self.settings)
         self._kept = KeptCells.restored(state["kept"]) if looks else None
         self._checks, self._looked = int(state["checks"]), int(state["looked"])
@@ -264,6 +277,11 @@ class _PendingDrift(PendingSearch[Drift]):
     def place(self) -> SensorPlace | None:
         """Where the sensor sits, and how late it is, where that is not as said."""
         return None if self._search is None else self._search.place
+
+    @property
+    def iron(self) -> Iron | None:
+        """The part that turns with the robot and that the map has, where it is too large for it."""
+        return None if self._search is None else self._search.iron
 
     @property
     def contradicts(self) -> bool:

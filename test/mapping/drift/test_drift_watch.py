@@ -12,7 +12,7 @@ from states import differences, same
 
 from gp_mapping.analysis.pass_biases import found_drift
 from gp_mapping.core.types import Samples
-from gp_mapping.mapping.drift.evidence import DriftSearch
+from gp_mapping.mapping.drift.evidence import DriftSearch, Iron
 from gp_mapping.mapping.drift.kept import KeptCells
 from gp_mapping.mapping.drift.sensor_place import SensorPlace
 from gp_mapping.mapping.drift.watch import DriftWatch
@@ -198,6 +198,15 @@ def test_a_sensor_that_turns_with_the_robot_is_named_after_a_resume_too():
     assert again.notes() == watch.turning_notes() == [note]
     assert f"by about {watch.turning:.2g} uT" in note and "heading_stddev" in note
     assert 0.5 < watch.turning / 0.35 < 2.0
+
+
+def test_iron_is_named_alone_and_after_a_resume_too():
+    """It was called a field that is longer along one axis, or places that contradict each other."""
+    watch, again = DriftWatch(MapSettings()), DriftWatch(MapSettings())
+    watch.iron, watch.contradicts, watch.anisotropy = Iron(9.3e-6, 0.27e-6), True, 4.0
+    again.load_state_dict(watch.state_dict())
+    (note,) = again.notes()
+    assert note.startswith("9.3 ± 0.3 uT") and "gp-mapping calibrate" in note
 
 
 def test_a_place_on_the_robot_is_said_with_how_sure_after_a_resume_too():
