@@ -39,6 +39,7 @@ _ROUNDS = 10  # of Fisher scoring
 _STRIDE = 0.25  # lengthscales of one of its steps at most
 _HALVINGS = 3  # of one of its steps
 _LITTLE = 0.1  # nats that are no gain
+_TOLD_APART = 2.0  # standard deviations from 0 of a delay that is said
 
 _Found = TypeVar("_Found")
 
@@ -59,7 +60,8 @@ class SensorPlace(NamedTuple):
         across: m, to its left.
         delay: by which stamps are late, s.
         stddevs: of these three, m, m, s.
-        late: the delay that explains as much as `along` does, s; None: the drive tells which it is.
+        late: the delay that explains as much as `along` does, s; None: the drive tells which it is,
+            or that is not known to half of itself.
     """
 
     along: float
@@ -328,7 +330,9 @@ class PlaceEvidence(TrackEvidence[_Found]):
         value = max(value, best.value)
         if best.value >= other.value + TOLD:
             return value, self._place(best)
-        return value, self._place(beside)._replace(late=float(late.at[2]))
+        seconds, stddev = float(late.at[2]), float(late.covariance[2, 2].sqrt())
+        told = late.value > none + SURE and abs(seconds) > _TOLD_APART * stddev
+        return value, self._place(beside)._replace(late=seconds if told else None)
 
     @staticmethod
     def _place(found: _Placed) -> SensorPlace:

@@ -10,7 +10,7 @@ from slow_sensor import field
 
 from gp_mapping.mapping.drift.blocks import blocks_of
 from gp_mapping.mapping.drift.evidence import DriftSearch, DriftTrack
-from gp_mapping.mapping.drift.sensor_place import SensorPlace
+from gp_mapping.mapping.drift.sensor_place import SensorPlace, _Placed
 from gp_mapping.mapping.drift.track_evidence import ANOTHER, LATE, Alternative
 
 STEP = LENGTH / 5.0  # m, between blocks
@@ -289,6 +289,34 @@ def test_a_place_is_named_where_no_other_fault_is_nearly_as_good(other, kind, na
     search._alternatives = lambda: [Alternative(8.0, given(other), kind)]  # noqa: SLF001
     done(search._judge_place(0.0, 5.0))  # noqa: SLF001
     assert (search.place == place) == named
+
+
+@pytest.mark.parametrize(
+    ("at", "late", "said"),
+    [((0.6, 0.2, 0.5), (-0.3, 0.1), True), ((0.6, 0.2, 0.5), (-1.4, 0.9), False)],
+)
+def test_a_climb_begins_at_the_place_or_the_delay_that_is_as_good(at, late, said):
+    """On straight lanes a delay is a place behind. A delay that is hardly known is not said."""
+    search = DriftSearch(
+        way(passes(3, [LINE[:20]]))._replace(forward=LINE[:20]), LENGTH, "matern52"
+    )
+    best = search._best_placed = _Placed(50.0, torch.tensor(at).double(), torch.eye(3).double())  # noqa: SLF001
+    begun = []
+
+    def climbed(first, free, shifts):
+        begun.append((first.tolist(), free))
+        seconds, stddev = late
+        at = first if free[0] else torch.tensor([0.0, 0.2, seconds]).double()
+        return best._replace(value=49.0, at=at, covariance=stddev**2 * torch.eye(3).double())
+        yield
+
+    search._climbed = climbed  # noqa: SLF001
+    _, place = done(search._chosen(0.0))  # noqa: SLF001
+    along, seconds = at[0] - at[2] * search.speed, at[2] - at[0] / search.speed
+    assert begun[0] == (pytest.approx([along, 0.2, 0.0]), (True, True, False))
+    assert begun[1] == (pytest.approx([0.0, 0.2, seconds]), (False, True, True))
+    assert place.along == pytest.approx(along)
+    assert place.late == (pytest.approx(late[0]) if said else None)
 
 
 def test_what_a_sensor_sweeps_over_is_in_the_lengths_of_the_map():
