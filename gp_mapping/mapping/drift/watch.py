@@ -146,7 +146,7 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
         named alone.
         """
         d, s = self.drift, self.settings
-        if self.iron is not None:
+        if self.iron is not None and s.field_unit.endswith("T"):  # tesla
             return [iron_note(self.iron.size, self.iron.stddev, s.field_scale, s.field_unit)]
         if d is None:
             longer = self.anisotropy != s.anisotropy

@@ -207,6 +207,9 @@ def test_iron_is_named_alone_and_after_a_resume_too():
     again.load_state_dict(watch.state_dict())
     (note,) = again.notes()
     assert note.startswith("9.3 ± 0.3 uT") and "gp-mapping calibrate" in note
+    warm = DriftWatch(MapSettings(field_unit="degC", field_scale=1.0))
+    warm.load_state_dict(watch.state_dict())
+    assert warm.notes() and not any("iron" in note for note in warm.notes())
 
 
 def test_a_place_on_the_robot_is_said_with_how_sure_after_a_resume_too():
