@@ -9,7 +9,7 @@ import torch
 from benchmark.drawn import ProcessField
 from gp_mapping.analysis.advice import advise
 from gp_mapping.analysis.calibration import calibration_report
-from gp_mapping.analysis.expected import expected_errors
+from gp_mapping.analysis.expected import error_covariance, expected_errors
 from gp_mapping.analysis.refits import fit, positions, quality
 from gp_mapping.analysis.residuals import residuals
 from gp_mapping.core.types import Samples
@@ -38,6 +38,14 @@ def drive(seed, y, offset=0.0, rate=10.0):
     stamp = torch.arange(n, dtype=torch.float64) / rate + 100.0 * (1.0 + y)
     field = ProcessField(LENGTH, seed, 48e-6, SPREAD)
     return Samples(x, field(x) + NOISE * noise + offset, stamp=stamp)
+
+
+def test_the_unknown_constant_of_a_pass_is_no_white_noise():
+    """All its measurements share it: taken for noise, nothing of a pass is unlike a map any more."""
+    x = drive(1, 0.3).x[::10]
+    session = fit([drive(0, 0.0)], replace(SETTINGS, bias_stddev=20e-6))
+    noise = error_covariance(session, x).diagonal() - session.predict(x).variance.mean(1)
+    assert float(noise.sqrt().max()) < 2.0 * NOISE
 
 
 def told(seed, y, offset=0.0):
