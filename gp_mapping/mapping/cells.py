@@ -13,30 +13,32 @@ m q²/12: what rounding leaves (rounding.py).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.averaging.gross_errors import far_from_median, is_narrow, wild_samples
+from gp_mapping.mapping.averaging.motion import extent_along, slower_velocity
 from gp_mapping.mapping.averaging.rounding import Rounding
 from gp_mapping.mapping.averaging.usual import WILD, UsualCell, usual_cell
 from gp_mapping.mapping.averaging.white_average import WhiteAverage
 from gp_mapping.mapping.labels import by_limits, by_side
-from gp_mapping.mapping.scoring.neighbours import (
-    Spread,
-    median_of_neighbours,
-    noise_squares,
-    step_squares,
-)
+from gp_mapping.mapping.scoring.neighbours import Spread, noise_squares, step_squares
 
 __all__ = ["CellAverager", "RawRows", "anscombe"]
 
 _CELL_ROWS = 512  # raw samples kept of one cell; beyond it every second one is dropped
 _FEW = 5  # samples of a cell below which none of them is judged by these alone
-_GROSS = 6.0  # robust standard deviations from its neighbours' median beyond which a sample is a gross error
-_STEP = 0.25  # of the sensor's resolution: with _GROSS one and a half steps are no error
+_TAIL = 8  # good samples of the cells before that judge the next ones
+_STEP = 0.25  # of the sensor's resolution: with GROSS one and a half steps are no error
 _COLUMNS = ("x", "y", "t", "sensor", "heading", "position")
+
+
+_Following = tuple[list[float], float, list[float]]  # place (D), stamp and value (C)
 
 
 class RawRows(NamedTuple):
@@ -77,8 +79,9 @@ class CellAverager:
     A robot that stands still (moves less than a tenth of `longest`) fills one cell for up to ten
     durations: its samples are not new evidence of the place. The white variance of one raw sample
     is what the sensor states, else half the mean of `noise_squares` inside cells,
-    remembered over about 1000 of them. With `robust`, samples far from their cell's median are left
-    out and counted in `gross`; of counts, by their levels (anscombe), whose spread is known.
+    remembered over about 1000 of them. With `robust`, gross errors are left out and counted in
+    `gross` (_wild); of counts, by their levels (anscombe), whose spread is known. Where it hangs on
+    the next sample whether the last of a cell is one, both are in one cell (flush).
 
     A cell's velocity is that from its first to its last sample, which pose noise hardly touches. A
     slow sensor's cell has but one: then it is the slower of two, from the sample before it and to
@@ -100,7 +103,7 @@ class CellAverager:
         open: columns, `count`, `stride` and `reach` of the open cell; None where none is.
         gross: raw samples that were left out as gross errors.
         white: spread of raw samples without the field's own change, measured.
-        steps: spread of successive samples, the field's change in it; it tells a gross error.
+        steps: spread of successive samples, the field's change in it.
     """
 
     def __init__(
@@ -120,7 +123,7 @@ class CellAverager:
         self._before: tuple[list[float], float] | None = None
         self.white, self.steps, self.gross = Spread(robust), Spread(robust), 0
         self._rounding, self._recent = Rounding(), WhiteAverage(robust)
-        # the newest good values, and stamps, of the cells before in this pass: they judge a few
+        # the newest good values, and stamps, of the cells before in this pass: they judge the next
         self._tail: list[tuple[list[float], float]] = []
 
     @property
@@ -175,7 +178,7 @@ class CellAverager:
         """
         rows = RawRows([x], [y], [stamp], [sensor], [heading], [position])
         over, reach = self.find_cell_end(rows, 0, 1)
-        closed = None if over else self.flush((x, stamp))
+        closed = None if over else self.flush((x, stamp, y))
         self.add_rows(rows, 0, 1, reach if over else 0.0)
         return closed
 
@@ -196,6 +199,8 @@ class CellAverager:
             begin += 1
         else:
             first, began, reach = cell["x"][0], cell["t"][0], cell["reach"]
+            if cell["asked"]:
+                return start, reach
 
         # The millionth keeps rounding, which depends on where the map's origin lies, from deciding.
         longest, oldest = self.length * (1 + 1e-6), self.duration * (1 + 1e-6)
@@ -228,10 +233,13 @@ class CellAverager:
             return
         cell = self.open
         if cell is None:
+            if self._before is None or not self._is_near(self._before[0], rows.x[start]):
+                self._tail = []
             cell = self.open = {name: [] for name in _COLUMNS} | {
                 "count": 0,
                 "stride": 1,
                 "reach": 0.0,
+                "asked": False,  # whether its last sample is one that it has waited for
             }
         cell["reach"] = reach
 
@@ -251,30 +259,33 @@ class CellAverager:
                         cell[name] = cell[name][::2]
                     cell["stride"] *= 2
 
-    def _close(self, after: tuple[list[float], float] | None) -> Samples:
+    def _close(self, after: _Following | None) -> Samples | None:
         """Average the open cell.
 
         Args:
-            after: place (D) and stamp of the sample that comes next in its pass; None: none does.
+            after: the sample that comes next in its pass; None: none does.
+
+        Returns:
+            None where all of it are gross errors.
         """
         cell, self.open = self.open, None
-        if (usual := self._close_usual(cell)) is not None:
-            return usual
         before, self._before = self._before, (cell["x"][-1], cell["t"][-1])
+        usual = self._usual(cell)
+        self._note(cell, usual)
+        wild = self._wild(cell, after) if self.robust else set()
+        if usual is not None and not wild:
+            return self._close_usual(cell, usual)
+
         x, y, stamps, *optional = (
             np.array(cell[name]) if None not in cell[name] else None for name in _COLUMNS
         )
         rows, first, last = len(y), x[0], x[-1]
         began, elapsed = cell["t"][0], cell["t"][-1] - cell["t"][0]
-
-        self._rounding.note_steps(y)
-        if before is None or math.dist(before[0], first) > self.length:
-            self._tail = []
-        few = rows < _FEW and self.robust
-        if few:
-            for spread, squares in self._squares(y, stamps):
-                spread.note(squares)
-        good = self._good(y) if self.robust else np.ones(rows, bool)
+        if len(wild) == rows:
+            self.gross += cell["count"]
+            return None
+        few, good = rows < _FEW and self.robust, np.ones(rows, bool)
+        good[list(wild)] = False
         # of good rows those that state a far larger variance of y or x than the others go, too
         if (
             self.robust
@@ -295,7 +306,7 @@ class CellAverager:
             spread.add(squares, few, self.resolution)
         inside = self._inside(y)
         self._tail += zip(y[inside].tolist(), stamps[inside].tolist())
-        self._tail = self._tail[-_FEW + 1 :]
+        self._tail = self._tail[-_TAIL:]
 
         stated, heading, position = optional
         if stated is not None:
@@ -311,7 +322,7 @@ class CellAverager:
         velocity = (
             (last - first) / elapsed
             if elapsed > 0
-            else _slower(before, (last, cell["t"][-1]), after)
+            else slower_velocity(before, (last, cell["t"][-1]), after and after[:2])
         )
         columns = {
             # about the first: coordinates may be 1e6 m, and lose their millimetres in a sum
@@ -323,7 +334,7 @@ class CellAverager:
             "sensor_variance": np.array([sensor + n * self._rounding.variance(*level)]),
             "heading": None if heading is None else _mean(heading),
             "position_variance": None if position is None else _mean(position),
-            "extent": np.array([_extent(x, velocity)]),
+            "extent": np.array([extent_along(x, velocity)]),
         }
         averaged = Samples(
             **{name: None if c is None else torch.from_numpy(c) for name, c in columns.items()}
@@ -337,33 +348,25 @@ class CellAverager:
         low, high = self.limits
         return ((y > low) & (y < high)).all(1)
 
-    def _close_usual(self, cell: dict) -> Samples | None:
-        """As _close, of a cell of some samples that are all good, as most are.
+    def _usual(self, cell: dict) -> UsualCell | None:
+        """What a cell tells of which all samples are alike in kind, as those of most are.
 
         In plain Python, which for so few numbers takes a quarter of the time.
-
-        Returns:
-            None where something is out of the ordinary: at most the resolution is known by then.
         """
         usual = usual_cell(*(None if None in cell[name] else cell[name] for name in _COLUMNS))
         single = self.threshold is None and not self.counts and cell["stride"] == 1
-        if usual is None or not single or cell["count"] < _FEW:
-            return None
-        # of all samples, as where they are looked at one by one
-        self._rounding.resolution = min(self.resolution, usual.step)
-        if self.robust and not self._is_credible(usual, cell["y"]):
-            return None
         low, high = self.limits
-        if -low < math.inf or high < math.inf:
-            values = [value for (value,) in cell["y"]]
-            if min(values) <= low or max(values) >= high:
-                return None
+        limited = (-low < math.inf or high < math.inf) and not all(
+            low < value < high for (value,) in cell["y"]
+        )
+        return usual if single and not limited and cell["count"] >= _FEW else None
 
+    def _close_usual(self, cell: dict, usual: UsualCell) -> Samples:
+        """As _close, of a usual cell whose samples are all good."""
         n = cell["count"]
-        self._before = cell["x"][-1], cell["t"][-1]
         for spread, squares in (self.white, usual.noise), (self.steps, usual.steps):
             spread.add(squares, False, self.resolution)
-        self._tail = list(zip(cell["y"][-_FEW + 1 :], cell["t"][-_FEW + 1 :]))
+        self._tail = [*self._tail, *zip(cell["y"][-_TAIL:], cell["t"][-_TAIL:])][-_TAIL:]
 
         sensor = self.white_variance if usual.stated is None else usual.stated
         if sensor > 0.0:  # else too little is known of it
@@ -371,13 +374,9 @@ class CellAverager:
         variance = sensor + n * self._rounding.variance(cell["y"][0], usual.alike, n)
         return usual.samples(n, variance)
 
-    def _is_credible(self, usual: UsualCell, y: list[list[float]]) -> bool:
-        """Whether no sample of a cell is a gross error."""
-        # infinite where all samples so far are alike
-        step = _STEP * self.resolution
-        least = max(self.steps.variance**0.5, step, 1e-12 * usual.largest)
-        # no two are farther apart than one may be from a median; else all are looked at
-        return usual.range <= _GROSS * least or bool(self._good(np.array(y)).all())
+    def _is_near(self, x: Sequence[float], other: Sequence[float]) -> bool:
+        """Whether samples at two places could be in one cell."""
+        return math.dist(x, other) <= self.longest * (1 + 1e-6)
 
     def forget_white_noise(self) -> bool:
         """Forget measured white noise; False, and nothing done, where a sensor states it."""
@@ -387,68 +386,143 @@ class CellAverager:
         self._recent.forget()
         return True
 
-    def _squares(self, y: np.ndarray, stamps: np.ndarray) -> list[tuple[Spread, list[float]]]:
-        """What either spread learns from a cell and, where it has few samples, those before."""
+    def _note(self, cell: dict, usual: UsualCell | None) -> None:
+        """Note a cell's steps and what is typical of its noise, before samples are left out."""
+        if usual is not None:
+            self._rounding.resolution = min(self.resolution, usual.step)
+            noise = usual.noise
+        else:
+            y, stamps = np.array(cell["y"]), np.array(cell["t"])
+            self._rounding.note_steps(y)
+            (_, noise), (_, steps) = self._squares(y, stamps, fewest=1)
+            if self.robust and len(y) < _FEW:
+                self.steps.note(steps)
+        if self.robust:
+            self.white.note(noise)
+
+    def _squares(
+        self, y: np.ndarray, stamps: np.ndarray, fewest: int = 2
+    ) -> list[tuple[Spread, list[float]]]:
+        """What either spread learns from a cell and, where it has few samples, those before.
+
+        Args:
+            y: (n, C), SI.
+            stamps: (n,) s.
+            fewest: samples of a cell that are compared with those before.
+        """
         inside = self._inside(y)
         if not inside.all():
             y, stamps = y[inside], stamps[inside]
         steps = y
-        if 1 < len(y) < _FEW and self._tail:
+        if fewest <= len(y) < _FEW and self._tail:
             values, times = zip(*self._tail[-2:])
             steps = np.concatenate([np.array(values[-1:]), y])
             y, stamps = np.concatenate([np.array(values), y]), np.concatenate([times, stamps])
         return [(self.white, noise_squares(y, stamps)), (self.steps, step_squares(steps))]
 
-    def _good(self, y: np.ndarray) -> np.ndarray:
-        """Which samples lie within _GROSS robust standard deviations of two medians.
+    def _wild(self, cell: dict, after: _Following | None) -> set[int]:
+        """Numbers of a cell's samples that are gross errors.
 
-        One is the cell's, whose spread holds the field's own change along it: several large errors
-        together are seen. The other is of five neighbours, with the sensor's white spread: an error
-        smaller than the field's change is seen, too.
-
-        Of fewer than _FEW samples the second alone judges, by those of the cells before, too: there
-        an edge of the field would be far from the first, and for ever.
+        They are so by the samples around (gross_errors.py): those of the cell, the last good ones
+        of the cells before, and the next one. Where _FEW and more are left the cell's median judges
+        these, too, with a spread that holds the field's own change along it: many large errors
+        together are seen. Of fewer an edge of the field would be far from it for ever.
 
         Args:
-            y: (n, C), SI, of a cell.
-
-        Returns:
-            (n,) bool.
+            cell: columns of the cell.
+            after: the sample that comes next; None: none does.
         """
-        n, tail, spread = len(y), [], self.steps.variance
-        if n < _FEW:
-            # between samples far apart the field changes by more than the spread of near ones
-            typical = self.steps.typical(self.resolution)
-            if n < 2 or n + len(self._tail) < _FEW or typical is None:
-                return np.ones(n, bool)
-            # what is typical of the newest follows at once where a sensor becomes noisier
-            tail, spread = [values for values, _ in self._tail], max(spread, typical)
+        n, first = len(cell["y"]), len(self._tail)
+        values, stamps = self._around(cell, after)
+        spread, white = self._least(values)
 
-        spread = 1.0 if self.counts else spread
-        y = np.concatenate([np.array(tail), y]) if tail else y
-        y = anscombe(y) if self.counts else y
-        step = 0.0 if self.counts or self.resolution == math.inf else _STEP * self.resolution
-        least = max(spread**0.5, step, 1e-12 * float(np.abs(y).max()))
+        far: set[int] = set()
+        if white and len(values) >= _FEW:
+            far = wild_samples(values, stamps, white)
+        wild = {i - first for i in far if first <= i < first + n}
+        # all of them only where others, before and after them, were asked
+        if len(wild) == n and (len(values) == first + n or far.issuperset(range(first))):
+            wild = set()
 
-        good = np.ones(y.shape, bool)
-        if n >= _FEW:
-            deviation = np.abs(y - _median(y))
-            good = deviation <= _GROSS * np.maximum(1.4826 * _median(deviation), least)
+        rest = [i for i in range(n) if i not in wild]
+        if len(rest) >= _FEW and not is_narrow(y := [values[first + i] for i in rest], spread):
+            wild.update(rest[k] for k in far_from_median(y, spread))
+        return wild
 
-        if spread > 0:
-            good &= np.abs(y - median_of_neighbours(y)) <= _GROSS * least
+    def _is_undecided(self, cell: dict, after: _Following) -> bool:
+        """Whether what would be wild in a cell is not so for the sample that comes next alone."""
+        first, last = len(self._tail), len(self._tail) + len(cell["y"]) - 1
+        if not self.robust or last < _FEW or after[1] - cell["t"][-1] > self.duration:
+            return False
+        values, stamps = self._around(cell, after)
+        _, white = self._least(values)
+        if not white or len(values) == last + 1 or is_narrow(values[-3:], white):
+            return False
+        alone = wild_samples(values[:-1], stamps[:-1], white)
+        return any(i >= first for i in alone - wild_samples(values, stamps, white))
 
-        # of few, too, some must be left
-        good = good[len(tail) :].all(1)
-        return good if good.any() else np.ones(n, bool)
+    def _around(
+        self, cell: dict, after: _Following | None
+    ) -> tuple[Sequence[Sequence[float]], Sequence[float]]:
+        """Values (C), of which the spread is known, and stamps of what a cell is judged by.
 
-    def flush(self, after: tuple[list[float], float] | None = None) -> Samples | None:
-        """Close the open cell and return it; None where none is open.
+        Those of the newest good samples of the cells before, of the cell's own, and of the next
+        sample where it is near.
+        """
+        around = [*self._tail, *zip(cell["y"], cell["t"])]
+        if (
+            after is not None
+            and after[1] >= cell["t"][-1]
+            and self._is_near(cell["x"][-1], after[0])
+        ):
+            around.append((after[2], after[1]))
+        values, stamps = zip(*around)
+        return [anscombe(y).tolist() for y in values] if self.counts else values, stamps
+
+    def _least(self, y: Sequence[Sequence[float]]) -> tuple[float, float]:
+        """Standard deviations at least of successive samples y (n, C): about a median, and white.
+
+        The second is 0 while too little is known.
+        """
+        if self.counts:
+            return 1.0, 1.0
+        rounding = 1e-12 * max(max(map(abs, value)) for value in y)
+        # cells of one sample tell no step
+        between = (abs(a - b) for one, next_one in pairwise(y) for a, b in zip(one, next_one))
+        step = min((each for each in between if each > rounding), default=math.inf)
+        step = min(step, self.resolution)
+        least = max(0.0 if step == math.inf else _STEP * step, rounding)
+        typical = self.white.typical(step)
+        return max(self.steps.variance**0.5, least), max(typical**0.5, least) if typical else 0.0
+
+    def flush(self, after: _Following | None = None) -> Samples | None:
+        """Close the open cell and return it; None where none is open, or all of it is wild.
+
+        Where the sample that comes next alone speaks for what would be wild in the cell, the last
+        one is in the next cell with it: two that are alike are an edge of the field or a pair of
+        errors, as the third tells. A single one stays open for it.
 
         Args:
-            after: place (D) and stamp of the sample that comes next in its pass; None: none does.
+            after: place (D), stamp and value (C) of the sample that comes next in its pass; None:
+                none does.
         """
-        return None if self.open is None else self._close(after)
+        if self.open is None:
+            return None
+        if after is not None and not self.open["asked"] and self._is_undecided(self.open, after):
+            return self._close_without_last()
+        return self._close(after)
+
+    def _close_without_last(self) -> Samples | None:
+        """Close the open cell but for its last sample, with which the next one begins."""
+        cell = self.open
+        if len(cell["t"]) == 1 or cell["stride"] > 1:
+            cell["asked"] = True
+            return None
+        last = RawRows(*([cell[name].pop()] for name in _COLUMNS))
+        cell["count"] -= 1
+        closed = self._close((last.x[0], last.stamp[0], last.y[0]))
+        self.add_rows(last, 0, 1, 0.0)
+        return closed
 
     def begin_pass(self) -> None:
         """Begin a new pass with the next sample: how the robot came there is not known."""
@@ -463,7 +537,7 @@ class CellAverager:
             ]
             opened = {
                 "rows": rows,
-                **{name: self.open[name] for name in ("count", "stride", "reach")},
+                **{name: self.open[name] for name in ("count", "stride", "reach", "asked")},
             }
 
         return {
@@ -486,6 +560,7 @@ class CellAverager:
         else:
             self.open = {name: [row[name] for row in opened["rows"]] for name in _COLUMNS}
             self.open |= {name: opened[name] for name in ("count", "stride", "reach")}
+            self.open["asked"] = opened.get("asked", False)  # absent in older maps
 
         self.length = float(state.get("length", self.longest))  # absent where it never changed
 
@@ -502,25 +577,6 @@ class CellAverager:
         self._before = None if before is None else ([float(a) for a in before[0]], float(before[1]))
 
 
-def _slower(before, here, after) -> np.ndarray:
-    """The slower of the velocities before → here → after: (D,), m/s; 0 where there is neither.
-
-    Args:
-        before: place (D) and stamp (s), or None.
-        here: place and stamp.
-        after: place and stamp, or None.
-    """
-    ways = [
-        (np.subtract(b[0], a[0]), b[1] - a[1])
-        for a, b in ((before, here), (here, after))
-        if a and b
-    ]
-    velocities = [way / seconds for way, seconds in ways if seconds > 0]
-    return min(
-        velocities, key=lambda velocity: float(velocity @ velocity), default=np.zeros_like(here[0])
-    )
-
-
 def _is_as_precise(variance: np.ndarray | None) -> np.ndarray | bool:
     """Which rows state a variance that is not far beyond the median of all stated ones: (n,).
 
@@ -531,27 +587,6 @@ def _is_as_precise(variance: np.ndarray | None) -> np.ndarray | bool:
         return True
     stated = np.sort(variance[variance > 0.0])
     return variance <= WILD * stated[(len(stated) - 1) // 2]
-
-
-def _median(values: np.ndarray) -> np.ndarray:
-    """Median of each column of (n, C): (C,), the lower of two middle values."""
-    return np.sort(values, axis=0)[(len(values) - 1) // 2]
-
-
-def _extent(x: np.ndarray, velocity: np.ndarray) -> float:
-    """Standard deviation of places along a velocity, m.
-
-    Args:
-        x: places (n, D), m.
-        velocity: (D,), m/s.
-    """
-    speed = math.hypot(*velocity)
-    if len(x) < 2 or not speed > 0.0:
-        return 0.0
-    along = (x - x[0]) @ (velocity / speed)
-    # as np.std, which takes four times as long for so few numbers
-    along -= np.add.reduce(along) / len(along)
-    return math.sqrt(np.add.reduce(along * along) / len(along))
 
 
 def _mean(values: np.ndarray) -> np.ndarray:

@@ -186,7 +186,7 @@ class Gathering:
             self.cells.add_rows(rows, i, over, reach)
             if over < stop:
                 # a slow sensor's cell takes its velocity from the sample that comes after it, too
-                closed = self.cells.flush((rows.x[over], rows.stamp[over]))
+                closed = self.cells.flush((rows.x[over], rows.stamp[over], rows.y[over]))
                 self.cells.add_rows(rows, over, stop, 0.0)
         else:
             self._raw += [

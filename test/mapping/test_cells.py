@@ -436,3 +436,68 @@ def test_cells_of_two_samples_tell_the_white_noise_with_those_before():
     averager, cells = cells_of(*straight(n=400, speed=2.0, rate=25.0))
     assert 0.9 < np.mean([float(c.count) == 2.0 for c in cells])
     assert averager.white_variance == pytest.approx(0.16**2, rel=0.3)
+
+
+# ---- gross errors on a steep field, whatever the number of samples in a cell --------------------
+
+
+def _steep(a_cell, size, share=0.05, n=500):
+    """A field of fifty standard deviations of the noise; which are off by ± `size` of them."""
+    rng = np.random.default_rng(11)
+    along = 0.1 / a_cell * np.arange(n)
+    truth = 300.0 + 50.0 * np.sin(along / 0.6) + 25.0 * np.sin(along / 0.35)
+    hit = rng.random(n) < share
+    y = truth + rng.normal(0.0, 1.0, n) + size * hit * rng.choice([-1.0, 1.0], n)
+    return np.stack([along, np.zeros(n)], 1), y[:, None], 0.04 * np.arange(n), truth, hit
+
+
+@pytest.mark.parametrize("share", [0.05, 0.1])
+@pytest.mark.parametrize("a_cell", [1, 2, 3, 6, 12])
+def test_gross_errors_are_left_out_of_cells_of_any_number_of_samples(a_cell, share):
+    """A cell of one may be left out as a whole; cells are that short once a map has shortened them."""
+    x, y, stamp, truth, hit = _steep(max(a_cell, 2), 50.0, share)
+    averager = CellAverager(0.0999, 1e9)
+    averager.length = 0.02 if a_cell == 1 else averager.length
+    averager, cells = cells_of(x, y, stamp, averager=averager)
+    assert 0.9 * hit.sum() <= averager.gross <= 1.02 * hit.sum() + 2
+    at = np.array([float(c.x[0, 0]) for c in cells[10:]])
+    error = np.array([float(c.y) for c in cells[10:]]) - np.interp(at, x[:, 0], truth)
+    assert (np.abs(error) > 6.0).mean() <= 0.02
+
+
+def test_what_the_next_sample_alone_speaks_for_is_in_one_cell_with_it():
+    """Two alike at the end of a cell and the beginning of the next: an edge, or a pair of errors."""
+    x, y, stamp, truth, _ = _steep(3, 0.0, n=300)
+    clean, cells = cells_of(x, y, stamp, length=0.0999)
+    assert {float(c.count) for c in cells[:-1]} == {3.0} and clean.gross == 0
+    pair, edge = y.copy(), y.copy()
+    pair[200:202] += 60.0
+    edge[200:] += 60.0
+    averager, cells = cells_of(x, pair, stamp, length=0.0999)
+    assert averager.gross == 2 and sum(float(c.count) for c in cells) == 298
+    averager, cells = cells_of(x, edge, stamp, length=0.0999)
+    assert averager.gross == 0 and sum(float(c.count) for c in cells) == 300
+    # no cell has samples of both sides of it
+    truth = truth + 60.0 * (np.arange(300) >= 200)
+    inside = [abs(float(c.y) - np.interp(float(c.x[0, 0]), x[:, 0], truth)) < 9.0 for c in cells]
+    assert all(inside)
+
+
+def test_a_cell_that_waits_for_a_sample_resumes():
+    x, y, stamp, *_ = _steep(2, 50.0, 0.15, n=120)
+    for length in (0.0999, 0.02):
+        whole = CellAverager(0.0999, 1e9)
+        whole.length = length
+        _, cells = cells_of(x, y, stamp, averager=whole, flush=False)
+        parts, made = whole, []
+        for k in range(120):
+            state = {} if k == 0 else copy.deepcopy(parts.state_dict())
+            parts = CellAverager(0.0999, 1e9)
+            parts.length = length
+            if state:
+                parts.load_state_dict(state)
+            made += cells_of(
+                x[k : k + 1], y[k : k + 1], stamp[k : k + 1], averager=parts, flush=False
+            )[1]
+        assert [c.y.item() for c in made] == [c.y.item() for c in cells]
+        assert parts.state_dict() == whole.state_dict()

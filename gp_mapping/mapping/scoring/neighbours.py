@@ -1,10 +1,10 @@
 """How much samples of a pass differ from their neighbours, and what of it is white noise.
 
 Two spreads are learned on the way. One is of successive differences: what is farther than six of it
-from the median of its neighbours is a gross error. The field's own change from sample to sample is
-in it, which is right there, and too much for a noise: where the field changes by more than the
-noise from one sample to the next the noise would be that change. To first order it is a slope,
-which drops out of
+from the median of its cell is a gross error. The field's own change from sample to sample is in it,
+which is right there, and too much for a noise: where the field changes by more than the noise from
+one sample to the next the noise would be that change. To first order it is a slope, which drops out
+of
 
     e_i = y_i − a y_{i−1} − (1 − a) y_{i+1},     E e² = σ² (1 + a² + (1 − a)²)
 
@@ -19,7 +19,7 @@ from statistics import median_low
 
 import numpy as np
 
-__all__ = ["Spread", "median_of_neighbours", "noise_squares", "step_squares"]
+__all__ = ["Spread", "noise_squares", "step_squares"]
 
 _FIRST = 9  # cells of which wild ones, compared with the quieter among them, do not count
 _KNOWN = 10  # squares from which on a spread, or what is typical, is known
@@ -56,19 +56,6 @@ def noise_squares(y: np.ndarray, stamp: np.ndarray) -> list[float]:
     ).tolist()
 
 
-def median_of_neighbours(y: np.ndarray) -> np.ndarray:
-    """Return the median of each value, the two before and the two after it: (n, C), n ≥ 3.
-
-    Mirrored at both ends, so that each has five.
-    """
-    padded = np.concatenate([y[2:0:-1], y, y[-2:-4:-1]])
-    five = np.empty((5, *y.shape))
-    for k in range(5):
-        five[k] = padded[k : len(y) + k]
-    five.sort(0)
-    return five[2]
-
-
 class Spread:
     """A variance from squares that are twice as large on average, remembered over about 1000.
 
@@ -82,7 +69,7 @@ class Spread:
 
     def __init__(self, robust: bool = True):
         self.robust, self.sum, self.count = robust, 0.0, 0.0
-        # the newest squares of cells with few samples, wild ones among them
+        # the newest squares that were noted, wild ones among them
         self._newest: deque[float] = deque(maxlen=_NEWEST)
         # squares of each of the first cells; None: they are over
         self._begun: list[list[float]] | None = []
@@ -93,7 +80,7 @@ class Spread:
         return 0.5 * self.sum / self.count if self.count >= _KNOWN else 0.0
 
     def typical(self, resolution: float) -> float | None:
-        """Half the typical square of cells with few samples; None while too little is known.
+        """Half the typical one of the squares that were noted; None while too little is known.
 
         Typical is by the median of the newest: spikes are never usual, however many have come, and
         what is usual after a quiet start becomes typical.
@@ -108,7 +95,7 @@ class Spread:
         return 0.5 * max(median_low(self._newest) / _MEDIAN_OF_SQUARE, least)
 
     def note(self, squares: list[float]) -> None:
-        """Note the squares of a cell with few samples, before any of these is left out."""
+        """Note the squares of a cell, before any of its samples is left out."""
         self._newest += squares
 
     def add(self, squares: list[float], few: bool, resolution: float) -> None:
