@@ -14,16 +14,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from gp_mapping.core.types import Samples
-from gp_mapping.mapping.averaging.gross_errors import far_from_median, is_narrow, wild_samples
 from gp_mapping.mapping.averaging.motion import extent_along, slower_velocity
 from gp_mapping.mapping.averaging.rounding import Rounding
+from gp_mapping.mapping.averaging.surroundings import FEW, Surroundings
 from gp_mapping.mapping.averaging.usual import WILD, UsualCell, usual_cell
 from gp_mapping.mapping.averaging.white_average import WhiteAverage
 from gp_mapping.mapping.labels import by_limits, by_side
@@ -32,7 +32,6 @@ from gp_mapping.mapping.scoring.neighbours import Spread, noise_squares, step_sq
 __all__ = ["CellAverager", "RawRows", "anscombe"]
 
 _CELL_ROWS = 512  # raw samples kept of one cell; beyond it every second one is dropped
-_FEW = 5  # samples of a cell below which none of them is judged by these alone
 _TAIL = 8  # good samples of the cells before that judge the next ones
 _STEP = 0.25  # of the sensor's resolution: with GROSS one and a half steps are no error
 _COLUMNS = ("x", "y", "t", "sensor", "heading", "position")
@@ -80,8 +79,8 @@ class CellAverager:
     durations: its samples are not new evidence of the place. The white variance of one raw sample
     is what the sensor states, else half the mean of `noise_squares` inside cells,
     remembered over about 1000 of them. With `robust`, gross errors are left out and counted in
-    `gross` (_wild); of counts, by their levels (anscombe), whose spread is known. Where it hangs on
-    the next sample whether the last of a cell is one, both are in one cell (flush).
+    `gross` (surroundings.py); of counts, by their levels (anscombe), whose spread is known. Where
+    it hangs on the next sample whether the last of a cell is one, both are in one cell (flush).
 
     A cell's velocity is that from its first to its last sample, which pose noise hardly touches. A
     slow sensor's cell has but one: then it is the slower of two, from the sample before it and to
@@ -259,20 +258,22 @@ class CellAverager:
                         cell[name] = cell[name][::2]
                     cell["stride"] *= 2
 
-    def _close(self, after: _Following | None) -> Samples | None:
+    def _close(
+        self, after: _Following | None, usual: UsualCell | None, around: Surroundings | None
+    ) -> Samples | None:
         """Average the open cell.
 
         Args:
             after: the sample that comes next in its pass; None: none does.
+            usual: what the cell tells, as of _usual.
+            around: what it is judged by, as of _surroundings.
 
         Returns:
             None where all of it are gross errors.
         """
         cell, self.open = self.open, None
         before, self._before = self._before, (cell["x"][-1], cell["t"][-1])
-        usual = self._usual(cell)
-        self._note(cell, usual)
-        wild = self._wild(cell, after) if self.robust else set()
+        wild = set() if around is None else around.wild()
         if usual is not None and not wild:
             return self._close_usual(cell, usual)
 
@@ -284,7 +285,7 @@ class CellAverager:
         if len(wild) == rows:
             self.gross += cell["count"]
             return None
-        few, good = rows < _FEW and self.robust, np.ones(rows, bool)
+        few, good = rows < FEW and self.robust, np.ones(rows, bool)
         good[list(wild)] = False
         # of good rows those that state a far larger variance of y or x than the others go, too
         if (
@@ -359,7 +360,7 @@ class CellAverager:
         limited = (-low < math.inf or high < math.inf) and not all(
             low < value < high for (value,) in cell["y"]
         )
-        return usual if single and not limited and cell["count"] >= _FEW else None
+        return usual if single and not limited and cell["count"] >= FEW else None
 
     def _close_usual(self, cell: dict, usual: UsualCell) -> Samples:
         """As _close, of a usual cell whose samples are all good."""
@@ -395,7 +396,7 @@ class CellAverager:
             y, stamps = np.array(cell["y"]), np.array(cell["t"])
             self._rounding.note_steps(y)
             (_, noise), (_, steps) = self._squares(y, stamps, fewest=1)
-            if self.robust and len(y) < _FEW:
+            if self.robust and len(y) < FEW:
                 self.steps.note(steps)
         if self.robust:
             self.white.note(noise)
@@ -414,61 +415,22 @@ class CellAverager:
         if not inside.all():
             y, stamps = y[inside], stamps[inside]
         steps = y
-        if fewest <= len(y) < _FEW and self._tail:
+        if fewest <= len(y) < FEW and self._tail:
             values, times = zip(*self._tail[-2:])
             steps = np.concatenate([np.array(values[-1:]), y])
             y, stamps = np.concatenate([np.array(values), y]), np.concatenate([times, stamps])
         return [(self.white, noise_squares(y, stamps)), (self.steps, step_squares(steps))]
 
-    def _wild(self, cell: dict, after: _Following | None) -> set[int]:
-        """Numbers of a cell's samples that are gross errors.
-
-        They are so by the samples around (gross_errors.py): those of the cell, the last good ones
-        of the cells before, and the next one. Where _FEW and more are left the cell's median judges
-        these, too, with a spread that holds the field's own change along it: many large errors
-        together are seen. Of fewer an edge of the field would be far from it for ever.
+    def _surroundings(self, cell: dict, after: _Following | None) -> Surroundings | None:
+        """What a cell is judged by; None where none of its samples is left out.
 
         Args:
             cell: columns of the cell.
             after: the sample that comes next; None: none does.
         """
-        n, first = len(cell["y"]), len(self._tail)
-        values, stamps = self._around(cell, after)
-        spread, white = self._least(values)
-
-        far: set[int] = set()
-        if white and len(values) >= _FEW:
-            far = wild_samples(values, stamps, white)
-        wild = {i - first for i in far if first <= i < first + n}
-        # all of them only where others, before and after them, were asked
-        if len(wild) == n and (len(values) == first + n or far.issuperset(range(first))):
-            wild = set()
-
-        rest = [i for i in range(n) if i not in wild]
-        if len(rest) >= _FEW and not is_narrow(y := [values[first + i] for i in rest], spread):
-            wild.update(rest[k] for k in far_from_median(y, spread))
-        return wild
-
-    def _is_undecided(self, cell: dict, after: _Following) -> bool:
-        """Whether what would be wild in a cell is not so for the sample that comes next alone."""
-        first, last = len(self._tail), len(self._tail) + len(cell["y"]) - 1
-        if not self.robust or last < _FEW or after[1] - cell["t"][-1] > self.duration:
-            return False
-        values, stamps = self._around(cell, after)
-        _, white = self._least(values)
-        if not white or len(values) == last + 1 or is_narrow(values[-3:], white):
-            return False
-        alone = wild_samples(values[:-1], stamps[:-1], white)
-        return any(i >= first for i in alone - wild_samples(values, stamps, white))
-
-    def _around(
-        self, cell: dict, after: _Following | None
-    ) -> tuple[Sequence[Sequence[float]], Sequence[float]]:
-        """Values (C), of which the spread is known, and stamps of what a cell is judged by.
-
-        Those of the newest good samples of the cells before, of the cell's own, and of the next
-        sample where it is near.
-        """
+        if not self.robust:
+            return None
+        first, n = len(self._tail), len(cell["y"])
         around = [*self._tail, *zip(cell["y"], cell["t"])]
         if (
             after is not None
@@ -477,23 +439,25 @@ class CellAverager:
         ):
             around.append((after[2], after[1]))
         values, stamps = zip(*around)
-        return [anscombe(y).tolist() for y in values] if self.counts else values, stamps
-
-    def _least(self, y: Sequence[Sequence[float]]) -> tuple[float, float]:
-        """Standard deviations at least of successive samples y (n, C): about a median, and white.
-
-        The second is 0 while too little is known.
-        """
         if self.counts:
-            return 1.0, 1.0
-        rounding = 1e-12 * max(max(map(abs, value)) for value in y)
-        # cells of one sample tell no step
-        between = (abs(a - b) for one, next_one in pairwise(y) for a, b in zip(one, next_one))
-        step = min((each for each in between if each > rounding), default=math.inf)
-        step = min(step, self.resolution)
+            return Surroundings([anscombe(y).tolist() for y in values], stamps, first, n, 1.0, 1.0)
+        return Surroundings(values, stamps, first, n, *self._least(values, n))
+
+    def _least(self, y: Sequence[Sequence[float]], count: int) -> tuple[float, float]:
+        """Standard deviations at least about a median, and white; 0 while too little is known.
+
+        Args:
+            y: successive samples (n, C), SI.
+            count: of them in the cell.
+        """
+        rounding = 1e-12 * max(map(abs, chain.from_iterable(y)))
+        step = self.resolution
+        if count < FEW:  # cells of one sample tell no step
+            between = (abs(a - b) for one, other in pairwise(y) for a, b in zip(one, other))
+            step = min([step, *(each for each in between if each > rounding)])
         least = max(0.0 if step == math.inf else _STEP * step, rounding)
-        typical = self.white.typical(step)
-        return max(self.steps.variance**0.5, least), max(typical**0.5, least) if typical else 0.0
+        white = self.white.reweighted(step)
+        return max(self.steps.variance**0.5, least), max(white**0.5, least) if white else 0.0
 
     def flush(self, after: _Following | None = None) -> Samples | None:
         """Close the open cell and return it; None where none is open, or all of it is wild.
@@ -506,21 +470,32 @@ class CellAverager:
             after: place (D), stamp and value (C) of the sample that comes next in its pass; None:
                 none does.
         """
-        if self.open is None:
-            return None
-        if after is not None and not self.open["asked"] and self._is_undecided(self.open, after):
-            return self._close_without_last()
-        return self._close(after)
-
-    def _close_without_last(self) -> Samples | None:
-        """Close the open cell but for its last sample, with which the next one begins."""
         cell = self.open
+        if cell is None:
+            return None
+        usual = self._usual(cell)
+        if not cell["asked"]:  # else it has been noted
+            self._note(cell, usual)
+        around = self._surroundings(cell, after)
+        if (
+            around is not None
+            and after is not None
+            and not cell["asked"]
+            and after[1] - cell["t"][-1] <= self.duration
+            and around.hangs_on_next()
+        ):
+            return self._close_without_last(cell)
+        return self._close(after, usual, around)
+
+    def _close_without_last(self, cell: dict) -> Samples | None:
+        """Close the open cell but for its last sample, with which the next one begins."""
         if len(cell["t"]) == 1 or cell["stride"] > 1:
             cell["asked"] = True
             return None
         last = RawRows(*([cell[name].pop()] for name in _COLUMNS))
         cell["count"] -= 1
-        closed = self._close((last.x[0], last.stamp[0], last.y[0]))
+        after = last.x[0], last.stamp[0], last.y[0]
+        closed = self._close(after, self._usual(cell), self._surroundings(cell, after))
         self.add_rows(last, 0, 1, 0.0)
         return closed
 

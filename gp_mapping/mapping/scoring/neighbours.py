@@ -19,6 +19,8 @@ from statistics import median_low
 
 import numpy as np
 
+from gp_mapping.mapping.averaging.gross_errors import GROSS
+
 __all__ = ["Spread", "noise_squares", "step_squares"]
 
 _FIRST = 9  # cells of which wild ones, compared with the quieter among them, do not count
@@ -93,6 +95,26 @@ class Spread:
             return None
         least = 0.0 if resolution == math.inf else resolution**2
         return 0.5 * max(median_low(self._newest) / _MEDIAN_OF_SQUARE, least)
+
+    def reweighted(self, resolution: float) -> float | None:
+        """Variance by all squares but gross errors, of those noted; None as of typical.
+
+        Half the mean of the newest that are within GROSS deviations of the typical one: noise of
+        heavy tails is in it with its tails, as is that of readings of which every second is
+        interpolated, whose median is far below; errors farther off are not, however large.
+
+        Args:
+            resolution: as of typical.
+
+        Reference:
+            Rousseeuw and Leroy 1987, Robust Regression and Outlier Detection: the reweighted scale.
+        """
+        typical = self.typical(resolution)
+        if typical is None:
+            return None
+        most = 2.0 * GROSS**2 * typical
+        inlying = [square for square in self._newest if square <= most]
+        return max(typical, 0.5 * sum(inlying) / max(len(inlying), 1))
 
     def note(self, squares: list[float]) -> None:
         """Note the squares of a cell, before any of its samples is left out."""
