@@ -80,7 +80,7 @@ class CellAverager:
     is what the sensor states, else half the mean of `noise_squares` inside cells,
     remembered over about 1000 of them. With `robust`, gross errors are left out and counted in
     `gross` (surroundings.py); of counts, by their levels (anscombe), whose spread is known. Where
-    it hangs on the next sample whether the last of a cell is one, both are in one cell (flush).
+    it hangs on the next sample which of a cell are, they are in one cell with it (flush).
 
     A cell's velocity is that from its first to its last sample, which pose noise hardly touches. A
     slow sensor's cell has but one: then it is the slower of two, from the sample before it and to
@@ -238,7 +238,7 @@ class CellAverager:
                 "count": 0,
                 "stride": 1,
                 "reach": 0.0,
-                "asked": False,  # whether its last sample is one that it has waited for
+                "asked": False,  # whether it has waited for its last sample
             }
         cell["reach"] = reach
 
@@ -462,9 +462,10 @@ class CellAverager:
     def flush(self, after: _Following | None = None) -> Samples | None:
         """Close the open cell and return it; None where none is open, or all of it is wild.
 
-        Where the sample that comes next alone speaks for what would be wild in the cell, the last
-        one is in the next cell with it: two that are alike are an edge of the field or a pair of
-        errors, as the third tells. A single one stays open for it.
+        Where the sample that comes next alone speaks for some that would be wild in the cell, these
+        and those after them are in the next cell with it: two that are alike are an edge of the
+        field or a pair of errors, as the third tells. Where these are all, the cell stays open for
+        one more.
 
         Args:
             after: place (D), stamp and value (C) of the sample that comes next in its pass; None:
@@ -476,27 +477,28 @@ class CellAverager:
         usual = self._usual(cell)
         if not cell["asked"]:  # else it has been noted
             self._note(cell, usual)
-        around = self._surroundings(cell, after)
+        around, count = self._surroundings(cell, after), len(cell["t"])
         if (
             around is not None
             and after is not None
             and not cell["asked"]
             and after[1] - cell["t"][-1] <= self.duration
-            and around.hangs_on_next()
         ):
-            return self._close_without_last(cell)
-        return self._close(after, usual, around)
-
-    def _close_without_last(self, cell: dict) -> Samples | None:
-        """Close the open cell but for its last sample, with which the next one begins."""
-        if len(cell["t"]) == 1 or cell["stride"] > 1:
+            count = around.decided()
+        if count == len(cell["t"]):
+            return self._close(after, usual, around)
+        if count == 0 or cell["stride"] > 1:
             cell["asked"] = True
             return None
-        last = RawRows(*([cell[name].pop()] for name in _COLUMNS))
-        cell["count"] -= 1
-        after = last.x[0], last.stamp[0], last.y[0]
-        closed = self._close(after, self._usual(cell), self._surroundings(cell, after))
-        self.add_rows(last, 0, 1, 0.0)
+
+        later = RawRows(*(cell[name][count:] for name in _COLUMNS))
+        for name in _COLUMNS:
+            del cell[name][count:]
+        cell["count"] = count
+        around.keep(count)
+        closed = self._close((later.x[0], later.stamp[0], later.y[0]), self._usual(cell), around)
+        reach = max(math.dist(x, later.x[0]) for x in later.x)
+        self.add_rows(later, 0, len(later.x), reach)
         return closed
 
     def begin_pass(self) -> None:

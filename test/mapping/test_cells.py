@@ -483,6 +483,34 @@ def test_what_the_next_sample_alone_speaks_for_is_in_one_cell_with_it():
     assert all(inside)
 
 
+def test_all_that_hangs_on_the_next_sample_waits_for_it():
+    """Errors that are alike, three of four: the good one between them is none, as later ones tell."""
+    x, y, stamp = straight(n=80, speed=0.45, rate=25.0)
+    off = y.copy()
+    off[[60, 61, 63]] -= 50.0
+    for first in range(8):
+        clean, _ = cells_of(x[first:], y[first:], stamp[first:])
+        averager, cells = cells_of(x[first:], off[first:], stamp[first:])
+        assert averager.gross == 3 + clean.gross
+        assert min(float(c.y) for c in cells) > 47.0
+
+
+def test_the_first_cell_is_asked_by_what_it_tells_itself():
+    """An edge before its last sample, while nothing else tells the noise: both sides are kept apart."""
+    x, y, stamp, *_ = _steep(13, 0.0, n=60)
+    y[12:] += 200.0
+    averager, cells = cells_of(x, y, stamp, length=0.0999)
+    assert [float(c.count) for c in cells[:2]] == [12.0, 13.0] and averager.gross == 0
+
+
+def test_noise_of_readings_interpolated_to_a_higher_rate_is_no_gross_error():
+    """Most of these lie between two others, and the median of the squares is far below the noise."""
+    x, y, stamp = straight(n=3000)
+    y = np.interp(0.6 * np.arange(3000.0), np.arange(3000.0), y[:, 0])[:, None]
+    averager, _ = cells_of(x, y, stamp)
+    assert averager.gross <= 1
+
+
 def test_a_cell_that_waits_for_a_sample_resumes():
     x, y, stamp, *_ = _steep(2, 50.0, 0.15, n=120)
     for length in (0.0999, 0.02):

@@ -59,11 +59,21 @@ class Surroundings:
                 wild.update(rest[k] for k in far_from_median(y, self._spread))
         return wild
 
-    def hangs_on_next(self) -> bool:
-        """Whether what would be wild in the cell is not so for the sample that comes next alone."""
+    def decided(self) -> int:
+        """How many of the cell's samples, from its first on, do not hang on the next one.
+
+        All of them, unless the next one alone speaks for some that are wild without it.
+        """
+        first, n = self._first, self._count
         if not self._has_next or not self._white or len(self._values) <= FEW:
-            return False
+            return n
         if is_narrow(self._values[-3:], self._white):
-            return False
+            return n
         alone = wild_samples(self._values[:-1], self._stamps[:-1], self._white)
-        return any(i >= self._first for i in alone - self._far)
+        if not any(i >= first for i in alone - self._far):
+            return n
+        return min(i for i in alone ^ self._far if first <= i < first + n) - first
+
+    def keep(self, count: int) -> None:
+        """Let the cell end after `count` of its samples: what comes after them is around it."""
+        self._count, self._has_next = count, True

@@ -132,6 +132,21 @@ def test_where_a_cell_cannot_tell_a_wild_square_the_newest_ones_do():
     assert spread.typical(math.inf) == pytest.approx(1.5 / 0.4549)
 
 
+def test_the_reweighted_scale_holds_the_tails_of_the_noise_but_no_gross_errors():
+    """Of readings interpolated to a higher rate, say, most squares are small."""
+    for unit in (1e-12, 1.0, 400.0):
+        spread, errors = Spread(), np.zeros(51, bool)
+        squares = unit * np.where(np.arange(51) % 17 < 12, 0.1, 2.0)
+        spread.note(squares.tolist())
+        assert spread.reweighted(math.inf) == pytest.approx(0.5 * squares.mean())
+        assert spread.typical(math.inf) == pytest.approx(0.05 * unit / 0.4549)
+        errors[::5] = True
+        spread.note(np.where(errors, 9.0 * unit, squares).tolist())
+        assert spread.reweighted(math.inf) == pytest.approx(0.5 * squares[~errors].mean())
+        assert spread.reweighted(20.0 * unit) >= spread.typical(20.0 * unit)
+    assert Spread().reweighted(1.0) is None
+
+
 @pytest.mark.parametrize("count", [3, 2000])
 def test_neighbours_tell_the_noise_and_nothing_of_a_slope(count):
     """Samples at uneven times on a steep line: what one differs from between its two neighbours."""
