@@ -45,7 +45,9 @@ def is_narrow(y: Sequence[Sequence[float]], least: float) -> bool:
     return all(max(column) - min(column) <= GROSS * least for column in zip(*y))
 
 
-def wild_samples(y: Sequence[Sequence[float]], stamp: Sequence[float], least: float) -> set[int]:
+def wild_samples(
+    y: Sequence[Sequence[float]], stamp: Sequence[float], least: float
+) -> tuple[set[int], set[int]]:
     """Find the gross errors among successive samples of a pass.
 
     Those that lie between both sides of an edge are none, nor are several at one end that go ever
@@ -57,15 +59,26 @@ def wild_samples(y: Sequence[Sequence[float]], stamp: Sequence[float], least: fl
         least: white standard deviation of one of them, SI, at least; above 0.
 
     Returns:
-        Their numbers.
+        Their numbers, and what these would be if the last sample had not come yet.
     """
     if len(y) < 2 or is_narrow(y, least):
-        return set()
+        return set(), set()
     channels = [_scaled(column, stamp, least) for column in zip(*y)]
     if all(abs(step) <= GROSS * least for *_, steps, _ in channels for step in steps):
-        return set()
+        return set(), set()
 
-    stay = _least_cost(channels, stamp)
+    cost, earlier = _least_costs(channels, stamp)
+    all_of_them = _left_out(y, _staying(cost, earlier))
+    return all_of_them, _left_out(y[:-1], _staying(cost[:-1], earlier))
+
+
+def _left_out(y: Sequence[Sequence[float]], stay: list[int]) -> set[int]:
+    """Samples that do not stay, but for those at an edge.
+
+    Args:
+        y: values (n, C), SI.
+        stay: numbers of those that stay, in order.
+    """
     wild = set(range(len(y))).difference(stay)
     for earlier, later in pairwise(stay):
         ends = list(zip(y[earlier], y[later]))
@@ -110,8 +123,10 @@ def _scaled(
     return drift, 1.0 / spread, steps, column
 
 
-def _least_cost(channels, stamp: Sequence[float]) -> list[int]:
-    """Numbers of the samples that stay, by dynamic programming.
+def _least_costs(channels, stamp: Sequence[float]) -> tuple[list[float], list[int]]:
+    """Least cost of all up to each sample, where it stays, and which stays before it; −1: none.
+
+    By dynamic programming.
 
     Args:
         channels: of each as of _scaled.
@@ -129,7 +144,12 @@ def _least_cost(channels, stamp: Sequence[float]) -> list[int]:
             total = cost[j] + _OUT * (i - j - 1) + min(0.5 * square / (i - j), _JUMP)
             if total < cost[i]:
                 cost[i], earlier[i] = total, j
+    return cost, earlier
 
+
+def _staying(cost: list[float], earlier: list[int]) -> list[int]:
+    """Numbers of the samples that stay, of as many as have a cost (as of _least_costs)."""
+    n = len(cost)
     at = min(range(n - 1, -1, -1), key=lambda i: cost[i] + _OUT * (n - 1 - i))
     stay = []
     while at >= 0:

@@ -33,11 +33,13 @@ class Surroundings:
         spread: float,
         white: float,
     ):
-        self._values, self._stamps, self._first, self._count = values, stamps, first, count
-        self._spread, self._white = spread, white
+        self._values, self._first, self._count = values, first, count
+        self._spread = spread
         self._has_next = len(values) > first + count
-        asks = white > 0.0 and len(values) >= FEW
-        self._far = wild_samples(values, stamps, white) if asks else set()
+        self._far: set[int] = set()  # what is wild, and what would be without the last one
+        self._far_before: set[int] = set()
+        if white > 0.0 and len(values) >= FEW:
+            self._far, self._far_before = wild_samples(values, stamps, white)
 
     def wild(self) -> set[int]:
         """Numbers of the cell's samples that are gross errors.
@@ -65,14 +67,11 @@ class Surroundings:
         All of them, unless the next one alone speaks for some that are wild without it.
         """
         first, n = self._first, self._count
-        if not self._has_next or not self._white or len(self._values) <= FEW:
+        alone = self._far_before - self._far
+        if not self._has_next or len(self._values) <= FEW or not any(i >= first for i in alone):
             return n
-        if is_narrow(self._values[-3:], self._white):
-            return n
-        alone = wild_samples(self._values[:-1], self._stamps[:-1], self._white)
-        if not any(i >= first for i in alone - self._far):
-            return n
-        return min(i for i in alone ^ self._far if first <= i < first + n) - first
+        differ = self._far_before ^ self._far
+        return min(i for i in differ if first <= i < first + n) - first
 
     def keep(self, count: int) -> None:
         """Let the cell end after `count` of its samples: what comes after them is around it."""

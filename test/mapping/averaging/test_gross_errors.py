@@ -10,9 +10,8 @@ N = 14
 
 
 def wild(values, least=1.0, period=0.1) -> set[int]:
-    return wild_samples(
-        [[float(v)] for v in values], [period * k for k in range(len(values))], least
-    )
+    y = [[float(v)] for v in values]
+    return wild_samples(y, [period * k for k in range(len(y))], least)[0]
 
 
 def noisy(seed: int, slope: float = 0.0) -> np.ndarray:
@@ -60,7 +59,8 @@ def test_where_no_two_are_far_apart_nothing_could_be_left_out():
         stamp = np.cumsum(rng.choice([1e-6, 0.1, 1.0], N)).tolist()
         if is_narrow(y.tolist(), 1.0):
             channels = [gross_errors._scaled(column, stamp, 1.0) for column in y.T.tolist()]  # noqa: SLF001
-            assert gross_errors._least_cost(channels, stamp) == [*range(N)]  # noqa: SLF001
+            costs = gross_errors._least_costs(channels, stamp)  # noqa: SLF001
+            assert gross_errors._staying(*costs) == [*range(N)]  # noqa: SLF001
             tried += 1
     assert tried > 100
 
@@ -68,4 +68,11 @@ def test_where_no_two_are_far_apart_nothing_could_be_left_out():
 def test_all_channels_are_looked_at():
     y = np.stack([noisy(1), noisy(2)], 1)
     y[6, 1] += 40.0
-    assert wild_samples(y.tolist(), np.arange(float(N)).tolist(), 1.0) == {6}
+    assert wild_samples(y.tolist(), np.arange(float(N)).tolist(), 1.0) == ({6}, {6})
+    assert wild_samples(y[:9].tolist(), np.arange(9.0).tolist(), 1.0) == ({6}, {6})
+
+
+def test_what_is_wild_without_the_last_one_is_told_as_well():
+    y = noisy(3)
+    y[-2:] += 60.0
+    assert wild_samples(y[:, None].tolist(), np.arange(float(N)).tolist(), 1.0) == (set(), {N - 2})
