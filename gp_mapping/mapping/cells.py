@@ -491,6 +491,10 @@ class CellAverager:
             cell["asked"] = True
             return None
 
+        return self._close_first(cell, count, around)
+
+    def _close_first(self, cell: dict, count: int, around: Surroundings) -> Samples | None:
+        """Close the open cell after `count` of its samples; the next one begins with the others."""
         later = RawRows(*(cell[name][count:] for name in _COLUMNS))
         for name in _COLUMNS:
             del cell[name][count:]
