@@ -301,8 +301,9 @@ class Intake:
         out += sensor_notes(self._measured_in, self._frames["sensor_frame"]) + self.sketch.notes
         if self._tf is not None:
             out += self._tree.warnings if self._tree is not None else []
+            # each measurement in turn waits for links, which is no problem until one has in vain
             if self._tf.problem is not None and (
-                self._tf.problem.reason is not None or not self.samples
+                self._tf.problem.reason is not None or self._tf.waited_in_vain or not self.samples
             ):
                 out.append(self._tf.problem.text)
         return out

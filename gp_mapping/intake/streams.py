@@ -567,6 +567,8 @@ class Streams:
             self._lateness.give_up(waited.epoch, waited.reading.stamp)
             # where TF does not connect the frames, a transform is what was missing
             missing = self._tf is not None and self._tf.apart
+            if self._tf is not None:
+                self._tf.waited_in_vain = True
             self._drops.count(DropReason.NO_TRANSFORM if missing else DropReason.NO_POSE)
 
         while len(self._waiting) > self._settings.queue_size:

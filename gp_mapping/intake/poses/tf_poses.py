@@ -33,6 +33,7 @@ class TfPoses:
 
     Attributes:
         problem: why the last look-up failed; None where it succeeded.
+        waited_in_vain: whether a measurement was given up since the last look-up that succeeded.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class TfPoses:
 
         self._epoch = 0
         self.problem: Missing | None = None
+        self.waited_in_vain = False
 
     @property
     def epoch(self) -> int:
@@ -123,5 +125,5 @@ class TfPoses:
             over = last_chance or (epoch is not None and epoch < self.epoch)
             return found.reason or (DropReason.NO_TRANSFORM if over else None)
 
-        self.problem = None
+        self.problem, self.waited_in_vain = None, False
         return found

@@ -291,6 +291,30 @@ def test_missing_tf_is_a_drop_with_a_reason_and_a_warning():
     assert "/tf_static" in intake.drops.explain()[0]
 
 
+def test_a_link_that_stops_is_named_once_a_measurement_has_waited_in_vain():
+    """It was one of poses that are not published, while the other link went on."""
+    intake = Intake(IntakeSettings(**TF, max_wait=0.5))
+    settle(intake, [m for i in range(20) for m in (robot(i / 10), field_message(i / 10))], False)
+    assert intake.samples and not intake.warnings
+
+    def goes_on(first, last):
+        for i in range(first, last):
+            intake.add_tf(tf_message((i / 10, "odom", "base_link")))
+            intake.add_measurement(field_message(i / 10))
+
+    goes_on(20, 24)
+    assert not intake.warnings and not intake.drops.measurements  # each waits for its turn
+    goes_on(24, 30)
+    assert intake.drops.as_dict() == {"no_pose": 4}
+    assert "TF 'map' to 'odom' has not come yet at stamp" in intake.warnings[-1]
+    assert "its newest is of 1.900 s" in intake.warnings[-1]
+    settle(
+        intake, [m for i in range(30, 32) for m in (robot(i / 10), field_message(i / 10))], False
+    )
+    intake.add_measurement(field_message(3.2))  # waits as any other
+    assert not any("TF" in text for text in intake.warnings)
+
+
 def test_bad_transforms_are_counted_where_they_matter():
     intake = Intake(IntakeSettings(**TF))
     settle(intake, [robot(0.0), robot(0.1), field_message(0.05)], finish=False)
