@@ -196,7 +196,10 @@ class BagPlayerNode(Node):
         """
         s, log = self.settings, self.get_logger()
         if s.wait_for_subscribers and not self._wait(executor, stop):
-            return 0  # asked to stop
+            log.info(
+                f"stopped while it waited for subscribers: nothing of {s.path} has been played"
+            )
+            return 0
         log.info(
             f"playing {s.path} at {s.rate:g} times its speed: {', '.join(sorted(self._outputs))}"
         )

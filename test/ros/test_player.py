@@ -3,6 +3,7 @@
 import os
 import shutil
 import sqlite3
+import threading
 import time
 
 import numpy as np
@@ -10,10 +11,12 @@ import pytest
 
 pytest.importorskip("rclpy")
 
+import rclpy
 from builtin_interfaces.msg import Time
 from dds_helpers import DEEP, Listener, ros_run, stamp_ns
 from domains import domain_of
 from nav_msgs.msg import OccupancyGrid, Odometry
+from rclpy.executors import SingleThreadedExecutor
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rosbags.interfaces import (
     Qos,
@@ -30,7 +33,7 @@ from sensor_msgs.msg import MagneticField
 
 from gp_mapping.intake.poses.messages import TF_MESSAGE
 from gp_mapping.recording.bag_writer import BagWriter
-from gp_mapping.ros.bag_player_node import main, quality_of
+from gp_mapping.ros.bag_player_node import BagPlayerNode, main, quality_of
 from gp_mapping.ros.wire.messages import message_class
 from gp_mapping.sim.simulation import FieldReading, Simulation, SimulationSettings
 
@@ -311,6 +314,19 @@ def test_mistakes_end_it_with_a_clear_text(capfd, bag, parameters, code, words):
     assert main(["--ros-args", *given]) == code
     said = "".join(capfd.readouterr())
     assert words in said and "Traceback" not in said, said
+
+
+@pytest.mark.parametrize("bag", ["mcap"], indirect=True)
+def test_ended_while_it_waits_for_subscribers_it_says_so(capfd, bag):
+    given = [word for p in (f"path:={bag}", "wait_for_subscribers:=20.0") for word in ("-p", p)]
+    rclpy.init(args=["--ros-args", *given])
+    try:
+        node, stop = BagPlayerNode(), threading.Event()
+        stop.set()
+        assert node.run(SingleThreadedExecutor(), stop) == 0
+    finally:
+        rclpy.try_shutdown()
+    assert f"nothing of {bag} has been played" in "".join(capfd.readouterr())
 
 
 def test_message_classes_are_found_by_their_ros_names():
