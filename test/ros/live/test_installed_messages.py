@@ -66,9 +66,9 @@ def test_nav2s_own_types_save_and_load_maps(node_of, tmp_path):
     fill(node, 2.0)
     settle(node, peer)
 
-    def save(url):
+    def save(url, image="pgm"):
         request = service.SaveMap.Request(
-            map_topic="mean", map_url=url, image_format="png", map_mode="trinary"
+            map_topic="mean", map_url=url, image_format=image, map_mode="raw"
         )
         return ask(node, peer, service.SaveMap, "/mapping/save_map", request).result
 
@@ -80,6 +80,7 @@ def test_nav2s_own_types_save_and_load_maps(node_of, tmp_path):
     assert (
         save("lab") is True and (tmp_path / "lab" / "map.gpm").exists() and save("../lab") is False
     )
+    assert save("drawn", "png") is False and not (tmp_path / "drawn").exists()
     answer = load("lab")
     assert (
         answer.result == service.LoadMap.Response.RESULT_SUCCESS
