@@ -31,6 +31,7 @@ from gp_mapping.ros.wire.free_map import FreeMapListener
 from gp_mapping.ros.wire.qos import LATCHED
 from gp_mapping.runtime.surveying.free_maps import FreeMaps
 from gp_mapping.runtime.surveying.way.ahead import has_room_ahead
+from gp_mapping.runtime.surveying.way.progress import ProgressWatch
 from gp_mapping.runtime.surveying.way.pursuit import Pursuit
 from gp_mapping.settings.explorer import ExplorerSettings
 
@@ -58,7 +59,7 @@ class ExplorerNode(Node):
         self._phase = ""
         # large maps are read beside this thread, which has a command to give 20 times a second
         self._map, self._free_maps, self._free = None, FreeMaps(aside=True), None
-        self._moved_at, self._moved_from = -math.inf, None
+        self._progress = ProgressWatch(s.stuck_after, by_another=s.drive == "nav2")
         self._pose_frame, self._plan_frame = "", ""
 
         self._commands = (
@@ -89,7 +90,7 @@ class ExplorerNode(Node):
             -1, 2
         )
         self._plan_frame, self._path = message.header.frame_id, message
-        self._moved_at, self._moved_from = time.monotonic(), None
+        self._progress.restart()
 
         if not are_valid_places(xy).all():
             self.get_logger().warning(
@@ -273,7 +274,7 @@ class ExplorerNode(Node):
         reason = self._reason_to_stop(now)
         if reason:
             self._report(reason)
-            self._moved_at = now
+            self._progress.restart()
             self._stop_robot()
             if self._nav2 is not None:
                 self._nav2.hold(True)
@@ -283,28 +284,32 @@ class ExplorerNode(Node):
             self._nav2.hold(False)
             self._nav2.step()
 
-        x, y, _ = self._pose
-        # 0.1 m from the last place counts as progress
-        if self._moved_from is None or math.dist(self._moved_from, (x, y)) > 0.1:
-            self._moved_at, self._moved_from = now, (x, y)
-
-        if self.settings.drive == "cmd_vel":
-            speed, turn = self.pursuit.command(*self._pose)
-            if now - self._moved_at > self.settings.stuck_after and not self.pursuit.done:
-                self._on_blocked("no progress")
-                self._moved_at = now
+        # without commands of its own, the pursuit still keeps track of what is driven
+        speed, turn = self.pursuit.command(*self._pose)
+        self._give_up_where_stuck(now)
+        if self._commands is not None:
             twist = Twist()
             twist.linear.x, twist.angular.z = float(speed), float(turn)
             self._commands.publish(twist)
-        else:
-            # without commands of its own, the pursuit still keeps track of what is driven
-            self.pursuit.command(*self._pose)
 
         self._report(
             "driving"
             if self.settings.drive != "none"
             else "watching: drive is none, nothing is driven"
         )
+
+    def _give_up_where_stuck(self, now: float) -> None:
+        """Report the place ahead where the robot makes no progress for `stuck_after`.
+
+        While Nav2 drives no goal, as where the plan waits for it, there is nothing to give up.
+        """
+        attempt = self._nav2.attempt if self._nav2 is not None else None
+        if self.pursuit.done or not self._progress.is_stuck(now, self._pose, attempt):
+            return
+        if self.settings.drive == "cmd_vel":
+            self._on_blocked("no progress")
+        elif attempt is not None:
+            self._nav2.give_up(f"no progress for {self.settings.stuck_after:g} s, and no end")
 
     def _reason_to_stop(self, now: float) -> str:
         """Why the robot must stand still, in words; '' where it may drive."""

@@ -62,7 +62,12 @@ class ExplorerSettings:
         1e5,
     )
     stuck_after: float = setting(
-        15.0, "without progress for this long the next stop counts as unreachable", "s", 1.0, 600.0
+        15.0,
+        "without progress for this long the place ahead counts as unreachable; with Nav2, more "
+        "than its progress checker's movement_time_allowance (10 s by default)",
+        "s",
+        1.0,
+        600.0,
     )
 
     # obstacles ahead

@@ -27,7 +27,8 @@ from gp_mapping.ros.wire.qos import LATCHED
 @pytest.fixture
 def explorer():
     """An explorer of this process that would steer, with an executor of its own."""
-    rclpy.init(args=["--ros-args", "-p", "drive:=cmd_vel", "-p", "stale_after:=60.0"])
+    given = ("drive:=cmd_vel", "stale_after:=60.0", "map_stale_after:=60.0", "stuck_after:=20.0")
+    rclpy.init(args=["--ros-args", *(part for item in given for part in ("-p", item))])
     node = ExplorerNode()
     node.executor_ = SingleThreadedExecutor()
     node.executor_.add_node(node)
@@ -181,6 +182,12 @@ def test_a_pose_without_a_heading_is_not_driven_by_and_one_of_any_norm_is(explor
         pose.pose.pose.orientation.z = 2.0 * math.sin(0.5)
         until(lambda: commands[-1].linear.x > 0.0)
         assert commands[-1].angular.z == pytest.approx(0.0, abs=1e-9)
+
+        # it does not move: the place ahead is reported
+        lost = peer.listen(PoseStamped, "mapping/unreachable", 10)
+        explorer.step(time.monotonic() + 30.0)
+        until(lambda: lost)
+        assert lost[0].pose.position.x == pytest.approx(0.2 * math.cos(1))
 
         # a plan of a broken publisher: neither driven nor repeated at its length
         plan.header.frame_id = "frame" * 100_000

@@ -21,6 +21,9 @@ __all__ = ["Nav2Driver"]
 
 SUCCEEDED, CANCELED = 4, 5  # action_msgs/GoalStatus
 _REFUSED = 1.0  # s after which a goal that was refused is sent again
+_ANSWER = 10.0  # s in which Nav2 accepts or refuses a goal, or takes one back
+# of action_msgs/CancelGoal, unknown and terminated: a goal that Nav2 does not drive (any more)
+_NOT_DRIVEN = (2, 3)
 _EVERY = 4  # every that many poses of a plan is one of a goal: Nav2 plans between them
 # errors of nav2_msgs/action/FollowPath: the robot does not get on from where it is
 _BLOCKED = ("PATIENCE_EXCEEDED", "FAILED_TO_MAKE_PROGRESS", "NO_VALID_CONTROL")
@@ -60,8 +63,9 @@ class Nav2Driver:
     After a stop it goes on to the poses that it has not passed.
 
     Of Nav2's two actions one that has a server is used, preferably the one that takes all poses at
-    once. A plan waits for `step` without a server, where the server goes away, and while a server
-    that has never accepted a goal refuses them: Nav2 does until it is active, whatever the place.
+    once. A plan waits for `step` without a server, where the server goes away or does not answer,
+    and while a server that has never accepted a goal refuses them: Nav2 does until it is active,
+    whatever the place.
 
     Args:
         node: The node that drives.
@@ -111,12 +115,19 @@ class Nav2Driver:
         # orders whose goals Nav2 has neither accepted nor rejected yet
         self._unanswered: set[int] = set()
         self._has_accepted, self._wait_until = False, -math.inf  # monotonic s
+        self._answer_until = math.inf  # monotonic s; infinite where no answer is awaited
+        self._recoveries = 0  # of the goal that Nav2 drives, by its own count
         self._order_number = 0  # of the newest order: answers to older ones are ignored
 
     @property
     def idle(self) -> bool:
         """Whether Nav2 has no goal of this driver."""
         return self._goal_handle is None and not self._unanswered
+
+    @property
+    def attempt(self) -> tuple[int, int] | None:
+        """What Nav2 tries: number of the order, and of its recoveries; None: it drives no goal."""
+        return None if self._goal_handle is None else (self._order_number, self._recoveries)
 
     def follow(self, plan: Path | None) -> None:
         """Drive this plan from now on, in place of the one before; None: stop."""
@@ -136,21 +147,59 @@ class Nav2Driver:
         """Send a waiting plan, where a server has appeared; called again and again."""
         if self._goal_action is not None and not self._goal_action.client.server_is_ready():
             self._lose()
+            self._node.get_logger().warning("Nav2 has gone while it drove: the plan waits for it")
+        elif time.monotonic() > self._answer_until:
+            self._lose()
+            self._node.get_logger().warning(
+                f"Nav2 has not answered for {_ANSWER:g} s: the plan waits for it"
+            )
         if self._waiting_for_server and time.monotonic() >= self._wait_until:
             self._order()
 
+    def give_up(self, why: str) -> None:
+        """Cancel a goal that does not end, and report it as one that Nav2 gave up.
+
+        A Nav2 that knows the goal no more, as after a start anew that discovery has not noticed, is
+        sent it again instead.
+
+        Args:
+            why: The robot does not get on.
+        """
+        if self._goal_handle is None:
+            return
+        self._order_number += 1  # the end of what is cancelled here is not somebody else's doing
+        number, goal, self._goal_handle = self._order_number, self._goal_handle, None
+        self._answer_until = time.monotonic() + _ANSWER
+        goal.cancel_goal_async().add_done_callback(
+            lambda future: self._taken_back(future, number, why)
+        )
+
+    def _taken_back(self, future, number: int, why: str) -> None:
+        """Take Nav2's answer to the cancelling by `give_up`."""
+        if number != self._order_number:
+            return
+        if future.result().return_code in _NOT_DRIVEN:
+            self._node.get_logger().warning(
+                "Nav2 has not said that its goal is over (was it started anew?): the plan is sent again"
+            )
+            self._order()
+            return
+        self._goal_action, self._answer_until = None, math.inf
+        self._block(self._remaining[0], why)
+
     def _lose(self) -> None:
-        """Have the remaining poses wait: the server that had them is gone, and answers no more."""
+        """Have the remaining poses wait: the server that had them answers no more."""
         self._order_number += 1
         self._goal_handle = self._goal_action = None
         self._unanswered.clear()
         self._has_accepted, self._waiting_for_server = False, True
-        self._node.get_logger().warning("Nav2 has gone while it drove: the plan waits for it")
+        self._answer_until = math.inf
 
     def _order(self) -> None:
         """Have Nav2 drive the remaining poses, or stop."""
         self._order_number += 1
-        self._waiting_for_server = False
+        self._waiting_for_server, self._recoveries = False, 0
+        self._answer_until = math.inf
         if not self._remaining or self._holding:
             self._cancel()
             return
@@ -167,7 +216,7 @@ class Nav2Driver:
 
         number, poses = self._order_number, list(self._remaining)
         self._unanswered.add(number)
-        self._goal_action = action
+        self._goal_action, self._answer_until = action, time.monotonic() + _ANSWER
         action.client.send_goal_async(
             action.goal(poses), lambda message: self._progressed(message.feedback, number, poses)
         ).add_done_callback(lambda future: self._accepted(future, number, action, poses))
@@ -187,8 +236,11 @@ class Nav2Driver:
             number: Of the order.
             poses: Of its goal.
         """
+        if number != self._order_number:
+            return
+        self._recoveries = getattr(feedback, "number_of_recoveries", 0)
         left = getattr(feedback, "number_of_poses_remaining", 0)
-        if number == self._order_number and 0 < left < len(self._remaining):
+        if 0 < left < len(self._remaining):
             self._remaining = poses[-left:]
 
     def _accepted(self, future, number: int, action: _Action, poses: list[PoseStamped]) -> None:
@@ -200,6 +252,7 @@ class Nav2Driver:
                 goal.cancel_goal_async()
             return
 
+        self._answer_until = math.inf
         if not goal.accepted:
             self._cancel()
             self._refused(poses)
@@ -226,11 +279,11 @@ class Nav2Driver:
         else:
             code = getattr(future.result().result, "error_code", None)
             why = f"Nav2 gave up (status {status}{'' if code is None else f', error {code}'})"
-            if self._on_blocked is not None and code in self._blocked:
-                self._remaining = []
-                self._on_blocked(why)
+            pose = (self._remaining or poses)[0]
+            if code in self._blocked:
+                self._block(pose, why)
             else:
-                self._fail((self._remaining or poses)[0], why)
+                self._fail(pose, why)
 
     def _refused(self, poses: list[PoseStamped]) -> None:
         """Wait with poses whose goal was refused; of a server that takes others, give them up."""
@@ -242,6 +295,14 @@ class Nav2Driver:
             "Nav2 accepts no goal, as while it is not active: the plan waits for it",
             throttle_duration_sec=10.0,
         )
+
+    def _block(self, pose: PoseStamped, why: str) -> None:
+        """Give up the plan where the robot does not get on; pose: the next one of it."""
+        if self._on_blocked is None:
+            self._fail(pose, why)
+            return
+        self._remaining = []
+        self._on_blocked(why)
 
     def _fail(self, pose: PoseStamped, why: str) -> None:
         """Give up the plan and report the pose that was not reached."""

@@ -57,7 +57,7 @@ class Navigator:
     ):
         self.goals, self.ended, self.asked, self._kind, self._hesitates = [], [], 0, kind, hesitates
         self.reach, self.give_up, self.left = threading.Event(), threading.Event(), None
-        self.error = kind.Result.TIMEOUT
+        self.error = kind.Result.NONE
         self._server = ActionServer(
             node,
             kind,
@@ -135,12 +135,13 @@ class Scene:
         )
 
 
-def explorer_on(domain, tmp_path):
+def explorer_on(domain, tmp_path, *more):
     return ros_run(
         "gp_mapping.ros.explorer_node",
         "drive:=nav2",
         "start_survey:=false",
         "stale_after:=2.0",
+        *more,
         domain=domain,
         log_dir=tmp_path,
     )
@@ -151,7 +152,7 @@ def test_plans_become_goals_stale_poses_stop_them_and_what_nav2_gives_up_is_repo
     with Listener(FIRST, topics) as here:
         scene = Scene(here)
         navigator, plans = Navigator(here.node), scene.plans
-        with explorer_on(FIRST, tmp_path) as explorer:
+        with explorer_on(FIRST, tmp_path, "stuck_after:=8.0") as explorer:
             scene.heard()
             corners = [(0.25 * i, 0.0) for i in range(11)]
             plans.publish(path(*corners))
@@ -198,6 +199,15 @@ def test_plans_become_goals_stale_poses_stop_them_and_what_nav2_gives_up_is_repo
             assert here.spin_until(lambda: len(lost) == 3, 30.0), explorer.output
             at = lost[-1].pose.position
             assert 0.0 < at.x <= 0.25 and at.y == 0.0
+            navigator.give_up.clear()
+
+            # and where Nav2 neither comes on nor ends
+            plans.publish(path(*corners))
+            assert here.spin_until(lambda: navigator.ended[5:] == ["canceled"], 30.0), (
+                explorer.output
+            )
+            assert here.spin_until(lambda: len(lost) == 4, 30.0) and lost[-1].pose.position == at
+            assert "no progress for 8 s, and no end" in explorer.output
             assert "Nav2 gave up" in explorer.output and "Traceback" not in explorer.output
             explorer.interrupt()
             assert here.spin_through(explorer, 30.0) == 0
