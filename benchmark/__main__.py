@@ -150,6 +150,13 @@ def parser() -> argparse.ArgumentParser:
         "--seed", type=int, metavar="N", help="mutants, fleet: by which they are drawn (0)"
     )
     new.add_argument(
+        "--routes",
+        type=Path,
+        metavar="DIR",
+        help="exploration: drive the routes in DIR/<kind>_<seed>_<budget>.csv (x,y in m) beside route, "
+        "gain_per_metre and good lanes; what a planner needs to make them is written to DIR/worlds",
+    )
+    new.add_argument(
         "--full", action="store_true", help="models: leave one out for the slow ones, too"
     )
     new.add_argument(
@@ -173,6 +180,8 @@ def _only(module, given: str | None) -> list[tuple[str, ...]]:
 def main(arguments: list[str] | None = None) -> int:
     """Exit code: 0, or 2 where something is missing."""
     args = parser().parse_args(arguments)
+    if args.routes is not None and args.part != "exploration":
+        parser().error(f"--routes is for exploration, not for {args.part}")
     os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported
     import torch
 
@@ -197,6 +206,7 @@ def main(arguments: list[str] | None = None) -> int:
                     ("bags", args.bags),
                     ("period", args.period),
                     ("seed", args.seed),
+                    ("routes", args.routes),
                 )
                 if v is not None
             }
@@ -216,7 +226,7 @@ def main(arguments: list[str] | None = None) -> int:
             "processor_seconds": time.process_time() - busy,
         }
         save_part(part, args.output)
-        if "output" in drawn and not args.quick:
+        if "output" in drawn and "routes" not in drawn and not args.quick:
             module.stored(args.output)
         print(part.markdown(), flush=True)
         if name in (*APART, "exploration") and part.goals and not args.quick:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ import torch
 
 from benchmark.kept import KeptRows, digest_of
 from benchmark.plans.exploration_policies import PLACES, POLICIES, STUDIES, Situation, left_by
+from benchmark.plans.exploration_routes import NAME, file_of, route_of, write_world
 from benchmark.plans.exploration_worlds import KINDS, SPEED, TURN_RATE, Robot, World, make_world
 from benchmark.tables import Goal, Part, Table
 from gp_mapping.mapping.session import MapSession
@@ -23,16 +25,21 @@ from gp_mapping.planning import Travel
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.store.marks import with_nulls
 
-__all__ = ["drives", "explore", "run", "scores", "stored", "tables"]
+__all__ = ["drives", "explore", "run", "scores", "stored", "tables", "with_routes"]
 
 _DRIVES = "exploration_drives.jsonl"  # of a measurement that has not ended
+_ROUTE_DRIVES = "exploration_routes_drives.jsonl"  # stay: the next routes are held against the same
 EVERY = 2.0  # m between two looks at the map
+BESIDE_ROUTES = ("route", "gain_per_metre", "good lanes")
 BUDGETS = {"short": 0.9, "long": 0.6}  # metres: the area / so many m
 
 
-def explore(world: World, name: str, budget: float, seed: int = 0) -> dict:
-    """One drive: marks (m), rmse, stddev (shares of the field's), seconds, milliseconds of each decision."""
-    policy = (POLICIES | STUDIES)[name]
+def explore(world: World, decide, budget: float, seed: int = 0) -> dict:
+    """One drive: marks (m), rmse, stddev (shares of the field's), seconds, milliseconds of each decision.
+
+    decide: the name of a policy, or a policy.
+    """
+    policy = (POLICIES | STUDIES)[decide] if isinstance(decide, str) else decide
     session = MapSession(MapSettings(seed=seed))
     robot = Robot(world, seed)
     travel = Travel(world.area.free, PLACES)
@@ -128,13 +135,43 @@ def drives(budgets, worlds, names, kept: KeptRows | None = None) -> list[dict]:
     ]
 
 
-def _drive(kind: str, seed: int, budget: str, name: str) -> dict:
-    """Scores of one drive, and its curve."""
+def _drive(kind: str, seed: int, budget: str, name: str, decide=None) -> dict:
+    """Scores of one drive, and its curve; decide: a policy that is not one of those with a name."""
     world = make_world(kind, seed)
-    found = explore(world, name, world.size / BUDGETS[budget], seed)
+    found = explore(world, decide or name, world.size / BUDGETS[budget], seed)
     curve = {key: found[key] for key in ("marks", "rmse")}
     row = {"kind": kind, "seed": seed, "budget": budget, "policy": name, "curve": curve}
     return row | scores(found)
+
+
+def with_routes(folder: Path, worlds, kept: KeptRows, names=BESIDE_ROUTES) -> list[dict]:
+    """Scores of the routes in a folder, and of policies in the same worlds; worlds: (kind, seed).
+
+    Writes into FOLDER/worlds what a planner may know of each world and budget. ValueError where there is no folder,
+    no route in it, or a file that is none.
+    """
+    if not folder.is_dir():
+        raise ValueError(f"{folder}: there is no such folder for routes")
+    there = []
+    for (kind, seed), (budget, share) in product(worlds, BUDGETS.items()):
+        file, world = file_of(folder, kind, seed, budget), make_world(kind, seed)
+        told = (folder / "worlds" / file.name).with_suffix(".json")
+        write_world(told, world, world.size / share)
+        if file.exists():
+            there.append((kind, seed, budget, file))
+    expected = {file_of(folder, *world, budget) for world in worlds for budget in BUDGETS}
+    others = sorted(set(folder.glob("*.csv")) - expected)
+    if others:
+        raise ValueError(f"{others[0]}: this is no route of a world in {folder / 'worlds'}")
+    if not there:
+        raise ValueError(f"{folder}: there is no route for a world in {folder / 'worlds'}")
+    policies = [route_of(file) for *_, file in there]  # all are read before the first drive
+    rows = []
+    for (kind, seed, budget, file), policy in zip(there, policies):
+        key = f"{kind}, {seed}, {budget}, {NAME}, {digest_of(file)}"
+        rows.append(kept.row(key, partial(_drive, kind, seed, budget, NAME, policy)))
+        rows += drives((budget,), [(kind, seed)], names, kept)
+    return rows
 
 
 def _mean(values) -> tuple[float, float]:
@@ -267,6 +304,16 @@ def _pairs(found: _Found, budget: str) -> Table:
     return pairs
 
 
+def _route_tables(rows: list[dict], worlds: int) -> list[Table]:
+    """Of each budget, as `tables`: the worlds of which a route was there."""
+    made = []
+    for budget in dict.fromkeys(row["budget"] for row in rows):
+        found = _Found([row for row in rows if row["budget"] == budget])
+        made += [_means(found, budget), _pairs(found, budget)]
+        made[-1].notes.append(f"{found.count} of {worlds} worlds have a route in a file.")
+    return made
+
+
 def _goals(found: _Found, budget: str) -> list[Goal]:
     rule, lanes, route = (
         {key: found.mean(name, key) for key in ("end", "auc")}
@@ -314,16 +361,21 @@ def _goals(found: _Found, budget: str) -> list[Goal]:
     return goals
 
 
-def run(quick: bool, where: dict, output: Path | None = None) -> Part:
+def run(quick: bool, where: dict, output: Path | None = None, routes: Path | None = None) -> Part:
     """20 worlds and both budgets; quick: one small world's worth of each policy that decides fast.
 
     Drives are kept in the folder `output` as they end, until all of them have: hours of the processor.
+    routes: a folder with routes that another program made; those of them that are there, beside few policies.
     """
     seeds = (0,) if quick else (0, 1, 2, 3)
     worlds = [(kind, seed) for seed in seeds for kind in (KINDS[:1] if quick else KINDS)]
     here = Path(__file__).parent
     version = digest_of(here.parents[1] / "gp_mapping", *sorted(here.glob("exploration*.py")))
-    kept = KeptRows(None if output is None or quick else output / _DRIVES, version)
+    drives_file = _DRIVES if routes is None else _ROUTE_DRIVES
+    kept = KeptRows(None if output is None or quick else output / drives_file, version)
+    if routes is not None:
+        made = _route_tables(with_routes(routes, worlds, kept), len(worlds))
+        return Part("exploration_routes", [], made, where)
     rows = drives(("short",) if quick else tuple(BUDGETS), worlds, tuple(POLICIES), kept)
     goals, made = tables(rows)
     return Part("exploration", goals, made, where)

@@ -26,6 +26,7 @@ from gp_mapping.settings.plan import PlanSettings
 __all__ = ["POLICIES", "Situation", "left_by"]
 
 PRIOR = 0.8  # m, the lengthscale that baselines are told beforehand
+SIGNAL, NOISE = 10e-6, 0.5e-6  # T, standard deviations that go with it
 REPLAN = PlanSettings().plan_interval  # m driven between two decisions
 EFFORT = PlanSettings().plan_effort
 PLACES = 0.27  # m, from one place to the next
@@ -86,8 +87,8 @@ def prior_value(world: World, travel: Travel) -> PathValue:
     blank = create_map(
         "exact",
         lengthscale=PRIOR,
-        signal_stddev=10e-6,
-        noise_stddev=0.5e-6,
+        signal_stddev=SIGNAL,
+        noise_stddev=NOISE,
         constant_stddev=20e-6,
         learn_hyperparameters=False,
     )

@@ -21,7 +21,8 @@ from benchmark.costs import cost, gpu
 from benchmark.costs.cost import Stream
 from benchmark.faults import rows
 from benchmark.plans import exploration
-from benchmark.plans.exploration_worlds import SIGHT, Sight
+from benchmark.plans.exploration_routes import NAME, route_of
+from benchmark.plans.exploration_worlds import SIGHT, Sight, make_world
 from benchmark.recordings import RecordingsAbsent, recordings_folder
 from benchmark.repository import mutants
 from benchmark.repository.house import measured
@@ -93,6 +94,70 @@ def test_drives_of_exploration_are_kept_until_all_of_them_are_stored(tmp_path, m
         main(call)
     assert "0 rows are kept from before, 3 of another version" in capsys.readouterr().err
     assert len(kept.read_text().splitlines()) == 3 and made[:3] == made[3:]
+
+
+def test_a_route_of_a_file_is_driven_as_far_as_the_budget(tmp_path):
+    world, file = make_world("gp rooms", 0), tmp_path / "route.csv"
+    near = sorted(world.area.free.centres().tolist(), key=lambda x: math.dist(x, world.start))
+    stops = [x for x in near if 0.6 < math.dist(x, world.start) < 0.7][:1] + near[60:61]
+    file.write_text("x,y\n" + "".join(f"{x},{y}\n" for x, y in stops))
+    found = exploration.explore(world, route_of(file), 9.0)
+    way = 0.65 + math.dist(*stops)
+    assert way - 0.5 < found["metres"] < way + 0.5 and len(found["decisions"]) == 3
+    assert exploration.explore(world, route_of(file), 0.4)["metres"] == pytest.approx(0.4, abs=0.06)
+    file.write_text("x,y\n99,1\n")
+    with pytest.raises(
+        ValueError, match=r"route.csv: waypoint 1, \(99, 1\) m, is more than 2 m off"
+    ):
+        exploration.explore(world, route_of(file), 1.0)
+
+
+def test_routes_of_files_beside_policies(tmp_path, monkeypatch, capsys):
+    explore = exploration.explore
+    monkeypatch.setattr(exploration, "BUDGETS", {"short": 30.0, "long": 20.0})  # 1.5 and 2 m
+    call = ["exploration", "--quick", "--output", str(tmp_path), "--routes"]
+    routes = tmp_path / "routes"
+
+    def refused(words):
+        assert main([*call, str(routes)]) == 2
+        assert words in capsys.readouterr().err
+
+    refused("there is no such folder for routes")
+    routes.mkdir()
+    refused("there is no route for a world in")
+    told = json.loads((routes / "worlds" / "gp_open_0_short.json").read_text())
+    world = make_world("gp open", 0)
+    assert told["budget"] == pytest.approx(world.size / 30.0) and told["start"] == list(world.start)
+    free = np.array([[cell == "1" for cell in row] for row in told["free"]])
+    at = ((world.start - told["origin"]) / told["resolution"]).astype(int)
+    assert free[at[1], at[0]] and free.sum() * told["resolution"] ** 2 == pytest.approx(world.size)
+    file = routes / "gp_open_0_short.csv"
+    for text, words in (
+        ("1.0,2.0\n", "the first line is to be x,y"),
+        ("x,y\n", "there is no waypoint"),
+        ("x,y\n1,2\n3,nan\n", "waypoint 2 is '3,nan', not two numbers (m)"),
+    ):
+        file.write_text(text)
+        refused(words)
+    file.write_text("x,y\n3.0,3.0\n")
+    (routes / "gp_open_short.csv").write_text("x,y\n3.0,3.0\n")
+    refused("gp_open_short.csv: this is no route of a world in")
+    (routes / "gp_open_short.csv").unlink()
+
+    driven = []
+
+    def quick(world, decide, budget, seed):
+        driven.append(decide)
+        return explore(world, decide if callable(decide) else "random", budget, seed)
+
+    monkeypatch.setattr(exploration, "explore", quick)
+    assert main([*call, str(routes)]) == 0
+    shown = capsys.readouterr().out
+    assert driven[1:] == list(exploration.BESIDE_ROUTES) and f"| {NAME} |" in shown
+    assert "1 of 1 worlds have a route in a file" in shown and "long" not in shown
+    with pytest.raises(SystemExit):
+        main(["cost", "--routes", str(routes)])
+    assert "--routes is for exploration, not for cost" in capsys.readouterr().err
 
 
 def test_a_robot_sees_walls_as_far_as_the_next_one_and_what_lies_behind_a_door():
