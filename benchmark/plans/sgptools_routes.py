@@ -6,7 +6,7 @@
 Run in an environment that has sgptools (TensorFlow, GPflow), not in this package's; imports nothing of it.
 Waypoints are the inducing points of a sparse GP regression that is told the prior of the world's file: as many as the
 budget pays for over the free space, in the order of OR-Tools' way from the start. What is measured on the way between
-them is not counted: with IPPTransform, which does, the library's soft budget is not kept.
+them is not counted, as it would be with IPPTransform, whose budget is a soft penalty.
 
 Reference: Jakkala & Akella (2024), Multi-Robot Informative Path Planning from Regression with Sparse Gaussian
 Processes; ContinuousSGP of sgptools.
