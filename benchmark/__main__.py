@@ -180,8 +180,6 @@ def _only(module, given: str | None) -> list[tuple[str, ...]]:
 def main(arguments: list[str] | None = None) -> int:
     """Exit code: 0, or 2 where something is missing."""
     args = parser().parse_args(arguments)
-    if args.routes is not None and args.part != "exploration":
-        parser().error(f"--routes is for exploration, not for {args.part}")
     os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported
     import torch
 
@@ -210,7 +208,10 @@ def main(arguments: list[str] | None = None) -> int:
                 )
                 if v is not None
             }
-            if "output" in inspect.signature(module.run).parameters:
+            takes = inspect.signature(module.run).parameters
+            if unknown := [option for option in drawn if option not in takes]:
+                raise ValueError(f"it has no --{unknown[0]}")
+            if "output" in takes:
                 drawn["output"] = args.output  # what is measured is kept there as it comes
             part = module.run(args.quick, where, *_only(module, args.only), **drawn)
         except ValueError as error:

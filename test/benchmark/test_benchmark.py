@@ -155,9 +155,9 @@ def test_routes_of_files_beside_policies(tmp_path, monkeypatch, capsys):
     shown = capsys.readouterr().out
     assert driven[1:] == list(exploration.BESIDE_ROUTES) and f"| {NAME} |" in shown
     assert "1 of 1 worlds have a route in a file" in shown and "long" not in shown
-    with pytest.raises(SystemExit):
-        main(["cost", "--routes", str(routes)])
-    assert "--routes is for exploration, not for cost" in capsys.readouterr().err
+    for option in ["--routes", str(routes)], ["--seed", "3"]:
+        assert main(["cost", *option]) == 2
+        assert f"cost: it has no {option[0]}" in capsys.readouterr().err
 
 
 def test_a_robot_sees_walls_as_far_as_the_next_one_and_what_lies_behind_a_door():
