@@ -50,7 +50,7 @@ def write_world(file: Path, world: World, metres: float) -> None:
         "free": ["".join("01"[int(cell)] for cell in row) for row in free.open],
     }
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    file.write_text(json.dumps(told, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def read_route(file: Path) -> np.ndarray:
