@@ -175,6 +175,8 @@ def _digest(array: np.ndarray) -> str:
 def _pack(value, arrays: dict[str, np.ndarray], where: str, keep: Callable[[StoredState], dict]):
     """JSON for a value; its tensors go into arrays.
 
+    A tuple comes back as a list, and a number of numpy as one of Python.
+
     Args:
         value: state, or a part of it.
         arrays: by name.
@@ -198,7 +200,9 @@ def _pack(value, arrays: dict[str, np.ndarray], where: str, keep: Callable[[Stor
         if bad:
             raise CheckpointError(f"{where}: key {bad[0]!r} cannot be saved; expected a str")
         return {_MARKS.escape(k): _pack(v, arrays, f"{where}.{k}", keep) for k, v in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, list | tuple):
         return [_pack(v, arrays, f"{where}[{i}]", keep) for i, v in enumerate(value)]
     if type(value) is float:
         return written(value)  # exactly: repr is the shortest text that gives it back
@@ -206,7 +210,7 @@ def _pack(value, arrays: dict[str, np.ndarray], where: str, keep: Callable[[Stor
         return value
     raise CheckpointError(
         f"{where}: a {type(value).__name__} cannot be saved; expected a tensor, number, str, bool, "
-        "None, dict or list"
+        "None, dict, list or tuple"
     )
 
 

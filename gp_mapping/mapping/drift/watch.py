@@ -175,10 +175,10 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
             "bias_time": self.bias_time,
             "anisotropy": self.anisotropy,
             "turning": self.turning,
-            "place": None if self.place is None else self.place._asdict(),
-            "iron": None if self.iron is None else self.iron._asdict(),
+            "place": self.place and self.place._asdict(),
+            "iron": self.iron and self.iron._asdict(),
             "contradicts": self.contradicts,
-            "drift": None if self.drift is None else self.drift._asdict(),
+            "drift": self.drift and self.drift._asdict(),
             "kept": None if self._kept is None else self._kept.state_dict(),
             "checks": self._checks,
             "looked": self._looked,
@@ -196,9 +196,9 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
         self.turning = float(state.get("turning", 0.0))
         self.contradicts = bool(state.get("contradicts", False))
         place = state.get("place")
-        self.place = None if place is None else SensorPlace(**place)
+        self.place = place and SensorPlace(**place | {"stddevs": tuple(place["stddevs"])})
         iron = state.get("iron")
-        self.iron = None if iron is None else Iron(**iron)
+        self.iron = iron and Iron(**iron)
         looks = state["kept"] is not None and _may_look(self.settings)
         self._kept = KeptCells.restored(state["kept"]) if looks else None
         self._checks, self._looked = int(state["checks"]), int(state["looked"])

@@ -19,6 +19,7 @@ from gp_mapping.mapping.drift.watch import DriftWatch
 from gp_mapping.mapping.moving import move_session
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.store.archive import read_state, write_state
 from gp_mapping.store.checkpoint import load_checkpoint, save_checkpoint
 
 PATHS = [lanes(6.0, 5.0, 1.0, 0.2), lanes(5.0, 6.0, 1.0, 0.2).flip(1)]
@@ -200,11 +201,17 @@ def test_a_sensor_that_turns_with_the_robot_is_named_after_a_resume_too():
     assert 0.5 < watch.turning / 0.35 < 2.0
 
 
-def test_iron_is_named_alone_and_after_a_resume_too():
+def as_saved(state, folder):
+    """A state as a file gives it back."""
+    write_state(folder / "state.gpm", state)
+    return read_state(folder / "state.gpm")
+
+
+def test_iron_is_named_alone_and_after_a_resume_too(tmp_path):
     """It was called a field that is longer along one axis, or places that contradict each other."""
     watch, again = DriftWatch(MapSettings()), DriftWatch(MapSettings())
     watch.iron, watch.contradicts, watch.anisotropy = Iron(9.3e-6, 0.27e-6), True, 4.0
-    again.load_state_dict(watch.state_dict())
+    again.load_state_dict(as_saved(watch.state_dict(), tmp_path))
     (note,) = again.notes()
     assert note.startswith("9.3 ± 0.3 uT") and "gp-mapping calibrate" in note
     warm = DriftWatch(MapSettings(field_unit="degC", field_scale=1.0))
@@ -212,7 +219,7 @@ def test_iron_is_named_alone_and_after_a_resume_too():
     assert warm.notes() and not any("iron" in note for note in warm.notes())
 
 
-def test_a_place_on_the_robot_is_said_with_how_sure_after_a_resume_too():
+def test_a_place_on_the_robot_is_said_with_how_sure_after_a_resume_too(tmp_path):
     """With the time offset where the map does not learn it, or where turns do not tell which it is."""
     fixed = MapSettings(time_offset=0.5, learn_time_offset=False)
     for settings, place, told in (
@@ -231,7 +238,7 @@ def test_a_place_on_the_robot_is_said_with_how_sure_after_a_resume_too():
     ):
         watch, again = DriftWatch(settings), DriftWatch(settings)
         watch.place = place
-        again.load_state_dict(watch.state_dict())
+        again.load_state_dict(as_saved(watch.state_dict(), tmp_path))
         (note,) = again.notes()
         assert again.place == place and all(each in note for each in told)
         assert ("sensor_offset_x" in note) == (place.along > 0.0)
