@@ -23,7 +23,6 @@ different times. Other faults look alike, each with a covariance of its own:
     a sensor elsewhere on the robot    k of places that turn with it (sensor_place.py)
 
 The last three show without a drift, too: `DriftSearch.anisotropy`, `turning` and `place` say so.
-Where the map lets the sensor turn with the robot, `iron` says how much of it does.
 From lane to lane they look alike, and the best is said. A drift counts as found where it is better
 by SURE nats than none, and than all that may be so along one line; by less than that where places
 passed twice differ anyhow, and it is only asked what makes them differ.
@@ -44,7 +43,6 @@ from gp_mapping.mapping.drift.track_evidence import (
     LATE,
     LIKELIER,
     MOVED,
-    RATIOS,
     SPREADS,
     SURE,
     WANDERS,
@@ -52,12 +50,9 @@ from gp_mapping.mapping.drift.track_evidence import (
     Evidence,
 )
 
-__all__ = ["Drift", "DriftSearch", "DriftTrack", "Iron"]
+__all__ = ["Drift", "DriftSearch", "DriftTrack"]
 
 _FAR = 0.1  # lengthscales that poses wander; what is less is little beside the field
-# noises of a block: what |B| shows of iron follows the direction of the field, and a fifth of it
-# differs from place to place (half of the noise then), which no constant part takes off
-_SEEN_IRON = 2.5
 _HARDLY = 2.0  # nats that are no difference between two T
 
 
@@ -79,18 +74,6 @@ class Drift(NamedTuple):
     gain: float
 
 
-class Iron(NamedTuple):
-    """The part of the values that turns with the robot, where the map lets it.
-
-    Attributes:
-        size: of it, in the unit of the values.
-        stddev: of that.
-    """
-
-    size: float
-    stddev: float
-
-
 class DriftSearch(PlaceEvidence[Drift]):
     """Looks for the drift that suits best, each with the lengthscale and the noise that suit it.
 
@@ -109,15 +92,12 @@ class DriftSearch(PlaceEvidence[Drift]):
             otherwise.
         place: where the sensor sits, and how late its stamps are, where they say so by SURE nats
             beyond what the map finds by itself, as nothing else does; else None.
-        iron: the part that turns with the robot, where the map has one, values say so by SURE nats,
-            and it is so large that a constant part does not take it off; else None.
         contradicts: whether places that the robot passed twice differ as where its poses wander, by
             a tenth of a lengthscale and more, or where the field changes while it drives.
     """
 
     turning, contradicts = 0.0, False
     place: SensorPlace | None = None
-    iron: Iron | None = None
 
     # Each of these yields after a step, and returns what it has found.
     def _search(self) -> Generator[None, None, Drift | None]:
@@ -127,7 +107,6 @@ class DriftSearch(PlaceEvidence[Drift]):
 
         none, at = yield from self._best(self._field)
         self._alone = at
-        yield from self._judge_iron(none)
         stretched, self.anisotropy = yield from self._stretch(none)
         self.start = (*at, *self.start[len(at) :])
         hinted = yield from self._hint(none)
@@ -264,37 +243,6 @@ class DriftSearch(PlaceEvidence[Drift]):
         forward = self.track.forward
         if forward is not None:
             self.turning, self.anisotropy = self._spread_of(forward @ forward.mT, at), 1.0
-
-    def _judge_iron(self, none: float) -> Generator[None, None, None]:
-        """Set `iron`, by generalised least squares with what suits best.
-
-        Args:
-            none: log evidence with a part that turns with the robot, of any size.
-        """
-        heading = self.track.heading
-        if heading is None:
-            return
-        start, still = self.start, self._unknown(None)
-        without, _ = yield from self._best(
-            lambda i: self._kernel_of(self.lengths[i], self.track.x) + still
-        )
-        self.start = start
-        if none < without + SURE:
-            return
-        i, j = self._alone
-        covariance = self._kernel_of(self.lengths[i], self.track.x) + still
-        factor = torch.linalg.cholesky(covariance + RATIOS[j] ** 2 * self.eye)
-        columns, target = (
-            torch.linalg.solve_triangular(factor, part, upper=False) for part in (heading, self.y)
-        )
-        known = torch.linalg.inv(columns.mT @ columns)
-        turning = known @ columns.mT @ target
-        variance = (target - columns @ turning).square().mean() * known
-        size = float(turning.norm())
-        stddev = float((turning.mT @ variance @ turning).sqrt()) / max(size, 1e-300)
-        scale = self._scale(self._field(i) + RATIOS[j] ** 2 * self.eye)
-        if size >= _SEEN_IRON * RATIOS[j] * scale:
-            self.iron = Iron(self.scale * size, self.scale * stddev)
 
     def _drifts(
         self,

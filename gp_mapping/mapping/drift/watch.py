@@ -20,14 +20,13 @@ from gp_mapping.mapping.beginning.search_watch import Schedule, SearchWatch
 from gp_mapping.mapping.beginning.stepwise import PendingSearch
 from gp_mapping.mapping.drift.alternatives import DriftTrack
 from gp_mapping.mapping.drift.blocks import blocks_of, forward
-from gp_mapping.mapping.drift.evidence import Drift, DriftSearch, Iron
+from gp_mapping.mapping.drift.evidence import Drift, DriftSearch
 from gp_mapping.mapping.drift.kept import KeptCells
 from gp_mapping.mapping.drift.sensor_place import SensorPlace
 from gp_mapping.mapping.notes.settings import (
     anisotropy_note,
     contradiction_note,
     drift_note,
-    iron_note,
     place_note,
     turning_note,
 )
@@ -58,8 +57,6 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
         turning: standard deviation of the part that turns with the robot and that the map has not,
             by the newest look, SI; 0: none, or it has one.
         place: where the sensor sits, and how late it is, by the newest look; None: as said.
-        iron: the part that turns with the robot and that the map has, by the newest look, where it
-            is too large for that; else None.
         contradicts: whether places that the robot passed twice differ, by the newest look, as where
             its poses wander.
         bias_time: after how many seconds a pass gets another constant; 0: never.
@@ -74,7 +71,6 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
         self.bias_time, self.anisotropy = settings.bias_time, settings.anisotropy
         self.turning, self.contradicts = 0.0, False
         self.place: SensorPlace | None = None
-        self.iron: Iron | None = None
         self._newest: tuple[list[float], int] | None = None  # place and pass of the newest row
 
     def stop_looking(self) -> None:
@@ -111,7 +107,7 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
     def _adopt(self, search: _PendingDrift, last: bool) -> bool:
         self.drift, self.anisotropy = search.found, search.anisotropy
         self.turning, self.contradicts = search.turning, search.contradicts
-        self.place, self.iron = search.place, search.iron
+        self.place = search.place
         if self.drift is None:
             self._kept = None if search.final else self._kept
             return False
@@ -140,14 +136,8 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
             self.replace([each for each in self._kept if float(each[0].stamp[0]) >= stamp])
 
     def notes(self) -> list[str]:
-        """That the sensor drifts, turns with the robot, or the field is longer along one axis.
-
-        Iron that differs from place to place makes lanes and passes differ in many ways: it is
-        named alone.
-        """
+        """That the sensor drifts, turns with the robot, or the field is longer along one axis."""
         d, s = self.drift, self.settings
-        if self.iron is not None and s.field_unit.endswith("T"):  # tesla
-            return [iron_note(self.iron.size, self.iron.stddev, s.field_scale, s.field_unit)]
         if d is None:
             longer = self.anisotropy != s.anisotropy
             return [
@@ -176,7 +166,6 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
             "anisotropy": self.anisotropy,
             "turning": self.turning,
             "place": self.place and self.place._asdict(),
-            "iron": self.iron and self.iron._asdict(),
             "contradicts": self.contradicts,
             "drift": self.drift and self.drift._asdict(),
             "kept": None if self._kept is None else self._kept.state_dict(),
@@ -197,8 +186,6 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
         self.contradicts = bool(state.get("contradicts", False))
         place = state.get("place")
         self.place = place and SensorPlace(**place | {"stddevs": tuple(place["stddevs"])})
-        iron = state.get("iron")
-        self.iron = iron and Iron(**iron)
         looks = state["kept"] is not None and _may_look(self.settings)
         self._kept = KeptCells.restored(state["kept"]) if looks else None
         self._checks, self._looked = int(state["checks"]), int(state["looked"])
@@ -277,11 +264,6 @@ class _PendingDrift(PendingSearch[Drift]):
     def place(self) -> SensorPlace | None:
         """Where the sensor sits, and how late it is, where that is not as said."""
         return None if self._search is None else self._search.place
-
-    @property
-    def iron(self) -> Iron | None:
-        """The part that turns with the robot and that the map has, where it is too large for it."""
-        return None if self._search is None else self._search.iron
 
     @property
     def contradicts(self) -> bool:

@@ -18,7 +18,6 @@ __all__ = [
     "drawing_notes",
     "drift_note",
     "inconsistent_settings",
-    "iron_note",
     "not_looked_note",
     "place_note",
     "refusal_note",
@@ -230,23 +229,6 @@ def turning_note(stddev: float, scale: float, unit: str) -> str:
         f"what the sensor tells depends on which way the robot faces, by about {stddev / scale:.2g} {unit} (sun or "
         "wind on one side of it, an antenna, what the robot itself gives off), and this map takes that for the "
         f"field; heading_stddev: {stddev:.2g} makes one that tells the two apart"
-    )
-
-
-def iron_note(size: float, stddev: float, scale: float, unit: str) -> str:
-    """That much of what a sensor tells turns with the robot, and a map takes only some of it off.
-
-    Args:
-        size: amplitude of that part, SI.
-        stddev: of that, SI.
-        scale: the display unit, SI.
-        unit: its name.
-    """
-    return (
-        f"{size / scale:.2g} ± {stddev / scale:.1g} {unit} of what the sensor tells turns with the robot, more than a "
-        "map takes off: of a magnetometer that is iron on the robot, which shows otherwise where the field has "
-        "another direction; calibrate it (gp-mapping calibrate, of a recording in which the robot turns on the spot), "
-        "or mount it further from motors and steel"
     )
 
 

@@ -64,7 +64,7 @@ class Nothing:
     """A search that finds nothing, or what it is told, and keeps what it was given."""
 
     steps, anisotropy, finds = 0, 1.0, None
-    turning, contradicts, place, iron = 0.0, False, None, None
+    turning, contradicts, place = 0.0, False, None
     given: list
 
     def __init__(self, track, length, kernel, finds_delay, axes):

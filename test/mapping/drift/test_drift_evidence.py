@@ -212,19 +212,6 @@ def placed(arm, stretch=1.0, finds_delay=True, delay=0.0):
     return search
 
 
-@pytest.mark.parametrize("size", [0.0, 0.06, 1.0])
-def test_iron_is_named_where_it_is_large_beside_the_noise(size):
-    """With its size; a part that is certain, but little beside the noise, is none."""
-    whole = way(passes(1, crossing(STEP)))
-    ahead = facing(whole.x)
-    y = whole.y + size * (0.8 * ahead[:, 0] - 0.6 * ahead[:, 1])
-    search = DriftSearch(whole._replace(y=y, heading=ahead), LENGTH, "matern52")
-    assert search.finish() is None and not search.turning
-    assert (search.iron is not None) == (size == 1.0)
-    if search.iron is not None:
-        assert abs(search.iron.size - 1.0) < 4.0 * search.iron.stddev < 0.4
-
-
 @pytest.mark.parametrize("arm", [(0.0, -1.0), (-0.5, 0.6)])
 def test_a_sensor_elsewhere_on_the_robot(arm):
     """It is found to 5 cm, in place of a field that is longer along one axis; other lanes fit, too."""

@@ -12,7 +12,7 @@ from states import differences, same
 
 from gp_mapping.analysis.pass_biases import found_drift
 from gp_mapping.core.types import Samples
-from gp_mapping.mapping.drift.evidence import DriftSearch, Iron
+from gp_mapping.mapping.drift.evidence import DriftSearch
 from gp_mapping.mapping.drift.kept import KeptCells
 from gp_mapping.mapping.drift.sensor_place import SensorPlace
 from gp_mapping.mapping.drift.watch import DriftWatch
@@ -205,18 +205,6 @@ def as_saved(state, folder):
     """A state as a file gives it back."""
     write_state(folder / "state.gpm", state)
     return read_state(folder / "state.gpm")
-
-
-def test_iron_is_named_alone_and_after_a_resume_too(tmp_path):
-    """It was called a field that is longer along one axis, or places that contradict each other."""
-    watch, again = DriftWatch(MapSettings()), DriftWatch(MapSettings())
-    watch.iron, watch.contradicts, watch.anisotropy = Iron(9.3e-6, 0.27e-6), True, 4.0
-    again.load_state_dict(as_saved(watch.state_dict(), tmp_path))
-    (note,) = again.notes()
-    assert note.startswith("9.3 ± 0.3 uT") and "gp-mapping calibrate" in note
-    warm = DriftWatch(MapSettings(field_unit="degC", field_scale=1.0))
-    warm.load_state_dict(watch.state_dict())
-    assert warm.notes() and not any("iron" in note for note in warm.notes())
 
 
 def test_a_place_on_the_robot_is_said_with_how_sure_after_a_resume_too(tmp_path):
