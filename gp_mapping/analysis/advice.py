@@ -11,7 +11,7 @@ from gp_mapping.analysis.calibration import Calibration
 from gp_mapping.analysis.digits import decimals
 from gp_mapping.analysis.metrics import BANDS
 from gp_mapping.analysis.pass_biases import any_differs, biases_text
-from gp_mapping.analysis.unlike import CHANGED, DISPLACED, Unlike, unlike_text
+from gp_mapping.analysis.unlike.parts import CHANGED, DISPLACED, Unlike, unlike_text
 from gp_mapping.mapping.frames.search import ALIKE, Break
 from gp_mapping.mapping.notes.frames import break_note
 

@@ -33,7 +33,7 @@ from gp_mapping.analysis.refits import (
 )
 from gp_mapping.analysis.residuals import Residuals, residuals
 from gp_mapping.analysis.sensor_faults import SensorFault, sensor_faults
-from gp_mapping.analysis.unlike import Unlike, unlike_parts
+from gp_mapping.analysis.unlike.parts import Unlike, unlike_parts
 from gp_mapping.commands.check.crossings import crossings, lasting_text
 from gp_mapping.commands.check.frames import frame_breaks
 from gp_mapping.commands.check.picture import draw_check

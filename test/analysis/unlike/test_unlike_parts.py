@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from gp_mapping.analysis import advice, unlike
-from gp_mapping.analysis.unlike import (
+from gp_mapping.analysis import advice
+from gp_mapping.analysis.unlike import parts as unlike
+from gp_mapping.analysis.unlike.parts import (
     CHANGED,
     DISPLACED,
     TURNING,

@@ -28,7 +28,7 @@ from torch import Tensor
 from gp_mapping.analysis.digits import decimals
 from gp_mapping.analysis.expected import error_covariance
 from gp_mapping.analysis.metrics import as_mapped, velocities
-from gp_mapping.analysis.piece_evidence import Errors, explain
+from gp_mapping.analysis.unlike.piece_evidence import Errors, explain
 from gp_mapping.core.types import Samples
 
 __all__ = ["CHANGED", "DISPLACED", "TURNING", "Unlike", "unlike_parts", "unlike_text"]

@@ -222,7 +222,10 @@ def _followed(
     off = np.concatenate([start[:, None], np.zeros((2, weights.shape[1] - 1))], 1)
     errors = known = at(x - start)
     for _ in range(_ROUNDS):
-        factor = np.linalg.cholesky(errors.covariance)
+        try:
+            factor = np.linalg.cholesky(errors.covariance)
+        except np.linalg.LinAlgError:  # by rounding: no step from there
+            break
         columns = np.concatenate([always, _columns(errors.gradient, weights)], 2)
         scale = np.maximum(np.sqrt(np.square(columns).mean((0, 1))), 1e-300) / (_WIDE * size)
         flat = (columns / scale).reshape(len(x), -1)
