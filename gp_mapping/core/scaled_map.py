@@ -174,6 +174,14 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
         except (NumericalError, torch.linalg.LinAlgError):
             self.not_adopted(theta)
 
+    @property
+    def joint_posterior(self):
+        """The posterior with all covariances between what the map knows: what evidence is made of.
+
+        A model whose `posterior` leaves out some of them overrides this.
+        """
+        return self.posterior
+
     def learn_bias(self, fresh: int) -> None:
         """Estimate s_b, the spread of the passes' constants, once in _BIAS_EVERY samples.
 
@@ -188,7 +196,7 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
         if self.bias_prior <= 0 or self.theta.bias_stddev <= 0:
             return
 
-        evidence = self.posterior.bias_evidence()
+        evidence = self.joint_posterior.bias_evidence()
         if evidence is not None and self.use_bias_evidence(evidence):
             self.mark_changed()
 

@@ -213,6 +213,19 @@ class SolveGP(DualSVGP):
             self._posterior = self._with(*self._solution())
         return self._posterior
 
+    @property
+    def joint_posterior(self) -> Posterior:
+        """That of an SVGP on both sets, from one factor of all of D.
+
+        What data say of the passes' constants, n − G D⁻¹Gᵀ (pass_evidence.py), is a small
+        difference of large terms. With D taken for block diagonal it need not even be positive.
+        """
+        if self.sites.size <= self.split:
+            return self.posterior
+
+        factor, _, linear = self.factor_system()
+        return self._with(factor, None, torch.cholesky_solve(linear, factor))
+
     @torch.no_grad()
     def absorb(self, batch):
         """Absorb a batch, and keep its weights as the start of later iterations."""

@@ -120,7 +120,7 @@ def _note_evidence(model, key: Key, tile: Tile) -> None:
     if tile.evidence_samples == tile.map.samples or not tile.map.started:
         return
 
-    own = tile.map.posterior.pass_evidence()
+    own = tile.map.joint_posterior.pass_evidence()
     if own is None or len(own) < 2:
         tile.evidence = None
     else:

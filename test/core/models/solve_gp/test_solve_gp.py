@@ -24,6 +24,7 @@ from gp_mapping import create_map
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.models.solve_gp.mean import solve_blocks
 from gp_mapping.core.models.solve_gp.model import SolveGP
+from gp_mapping.core.types import Samples
 
 INNER = Theta(0.5, 10.0, 1.0, 20.0)
 Z, O = lattice(1.0), lattice(1.0, 2.0) + 0.5
@@ -209,6 +210,34 @@ def test_iterations_in_a_stream_stay_within_their_tolerance_and_begin_where_they
     assert exact.solve_steps == 0 and 0 <= quick.solve_steps < 20
     assert float(((a.mean - b.mean).abs() / a.stddev).max()) < 0.01
     assert torch.allclose(a.variance, b.variance, rtol=1e-9, atol=0.0)
+
+
+def test_what_data_say_of_the_passes_is_of_both_sets_together():
+    x, y = drive(240, seed=3)
+    of = np.repeat(np.arange(4.0), 60)
+    y = y + 0.4 * np.random.default_rng(1).normal(size=4)[of.astype(int), None]
+    wanted = {"inducing_tolerance": 1e-3, "inducing_information": 0.0, "learn_noise": True}
+    both, whole = (
+        create_map(model, **SETTINGS | wanted | {"centre": [48 * UT]} | budgets)
+        for model, budgets in (
+            ("solve_gp", {"max_inducing": 25, "max_orthogonal": 40}),
+            ("dual_svgp", {"max_inducing": 65}),
+        )
+    )
+    for i in range(0, len(x), 20):
+        part = Samples(
+            x[i : i + 20], torch.as_tensor(y[i : i + 20]) * UT, pass_number=of[i : i + 20]
+        )
+        both.update(part)
+        whole.update(part)
+
+    assert both.basis.size > both.split and torch.equal(both.basis.z, whole.basis.z)
+    told, expected = (field.joint_posterior.pass_evidence() for field in (both, whole))
+    assert torch.allclose(told.precision, expected.precision, rtol=1e-7, atol=1e-7)
+    assert torch.allclose(told.linear, expected.linear, rtol=1e-7, atol=1e-6)
+    # two independent blocks would say that constants of any size explain the data
+    learned = [field.hyperparameters()["bias_stddev"] for field in (both, whole)]
+    assert learned[0] == pytest.approx(learned[1], rel=1e-6, abs=0.0)
 
 
 def test_a_question_does_not_change_what_comes_after():
