@@ -143,6 +143,7 @@ def tables(rows: dict) -> list[Table]:
             ("NLPD", ".2f"),
             ("in 95 %", ".3f"),
             ("Mammographic", ""),
+            ("commit", ""),
         ],
     )
     cost = Table(
@@ -153,6 +154,7 @@ def tables(rows: dict) -> list[Table]:
             ("× dual_svgp", ".2f"),
             ("512² grid, ms", ".0f"),
             ("× dual_svgp", ".2f"),
+            ("commit", ""),
         ],
     )
     for name, row in ROWS.items():
@@ -179,9 +181,11 @@ def tables(rows: dict) -> list[Table]:
                 left.get("nlpd"),
                 left.get("coverage"),
                 f"{m['nlpd']:.3f} ({m['sd']:.3f})" if m else None,
+                _commits(p, left, m),
             )
         if c:
-            cost.add(row.title, c["batch_ms"], c["batch_ratio"], c["grid_ms"], c["grid_ratio"])
+            figures = c["batch_ms"], c["batch_ratio"], c["grid_ms"], c["grid_ratio"]
+            cost.add(row.title, *figures, _commits(c))
     scores.notes = [
         "Protocol P (trials 1, 2, 3, 5 as a stream, tested on 4); left out: each of trials 1 to 5 left out once, mean. "
         f"Goal: RMSE ≤ {_RMSE} µT and {_LOW:g} to {_HIGH:g} of the 95 % intervals, for every map with θ learned online "
@@ -200,6 +204,12 @@ def tables(rows: dict) -> list[Table]:
     return [t for t in (scores, cost) if t.rows]
 
 
+def _commits(*cells: dict) -> str:
+    """The commits of which some cells of one row are, each once."""
+    told = [cell["where"].get("commit", "–") for cell in cells if cell]
+    return ", ".join(dict.fromkeys(told))
+
+
 def page_with(page: str, body: str) -> str:
     """The page with body between its markers; ValueError where they are not there, once and in order."""
     before, begin, rest = page.partition(BEGIN)
@@ -214,12 +224,12 @@ def _write(path: Path, args) -> None:
     where = [cell["where"] for row in rows.values() for cell in row.values()]
     if not where:
         return
-    loads, commits = [w["load_before"] for w in where], [w["commit"] for w in where]
-    changed = ", some with changes" if any("changes" in c for c in commits) else ""
+    loads, dates = [w["load_before"] for w in where], [w["date"] for w in where]
+    processors = " and ".join(dict.fromkeys(w["processor"] for w in where))
+    days = " to ".join(dict.fromkeys((min(dates), max(dates))))
     head = (
-        f"{where[-1]['processor']}, {where[-1]['cores']} cores, torch {where[-1]['torch']}, one thread, load "
-        f"average {min(loads):.0f} to {max(loads):.0f}, {max(w['date'] for w in where)}, commits "
-        f"{', '.join(dict.fromkeys(c.split()[0] for c in commits))}{changed}"
+        f"{processors}, {where[-1]['cores']} cores, torch {where[-1]['torch']}, one thread, load "
+        f"average {min(loads):.0f} to {max(loads):.0f}, {days}, each row of the commit that it names"
         f"{', quick: sizes too small to judge by' if args.quick else ''}. "
         "Written by `python -m benchmark models`; edit the benchmark, not this part."
     )

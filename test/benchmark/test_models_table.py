@@ -79,6 +79,18 @@ def test_met_and_not_met():
     assert [row[6] for row in models.tables(rows)[0].rows] == ["met", "**not met**", ""]
 
 
+def test_a_row_names_the_commits_of_its_parts():
+    cell = {"rmse_ut": 2.0, "nlpd": 1.5, "coverage": 0.95, "inducing": 3, "seconds": 1.0}
+    old, new = ({"where": {"commit": name}} for name in ("1389faf", "0579f33"))
+    rows = {
+        "dual_svgp": {"protocol": cell | new, "leave_one_out": cell | old},
+        "dtc": {"protocol": cell | new, "leave_one_out": cell | new},
+    }
+    (scores,) = models.tables(rows)
+    assert scores.columns[-1][0] == "commit"
+    assert [row[-1] for row in scores.rows] == ["0579f33, 1389faf", "0579f33"]
+
+
 def test_what_is_wrong_is_said(tmp_path, capsys):
     assert main(["models", "--only", "krige", "--output", str(tmp_path)]) == 2
     assert "krige" in capsys.readouterr().err
