@@ -194,6 +194,8 @@ def tables(rows: dict) -> list[Table]:
         "(GPyTorch's SVGP: stored), and its sd.",
         "Baselines see raw samples in batches of 100 and have no time offset and no heading; *given* is ℓ .446 m, "
         "s² 160, σ² 1.2 µT², *learned* starts there. – is not measured: leave one out of the others takes `--full`.",
+        "Commit: of protocol P, of leave one out and of Mammographic, in this order, each named once; *by* a commit: "
+        "of that day, at it or before it.",
     ]
     cost.notes = [
         "θ given, nothing learned; cells 10 cm apart, M ≤ 400 (`solve_gp` 400 + 400, `curl_free` three "
