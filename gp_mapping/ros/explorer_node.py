@@ -292,11 +292,15 @@ class ExplorerNode(Node):
             twist.linear.x, twist.angular.z = float(speed), float(turn)
             self._commands.publish(twist)
 
-        self._report(
-            "driving"
-            if self.settings.drive != "none"
-            else "watching: drive is none, nothing is driven"
-        )
+        self._report(self._what_it_does())
+
+    def _what_it_does(self) -> str:
+        """What the explorer does where nothing keeps the robot from driving, in words."""
+        if self.settings.drive == "none":
+            return "watching: drive is none, nothing is driven"
+        if self._nav2 is not None and self._nav2.attempt is None:
+            return "waiting: Nav2 drives no goal yet"
+        return "driving"
 
     def _give_up_where_stuck(self, now: float) -> None:
         """Report the place ahead where the robot makes no progress for `stuck_after`.

@@ -148,6 +148,12 @@ def test_a_free_space_map_that_says_nothing_of_the_plan_stops_the_robot(explorer
         until("standing still: there is no goal")
         action.under_way = True
         until("driving")
+        # a plan that Nav2 has not taken is not driven
+        waiting = SimpleNamespace(attempt=None, hold=lambda _: None, step=lambda: None)
+        monkeypatch.setattr(explorer, "_nav2", waiting)
+        until("waiting: Nav2 drives no goal yet")
+        waiting.attempt = (1, 0)
+        until("driving")
 
 
 def test_a_pose_without_a_heading_is_not_driven_by_and_one_of_any_norm_is(explorer):

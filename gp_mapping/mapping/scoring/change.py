@@ -178,14 +178,6 @@ class ChangeDetector:
         patch.total = patch.error = patch.cells = 0.0
         return found
 
-    def suspicion(self) -> list[tuple[float, float, float]]:
-        """Patches on the way to an alarm: centre x, y (m), fraction of the threshold."""
-        return [
-            ((i + 0.5) * self.size, (j + 0.5) * self.size, patch.total / _THRESHOLD)
-            for (i, j), patch in self._patches.items()
-            if patch.total > 0
-        ]
-
     def state_dict(self) -> dict:
         """Return the patches as a table, with the side of one (m)."""
         return {"size": self.size, "tiles": table_of(self._patches, _NUMBERS)}

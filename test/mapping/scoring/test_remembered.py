@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from patches import sums
 
 from gp_mapping.mapping.scoring.change import ChangeDetector
 from gp_mapping.mapping.scoring.neighbours import Spread, noise_squares
@@ -20,7 +21,7 @@ def visit(detector, errors, start, x=0.2, variance=4.0):
     """Cells a metre of the path apart; the sum that is left there, in its threshold's fractions."""
     for k, error in enumerate(errors):
         found = detector.add([x, x], error, variance, 7.0, start + 0.1 * k)
-    left = [part for at, _, part in detector.suspicion() if at == 0.25]
+    left = [part for at, _, part in sums(detector) if at == 0.25]
     return found, (left[0] if left else 0.0)
 
 
@@ -83,7 +84,7 @@ def test_the_patch_that_was_left_longest_ago_is_dropped(monkeypatch):
     detector = ChangeDetector(SIZE)
     for k, x in enumerate((0.2, 0.7, 1.2, 0.2, 1.7)):
         detector.add([x, 0.2], 9.0, 1.0, 0.0, float(k))
-    assert {round(x, 2) for x, *_ in detector.suspicion()} == {0.25, 1.25, 1.75}
+    assert {round(x, 2) for x, *_ in sums(detector)} == {0.25, 1.25, 1.75}
 
 
 # --- differences of samples -----------------------------------------------------------------------

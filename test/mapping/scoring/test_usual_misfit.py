@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from patches import sums
 
 from gp_mapping.mapping.scoring.change import ChangeDetector
 
@@ -17,7 +18,7 @@ def visits(errors: list[list[float]]) -> float:
         for i, error in enumerate(visit):
             assert detector.add([0.2, 0.2], error, 2.0, 0.0, length + i * CELL) is None
         length += 10.0 * AWAY
-    return detector.suspicion()[0][2] * 30.0
+    return sums(detector)[0][2] * 30.0
 
 
 def ratio(square: float, usual: float) -> float:
