@@ -26,6 +26,10 @@ The last three show without a drift, too: `DriftSearch.anisotropy`, `turning` an
 From lane to lane they look alike, and the best is said. A drift counts as found where it is better
 by SURE nats than none, and than all that may be so along one line; by less than that where places
 passed twice differ anyhow, and it is only asked what makes them differ.
+
+Nats count under the model, and a field with sharp magnets or edges has not one lengthscale and
+noise. So all that is named has to be better than none by SURE nats also where wild blocks have
+noise of their own (`TrackEvidence._holds`), and all along the way, not in one stretch (told.py).
 """
 
 from __future__ import annotations
@@ -35,9 +39,11 @@ from collections.abc import Generator
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from gp_mapping.mapping.drift.alternatives import DriftTrack
 from gp_mapping.mapping.drift.sensor_place import PlaceEvidence, SensorPlace
+from gp_mapping.mapping.drift.told import is_told_everywhere
 from gp_mapping.mapping.drift.track_evidence import (
     CHANGES,
     LATE,
@@ -98,9 +104,30 @@ class DriftSearch(PlaceEvidence[Drift]):
 
     turning, contradicts = 0.0, False
     place: SensorPlace | None = None
+    _named_added: Tensor  # covariance of the drift, or of what turns with the robot, where found
 
     # Each of these yields after a step, and returns what it has found.
     def _search(self) -> Generator[None, None, Drift | None]:
+        """The drift; a few wild blocks, or one stretch of the way, name nothing."""
+        drift = yield from self._searched()
+        if drift is not None or self.turning:
+            added = self._named_added
+            if not (yield from self._holds(lambda i: self._field(i) + added)):
+                drift, self.turning = None, 0.0
+
+        place, shifts = self.place, self._shifts()
+        if place is not None and shifts is not None:
+            at = shifts.new_tensor(place[:3])
+            if not (yield from self._holds(lambda i: self._placed(at, shifts, i))):
+                self.place = None
+
+        if drift is None and self.anisotropy != 1.0:
+            places = self._stretched(self.anisotropy)
+            if not (yield from self._holds(lambda i: self._field_at(i, places))):
+                self.anisotropy = 1.0
+        return drift
+
+    def _searched(self) -> Generator[None, None, Drift | None]:
         """The best drift, where it is better than all that is none."""
         if not (self.usual > 0.0 and self.speed > 0.0 and bool(torch.isfinite(self.y).all())):
             return None
@@ -152,6 +179,7 @@ class DriftSearch(PlaceEvidence[Drift]):
                 break
             least -= 1
 
+        self._named_added = SPREADS[at[2]] ** 2 * self._drift(warms_up, k)
         stddev = self._spread_of(self._drift(warms_up, k), at)
         return Drift(self._time(k), self._time(least), stddev, warms_up, value - others)
 
@@ -187,7 +215,7 @@ class DriftSearch(PlaceEvidence[Drift]):
             value: log evidence of the drift.
             others: of what is none, the best so far.
         """
-        beaten, rivals = False, max(value, others)
+        beaten, rivals, plain = False, max(value, others), others
         at_once = wanders = -math.inf
         far = 0.0  # that poses wander, in lengthscales
         for alternative in self._alternatives():
@@ -208,7 +236,7 @@ class DriftSearch(PlaceEvidence[Drift]):
             other = yield from self._misplaced()
             beaten, others = value < other + SURE, max(others, other)
         elif far >= _FAR and at_once >= max(rivals, (yield from self._misplaced())) + SURE:
-            self.contradicts = True
+            self.contradicts = is_told_everywhere(at_once, plain)
         return beaten, others
 
     def _turned(self, others: float) -> Evidence:
@@ -242,6 +270,7 @@ class DriftSearch(PlaceEvidence[Drift]):
                 return
         forward = self.track.forward
         if forward is not None:
+            self._named_added = SPREADS[at[2]] ** 2 * forward @ forward.mT
             self.turning, self.anisotropy = self._spread_of(forward @ forward.mT, at), 1.0
 
     def _drifts(

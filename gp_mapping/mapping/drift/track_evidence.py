@@ -18,6 +18,7 @@ from gp_mapping.core.kernels import make_kernel
 from gp_mapping.core.linalg import factor_upper
 from gp_mapping.mapping.beginning.stepwise import Stepwise
 from gp_mapping.mapping.drift.alternatives import DriftTrack, change_window, response, roughness
+from gp_mapping.mapping.drift.told import Told, is_told_everywhere
 
 __all__ = [
     "CHANGES",
@@ -35,6 +36,7 @@ __all__ = [
 
 SURE = 8.0  # nats; worlds without a drift reach 2
 LIKELIER = 4.0  # nats beside a field that changes and poses that wander; where these are, −1
+_WILD, _ROUNDS = 3.0, 6  # standard deviations of a block that is wild; times that it is looked for
 _FREE = 1e4  # variance of what is unknown, in that of the values: level, constants of passes
 _LENGTHS = (0.5, 0.7, 1.0, 1.4, 2.0)  # in the lengthscale that is expected
 RATIOS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # noise, in standard deviations of the field
@@ -141,6 +143,10 @@ class TrackEvidence(Stepwise[_Found]):
             self._fields[i] = self._kernel_of(self.lengths[i], self.track.x) + self.free
         return self._fields[i]
 
+    def _field_at(self, i: int, places: Tensor) -> Tensor:
+        """As `_field`, measured at other places (N, 2): (N, N)."""
+        return self._kernel_of(self.lengths[i], places) + self.free
+
     def _memory(self, k: int, within: bool = True) -> Tensor:
         """exp(−|t_i − t_j|/T) with T number k, of one pass or of all: (N, N)."""
         stamp = self.track.stamp
@@ -221,10 +227,7 @@ class TrackEvidence(Stepwise[_Found]):
 
     def _at(self, places: Tensor) -> Generator[None, None, float]:
         """Of measurements at other places (N, 2)."""
-        found = yield from self._best(
-            lambda i: self._kernel_of(self.lengths[i], places) + self.free
-        )
-        return found[0]
+        return (yield from self._best(lambda i: self._field_at(i, places)))[0]
 
     def _slow(self, tau: float) -> Generator[None, None, float]:
         """With a sensor of the time constant `tau`, s."""
@@ -235,6 +238,10 @@ class TrackEvidence(Stepwise[_Found]):
             )
         )
         return found[0]
+
+    def _stretched(self, longer: float) -> Tensor:
+        """Places (N, 2) as a field sees them that is so many times longer along y than along x."""
+        return self.track.x * self.track.x.new_tensor([longer**0.5, longer**-0.5])
 
     def _stretch(self, none: float) -> Generator[None, None, tuple[float, float]]:
         """Largest log evidence of a field that is longer along one axis, and how much longer.
@@ -250,12 +257,8 @@ class TrackEvidence(Stepwise[_Found]):
         evidence = {1.0: none}
 
         def evaluate(longer: float) -> Generator[None, None, None]:
-            places = self.track.x * self.track.x.new_tensor([longer**0.5, longer**-0.5])
-            evidence[longer] = (
-                yield from self._best(
-                    lambda i: self._kernel_of(self.lengths[i], places) + self.free
-                )
-            )[0]
+            places = self._stretched(longer)
+            evidence[longer] = yield from self._at(places)
 
         for longer in _LONGER:
             yield from evaluate(longer)
@@ -326,14 +329,70 @@ class TrackEvidence(Stepwise[_Found]):
                 return evidence[best], best
             best = higher
 
+    def _holds(self, named: Callable[[int], Tensor]) -> Generator[None, None, bool]:
+        """Whether what is named is SURE nats better than none, too, where blocks may be wild.
+
+        And all along the way (told.py).
+
+        Args:
+            named: covariance of the values with it, of the lengthscale's number.
+        """
+        nothing = torch.zeros_like(self.y[:, 0])
+        none, own = yield from self._forgiving(self._field, nothing)
+        value, other = yield from self._forgiving(named, nothing)
+        # what the one has found wild, the other may begin with
+        none = max(none, (yield from self._forgiving(self._field, other))[0])
+        value = max(value, (yield from self._forgiving(named, own))[0])
+        return value >= none + SURE and is_told_everywhere(value, none)
+
+    def _forgiving(
+        self, covariance: Callable[[int], Tensor], own: Tensor
+    ) -> Generator[None, None, tuple[float, Tensor]]:
+        """Largest log evidence where a block may have noise of its own, and its variances (N,).
+
+        A sharp magnet or an edge in a field of one lengthscale and noise is worth many nats to
+        whatever happens to move it. So a block that lies more than `_WILD` standard deviations from
+        what all others say gets the noise that is likeliest, which makes it one. A block z standard
+        deviations off costs ½ + log z nats then, not z²/2, under each model by itself.
+
+        Args:
+            covariance: of the values without noise, of the lengthscale's number.
+            own: to begin with (N,).
+        """
+        self.start = (*self._alone, *self.start[len(self._alone) :])
+        best, most = -math.inf, own
+        for _ in range(_ROUNDS):
+            value, at = yield from self._best(lambda i, own=own: covariance(i) + own.diag())
+            if value <= best:
+                break
+            best, most = value, own
+            own = self._own_noise(covariance(at[0]) + torch.diag(own + RATIOS[at[1]] ** 2), own)
+            yield
+        return best, most
+
+    def _own_noise(self, covariance: Tensor, own: Tensor) -> Tensor:
+        """Variances (N,) of the noise that makes each wild block lie one standard deviation off.
+
+        Args:
+            covariance: of the values, with the noise of their own that they have.
+            own: that.
+        """
+        inverse = torch.cholesky_inverse(torch.linalg.cholesky(covariance))
+        weights, precision = (inverse @ self.y)[:, 0], inverse.diagonal()
+        # leave-one-out errors are weights/precision, of the variance s²/precision
+        square = (weights / precision).square() * (len(self.y) / (self.y[:, 0] @ weights))
+        expected = (1.0 / precision - own).clamp_min(1e-300)
+        return torch.where(square > _WILD**2 * expected, square - expected, 0.0)
+
     def _evidence(self, covariance: Tensor) -> float:
         """log N(y; 0, s² C) at the best s², up to a constant; C is overwritten."""
         factor = factor_upper(covariance)
         if factor is None:
             return -math.inf
-        square = torch.linalg.solve_triangular(factor, self.y, upper=False).square().sum()
-        n = len(self.y)
-        return -0.5 * n * math.log(float(square) / n) - float(factor.diagonal().log().sum())
+        square = torch.linalg.solve_triangular(factor, self.y, upper=False)[:, 0].square()
+        s2 = square.mean()
+        # each block given those before it; together log N(y; 0, s² C) up to a constant
+        return Told.of(0.5 * (1.0 - square / s2 - s2.log()) - factor.diagonal().log())
 
     def _spread_of(self, added: Tensor, at: tuple[int, ...]) -> float:
         """Standard deviation of what is added at the numbers of its parameters, in y's unit."""

@@ -216,9 +216,14 @@ class Decided(DriftSearch):
 
     none = stretch = 0.0
     rivals, drifts, quick = (), {}, {}
+    holds = True  # where blocks are wild, and all along the way, too
 
     def _best(self, covariance, added=None):
         return self.none, (2, 3)
+        yield
+
+    def _holds(self, named):
+        return self.holds
         yield
 
     def _stretch(self, none):
@@ -281,6 +286,13 @@ def test_a_drift_is_found_where_it_is_better_by_enough_than_anything_else(table,
     assert drift.gain == pytest.approx(least + 0.01 - others) and search.anisotropy == 1.0
     nothing, search = decided(drifts={(True, 1): least - 0.01}, **table)
     assert nothing is None and search.anisotropy == (4.0 if "stretch" in table else 1.0)
+
+
+def test_a_drift_that_a_few_blocks_explain_is_none():
+    """Nor is a field longer along one axis then, beside which it was judged."""
+    assert decided(drifts={(True, 1): 40.0})[0] is not None
+    drift, search = decided(drifts={(True, 1): 40.0}, stretch=20.0, holds=False)
+    assert drift is None and search.anisotropy == 1.0
 
 
 def test_the_drift_is_the_best_one_by_itself_not_by_a_quick_look():
