@@ -22,6 +22,7 @@ class DropReason(Enum):
 
     UNREADABLE = "unreadable"
     ADAPTOR_FAILED = "adaptor_failed"
+    NOT_CHOSEN = "not_chosen"
     NOT_FINITE = "not_finite"
     OUT_OF_RANGE = "out_of_range"
     IMPOSSIBLE = "impossible"
@@ -81,6 +82,8 @@ _EXPLANATIONS = {
     DropReason.UNREADABLE: "measurement whose recorded bytes are no message of its type; is the bag damaged, or "
     "are there several types on its topic?",
     DropReason.ADAPTOR_FAILED: "measurement that the adaptor of its sensor failed on; the warnings say what it raised",
+    DropReason.NOT_CHOSEN: "message of others than value_field chooses (another access point, another gas), or without "
+    "it, as out of its reach; not lost, as long as what is chosen comes, too",
     DropReason.NOT_FINITE: "measurement that is NaN or infinite, or an axis of it (NaN: not measured; a range of "
     "±inf: nothing in reach, or too near)",
     DropReason.OUT_OF_RANGE: "measurement outside the range of its sensor (max_field, min_value, max_value) or of its "

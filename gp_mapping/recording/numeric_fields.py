@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rosbags.interfaces import Nodetype, Typestore
 
-from gp_mapping.intake.sensors.value_field import DEFAULT, steps_of
+from gp_mapping.intake.sensors.value_field import DEFAULT, Choice, steps_of
 
 __all__ = ["has_number", "numbers_of"]
 
@@ -32,9 +32,16 @@ def has_number(kind: str, path: str, store: Typestore) -> bool:
         if not path:
             return False
 
-    node, what = Nodetype.NAME, kind
+    node, what, holder = Nodetype.NAME, kind, kind
     for step in steps_of(path):
-        if isinstance(step, int):
+        if isinstance(step, Choice):
+            if node in (Nodetype.ARRAY, Nodetype.SEQUENCE):
+                node, what = holder_node, holder = what[0]
+                if holder_node != Nodetype.NAME:
+                    return False
+            if step.field not in dict(store.fielddefs[holder][1]):
+                return False
+        elif isinstance(step, int):
             if node not in (Nodetype.ARRAY, Nodetype.SEQUENCE):
                 return False
             node, what = what[0]
@@ -42,12 +49,17 @@ def has_number(kind: str, path: str, store: Typestore) -> bool:
             fields = dict(store.fielddefs[what][1]) if node == Nodetype.NAME else {}
             if step not in fields:
                 return False
+            holder = what
             node, what = fields[step]
     return node == Nodetype.BASE and what[0].startswith(_PLAIN)
 
 
 def numbers_of(kind: str, store: Typestore) -> list[str]:
-    """Paths of all numbers of a type; of an array its first one."""
+    """Paths of all numbers of a type.
+
+    Of an array its first one, or where a text of the elements tells which is which, the one of a
+    name that is to be filled in: the order may be another one in each message.
+    """
     return list(_numbers("", Nodetype.NAME, kind, store, _DEEP))
 
 
@@ -57,7 +69,12 @@ def _numbers(path: str, node: Nodetype, what, store: Typestore, deep: int) -> It
         if what[0].startswith(_PLAIN):
             yield path
     elif node in (Nodetype.ARRAY, Nodetype.SEQUENCE):
-        yield from _numbers(f"{path}.0", *what[0], store, deep)
+        inner, of = what[0]
+        fields = store.fielddefs[of][1] if inner == Nodetype.NAME and of in store.fielddefs else []
+        text = next(
+            (name for name, (n, w) in fields if n == Nodetype.BASE and w[0] == "string"), ""
+        )
+        yield from _numbers(f"{path}[{text}=…]" if text else f"{path}.0", inner, of, store, deep)
     elif deep and what in store.fielddefs and what not in _HEADERS:
         for name, (inner, of) in store.fielddefs[what][1]:
             yield from _numbers(f"{path}.{name}" if path else name, inner, of, store, deep - 1)

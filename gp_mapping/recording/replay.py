@@ -215,7 +215,7 @@ def _numbers_in(kind: str, settings: IntakeSettings) -> str:
     """That a type has no such number, and which it has, in words."""
     wanted = f"at {settings.value_field}" if settings.value_field else "called data or value"
     known = numbers_of(kind, STORE)
-    shown = ", ".join(known[:_NAMED]) + (", …" if len(known) > _NAMED else "")
+    shown = ", ".join(map(_quoted, known[:_NAMED])) + (", …" if len(known) > _NAMED else "")
     return f"which has no number {wanted}" + (
         f"; write as value_field one of {shown}" if known else ""
     )
@@ -288,9 +288,15 @@ def _mend_by_number(there, name: str | None, given: str, path: str) -> str:
             more = ", ".join([*others, *["…"] * (len(known) > _NAMED)])
             return (
                 f"; {topic} has numbers in a message: write {given}--field-topic {topic} "
-                f"--set value_field={first}" + (f" (or one of {more})" if more else "")
+                f"--set {_quoted(f'value_field={first}')}"
+                + (f" (or one of {more})" if more else "")
             )
     return ""
+
+
+def _quoted(word: str) -> str:
+    """A word as a shell takes it literally, which gives brackets a meaning of their own."""
+    return f"'{word}'" if "[" in word else word
 
 
 def samples_of(

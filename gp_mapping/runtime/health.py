@@ -357,9 +357,9 @@ class Health:
 
         for reason, n in status.drops.items() if came >= _FEW else ():
             new = n - self._drops_before.get(reason, 0)
-            if new > _MOST * came and (
-                not reason.startswith(("pose_", "fix_")) or reason == "pose_gap"
-            ):
+            # what is chosen of many may be few of them
+            most = _MOST * came if reason != "not_chosen" else came - 1
+            if new > most and (not reason.startswith(("pose_", "fix_")) or reason == "pose_gap"):
                 percent, why = (
                     round(100 * min(new / came, 1.0)),
                     status.explanations.get(reason, "see the log"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from gp_mapping.errors import named
@@ -11,6 +12,9 @@ from gp_mapping.settings.sensors import SENSOR_TYPES
 __all__ = ["POSE_SOURCES", "IntakeSettings"]
 
 POSE_SOURCES = ("odometry", "pose", "pose_with_covariance", "tf")
+# names and numbers with dots between them; after each, in brackets, what a field has to read
+_NAME, _CHOICE = r"[^.\[\]]+", r"(\[[^.\[\]=]+=[^\[\]]+\])?"
+_VALUE_FIELD = re.compile(rf"{_NAME}{_CHOICE}(\.{_NAME}{_CHOICE})*")
 
 
 @dataclass(frozen=True)
@@ -48,9 +52,10 @@ class IntakeSettings:
     )
     value_field: str = setting(
         "",
-        "with sensor scalar: the field of its messages that is mapped, nested ones with dots and "
-        "elements of arrays by their number (voltage, wifi.rssi, readings.0.value); empty: data, "
-        "or value",
+        "with sensor scalar: the field of its messages that is mapped, nested ones with dots, "
+        "elements of arrays by their number or by what a field of theirs reads, and of messages "
+        "that take turns those of which a field reads so (voltage, readings.0.value, "
+        "gases[name=CO2].ppm, rssi[ssid=hall]); empty: data, or value",
     )
     max_field: float = setting(
         1e-2, "a magnetic field beyond this is dropped (the earth's is 5e-5 T)", "SI", 1e-15, 1e9
@@ -256,13 +261,14 @@ class IntakeSettings:
                 "its own field; leave one of them out"
             )
 
-        if not all(self.value_field.split(".")) and self.value_field:
+        if self.value_field and not _VALUE_FIELD.fullmatch(self.value_field):
             raise ValueError(
-                f"value_field: {named(self.value_field)} has an empty part, expected for example 'wifi.rssi'"
+                f"value_field: {named(self.value_field)} has an empty part, or brackets that do not choose; expected "
+                "for example 'wifi.rssi', 'gases[name=CO2].ppm' or 'rssi[ssid=hall]'"
             )
 
         if self.sensor == "scalar" and self.mounting == "tf" and not self.sensor_frame:
             raise ValueError(
                 "sensor_frame: '' names no frame; mounting 'tf' needs it for sensor 'scalar', whose "
-                "messages carry none, for example 'gas_sensor'"
+                "messages need not carry one, for example 'gas_sensor'"
             )

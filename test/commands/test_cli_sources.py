@@ -391,17 +391,18 @@ def air(tmp_path_factory):
     return write_bag(tmp_path_factory.mktemp("air") / "bag", entries, store)
 
 
-def test_any_number_of_any_message_is_mapped_by_where_it_is(air, tmp_path, capfd):
+@pytest.mark.parametrize("path", ["gases.1.ppm", "gases[name=CO2].ppm"])
+def test_any_number_of_any_message_is_mapped_by_where_it_is(air, tmp_path, capfd, path):
     options = ("--set", "sensor=scalar", "--field-topic", "/air")
     result, xs, ys, mean = mapped(
-        capfd, air, tmp_path / "out", *options, "--set", "value_field=gases.1.ppm"
+        capfd, air, tmp_path / "out", *options, "--set", f"value_field={path}"
     )
     assert result["samples"] == result["received"]["scalar"] and not result["dropped"]
     assert np.abs(mean - warmth(xs, ys))[inside(xs, ys)].max() < 0.3
     # the map says which number it is of: another one does not go on in it
     other = ("--set", "value_field=wind.0", "--resume", tmp_path / "out")
     code, _, err = run(capfd, "map", air, "--output", tmp_path / "o", *options, *other)
-    assert code == 2 and "a map of 'scalar, gases.1.ppm', and this is 'scalar, wind.0'" in err
+    assert code == 2 and f"a map of 'scalar, {path}', and this is 'scalar, wind.0'" in err
 
 
 @pytest.mark.parametrize(
@@ -409,11 +410,11 @@ def test_any_number_of_any_message_is_mapped_by_where_it_is(air, tmp_path, capfd
     [
         (
             (),
-            "write --set sensor=scalar --field-topic /air --set value_field=gases.0.ppm (or one of wind.0)",
+            "write --set sensor=scalar --field-topic /air --set 'value_field=gases[name=…].ppm' (or one of wind.0)",
         ),
         (
             ("sensor=scalar",),
-            "write --field-topic /air --set value_field=gases.0.ppm (or one of wind.0)",
+            "write --field-topic /air --set 'value_field=gases[name=…].ppm' (or one of wind.0)",
         ),
         (
             ("sensor=scalar", "value_field=wind.1"),
@@ -421,7 +422,7 @@ def test_any_number_of_any_message_is_mapped_by_where_it_is(air, tmp_path, capfd
         ),
         (
             ("sensor=scalar", "value_field=wind"),
-            "write --field-topic /air --set value_field=gases.0.ppm (or one of wind.0)",
+            "write --field-topic /air --set 'value_field=gases[name=…].ppm' (or one of wind.0)",
         ),
     ],
 )
@@ -434,10 +435,22 @@ def test_where_no_topic_fits_a_message_with_numbers_is_named(air, tmp_path, capf
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("", "which has no number called data or value; write as value_field one of gases.0.ppm"),
-        ("gases.ppm", "which has no number at gases.ppm; write as value_field one of gases.0.ppm"),
-        ("data", "which has no number at data; write as value_field one of gases.0.ppm, wind.0"),
+        (
+            "",
+            "which has no number called data or value; write as value_field one of 'gases[name=…].ppm'",
+        ),
+        (
+            "gases.ppm",
+            "which has no number at gases.ppm; write as value_field one of 'gases[name=…].ppm'",
+        ),
+        (
+            "data",
+            "which has no number at data; write as value_field one of 'gases[name=…].ppm', wind.0",
+        ),
         ("gases.5.ppm", "IndexError: `gases.5.ppm`: the array holds 2 numbers"),
+        ("gases[who=CO2].ppm", "which has no number at gases[who=CO2].ppm"),
+        ("wind[name=CO2].x", "which has no number at wind[name=CO2].x"),
+        ("gases[name=…].ppm", "which value_field chooses; what came has 'CO', 'CO2'"),
         ("gases..ppm", "'gases..ppm' has an empty part"),
     ],
 )

@@ -135,7 +135,7 @@ def drive(seconds=6.0, rate=50.0, poses=20.0, late=0.0, delay=0.0, begin=1000.0,
     out = []
     for i in range(int(seconds * rate)):
         t = begin + i / rate
-        field = (3e-5, 1e-7 * (i % 11), 4e-5 + 1e-8 * i)
+        field = (3e-5 + 1e-12 * i, 1e-7 * (i % 11), 4e-5 + 1e-8 * i)
         out.append((t + delay, field_message(t, field, covariance=variance)))
     for i in range(int(seconds * poses) + 1):
         t, angle = begin + i / poses, 0.01 * i

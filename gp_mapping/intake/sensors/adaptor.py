@@ -15,7 +15,8 @@ from gp_mapping.intake.columns import Columns, Readings
 from gp_mapping.intake.drops import DropReason
 from gp_mapping.intake.messages import Adaptor, Reading
 from gp_mapping.intake.sensors.judged import Judge, JudgedAdaptor
-from gp_mapping.intake.sensors.value_field import DEFAULT, number_at
+from gp_mapping.intake.sensors.sources import Sources
+from gp_mapping.intake.sensors.value_field import DEFAULT, NotChosenError, number_at
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.parts import Part
 from gp_mapping.settings.sensors import SENSOR_TYPES, SensorType
@@ -46,6 +47,13 @@ class ScalarAdaptor:
         self._names: tuple[str, ...] = (kind.value or "value",)
         if kind.value == "data":
             self._names = (settings.value_field,) if settings.value_field else DEFAULT
+        # a message of ROS's own sensor types is of one sensor
+        self._sources = Sources(self._names) if kind.value == "data" else None
+
+    @property
+    def notes(self) -> list[str]:
+        """Whether the topic tells of several things, in sentences."""
+        return [] if self._sources is None else self._sources.notes
 
     def read(self, msg, stamp: int) -> Reading | DropReason:
         """Read a message as a Reading, or say why it cannot be used.
@@ -55,14 +63,22 @@ class ScalarAdaptor:
             stamp: ns, which the Reading gets.
 
         Returns:
-            NOT_FINITE; OUT_OF_RANGE by the sensor's range or the message's own (min_range,
-            max_range; both 0, or NaN, where its driver does not fill them in); or BAD_COVARIANCE.
+            NOT_CHOSEN, of another than `value_field` chooses; NOT_FINITE; OUT_OF_RANGE by the
+            sensor's range or the message's own (min_range, max_range; both 0, or NaN, where its
+            driver does not fill them in); or BAD_COVARIANCE.
         """
         low, high = getattr(msg, "min_range", self._low), getattr(msg, "max_range", self._high)
 
-        return self._judge(
-            _number(msg, self._names), low, high, float(getattr(msg, "variance", 0.0)), stamp
-        )
+        try:
+            number = _number(msg, self._names)
+        except NotChosenError as error:
+            if self._sources is not None:
+                self._sources.missed(error)
+            return DropReason.NOT_CHOSEN
+        if self._sources is not None:
+            self._sources.see(msg)
+
+        return self._judge(number, low, high, float(getattr(msg, "variance", 0.0)), stamp)
 
     def read_columns(self, columns: Columns) -> Readings | None:
         """Read each message as `read` does: those in order together, the others one by one.

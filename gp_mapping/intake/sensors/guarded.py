@@ -15,6 +15,8 @@ from gp_mapping.errors import one_line
 from gp_mapping.intake.columns import Columns, Readings, reads_columns
 from gp_mapping.intake.drops import DropReason
 from gp_mapping.intake.messages import Adaptor, Reading
+from gp_mapping.intake.sensors.adaptor import ScalarAdaptor
+from gp_mapping.intake.sensors.judged import JudgedAdaptor
 from gp_mapping.intake.sensors.magnetic import MagneticField
 from gp_mapping.threads import contained
 
@@ -45,7 +47,10 @@ class GuardedAdaptor:
     @property
     def notes(self) -> list[str]:
         """The first failures, and what the package's own adaptor has to say, in sentences."""
-        own = self._adaptor.notes if isinstance(self._adaptor, MagneticField) else []
+        adaptor = self._adaptor
+        if isinstance(adaptor, JudgedAdaptor):
+            adaptor = adaptor.inner
+        own = adaptor.notes if isinstance(adaptor, (MagneticField, ScalarAdaptor)) else []
         return [*self._failures, *own]
 
     def read(self, msg, stamp: int) -> Reading | DropReason:

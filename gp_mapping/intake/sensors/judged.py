@@ -38,6 +38,11 @@ class JudgedAdaptor:
         self._adaptor, self._judge = adaptor, judge
         self.values = adaptor.values
 
+    @property
+    def inner(self) -> Adaptor:
+        """The adaptor that reads the messages."""
+        return self._adaptor
+
     def read(self, msg, stamp: int) -> Reading | DropReason:
         """Read a message as the adaptor does; IMPOSSIBLE where the map cannot take its value.
 

@@ -12,6 +12,7 @@ import numpy as np
 from gp_mapping.intake.columns import Columns, Readings
 from gp_mapping.intake.drops import DropReason
 from gp_mapping.intake.messages import Reading
+from gp_mapping.intake.sensors.dead_axes import DeadAxes
 from gp_mapping.intake.sensors.other_unit import OtherUnit
 from gp_mapping.settings.intake import IntakeSettings
 
@@ -59,6 +60,17 @@ def _stated(values, limit: float) -> tuple[float, ...] | DropReason | None:
     return values if max(values[::4]) > 0.0 else None
 
 
+def _watch(settings: IntakeSettings, corrected: bool) -> DeadAxes:
+    """What watches the axes on which the map depends, of a robot that drives on level ground."""
+    component = settings.field_component
+    is_level = not corrected and settings.mounting != "tf"
+    is_level &= settings.sensor_roll == settings.sensor_pitch == 0.0
+    mapped = {"x": (0, 1), "y": (0, 1), "z": (2,)} if is_level else {}
+    if not (settings.rotate_field or corrected) and component in _AXES:
+        mapped = {component: (_AXES[component],)}
+    return DeadAxes(mapped.get(component, (0, 1, 2)), component, is_level)
+
+
 class MagneticField:
     """Reads a field b = S (m − h) in the sensor's axes, T, from measurements m with covariance C.
 
@@ -79,11 +91,12 @@ class MagneticField:
         self._hard, self._soft = iron_of_settings(settings)
         self._corrected = bool(self._hard.any()) or not np.array_equal(self._soft, np.eye(3))
         self._limit, self._beyond = settings.max_field, OtherUnit()
+        self._dead = _watch(settings, self._corrected)
 
     @property
     def notes(self) -> list[str]:
-        """What a person should look at of the measurements beyond the range, in sentences."""
-        return self._beyond.notes(self._limit)
+        """Measurements beyond the range, and axes that tell nothing, in sentences."""
+        return [*self._beyond.notes(self._limit), *self._dead.notes]
 
     def read(self, msg, stamp: int) -> Reading | DropReason:
         """Read a message as a Reading, or say why it cannot be used.
@@ -235,6 +248,8 @@ class MagneticField:
         Returns:
             y (n,) or (n, 3) in T, and its noise variance (n,) in T², 0 where it is unknown.
         """
+        # here and not where messages are read, for these may be read again one by one
+        self._dead.see(readings.values)
         if self._all:
             return self._values_of_all(readings, turn)
 

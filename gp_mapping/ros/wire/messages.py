@@ -6,7 +6,7 @@ import importlib
 import re
 from collections.abc import Callable
 
-from gp_mapping.intake.sensors.value_field import steps_of
+from gp_mapping.intake.sensors.value_field import Choice, steps_of
 
 __all__ = ["field_type", "message_class"]
 
@@ -38,8 +38,10 @@ def field_type(of: type, path: str, find: Callable[[str], type | None] = message
     message: type | None = of
     found = ""
     for step in steps_of(path):
-        if isinstance(step, int):
-            array = _SEQUENCE.fullmatch(found)
+        array = _SEQUENCE.fullmatch(found)
+        if isinstance(step, Choice) and array is None:
+            continue  # of the message that holds the number
+        if isinstance(step, (int, Choice)):
             found = (array["of"] or array["each"]) if array else ""
         else:
             fields = {} if message is None else message.get_fields_and_field_types()

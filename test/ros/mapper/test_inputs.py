@@ -112,7 +112,13 @@ def test_whole_numbers_are_taken_however_seldom_the_map_is_drawn(node_of, kind):
 
 
 @pytest.mark.parametrize(
-    ("path", "taken"), [("voltage", True), ("cell_voltage.1", True), ("volts", False)]
+    ("path", "taken"),
+    [
+        ("voltage", True),
+        ("cell_voltage.1", True),
+        ("voltage[location=bay 1]", True),
+        ("volts", False),
+    ],
 )
 def test_a_number_is_taken_from_where_value_field_says(node_of, path, taken):
     node, peer = node_of(sensor="scalar", value_field=path, reliable_inputs=True)
@@ -126,7 +132,7 @@ def test_a_number_is_taken_from_where_value_field_says(node_of, path, taken):
     for i in range(20):
         stamp = EPOCH + i * NS // 10
         peer.odometry_publisher.publish(odometry(stamp, 0.1 * i, 0.0))
-        message = BatteryState(voltage=12.5, cell_voltage=[0.0, 12.5])
+        message = BatteryState(voltage=12.5, cell_voltage=[0.0, 12.5], location="bay 1")
         message.header.stamp.sec, message.header.stamp.nanosec = divmod(stamp, NS)
         battery.publish(message)
         spin(node, peer, 0.005)
